@@ -1,5 +1,5 @@
 // File: cc/base/clock.h
-// Time as a dependency: code that measures time takes a `Clock*`, so that tests can set it.
+// A clock as a dependency: code that measures time takes a `Clock*`, so that tests can set it.
 //
 //   SteadyClock clock;
 //   int64_t start = clock.NowNanos();
@@ -16,7 +16,7 @@ namespace pagemill {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Nanoseconds since an arbitrary moment; never goes back.
+  // Nanoseconds since an arbitrary moment; never decreases.
   virtual int64_t NowNanos() const = 0;
 };
 

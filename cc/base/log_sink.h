@@ -1,6 +1,6 @@
 // File: cc/base/log_sink.h
-// Where log lines go: a function object that each component that logs receives. There is no global
-// logger. An empty sink drops the line.
+// Destination of log lines: a function object that each logging component receives. There is no
+// global logger. An empty sink drops the line.
 //
 //   LogSink sink = [](LogSeverity severity, std::string_view line) { ... };
 //   Log(sink, LogSeverity::kWarning, "the runner failed step 17: ...");

@@ -1,5 +1,5 @@
 // File: cc/base/option_check.h
-// Refusals of option values, in one wording.
+// Error statuses for invalid option values, with uniform wording.
 //
 //   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 1));
 #ifndef PAGEMILL_CC_BASE_OPTION_CHECK_H_
@@ -12,7 +12,7 @@
 
 namespace pagemill {
 
-// kInvalidArgument, naming field, value and bound, where the value is below it.
+// kInvalidArgument, with field, value and bound, if the value is below the bound.
 inline Status CheckAtLeast(const char* field, int64_t value, int64_t least) {
   if (value >= least) return OkStatus();
   return InvalidArgument(std::string(field) + " is " + std::to_string(value) +

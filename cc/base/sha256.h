@@ -1,6 +1,6 @@
 // File: cc/base/sha256.h
-// SHA-256 (FIPS 180-4). For data that somebody might try to make collide; see xxh3.h for the fast
-// one.
+// SHA-256 (FIPS 180-4). For data that an attacker might craft to collide; see xxh3.h for the fast
+// hash.
 //
 //   Digest256 d = Sha256(bytes.data(), bytes.size());
 #ifndef PAGEMILL_CC_BASE_SHA256_H_

@@ -2,8 +2,8 @@
 // Result types of the whole C++ tree: `Status` (code + sentence) and `StatusOr<T>`.
 //
 // A refusal or failure is a value. Exceptions exist only at the nanobind edge, and the C ABI turns
-// codes into integers. The message is one sentence that a person can act on: it names what was
-// asked, the limit or cause, and the flag or field that would change it.
+// codes into integers. The message is one sentence that a person can act on: it names the request,
+// the limit or cause, and the flag or field that would change it.
 //
 //   StatusOr<BlockId> id = pool.Allocate();
 //   if (!id.ok()) return id.status();

@@ -3,11 +3,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -15,8 +17,11 @@
 
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
+#include "cc/bindings/engine_client_holder.h"
+#include "cc/bindings/engine_control_bindings.h"
 #include "cc/bindings/engine_holder.h"
 #include "cc/bindings/fields.h"
+#include "cc/bindings/media_arrays.h"
 #include "cc/bindings/python_matcher.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/wire.h"
@@ -36,51 +41,6 @@ using Int32Vector = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::de
 
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
-// [rows, channels] of each of the request's media items.
-using Features = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-// In a grid, [n, kMediaGridDims]: of the rows and of the tokens of an item, and of the token behind
-// it.
-using Positions =
-    nb::ndarray<const int32_t, nb::shape<-1, step::kMediaGridDims>, nb::c_contig, nb::device::cpu>;
-using ItemPositions = std::tuple<Positions, Positions, int32_t>;
-
-struct MediaArrays {
-  const std::vector<Features>& features;
-  const std::vector<ItemPositions>& positions;  // empty, or of each item
-};
-
-std::vector<int32_t> ToVector(const Positions& from) {
-  return {from.data(), from.data() + from.size()};
-}
-
-void SetFeatures(const MediaArrays& arrays, std::vector<step::MediaItem>* media) {
-  const std::vector<Features>& features = arrays.features;
-  if (features.size() != media->size()) {
-    ThrowIfError(InvalidArgument("the request has " + std::to_string(media->size()) +
-                                 " media items, but features of " +
-                                 std::to_string(features.size())));
-  }
-  if (!arrays.positions.empty() && arrays.positions.size() != features.size()) {
-    ThrowIfError(InvalidArgument("the request has features of " + std::to_string(features.size()) +
-                                 " media items, but positions of " +
-                                 std::to_string(arrays.positions.size())));
-  }
-  for (size_t i = 0; i < features.size(); ++i) {
-    step::MediaFeatures made = {
-        .rows = static_cast<int32_t>(features[i].shape(0)),
-        .channels = static_cast<int32_t>(features[i].shape(1)),
-        .values = {features[i].data(), features[i].data() + features[i].size()}};
-    if (!arrays.positions.empty()) {
-      const auto& [rows, tokens, next] = arrays.positions[i];
-      made.row_positions = ToVector(rows);
-      made.token_positions = ToVector(tokens);
-      made.next_position = next;
-    }
-    (*media)[i].features = std::make_shared<step::MediaFeatures>(std::move(made));
-  }
-}
-
 void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt_token_ids,
             const SamplingParams* sampling, const nb::object& new_token_matcher,
             const std::vector<Features>& media_features,
@@ -88,7 +48,7 @@ void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt
   step::Request request;
   SetFields(fields, &request);
   std::vector<step::MediaItem> media = request.media.ToVector();
-  SetFeatures({media_features, media_positions}, &media);
+  SetMediaFeatures({media_features, media_positions}, &media);
   request.media = std::move(media);
   if (!new_token_matcher.is_none()) {
     request.new_token_matcher = PythonMatcherFactory(nb::cast<nb::callable>(new_token_matcher));
@@ -124,19 +84,19 @@ void BindRequest(nb::module_& m) {
   nb::class_<step::Request> request(m, "Request");
   request.def(
       "__init__",
-      [](step::Request* self, const nb::kwargs& fields) {
+      [](step::Request* self, nb::kwargs fields) {
         step::Request made;
+        constexpr const char* kPrompt = "prompt_token_ids";
+        Int32Vector prompt;
+        if (fields.contains(kPrompt) && nb::try_cast(fields[kPrompt], prompt, /*convert=*/false)) {
+          made.prompt_token_ids.assign(prompt.data(), prompt.data() + prompt.size());
+          nb::del(fields[kPrompt]);
+        }
         SetFields(fields, &made);
         new (self) step::Request(std::move(made));
       },
       nb::arg("fields"));
   BindWire(request);
-}
-
-void BindRequestOutput(nb::module_& m) {
-  nb::class_<RequestOutput> output(m, "RequestOutput");
-  BindFields(output);
-  BindWire(output);
 }
 
 void BindEngineOptions(nb::module_& m) {
@@ -152,7 +112,8 @@ void BindEngineOptions(nb::module_& m) {
              int64_t max_waiting_tokens, int32_t max_waiting_per_tenant, int64_t max_queue_time_ms,
              scheduler::TenantWeights tenant_weights, int32_t max_partial_prefills,
              int32_t max_long_partial_prefills, std::string prefix_cache_eviction,
-             int64_t output_interval_us, const engine::KvTierOptions* kv_tiers) {
+             int64_t output_interval_us, int32_t max_pinned_blocks, int32_t max_kv_events,
+             const engine::KvTierOptions* kv_tiers, std::optional<int64_t> max_step_us) {
             EngineOptions options;
             options.max_num_scheduled_tokens = max_num_scheduled_tokens;
             options.max_num_seqs = max_num_seqs;
@@ -171,7 +132,10 @@ void BindEngineOptions(nb::module_& m) {
             options.max_long_partial_prefills = max_long_partial_prefills;
             options.prefix_cache_eviction = std::move(prefix_cache_eviction);
             options.output_interval_us = output_interval_us;
+            options.max_pinned_blocks = max_pinned_blocks;
+            options.max_kv_events = max_kv_events;
             if (kv_tiers != nullptr) options.kv_tiers = *kv_tiers;
+            options.max_step_us = max_step_us;
             ThrowIfError(options.Validate());
             new (self) EngineOptions(std::move(options));
           },
@@ -192,7 +156,9 @@ void BindEngineOptions(nb::module_& m) {
           nb::arg("max_long_partial_prefills") = defaults.max_long_partial_prefills,
           nb::arg("prefix_cache_eviction") = defaults.prefix_cache_eviction,
           nb::arg("output_interval_us") = defaults.output_interval_us,
-          nb::arg("kv_tiers").none() = nb::none());
+          nb::arg("max_pinned_blocks") = defaults.max_pinned_blocks,
+          nb::arg("max_kv_events") = defaults.max_kv_events,
+          nb::arg("kv_tiers").none() = nb::none(), nb::arg("max_step_us") = defaults.max_step_us);
 }
 
 void BindEngineStats(nb::module_& m) {
@@ -207,10 +173,11 @@ void BindEngineStats(nb::module_& m) {
 
 void BindEngine(nb::module_& m) {
   BindRequest(m);
-  BindRequestOutput(m);
   BindEngineOptions(m);
   BindEngineStats(m);
-  nb::class_<EngineHolder>(m, "Engine", nb::type_slots(CollectableSlots<EngineHolder>::kSlots))
+  nb::class_<EngineHolder> engine(m, "Engine",
+                                  nb::type_slots(CollectableSlots<EngineHolder>::kSlots));
+  engine
       .def(
           "__init__",
           [](EngineHolder* self, nb::object runner, const engine::EngineOptions& options,
@@ -251,6 +218,9 @@ void BindEngine(nb::module_& m) {
           "wait",
           [](EngineHolder& self, double timeout_s) { return self.engine().Wait(timeout_s); },
           nb::arg("timeout_s"), WithoutGil())
+      .def(
+          "new_client", [](nb::object self) { return new EngineClientHolder(std::move(self)); },
+          nb::rv_policy::take_ownership)
       .def("output_fd", [](EngineHolder& self) { return self.engine().output_fd(); })
       .def(
           "stats", [](EngineHolder& self) { return self.engine().stats(); }, WithoutGil())
@@ -270,10 +240,8 @@ void BindEngine(nb::module_& m) {
             engine::RestoredSession session = RestoreSession(self, path, cache_salt);
             return nb::make_tuple(std::move(session.token_ids), session.num_cached_tokens);
           },
-          nb::arg("path"), nb::kw_only(), nb::arg("cache_salt") = "")
-      .def(
-          "reset_prefix_cache", [](EngineHolder& self) { return self.engine().ResetPrefixCache(); },
-          WithoutGil());
+          nb::arg("path"), nb::kw_only(), nb::arg("cache_salt") = "");
+  BindEngineControl(engine);
 }
 
 }  // namespace pagemill::bindings

@@ -139,6 +139,18 @@ std::unique_ptr<runner::DraftModel> MakeDraftModel(NativeExecutor& native, const
       std::min(others.draft_vocab_size, limits.vocab_size)));
 }
 
+// Sleep, wake and weight updates of the programs of one process; null for a rank of several, whose
+// weights the other ranks would have to follow.
+std::unique_ptr<runner::ProgramControl> MakeControl(NativeExecutor& native, const Others& others) {
+  if (native.groups().at(comm::Axis::kTensor) != nullptr) return nullptr;
+  std::vector<runner::ProgramControl::Named> programs = {{"model", &native}};
+  if (nb::isinstance<NativeExecutor>(others.encoder)) {
+    programs.push_back({"encoder", &nb::cast<NativeExecutor&>(others.encoder)});
+  }
+  if (others.draft() != nullptr) programs.push_back({"draft", others.draft()});
+  return std::make_unique<runner::ProgramControl>(std::move(programs));
+}
+
 void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
                     Others others) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
@@ -155,8 +167,10 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
   program::Executor* steps = &native;
   if (leading != nullptr) steps = leading.get();
+  auto control = MakeControl(native, others);
   runner::ModelRunnerParts parts = {
       .pages = pages,
+      .control = control.get(),
       .proposer = std::move(others.proposer),
       .draft_model = MakeDraftModel(native, others, clock.get(), limits),
       .media =
@@ -168,6 +182,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
                           .draft_executor = std::move(others.draft_executor),
                           .native = &native,
                           .leading = std::move(leading),
+                          .control = std::move(control),
                           .clock = std::move(clock),
                           .runner = std::move(runner)};
 }

@@ -9,6 +9,7 @@
 
 #include "cc/base/clock.h"
 #include "cc/program/native_executor.h"
+#include "cc/runner/control/program_control.h"
 #include "cc/runner/model_runner.h"
 #include "cc/runner/rank_steps.h"
 
@@ -20,8 +21,9 @@ struct RunnerHolder {
   nanobind::object draft_executor;            // the same; None: no draft model
   program::NativeExecutor* native = nullptr;  // it, if it is one
   std::unique_ptr<runner::LeadingExecutor> leading =
-      nullptr;                                   // around it, if it is rank 0 of a group
-  std::unique_ptr<SteadyClock> clock = nullptr;  // of the draft model
+      nullptr;  // around it, if it is rank 0 of a group
+  std::unique_ptr<runner::ProgramControl> control = nullptr;  // of all native programs
+  std::unique_ptr<SteadyClock> clock = nullptr;               // of the draft model
   std::unique_ptr<runner::ModelRunner> runner;
 
   // For the garbage collector (collectable.h). The runner needs its executors to the end.

@@ -4,8 +4,10 @@
 // array. Names do not travel: the number, which follows from them, tells processes of different
 // versions from each other.
 //
-//   wire = msgspec.msgpack.encode(output.to_wire())
-//   output = RequestOutput.from_wire(msgspec.msgpack.decode(wire))
+//   wire = msgspec.msgpack.encode(request.to_wire())
+//   request = Request.from_wire(msgspec.msgpack.decode(wire))
+//
+// Outputs, of which there are many, travel as bytes: cc/engine/output_codec.h.
 //
 // Numbers, flags and texts are themselves; a struct within a struct is a tuple of its fields; an
 // absent value is None; an enum is its number; vectors of floats are their bytes, little-endian.

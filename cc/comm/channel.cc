@@ -8,30 +8,30 @@
 #include "cc/comm/futex.h"
 #include "cc/device/spin_until.h"
 
-// How it works. A rank that gives data for piece p writes it to its slot p % 2, then raises `begun`
-// to p with release order; a rank that takes it waits, with acquire order, for `begun` >= p, so it
-// sees the data.
+// How it works. A rank that sends data for piece p writes it to its slot p % 2, then raises `begun`
+// to p with release order; a rank that receives it waits, with acquire order, for `begun` >= p, so
+// it sees the data.
 //
 // Writing slot p % 2 again for piece p + 2 must not overtake a reader of piece p.
 //
-// Among all members, `begun` >= p + 1 of a rank says that it has read all it wanted of piece p (its
-// reads come before its release), so before piece p + 2 a rank makes sure that all have begun
-// p + 1. After a call in which it has waited for all it knows that already: one wait a piece. After
-// a broadcast, where only the root is waited for, it may have to wait here.
+// Among all members, `begun` >= p + 1 of a rank means that it has finished reading piece p (its
+// reads come before its release), so before piece p + 2 a rank ensures that all have begun p + 1.
+// After a call in which it waited for all, this already holds: one wait per piece. After a
+// broadcast, which waits only for the root, it may have to wait here.
 //
 // Between a sender and a receiver, the receiver raises `begun` to p after it has read piece p, so
-// before piece p + 2 the sender makes sure of p: two pieces can be under way.
+// before piece p + 2 the sender ensures p: two pieces can be in flight.
 //
 // The fingerprint of a call is written before `begun` and kept for two pieces like the data, so it
-// is read under the same rule. Calls that move nothing have no piece: they show in the number of
-// calls that goes into the fingerprint of the next one.
+// is read under the same rule. Calls that move nothing have no piece; they change the number of
+// calls, which is part of the next fingerprint.
 //
 // Sleeping is Dekker's pattern, hence sequentially consistent: a sleeper raises `sleepers`, then
-// looks at `begun`; a rank raises `begun`, then looks at `sleepers`.
+// reads `begun`; a rank raises `begun`, then reads `sleepers`.
 namespace pagemill::comm {
 namespace {
 
-// How often a sleeper looks whether its peers are alive.
+// Interval at which a sleeper checks that its peers are alive.
 constexpr std::chrono::milliseconds kLivenessInterval{20};
 
 }  // namespace
@@ -41,7 +41,7 @@ Channel::Channel(SharedMemoryWorld* world, std::vector<Member> members, size_t s
       members_(std::move(members)),
       self_(self),
       slot_bytes_(world->segment().slot_bytes()),
-      piece_(members_[self].lane->begun.load()) {}  // the segment says where numbers start
+      piece_(members_[self].lane->begun.load()) {}  // the segment has the initial numbers
 
 void Channel::StartCall(uint64_t fingerprint) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // 2^64 / the golden ratio: spreads small numbers
@@ -112,7 +112,7 @@ Status Channel::Sleep(size_t member, uint32_t piece) {
     const uint32_t seen = begun.load();
     if (static_cast<int32_t>(seen - piece) >= 0) return OkStatus();
     FutexWait(&begun, seen, kLivenessInterval);
-    // In this order: a peer may begin the piece, and then leave.
+    // In this order, because a peer may begin the piece and then leave.
     const std::optional<int32_t> gone = world_->FindGone();
     if (HasBegun(member, piece)) return OkStatus();
     if (!gone) continue;
@@ -128,7 +128,7 @@ void Channel::WakePeers() { FutexWakeAll(&members_[self_].lane->begun); }
 void Channel::CheckIntegrity() const {
   PAGEMILL_CHECK(members_[self_].lane->begun.load() == piece_);
   for (const Member& member : members_) {
-    // No wait lets a member get more than two pieces ahead of another.
+    // Waits keep every member within two pieces of the others.
     PAGEMILL_CHECK(static_cast<int32_t>(member.lane->begun.load() - piece_) >= -2);
   }
 }

@@ -1,8 +1,9 @@
 // File: cc/comm/channel.h
-// Pieces of data between ranks that make the same calls, through their lanes and slots in a shared
-// segment. A call is cut into pieces of at most a slot, which all members number alike.
+// Transfers pieces of data between ranks that make the same calls, through their lanes and slots in
+// a shared segment. A call is divided into pieces of at most a slot; all members number pieces
+// alike.
 //
-// All members of a group, each of which may give data and take that of others:
+// All members of a group, each of which may send data and receive that of others:
 //
 //   channel.StartCall(fingerprint);
 //   for each piece:
@@ -19,8 +20,8 @@
 //   for each piece: PAGEMILL_RETURN_IF_ERROR(channel.Post(data));      // the sender
 //   for each piece: PAGEMILL_RETURN_IF_ERROR(channel.Take(data));      // the receiver
 //
-// channel.cc says why two slots and one wait a piece are enough. An error of any of them has ended
-// the world. Ownership: the world outlives it. Thread safety: that of the world.
+// channel.cc explains why two slots and one wait per piece suffice. Any error has ended the world.
+// Ownership: the world must outlive the channel. Thread safety: that of the world.
 #ifndef PAGEMILL_CC_COMM_CHANNEL_H_
 #define PAGEMILL_CC_COMM_CHANNEL_H_
 
@@ -38,27 +39,30 @@ namespace pagemill::comm {
 class Channel {
  public:
   struct Member {
-    int32_t rank = 0;  // of all
+    int32_t rank = 0;  // in the world
     Lane* lane = nullptr;
-    std::byte* slots = nullptr;  // null: it only takes
+    std::byte* slots = nullptr;  // null: it only receives
   };
   // `self` is this rank's index among `members`.
   Channel(SharedMemoryWorld* world, std::vector<Member> members, size_t self);
 
-  // `fingerprint` tells calls apart; with the number of the call it must be that of every member.
+  // `fingerprint` identifies the call; together with the call's number it must be the same for
+  // every member.
   void StartCall(uint64_t fingerprint);
 
-  // Until this rank may write its slot of the next piece, which is then the current one.
+  // Waits until this rank may write its slot of the next piece, which becomes the current one.
   Status NextPiece();
   std::byte* slot(size_t member) const {
     return members_[member].slots + (piece_ & 1) * static_cast<size_t>(slot_bytes_);
   }
-  // This rank's slot holds what it gives for the current piece, and earlier ones are read.
+  // Announces that this rank's slot holds its data for the current piece and that it has read
+  // earlier pieces.
   void Begin();
-  // Until `member` has begun the current piece, as part of the same call.
+  // Waits until `member` has begun the current piece, as part of the same call.
   Status AwaitData(size_t member);
 
-  // In a channel of two: the other one's next piece. At most a slot; up to two are under way.
+  // In a channel of two: sends the other member's next piece, at most a slot; up to two are in
+  // flight.
   Status Post(std::span<const std::byte> data);
   Status Take(std::span<std::byte> data);
 
@@ -75,8 +79,8 @@ class Channel {
   const std::vector<Member> members_;
   const size_t self_;
   const int64_t slot_bytes_;
-  uint32_t piece_;          // the last one begun, or about to
-  uint64_t calls_ = 0;      // so far, those that moved nothing included
+  uint32_t piece_;          // the last one that has begun or is about to
+  uint64_t calls_ = 0;      // so far, including those that moved nothing
   uint64_t call_word_ = 0;  // of the current call
 };
 

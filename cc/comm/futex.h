@@ -14,7 +14,7 @@
 
 namespace pagemill::comm {
 
-// Sleeps while *word == seen, at most for `limit`; may return early for no reason.
+// Sleeps while *word == seen, at most for `limit`; may return early (spuriously).
 void FutexWait(std::atomic<uint32_t>* word, uint32_t seen, std::chrono::milliseconds limit);
 
 void FutexWakeAll(std::atomic<uint32_t>* word);

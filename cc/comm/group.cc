@@ -20,7 +20,7 @@ bool AreCounts(std::span<const int64_t> counts, int32_t num_ranks) {
          std::ranges::all_of(counts, [](int64_t count) { return count >= 0; });
 }
 
-// Aborts for a call that no caller of ours may make.
+// Aborts for a call that violates the interface.
 void CheckCall(const Collective& call, int32_t rank, int32_t num_ranks) {
   const bool sums = call.kind == Kind::kAllReduce || call.kind == Kind::kReduceScatter;
   const bool of_pair = call.kind == Kind::kSend || call.kind == Kind::kReceive;

@@ -1,15 +1,15 @@
 // File: cc/comm/group.h
-// Collectives between the ranks of a group, whatever carries them, and the groups that a rank is a
-// member of, one for each axis along which ranks divide the work.
+// The interface of collectives between the ranks of a group, for any transport, and the groups of a
+// rank, one for each axis along which ranks divide the work.
 //
 //   const comm::Groups groups = world->groups();                    // shared_memory_world.h
 //   if (comm::Group* tensor = groups.at(comm::Axis::kTensor)) {     // null: this rank is alone
 //     PAGEMILL_RETURN_IF_ERROR(tensor->AllReduce(DType::kF32, x, x, tokens * hidden));
 //   }
 //
-// Every rank of a group makes the same calls with the same sizes in the same order. A rank that has
-// nothing to give still takes part: an all-reduce of 0 elements is a call, and in calls with a size
-// for each rank some of them may be 0.
+// Every rank of a group makes the same calls with the same sizes in the same order. A rank without
+// data still takes part: an all-reduce of 0 elements is a call, and in calls with a size per rank
+// some sizes may be 0.
 //
 // Ownership: operands are the caller's. Thread safety: one thread at a time. A call returns when
 // its result is complete.
@@ -27,9 +27,10 @@
 
 namespace pagemill::comm {
 
-inline constexpr int32_t kMaxRanks = 64;  // of a group, and of all of them together
+inline constexpr int32_t kMaxRanks = 64;  // in a group, and in total
 
-// What ranks divide among them. The numbers are the attribute `axis` of collectives in a program.
+// What the ranks of a group divide. The numbers are the attribute `axis` of collectives in a
+// program.
 enum class Axis : uint8_t {
   kTensor = 0,    // each layer's matrices
   kPipeline = 1,  // the layers
@@ -39,8 +40,8 @@ enum class Axis : uint8_t {
 inline constexpr std::array<Axis, 4> kAxes = {Axis::kTensor, Axis::kPipeline, Axis::kData,
                                               Axis::kExpert};
 
-// One call as data: what an implementation of Group gets. Unused fields keep their defaults; in a
-// group of n ranks:
+// One call as data: the argument of an implementation of Group. Unused fields keep their defaults;
+// in a group of n ranks:
 //
 //   kind            in                      out                       sizes
 //   kAllReduce      count elements          count elements            count
@@ -62,7 +63,7 @@ struct Collective {
   };
 
   Kind kind = Kind::kAllReduce;
-  DType dtype = DType::kU8;  // of elements that are added; others are bytes
+  DType dtype = DType::kU8;  // of summed elements; other data is bytes
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   int64_t count = 0;
@@ -72,15 +73,16 @@ struct Collective {
 };
 
 // An implementation:
-//  1. does what the table above and the comments of the calls say, for every size, 0 included, and
-//     for operands that are only as aligned as their elements;
-//  2. adds in an order that depends on nothing but the sizes and the number of ranks: a call gives
-//     the same bits every time, and all ranks of an all-reduce get the same bits;
+//  1. does what the table above and the comments of the calls specify, for every size including 0,
+//     and for operands that are only as aligned as their elements;
+//  2. adds in an order that depends only on the sizes and the number of ranks: a call gives the
+//     same bits every time, and all ranks of an all-reduce get the same bits;
 //  3. adds bf16 and f16 in f32 and rounds each sum once, to nearest even; i32 wraps around;
-//  4. lets no rank wait forever for one that has died or left or, in a call of all ranks, makes
-//     another call of all ranks: the call returns why, status() keeps it, and every peer gets an
-//     error too (a message that is never sent is waited for as long as its sender lives);
-//  5. ends all groups of a rank together: after one has failed, the rank gives nothing to another,
+//  4. does not let a rank wait forever for one that has died or left or, in a call of all ranks,
+//     makes another call of all ranks: the call returns the reason, status() keeps it, and every
+//     peer gets an error too (a receiver waits for a message that is never sent as long as its
+//     sender lives);
+//  5. ends all groups of a rank together: after one has failed, the rank sends no data to another,
 //     which would take it for a result.
 // group_conformance.h checks 1 to 3.
 class Group {
@@ -95,59 +97,59 @@ class Group {
   // out[i] = the sum over all ranks of in[i]. f32, bf16, f16 or i32. `out` may be `in`.
   Status AllReduce(DType dtype, const void* in, void* out, int64_t count);
 
-  // As AllReduce, but each rank gets a part of the sums: the first counts[0] are rank 0's, the next
-  // counts[1] rank 1's. `out` does not overlap `in`.
+  // As AllReduce, but each rank gets a part of the sums: the first counts[0] are for rank 0, the
+  // next counts[1] for rank 1. `out` must not overlap `in`.
   Status ReduceScatter(DType dtype, const void* in, void* out, std::span<const int64_t> counts);
 
-  // Joins columns: `in` [rows, widths[rank]] of each rank becomes columns of `out` [rows, sum of
-  // widths], in rank order. Both dense; widths in bytes. With rows = 1 it joins what ranks have of
-  // different lengths, such as the rows of data-parallel ranks. `out` does not overlap `in`.
+  // Concatenates columns: `in` [rows, widths[rank]] of each rank becomes columns of `out` [rows,
+  // sum of widths], in rank order. Both dense; widths in bytes. With rows = 1 it concatenates data
+  // of different lengths, such as the rows of data-parallel ranks. `out` must not overlap `in`.
   Status AllGather(const void* in, void* out, int64_t rows, std::span<const int64_t> widths);
 
-  // `in` has in_bytes[q] bytes for each rank q, `out` gets out_bytes[q] from it, in rank order.
-  // out_bytes[q] is rank q's in_bytes[rank]. `out` does not overlap `in`.
+  // `in` has in_bytes[q] bytes for each rank q; `out` receives out_bytes[q] from it, in rank order.
+  // out_bytes[q] is rank q's in_bytes[rank]. `out` must not overlap `in`.
   Status AllToAll(const void* in, std::span<const int64_t> in_bytes, void* out,
                   std::span<const int64_t> out_bytes);
 
-  // `data` of rank `root` becomes that of every rank. The root may go on before others have it.
+  // Copies `data` of rank `root` to every rank. The root may return before others have it.
   Status Broadcast(std::span<std::byte> data, int32_t root);
 
   // To and from one other rank; ranks outside the pair make no call. Messages of a pair arrive in
-  // order, whatever goes the other way. A small message may be sent before the receiver wants it;
-  // a large one waits for it, so that two ranks which send to one another first may wait forever.
+  // order, independent of the other direction. A small message may be sent before the receiver
+  // calls Receive; a large one waits for it, so two ranks that both send first may wait forever.
   Status Send(std::span<const std::byte> data, int32_t to);
   Status Receive(std::span<std::byte> data, int32_t from);
 
   // Any of the calls above.
   Status Execute(const Collective& call);
 
-  // OK, or why the group has ended, which every later call returns.
+  // OK, or the reason why the group has ended, which every later call returns.
   virtual const Status& status() const = 0;
 
-  // Ends the group forevery rank; for one that cannot go on. Idempotent.
+  // Ends the group for every rank, for a rank that cannot continue. Idempotent.
   virtual void Leave() = 0;
 
  protected:
   Group(int32_t rank, int32_t num_ranks) : rank_(rank), num_ranks_(num_ranks) {}
 
  private:
-  // The group has not ended, and the sizes and ranks of `call` are in range.
+  // Only called if the group has not ended and the sizes and ranks of `call` are in range.
   virtual Status Run(const Collective& call) = 0;
 
   const int32_t rank_;
   const int32_t num_ranks_;
 };
 
-// The groups of one rank. A value that shares them.
+// The groups of one rank. Copies share the groups.
 class Groups {
  public:
-  // Null: along this axis the rank is alone.
+  // Null: the rank is alone along this axis.
   Group* at(Axis axis) const { return groups_[static_cast<size_t>(axis)].get(); }
   void Set(Axis axis, std::shared_ptr<Group> group) {
     groups_[static_cast<size_t>(axis)] = std::move(group);
   }
 
-  // OK, or why one of them has ended.
+  // OK, or the reason why one of them has ended.
   Status status() const;
 
  private:

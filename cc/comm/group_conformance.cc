@@ -29,7 +29,7 @@ void Append(DType dtype, float value, Bytes* bytes) {
   if (dtype == DType::kI32) append(static_cast<int32_t>(value));
 }
 
-// What rank `rank` gives as element i of call `call`: a whole number, so small that sums of 64 are
+// Element i of rank `rank`'s input to call `call`: a whole number, so small that sums of 64 are
 // exact in every type and order.
 float Given(int64_t rank, int64_t call, int64_t i) {
   uint64_t bits = static_cast<uint64_t>(rank * 7919 + call * 104729 + i * 31 + 1);
@@ -37,7 +37,8 @@ float Given(int64_t rank, int64_t call, int64_t i) {
   return static_cast<float>(bits >> 40) / static_cast<float>(1 << 24) * 6.99f - 3.5f;
 }
 
-// Elements [begin, end) of what `rank` gives, or of the sum over `ranks` if there are several.
+// Elements [begin, end) of the input of `rank`, or of the sum over `ranks` ranks if there are
+// several.
 Bytes Elements(DType dtype, int64_t rank, int64_t ranks, int64_t call, int64_t begin, int64_t end) {
   Bytes bytes;
   for (int64_t i = begin; i < end; ++i) {
@@ -48,7 +49,7 @@ Bytes Elements(DType dtype, int64_t rank, int64_t ranks, int64_t call, int64_t b
   return bytes;
 }
 
-// `size` bytes that rank `from` has for `to`.
+// The `size` bytes that rank `from` sends to `to`.
 Bytes Message(int64_t from, int64_t to, int64_t call, int64_t size) {
   Bytes bytes;
   for (int64_t i = 0; i < size; ++i) {
@@ -164,7 +165,8 @@ class Caller {
     Expect(status, data, Message(root, root, call_, size), "Broadcast");
   }
 
-  // From rank to rank, as pipeline stages do: the first sends, the others receive and then send.
+  // From rank to rank, as between pipeline stages: the first sends, the others receive and then
+  // send.
   void PassAround() {
     const int64_t size = Size(), next = rank_ + 1;
     if (rank_ > 0) {
@@ -195,7 +197,7 @@ void CheckCollectives(Group& group, uint32_t seed, int calls) {
 }
 
 void CheckSumsAreRoundedOnce(Group& group) {
-  // Half of the last bit of 1: lost if added to 1 and rounded, but not two of them together.
+  // Half of the last bit of 1: lost if added to 1 and rounded, but the sum of two is not.
   for (const auto& [dtype, half] : {std::pair(DType::kBF16, 0x1p-8f), {DType::kF16, 0x1p-11f}}) {
     Bytes data, expected;
     Append(dtype, group.rank() == 0 ? 1.0f : half, &data);

@@ -1,13 +1,13 @@
 // File: cc/comm/process_watch.h
-// Sees that a process has ended, whether it is a child of this one or not.
+// Detects that a process has ended, whether or not it is a child of this one.
 //
 //   ProcessWatch peer(process_id);
 //   if (peer.HasEnded()) ...
 //
-// A zombie (not yet waited for by its parent) has ended. The first look takes hold of the process
-// (man 2 pidfd_open), so that an id that is used again later is not taken for it; a kernel without
-// pidfds sees the end only once the parent has waited. Cost of a look: a system call.
-// Ownership: a descriptor. Thread safety: none.
+// A zombie (not yet waited for by its parent) has ended. The first check opens the process (man 2
+// pidfd_open), so that a reused id is not mistaken for it; on a kernel without pidfds the end is
+// visible only once the parent has waited. Cost of a check: a system call. Ownership: a descriptor.
+// Thread safety: none.
 #ifndef PAGEMILL_CC_COMM_PROCESS_WATCH_H_
 #define PAGEMILL_CC_COMM_PROCESS_WATCH_H_
 

@@ -8,7 +8,7 @@
 namespace pagemill::comm {
 namespace {
 
-// How elements of a type are added: as values of type Sum.
+// Element types: elements are added as values of type Sum.
 struct F32 {
   using Element = float;
   using Sum = float;
@@ -31,7 +31,7 @@ struct F16 {
 };
 
 struct I32 {
-  using Element = uint32_t;  // two's complement: sums that wrap around have the same bits
+  using Element = uint32_t;  // two's complement: the same bits as wrapping sums
   using Sum = uint32_t;
   static Sum Load(Element x) { return x; }
   static Element Store(Sum x) { return x; }
@@ -80,7 +80,7 @@ void SumInOrder(DType dtype, std::span<const std::byte* const> parts, std::byte*
     case DType::kI32:
       return Sum<I32>(parts, out, count);
     default:
-      PAGEMILL_CHECK(false);  // Group::Execute admits no other
+      PAGEMILL_CHECK(false);  // Group::Execute rejects others
   }
 }
 

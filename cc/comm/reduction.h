@@ -1,10 +1,10 @@
 // File: cc/comm/reduction.h
-// Sums of what ranks have, element by element, in rank order.
+// Element-wise sums over ranks, in rank order.
 //
 //   SumInOrder(DType::kBF16, parts, out, count);
 //
-// bf16 and f16 are added in f32 and each sum is rounded once; i32 wraps around. Elements are
-// aligned as their type wants. Allocates nothing; thread-safe.
+// bf16 and f16 are added in f32 and each sum is rounded once; i32 wraps around. Elements must be
+// aligned for their type. Allocates nothing; thread-safe.
 #ifndef PAGEMILL_CC_COMM_REDUCTION_H_
 #define PAGEMILL_CC_COMM_REDUCTION_H_
 

@@ -1,6 +1,6 @@
-// Latency and bandwidth of collectives between two ranks, threads with a mapping of their own each,
-// as processes have. The limit of an all-reduce is what it must move: a rank writes its data once
-// and reads that of both, against memcpy of the same bytes.
+// Latency and bandwidth of collectives between two ranks: threads with separate mappings, like
+// processes. The limit of an all-reduce is the data that it must move: a rank writes its data once
+// and reads that of both, compared with memcpy of the same bytes.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace pagemill::comm {
 namespace {
 
-std::shared_ptr<SharedSegment> segment;  // of the benchmark that runs; made by its set-up
+std::shared_ptr<SharedSegment> segment;  // of the running benchmark; made by its set-up
 
 void MakeSegment(const benchmark::State& state) {
   segment = *SharedSegment::Create({.topology = {.tensor = 2}, .slot_bytes = state.range(1) << 10});

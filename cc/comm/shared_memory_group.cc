@@ -12,7 +12,7 @@ namespace {
 
 using Kind = Collective::Kind;
 
-// A number that differs, all but certainly, for calls that do not fit together.
+// A number that differs, with near certainty, for mismatched calls.
 class Fingerprint {
  public:
   explicit Fingerprint(Kind kind) { Add(static_cast<int64_t>(kind)); }
@@ -35,7 +35,7 @@ int64_t SumOf(std::span<const int64_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-// Bytes [begin, end) of a dense [rows, width] go to rows of `out` that are `stride` apart.
+// Copies bytes [begin, end) of a dense [rows, width] to rows of `out` that are `stride` apart.
 void ScatterRows(const std::byte* data, int64_t begin, int64_t end, int64_t width, std::byte* out,
                  int64_t stride) {
   while (begin < end) {
@@ -58,7 +58,7 @@ Channel ChannelOfAll(SharedMemoryWorld* world, Axis axis, const std::vector<int3
   return Channel(world, std::move(members), self);
 }
 
-// From member `from` of the group to member `to`, one of which is this rank.
+// The channel from member `from` of the group to member `to`, one of which is this rank.
 Channel ChannelOfPair(SharedMemoryWorld* world, Axis axis, const std::vector<int32_t>& ranks,
                       size_t from, size_t to) {
   const SharedSegment& segment = world->segment();
@@ -188,11 +188,12 @@ Status SharedMemoryGroup::RunAllGather(const Collective& call) {
   return OkStatus();
 }
 
-// In rounds: a rank posts a piece to each rank, then takes one from each. It cannot deadlock: to
-// post in round k a rank waits only for others to take what it posted in round k - 2, and to take
-// in round k only for what others post in round k.
+// In rounds: a rank posts a piece to each rank, then takes one from each. It cannot deadlock: a
+// post in round k waits only for others to take what it posted in round k - 2, and a take in round
+// k only for what others post in round k.
 //
-// A piece without data tells peers that wait in a call of all ranks that this one makes another.
+// A piece without data tells peers that wait in a call of all ranks that this one makes another
+// call.
 Status SharedMemoryGroup::RunAllToAll(const Collective& call) {
   const auto self = static_cast<size_t>(rank()), ranks = static_cast<size_t>(num_ranks());
   all_.StartCall(Fingerprint(call.kind).value());

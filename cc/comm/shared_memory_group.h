@@ -1,15 +1,15 @@
 // File: cc/comm/shared_memory_group.h
 // Collectives along one axis between ranks of one host, through shared memory. Made by a
-// SharedMemoryWorld (shared_memory_world.h), which says how a group ends.
+// SharedMemoryWorld (shared_memory_world.h), which documents how a group ends.
 //
 // Results do not depend on timing: sums are added in rank order, so that all ranks get the same
 // bits every time. A waiting rank spins for a while, then sleeps.
 //
-// Cost: of an all-reduce, each rank writes its data once and reads that of all others; of a
-// reduce-scatter, it reads its part of them; other calls write what a rank gives and read what it
-// takes, once. A call of all ranks waits once for the others a slot of data. The messages of
+// Cost: in an all-reduce, each rank writes its data once and reads that of all others; in a
+// reduce-scatter, it reads its part of them; other calls write what a rank sends and read what it
+// receives, once. A call of all ranks waits once for the others per slot of data. The messages of
 // AllToAll, Send and Receive have slots for each pair of ranks: up to two slots of a message are
-// sent before the receiver wants them.
+// sent before the receiver takes them.
 #ifndef PAGEMILL_CC_COMM_SHARED_MEMORY_GROUP_H_
 #define PAGEMILL_CC_COMM_SHARED_MEMORY_GROUP_H_
 
@@ -25,7 +25,8 @@ namespace pagemill::comm {
 
 class SharedMemoryGroup final : public Group {
  public:
-  // The group of the world's rank along `axis`, which has several. The world outlives it.
+  // The group of the world's rank along `axis`, which must have several ranks. The world must
+  // outlive it.
   SharedMemoryGroup(SharedMemoryWorld* world, Axis axis);
 
   const Status& status() const override { return world_->status(); }
@@ -46,13 +47,14 @@ class SharedMemoryGroup final : public Group {
   Status RunBroadcast(const Collective& call);
   Status RunSend(const Collective& call);
   Status RunReceive(const Collective& call);
-  // The next piece of a sum: gives `bytes` at `in`, and finds those of all ranks.
+  // The next piece of a sum: sends `bytes` bytes at `in` and returns the data of all ranks in
+  // `parts`.
   Status GatherParts(const std::byte* in, int64_t bytes, std::span<const std::byte*> parts);
 
   SharedMemoryWorld* const world_;
   const int64_t slot_bytes_;
   Channel all_;
-  std::vector<Channel> to_;    // of each rank; its own is not used
+  std::vector<Channel> to_;    // per rank; its own is unused
   std::vector<Channel> from_;  // likewise
 };
 

@@ -1,5 +1,5 @@
-// Threads as ranks: one mapping, so that a thread sanitizer sees every access. Processes as ranks:
-// shared_memory_process_test.cc.
+// Threads as ranks: one mapping, so that a thread sanitizer sees every access. For processes as
+// ranks see shared_memory_process_test.cc.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -34,14 +34,14 @@ void RunWorlds(const std::shared_ptr<SharedSegment>& segment, int32_t spin_us,
   for (const auto& world : worlds) {
     threads.emplace_back([&body, world = world.get()] {
       body(*world);
-      if (::testing::Test::HasFailure()) world->Leave();  // its peers wait no longer
+      if (::testing::Test::HasFailure()) world->Leave();  // releases its peers
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& world : worlds) world->CheckIntegrity();
 }
 
-// `body` gets the tensor group.
+// `body` receives the tensor group.
 void RunRanks(const std::shared_ptr<SharedSegment>& segment, int32_t spin_us,
               const std::function<void(Group&)>& body) {
   RunWorlds(segment, spin_us,
@@ -56,7 +56,7 @@ Status Broadcast(Group& group, float* value, int32_t root) {
   return group.Broadcast(std::as_writable_bytes(std::span(value, 1)), root);
 }
 
-// All-reduces of numbers of very different sizes, so that the order of a sum shows in its bits.
+// All-reduces numbers of very different sizes, so that the order of a sum changes its bits.
 void CheckRankOrder(Group& group, uint32_t seed, size_t size) {
   std::minstd_rand random(seed);
   std::vector<float> expected(size), mine(size);
@@ -142,7 +142,7 @@ TEST(SharedMemoryGroupTest, ARankWithoutRowsTakesPart) {
 TEST(SharedMemoryGroupTest, MessagesGoBothWaysAtOnce) {
   RunRanks(MakeSegment({.tensor = 2}), 10, [](Group& group) {
     const int32_t peer = 1 - group.rank();
-    // Two slots of a message are under way before the receiver wants them.
+    // Two slots of a message are sent before the receiver takes them.
     std::vector<std::byte> mine(512, static_cast<std::byte>(group.rank())), got(512);
     for (int round = 0; round < 10; ++round) {
       ASSERT_TRUE(group.Send(mine, peer).ok());
@@ -206,7 +206,7 @@ TEST(SharedMemoryGroupTest, AWaitingRankSleeps) {
     busy_s = static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
              1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   });
-  // 20 looks at its peers; spinning would take most of 400 ms.
+  // 20 checks of its peers; spinning would take most of 400 ms.
   EXPECT_GE(busy_s, 0);
   EXPECT_LT(busy_s, 0.2);
 }
@@ -225,11 +225,11 @@ TEST(SharedMemoryGroupTest, ASleepingRankIsWokenAtOnce) {
           (group.rank() == root ? group.Send(bytes, 1 - root) : group.Receive(bytes, root)).ok());
     }
   });
-  // Sleepers that only look around every 20 ms would take 2 s.
+  // Sleepers that only check every 20 ms would take 2 s.
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(1200));
 }
 
-// What a rank may wait in.
+// The calls in which a rank may wait.
 const std::vector<std::pair<const char*, std::function<Status(Group&)>>>& WaitingCalls() {
   static const auto* calls = new std::vector<std::pair<const char*, std::function<Status(Group&)>>>{
       {"all-reduce",
@@ -309,7 +309,7 @@ TEST(SharedMemoryGroupTest, AResultThatIsCompleteIsNotLostWhenAPeerLeaves) {
   }
 }
 
-// Both ranks make calls that do not fit together; the first to see it says so.
+// Both ranks make mismatched calls; the first to detect it reports it.
 void ExpectMismatch(const std::function<Status(Group&)>& zero,
                     const std::function<Status(Group&)>& one) {
   RunRanks(MakeSegment({.tensor = 2}), 10, [&](Group& group) {
@@ -362,7 +362,7 @@ TEST(SharedMemoryGroupTest, ACallThatDiffersFromAPeersIsAnError) {
   ExpectMismatch(reduce(DType::kF32, 3), exchange(3, 3));
   ExpectMismatch(gather(1, 2, 6), gather(2, 1, 3));
   ExpectMismatch(gather(1, 2, 6), gather(1, 6, 2));
-  // An empty call of one rank alone shows in the next.
+  // An empty call of only one rank is detected in the next call.
   ExpectMismatch(reduce(DType::kF32, 3), reduce(DType::kF32, 0));
   ExpectMismatch(reduce(DType::kF32, 0), [](Group&) { return OkStatus(); });
 }

@@ -7,16 +7,15 @@
 //   PAGEMILL_ASSIGN_OR_RETURN(std::shared_ptr<SharedSegment> same, SharedSegment::Open(fd));  //
 //   others
 //
-// There is one segment for all groups of all axes. So a process gets one descriptor whatever the
-// topology, and a rank that ends does so in all its groups at once, for every rank that waits.
+// All groups of all axes share one segment. So a process needs one descriptor for any topology, and
+// a rank that ends leaves all its groups at once, for every waiting rank.
 //
-// It has no name: other processes get its descriptor, by fork() or by inheriting it, so that
-// nothing is left behind however the ranks end. Its size is fixed and sealed. Pages take memory
-// when they are first touched, near the rank that writes them: lanes that are never used cost only
-// addresses.
+// It has no name: other processes inherit its descriptor or get it by fork(), so nothing is left
+// behind however the ranks end. Its size is fixed and sealed. Pages take memory when they are first
+// touched, near the rank that writes them: unused lanes cost only addresses.
 //
-// Ownership: the mapping and, in the process that made it, the descriptor. Immutable except for the
-// memory it points to; thread-safe.
+// Ownership: the mapping and, in the process that created it, the descriptor. Immutable except for
+// the memory it points to; thread-safe.
 #ifndef PAGEMILL_CC_COMM_SHARED_SEGMENT_H_
 #define PAGEMILL_CC_COMM_SHARED_SEGMENT_H_
 
@@ -34,22 +33,22 @@ namespace pagemill::comm {
 
 struct SegmentOptions {
   Topology topology = {};          // by default one rank
-  int64_t slot_bytes = 128 << 10;  // of one slot, a multiple of 64; larger data goes in pieces
+  int64_t slot_bytes = 128 << 10;  // of one slot, a multiple of 64; larger data is sent in pieces
 
   // kInvalidArgument names the field, its value and its range.
   Status Validate() const;
 };
 
-// What a rank tells the others about itself.
+// The state that a rank publishes to the others.
 struct RankState {
   alignas(64) int32_t process_id = 0;  // written before `joined`
   std::atomic<uint32_t> joined{0};
   std::atomic<uint32_t> left{0};
 };
 
-// What a rank tells the others in one channel. A cache line of its own: it is spun on.
+// The state that a rank publishes in one channel. On its own cache line because peers spin on it.
 struct Lane {
-  // Number of the last piece that this rank has begun, modulo 2^32; what that says is channel.h's.
+  // Number of the last piece that this rank has begun, modulo 2^32; see channel.h.
   alignas(64) std::atomic<uint32_t> begun{0};
   std::atomic<uint32_t> sleepers{0};  // ranks that sleep on `begun`, or are about to
   // Fingerprints of the calls that the last two pieces belong to, by parity; written before
@@ -57,8 +56,8 @@ struct Lane {
   std::array<uint64_t, 2> call{};
 };
 
-// A rank's lanes along an axis with n members: one for the calls of all members, one for what it
-// sends to each of them, and one for what it takes from each, which has no slots.
+// A rank's lanes along an axis with n members: one for the calls of all members, one for sending to
+// each member, and one, without slots, for receiving from each.
 struct LaneIndex {
   int32_t value = 0;
 
@@ -70,8 +69,8 @@ struct LaneIndex {
 class SharedSegment {
  public:
   static StatusOr<std::shared_ptr<SharedSegment>> Create(const SegmentOptions& options);
-  // Maps what Create() made in another process. `fd` stays the caller's. kInvalidArgument: it is no
-  // segment of this version.
+  // Maps a segment that Create() made in another process. The caller keeps `fd`. kInvalidArgument
+  // if it is not a segment of this version.
   static StatusOr<std::shared_ptr<SharedSegment>> Open(int fd);
   ~SharedSegment();
   SharedSegment(const SharedSegment&) = delete;
@@ -81,9 +80,9 @@ class SharedSegment {
   const Topology& topology() const { return options_.topology; }
   int64_t slot_bytes() const { return options_.slot_bytes; }
   RankState& state(int32_t rank) const;
-  // Of rank `rank` of all. The axis has more than one member.
+  // The lane of rank `rank` (of all ranks). The axis must have more than one member.
   Lane& lane(int32_t rank, Axis axis, LaneIndex index) const;
-  // Its two slots, one after the other.
+  // The lane's two slots, one after the other.
   std::byte* slots(int32_t rank, Axis axis, LaneIndex index) const;
 
  private:

@@ -20,7 +20,7 @@ TEST(SharedSegmentTest, OpenMapsTheMemoryThatCreateMade) {
   EXPECT_EQ((*opened)->topology().tensor, 3);
   EXPECT_EQ((*opened)->slot_bytes(), 192);
   EXPECT_EQ((*opened)->fd(), -1);
-  // Lanes and slots of all ranks and axes, each with a number of its own.
+  // Visits lanes and slots of all ranks and axes, each with a unique number.
   const auto for_each = [](const SharedSegment& segment, const auto& visit) {
     uint32_t number = 0;
     for (int32_t rank = 0; rank < segment.topology().num_ranks(); ++rank) {

@@ -29,7 +29,8 @@ int32_t Topology::Size(Axis axis) const {
 }
 
 std::vector<int32_t> Topology::Members(Axis axis, int32_t rank) const {
-  // A rank's place along each dimension, and which of them the axis leaves open.
+  // A rank's coordinate along each dimension, and the dimensions along which members of the axis
+  // differ.
   const auto stage = [this](int32_t r) { return r / tensor % pipeline; };
   const auto replica = [this](int32_t r) { return r / (tensor * pipeline); };
   const auto part = [this](int32_t r) { return r % tensor; };

@@ -1,14 +1,14 @@
 // File: cc/comm/topology.h
-// Which ranks meet along which axis, of a flat set of ranks numbered from 0.
+// Assigns ranks, numbered from 0, to groups along each axis.
 //
 //   const Topology topology = {.data = 2, .tensor = 4};   // 8 ranks
 //   topology.Members(Axis::kTensor, 5);                   // 4, 5, 6, 7
 //   topology.Members(Axis::kData, 5);                     // 1, 5
 //
-// Ranks are numbered row-major over (data, pipeline, tensor): those that exchange most have
+// Ranks are numbered row-major over (data, pipeline, tensor): ranks that exchange most have
 // neighbouring numbers, and so neighbouring cores. Experts are divided among all ranks of a
-// pipeline stage, data times tensor of them, so the expert axis has no size of its own (the
-// numbering, and this, are those of vLLM: vllm/distributed/parallel_state.py).
+// pipeline stage (data times tensor), so the expert axis has no size of its own (as in vLLM:
+// vllm/distributed/parallel_state.py).
 //
 // Thread safety: a value.
 #ifndef PAGEMILL_CC_COMM_TOPOLOGY_H_
@@ -31,9 +31,9 @@ struct Topology {
   Status Validate() const;
 
   int32_t num_ranks() const { return data * pipeline * tensor; }
-  // Ranks of a group along `axis`.
+  // The number of ranks of a group along `axis`.
   int32_t Size(Axis axis) const;
-  // The ranks that `rank` meets along `axis`, itself included, in ascending order.
+  // The members of `rank`'s group along `axis`, itself included, in ascending order.
   std::vector<int32_t> Members(Axis axis, int32_t rank) const;
 };
 

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kSlice = 4 * kMs;
 
-// Thread 1 of 2 is kept from its core for two turns, and leaves at `now_ns`.
+// Makes thread 1 of 2 wait for its core for two time slices, so that it leaves at `now_ns`.
 void Drive(Attendance& attendance, int64_t now_ns) {
   attendance.Waited(1, kSlice, now_ns - 8 * kMs);
   ASSERT_TRUE(attendance.Attends(1));
@@ -18,7 +18,7 @@ void Drive(Attendance& attendance, int64_t now_ns) {
   ASSERT_FALSE(attendance.Attends(1));
 }
 
-// How long after `left_ns` the next probe of thread 1 is due.
+// The time from `left_ns` until the next probe of thread 1 is due.
 int64_t ProbeDueAfter(const Attendance& attendance, int64_t left_ns) {
   for (int64_t ns = 0; ns <= 2 * Attendance::kLongestAbsenceNs; ns += kMs) {
     if (attendance.IsProbeDue(1, left_ns + ns)) return ns;
@@ -48,8 +48,8 @@ TEST(AttendanceTest, OneLongWaitIsEnough) {
   EXPECT_FALSE(attendance.Attends(1));
 }
 
-// A turn lost now and then costs less than a core: of two threads up to a third of the time, of
-// seven up to an eighth.
+// An occasionally lost slice costs less than a core: with two threads up to a third of the time,
+// with seven up to an eighth.
 TEST(AttendanceTest, RareWaitsAreForgiven) {
   for (int32_t threads : {2, 7}) {
     Attendance rarely(threads), often(threads);
@@ -114,8 +114,8 @@ TEST(AttendanceTest, WhoLeavesSoonAgainStaysAwayForLonger) {
   EXPECT_EQ(ProbeDueAfter(attendance, 500 * kMs), 10 * kMs) << "long after it came back";
 }
 
-// The caller cannot stay away; another makes room for it.
-TEST(AttendanceTest, WhereTheCallerWaitsTheLastOfTheOthersLeaves) {
+// The caller cannot pause; another thread pauses instead.
+TEST(AttendanceTest, TheLastOtherThreadLeavesIfTheCallerWaits) {
   Attendance attendance(3);
   attendance.Waited(0, 8 * kMs, 100 * kMs);
   EXPECT_TRUE(attendance.Attends(0));
@@ -124,7 +124,7 @@ TEST(AttendanceTest, WhereTheCallerWaitsTheLastOfTheOthersLeaves) {
   attendance.Waited(0, 8 * kMs, 108 * kMs);
   EXPECT_FALSE(attendance.Attends(1));
   attendance.Waited(0, 8 * kMs, 116 * kMs);
-  EXPECT_TRUE(attendance.Attends(0)) << "who is alone";
+  EXPECT_TRUE(attendance.Attends(0)) << "a single thread";
   EXPECT_EQ(attendance.num_absent(), 2);
 }
 

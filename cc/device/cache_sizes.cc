@@ -25,7 +25,7 @@ int64_t Bytes(const std::string& text) {
   return number;
 }
 
-// Bits of a mask in hexadecimal, "ff,00000003".
+// The number of set bits in a hexadecimal mask, "ff,00000003".
 int32_t CountBits(const std::string& mask) {
   int32_t bits = 0;
   for (const char digit : mask) {

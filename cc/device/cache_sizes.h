@@ -1,5 +1,5 @@
 // File: cc/device/cache_sizes.h
-// The data caches of the first CPU, as Linux tells them.
+// The data caches of the first CPU, as reported by Linux.
 #ifndef PAGEMILL_CC_DEVICE_CACHE_SIZES_H_
 #define PAGEMILL_CC_DEVICE_CACHE_SIZES_H_
 
@@ -17,7 +17,7 @@ struct CacheSize {
   friend bool operator==(const CacheSize&, const CacheSize&) = default;
 };
 
-// Data and unified caches by level; empty if the system does not tell (some Arm machines).
+// Data and unified caches by level; empty if the system does not report them (some Arm machines).
 // A virtual machine's numbers may be those of the whole host.
 std::vector<CacheSize> DataCaches(const std::string& sysfs_root = "/sys");
 

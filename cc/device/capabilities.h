@@ -1,13 +1,13 @@
 // File: cc/device/capabilities.h
 // What a device can do: the CPU that runs this process, or a GPU. Detected once by the host (never
-// by a kernel) and passed to the op table; tests pass lesser capabilities to force dispatch on
-// lesser machines.
+// by a kernel) and passed to the op table; tests pass fewer capabilities to test dispatch for other
+// machines.
 //
 //   const Capabilities caps = DetectCapabilities();
 //   if (caps.cpu.avx2) ...
 //
-// A kernel of a vendor tree asks `gpu`, which that tree fills in when it opens a device; a kernel
-// of the CPU asks `cpu`.
+// Kernels of a vendor tree check `gpu`, which that tree fills in when it opens a device; CPU
+// kernels check `cpu`.
 #ifndef PAGEMILL_CC_DEVICE_CAPABILITIES_H_
 #define PAGEMILL_CC_DEVICE_CAPABILITIES_H_
 
@@ -26,7 +26,7 @@ struct CpuCapabilities {
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
   bool avx512_vbmi = false;
-  bool amx_bf16 = false;  // tile data permitted by the kernel too
+  bool amx_bf16 = false;  // and the kernel permits tile data
   bool amx_int8 = false;
   // aarch64
   bool asimd_dotprod = false;
@@ -42,21 +42,21 @@ struct CpuCapabilities {
 
 struct GpuCapabilities {
   std::string name;  // "NVIDIA H200"
-  // The generation that kernels are compiled for: 9 and 0 for sm_90.
+  // Compute capability that kernels are compiled for: 9 and 0 for sm_90.
   int32_t compute_major = 0;
   int32_t compute_minor = 0;
   int32_t multiprocessors = 0;
   int64_t memory_bytes = 0;
-  int64_t shared_memory_per_block_bytes = 0;  // that one block may opt in to
+  int64_t shared_memory_per_block_bytes = 0;  // maximum that one block may opt in to
 };
 
 struct Capabilities {
   DeviceKind kind = DeviceKind::kCpu;
-  CpuCapabilities cpu = {};  // of the host, whatever the kind
+  CpuCapabilities cpu = {};  // of the host, for every kind
   GpuCapabilities gpu = {};  // if the kind is kGpu
 };
 
-// Detects the machine, OS support of wide registers included. ~50 us.
+// Detects the machine, including OS support for wide registers. ~50 us.
 Capabilities DetectCapabilities();
 
 }  // namespace pagemill::device

@@ -33,7 +33,7 @@ TEST(Capabilities, DetectionAgreesWithTheCompilersOwn) {
 #endif
 }
 
-// Wider sets are never reported without those that their kernels also use.
+// Wider sets are never reported without the narrower ones that their kernels use.
 TEST(Capabilities, WiderImpliesNarrower) {
   const Capabilities caps = DetectCapabilities();
   if (caps.cpu.avx512 || caps.cpu.avx_vnni) {
@@ -44,10 +44,10 @@ TEST(Capabilities, WiderImpliesNarrower) {
   }
 }
 
-// Of an emulated CPU it is known what it has.
+// The instruction sets of an emulated CPU are known.
 TEST(Capabilities, DetectionFindsWhatTheCpuHas) {
   const char* expected = std::getenv("PAGEMILL_TEST_CAPABILITIES");
-  if (expected == nullptr) GTEST_SKIP() << "only where PAGEMILL_TEST_CAPABILITIES names them";
+  if (expected == nullptr) GTEST_SKIP() << "PAGEMILL_TEST_CAPABILITIES is not set";
   EXPECT_EQ(DetectCapabilities().cpu.ToString(), expected);
 }
 

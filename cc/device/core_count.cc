@@ -37,7 +37,7 @@ int32_t PhysicalCores(const CoreCountSources& sources) {
         sources.sysfs_root + "/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
     const std::optional<int64_t> core = Integer(topology + "core_id");
     const std::optional<int64_t> package = Integer(topology + "physical_package_id");
-    // An unknown core is one of its own: the negative key meets no real id.
+    // An unknown core counts as one of its own: a negative key equals no real id.
     cores.insert(core ? std::pair(package.value_or(0), *core)
                       : std::pair(int64_t{-1}, int64_t{cpu}));
   }
@@ -62,7 +62,7 @@ std::optional<double> QuotaV1(const std::string& directory) {
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
-// Does the comma separated list of v1 controllers name "cpu"?
+// True if the comma-separated list of v1 controllers contains "cpu".
 bool NamesCpuController(const std::string& controllers) {
   std::istringstream list(controllers);
   for (std::string name; std::getline(list, name, ',');) {

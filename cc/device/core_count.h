@@ -16,11 +16,11 @@ struct CoreCountSources {
   std::string procfs_root = "/proc";  // holds self/cgroup
 };
 
-// The affinity mask of the calling thread; empty when the kernel does not tell.
+// The affinity mask of the calling thread; empty if the kernel does not report it.
 std::vector<int32_t> AllowedCpus();
 
-// Distinct physical cores among the allowed CPUs, at most the tightest cgroup quota (v1 or v2) on
-// the way from this process's group to the root. At least 1. Missing files restrict nothing.
+// Distinct physical cores among the allowed CPUs, at most the tightest cgroup quota (v1 or v2) from
+// this process's group up to the root. At least 1. Missing files imply no limit.
 int32_t CountCores(const CoreCountSources& sources);
 
 }  // namespace pagemill::device

@@ -9,7 +9,7 @@
 namespace pagemill::device {
 namespace {
 
-// A machine made of files: what /sys and /proc would hold.
+// A fake machine: a folder with the contents of /sys and /proc.
 class CoreCountTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -49,7 +49,7 @@ void PinThisThread(std::span<const int32_t> cpus) {
   const size_t bytes = CPU_ALLOC_SIZE(size);
   CPU_ZERO_S(bytes, set);
   for (int32_t cpu : cpus) CPU_SET_S(cpu, bytes, set);
-  sched_setaffinity(0, bytes, set);  // a refusal leaves the thread where it was: slower, not wrong
+  sched_setaffinity(0, bytes, set);  // failure only costs speed
   CPU_FREE(set);
 }
 

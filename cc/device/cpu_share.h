@@ -1,12 +1,11 @@
 // File: cc/device/cpu_share.h
-// Which CPUs of this machine belong to one of several processes that share it, and keeping threads
-// on them: so that processes do not take each other's cores, and memory lies near who touches it
-// first.
+// Assigns the CPUs of this machine to the processes that share it and pins threads to them, so that
+// processes do not compete for cores and memory lies near the thread that touches it first.
 //
 //   const std::vector<int32_t> share = CpuShare(AllowedCpus(), /*index=*/1, /*count=*/2);
 //   ScopedAffinity pinned(share);   // threads started in this scope inherit it
 //
-// Thread-safe; an affinity is its thread's own.
+// Thread-safe; an affinity belongs to its thread.
 #ifndef PAGEMILL_CC_DEVICE_CPU_SHARE_H_
 #define PAGEMILL_CC_DEVICE_CPU_SHARE_H_
 
@@ -22,10 +21,10 @@ namespace pagemill::device {
 std::vector<int32_t> CpuShare(std::span<const int32_t> allowed, int32_t index, int32_t count,
                               const std::string& sysfs_root = "/sys");
 
-// Keeps the calling thread on `cpus`; does nothing for an empty list, and where the kernel refuses.
+// Pins the calling thread to `cpus`; does nothing for an empty list or if the kernel refuses.
 void PinThisThread(std::span<const int32_t> cpus);
 
-// Pins the calling thread to `cpus` and, when it ends, to what it was allowed before.
+// Pins the calling thread to `cpus`; the destructor restores the previous affinity.
 class ScopedAffinity {
  public:
   explicit ScopedAffinity(std::span<const int32_t> cpus);

@@ -11,8 +11,8 @@
 namespace pagemill::device {
 namespace {
 
-// A machine of `cores` cores with two hardware threads each, numbered as most are: thread t of core
-// c is CPU t * cores + c.
+// A machine of `cores` cores with two hardware threads each, with the usual numbering: thread t of
+// core c is CPU t * cores + c.
 std::string MakeTopology(int32_t cores) {
   const std::string root = ::testing::TempDir() + "/cpu_share_test_" + std::to_string(cores);
   for (int32_t cpu = 0; cpu < 2 * cores; ++cpu) {

@@ -1,12 +1,12 @@
 // File: cc/device/device.h
-// What runs programs: memory with addresses of its own, and streams of work. The host may pass the
-// addresses on and compute with them; only the device reads and writes what lies there.
+// A device that runs programs: it has memory with its own addresses, and streams of work. The host
+// may pass such addresses on and compute with them; only the device dereferences them.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(DeviceMemory arena, device.Allocate(1 << 20, "activations"));
 //   std::byte* x = arena.data() + 4096;
 //
-// The CPU that runs the process is no such device: its kernels compute on the caller's thread and a
-// thread_pool.h, in the host's memory.
+// The CPU that runs the process is not a Device: its kernels compute in host memory, on the
+// caller's thread and a thread_pool.h.
 #ifndef PAGEMILL_CC_DEVICE_DEVICE_H_
 #define PAGEMILL_CC_DEVICE_DEVICE_H_
 
@@ -23,7 +23,7 @@ namespace pagemill::device {
 
 class Device;
 
-// A range of a device's memory, freed with the object. The device outlives it.
+// A range of device memory, freed by the destructor. The device must outlive it.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -37,7 +37,7 @@ class DeviceMemory {
     return *this;
   }
 
-  // Addresses of the device, aligned to 64 bytes or more.
+  // A device address, aligned to at least 64 bytes.
   std::byte* data() const { return bytes_.data(); }
   std::span<std::byte> bytes() const { return bytes_; }
 
@@ -50,7 +50,7 @@ class DeviceMemory {
 class Device {
  public:
   virtual ~Device() = default;
-  // kResourceExhausted, with `purpose` in the message, if there is not so much left.
+  // kResourceExhausted, with `purpose` in the message, if not enough memory is left.
   virtual StatusOr<DeviceMemory> Allocate(int64_t bytes, const char* purpose) = 0;
   virtual StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
   virtual std::unique_ptr<Event> NewEvent() = 0;

@@ -29,8 +29,8 @@ uint64_t ReadXcr0() {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-// Linux hands out tile data on request (arch_prctl(2), ARCH_REQ_XCOMP_PERM); without it the first
-// tile instruction ends the process.
+// Linux grants tile data on request (arch_prctl(2), ARCH_REQ_XCOMP_PERM); without it the first tile
+// instruction kills the process.
 bool RequestTilePermission() {
   constexpr long kArchReqXcompPerm = 0x1023;
   constexpr long kXfeatureTileData = 18;

@@ -8,7 +8,7 @@
 namespace pagemill::device {
 
 // Reads CPUID and XCR0 (x86-64) or the kernel's hwcaps (aarch64, s390x) of the running machine. On
-// x86-64 it asks the kernel for permission to use AMX tile data, which holds for the whole process.
+// x86-64 it requests permission to use AMX tile data for the whole process.
 void DetectIsa(CpuCapabilities& caps);
 
 }  // namespace pagemill::device

@@ -10,7 +10,7 @@ std::optional<LargeBuffer> LargeBuffer::Make(int64_t size_bytes) {
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return std::nullopt;
 #if defined(MADV_HUGEPAGE)
-  // Advice only: a kernel without large pages refuses, and small ones do.
+  // Only advice: if the kernel refuses large pages, small ones serve.
   (void)madvise(data, size, MADV_HUGEPAGE);
 #endif
   return LargeBuffer(static_cast<std::byte*>(data), size);

@@ -1,7 +1,6 @@
 // File: cc/device/large_buffer.h
-// Zeroed memory at a page boundary, in large pages where the system has them: the hardware's
-// prefetch stops at the end of a page, which costs a third of the read bandwidth with pages of 4
-// KiB.
+// Zeroed page-aligned memory, in large pages if the system has them: hardware prefetch stops at the
+// end of a page, which costs a third of the read bandwidth with pages of 4 KiB.
 //
 //   std::optional<LargeBuffer> buffer = LargeBuffer::Make(98 << 20);
 //   if (!buffer) return ...;  // no memory
@@ -19,7 +18,7 @@ namespace pagemill::device {
 
 class LargeBuffer {
  public:
-  // nullopt where the system has no such memory, or `size_bytes` is not positive.
+  // nullopt if the system has not enough memory, or if `size_bytes` is not positive.
   static std::optional<LargeBuffer> Make(int64_t size_bytes);
 
   LargeBuffer(LargeBuffer&& other) noexcept

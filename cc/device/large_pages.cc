@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kFields[] = {"AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"};
 
-// A mapping begins with a line "7f06ef600000-7f06f5200000 r--p ...", on which its fields follow,
-// one a line.
+// A mapping begins with a line "7f06ef600000-7f06f5200000 r--p ...", followed by its fields, one
+// per line.
 bool ParseRange(const std::string& line, uint64_t* begin, uint64_t* end) {
   char space = 0;
   return std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 "%c", begin, end, &space) == 3 &&

@@ -9,7 +9,7 @@
 namespace pagemill::device {
 namespace {
 
-// A system made of files.
+// A fake system: a folder of files.
 class LargePagesTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -29,7 +29,7 @@ class LargePagesTest : public testing::Test {
     Write("kernel/mm/transparent_hugepage/enabled", enabled);
     return DetectLargePages(root_);
   }
-  // Addresses alone: nothing reads there.
+  // Uses addresses only; does not read memory.
   int64_t Count(uintptr_t address, size_t size) const {
     return BytesInLargePages({reinterpret_cast<const std::byte*>(address), size}, root_);
   }

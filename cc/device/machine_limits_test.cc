@@ -36,7 +36,7 @@ TEST(Peaks, ALesserMachineHasFewer) {
   }
 }
 
-// Tiles are measured from both caches where the CPU has them, and only there.
+// AMX peaks are measured from both caches, only on CPUs with AMX.
 TEST(Peaks, TilesGoWithTheCapability) {
   Capabilities caps;
   caps.cpu.amx_bf16 = true;

@@ -13,13 +13,13 @@
 namespace pagemill::device {
 namespace {
 
-// Of the kernel's <linux/mempolicy.h>, which not every system has.
+// From the kernel's <linux/mempolicy.h>, which some systems lack.
 constexpr int kMpolPreferred = 1;
 constexpr int kMpolInterleave = 3;
-// More than any machine has: a list that names more is not believed.
+// More than any machine has: longer lists are ignored.
 constexpr int32_t kMostIds = 1 << 16;
 
-// "0-3,8,10-11"; what cannot be read is left out.
+// Parses "0-3,8,10-11"; skips what it cannot parse.
 std::vector<int32_t> ParseIds(const std::string& text) {
   std::vector<int32_t> ids;
   std::istringstream list(text);
@@ -46,7 +46,7 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// The line "Mems_allowed_list:\t0-1" of a process's status.
+// Parses the line "Mems_allowed_list:\t0-1" of a process's status.
 bool FindAllowedNodes(const std::string& procfs_root, std::vector<int32_t>* allowed) {
   constexpr std::string_view kName = "Mems_allowed_list:";
   std::ifstream status(procfs_root + "/self/status");
@@ -112,7 +112,7 @@ Status PlaceMemory(std::span<std::byte> bytes, const MemoryPlacement& placement)
   }
   const int policy =
       placement.kind == MemoryPlacement::Kind::kOnNode ? kMpolPreferred : kMpolInterleave;
-  // The kernel reads one bit fewer than the count that it receives.
+  // The kernel reads one bit fewer than the count that it is passed.
   if (::syscall(SYS_mbind, bytes.data(), bytes.size(), policy, mask.data(), mask.size() * kBits + 1,
                 0) == 0) {
     return OkStatus();

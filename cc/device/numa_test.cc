@@ -13,7 +13,7 @@ namespace {
 
 using Kind = MemoryPlacement::Kind;
 
-// A machine made of files.
+// A fake machine: a folder of files.
 class NumaTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -120,8 +120,8 @@ class PlaceMemoryTest : public testing::Test {
   std::span<std::byte> bytes_;
 };
 
-// This machine's first node with memory is one that memory can be placed on; an emulator may
-// refuse, which must leave memory as usable as it was.
+// Memory can be placed on this machine's first node with memory; an emulator may refuse, which must
+// leave memory usable.
 TEST_F(PlaceMemoryTest, PlacesOnANodeThatExistsOrSaysWhyNot) {
   for (const Kind kind : {Kind::kOnNode, Kind::kInterleave}) {
     int32_t node = 0;

@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 using Lanes4 = float __attribute__((vector_size(16)));
 
 constexpr int kPortableChains = 12;
-// A chunk of work that neither the clock's grain nor the start of the pool shows in.
+// Long enough that clock resolution and the pool's start-up do not matter.
 constexpr double kChunkSeconds = 1e-3;
 constexpr int64_t kPageBytes = 4096;
 
@@ -22,15 +22,15 @@ double Seconds(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// sum = sum * factor + term: unlike sum + a * b it cannot be simplified where the CPU has no fused
-// instruction. Factors below one keep the sums finite.
+// sum = sum * factor + term: unlike sum + a * b, it cannot be simplified on a CPU without fused
+// instructions. Factors below one keep the sums finite.
 double MultiplyPortable(const std::byte* operands, int64_t steps) {
   Lanes4 factor;
   Lanes4 term;
   std::memcpy(&factor, operands, sizeof(factor));
   std::memcpy(&term, operands + sizeof(factor), sizeof(term));
   factor *= 0.25f;
-  Lanes4 sums[kPortableChains];  // different ones: equal ones would be computed once
+  Lanes4 sums[kPortableChains];  // distinct: equal chains would be merged
 #pragma GCC unroll 12
   for (int c = 0; c < kPortableChains; ++c) sums[c] = Lanes4{} + static_cast<float>(c);
   for (int64_t step = 0; step < steps; ++step) {
@@ -45,7 +45,7 @@ double MultiplyPortable(const std::byte* operands, int64_t steps) {
 constexpr PeakKernel kPortable = {
     "portable", "f32", "registers", [](const Capabilities&) { return true; }, 64, MultiplyPortable};
 
-// All rows that `caps` has, in the order of the tables.
+// All kernels that `caps` supports, in table order.
 std::vector<const PeakKernel*> PresentKernels(const Capabilities& caps) {
   std::vector<const PeakKernel*> present = {&PortablePeak()};
   for (const auto& kernels : {VectorPeaksX86(), TilePeaksX86(), VectorPeaksArm()}) {
@@ -76,7 +76,7 @@ void FillRandom(std::span<std::byte> bytes, std::string_view format) {
   }
 }
 
-// How many steps take kChunkSeconds on one thread.
+// The number of steps that take kChunkSeconds on one thread.
 int64_t StepsOfChunk(const PeakKernel& kernel, const std::byte* operands) {
   int64_t steps = 256;
   while (true) {
@@ -84,7 +84,7 @@ int64_t StepsOfChunk(const PeakKernel& kernel, const std::byte* operands) {
     kernel.run(operands, steps);
     const double seconds = Seconds(start);
     if (seconds >= kChunkSeconds) return steps;
-    // At most fourfold: the first runs include the CPU's raising its clock.
+    // At most fourfold: the CPU raises its clock during the first runs.
     const double factor = std::min(4.0, 1.1 * kChunkSeconds / std::max(seconds, 1e-7));
     steps = static_cast<int64_t>(static_cast<double>(steps) * std::max(factor, 1.1)) + 1;
   }
@@ -110,14 +110,14 @@ StatusOr<double> MeasurePeak(const Capabilities& caps, const Peak& peak, ThreadP
                                              peak.format + " operands from " + peak.operands);
   }
   const PeakKernel& kernel = **found;
-  // Each thread's operands begin at a page of their own.
+  // Each thread's operands begin at a page boundary.
   const int64_t stride = (kernel.operand_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   const std::optional<LargeBuffer> buffer = LargeBuffer::Make(stride * pool.num_threads());
   if (!buffer) return Status(StatusCode::kResourceExhausted, "no memory for the operands");
   FillRandom(buffer->bytes(), kernel.format);
   const int64_t steps = StepsOfChunk(kernel, buffer->bytes().data());
   const int64_t chunks = pool.num_threads() * 4;
-  std::vector<double> done(chunks);  // each written by the chunk's own thread
+  std::vector<double> done(chunks);  // [i] written by the thread of chunk i
   double best = 0;
   const Clock::time_point begin = Clock::now();
   do {

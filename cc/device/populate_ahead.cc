@@ -7,8 +7,8 @@
 namespace pagemill::device {
 namespace {
 
-// Replaces a 0 by 0, atomically: the byte keeps its value whatever other threads do with it, and
-// the system maps its page. Thread sanitizers would call it a race with their plain writes.
+// Replaces 0 by 0 atomically: the byte keeps its value whatever other threads write, and the system
+// maps its page. Thread sanitizers would report a race with their plain writes.
 [[gnu::no_sanitize("thread")]] void Touch(std::byte* byte) {
   unsigned char expected = 0;
   __atomic_compare_exchange_n(reinterpret_cast<unsigned char*>(byte), &expected, 0, /*weak=*/false,
@@ -33,7 +33,7 @@ void PopulateAhead::Wait() {
 
 void PopulateAhead::Run(std::span<std::byte> region) const {
   pthread_setname_np(pthread_self(), "pm-populate");
-  (void)setpriority(PRIO_PROCESS, 0, 19);  // of this thread; refused: in the way, not wrong
+  (void)setpriority(PRIO_PROCESS, 0, 19);  // for this thread; failure only costs speed
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   std::byte* const end = region.data() + region.size();
   for (std::byte* at = region.data(); at < end && !stopping_;) {

@@ -1,22 +1,22 @@
 // File: cc/device/populate_ahead.h
-// Takes memory for pages before somebody writes to them, in a thread of its own. A page's first
-// write waits until the kernel has cleared it: 0.1 ms for a large page of 2 MiB, a few where a
-// virtual machine asks its host for it. Without this those waits are part of the steps that reach
-// new pages of the KV cache.
+// Populates pages in a background thread before they are first written. A page's first write waits
+// until the kernel has cleared it: 0.1 ms for a large page of 2 MiB, a few milliseconds if a
+// virtual machine requests it from its host. Without this, the steps that reach new pages of the KV
+// cache would wait.
 //
 //   PopulateAhead ahead(arena);   // while weights are read, say
 //
-// The region is filled from its beginning, the order in which the pages of a KV cache are first
-// used. Contents stay as they are, and the region may be in use meanwhile.
+// The region is populated from its beginning, the order in which the pages of a KV cache are first
+// used. Contents do not change, and the region may be in use meanwhile.
 //
-// The thread has the lowest priority (nice 19): on busy cores it gets one or two hundredths of one,
-// and who computes finds pages as they were without it. While the kernel or a host serves one of
-// its pages it may still be in the way for a few milliseconds. Pages are touched one by one rather
-// than asked for with madvise(), which would keep a lock of the whole address space while the
-// thread waits for a core. Less than kLeastBytes are left to their first writes.
+// The thread has the lowest priority (nice 19): on busy cores it gets one or two percent of a core,
+// and other threads populate pages themselves, as without it. While the kernel or a host provides a
+// page, it may still delay others for a few milliseconds. Pages are touched one by one instead of
+// with madvise(), which would hold the lock of the address space while the thread waits for a core.
+// Regions smaller than kLeastBytes are not populated ahead.
 //
-// Thread safety: one owner. The destructor waits until the thread has had its core for the page at
-// hand; it goes before the region.
+// Thread safety: one owner. The destructor waits until the thread has finished the current page;
+// destroy it before the region.
 #ifndef PAGEMILL_CC_DEVICE_POPULATE_AHEAD_H_
 #define PAGEMILL_CC_DEVICE_POPULATE_AHEAD_H_
 
@@ -37,7 +37,7 @@ class PopulateAhead {
   PopulateAhead(const PopulateAhead&) = delete;
   PopulateAhead& operator=(const PopulateAhead&) = delete;
 
-  // Until the thread is done.
+  // Waits until the thread is done.
   void Wait();
 
  private:

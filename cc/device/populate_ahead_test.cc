@@ -18,7 +18,7 @@ class Mapping {
   ~Mapping() { munmap(data_, kSize); }
   std::span<std::byte> bytes() const { return {static_cast<std::byte*>(data_), kSize}; }
 
-  // Pages that take memory.
+  // The number of resident pages.
   int64_t Resident() const {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     std::vector<unsigned char> state((kSize + page - 1) / page);

@@ -14,9 +14,9 @@ using Words2 = uint64_t __attribute__((vector_size(16)));
 using Words4 = uint64_t __attribute__((vector_size(32)));
 using Words8 = uint64_t __attribute__((vector_size(64)));
 
-// Up to here each thread reads a part of its own, which its own cache may hold.
+// Up to this size each thread reads its own part, which may be in its own cache.
 constexpr int64_t kPartitionedBytes = 4 << 20;
-// A pass reads at least so much: it lasts a few hundred microseconds at the speed of L2.
+// A pass reads at least this much: it lasts a few hundred microseconds at L2 speed.
 constexpr int64_t kPassBytes = 64 << 20;
 constexpr int64_t kMinimumBytes = 64;
 
@@ -24,7 +24,7 @@ double Seconds(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Sums the buffer a register at a time.
+// Sums the buffer one register at a time.
 template <typename V>
 [[gnu::always_inline]] inline uint64_t ReadAll(const uint8_t* from, int64_t bytes) {
   constexpr int kSums = 8;
@@ -104,7 +104,7 @@ StatusOr<double> MeasureReadBandwidth(const Capabilities& caps, const ReadOption
                   "no memory for a buffer of " + std::to_string(options.bytes) + " bytes");
   }
   const std::span<std::byte> bytes = buffer->bytes();
-  // Written by all threads: pages that were never written are all the same one.
+  // All threads write it first: unwritten pages all map to one zero page.
   constexpr int64_t kPieceBytes = 1 << 20;
   const int64_t pieces = (options.bytes + kPieceBytes - 1) / kPieceBytes;
   pool.ParallelFor(pieces, 1, [&](int64_t first, int64_t last, int) {

@@ -19,7 +19,7 @@ RunDelay::~RunDelay() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-// "12345 678 90": ns on a core, ns of waiting for one, times it got one.
+// Parses "12345 678 90": ns on a core, ns of waiting for one, number of time slices.
 std::optional<int64_t> RunDelay::TotalNs() const {
   char text[80];
   const ssize_t size = fd_ >= 0 ? ::pread(fd_, text, sizeof(text), 0) : -1;

@@ -1,11 +1,11 @@
 // File: cc/device/run_delay.h
-// How long a thread has waited for a core while it could have run, as the kernel counts it: what
-// other processes on its core cost it.
+// The time that a runnable thread has waited for a core, as counted by the kernel: the cost of
+// other processes on its core.
 //
 //   RunDelay delay(gettid());
 //   std::optional<int64_t> ns = delay.TotalNs();   // since the thread began; ~0.5 us
 //
-// Counted when a wait is over. Thread-safe: any thread may ask about any of its process.
+// A wait counts once it is over. Thread-safe: any thread may query any thread of its process.
 #ifndef PAGEMILL_CC_DEVICE_RUN_DELAY_H_
 #define PAGEMILL_CC_DEVICE_RUN_DELAY_H_
 
@@ -18,13 +18,13 @@ namespace pagemill::device {
 
 class RunDelay {
  public:
-  // Allocates nothing: pools are made outside of a step, and look inside of one.
+  // Allocates nothing later: created outside of a step and read inside of one.
   explicit RunDelay(pid_t thread_id, const char* procfs_root = "/proc");
   ~RunDelay();
   RunDelay(const RunDelay&) = delete;
   RunDelay& operator=(const RunDelay&) = delete;
 
-  // nullopt where the system does not tell: some sandboxes, kernels without CONFIG_SCHED_INFO.
+  // nullopt if the system does not report it: some sandboxes, kernels without CONFIG_SCHED_INFO.
   std::optional<int64_t> TotalNs() const;
 
  private:

@@ -11,7 +11,7 @@
 namespace pagemill::device {
 namespace {
 
-// A /proc in which thread 7 of this process has these scheduling statistics.
+// A fake /proc in which thread 7 of this process has these scheduling statistics.
 std::string MakeProc(const std::string& schedstat) {
   const std::string root = testing::TempDir() + "/run_delay_" +
                            testing::UnitTest::GetInstance()->current_test_info()->name();

@@ -1,10 +1,10 @@
 // File: cc/device/spin_until.h
-// Waiting for another thread or process for a short while without sleeping: pauses, and now and
-// then yields the core to other threads.
+// Waits a short time for another thread or process without sleeping: pauses, and occasionally
+// yields the core.
 //
 //   if (!SpinUntil(std::chrono::microseconds(100), [&] { return flag.load(); })) Park();
 //
-// `ready` is called often and orders memory itself. Thread safety: that of `ready`.
+// `ready` is called often and must order memory itself. Thread safety: that of `ready`.
 #ifndef PAGEMILL_CC_DEVICE_SPIN_UNTIL_H_
 #define PAGEMILL_CC_DEVICE_SPIN_UNTIL_H_
 
@@ -24,12 +24,12 @@ inline void Pause() {
 #endif
 }
 
-// Spins until `ready()` or for `limit`; returns the last `ready()`. Offers the core once in
-// `yield_interval`: who offers a core that another process wants is without it for a time slice.
+// Spins until `ready()` or for `limit`; returns the last `ready()`. Yields the core once per
+// `yield_interval`: if another process wants the core, a yield costs a time slice.
 template <typename Ready>
 bool SpinUntil(std::chrono::steady_clock::duration limit, const Ready& ready,
                std::chrono::steady_clock::duration yield_interval = {}) {
-  // Between looks at the clock (a pause is 10 to 60 ns).
+  // Pauses between reads of the clock (a pause is 10 to 60 ns).
   constexpr int kPausesPerLook = 64;
   if (ready()) return true;
   auto now = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
 // File: cc/device/stream.h
-// Work that a device does in the order in which it was enqueued, while the host goes on.
+// A queue of work that a device executes in order while the host continues.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.NewStream());
 //   std::unique_ptr<Event> done = device.NewEvent();
@@ -7,18 +7,18 @@
 //   kernel.run(call, context);                       // enqueues on context.stream (cc/ops/op.h)
 //   stream->CopyToHost(result, y.data());
 //   stream->Record(*done);
-//   PAGEMILL_RETURN_IF_ERROR(done->Synchronize());         // `result` is there
+//   PAGEMILL_RETURN_IF_ERROR(done->Synchronize());         // `result` is complete
 //
-// A graph is work that was recorded instead of done, with the addresses of that time, and that can
-// then be enqueued as one piece:
+// A graph is work that was recorded instead of executed, with the addresses at that time, and can
+// be enqueued as one unit:
 //
 //   stream->BeginCapture();
 //   kernel.run(call, context);
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Graph> graph, stream->EndCapture());
 //   stream->Replay(*graph);
 //
-// What goes wrong after it was enqueued is reported by the next Synchronize() of an event, and by
-// all after it. Thread safety: a stream and its events are used by one thread.
+// The next Synchronize() of an event, and all later ones, report errors of enqueued work. Thread
+// safety: a stream and its events are used by one thread.
 #ifndef PAGEMILL_CC_DEVICE_STREAM_H_
 #define PAGEMILL_CC_DEVICE_STREAM_H_
 
@@ -34,11 +34,11 @@ namespace pagemill::device {
 class Event {
  public:
   virtual ~Event() = default;
-  // Waits until the work before the point that was recorded last is done.
+  // Waits until all work before the last recorded point is done.
   virtual Status Synchronize() = 0;
 };
 
-// Recorded work. Keeps addresses, not memory: what they point to must exist at every replay.
+// Recorded work. Stores addresses, not memory: the memory must exist at every replay.
 class Graph {
  public:
   virtual ~Graph() = default;
@@ -49,15 +49,15 @@ class Stream {
   // Waits for its work.
   virtual ~Stream() = default;
 
-  // The host's bytes are left alone until the copy is done.
+  // The host's bytes must not change until the copy is done.
   virtual void CopyToDevice(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void CopyToHost(std::span<std::byte> to, const std::byte* from) = 0;
   virtual void Record(Event& event) = 0;
 
-  // Until EndCapture(), work is recorded and not done. Events cannot be recorded meanwhile.
+  // Until EndCapture(), work is recorded and not executed. Events must not be recorded meanwhile.
   virtual void BeginCapture() = 0;
   virtual StatusOr<std::unique_ptr<Graph>> EndCapture() = 0;
-  // `graph` lives until its work is done.
+  // `graph` must live until its work is done.
   virtual void Replay(const Graph& graph) = 0;
 };
 

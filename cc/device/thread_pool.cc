@@ -19,45 +19,46 @@
 #include "cc/device/internal/core_watch.h"
 #include "cc/device/spin_until.h"
 
-// How it works. A job is a number of units; each thread has a share of them, a run of neighbours
-// [begin, end) in one atomic word. Its owner takes pieces from the front of its share, half of what
-// is left at a time; who has nothing left takes from the back of others' shares likewise. (Smaller
-// pieces cost more than they balance: some 0.2 us each, because reading weights starts anew. With
-// quarters a step of SmolLM2-135M takes 8 % longer where the worker is kept from its CPU.)
+// How it works. A job is a number of units; each thread has a share of them, a contiguous range
+// [begin, end) in one atomic word. The owner takes pieces from the front of its share, half of the
+// rest at a time; a thread whose share is empty takes pieces from the back of other shares
+// likewise. (Smaller pieces cost more than they balance: some 0.2 us each, because reading weights
+// starts anew. With quarters a step of SmolLM2-135M takes 8 % longer if the worker is kept from its
+// CPU.)
 //
-// Taking a piece succeeds only while the share holds it, so a worker that wakes up late finds a
-// piece of the current job or nothing, and the caller never waits for a worker that has no piece.
-// (A barrier that all workers have to reach costs a scheduler time slice, 3 to 10 ms, whenever
-// another process holds a core.)
+// Taking a piece succeeds only while the share contains it, so a worker that wakes up late finds a
+// piece of the current job or nothing, and the caller never waits for a worker without a piece. (A
+// barrier that all workers must reach costs a scheduler time slice, 3 to 10 ms, whenever another
+// process holds a core.)
 //
-// A step reads weights at the speed of memory, which would rest while one thread does the small ops
-// between two matrices alone, and while a thread waits for the others' last pieces. So who waits
-// asks for the beginning of its share of the next matrix (ReadAhead), a few lines at a time.
+// A step reads weights at memory speed. Memory would idle while one thread runs the small ops
+// between two matrices, and while a thread waits for the others' last pieces. So waiting threads
+// prefetch the beginning of their share of the next matrix (ReadAhead), a few lines at a time.
 //
-// Threads are not bound to CPUs. Where another process keeps one busy, a thread that shares that
-// CPU loses it for a time slice again and again, with a piece in its hands; it then stays away
-// (attendance.h), and the kernel has a CPU for each thread that is left. Whether threads wait for
-// CPUs is looked at only where one waited for another for long: the way from loop to loop has no
-// clock and no system call. (Asking who runs on which CPU and moving workers was tried: workers
-// that left the caller's CPU made a step 1.5 to 2.5 times as long among many processes.)
+// Threads are not bound to CPUs. If another process keeps a CPU busy, a thread on that CPU
+// repeatedly loses it for a time slice in the middle of a piece; it then pauses (attendance.h), and
+// the kernel has a CPU for each remaining thread. Waits for CPUs are checked only after one thread
+// waited long for another: the path from loop to loop has no clock and no system call. (Querying
+// which thread runs on which CPU and moving workers was tried: workers that left the caller's CPU
+// made a step 1.5 to 2.5 times as long among many processes.)
 //
-// A share lies on a cache line of its own together with a copy of the job, so that starting a
-// worker costs one line handed over. The copies are written before the shares, and stay as they are
-// until `unfinished` is 0: a thread that holds a piece may read them.
+// A share is on its own cache line together with a copy of the job, so that starting a worker
+// transfers one line. The copies are written before the shares and do not change until `unfinished`
+// is 0: a thread that holds a piece may read them.
 namespace pagemill::device {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Units per thread. The last pieces are a unit each: what threads may differ by at the end.
+// Units per thread. The last pieces are one unit each: the difference between threads at the end.
 constexpr int64_t kUnitsPerThread = 32;
-// Waiters offer their core to others once in so long: longer than what lies between two ops of a
-// step, because who offers a core that another process wants is without it for a time slice.
+// Waiters yield their core at this interval: longer than the gap between two ops of a step, because
+// a yield to another process costs a time slice.
 constexpr Clock::duration kYieldInterval = std::chrono::microseconds(20);
-// A kernel with the coarsest ticks in use (4 ms) takes a core away no later than this.
+// A kernel with the coarsest ticks in use (4 ms) preempts no later than this.
 constexpr Clock::duration kProbe = std::chrono::milliseconds(8);
 
-// A share's word: its first unit, and the one after its last.
+// A share's word: its first unit and its end (exclusive).
 constexpr uint64_t PackShare(uint32_t begin, uint32_t end) { return uint64_t{begin} << 32 | end; }
 constexpr uint32_t ShareBegin(uint64_t share) { return static_cast<uint32_t>(share >> 32); }
 constexpr uint32_t ShareEnd(uint64_t share) { return static_cast<uint32_t>(share); }
@@ -68,8 +69,7 @@ struct Piece {
   int64_t end = 0;
 };
 
-// Takes half of what a share holds, rounded up: from its front or from its back. Empty if
-// it holds nothing.
+// Takes half of a share, rounded up, from its front or its back. Empty if the share is empty.
 Piece Take(std::atomic<uint64_t>& share, bool from_front) {
   uint64_t seen = share.load(std::memory_order_relaxed);
   while (!IsEmpty(seen)) {
@@ -77,7 +77,7 @@ Piece Take(std::atomic<uint64_t>& share, bool from_front) {
     const uint32_t taken = (end - begin + 1) / 2;
     const uint64_t rest =
         from_front ? PackShare(begin + taken, end) : PackShare(begin, end - taken);
-    // acquire: of the job's fields, written before the share.
+    // acquire: makes the job's fields visible, which were written before the share.
     if (share.compare_exchange_weak(seen, rest, std::memory_order_acquire,
                                     std::memory_order_relaxed)) {
       return from_front ? Piece{begin, begin + taken} : Piece{end - taken, end};
@@ -98,25 +98,25 @@ struct ThreadPool::Impl {
     void* body = nullptr;
     int64_t n = 0;
     int64_t units = 0;
-    std::span<const std::byte> next = {};  // to be read ahead by who is done with it
-    int32_t part = 0;                      // of that: the thread's own, of so many
+    std::span<const std::byte> next = {};  // prefetched by threads that are done
+    int32_t part = 0;                      // index of this thread's part of `next`
     int32_t parts = 1;
   };
-  // What a thread reads to begin: one cache line.
+  // The state that a thread reads to begin: one cache line.
   struct alignas(64) Share {
     std::atomic<uint64_t> units{0};
     Job job;
   };
-  // Of a worker, for when it sleeps, and its times.
+  // A worker's state for sleeping, and its times.
   struct alignas(64) Worker {
     std::thread thread;
     std::mutex mutex;
     std::condition_variable work_cv;
     std::atomic<bool> parked{false};  // sleeps, or is about to
-    std::atomic<bool> probe{false};   // shall run without work
+    std::atomic<bool> probe{false};   // must spin without work
     std::atomic<int64_t> busy_ns{0};
     std::atomic<int64_t> read_ahead_bytes{0};
-    internal::AheadReader ahead;  // that thread's alone
+    internal::AheadReader ahead;  // used by that thread only
   };
 
   explicit Impl(const ThreadPoolOptions& options)
@@ -129,11 +129,11 @@ struct ThreadPool::Impl {
 
   const int32_t num_threads;
   const Clock::duration spin;
-  const size_t read_ahead_bytes;            // of a thread
-  const std::unique_ptr<Share[]> shares;    // of each thread
-  const std::unique_ptr<Worker[]> workers;  // of [0], the caller, only what is read ahead
-  std::span<const std::byte> next;          // of jobs to come
-  internal::CoreWatch watch;                // the caller's, except functions that say otherwise
+  const size_t read_ahead_bytes;            // per thread
+  const std::unique_ptr<Share[]> shares;    // one per thread
+  const std::unique_ptr<Worker[]> workers;  // of [0], the caller, only `ahead` is used
+  std::span<const std::byte> next;          // data of the next jobs
+  internal::CoreWatch watch;                // used by the caller, except as documented
 
   alignas(64) std::atomic<int64_t> unfinished{0};  // units
   std::atomic<bool> caller_sleeps{false};
@@ -154,7 +154,7 @@ struct ThreadPool::Impl {
   void Wake(Worker& worker);
 };
 
-// Takes pieces and runs them until there is none to take; returns how many units that were.
+// Takes and runs pieces until none is left; returns the number of units that it ran.
 int64_t ThreadPool::Impl::RunPieces(int worker) {
   int64_t done = 0;
   // Its own share first, then those of the threads after it.
@@ -163,7 +163,7 @@ int64_t ThreadPool::Impl::RunPieces(int worker) {
     Share& share = shares[owner];
     for (Piece p = Take(share.units, i == 0); p.begin < p.end; p = Take(share.units, i == 0)) {
       const Job& job = share.job;
-      // Even parts: units * n would overflow only for n beyond 2^50.
+      // Even parts: units * n would overflow only for n above 2^50.
       job.raw(job.body, p.begin * job.n / job.units, p.end * job.n / job.units, worker);
       done += p.end - p.begin;
       const Job& own = shares[worker].job;
@@ -181,8 +181,8 @@ void ThreadPool::Impl::ReadAhead(int worker, const Ready& ready) {
                                              std::memory_order_relaxed);
 }
 
-// The caller waits for pieces that workers hold. It sleeps rather than spins for long: a worker
-// that lost its core to another process can then be moved to this one.
+// The caller waits for pieces that workers hold. After a short spin it sleeps: the kernel can then
+// move a worker that lost its core to this one.
 void ThreadPool::Impl::WaitForOthers() {
   const auto done = [this] { return unfinished.load(std::memory_order_acquire) == 0; };
   if (done()) return;
@@ -202,7 +202,7 @@ void ThreadPool::Impl::WaitForOthers() {
   if (measure) waited_ns += Nanoseconds(Clock::now() - start);
 }
 
-// Returns when there may be something in its share; false when the pool stops.
+// Returns when its share may hold work; returns false when the pool stops.
 bool ThreadPool::Impl::WaitForWork(int worker, Clock::duration spin_limit) {
   const std::atomic<uint64_t>& share = shares[worker].units;
   Worker& self = workers[worker];
@@ -212,7 +212,7 @@ bool ThreadPool::Impl::WaitForWork(int worker, Clock::duration spin_limit) {
   ReadAhead(worker, ready);
   if (!SpinUntil(spin_limit, ready, kYieldInterval)) {
     std::unique_lock lock(self.mutex);
-    // seq_cst pairs with Run(): either it sees us parked, or we see our share.
+    // seq_cst pairs with Run(): either Run() sees the worker parked, or the worker sees its share.
     self.parked.store(true);
     self.work_cv.wait(lock, [&] {
       return !self.parked.load() || self.probe.load() || !IsEmpty(share.load()) || stop.load();
@@ -222,15 +222,15 @@ bool ThreadPool::Impl::WaitForWork(int worker, Clock::duration spin_limit) {
   return !stop.load();
 }
 
-// Runs without work, and without offering its core, for as long as it takes the kernel to give
-// another process its turn: then one that wants this core has made this thread wait.
+// Spins without work and without yielding, for as long as the kernel takes to give another process
+// its turn: if another process wants this core, this thread has had to wait.
 void ThreadPool::Impl::Probe(int worker) {
   const auto stopped = [this] { return stop.load(std::memory_order_relaxed); };
   watch.Probe(worker, [&] { SpinUntil(kProbe, stopped, /*yield_interval=*/2 * kProbe); });
   workers[worker].probe.store(false);
 }
 
-// A parked worker spins again, even if what it was woken for is done by then: more will follow.
+// A parked worker spins again even if its work is done by then, because more work will follow.
 void ThreadPool::Impl::Wake(Worker& worker) {
   {
     std::lock_guard lock(worker.mutex);
@@ -240,7 +240,7 @@ void ThreadPool::Impl::Wake(Worker& worker) {
 }
 
 void ThreadPool::Impl::WorkerLoop(int worker) {
-  // Signals are for the host's threads.
+  // Signals are delivered to the host's threads.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -248,7 +248,7 @@ void ThreadPool::Impl::WorkerLoop(int worker) {
   watch.SetThreadId(worker, static_cast<pid_t>(::syscall(SYS_gettid)));
   Clock::duration spin_limit = spin;
   while (WaitForWork(worker, spin_limit)) {
-    // What follows a probe is sleep: an absent worker has nothing to spin for.
+    // After a probe it sleeps: an absent worker has no reason to spin.
     const bool probed = workers[worker].probe.load();
     spin_limit = probed ? Clock::duration::zero() : spin;
     if (probed) {
@@ -263,7 +263,8 @@ void ThreadPool::Impl::WorkerLoop(int worker) {
       workers[worker].busy_ns.fetch_add(Nanoseconds(Clock::now() - start),
                                         std::memory_order_relaxed);
     }
-    // seq_cst pairs with `caller_sleeps`: either we see that the caller sleeps, or it sees 0.
+    // seq_cst pairs with `caller_sleeps`: either the worker sees that the caller sleeps, or the
+    // caller sees 0.
     if (unfinished.fetch_sub(done) == done && caller_sleeps.load()) {
       std::lock_guard lock(mutex);
       done_cv.notify_one();
@@ -314,12 +315,12 @@ void ThreadPool::Run(int64_t n, int64_t grain, RawBody raw, void* body) {
   Impl::Job job{.raw = raw, .body = body, .n = n, .units = units, .next = impl.next};
   job.parts = static_cast<int32_t>(threads);
   impl.unfinished.store(units, std::memory_order_relaxed);
-  // Who steals reads the job beside the share that it steals from. All jobs are in place before the
-  // first share is: no worker can hold a piece yet.
+  // A thread that steals reads the job beside the share. All jobs are written before the first
+  // share is: no worker can hold a piece yet.
   for (job.part = 0; job.part < job.parts; ++job.part) {
     impl.shares[attending[static_cast<size_t>(job.part)]].job = job;
   }
-  // The caller's share comes first, and with it the odd units: workers start later.
+  // The caller's share is first and includes the odd units, because workers start later.
   const auto first = [&](int64_t t) {
     return static_cast<uint32_t>((t * units + threads - 1) / threads);
   };
@@ -334,7 +335,8 @@ void ThreadPool::Run(int64_t n, int64_t grain, RawBody raw, void* body) {
   }
   impl.shares[0].units.store(PackShare(0, first(1)), std::memory_order_release);
   const int64_t done = impl.RunPieces(/*worker=*/0);
-  // Relaxed would do for the units of this thread; what others did is acquired with theirs.
+  // Relaxed would suffice for this thread's units; the load that sees the others' units acquires
+  // their results.
   impl.unfinished.fetch_sub(done, std::memory_order_relaxed);
   impl.WaitForOthers();
   if (others_slept) impl.watch.OthersWaited();

@@ -29,8 +29,8 @@ BENCHMARK(BM_EmptyParallelFor)
     ->ArgNames({"threads", "chunks"})
     ->UseRealTime();
 
-// Two chunks of equal work: the ratio to one thread shows what sharing yields at this size.
-// Args: threads, work in ns.
+// Two chunks of equal work: the ratio to one thread shows the gain at this size. Args: threads,
+// work in ns.
 void BM_SharedWork(benchmark::State& state) {
   ThreadPool pool({.num_threads = static_cast<int32_t>(state.range(0))});
   const int64_t rounds = state.range(1);
@@ -77,8 +77,8 @@ void Work(int64_t rounds) {
   for (int64_t k = 0; k < rounds; ++k) benchmark::DoNotOptimize(k);
 }
 
-// Steps like those of a small model that makes one token: 180 loops of some 20 us on one thread,
-// and 2 us that the caller is alone between two. How long steps take beside busy processes: the
+// Steps like those of a small model that produces one token: 180 loops of some 20 us on one thread,
+// with 2 us between them in which only the caller works. Measures steps beside busy processes: the
 // median, the 99th percentile, the longest. Args: threads, busy processes.
 void BM_StepBesideBusyProcesses(benchmark::State& state) {
   constexpr int64_t kLoops = 180, kUnits = 64, kRoundsPerUnit = 1200, kRoundsAlone = 8000;

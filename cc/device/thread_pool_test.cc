@@ -15,10 +15,10 @@
 namespace pagemill::device {
 namespace {
 
-// Says that no thread ever waits for its core: for bodies that need all threads of the pool.
+// Reports that no thread ever waits for its core: for bodies that need all threads of the pool.
 std::optional<int64_t> Undisturbed(int32_t) { return std::nullopt; }
 
-// Every index is visited once, whatever n, grain and the number of threads.
+// Every index is visited once, for all values of n, grain and the number of threads.
 TEST(ThreadPool, CoversEveryIndexOnce) {
   for (int32_t threads : {1, 2, 3, 5}) {
     ThreadPool pool({.num_threads = threads});
@@ -77,7 +77,7 @@ TEST(ThreadPool, ParkedWorkersWakeUp) {
   }
 }
 
-// The caller sleeps when a worker's chunk takes longer than the spin, and is woken by its end.
+// The caller sleeps if a worker's chunk takes longer than the spin, and wakes up when it ends.
 TEST(ThreadPool, CallerWaitsForSlowWorkers) {
   ThreadPool pool({.num_threads = 2, .spin_us = 10, .run_delay_ns = Undisturbed});
   for (int round = 0; round < 5; ++round) {
@@ -107,8 +107,8 @@ TEST(ThreadPool, IdleWorkersPark) {
   EXPECT_LT(busy_s, 0.05);  // four spinning workers would use 0.2 s a core
 }
 
-// The caller does not wait for a worker that holds no chunk: it does the rest of the worker's share
-// while the worker, which took one chunk of it, is held up.
+// The caller does not wait for a worker that holds no chunk: it takes over the rest of the worker's
+// share while the worker is delayed in the one chunk that it took.
 TEST(ThreadPool, TheCallerTakesWhatWorkersDoNot) {
   ThreadPool pool({.num_threads = 2, .run_delay_ns = Undisturbed});
   std::atomic<int64_t> by_caller{0};
@@ -125,7 +125,7 @@ TEST(ThreadPool, TheCallerTakesWhatWorkersDoNot) {
   EXPECT_GE(by_caller.load(), 48);
 }
 
-// Chunks that one thread takes of its share follow each other: a thread streams its own part.
+// A thread takes consecutive chunks of its share: it streams its own part.
 TEST(ThreadPool, SharesAreRunsOfNeighbours) {
   ThreadPool pool({.num_threads = 2, .run_delay_ns = Undisturbed});
   constexpr int64_t kItems = 1024;
@@ -185,7 +185,7 @@ TEST(ThreadPool, TimesWaitingAndWork) {
   EXPECT_EQ(pool.times().caller_waited_s, 0);
 }
 
-// Bytes that both threads of a pool have asked for once each has waited for the other.
+// Bytes that both threads of a pool prefetch once each has waited for the other.
 int64_t ReadAheadBytes(ThreadPool& pool, std::span<const std::byte> next, int64_t expected) {
   pool.SetTiming(true);
   pool.ReadAhead(next);
@@ -229,12 +229,12 @@ TEST(ThreadPool, ReadingAheadOfMemoryThatIsGoneDoesNoHarm) {
   for (int64_t i = 0; i < 64; ++i) EXPECT_EQ(sums[i], 2000 * i);
 }
 
-// A pool of 2 whose worker is said to wait for its core for as long as `busy`.
+// A pool of two whose worker reports a growing wait for its core while `busy` is set.
 class ContestedPool {
  public:
   std::atomic<bool> busy{true};
 
-  // Loops in which the caller waits for the worker, until so many threads take part.
+  // Runs loops in which the caller waits for the worker, until `attending` threads take part.
   void RunUntil(int32_t attending) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (pool_.num_attending() != attending) {
@@ -277,7 +277,7 @@ TEST(ThreadPool, StopsWhileAWorkerIsAway) {
   for (int round = 0; round < 5; ++round) {
     ContestedPool contested;
     contested.RunUntil(1);
-    // Until a probe may have begun.
+    // Wait until a probe may have begun.
     std::this_thread::sleep_for(std::chrono::milliseconds(5 * round));
     contested.pool().ParallelFor(64, 1, [](int64_t, int64_t, int) {});
   }

@@ -1,5 +1,5 @@
 // File: cc/device/tile_config.h
-// The operand of LDTILECFG (Intel's manual, volume 1, 18.3): what the eight AMX tiles hold.
+// The operand of LDTILECFG (Intel's manual, volume 1, 18.3): the shapes of the eight AMX tiles.
 #ifndef PAGEMILL_CC_DEVICE_TILE_CONFIG_H_
 #define PAGEMILL_CC_DEVICE_TILE_CONFIG_H_
 

@@ -1,6 +1,5 @@
-// Multiply-add peaks of AMX: 2 x 2 tiles of sums, both operands loaded for each step, from a span
-// that fits L1 or one that fits only L2. Values are random: zeros are multiplied faster than real
-// data.
+// AMX multiply-add peaks: 2 x 2 tiles of sums, both operands loaded for each step, from a span that
+// fits L1 or one that fits only L2. Values are random: zeros multiply faster than real data.
 #include "cc/device/peak_kernels.h"
 #include "cc/device/tile_config.h"
 
@@ -21,8 +20,8 @@ constexpr int64_t kStepBytes = 4 * kTileBytes;  // two tiles of each operand
 constexpr int64_t kL1Bytes = 16 << 10;
 constexpr int64_t kL2Bytes = 1 << 20;
 
-// Eight full tiles, for the calling thread. Not _tile_loadconfig: GCC 12's says that it reads 8
-// bytes of the 64, and the stores to the others may go.
+// Configures eight full tiles for the calling thread. Does not use _tile_loadconfig: GCC 12's
+// version declares that it reads 8 of the 64 bytes, so stores to the others may be removed.
 void ConfigureTiles() {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) {

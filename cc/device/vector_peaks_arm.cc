@@ -11,8 +11,8 @@ namespace pagemill::device {
 #if defined(__aarch64__)
 namespace {
 
-// Independent sums: four units times a latency of four. They begin with different values: the
-// compiler would compute equal ones once.
+// Independent sums: four units times a latency of four. Their initial values differ, because the
+// compiler would merge equal ones.
 constexpr int kChains = 16;
 
 [[gnu::target("arch=armv8.2-a+dotprod")]] double MultiplyDotprod(const std::byte* operands,

@@ -11,8 +11,8 @@ namespace pagemill::device {
 #if defined(__x86_64__)
 namespace {
 
-// Independent sums: at least two units times a latency of five. AVX2 has 16 registers in all. They
-// begin with different values: the compiler would compute equal ones once.
+// Independent sums: at least two units times a latency of five. AVX2 has 16 registers in all. Their
+// initial values differ, because the compiler would merge equal ones.
 constexpr int kChains = 12;
 
 [[gnu::target("avx2,fma")]] double MultiplyAvx2(const std::byte* operands, int64_t steps) {
@@ -40,7 +40,7 @@ constexpr int kChains = 12;
   for (int64_t step = 0; step < steps; ++step) {
 #pragma GCC unroll 12
     for (int c = 0; c < kChains; ++c) {
-      asm volatile("" : "+x"(a));  // or one product serves all
+      asm volatile("" : "+x"(a));  // prevents merging equal products
       sums[c] = _mm256_add_epi16(sums[c], _mm256_maddubs_epi16(a, b));
     }
   }
@@ -58,7 +58,7 @@ constexpr int kChains = 12;
   for (int64_t step = 0; step < steps; ++step) {
 #pragma GCC unroll 12
     for (int c = 0; c < kChains; ++c) {
-      asm volatile("" : "+x"(a));  // or one product serves all
+      asm volatile("" : "+x"(a));  // prevents merging equal products
       sums[c] = _mm256_add_epi32(sums[c], _mm256_madd_epi16(a, b));
     }
   }

@@ -1,5 +1,6 @@
 #include "cc/engine/engine.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -98,6 +99,37 @@ Status Engine::UpdateWeights(const WeightSources& sources, double timeout_s) {
 }
 bool Engine::ResetPrefixCache(bool preempt_running) {
   return loop_->ResetPrefixCache(preempt_running);
+}
+StatusOr<kv_cache::PinnedPrefix> Engine::PinPrefix(const step::Request& like) {
+  kv_cache::PinnedPrefix pinned;
+  PAGEMILL_RETURN_IF_ERROR(loop_->RunBetweenSteps([&](scheduler::Scheduler* scheduler) -> Status {
+    PAGEMILL_ASSIGN_OR_RETURN(pinned, scheduler->held_prefixes().Pin(like));
+    return OkStatus();
+  }));
+  return pinned;
+}
+bool Engine::UnpinPrefix(kv_cache::PinId id) {
+  const auto unpin = [id](scheduler::Scheduler* scheduler) {
+    return scheduler->held_prefixes().Unpin(id) ? OkStatus() : NotFound("there is no such pin");
+  };
+  return loop_->RunBetweenSteps(unpin).ok();
+}
+StatusOr<KvEventBatch> Engine::KvEvents(uint64_t sequence) {
+  KvEventBatch batch;
+  const auto read = [&batch, sequence](scheduler::Scheduler* scheduler) -> Status {
+    const kv_cache::EventLog* log = scheduler->kv_events();
+    if (log == nullptr) {
+      return FailedPrecondition("no KV events are made: max_kv_events is 0 (--max-kv-events)");
+    }
+    if (sequence == 0) return InvalidArgument("KV events are numbered from 1");
+    const uint64_t first = std::max(sequence, log->first_sequence());
+    PAGEMILL_ASSIGN_OR_RETURN(batch.events, log->Since(first));
+    batch.next = log->next_sequence();
+    batch.dropped = first - sequence;
+    return OkStatus();
+  };
+  PAGEMILL_RETURN_IF_ERROR(loop_->RunBetweenSteps(read));
+  return batch;
 }
 StatusOr<int32_t> Engine::SaveSession(const std::string& path, step::Request like) {
   PAGEMILL_RETURN_IF_ERROR(sessions_.status());

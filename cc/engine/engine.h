@@ -52,6 +52,8 @@
 #include "cc/engine/runner.h"
 #include "cc/engine/runner_control.h"
 #include "cc/engine/saved_sessions.h"
+#include "cc/kv_cache/event_log.h"
+#include "cc/kv_cache/held_prefixes.h"
 #include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/pause_mode.h"
 #include "cc/step/request.h"
@@ -60,6 +62,12 @@ namespace pagemill::engine {
 
 class ModelControl;
 class StepLoop;
+
+struct KvEventBatch {
+  std::vector<kv_cache::KvEvent> events;
+  uint64_t next = 1;     // number of the event after them
+  uint64_t dropped = 0;  // events before them that are not kept any more
+};
 
 class Engine {
  public:
@@ -144,6 +152,21 @@ class Engine {
   // while KV is being loaded, if a connector of the host's cannot forget, or after Shutdown(). The
   // files of a connector's folder are removed beside the steps, at the latest by Shutdown().
   bool ResetPrefixCache(bool preempt_running = false);
+
+  // Keeps the cached KV of a prompt's leading tokens from being evicted, until UnpinPrefix() or
+  // until the prefix cache is reset (Sleep() and UpdateWeights() may do that). `like` has what its
+  // KV depends on besides the model: tokens, salt, adapter. kNotFound if nothing of it is cached,
+  // kResourceExhausted above EngineOptions::max_pinned_blocks, kFailedPrecondition without a prefix
+  // cache, kUnavailable after Shutdown().
+  StatusOr<kv_cache::PinnedPrefix> PinPrefix(const step::Request& like);
+  // False if there is no such pin.
+  bool UnpinPrefix(kv_cache::PinId id);
+
+  // What came to the prefix cache and went since event number `sequence` (1 is the first), at most
+  // the EngineOptions::max_kv_events that are kept. For routers: a client polls, and passes `next`
+  // the next time. kFailedPrecondition if no events are made, kInvalidArgument for a number that
+  // is still to come, kUnavailable after Shutdown().
+  StatusOr<KvEventBatch> KvEvents(uint64_t sequence);
 
   // Saves a conversation so that it outlives the process, or brings one back (docs/kv_tiers.md).
   // `like` has what its KV depends on besides the model: the tokens, of Save only, salt and

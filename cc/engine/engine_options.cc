@@ -28,6 +28,9 @@ Status EngineOptions::Validate() const {
     return InvalidArgument("output_interval_us is " + std::to_string(output_interval_us) +
                            ", it must be from 0 to " + std::to_string(kLongestIntervalMicros));
   }
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_pinned_blocks", max_pinned_blocks, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_kv_events", max_kv_events, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_step_us", max_step_us.value_or(0), 0));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_in_flight_steps", max_in_flight_steps, 1));
   PAGEMILL_RETURN_IF_ERROR(scheduler::MakePolicy(scheduling_policy, tenant_weights).status());
   PAGEMILL_RETURN_IF_ERROR(kv_tiers.Validate());

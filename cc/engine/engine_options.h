@@ -5,6 +5,7 @@
 #define PAGEMILL_CC_ENGINE_ENGINE_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cc/base/status.h"
@@ -48,6 +49,11 @@ struct EngineOptions {
   // Which cached block without references is handed out first: a name of
   // kv_cache/eviction/policies.h ("lru", "reuse").
   std::string prefix_cache_eviction = "lru";
+  // Most KV blocks that Engine::PinPrefix() may hold at a time; requests cannot count on them. 0 =
+  // no pinning.
+  int32_t max_pinned_blocks = 0;
+  // KV events that are kept for Engine::KvEvents(); 0 = none are made.
+  int32_t max_kv_events = 0;
   // "xxh3-128" (fast) or "sha256" (where tenants must not be able to construct collisions).
   std::string prefix_caching_hash = "xxh3-128";
   // Steps handed to the runner before the first of them is collected. More than 1 pays on devices
@@ -60,6 +66,10 @@ struct EngineOptions {
   // 0: they hear after each step. First tokens and ends do not wait, nor does anything while a step
   // with a prompt runs or none does. Where the CPU computes, each time costs the step a core.
   int64_t output_interval_us = 0;
+  // The longest step while requests decode, in microseconds: prompts are computed in parts that
+  // keep to it, of at least StepBudgeter::kLeastTokens tokens. 0 = no limit; empty = a multiple of
+  // what the decoding requests take alone.
+  std::optional<int64_t> max_step_us;
   // Verify scheduler and cache after every step. For tests: costs O(blocks).
   bool check_integrity = false;
 

@@ -175,7 +175,7 @@ TEST_F(EngineRestTest, AfterTheShutdownNothingRuns) {
   EXPECT_EQ(engine_->Sleep(KvMemory::kKeep, kLong).code(), StatusCode::kUnavailable);
 }
 
-TEST_F(EngineRestTest, AShutdownRefusesWhoStillWaits) {
+TEST_F(EngineRestTest, AShutdownRefusesTasksThatStillWait) {
   runner_.Hold();
   Submit(MakeRequest(1, kPrompt, 4));
   while (runner_.num_steps() == 0) std::this_thread::yield();
@@ -230,7 +230,7 @@ TEST_F(EngineRestTest, OnlyKvThatIsFreedIsForgotten) {
   EXPECT_EQ(CachedTokens(3), 0);
 }
 
-TEST_F(EngineRestTest, WhatFailsLeavesTheStateAsItWas) {
+TEST_F(EngineRestTest, AFailureLeavesTheStateAsItWas) {
   control_.FailNext(ResourceExhausted("no"));
   EXPECT_EQ(engine_->Sleep(KvMemory::kFree, kLong).message(), "no");
   EXPECT_FALSE(engine_->stats().asleep);
@@ -243,7 +243,7 @@ TEST_F(EngineRestTest, WhatFailsLeavesTheStateAsItWas) {
   EXPECT_EQ(Read(1), Continue(kPrompt, 4));
 }
 
-TEST_F(EngineRestTest, AShutdownEndsWhatSleeps) {
+TEST_F(EngineRestTest, AShutdownEndsRequestsThatSleep) {
   SubmitLong(1);
   ASSERT_TRUE(engine_->Sleep(KvMemory::kKeep, kLong).ok());
   engine_->Shutdown();
@@ -269,6 +269,61 @@ TEST_F(EngineRestTest, RequestsUnderWayComputeAllTokensAgainAfterAnUpdate) {
   ASSERT_TRUE(engine_->UpdateWeights({{"model", "other"}}, kLong).ok());
   EXPECT_EQ(Read(1), Continue(kPrompt, 60));
   EXPECT_GE(engine_->stats().num_preemptions, 1u);
+}
+
+// Prompts of 9 tokens have two full blocks.
+class EnginePrefixTest : public EngineRestTest {
+ protected:
+  void SetUp() override {
+    EngineOptions options;
+    options.check_integrity = true;
+    options.max_pinned_blocks = 3;
+    options.max_kv_events = 8;
+    engine_ = *Engine::Create(options, &runner_, &clock_, {});
+  }
+};
+
+TEST_F(EnginePrefixTest, WhatIsPinnedStaysCached) {
+  const Request like = MakeRequest(99, kPrompt, 1);
+  EXPECT_EQ(engine_->PinPrefix(like).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(CachedTokens(1), 0);
+  const auto pinned = engine_->PinPrefix(like);
+  ASSERT_TRUE(pinned.ok()) << pinned.status().ToString();
+  EXPECT_EQ(pinned->num_tokens, 8);
+  EXPECT_EQ(engine_->PinPrefix(like).status().code(), StatusCode::kResourceExhausted);
+  for (uint64_t id = 2; id < 6; ++id) {  // each takes more than half of the pool
+    Submit(MakeRequest(id, Tokens(126, static_cast<int32_t>(id)), 1));
+    Read(id);
+    Submit(MakeRequest(id + 10, Tokens(126, static_cast<int32_t>(id) + 10), 1));
+    Read(id + 10);
+  }
+  EXPECT_EQ(CachedTokens(20), 8);
+  EXPECT_TRUE(engine_->UnpinPrefix(pinned->id));
+  EXPECT_FALSE(engine_->UnpinPrefix(pinned->id));
+}
+
+TEST_F(EnginePrefixTest, EventsArePolledAndThoseThatAreLostAreCounted) {
+  EXPECT_EQ(CachedTokens(1), 0);
+  const auto first = engine_->KvEvents(1);
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  ASSERT_FALSE(first->events.empty());
+  EXPECT_EQ(first->events.front().type, kv_cache::KvEvent::Type::kStored);
+  EXPECT_EQ(first->next, first->events.size() + 1);
+  EXPECT_TRUE(engine_->KvEvents(first->next)->events.empty());
+  EXPECT_EQ(engine_->KvEvents(first->next + 1).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(engine_->KvEvents(0).status().code(), StatusCode::kInvalidArgument);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(engine_->ResetPrefixCache());
+  const auto later = engine_->KvEvents(first->next);
+  EXPECT_EQ(later->events.size(), 8u);
+  EXPECT_EQ(later->dropped, 12u);
+  EXPECT_EQ(later->events.back().type, kv_cache::KvEvent::Type::kCleared);
+}
+
+TEST_F(EngineRestTest, EventsAndPinsAreOptional) {
+  EXPECT_EQ(engine_->KvEvents(1).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CachedTokens(1), 0);
+  EXPECT_EQ(engine_->PinPrefix(MakeRequest(9, kPrompt, 1)).status().code(),
+            StatusCode::kResourceExhausted);
 }
 
 TEST_F(EngineRestTest, WithoutAControlThereIsASentence) {

@@ -31,6 +31,7 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
   uint64_t finished_abort = 0;
   uint64_t finished_error = 0;
   double last_step_s = 0;
+  int64_t step_budget_tokens = 0;
   uint64_t heartbeat = 0;
   double progress_age_s = 0;
 
@@ -67,6 +68,10 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
     visit("finished_error", &S::finished_error, Counter("requests that failed").InC(18));
     visit("last_step_s", &S::last_step_s,
           Gauge("duration of the last finished step, from its plan to its outputs"));
+    visit("step_budget_tokens", &S::step_budget_tokens,
+          Gauge("prompt tokens that the newest step might run beside requests that decode; 0 = no "
+                "limit",
+                "step_budget_tokens"));
     visit("heartbeat", &S::heartbeat, Counter("turns of the engine's loop").InC(19));
     visit("progress_age_s", &S::progress_age_s,
           Gauge("time since the last finished step, or since work came to an idle engine; 0 if "

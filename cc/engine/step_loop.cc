@@ -54,6 +54,8 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.kv_cache.max_steps_in_flight = options.max_in_flight_steps;
   made.kv_cache.enable_prefix_caching = options.enable_prefix_caching && limits.prefix_caching;
   made.kv_cache.eviction = options.prefix_cache_eviction;
+  made.kv_cache.max_pinned_blocks = options.max_pinned_blocks;
+  made.kv_cache.max_events = options.max_kv_events;
   PAGEMILL_ASSIGN_OR_RETURN(made.kv_cache.hash_algorithm,
                             kv_cache::ParseHashAlgorithm(options.prefix_caching_hash));
   if (limits.num_blocks == 0) {  // a model that keeps no KV
@@ -112,6 +114,7 @@ StepLoop::StepLoop(const EngineOptions& options, const scheduler::SchedulerOptio
       log_(std::move(log)),
       tiers_(std::move(core.tiers)),
       scheduler_(std::move(core.scheduler)),
+      budgeter_(options.max_step_us),
       queue_(made) {
   stats_.kv_blocks_total = scheduler_->stats().kv_blocks_total;
   thread_ = std::thread([this] { Run(); });
@@ -322,6 +325,10 @@ void StepLoop::Resume() {
 bool StepLoop::WaitPaused(double timeout_s) {
   std::unique_lock lock(mutex_);
   return idle_.wait_for(lock, WaitTime(timeout_s), [this] { return stats_.paused && is_idle_; });
+}
+
+Status StepLoop::RunBetweenSteps(RestTask::Function run) {
+  return RunOnThread([this, &run] { return run(scheduler_.get()); });
 }
 
 Status StepLoop::RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s) {

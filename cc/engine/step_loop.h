@@ -30,6 +30,8 @@
 #include "cc/engine/request_output.h"
 #include "cc/engine/rest_task.h"
 #include "cc/engine/runner.h"
+#include "cc/engine/step_budget.h"
+#include "cc/engine/step_cost.h"
 #include "cc/scheduler/admission/queue_admission.h"
 #include "cc/scheduler/scheduler.h"
 
@@ -61,6 +63,8 @@ class StepLoop {
   bool WaitPaused(double timeout_s);
   void Resume();
   bool ResetPrefixCache(bool preempt_running);
+  // Runs it on the engine's thread, where steps may be in flight. kUnavailable after Shutdown().
+  Status RunBetweenSteps(RestTask::Function run);
   // Engine::RunAtRest() with the scheduler, which is the thread's own.
   Status RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s);
   // While asleep, the runner gets no step and new requests are refused. For tasks at rest.
@@ -99,6 +103,7 @@ class StepLoop {
   struct StartedStep {
     int64_t planned = 0;  // when, in clock nanoseconds
     int32_t num_tokens = 0;
+    StepWork work;
   };
 
   StepLoop(const EngineOptions& options, const scheduler::SchedulerOptions& made, Runner* runner,
@@ -150,6 +155,8 @@ class StepLoop {
   // The thread's own; of the scheduler others use admission(), which is immutable.
   const std::unique_ptr<KvTiers> tiers_;  // outlives the scheduler
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
+  StepBudgeter budgeter_;
+  scheduler::StepBudget budget_;  // of plan_
   step::StepPlan plan_;
   std::vector<scheduler::RequestEvent> events_;
   std::deque<StartedStep> started_steps_;  // those in flight

@@ -144,10 +144,11 @@ bool StepLoop::StartStep() {
   // A transfer that ended meanwhile may be what a request waited for: then it is planned at once,
   // since nothing else may ever end the wait for news.
   do {
-    scheduler_->Schedule(&plan_);
+    budget_ = budgeter_.Next(scheduler_->num_decoding());
+    scheduler_->Schedule(&plan_, budget_);
   } while (MoveKv(start) && plan_.empty());
   if (plan_.empty()) return false;
-  started_steps_.push_back({start, plan_.total_num_tokens});
+  started_steps_.push_back({start, plan_.total_num_tokens, StepWork::Of(plan_)});
   NoteStarts();
   Status status = runner_->Execute(plan_);
   if (status.ok()) status = runner_->Sample();
@@ -190,6 +191,8 @@ void StepLoop::NoteStarts() {
   const scheduler::SchedulerStats counted = scheduler_->stats();
   std::unique_lock lock(mutex_);
   UpdateStats(counted, now);
+  const int32_t limit = budget_.prefill_tokens;
+  stats_.step_budget_tokens = limit == scheduler::StepBudget::kNoLimit ? 0 : limit;
   for (const step::ScheduledRequest& entry : plan_.scheduled) {
     if (entry.start == nullptr) continue;
     Tracked& tracked = tracked_[entry.start->id];
@@ -253,6 +256,7 @@ void StepLoop::Publish(bool at_once) {
     // Steps overlap where several are in flight: the time since the one before is this one's own.
     const int64_t own_ns = now - std::max(step.planned, last_progress_);
     queue_.estimator().ObserveStep(step.num_tokens, own_ns / 1000);
+    budgeter_.Observe(step.work, own_ns / 1000);
     started_steps_.pop_front();
     ++stats_.num_steps;
     last_progress_ = now;

@@ -55,6 +55,8 @@ class EventLog {
   void Removed(const BlockHash& hash, GroupId group);
   void Cleared();
 
+  // Number of the oldest event that is kept; next_sequence() if none is.
+  uint64_t first_sequence() const { return first_; }
   // Number of the next event.
   uint64_t next_sequence() const { return first_ + events_.size(); }
   // All events from number `sequence` on. kNotFound if some of them are not kept any more,

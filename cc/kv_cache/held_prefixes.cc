@@ -75,6 +75,15 @@ StatusOr<HeldPrefix> HeldPrefixes::HoldMissing(const step::Request& request) {
   return Add(std::move(held), match.num_tokens, whole);
 }
 
+StatusOr<PinnedPrefix> HeldPrefixes::Pin(const step::Request& request) {
+  PAGEMILL_RETURN_IF_ERROR(CheckGroups());
+  RequestBlocks none(request);
+  const PrefixMatch match = cache_->FindPrefix(request, Tokens(request), &none);
+  PAGEMILL_ASSIGN_OR_RETURN(const PinId id, cache_->Pin(cache_->Hashes(request, Tokens(request),
+                                                                       match.num_tokens, &none)));
+  return PinnedPrefix{id, match.num_tokens};
+}
+
 int32_t HeldPrefixes::End(HeldPrefixId id, std::optional<BlockHash> missing) {
   const auto found = held_.find(id);
   if (found == held_.end()) return 0;

@@ -41,6 +41,11 @@ struct HeldPrefix {
   std::vector<BlockContent> contents;  // in the order of the sequence
 };
 
+struct PinnedPrefix {
+  PinId id;
+  int32_t num_tokens = 0;  // leading ones whose KV stays
+};
+
 class HeldPrefixes {
  public:
   // The cache outlives this object.
@@ -55,6 +60,13 @@ class HeldPrefixes {
   // All of `contents` is in the pages now, except what comes from the block `missing` on. Returns
   // after how many leading tokens requests can go on; 0 if there is no such id.
   int32_t End(HeldPrefixId id, std::optional<BlockHash> missing = std::nullopt);
+
+  // Keeps the cached full blocks of the request's prompt from being evicted, until Unpin() or a
+  // reset of the cache. kResourceExhausted above KvCacheOptions::max_pinned_blocks, else the errors
+  // of HoldCached().
+  StatusOr<PinnedPrefix> Pin(const step::Request& request);
+  // False if there is no such pin.
+  bool Unpin(PinId id) { return cache_->Unpin(id); }
 
   size_t size() const { return held_.size(); }
   // Appends all that hold blocks, for KvCacheManager::CheckIntegrity().

@@ -14,7 +14,7 @@ constexpr size_t kFingerprintAt = 8;
 constexpr size_t kHashAt = 24;
 constexpr size_t kGroupAt = 56;
 constexpr size_t kSizeAt = 64;
-constexpr size_t kChecksumAt = 72;  // of the bytes
+constexpr size_t kChecksumAt = 72;  // of the block's bytes
 constexpr size_t kEnd = 88;         // zero from here on
 
 void StoreDigest(const Digest128& digest, std::byte* to) {
@@ -57,7 +57,7 @@ kv_cache::ContentKey RecordKey(std::span<const std::byte> header) {
   PAGEMILL_CHECK(header.size() == kRecordHeaderBytes);
   kv_cache::ContentKey key;
   for (size_t i = 0; i < 4; ++i) key.hash.words[i] = LoadLittle64(&header[kHashAt + 8 * i]);
-  // A group that does not fit is none that a model has.
+  // A group number that does not fit belongs to no model.
   const uint64_t group = LoadLittle64(&header[kGroupAt]);
   key.group = kv_cache::GroupId(static_cast<uint16_t>(group > 0xFFFF ? 0xFFFF : group));
   return key;

@@ -1,5 +1,5 @@
 // File: cc/kv_transfer/block_record.h
-// How the bytes of a block are kept where they can be damaged: a header that says what they are,
+// Storage format of a block's bytes on media that may corrupt them: a header that identifies them,
 // with a checksum, then the bytes. Numbers are little endian.
 //
 //   std::array<std::byte, kRecordHeaderBytes> header;
@@ -7,7 +7,8 @@
 //   ... written and read back ...
 //   PAGEMILL_RETURN_IF_ERROR(CheckRecord(name, header, bytes));
 //
-// The fingerprint names what the bytes depend on besides tokens: model, weights, layout.
+// The fingerprint covers everything besides tokens that the bytes depend on: model, weights,
+// layout.
 #ifndef PAGEMILL_CC_KV_TRANSFER_BLOCK_RECORD_H_
 #define PAGEMILL_CC_KV_TRANSFER_BLOCK_RECORD_H_
 
@@ -32,17 +33,17 @@ struct RecordName {
   kv_cache::GroupId group;
 };
 
-// Writes the header for `bytes` over `header`, of kRecordHeaderBytes.
+// Writes the header of `bytes` to `header`, which has kRecordHeaderBytes bytes.
 void EncodeRecordHeader(const RecordName& name, std::span<const std::byte> bytes,
                         std::span<std::byte> header);
-// Is `header` that of `name` and of exactly these bytes? kDataLoss, with what differs.
+// OK if `header` is that of `name` and of exactly these bytes; else kDataLoss with the difference.
 Status CheckRecord(const RecordName& name, std::span<const std::byte> header,
                    std::span<const std::byte> bytes);
 
-// The content that a header says it has; anything, where it was not checked.
+// The content that a header claims; meaningless unless it was checked.
 kv_cache::ContentKey RecordKey(std::span<const std::byte> header);
 
-// "0123abcd..." of 64 digits: the same on every machine.
+// 64 hexadecimal digits "0123abcd...": the same on every machine.
 std::string HexName(const kv_cache::BlockHash& hash);
 
 }  // namespace pagemill::kv_transfer

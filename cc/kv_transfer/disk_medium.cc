@@ -42,7 +42,7 @@ Status DiskMedium::Copy(const kv_cache::KvTransfer& transfer, size_t i) {
   const kv_cache::BlockContent& block = transfer.blocks[i];
   const size_t size = pages_->page_bytes(block.group);
   const int64_t at = transfer.medium_slots[i] * SlotFileBytes(options_.slot_bytes);
-  // The file is this process's own, so it holds blocks of one model.
+  // Only this process uses the file, so it holds blocks of one model.
   const RecordName name{Digest128(), block.hash, block.group};
   record_.resize(kRecordHeaderBytes + size);
   const auto header = std::span(record_).first(kRecordHeaderBytes);

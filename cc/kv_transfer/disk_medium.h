@@ -1,14 +1,14 @@
 // File: cc/kv_transfer/disk_medium.h
 // The disk tier's file: slots of one size, each a block record (block_record.h), so that a damaged
-// slot is a failed load and never wrong content.
+// slot fails to load and never yields wrong content.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<DiskMedium> disk,
 //                       DiskMedium::Create({.path = path, .num_slots = 1000}, pages, arena));
 //   worker.Add(kDiskMedium, std::move(disk));
 //
-// The file's space is reserved at once and freed with the medium: the file has no name by then, so
-// that nothing is left behind by a process that dies. What it holds does not outlive the process;
-// that of file_medium.h does.
+// The file's space is reserved on creation and freed with the medium: the file is unlinked by then,
+// so a process that dies leaves nothing behind. Its content does not outlive the process; that of
+// file_medium.h does.
 #ifndef PAGEMILL_CC_KV_TRANSFER_DISK_MEDIUM_H_
 #define PAGEMILL_CC_KV_TRANSFER_DISK_MEDIUM_H_
 
@@ -33,14 +33,14 @@ class DiskMedium final : public TransferMedium {
   struct Options {
     std::string path = {};  // must not exist
     int64_t num_slots = 0;  // at least 1
-    size_t slot_bytes = 0;  // of the largest page
+    size_t slot_bytes = 0;  // the largest page size
   };
-  // What a slot takes of the file.
+  // The bytes of the file that a slot takes.
   static int64_t SlotFileBytes(size_t slot_bytes);
 
-  // `arena` is the host tier's, for demotions; null if there is none. `pages` outlives the
-  // medium. kResourceExhausted if the file system has no room, kInvalidArgument if the file
-  // cannot be made.
+  // `arena` is the host tier's, for demotions; null if there is none. `pages` must outlive the
+  // medium. kResourceExhausted if the file system has no room, kInvalidArgument if the file cannot
+  // be created.
   static StatusOr<std::unique_ptr<DiskMedium>> Create(const Options& options,
                                                       step::PageStore* pages,
                                                       std::shared_ptr<HostArena> arena);

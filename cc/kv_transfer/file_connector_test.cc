@@ -73,7 +73,7 @@ class FileTest : public testing::Test {
     }
     return last;
   }
-  // Asks until there is an answer.
+  // Repeats the lookup until there is an answer.
   int32_t Lookup(int begin, int end) {
     std::vector<kv_cache::BlockHash> hashes;
     for (int i = begin; i < end; ++i) hashes.push_back(Hash(i));
@@ -149,7 +149,7 @@ TEST_F(FileTest, AWindowIsProbedWhereItEnds) {
   const std::vector<step::KvGroupOptions> groups = {{.kind = "full"},
                                                     {.kind = "sliding_window", .window_tokens = 4}};
   EXPECT_EQ(Answer(kv_cache::MadeQuery(hashes, groups)), 4);
-  // What was not there is looked for again.
+  // Blocks that were missing are probed again.
   const kv_cache::BlockContent late[] = {{Hash(5), kv_cache::GroupId(1), kv_cache::BlockId(2)}};
   stores.clear();
   auto other = std::make_unique<kv_cache::FileConnector>(kv_cache::FileConnector::Options{});

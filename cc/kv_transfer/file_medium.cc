@@ -23,7 +23,7 @@ StatusOr<int64_t> CountBytes(const std::string& folder) {
   int64_t total = 0;
   for (auto it = fs::recursive_directory_iterator(folder, error);
        !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
-    std::error_code gone;  // another process may remove it meanwhile
+    std::error_code gone;  // ignored: another process may remove it meanwhile
     if (!it->is_regular_file(gone) || gone) continue;
     const auto size = it->file_size(gone);
     if (!gone) total += static_cast<int64_t>(size);
@@ -32,10 +32,10 @@ StatusOr<int64_t> CountBytes(const std::string& folder) {
   return InvalidArgument("cannot read the folder \"" + folder + "\": " + error.message());
 }
 
-// Folders of content to be removed are called "<folder>.forgotten.<six characters>".
+// Folders that await removal are named "<folder>.forgotten.<six characters>".
 constexpr char kForgotten[] = ".forgotten.";
 
-// Those of processes that died before all files were removed.
+// Removes the folders of processes that died before they removed all files.
 void RemoveForgotten(const std::string& folder) {
   const fs::path path(folder);
   const std::string prefix = path.filename().string() + kForgotten;
@@ -86,8 +86,8 @@ kv_cache::KvTransferResult FileMedium::Run(const kv_cache::KvTransfer& transfer)
   return result;
 }
 
-// At once for every process that looks for files: the folder is renamed before its files are
-// removed.
+// Takes effect at once for every process that looks for files: the folder is renamed before its
+// files are removed.
 Status FileMedium::RemoveAll() {
   std::string forgotten = options_.folder + kForgotten + "XXXXXX";
   if (::mkdtemp(forgotten.data()) == nullptr) {
@@ -146,7 +146,7 @@ Status FileMedium::Store(const kv_cache::BlockContent& block) {
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
   if (error) return DataLoss("cannot make the folder of \"" + path + "\": " + error.message());
-  // Not synced: what a loss of power cuts short has no valid checksum.
+  // Not synced: a file that a power failure truncates has no valid checksum.
   PAGEMILL_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
   Status status = file.WriteAt(0, record_);
   if (status.ok()) status = RenameFile(file.path(), path);

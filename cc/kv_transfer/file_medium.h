@@ -1,15 +1,15 @@
 // File: cc/kv_transfer/file_medium.h
-// The worker's side of the file connector: blocks as files <folder>/<hash prefix>/<hash>-<group>,
-// each a block record (block_record.h). A file is written under a temporary name and renamed, so
-// that no reader sees a part of one. A file that is damaged, or of another model, fails its load
-// and is removed.
+// The worker side of the file connector: blocks as files <folder>/<hash prefix>/<hash>-<group>,
+// each a block record (block_record.h). A file is written under a temporary name and renamed, so no
+// reader sees a partial one. Loading a file that is damaged or belongs to another model fails and
+// removes it.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<FileMedium> files,
 //                       FileMedium::Create({.folder = "/var/cache/kv"}, pages));
 //   worker.Add(kFileMedium, std::move(files));
 //
-// Two models that share a folder destroy each other's files: give each its own, named after its
-// fingerprint. A kForget removes the folder's files for all processes that share it.
+// Two models that share a folder destroy each other's files: use one folder per model, named after
+// its fingerprint. A kForget removes the folder's files for all processes that share it.
 #ifndef PAGEMILL_CC_KV_TRANSFER_FILE_MEDIUM_H_
 #define PAGEMILL_CC_KV_TRANSFER_FILE_MEDIUM_H_
 
@@ -30,14 +30,14 @@ namespace pagemill::kv_transfer {
 class FileMedium final : public TransferMedium {
  public:
   struct Options {
-    std::string folder = {};  // made if it is missing
-    // Files in the folder together, those found at the start and those written since; a store
-    // beyond it fails with kResourceExhausted. Nothing is ever removed to make room.
+    std::string folder = {};  // created if missing
+    // Bound for all files in the folder, those found at the start and those written since; a store
+    // that would exceed it fails with kResourceExhausted. Nothing is removed to make room.
     int64_t max_bytes = int64_t{16} << 30;
     Digest128 fingerprint = {};
   };
 
-  // `pages` outlives the medium. kInvalidArgument if the folder cannot be made or read.
+  // `pages` must outlive the medium. kInvalidArgument if the folder cannot be created or read.
   static StatusOr<std::unique_ptr<FileMedium>> Create(const Options& options,
                                                       step::PageStore* pages);
 

@@ -4,7 +4,7 @@
 //   auto arena = std::make_shared<HostArena>(num_slots, slot_bytes);
 //   worker.Add(kHostMedium, std::make_unique<HostMedium>(arena, pages));
 //
-// Memory is taken when a slot is first written. Thread safety: slots are independent; the index
+// A slot takes memory when it is first written. Thread safety: slots are independent; the index
 // (BlockTier) ensures that no transfer writes a slot that another transfer uses.
 #ifndef PAGEMILL_CC_KV_TRANSFER_HOST_MEDIUM_H_
 #define PAGEMILL_CC_KV_TRANSFER_HOST_MEDIUM_H_
@@ -39,7 +39,7 @@ class HostArena {
 
 class HostMedium final : public TransferMedium {
  public:
-  // `pages` outlives the medium.
+  // `pages` must outlive the medium.
   HostMedium(std::shared_ptr<HostArena> arena, step::PageStore* pages)
       : arena_(std::move(arena)), pages_(pages) {}
 

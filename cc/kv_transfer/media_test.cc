@@ -1,4 +1,4 @@
-// The workers' side of the tiers, over the pages of a fake model.
+// The worker side of the tiers, with the pages of a fake model.
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -60,13 +60,13 @@ DiskMedium::Options DiskOptions(const std::string& name) {
   return {.path = TempPath(name), .num_slots = 4, .slot_bytes = 48};
 }
 
-// CPUs that this thread may use.
+// The number of CPUs that this thread may use.
 int NumCpus() {
   cpu_set_t cpus;
   return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
 }
 
-// Counts what it is given, and says how its thread is scheduled.
+// Counts its transfers and reports how its thread is scheduled.
 class ObservedMedium final : public TransferMedium {
  public:
   struct Seen {
@@ -89,7 +89,7 @@ class ObservedMedium final : public TransferMedium {
   Seen* const seen_;
 };
 
-// What a medium sees of its thread beside `num_step_threads`.
+// The scheduling of a medium's thread with `num_step_threads`.
 ObservedMedium::Seen SeenBeside(int32_t num_step_threads) {
   ObservedMedium::Seen seen;
   ThreadedWorker worker(num_step_threads);

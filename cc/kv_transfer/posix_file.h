@@ -1,6 +1,6 @@
 // File: cc/kv_transfer/posix_file.h
-// Files as values with statuses: whole reads and writes at offsets, and the steps of writing a file
-// so that it is there whole or not at all.
+// RAII files with statuses: complete reads and writes at offsets, and the steps for writing a file
+// atomically.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
 //   PAGEMILL_RETURN_IF_ERROR(file.WriteAt(0, bytes));
@@ -24,13 +24,14 @@ namespace pagemill::kv_transfer {
 
 class PosixFile {
  public:
-  // For reading and writing; kFailedPrecondition if it exists, kInvalidArgument if it cannot
-  // be made.
+  // Opens a new file for reading and writing; kFailedPrecondition if it exists, kInvalidArgument if
+  // it cannot be created.
   static StatusOr<PosixFile> CreateNew(const std::string& path);
-  // The same, beside `path`, under a name that no other file has: "<path>.<six characters>.tmp".
-  // For what is renamed to `path` when it is whole; a caller that does not rename it removes it.
+  // Likewise, beside `path`, under a unique name: "<path>.<six characters>.tmp". The caller renames
+  // it to `path` once complete, or else removes it.
   static StatusOr<PosixFile> CreateTemporary(const std::string& path);
-  // For reading; kNotFound if there is none. Does not wait for the other end of a pipe.
+  // Opens for reading; kNotFound if the file does not exist. Does not wait for the other end of a
+  // pipe.
   static StatusOr<PosixFile> OpenToRead(const std::string& path);
   ~PosixFile();
   PosixFile(PosixFile&& other) noexcept
@@ -39,11 +40,11 @@ class PosixFile {
 
   const std::string& path() const { return path_; }
   StatusOr<int64_t> size() const;
-  // All of the span. kDataLoss if the file ends before, or cannot be read.
+  // Reads the whole span. kDataLoss if the file ends before, or cannot be read.
   Status ReadAt(int64_t offset, std::span<std::byte> to) const;
   // kResourceExhausted if there is no room, else kDataLoss.
   Status WriteAt(int64_t offset, std::span<const std::byte> from);
-  // Makes the file `bytes` long and takes the space for it; kResourceExhausted if there is none.
+  // Extends the file to `bytes` and allocates the space; kResourceExhausted if there is none.
   Status Reserve(int64_t bytes);
   Status Sync();
 

@@ -45,7 +45,7 @@ Header MakeHeader(const SessionLayout& layout, int32_t num_cached_tokens, size_t
   return header;
 }
 
-// Appends to a file, and keeps what the digest is over.
+// Appends to a file and updates the digest.
 class Appender {
  public:
   explicit Appender(PosixFile* file) : file_(file) {}

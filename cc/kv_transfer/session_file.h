@@ -1,6 +1,6 @@
 // File: cc/kv_transfer/session_file.h
-// A saved session: the tokens of a conversation and the KV pages that they cost, in one file that
-// outlives the process.
+// A saved session: the tokens of a conversation and their KV pages, in one file that outlives the
+// process.
 //
 //   PAGEMILL_RETURN_IF_ERROR(WriteSession(path, layout, tokens, contents, pages));
 //   PAGEMILL_ASSIGN_OR_RETURN(SessionReader reader, SessionReader::Open(path, layout));
@@ -8,10 +8,10 @@
 //
 // Layout, all numbers little endian: a header of 64 bytes (magic, version, fingerprint, block size,
 // numbers of cached tokens, tokens and pages, page sizes), the tokens, a block record per page
-// (block_record.h),
-// and a digest over header, tokens and the headers of all records, which have the checksums of
-// their bytes. A file is written under a temporary name, synced and renamed. Whatever a file
-// contains, reading it is safe: sizes are checked against the file's before anything is allocated.
+// (block_record.h), and a digest over header, tokens and the headers of all records, which contain
+// the checksums of their bytes. A file is written under a temporary name, synced and renamed.
+// Reading is safe for any file content: sizes are checked against the file's size before anything
+// is allocated.
 #ifndef PAGEMILL_CC_KV_TRANSFER_SESSION_FILE_H_
 #define PAGEMILL_CC_KV_TRANSFER_SESSION_FILE_H_
 
@@ -32,23 +32,23 @@
 
 namespace pagemill::kv_transfer {
 
-// What the reader of a session must have in common with its writer.
+// Properties that a session's reader must share with its writer.
 struct SessionLayout {
-  Digest128 fingerprint;           // of the model, its weights and the format of its KV
+  Digest128 fingerprint;           // of the model, its weights and its KV format
   int32_t block_size = 0;          // tokens
   std::vector<size_t> page_bytes;  // by group
 };
 
-// Saves `contents`, whose pages hold all that is needed to go on after the first
-// `num_cached_tokens` of `token_ids`, and do not change meanwhile. Replaces a file that is there.
+// Saves `contents`, whose pages must suffice to continue after the first `num_cached_tokens` of
+// `token_ids` and must not change meanwhile. Replaces an existing file.
 Status WriteSession(const std::string& path, const SessionLayout& layout,
                     std::span<const int32_t> token_ids, int32_t num_cached_tokens,
                     std::span<const kv_cache::BlockContent> contents, const step::PageStore& pages);
 
 class SessionReader {
  public:
-  // Checks all but the bytes of the pages. kNotFound if there is no file, kDataLoss if it is
-  // damaged or no session, kFailedPrecondition if it is of another model or layout.
+  // Checks everything except the bytes of the pages. kNotFound if there is no file, kDataLoss if it
+  // is damaged or not a session, kFailedPrecondition if it belongs to another model or layout.
   static StatusOr<SessionReader> Open(const std::string& path, const SessionLayout& layout);
 
   const std::vector<int32_t>& token_ids() const { return token_ids_; }

@@ -1,7 +1,7 @@
-// A saved session with any damage: reading it gives what was saved or an error, and never more.
+// Reads a saved session with arbitrary damage: the result is what was saved or an error.
 //
-// The first byte says whether the damaged file gets a checksum that fits, as a malicious file
-// would: what lies behind the check must be safe too.
+// The first byte selects whether the damaged file gets a matching checksum, as a malicious file
+// would: the code after the check must be safe too.
 #include <unistd.h>
 
 #include <cstdint>
@@ -63,7 +63,7 @@ uint64_t LoadCount(const std::string& file, size_t at) {
   return LoadLittle64(reinterpret_cast<const std::byte*>(file.data()) + at);
 }
 
-// Writes the digest that the file's own numbers ask for, as far as it is long enough for them.
+// Recomputes the digest at the place that the file's own numbers imply, if the file is long enough.
 void FixDigest(const SessionLayout& layout, std::string* file) {
   if (file->size() < kHeaderBytes + kDigestBytes) return;
   const size_t end = file->size() - kDigestBytes;
@@ -106,7 +106,7 @@ void Damage(ByteReader* in, std::string* file) {
   }
 }
 
-// Whatever is found must have been saved, where the checksums are the writer's.
+// With the writer's checksums, everything found must have been saved.
 void Read(const Saved& saved, const std::string& path, bool is_trusted) {
   const StatusOr<SessionReader> reader = SessionReader::Open(path, saved.layout);
   if (!reader.ok()) {

@@ -52,7 +52,7 @@ class SessionFileTest : public testing::Test {
   void Replace(const std::string& bytes) const {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
   }
-  // Opens and reads everything: the first thing that is wrong.
+  // Opens and reads everything; returns the first error.
   Status ReadAll() const {
     PAGEMILL_ASSIGN_OR_RETURN(const SessionReader reader, SessionReader::Open(path_, layout_));
     std::vector<std::byte> bytes(layout_.page_bytes[0]);

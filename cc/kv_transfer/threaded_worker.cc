@@ -13,8 +13,8 @@ using kv_cache::KvTransfer;
 
 namespace {
 
-// Keeps this thread off `count` of the CPUs that it may use, if that leaves any. So that many are
-// free of it, whichever of them other threads choose.
+// Removes `count` CPUs from this thread's affinity, if that leaves any: so many are free of this
+// thread, whichever CPUs other threads choose.
 void LeaveCpus(int32_t count) {
   cpu_set_t cpus;
   if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0 || CPU_COUNT(&cpus) <= count) return;
@@ -74,7 +74,7 @@ void ThreadedWorker::Wait(int64_t timeout_us) {
 void ThreadedWorker::Work(Lane* lane) {
   pthread_setname_np(pthread_self(), "pm-kv-copy");
   LeaveCpus(num_step_threads_);
-  // Of this thread; a refusal makes steps slower, not wrong.
+  // Applies to this thread; failure only costs speed.
   (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
   std::unique_lock lock(mutex_);
   while (true) {

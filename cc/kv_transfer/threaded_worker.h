@@ -1,5 +1,5 @@
 // File: cc/kv_transfer/threaded_worker.h
-// A TransferWorker made of media, each of which copies on a thread of its own, one transfer after
+// A TransferWorker made of media, each of which copies on its own thread, one transfer after
 // another in the order of their starts.
 //
 //   ThreadedWorker worker;
@@ -9,10 +9,10 @@
 //   worker.Wait(1000);
 //   worker.Poll(&results);
 //
-// A transfer for a medium that is not there fails. The destructor finishes the transfer that each
-// medium is at, carries out each kForget and drops the rest. The threads make way for those that
-// compute: their nice value is higher by kNiceness, and they leave as many CPUs alone as those
-// threads need, if that leaves any. Thread safety: Add() first; then that of TransferWorker.
+// A transfer for an unknown medium fails. The destructor finishes each medium's current transfer,
+// carries out each kForget and drops the rest. The threads yield to compute threads: their nice
+// value is higher by kNiceness, and they avoid as many CPUs as those threads need, if that leaves
+// any. Thread safety: Add() first; then that of TransferWorker.
 #ifndef PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 #define PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 
@@ -30,8 +30,8 @@
 
 namespace pagemill::kv_transfer {
 
-// Obligations of an implementer: Run() carries out the transfer and says how it ended; it is called
-// by one thread at a time.
+// Obligations of an implementer: Run() carries out the transfer and returns its result; only one
+// thread calls it at a time.
 class TransferMedium {
  public:
   virtual ~TransferMedium() = default;
@@ -40,11 +40,11 @@ class TransferMedium {
 
 class ThreadedWorker final : public kv_cache::TransferWorker {
  public:
-  // On a core that computes, a tenth of its time: steps are delayed little, and a request that
-  // waits for its blocks still gets them.
+  // A tenth of the time of a busy core: steps are delayed little, and a request that waits for its
+  // blocks still gets them.
   static constexpr int kNiceness = 10;
 
-  // `num_step_threads` compute steps; 0 = not known.
+  // `num_step_threads`: threads that compute steps; 0 = unknown.
   explicit ThreadedWorker(int32_t num_step_threads = 0) : num_step_threads_(num_step_threads) {}
   ~ThreadedWorker() override;
   void Add(const std::string& name, std::unique_ptr<TransferMedium> medium);

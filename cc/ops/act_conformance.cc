@@ -9,7 +9,7 @@ namespace {
 
 using Bytes = std::vector<std::vector<uint8_t>>;
 
-// An element past a 64-byte boundary, an element between rows.
+// Data one element past a 64-byte boundary, rows one element apart.
 TestTensorOptions Odd(DType dtype) {
   const int64_t bytes = Info(dtype).block_bytes;
   return {.misalign_bytes = bytes, .row_padding_bytes = bytes};
@@ -19,9 +19,9 @@ TestTensor TensorLike(const TensorView& view, DType dtype, const TestTensorOptio
   return TestTensor(dtype, std::span(view.shape).first(static_cast<size_t>(view.rank)), options);
 }
 
-// The case with activations of one type.
+// The case with its activations converted to one type.
 struct Variant {
-  // Activations have the values of the case's, rounded to `dtype`.
+  // Activations are those of the case, rounded to `dtype`.
   Variant(const ActCase& c, DType dtype) : inputs(c.call.inputs.begin(), c.call.inputs.end()) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if ((c.act_inputs >> i & 1) == 0) continue;
@@ -50,7 +50,7 @@ struct Variant {
     return dense.ToFloat();
   }
 
-  // What the kernel leaves in the outputs and the cache.
+  // The outputs and the cache after the kernel has run.
   Bytes Run(const Kernel& kernel, device::ThreadPool& pool, TestTensor* cache) {
     if (cache != nullptr) cache->Poison();
     RunKernel(kernel, call, pool);
@@ -73,7 +73,7 @@ struct Variant {
   OpCall call;
 };
 
-// Of the reference in f32, on the rounded activations, its results rounded.
+// The results of the f32 reference on the rounded activations, rounded to `dtype`.
 Bytes Expected(const ActCase& c, const Variant& narrow, DType dtype) {
   std::vector<TestTensor> wide;
   std::vector<TensorView> inputs = narrow.inputs;

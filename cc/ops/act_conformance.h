@@ -1,18 +1,18 @@
 // File: cc/ops/act_conformance.h
-// What an op gives if its activations are bf16 or f16: bit for bit the results of its reference on
-// the same values in f32, rounded once. So every kernel for these types is tested against the
-// reference for f32, whose own errors the conformance body of the op bounds. Test code only.
+// Conformance checks for bf16 and f16 activations: results must be, bit for bit, those of the op's
+// f32 reference on the same values, rounded once. The error of the f32 reference itself is bounded
+// by the op's own conformance checks. Test code only.
 //
 //   CheckActTypes({.op = op, .caps = caps, .call = call, .act_inputs = 0b11});   // call is in f32
 //
-// For bf16 and for f16: the op's check takes the call, and refuses it if one of several activations
-// has another type; every kernel that supports the call writes these bits and nothing else, with 1
-// and 3 threads, in exactly its workspace, and where outputs share memory with inputs as the op's
-// alias rules allow. Operands lie at odd addresses, with gaps between their rows; outputs, caches
-// and the workspace are poisoned.
+// For bf16 and for f16: the op's check accepts the call, and refuses it if one of several
+// activations has another type; every kernel that supports the call writes these bits and nothing
+// else, with 1 and 3 threads, in exactly its workspace, also when outputs alias inputs as the op's
+// alias rules allow. Operands are misaligned, with gaps between their rows; outputs, caches and the
+// workspace are poisoned.
 //
-// Ops that are two in one (`add_rms_norm`, `rotary_kv_write`) round what lies between, too: they
-// are compared with the two.
+// Fused ops (`add_rms_norm`, `rotary_kv_write`) also round the value between the two ops: their
+// tests compare them with the single ops.
 #ifndef PAGEMILL_CC_OPS_ACT_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_ACT_CONFORMANCE_H_
 

@@ -18,7 +18,7 @@
 // step reads and writes: states/state_pages.h.
 //
 // Adding an array: the member and one entry of the table below. The messages to other ranks, the
-// arrays that Python sees and the inputs that a program may declare follow from the table. An array
+// arrays in Python and the inputs that a program may declare are derived from the table. An array
 // with `if_declared` is null in a step unless the program declares it as an input.
 #ifndef PAGEMILL_CC_OPS_BATCH_VIEW_H_
 #define PAGEMILL_CC_OPS_BATCH_VIEW_H_
@@ -40,8 +40,9 @@ struct StepArrays {
   int32_t num_requests = 0;
   int32_t num_logits_rows = 0;
   int32_t num_media_rows = 0;
-  // Not 0: of each row of logits only the largest of its first so many columns is wanted, and the
-  // lowest column that has it. An executor may then leave logits out (program/executor.h).
+  // If not 0, the caller reads only the maximum over the first `argmax_columns` columns of each row
+  // of logits, and the lowest column that has it. An executor may then skip the logits
+  // (program/executor.h).
   int32_t argmax_columns = 0;
   const int32_t* token_ids = nullptr;    // [tokens]
   const int32_t* positions = nullptr;    // [tokens]
@@ -49,26 +50,27 @@ struct StepArrays {
   const int32_t* seq_lens = nullptr;     // [requests]
   const int32_t* logits_rows = nullptr;  // [logits_rows] indices into the tokens, ascending
   // [media_rows] likewise: the tokens that stand for media. Row i of the program's media input is
-  // what token media_rows[i] is made of: its embedding, or in an encoder the features of a patch.
+  // the embedding of token media_rows[i], or in an encoder the features of its patch.
   const int32_t* media_rows = nullptr;
-  // [tokens, kGridDims] if the program declares it: where a token lies in time and in a picture,
-  // for rotary embeddings of several dimensions. All three are alike for text: `positions`, or less
-  // behind media, which may take fewer positions than tokens (step/media_item.h).
+  // [tokens, kGridDims] if the program declares it: the position of a token in time and in an
+  // image, for rotary embeddings of several dimensions. All three are equal for text: `positions`,
+  // or less after media, which may take fewer positions than tokens (step/media_item.h).
   const int32_t* grid_positions = nullptr;
 };
 
-// Those of the layers that share a block table.
+// Arrays of the layers that share a block table.
 struct KvArrays {
   int32_t block_size = 16;  // tokens per KV block
-  // Leading entries of the block table that are the same for all requests, and whose tokens earlier
-  // steps have stored. 0 if that is not known.
+  // Leading entries of the block table that are the same for all requests and whose tokens were
+  // stored by earlier steps; 0 if unknown.
   int32_t num_common_blocks = 0;
   const int32_t* slot_mapping = nullptr;  // [tokens]
   const int32_t* block_table = nullptr;   // [requests, block_table_stride]
   int64_t block_table_stride = 0;
 };
 
-// What a kernel sees of a step: for ops that read a KV cache, the arrays of its block table.
+// The step as a kernel sees it: the shared arrays and, for ops that read a KV cache, those of its
+// block table.
 struct BatchView : StepArrays, KvArrays {};
 
 // A whole step. `kv` has an entry per block table, in the order of the KV layout; `inputs` one for
@@ -81,7 +83,7 @@ struct StepBatch : StepArrays {
   BatchView View(size_t table) const { return {*this, kv[table]}; }
 };
 
-// What dimension 0 of a value or an array can stand for besides a number.
+// Symbolic sizes of dimension 0 of a value or an array.
 enum class Dim : uint8_t { kNone, kTokens, kRequests, kLogitsRows, kMediaRows };
 
 // The size of each dimension in a step, or its bound.
@@ -112,12 +114,12 @@ inline StepSizes SizesOf(const StepArrays& step) {
 }
 inline constexpr const DimInfo& InfoOf(Dim dim) { return kDims[static_cast<size_t>(dim) - 1]; }
 
-// What an array holds for requests that are in a step only to make it as large as one for which
-// work was recorded: each has one token, at position 0 of the null page, and a row of logits.
+// Contents of an array for padding requests, which make a step as large as one whose work was
+// recorded: each has one token, at position 0 of the null page, and a row of logits.
 enum class Padding : uint8_t {
   kZero,
   kOne,
-  kCount,  // one more than the element before
+  kCount,  // one more than the preceding element
 };
 
 // The table of step arrays. All are int32.

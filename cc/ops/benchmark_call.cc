@@ -60,10 +60,11 @@ void BenchmarkCall::Time(benchmark::State& state) {
 void BenchmarkCall::Time(benchmark::State& state, const OpCall& call) {
   const Status fits = op_.check(call);
   if (!fits.ok()) return state.SkipWithError(fits.message().c_str());
-  const auto row = ChooseKernel(op_, device::DetectCapabilities(), call, {.name = options_.kernel});
-  if (!row.ok()) return state.SkipWithError("the op or this machine has no such kernel");
-  KernelCall on_row(**row, call, options_.threads);
-  for (auto _ : state) on_row.Run(pool_);
+  const auto kernel =
+      ChooseKernel(op_, device::DetectCapabilities(), call, {.name = options_.kernel});
+  if (!kernel.ok()) return state.SkipWithError("the op or this machine has no such kernel");
+  KernelCall on_kernel(**kernel, call, options_.threads);
+  for (auto _ : state) on_kernel.Run(pool_);
 }
 
 int64_t BenchmarkCall::OperandBytes() const {

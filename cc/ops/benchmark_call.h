@@ -1,14 +1,13 @@
 // File: cc/ops/benchmark_call.h
-// What the benchmarks of ops share: a call with operands of its own on a named kernel, and the
-// report of bytes or operations per second next to the machine's limit, measured in the same
-// process.
+// Benchmark harness of ops: a call with its own operands on a named kernel, and a report of bytes
+// or operations per second next to the machine's limit, measured in the same process.
 //
 //   BenchmarkCall call(RmsNormOp(), {.kernel = "avx512", .threads = 2});
 //   call.AddInput({rows, 576});
 //   call.AddInput({576});
 //   call.AddOutput({rows, 576});
 //   call.attributes().Set("eps", 1e-5);
-//   call.Time(state);                       // skips where the machine lacks the kernel
+//   call.Time(state);                       // skips if the machine lacks the kernel
 //   call.ReportBytes(state, call.OperandBytes());
 //
 // Benchmark code only.
@@ -31,8 +30,8 @@
 
 namespace pagemill::ops {
 
-// A call on a kernel row, again and again: weights packed as the row wants them, and a workspace
-// for up to `threads` threads. What `call` points to must outlive it.
+// Runs a call on one kernel repeatedly: holds the weights in the kernel's packing and a workspace
+// for up to `threads` threads. The operands of `call` must outlive it.
 class KernelCall {
  public:
   KernelCall(const Kernel& kernel, const OpCall& call, int32_t threads);
@@ -46,11 +45,11 @@ class KernelCall {
   const Kernel& row_;
   std::unique_ptr<conformance::PackedCall> packed_;
   std::vector<std::byte> workspace_;
-  std::vector<std::byte> plan_;  // of the row's BatchPlan
+  std::vector<std::byte> plan_;  // of the kernel's BatchPlan
 };
 
 struct BenchmarkCallOptions {
-  std::string kernel;  // name of a kernel row
+  std::string kernel;  // name of a kernel
   int32_t threads = 1;
 };
 
@@ -70,7 +69,7 @@ class BenchmarkCall {
 
   // Bytes of all inputs and outputs.
   int64_t OperandBytes() const;
-  // Counters "GB/s" and "of_read": the share of what reading a buffer of `bytes` reaches.
+  // Counters "GB/s" and "of_read": the share of the bandwidth of reading a buffer of `bytes`.
   void ReportBytes(benchmark::State& state, int64_t bytes);
   // Counters "GFLOP/s" and "of_peak": the share of the multiply-add peak.
   void ReportOperations(benchmark::State& state, double operations);

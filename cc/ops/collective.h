@@ -1,10 +1,10 @@
 // File: cc/ops/collective.h
-// What collectives share (`all_gather`, `all_reduce`): the attributes that say between which ranks
-// they are made, and the group that these name.
+// Attributes of collectives (`all_gather`, `all_reduce`), which name the ranks that take part, and
+// the group that they select.
 //
 //   axis   a comm::Axis, by default 0 (tensor)
-//   ranks  how many ranks the group has, 1 to 64; the executor checks that it is in such a group
-//   rank   this one's place in it, of ops whose shapes depend on it
+//   ranks  size of the group, 1 to 64; the executor checks that it is in such a group
+//   rank   this rank's index in the group, for ops whose shapes depend on it
 #ifndef PAGEMILL_CC_OPS_COLLECTIVE_H_
 #define PAGEMILL_CC_OPS_COLLECTIVE_H_
 
@@ -15,14 +15,14 @@
 
 namespace pagemill::ops {
 
-// Are `axis`, `ranks` and `rank` in range?
+// Requires `axis`, `ranks` and `rank` to be in range.
 void CheckGroupAttributes(OperandCheck& check, const Attributes& attributes);
 
-// The group of an op; null: this rank is alone.
+// The group of an op; null if this rank is alone.
 comm::Group* GroupOf(const Attributes& attributes, const KernelContext& context);
 
-// kInvalidArgument says how `groups` differ from those that the op was traced for. OK for ops that
-// are no collectives.
+// kInvalidArgument if `groups` differ from those that the op was traced for; the message names the
+// difference. OK for ops that are not collectives.
 Status CheckGroups(const Attributes& attributes, const comm::Groups& groups);
 
 }  // namespace pagemill::ops

@@ -18,7 +18,7 @@ constexpr int64_t kAlignment = 64;    // of workspaces, and of tensors except mi
 constexpr int64_t kGuardBytes = 128;  // on either side: two cache lines, more than any vector store
 constexpr uint8_t kGuard = 0xA5;
 
-// First address in `memory` that leaves kGuardBytes before it and is `misalign` past a boundary.
+// First address in `memory` with kGuardBytes before it that is `misalign` past a boundary.
 uint8_t* PlaceAfterGuard(std::vector<uint8_t>& memory, int64_t misalign) {
   const uintptr_t start = reinterpret_cast<uintptr_t>(memory.data()) + kGuardBytes;
   const uintptr_t aligned = (start + kAlignment - 1) / kAlignment * kAlignment;
@@ -93,7 +93,7 @@ float LoadElement(DType dtype, const uint8_t* at) {
   }
 }
 
-// Where a block keeps its f16 scales, and the largest |integer| that they multiply.
+// Offsets of a block's f16 scales, and the largest |integer| that they multiply.
 struct BlockScales {
   int32_t scale_offset;
   int32_t minimum_offset;  // -1: none

@@ -1,7 +1,7 @@
 // File: cc/ops/conformance.h
-// What the conformance bodies of all ops share: reproducible random operands of every dtype,
-// tensors between guard bytes, poisoned outputs and workspace, and comparisons that report where
-// and how far two results differ. Test code only (uses googletest); needs no particular back end.
+// Test support for the conformance checks of all ops: reproducible random operands of every dtype,
+// tensors between guard bytes, poisoned outputs and workspace, and comparisons that report the
+// place and size of a difference. Test code only (uses googletest); independent of the back end.
 //
 //   Random random(1);
 //   TestTensor x(DType::kF32, {3, 65}, {.misalign_bytes = 4}), y(DType::kF32, {3, 65});
@@ -63,7 +63,8 @@ class TestTensor {
 
   const TensorView& view() const { return view_; }
 
-  // Floats become NaN, i32 INT32_MIN, blocks have NaN scales: an unwritten element is noticed.
+  // Floats become NaN, i32 INT32_MIN, scales of blocks NaN, so that unwritten elements are
+  // detected.
   void Poison();
   // f32, bf16, f16, f8_e4m3: uniform in [low, high). i32, i8, u8: uniform integers in [low, high].
   // Block formats: random bytes under scales such that values span about [low, high] around their
@@ -85,15 +86,15 @@ class TestTensor {
   TensorView view_;
 };
 
-// The rows of `op` that can run `call` on a machine with `caps`, in table order.
+// The kernels of `op` that can run `call` on a machine with `caps`, in table order.
 std::vector<const Kernel*> SupportedKernels(const OpDefinition& op,
                                             const device::Capabilities& caps, const OpCall& call);
 
-// The row named "reference"; aborts when the op has none.
+// The kernel named "reference"; aborts if the op has none.
 const Kernel& ReferenceKernel(const OpDefinition& op);
 
-// A call as the row wants it: weights that it packs are replaced by packed copies between guards.
-// The call it is made from must outlive it.
+// A call as the kernel requires it: weights that it packs are replaced by packed copies between
+// guards. The original call must outlive it.
 class PackedCall {
  public:
   PackedCall(const Kernel& kernel, const OpCall& call, device::ThreadPool& pool);
@@ -106,7 +107,7 @@ class PackedCall {
   OpCall call_;
 };
 
-// Packs weights where the row wants it, then runs it with exactly workspace_bytes() of
+// Packs weights if the kernel requires it, then runs it with exactly workspace_bytes() of
 // NaN-poisoned, guarded workspace, and expects the guards to be intact afterwards.
 void RunKernel(const Kernel& kernel, const OpCall& stored, device::ThreadPool& pool);
 
@@ -117,11 +118,11 @@ struct Tolerance {
   double rel = 0;
 };
 
-// On failure names the worst element, both values, and the largest excess.
+// A failure names the worst element, both values, and the largest excess.
 ::testing::AssertionResult AllClose(std::span<const float> actual, std::span<const float> expected,
                                     const Tolerance& tolerance);
 
-// Equal bit for bit, so NaN payloads and the sign of zero count.
+// Equality of bits: NaN payloads and the sign of zero count.
 ::testing::AssertionResult BitEqual(std::span<const float> actual, std::span<const float> expected);
 
 // sum((actual - expected)^2) / sum(expected^2), in double; 0 for two empty or zero spans.

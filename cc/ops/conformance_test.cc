@@ -1,4 +1,4 @@
-// The test utilities themselves: what they are to catch, they catch.
+// Tests of the test utilities: they detect the errors that they are made for.
 #include "cc/ops/conformance.h"
 
 #include <gtest/gtest-spi.h>

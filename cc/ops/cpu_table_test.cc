@@ -57,7 +57,7 @@ TEST(CpuTable, IsSortedByName) {
                      [](const OpDefinition& a, const OpDefinition& b) { return a.op < b.op; }));
 }
 
-TEST(CpuTable, RowsAreComplete) {
+TEST(CpuTable, KernelsAreComplete) {
   for (const OpDefinition& op : CpuOps()) {
     SCOPED_TRACE(std::string(op.op));
     EXPECT_NE(op.check, nullptr);

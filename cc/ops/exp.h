@@ -3,7 +3,7 @@
 // [-87, 88]; 0 below -87.3 (-inf included); x above 88 counts as 88. NaN gives an unspecified
 // number: callers check their input.
 //
-// Static, so that each file compiled for another instruction set keeps its own copy.
+// Static, so that files compiled for different instruction sets keep copies of their own.
 #ifndef PAGEMILL_CC_OPS_EXP_H_
 #define PAGEMILL_CC_OPS_EXP_H_
 

@@ -7,18 +7,18 @@
 namespace pagemill::ops {
 namespace {
 
-int64_t ScaleRows(const MatrixShape& s, const MatrixProblemOptions& o) {
+int64_t ScaleRows(const MatrixShape& s, const GemmBenchmarkOptions& o) {
   return o.scale_block == 0 ? s.m : (s.m + o.scale_block - 1) / o.scale_block;
 }
 
-int64_t ScaleColumns(const MatrixShape& s, const MatrixProblemOptions& o) {
+int64_t ScaleColumns(const MatrixShape& s, const GemmBenchmarkOptions& o) {
   return o.scale_block == 0 ? 1 : (s.k + o.scale_block - 1) / o.scale_block;
 }
 
 }  // namespace
 
 GemmBenchmarkCase::GemmBenchmarkCase(const OpDefinition& op, const MatrixShape& shape,
-                                     const MatrixProblemOptions& options)
+                                     const GemmBenchmarkOptions& options)
     : x_(DType::kF32, {options.n, shape.k}),
       w_(options.dtype, {shape.m, shape.k}),
       scales_(DType::kF32, {ScaleRows(shape, options), ScaleColumns(shape, options)}),
@@ -64,38 +64,38 @@ double GemmBenchmarkCase::operations() const {
   return 2.0 * static_cast<double>(x_.view().Elements()) * static_cast<double>(w_.view().shape[0]);
 }
 
-SmolLM2Problems::SmolLM2Problems(const OpDefinition& op, const MatrixProblemOptions& options,
-                                 DType vocabulary) {
+SmolLM2Gemms::SmolLM2Gemms(const OpDefinition& op, const GemmBenchmarkOptions& options,
+                           DType vocabulary) {
   const MatrixShape layer[] = {{576, 576},  {576, 192},  {576, 192}, {576, 576},
                                {576, 1536}, {576, 1536}, {1536, 576}};
   for (int i = 0; i < 30; ++i) {
     for (const MatrixShape& shape : layer) {
-      problems_.push_back(std::make_unique<GemmBenchmarkCase>(op, shape, options));
+      gemms_.push_back(std::make_unique<GemmBenchmarkCase>(op, shape, options));
     }
   }
-  MatrixProblemOptions projection = options;
+  GemmBenchmarkOptions projection = options;
   projection.dtype = vocabulary;
   projection.n = options.n <= 32 ? options.n : 1;
-  problems_.push_back(std::make_unique<GemmBenchmarkCase>(op, MatrixShape{576, 49152}, projection));
+  gemms_.push_back(std::make_unique<GemmBenchmarkCase>(op, MatrixShape{576, 49152}, projection));
 }
 
-bool SmolLM2Problems::runnable() const {
-  return std::ranges::all_of(problems_, [](const auto& problem) { return problem->runnable(); });
+bool SmolLM2Gemms::runnable() const {
+  return std::ranges::all_of(gemms_, [](const auto& gemm) { return gemm->runnable(); });
 }
 
-void SmolLM2Problems::Run(device::ThreadPool& pool) {
-  for (const auto& problem : problems_) problem->Run(pool);
+void SmolLM2Gemms::Run(device::ThreadPool& pool) {
+  for (const auto& gemm : gemms_) gemm->Run(pool);
 }
 
-double SmolLM2Problems::weight_bytes() const {
+double SmolLM2Gemms::weight_bytes() const {
   double bytes = 0;
-  for (const auto& problem : problems_) bytes += static_cast<double>(problem->weights().size());
+  for (const auto& gemm : gemms_) bytes += static_cast<double>(gemm->weights().size());
   return bytes;
 }
 
-double SmolLM2Problems::operations() const {
+double SmolLM2Gemms::operations() const {
   double operations = 0;
-  for (const auto& problem : problems_) operations += problem->operations();
+  for (const auto& gemm : gemms_) operations += gemm->operations();
   return operations;
 }
 

@@ -1,10 +1,10 @@
 // File: cc/ops/gemm_benchmark.h
-// Products that the benchmarks of ops with matrices time: one with operands of its own, and all of
-// a model's.
+// GEMM benchmark cases: a single product, and all products of a model's step, with their own
+// operands.
 //
-//   GemmBenchmarkCase problem(LinearOp(), {.k = 576, .m = 1536}, {.dtype = DType::kQ4_1, .n = 8});
-//   if (!problem.runnable()) return state.SkipWithError("not on this machine");
-//   for (auto _ : state) problem.Run(pool);
+//   GemmBenchmarkCase gemm(LinearOp(), {.k = 576, .m = 1536}, {.dtype = DType::kQ4_1, .n = 8});
+//   if (!gemm.runnable()) return state.SkipWithError("not on this machine");
+//   for (auto _ : state) gemm.Run(pool);
 //
 // Benchmark code only. Thread safety: none.
 #ifndef PAGEMILL_CC_OPS_GEMM_BENCHMARK_H_
@@ -30,8 +30,8 @@ struct MatrixShape {
   int64_t m;
 };
 
-struct MatrixProblemOptions {
-  std::string kernel = {};  // name of a kernel row; empty: the one that this machine takes
+struct GemmBenchmarkOptions {
+  std::string kernel = {};  // name of a kernel; empty: the one chosen on this machine
   DType dtype = DType::kF32;
   int64_t n = 1;  // rows of x
   int32_t threads = 1;
@@ -43,11 +43,11 @@ struct MatrixProblemOptions {
 class GemmBenchmarkCase {
  public:
   GemmBenchmarkCase(const OpDefinition& op, const MatrixShape& shape,
-                    const MatrixProblemOptions& options);
+                    const GemmBenchmarkOptions& options);
   GemmBenchmarkCase(const GemmBenchmarkCase&) = delete;
 
   bool runnable() const { return call_.has_value(); }
-  // Only where it is runnable; `pool` has as many threads as the options say, or fewer.
+  // Requires runnable(); `pool` has at most `threads` threads.
   void Run(device::ThreadPool& pool) { call_->Run(pool); }
   KernelCall& call() { return *call_; }
   const TensorView& y() const { return y_.view(); }
@@ -67,13 +67,13 @@ class GemmBenchmarkCase {
   std::optional<KernelCall> call_;
 };
 
-// The matrices of a step of SmolLM2-135M, each with weights of its own: 30 layers of hidden 576, 3
-// key heads of 64, 1536 in the MLP, and the vocabulary projection, of all rows up to 32 and of one
-// above: only the last token of a prompt is projected.
-class SmolLM2Problems {
+// The GEMMs of a step of SmolLM2-135M, each with its own weights: 30 layers of hidden size 576, 3
+// key heads of 64, 1536 in the MLP, and the vocabulary projection, of all rows up to n = 32 and of
+// one row above, since only the last token of a prompt is projected.
+class SmolLM2Gemms {
  public:
   // `vocabulary` is the projection's dtype.
-  SmolLM2Problems(const OpDefinition& op, const MatrixProblemOptions& options, DType vocabulary);
+  SmolLM2Gemms(const OpDefinition& op, const GemmBenchmarkOptions& options, DType vocabulary);
 
   bool runnable() const;
   void Run(device::ThreadPool& pool);
@@ -81,7 +81,7 @@ class SmolLM2Problems {
   double operations() const;
 
  private:
-  std::vector<std::unique_ptr<GemmBenchmarkCase>> problems_;
+  std::vector<std::unique_ptr<GemmBenchmarkCase>> gemms_;
 };
 
 }  // namespace pagemill::ops

@@ -1,10 +1,10 @@
 // File: cc/ops/group_conformance.h
-// What the conformance bodies of collectives share (`all_gather`, `all_reduce`): a group of ranks,
-// a thread each, with operands of their own. Test code only.
+// Conformance checks of collectives (`all_gather`, `all_reduce`): a group of ranks, one thread and
+// one set of operands each. Test code only.
 //
 //   std::vector<GroupPart> parts;
 //   for (...) parts.push_back({TestTensor(...), TestTensor(...)});
-//   CheckGroup(row, parts, expected);
+//   CheckGroup(kernel, parts, expected);
 #ifndef PAGEMILL_CC_OPS_GROUP_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_GROUP_CONFORMANCE_H_
 
@@ -20,12 +20,12 @@ struct GroupPart {
   TestTensor x, y;
 };
 
-// Of operands at odd addresses and with odd strides, or at round ones.
+// Options of operands with odd addresses and strides, or with aligned ones.
 TestTensorOptions GroupTensorOptions(bool odd);
 
-// Runs `row` on every rank at once, with the attributes "ranks" and "rank": every y must have the
-// bits of `expected`, and nothing else may be written. It is the group of the data axis, and "axis"
-// says so: a row that takes another group finds none.
+// Runs `kernel` on every rank at once, with the attributes "ranks" and "rank": every y must have
+// the bits of `expected`, and nothing else may be written. The group is that of the data axis, as
+// "axis" says: a kernel that takes another group finds none.
 void CheckGroup(const Kernel& kernel, std::vector<GroupPart>& parts,
                 const std::vector<float>& expected);
 

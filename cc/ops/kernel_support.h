@@ -1,5 +1,5 @@
 // File: cc/ops/kernel_support.h
-// What kernels answer to `supports` (op.h) if a CPU is all they need.
+// `Kernel::supports` functions (op.h) for kernels that only require CPU features.
 //
 //   constexpr Kernel kKernels[] = {{"relu", "avx2", 20, OnAvx2, Run<ReluAvx2>},
 //                                  {"relu", "portable", 10, OnEveryCpu, Run<ReluPortable>},
@@ -14,11 +14,11 @@
 
 namespace pagemill::ops {
 
-// Is this one of the types of 16 bits that `act` may stand for?
+// True for the 16-bit types that `act` may stand for.
 inline bool IsNarrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
-// Are the call's activations f32? They have one type (OperandCheck), and one of them is the first
-// input or the first output of every op that has any.
+// True if the call's activations are f32. They have one type (OperandCheck), and one of them is the
+// first input or the first output of every op that has any.
 inline bool HasF32Activations(const OpCall& call) {
   return (call.inputs.empty() || !IsNarrow(call.inputs[0].dtype)) &&
          (call.outputs.empty() || !IsNarrow(call.outputs[0].dtype));

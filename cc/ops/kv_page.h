@@ -1,6 +1,6 @@
 // File: cc/ops/kv_page.h
-// How large a block of a paged KV cache is, and what it is made of (docs/program_format.md), for
-// the ops that store and read it and for the code that plans its memory.
+// Size and layout of a block of a paged KV cache (docs/program_format.md), for the ops that store
+// and read it and for the code that plans its memory.
 //
 //   int64_t elements = KvBlockElements(DType::kBF16, {.kv_heads = 3, .head_dim = 64}, 16);  // 6144
 //
@@ -34,7 +34,7 @@ inline int64_t KvBlockElements(DType dtype, const KvHeads& heads, int64_t block_
   return 2 * heads.kv_heads * block_size * KvRowElements(dtype, heads.head_dim);
 }
 
-// Where the scales of an int8 block begin.
+// Offset of the scales of an int8 block.
 inline int64_t KvScalesOffsetBytes(const KvHeads& heads, int64_t block_size) {
   return 2 * heads.kv_heads * heads.head_dim * block_size;
 }

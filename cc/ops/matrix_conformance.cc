@@ -8,7 +8,7 @@ namespace {
 
 using device::ThreadPool;
 
-// Rows [begin, end) of the call's x in a call of their own.
+// Runs rows [begin, end) of the call's x as a separate call.
 std::vector<float> RunSlice(const Kernel& kernel, const OpCall& call, int64_t begin, int64_t end,
                             ThreadPool& pool) {
   TestTensor part(DType::kF32, {end - begin, call.outputs[0].shape[1]});

@@ -1,6 +1,6 @@
 // File: cc/ops/matrix_conformance.h
-// What the conformance bodies of ops with matrices share (`linear`): a row of x is
-// a row of every output, and no row's bits depend on what else a call computes. Test code only.
+// Conformance checks of ops with weight matrices (`linear`): each row of x gives a row of every
+// output, whose bits depend on nothing else in the call. Test code only.
 //
 //   const OpCall call{inputs, outputs, &attributes, nullptr};      // inputs: x, then the matrices'
 //   CheckBatchInvariance(op, caps, call, random);                  // of one matrix
@@ -16,15 +16,15 @@
 
 namespace pagemill::ops::conformance {
 
-// For every kernel row that supports `call` (inputs[0]: x, f32 [n, k]; its only output f32 [n, m]):
-// the output has the same bits whether its rows are computed one by one, all at once by 1 to 3
-// threads, or in random pieces.
+// For every kernel that supports `call` (inputs[0]: x, f32 [n, k]; its only output f32 [n, m]): the
+// output has the same bits whether its rows are computed one by one, all at once by 1 to 3 threads,
+// or in random pieces.
 void CheckBatchInvariance(const OpDefinition& op, const device::Capabilities& caps,
                           const OpCall& call, Random& random);
 
-// For every kernel row that supports `call`: each of its outputs, which are the views of `results`,
-// is written within its bounds and has the bits of a call with its matrix alone. The inputs are x
-// and, for each output, equally many operands in the order of the outputs.
+// For every kernel that supports `call`: each output, a view of one of `results`, is written within
+// its bounds and has the bits of a call with its matrix alone. The inputs are x and, for each
+// output, equally many operands in the order of the outputs.
 void CheckMatricesTogether(const OpDefinition& op, const device::Capabilities& caps,
                            const OpCall& call, const std::vector<TestTensor*>& results);
 

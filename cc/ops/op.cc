@@ -15,7 +15,7 @@ StatusOr<const Kernel*> ChooseKernel(const OpDefinition& op, const device::Capab
   for (const Kernel& kernel : op.kernels) {
     if (!limits.name.empty() && kernel.name != limits.name) continue;
     if (kernel.activations > limits.activations) continue;
-    // Asking a kernel whether it could run may cost more than comparing.
+    // `supports` may cost more than comparing priorities.
     if (best != nullptr && kernel.priority < best->priority) continue;
     if (!kernel.supports(caps, call)) continue;
     if (best == nullptr || kernel.priority > best->priority ||

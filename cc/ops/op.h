@@ -1,12 +1,12 @@
 // File: cc/ops/op.h
-// What an op is to the executor: a name, a call (inputs, outputs, attributes, the step's batch),
+// An op as the executor sees it: a name, a call (inputs, outputs, attributes, the step's batch),
 // traits, and a table of kernels that can run it. Each op folder defines the typed contract
 // (`<op>/<op>.h`), converts an OpCall to it, and exports its kernels; `cpu_table.cc` joins them.
 //
 // A kernel allocates nothing, throws nothing, and is pure except for its outputs and workspace.
 // Shapes and dtypes are checked once, at bind time, by the op's `check`, with the largest shapes
-// the program can see; a kernel trusts them. Leading dimensions may be 0 at run time: then it does
-// nothing.
+// the program can see; a kernel trusts them. Leading dimensions may be 0 at run time: the kernel
+// then does nothing.
 #ifndef PAGEMILL_CC_OPS_OP_H_
 #define PAGEMILL_CC_OPS_OP_H_
 
@@ -59,19 +59,19 @@ struct OpCall {
 };
 
 struct KernelContext {
-  device::ThreadPool* pool = nullptr;  // of the CPU's kernels, which are done when `run` returns
+  device::ThreadPool* pool = nullptr;  // for CPU kernels, which are done when `run` returns
   // At least workspace_bytes() of the chosen kernel, 64-byte aligned.
   std::span<std::byte> workspace = {};
-  const comm::Groups* groups = nullptr;  // of collectives; null: this rank is alone
-  const std::byte* plan = nullptr;       // what the kernel's BatchPlan has made for this step
-  // Of the kernels of other devices, whose `run` enqueues the work. Addresses in the call and of
-  // the workspace are the device's. They stay as they are until the work is done; all else that
-  // `run` is given may change once it has returned.
+  const comm::Groups* groups = nullptr;  // for collectives; null if this rank is alone
+  const std::byte* plan = nullptr;       // written by the kernel's BatchPlan for this step
+  // For kernels of other devices, whose `run` enqueues the work. Addresses in the call and of the
+  // workspace are device addresses and stay valid until the work is done; all other arguments of
+  // `run` may change once it has returned.
   device::Stream* stream = nullptr;
 };
 
-// What a kernel keeps of activations, from the finest to the coarsest. Blocks are 32 values of a
-// row.
+// Precision to which a kernel rounds activations, from the finest to the coarsest. Blocks are 32
+// values of a row.
 enum class Precision : uint8_t {
   kF32,         // all bits of f32
   kBf16,        // 8 bits of each value
@@ -80,27 +80,27 @@ enum class Precision : uint8_t {
   kInt8Block,   // 7 bits of the largest value of a block
 };
 
-// The packed weight layout that a kernel requires. Weights are packed once, when a
-// program is bound: `run` then finds packed bytes at the input's `data`, 64-byte aligned, and the
-// rest of the input as PackedView() says.
+// The packed weight layout that a kernel requires. Weights are packed once, when a program is
+// bound: the input's `data` then points to packed bytes, 64-byte aligned, and its other members are
+// those of PackedView().
 struct WeightPacking {
-  // Name and version of the layout: if they are equal, and dtype, shape and contents of two weights
-  // are, so are the packed bytes.
+  // Name and version of the layout. Two weights of equal dtype, shape and contents have equal
+  // packed bytes in layouts of equal names.
   std::string_view layout;
   uint32_t inputs = 0;  // bit i: input i is packed
-  // Only weights that another op packs in this order are; others are read as stored. For ops that
-  // would do with either, so that a tied weight is in memory once.
+  // Weights are packed only if another op packs them in this layout; others are read as stored. For
+  // ops that can read both, so that a tied weight is in memory once.
   bool follows = false;
   int64_t (*bytes)(const TensorView& weight) = nullptr;  // a multiple of 64; reads no data
   // kDataLoss or kUnimplemented if the layout cannot hold what a quantized weight contains.
   Status (*pack)(const TensorView& weight, std::byte* packed, device::ThreadPool& pool) = nullptr;
-  // What `run` and `workspace_bytes` see of the weight; reads no data. A layout that holds all
-  // parts of a quantized weight has another dtype than the weight, and no parts. Null: dtype, shape
-  // and parts as before, row_stride_bytes 0.
+  // The weight as `run` and `workspace_bytes` see it; reads no data. A layout that holds all parts
+  // of a quantized weight has another dtype than the weight, and no parts. Null: dtype, shape and
+  // parts are those of the weight, row_stride_bytes is 0.
   TensorView (*view)(const TensorView& weight) = nullptr;
 };
 
-// How a kernel sees `weight` in the layout of `packing`; `data` is the weight's.
+// `weight` in the layout of `packing`, as a kernel sees it; `data` is that of `weight`.
 inline TensorView PackedView(const WeightPacking& packing, const TensorView& weight) {
   if (packing.view != nullptr) return packing.view(weight);
   TensorView view = weight;
@@ -108,9 +108,9 @@ inline TensorView PackedView(const WeightPacking& packing, const TensorView& wei
   return view;
 }
 
-// What a kernel works out from a step's batch that is the same for all calls which differ in
-// nothing but addresses, as those of most layers do: lists of work, splits. It is made once per
-// step, by the host, before the first of them runs.
+// Work lists and splits that a kernel computes from a step's batch. Calls that differ only in
+// addresses, as those of most layers do, share one plan. The host makes it once per step, before
+// the first of them runs.
 struct BatchPlan {
   int64_t (*bytes)(const OpCall& call) = nullptr;  // for a call of these (largest) shapes
   // The arrays of the batch are the host's; the operands' data may not be read. `plan` is 64-byte
@@ -123,28 +123,27 @@ struct RowMaximum;  // row_maxima.h
 struct Kernel {
   std::string_view op;  // "rms_norm"
   // "avx512", "avx2", "portable", "reference". Kernels of one op may share a name if no call is
-  // supported by two of them: those for different formats of weights do.
+  // supported by two of them, such as kernels for different weight formats.
   std::string_view name;
   int32_t priority = 0;  // higher wins; the reference has 0; ties break by name
-  // Can this kernel run a call of these dtypes and shapes on this machine? `call` holds the largest
-  // shapes.
+  // True if this kernel can run a call of these dtypes and shapes on this machine. `call` holds the
+  // largest shapes.
   bool (*supports)(const device::Capabilities& caps, const OpCall& call) = nullptr;
   void (*run)(const OpCall& call, KernelContext& context) = nullptr;
-  // Bytes of workspace for a call of these (largest) shapes, with weights as PackedView(); null
-  // means none.
+  // Bytes of workspace for a call of these (largest) shapes, with weights as PackedView(); null if
+  // none.
   int64_t (*workspace_bytes)(const OpCall& call, int32_t num_threads) = nullptr;
-  // What it rounds activations to on the way in. The op's contract has an error bound for each
-  // precision.
+  // Precision to which inputs are rounded. The op's contract has an error bound for each precision.
   Precision activations = Precision::kF32;
   const WeightPacking* packing = nullptr;  // null: weights are read as stored
-  // A second form of products with one output: RunRowMaxima() of row_maxima.h, with nothing written
-  // to the output. In the same workspace. Null: none.
+  // Computes the row maxima of a product with one output (RunRowMaxima() of row_maxima.h) without
+  // writing the output, in the same workspace. Null if not implemented.
   void (*run_row_maxima)(const OpCall& call, KernelContext& context, int64_t columns,
                          RowMaximum* maxima) = nullptr;
-  const BatchPlan* plan = nullptr;  // null: nothing to plan
+  const BatchPlan* plan = nullptr;  // null if the kernel needs no plan
 };
 
-// The kernel's packing of input `input`; null: it is read as stored.
+// The kernel's packing of input `input`; null if it is read as stored.
 inline const WeightPacking* PackingOf(const Kernel& kernel, size_t input) {
   if (kernel.packing == nullptr || input >= 32 || (kernel.packing->inputs >> input & 1) == 0) {
     return nullptr;
@@ -155,7 +154,7 @@ inline const WeightPacking* PackingOf(const Kernel& kernel, size_t input) {
 // Which kernels ChooseKernel may take; by default all.
 struct KernelLimits {
   std::string_view name = {};  // if not empty, the kernel of this name ("reference")
-  // The coarsest that a kernel may round activations to.
+  // The coarsest precision to which a kernel may round activations.
   Precision activations = Precision::kInt8Block;
 };
 
@@ -167,15 +166,15 @@ struct AliasRule {
 
 // Weight matrices among an op's inputs. Each belongs to one output, in order.
 struct MatrixInputs {
-  int8_t first = -1;      // input of the first matrix; -1: the op has none
-  int8_t stride = 2;      // inputs for each matrix: itself, then what belongs to it, as its bias
+  int8_t first = -1;      // input of the first matrix; -1 if the op has none
+  int8_t stride = 2;      // inputs for each matrix: itself, then operands such as its bias
   int64_t max_count = 1;  // matrices in one op
-  int8_t choices = -1;    // input whose ids choose matrices of stacks; -1: every row uses all
+  int8_t choices = -1;    // input of ids that choose matrices of stacks; -1 if every row uses all
 };
 
 // Rows of a table among an op's inputs, each chosen by an id.
 struct TableInputs {
-  int8_t ids = -1;  // -1: the op has no table
+  int8_t ids = -1;  // -1 if the op has no table
   int8_t table = -1;
 };
 
@@ -183,12 +182,12 @@ struct TableInputs {
 // `first`, then those of `second` without the value between them; its outputs are those of
 // `second`, then those of `first`; it has the attributes of both.
 struct FusedOps {
-  std::string_view first, second;  // empty: it is no fusion
+  std::string_view first, second;  // empty if the op is not fused
   int8_t output = 0;               // of `first`, which ...
   int8_t input = 0;                // ... this input of `second` reads
 };
 
-// What an op is, for code that treats ops of one kind alike: rewrites, profiles, checks.
+// Properties of an op for code that treats ops of one kind alike: rewrites, profiles, checks.
 struct OpTraits {
   MatrixInputs matrices = {};
   TableInputs table = {};
@@ -198,12 +197,13 @@ struct OpTraits {
 
 struct OpDefinition {
   std::string_view op;
-  // Do the call's operands fit the contract? The message names op, operand, expected and got.
+  // Checks the call's operands against the contract. The message names op, operand, the expected
+  // and the actual value.
   Status (*check)(const OpCall& call) = nullptr;
   std::span<const Kernel> kernels;
   std::span<const AliasRule> may_alias = {};
-  // The coarsest that kernels of a call may round activations to under the default limit,
-  // Precision::kMixedBlock. Null: that limit.
+  // The coarsest precision of activations under the default limit, Precision::kMixedBlock. Null:
+  // that limit.
   Precision (*automatic_activations)(const OpCall& call) = nullptr;
   OpTraits traits = {};
 };

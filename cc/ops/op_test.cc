@@ -34,7 +34,7 @@ TEST(ChooseKernel, TakesTheHighestSupportedPriorityThenTheName) {
   EXPECT_EQ((*ChooseKernel(kOps[0], caps, {}))->name, "alpha");
 }
 
-TEST(ChooseKernel, CanBeRestrictedToOneRow) {
+TEST(ChooseKernel, CanBeRestrictedToOneKernel) {
   device::Capabilities caps;
   caps.cpu.avx2 = true;
   EXPECT_EQ((*ChooseKernel(kOps[0], caps, {}, {.name = "zeta"}))->name, "zeta");
@@ -45,7 +45,7 @@ TEST(ChooseKernel, CanBeRestrictedToOneRow) {
             StatusCode::kUnimplemented);
 }
 
-TEST(ChooseKernel, ExcludesRowsThatRoundActivationsMoreThanAllowed) {
+TEST(ChooseKernel, ExcludesKernelsThatRoundActivationsMoreThanAllowed) {
   constexpr Kernel kernels[] = {
       {.op = "twist", .name = "exact", .priority = 1, .supports = OnEveryCpu},
       {.op = "twist",

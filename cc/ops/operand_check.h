@@ -9,16 +9,15 @@
 //   return check.Result();
 //
 // A pattern lists dimensions, one letter each: the first use of a letter gives it its value, later
-// uses must agree. "H*" at the end is the product of all remaining dimensions (an op that looks at
-// a value as rows does not mind how a row is shaped); "*" in front skips any leading dimensions.
+// uses must agree. "H*" at the end is the product of all remaining dimensions (for ops that ignore
+// the shape of a row); "*" in front skips any leading dimensions.
 //
-// Operands of type `act`, which stands for f32, bf16 or f16, have one type in a call: the first of
-// them gives it, later ones must agree. Error bounds in the contracts of ops are those with f32; in
-// bf16 and f16 results are computed as exactly, on the values that there are, and then rounded
-// once.
+// Operands of type `act`, which stands for f32, bf16 or f16, have one type in a call: the first one
+// sets it, later ones must agree. Error bounds in the contracts of ops are for f32; results in bf16
+// and f16 are computed as exactly on the given values and then rounded once.
 //
-// The first failure is kept, and names the op, the operand, what was expected and what was there.
-// Used at bind time only; allocates.
+// The first failure is kept. It names the op, the operand, the expected and the actual value. Used
+// at bind time only; allocates.
 #ifndef PAGEMILL_CC_OPS_OPERAND_CHECK_H_
 #define PAGEMILL_CC_OPS_OPERAND_CHECK_H_
 
@@ -33,7 +32,7 @@
 
 namespace pagemill::ops {
 
-// Can `act` stand for `dtype`? f32, bf16, f16.
+// True for the types that `act` may stand for: f32, bf16, f16.
 bool IsActType(DType dtype);
 
 class OperandCheck {
@@ -46,13 +45,13 @@ class OperandCheck {
   void ActOutput(size_t index, std::string_view name, std::string_view pattern);
   // A result that a program may want unrounded: logits, scores.
   void ActOrF32Output(size_t index, std::string_view name, std::string_view pattern);
-  // Is the attribute a whole number in [low, high]?
+  // Requires the attribute to be a whole number in [low, high].
   void IntegerAttribute(std::string_view name, double fallback, int64_t low, int64_t high);
   // `what` completes the sentence "<op>: <what>".
   void Require(bool condition, const std::string& what);
 
   bool ok() const { return status_.ok(); }
-  int64_t Dim(char symbol) const;  // 0 when no pattern has given it a value
+  int64_t Dim(char symbol) const;  // 0 if no pattern has set it
   Status Result() const { return status_; }
 
  private:
@@ -68,7 +67,7 @@ class OperandCheck {
   std::string op_;
   const OpCall& call_;
   Status status_;
-  std::optional<DType> act_;       // empty until an operand has given it
+  std::optional<DType> act_;       // empty until an operand has set it
   std::array<int64_t, 128> dims_;  // by letter; -1 if unknown
 };
 

@@ -1,10 +1,9 @@
 // File: cc/ops/paged_batch.h
 // A step's batch over a paged cache, for tests and benchmarks of the ops that read one: requests
-// get blocks in shuffled order, and the flat arrays of a BatchView follow from their lengths.
+// get blocks in shuffled order, and the arrays of a BatchView are derived from their lengths.
 //
-//   PagedBatch batch(/*block_size=*/16, {{.context = 100, .tokens = 1}, {.context = 0, .tokens =
-//   7}},
-//                    random);
+//   PagedBatch batch(/*block_size=*/16,
+//                    {{.context = 100, .tokens = 1}, {.context = 0, .tokens = 7}}, random);
 //   OpCall call{..., .batch = &batch.view()};
 //
 // Test code only.
@@ -34,13 +33,13 @@ class PagedBatch {
   const BatchView& view() const { return view_; }
   const std::vector<PagedRequest>& requests() const { return requests_; }
   int64_t num_blocks() const { return num_blocks_; }
-  // Where a token of a request lives: block * block_size + offset.
+  // The slot of a token of a request: block * block_size + offset.
   int64_t Slot(int64_t request, int32_t position) const;
-  // Gives all requests the first `count` blocks of the first one, and says so.
+  // Gives all requests the first `count` blocks of the first one and sets num_common_blocks.
   void ShareBlocks(int32_t count);
-  // Says nothing about them.
+  // Resets num_common_blocks.
   void HideSharing() { view_.num_common_blocks = 0; }
-  // Points the table at a block far outside the cache: reading it ends the test.
+  // Points the table to a block far outside the cache: reading it crashes the test.
   void ForgetBlock(int64_t request, int32_t index);
 
  private:
@@ -52,8 +51,8 @@ class PagedBatch {
   BatchView view_;
 };
 
-// The vector of one token: `size` numbers of mean 0 and variance 1, which follow from its request's
-// number, its position and what it is for (query, key, ...) alone.
+// The vector of one token: `size` numbers of mean 0 and variance 1, a function of its role (query,
+// key, ...), its request's number and its position.
 std::vector<float> TokenVector(uint64_t role, int32_t request, int32_t position, int64_t size);
 
 }  // namespace pagemill::ops::conformance

@@ -8,14 +8,14 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kPiece = 32;
 
-// Are all below `bound`: none equal, larger, or NaN? A loop that compilers vectorize.
+// True if all elements are below `bound`, none equal, larger, or NaN. Compilers vectorize the loop.
 bool AllBelow(const float* x, float bound) {
   int32_t below = -1;
   for (int64_t i = 0; i < kPiece; ++i) below &= x[i] < bound ? -1 : 0;
   return below != 0;
 }
 
-// Rare: out of the way of what is not.
+// Not inlined: rarely called.
 [[gnu::noinline]] void ObserveEach(const float* x, int64_t n, int64_t first_column,
                                    RowMaximum* maximum) {
   for (int64_t i = 0; i < n; ++i) {
@@ -44,7 +44,7 @@ void ObserveRows(const float* x, int64_t stride, int64_t rows, int64_t n, int64_
   const int64_t whole = n / kPiece * kPiece;
   for (int64_t row = 0; row < rows; ++row, x += stride, ++maxima) {
     for (int64_t i = 0; i < whole; i += kPiece) {
-      // Mostly they are, and then there is nothing to update.
+      // The common case: nothing to update.
       if (AllBelow(x + i, maxima->logit)) continue;
       ObserveEach(x + i, kPiece, first_column + i, maxima);
     }

@@ -22,7 +22,7 @@ constexpr std::byte kGuard{0xa5};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// The definition, one logit after the other.
+// The definition, applied to one logit after the other.
 RowMaximum Expected(const float* logits, int64_t columns) {
   RowMaximum best;
   for (int64_t i = 0; i < columns; ++i) {
@@ -32,7 +32,7 @@ RowMaximum Expected(const float* logits, int64_t columns) {
   return best;
 }
 
-// Logits that are the bias where a row of x is 0: many equal ones, then what logits should not be.
+// Biases, which are the logits of rows of x that are 0: many equal values, then invalid logits.
 std::vector<std::vector<float>> Biases(int64_t m, Random& random) {
   std::vector<std::vector<float>> biases(6, std::vector<float>(static_cast<size_t>(m)));
   for (float& b : biases[0]) b = static_cast<float>(random.Int(-1, 1));
@@ -46,7 +46,7 @@ std::vector<std::vector<float>> Biases(int64_t m, Random& random) {
   return biases;
 }
 
-// With exactly workspace_bytes() of NaN between guards.
+// Runs with exactly workspace_bytes() of NaN between guards.
 std::vector<RowMaximum> Run(const Kernel& kernel, const OpCall& call, device::ThreadPool& pool,
                             int64_t columns) {
   const int64_t bytes =
@@ -66,7 +66,8 @@ std::vector<RowMaximum> Run(const Kernel& kernel, const OpCall& call, device::Th
 }
 
 void CheckRow(const RowMaximaCase& c, const Kernel& kernel, std::span<device::ThreadPool> pools) {
-  if (kernel.run_row_maxima == nullptr) pools = pools.subspan(1, 1);  // all such rows share a loop
+  if (kernel.run_row_maxima == nullptr)
+    pools = pools.subspan(1, 1);  // all such kernels share a loop
   const conformance::PackedCall packed(kernel, c.call, pools[0]);
   conformance::RunKernel(kernel, c.call, pools[0]);
   const std::vector<float> logits = c.y.ToFloat();

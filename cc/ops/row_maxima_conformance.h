@@ -1,13 +1,12 @@
 // File: cc/ops/row_maxima_conformance.h
-// What RunRowMaxima() has to give for every kernel row of a product, on any machine. Test code
-// only.
+// Conformance checks of RunRowMaxima() for every kernel of a product. Test code only.
 //
 //   CheckRowMaxima({.op = op, .caps = caps, .call = call, .x = x, .bias = bias, .y = y});
 //
-// Checked for every row that supports the call, with 1 to 3 threads and for several numbers of
-// columns: the largest logit, bit for bit, and the lowest column that has it, of the logits that
-// the row's first form writes, over random logits, many equal ones, -inf, +inf and NaN; that
-// nothing is written to the output by rows with a second form; and that their workspace is enough.
+// For every kernel that supports the call, with 1 to 3 threads and several numbers of columns: the
+// largest of the logits that Kernel::run writes, bit for bit, and the lowest column that has it,
+// over random logits, many equal ones, -inf, +inf and NaN; run_row_maxima writes nothing to the
+// output and stays within the workspace.
 #ifndef PAGEMILL_CC_OPS_ROW_MAXIMA_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_ROW_MAXIMA_CONFORMANCE_H_
 
@@ -20,11 +19,11 @@ namespace pagemill::ops {
 struct RowMaximaCase {
   const OpDefinition& op;
   const device::Capabilities& caps;
-  const OpCall& call;          // of one matrix
-  conformance::TestTensor& x;  // its operands of these names; what they hold is replaced
+  const OpCall& call;          // with one matrix
+  conformance::TestTensor& x;  // the call's operands of these names; their contents are replaced
   conformance::TestTensor& bias;
   conformance::TestTensor& y;
-  bool random_only = false;  // for operands that take long under emulation
+  bool random_only = false;  // for operands that are slow under emulation
 };
 
 void CheckRowMaxima(const RowMaximaCase& c);

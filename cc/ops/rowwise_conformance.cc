@@ -15,7 +15,7 @@ TensorView Slice(TensorView view, int64_t first, int64_t count) {
   return view;
 }
 
-// One call over rows [first, first + count) of the case.
+// A call over rows [first, first + count) of the case.
 struct SlicedCall {
   SlicedCall(const RowCase& c, int64_t first, int64_t count) {
     for (size_t i = 0; i < c.inputs.size(); ++i) {

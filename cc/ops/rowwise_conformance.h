@@ -1,6 +1,6 @@
 // File: cc/ops/rowwise_conformance.h
-// The conformance body of ops that treat every row (dimension 0) alike and alone: normalizations,
-// activations, rotary. Test code only.
+// Conformance checks of rowwise ops, which compute every row (dimension 0) independently:
+// normalizations, activations, rotary. Test code only.
 //
 //   RowCase c{.op = LayerNormOp()};
 //   c.AddRows({5, 65});      // x: one row per row of the output
@@ -10,10 +10,10 @@
 //   c.tolerance = {.abs = 1e-5};
 //   CheckRowCase(c, caps);
 //
-// For every kernel row that supports the call, the outputs must be close to the reference's,
-// written within their bounds, and have the same bits with 1 to 3 threads, when each row is
-// computed alone, and when outputs share memory with inputs as the op's alias rules allow. No rows:
-// nothing happens. Then the same in bf16 and f16, as act_conformance.h says.
+// For every kernel that supports the call, the outputs must be close to the reference's, written
+// within their bounds, and have the same bits with 1 to 3 threads, when each row is computed alone,
+// and when outputs alias inputs as the op's alias rules allow. A call without rows writes nothing.
+// The same is checked in bf16 and f16 (act_conformance.h).
 #ifndef PAGEMILL_CC_OPS_ROWWISE_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_ROWWISE_CONFORMANCE_H_
 
@@ -30,7 +30,7 @@ namespace pagemill::ops::conformance {
 struct RowCase {
   const OpDefinition& op;
   std::vector<TestTensor> inputs = {};
-  std::vector<bool> input_has_rows = {};  // else every row reads the whole input
+  std::vector<bool> input_has_rows = {};  // false: every row reads the whole input
   uint32_t act_inputs = 0;                // bit i: input i is of type `act`; 0: f32 only
   std::vector<TestTensor> outputs = {};
   Attributes attributes = {};
@@ -46,8 +46,9 @@ struct RowCase {
 
 void CheckRowCase(RowCase& c, const device::Capabilities& caps);
 
-// Of ops that copy rows: `call`, whose only output is y, must fit the op, and every kernel row that
-// supports it, with 1 and with 3 threads, write the bits of `expected` and nothing else.
+// For ops that copy rows: the op's check must accept `call`, whose only output is y, and every
+// kernel that supports it must write the bits of `expected` and nothing else, with 1 and with 3
+// threads.
 void CheckBits(const OpDefinition& op, const device::Capabilities& caps, const OpCall& call,
                TestTensor& y, const std::vector<float>& expected);
 

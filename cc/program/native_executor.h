@@ -20,6 +20,10 @@
 // cc/runner/media_encoder.h). Weights that both read in the same layout are packed once. The two
 // run one after the other.
 //
+// Weights may leave memory and come back, or be replaced by others of the same program, between two
+// steps. An executor that shares packed weights with its host is loaded after it and unloaded
+// before it (cc/runner/control/program_control.h does that for all programs of a runner).
+//
 // Ownership: owns the program, the weights and the threads. Thread safety: as Executor.
 #ifndef PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
 #define PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
@@ -37,6 +41,7 @@
 #include "cc/program/memory/memory_plan.h"
 #include "cc/program/op_profile.h"
 #include "cc/program/program.h"
+#include "cc/program/weights/loaded_weights.h"
 #include "cc/program/weights/packed_weights.h"
 #include "cc/step/page_store.h"
 
@@ -71,8 +76,28 @@ class NativeExecutor final : public Executor {
   // system refused it; "" if there is nothing to place.
   const std::string& memory_placement() const;
   // KvFingerprint() of the pages. Reads all weight files on the calling thread, once, unless
-  // packing has computed their digests. Thread-safe.
+  // packing has computed their digests. Thread-safe; loading and replacing weights wait
+  // for it.
   Digest128 kv_fingerprint() const;
+
+  // Returns the memory of weights, activations and outputs to the system. Until LoadWeights() steps
+  // are refused.
+  void UnloadWeights();
+  // The same weights again, from the files that are still mapped. `host` is that of Create(). Not
+  // OK: they are not loaded; the errors of PackedWeights::Make().
+  Status LoadWeights(const NativeExecutor* host = nullptr);
+  // Returns the memory of the KV cache to the system; its pages are zero then.
+  void FreeKv();
+
+  // Other weights for this program, not loaded: `program` is this one with other locations of
+  // weights. The errors of CheckOtherWeights() and of LoadedWeights::Open().
+  StatusOr<std::unique_ptr<LoadedWeights>> OpenWeights(Program program) const;
+  // Those that it has, once more.
+  std::unique_ptr<LoadedWeights> OpenWeightsAgain() const;
+  // Loads weights that were opened, beside those in use: LoadedWeights::Load().
+  Status LoadBeside(LoadedWeights* weights, const PackedWeights* shared);
+  // Goes on with these, loaded or not, and frees those in use.
+  void UseWeights(std::unique_ptr<LoadedWeights> weights);
 
   // While on, steps also measure each op (~0.1 us an op). Turning it on resets the times.
   void SetProfiling(bool on);

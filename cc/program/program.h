@@ -5,9 +5,9 @@
 //   for (const Op& op : program.ops()) Use(op.name, program.value(op.inputs[0]).shape);
 //   std::string same = program.ToText();  // canonical text; Parse(same) == program
 //
-// A Program holds no weights, only where they lie. Parse() checks everything that needs no kernel
-// table: names, order of definition, ranges. Whether operands fit an op is CheckOps()
-// (check_ops.h). A rewrite (rewrites.h) edits the list of ops through mutable_ops().
+// A Program holds no weights, only their locations. Parse() checks everything that needs no kernel
+// table: names, order of definition, ranges. CheckOps() (check_ops.h) checks operands against ops.
+// A rewrite (rewrites.h) edits the list of ops through mutable_ops().
 //
 // Thread safety: a value type; concurrent const access is safe.
 #ifndef PAGEMILL_CC_PROGRAM_PROGRAM_H_
@@ -40,11 +40,11 @@ using ops::Dim;
 using ops::StepSizes;
 
 struct Shape {
-  Dim dim = Dim::kNone;  // what dimension 0 stands for
+  Dim dim = Dim::kNone;  // the symbolic size of dimension 0
   int32_t rank = 0;
   std::array<int64_t, TensorView::kMaxRank> dims{};  // dims[0] is 0 unless `dim` is kNone
 
-  int64_t RowElements() const;                 // of one index of dimension 0
+  int64_t RowElements() const;                 // per index of dimension 0
   int64_t Rows(const StepSizes& sizes) const;  // dimension 0
   std::string ToString() const;                // "tokens,9,64"
   friend bool operator==(const Shape&, const Shape&) = default;
@@ -52,17 +52,17 @@ struct Shape {
 
 enum class ValueKind : uint8_t { kWeight, kCache, kInput, kActivation };
 
-// Where a weight's bytes lie.
+// The location of a weight's bytes.
 struct WeightSource {
   int32_t file = 0;    // index into Program::files()
   int64_t offset = 0;  // bytes from the start of the file
-  // Bytes between consecutive rows; 0 = as many as a row has. More where the weight is some columns
-  // of a wider matrix.
+  // Bytes between consecutive rows; 0 = dense rows. Larger if the weight is some columns of a wider
+  // matrix.
   int64_t row_stride = 0;
   friend bool operator==(const WeightSource&, const WeightSource&) = default;
 };
 
-// A weight that is one operand and has parts, weights of their own (cc/tensor/quantized.h).
+// One weight operand made of parts that are weights of their own (cc/tensor/quantized.h).
 struct Quantized {
   QuantizedFormat format;
   ValueId values = kNoValue;
@@ -74,8 +74,8 @@ struct Quantized {
   friend bool operator==(const Quantized&, const Quantized&) = default;
 };
 
-// Layers whose KV lives equally long: they share block tables. The order of a program's groups is
-// that of step::GroupId.
+// Layers whose KV has the same lifetime; they share block tables. Groups are in the order of
+// step::GroupId.
 struct KvGroup {
   std::string name;
   std::string kind = "full";  // of cc/kv_cache/kinds
@@ -83,11 +83,11 @@ struct KvGroup {
   friend bool operator==(const KvGroup&, const KvGroup&) = default;
 };
 
-// What a block of one layer's cache holds.
+// The contents of a block of one layer's cache.
 enum class CacheLayout : uint8_t {
   kKv,      // keys and values of a block's tokens: dims are kv_heads, head_dim
   kLatent,  // one vector per token of a block: dims are its width
-  kState,   // one tensor that stands for all tokens before a boundary: dims are its shape
+  kState,   // one tensor that summarizes all tokens before a boundary: dims are its shape
 };
 
 std::string_view NameOf(CacheLayout layout);
@@ -106,19 +106,19 @@ struct Value {
   std::string name;
   ValueKind kind = ValueKind::kActivation;
   DType dtype = DType::kF32;           // not of a cache
-  bool is_act = false;                 // `act` in text: dtype is what SetActivationType() chose
+  bool is_act = false;                 // `act` in text: SetActivationType() sets dtype
   Shape shape;                         // not of a cache
   WeightSource weight;                 // of a weight only
   CacheSpec cache;                     // of a cache only
-  int32_t line = 0;                    // of the text it came from, 0 = none; not part of equality
-  std::optional<Quantized> quantized;  // of a weight only, which then has no source
-  std::vector<ValueId> stack;          // of a weight only, likewise: its indices of dimension 0
+  int32_t line = 0;                    // in the source text, 0 = none; ignored by ==
+  std::optional<Quantized> quantized;  // of a weight only, which then has no `weight`
+  std::vector<ValueId> stack;  // of a weight only, likewise: one value per index of dimension 0
 
-  // Is this a weight that lies in no file itself, but others do that it is made of?
+  // True for a weight that is composed of other weights instead of lying in a file itself.
   bool IsMade() const { return quantized.has_value() || !stack.empty(); }
   int64_t Bytes(const StepSizes& sizes) const;  // not of a cache
   int64_t RowStrideBytes() const;               // not of a cache
-  int64_t SpanBytes() const;                    // of a weight: from its first byte to its last
+  int64_t SpanBytes() const;                    // of a weight: from its first to its last byte
   bool operator==(const Value& other) const;
 };
 
@@ -141,12 +141,12 @@ struct Op {
   bool operator==(const Op& other) const;
 };
 
-// The path of the file that stands for the constants section.
+// The path that denotes the constants section.
 inline constexpr std::string_view kConstantsPath = "@";
 
 class Program {
  public:
-  // kInvalidArgument with the number of the offending line.
+  // kInvalidArgument with the number of the invalid line.
   static StatusOr<Program> Parse(std::string_view text);
   std::string ToText() const;
 
@@ -159,21 +159,21 @@ class Program {
 
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id.value())]; }
   std::optional<ValueId> Find(std::string_view name) const;  // O(values)
-  // The value that output `name` returns; empty if the program has no such output.
+  // The value of output `name`; empty if the program has no such output.
   std::optional<ValueId> FindOutput(std::string_view name) const;
   bool IsOutput(ValueId id) const;
-  // Inputs that are no step arrays (ops::StepBatch::inputs), in their order.
+  // Inputs that are not step arrays (ops::StepBatch::inputs), in declaration order.
   std::vector<ValueId> TensorInputs() const;
 
-  // Binds `act`: every value declared with it has this type from now on. kInvalidArgument unless it
-  // is f32, bf16 or f16. A parsed program has f32.
+  // Binds `act`: sets the type of every value declared with it. kInvalidArgument unless it is f32,
+  // bf16 or f16. A parsed program has f32.
   Status SetActivationType(DType dtype);
   DType activation_type() const { return activation_type_; }
 
-  // For rewrites, which call CheckIntegrity() when they are done.
+  // For rewrites, which must call CheckIntegrity() afterwards.
   std::vector<Op>& mutable_ops() { return ops_; }
-  // Every rule of the format that is about names and order: single definition before use, known
-  // outputs, sources within range. Parse() has called it.
+  // Checks every rule of the format about names and order: single definition before use, known
+  // outputs, sources within range. Parse() calls it.
   Status CheckIntegrity() const;
 
   bool operator==(const Program&) const = default;
@@ -194,7 +194,7 @@ class Program {
   DType activation_type_ = DType::kF32;
 };
 
-// "program line 12: " or, for something that no line describes, "program: ".
+// "program line 12: ", or "program: " for errors without a line.
 std::string LinePrefix(int32_t line);
 
 }  // namespace pagemill::program

@@ -1,4 +1,4 @@
-// Program::Parse: the text form of docs/program_format.md, read.
+// Program::Parse: reads the text form of docs/program_format.md.
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -43,7 +43,7 @@ int HexDigit(char c) {
   return -1;
 }
 
-// The dimension of this name; kNone if there is none.
+// The dimension with this name; kNone if unknown.
 Dim ParseDim(std::string_view name) {
   for (const ops::DimInfo& info : ops::kDims) {
     if (info.name == name) return info.dim;

@@ -1,4 +1,4 @@
-// Program::ToText: the canonical text, docs/program_format.md.
+// Program::ToText: writes the canonical text of docs/program_format.md.
 #include <charconv>
 #include <span>
 #include <string>

@@ -86,7 +86,7 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* ex
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                          const engine::RunnerLimits& limits, ModelRunnerParts parts)
-    : Runner(Completed(limits, *executor, parts.media.get()), parts.pages),
+    : Runner(Completed(limits, *executor, parts.media.get()), parts.pages, parts.control),
       executor_(executor),
       proposer_(std::move(parts.proposer)),
       draft_model_(std::move(parts.draft_model)),

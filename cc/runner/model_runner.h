@@ -22,7 +22,7 @@
 // known count on all of them; Execute() corrects their entries, and replaces their placeholders of
 // drafts by what was proposed meanwhile, if so many were.
 //
-// Ownership: executor, pool, pages and clock are the caller's and outlive the runner. Thread
+// Ownership: executor, pool, pages, control and clock are the caller's and outlive the runner. Thread
 // safety: that of Runner.
 #ifndef PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
 #define PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
@@ -56,6 +56,7 @@ namespace pagemill::runner {
 // What a runner may have besides its executor.
 struct ModelRunnerParts {
   step::PageStore* pages = nullptr;  // the executor's KV cache, if it can be copied elsewhere
+  engine::RunnerControl* control = nullptr;  // if weights can leave memory and be replaced
   // Of limits.max_num_seqs slots, if drafts are proposed on the host.
   std::unique_ptr<sampling::DraftProposer> proposer = nullptr;
   // If drafts come from a model, whose block tables are the last of limits.kv_groups.

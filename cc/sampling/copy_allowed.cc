@@ -20,7 +20,7 @@ void CopyAllowed(std::span<const float> logits, std::span<const uint32_t> mask,
     const float* from = logits.data() + begin;
     float* to = out.data() + begin;
     const uint32_t bits = mask[w];
-    // Grammars allow few tokens or nearly all: most words are one of these.
+    // Grammars allow few tokens or nearly all, so most words are all zeros or all ones.
     if (bits == 0) {
       std::fill_n(to, n, kExcluded);
     } else if (bits == kAll) {

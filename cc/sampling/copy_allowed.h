@@ -8,8 +8,8 @@
 
 namespace pagemill::sampling {
 
-// out = logits, with -inf for tokens that the mask does not allow. An empty mask allows all.
-// `out` has the size of `logits`, and the mask step::NumMaskWords of that.
+// out = logits, with -inf for tokens that the mask excludes. An empty mask allows all. `out` has
+// the size of `logits`, and the mask has step::NumMaskWords(size) words.
 void CopyAllowed(std::span<const float> logits, std::span<const uint32_t> mask,
                  std::span<float> out);
 

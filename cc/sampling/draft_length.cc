@@ -12,7 +12,7 @@ DraftLength::DraftLength(const DraftLengthOptions& options)
 int32_t DraftLength::Next(std::span<const double> step_costs) const {
   PAGEMILL_CHECK(!step_costs.empty() && step_costs[0] > 0.0);
   const auto num_costs = static_cast<int32_t>(step_costs.size());
-  const auto affordable = [&](int32_t k) {  // if all are rejected
+  const auto affordable = [&](int32_t k) {  // even if all are rejected
     return step_costs[k] / step_costs[0] <= credit_ + 1.0 + options_.max_overhead;
   };
   int32_t best = 0;
@@ -36,7 +36,7 @@ void DraftLength::Observe(std::span<const double> step_costs, int32_t num_drafts
   PAGEMILL_CHECK(num_accepted >= 0 && num_accepted <= num_drafts);
   const double cost = step_costs[num_drafts] / step_costs[0];
   credit_ += (num_accepted + 1) * (1.0 + options_.max_overhead) - cost;
-  // Less than 0 if the caller's costs rose between Next() and here.
+  // Negative if the caller's costs rose between Next() and here.
   credit_ = std::clamp(credit_, 0.0, options_.max_credit_steps);
   if (num_drafts == 0) {
     ++steps_without_drafts_;
@@ -44,12 +44,12 @@ void DraftLength::Observe(std::span<const double> step_costs, int32_t num_drafts
   }
   steps_without_drafts_ = 0;
   for (int32_t i = 0; i < num_accepted; ++i) CountDraft(true);
-  if (num_accepted < num_drafts) CountDraft(false);  // those behind it were not looked at
+  if (num_accepted < num_drafts) CountDraft(false);  // the drafts after it were not verified
   trial_interval_ =
       num_accepted > 0 ? 1 : std::min(trial_interval_ * 2, options_.max_trial_interval_steps);
 }
 
-// The mean of all drafts and one of each outcome while they are few, then an exponential average.
+// The mean of all drafts and one of each outcome while they are few; later an exponential average.
 void DraftLength::CountDraft(bool accepted) {
   ++num_drafts_;
   const double weight = std::max(options_.newest_weight, 1.0 / (num_drafts_ + 2.0));

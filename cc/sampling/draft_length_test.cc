@@ -29,7 +29,7 @@ class Simulation {
  public:
   Simulation(double per_draft, uint32_t seed) : costs_(Costs(per_draft)), rng_(seed) {}
 
-  // Steps on text whose drafts are accepted with that probability.
+  // Runs steps on text whose drafts are accepted with this probability.
   Spent Run(double acceptance, int steps) {
     Spent spent;
     for (int i = 0; i < steps; ++i) {
@@ -50,7 +50,7 @@ class Simulation {
   DraftLength length_;
 };
 
-// Tokens per time of the best length that never changes.
+// Tokens per time of the best constant length.
 double BestSpeed(double per_draft, double acceptance) {
   double best = 0.0, tokens = 0.0, all = 1.0;
   for (double cost : Costs(per_draft)) {
@@ -108,11 +108,11 @@ TEST_P(DraftLengthTest, NoTextWhateverExceedsTheBound) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 rng(seed);
     DraftLength length;
-    double time = 0.0, tokens = 0.0, worst = 0.0;  // over time - (1 + overhead) tokens so far
+    double time = 0.0, tokens = 0.0, worst = 0.0;  // maximum of time - (1 + overhead) * tokens
     double least = 0.0;
     for (int i = 0; i < 2000; ++i) {
-      // Costs that differ from step to step, drafts that a proposer does not have, and text whose
-      // drafts are rejected just when many are tried.
+      // Costs that differ between steps, fewer drafts than requested, and text whose drafts are
+      // rejected just when many are tried.
       const std::vector<double> costs = Costs(GetParam() * (1 + rng() % 3));
       int32_t drafts = length.Next(costs);
       if (rng() % 8 == 0) drafts = static_cast<int32_t>(rng() % (drafts + 1));

@@ -1,9 +1,9 @@
 // File: cc/sampling/draft_masks.h
-// The token masks of one request in a step that verifies drafts.
+// Token masks of one request for a step that verifies drafts.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(int32_t rows, FillDraftMasks(*matcher, drafts, masks));
 //
-// Costs rows calls of FillMask(), drafts calls of Accept() and one Rollback().
+// Costs `rows` calls of FillMask(), `drafts` calls of Accept() and one Rollback().
 #ifndef PAGEMILL_CC_SAMPLING_DRAFT_MASKS_H_
 #define PAGEMILL_CC_SAMPLING_DRAFT_MASKS_H_
 
@@ -15,11 +15,11 @@
 
 namespace pagemill::sampling {
 
-// The masks of a request's rows in a step that verifies `drafts`: row i is that of the token behind
-// drafts[0, i). `masks` holds drafts.size() + 1 rows of equally many words, one after the other.
-// Returns how many rows were filled: one more than the matcher accepts of the drafts. The rows
-// after those are not written and not needed: the mask before the refused draft excludes it, so
-// that sampling ends there. The matcher ends where it began, also if a FillMask() fails.
+// Fills the masks of a request's rows in a step that verifies `drafts`: row i is for the token
+// after drafts[0, i). `masks` has drafts.size() + 1 rows with equal numbers of words. Returns the
+// number of filled rows: one more than the number of drafts that the matcher accepts. Later rows
+// are not written and not needed: the mask before the rejected draft excludes it, so sampling ends
+// there. The matcher's state is restored, also if a FillMask() fails.
 StatusOr<int32_t> FillDraftMasks(step::TokenMatcher& matcher, std::span<const int32_t> drafts,
                                  std::span<uint32_t> masks);
 

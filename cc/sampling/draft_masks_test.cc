@@ -25,7 +25,7 @@ BracketMatcher MakeMatcher() {
   return BracketMatcher({.vocabulary = kVocabulary, .eos_token_id = kEos, .max_depth = kDepth});
 }
 
-// Brackets that `text` leaves open, by removing pairs until none is left.
+// The open brackets of `text`, found by removing pairs until none is left.
 std::string Unmatched(std::string text) {
   std::erase(text, 'x');
   for (size_t at = 0; at != std::string::npos;) {
@@ -36,7 +36,7 @@ std::string Unmatched(std::string text) {
   return text;
 }
 
-// Every prefix of the text leaves at most kDepth opening brackets, and nothing else.
+// True if every prefix of the text has at most kDepth open brackets and no unmatched closing ones.
 bool IsValid(const std::string& text) {
   for (size_t n = 1; n <= text.size(); ++n) {
     const std::string open = Unmatched(text.substr(0, n));
@@ -128,7 +128,7 @@ TEST(FillDraftMasksTest, FillsARowBeforeEachDraftAndAfterTheLast) {
   EXPECT_GT(all, 20);
 }
 
-// Fails at the FillMask() call of that number.
+// Fails at the n-th call of FillMask().
 class FailingMatcher final : public TokenMatcher {
  public:
   explicit FailingMatcher(int fails_at) : calls_left_(fails_at) {}

@@ -1,6 +1,6 @@
 // File: cc/sampling/draft_proposer.h
-// What guesses the next tokens of requests, for a step to verify: n-grams of the text
-// (ngram_proposer.h), a draft model.
+// Proposes the next tokens of requests for a step to verify: n-grams of the text
+// (ngram_proposer.h), or a draft model.
 //
 //   proposer->Start(index, prompt_and_outputs);
 //   std::vector<int32_t> drafts;
@@ -21,15 +21,15 @@
 namespace pagemill::sampling {
 
 // Obligations of an implementer:
-// 1. Start() makes `tokens` (the prompt and the outputs that exist) the text of the slot and
-//    forgets what the slot held. Without tokens the slot is free and holds no memory that grows
-//    with a text.
-// 2. Observe() appends to the text of a started slot. Proposed tokens are no part of it before they
-//    are observed.
+// 1. Start() sets the text of the slot to `tokens` (the prompt and existing outputs) and discards
+//    the previous state. Without tokens the slot is free and holds no memory that grows with a
+//    text.
+// 2. Observe() appends to the text of a started slot. Proposed tokens are not part of the text
+//    until they are observed.
 // 3. Propose() replaces *drafts by at most `max_tokens` tokens that may follow the text; none if it
-//    has no good guess. It changes nothing that another call can see.
-// 4. Proposals depend on the text of the slot and on nothing else. Any tokens may be proposed, also
-//    ones outside the vocabulary if the text has such: what cannot be sampled is not accepted.
+//    has no good guess. It has no other visible effect.
+// 4. Proposals depend only on the text of the slot. Any token may be proposed, even one outside the
+//    vocabulary if the text has such: a token that cannot be sampled is not accepted.
 //
 // Thread safety: used by one thread at a time.
 class DraftProposer {

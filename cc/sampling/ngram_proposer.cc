@@ -12,9 +12,8 @@ namespace {
 constexpr int32_t kLargestN = 16;
 constexpr size_t kFirstEntries = 64;
 
-// The hash of the last n tokens before `end` is that of the last n - 1 with one token more. The
-// multipliers are those of Steele and Vigna, "Computationally Easy, Spectrally Good Multipliers",
-// 2021.
+// Extends the hash of the last n - 1 tokens by one token. The multipliers are those of Steele and
+// Vigna, "Computationally Easy, Spectrally Good Multipliers", 2021.
 uint64_t AddToken(uint64_t hash, int32_t token) {
   hash = (hash ^ static_cast<uint32_t>(token)) * 0xD1342543DE82EF95u;
   return hash ^ hash >> 32;
@@ -26,7 +25,7 @@ uint64_t HashBefore(std::span<const int32_t> tokens, size_t end, size_t n) {
   return hash;
 }
 
-// The entry of the n-gram before `end`: its own, or the free one where it belongs.
+// The entry of the n-gram before `end`: its own, or the free one for it.
 template <typename Entries>
 auto& EntryOf(Entries& entries, std::span<const int32_t> tokens, size_t end, size_t n,
               uint64_t hash) {
@@ -74,8 +73,8 @@ void NgramProposer::Observe(step::RequestIndex index, std::span<const int32_t> t
   for (int32_t token : tokens) Append(&slot, token);
 }
 
-// N-grams enter the tables when the token behind them is known, so a suffix finds earlier ones
-// only.
+// N-grams enter the tables when the next token is known, so a suffix only finds earlier
+// occurrences.
 void NgramProposer::Append(Slot* slot, int32_t token) const {
   const size_t end = slot->tokens.size();
   uint64_t hash = 0;

@@ -12,7 +12,7 @@ namespace {
 using step::RequestIndex;
 using Tokens = std::vector<int32_t>;
 
-// Looks through the whole text, longest suffix first, most recent occurrence first.
+// Searches the whole text, longest suffix first, most recent occurrence first.
 Tokens BruteForce(const Tokens& text, int32_t min_n, int32_t max_n, int32_t max_tokens) {
   const auto size = static_cast<int32_t>(text.size());
   for (int32_t n = std::min(max_n, size); n >= min_n; --n) {

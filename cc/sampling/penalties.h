@@ -1,5 +1,5 @@
 // File: cc/sampling/penalties.h
-// Which tokens of a request occurred, and what that does to its logits. Costs O(distinct tokens
+// The tokens that occurred in a request, and their effect on its logits. Costs O(distinct tokens
 // that occurred) per row, and nothing for a request without penalties.
 #ifndef PAGEMILL_CC_SAMPLING_PENALTIES_H_
 #define PAGEMILL_CC_SAMPLING_PENALTIES_H_
@@ -15,11 +15,12 @@ namespace pagemill::sampling {
 
 class Penalties {
  public:
-  // Remembers what the penalties of `request` need; prompt ids outside [0, vocab_size) are ignored.
+  // Records the tokens that the penalties of `request` need; ignores prompt ids outside [0,
+  // vocab_size).
   void Start(const step::Request& request, int32_t vocab_size);
   void AddOutput(int32_t token_id);
 
-  // Does Apply() change anything?
+  // True if Apply() changes logits.
   bool active() const { return repetition_ != 1.0f || counts_outputs_; }
   // Repetition over prompt and outputs, then frequency and presence over outputs.
   void Apply(std::span<float> logits) const;

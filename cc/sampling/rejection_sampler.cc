@@ -22,7 +22,7 @@ int32_t DrawBy(std::span<const ops::Candidate> tokens, double total, double unif
   for (const ops::Candidate& token : tokens) {
     const double w = weight(token);
     if (w <= 0.0) continue;
-    drawn = token.token_id;  // the last with any weight, if rounding leaves the sum below
+    drawn = token.token_id;  // the last with weight > 0 if rounding leaves the sum too small
     sum += w;
     if (sum > uniform * total) break;
   }
@@ -50,7 +50,7 @@ int32_t VerifyDraft(const ops::KeptTokens& target, const DrawnDraft& draft,
   double total = 0.0;
   for (const ops::Candidate& token : target.tokens) total += std::max(0.0, residual(token));
   if (total > 0.0) return DrawBy(target.tokens, total, numbers.residual, residual);
-  // Nothing is left if p is nowhere larger than q, by rounding: p and q are the same then.
+  // The residual is empty if p is nowhere larger than q, by rounding: then p and q are equal.
   return DrawBy(target.tokens, target.total, numbers.residual,
                 [](const ops::Candidate& token) { return double{token.logit}; });
 }

@@ -22,7 +22,7 @@ struct Distribution {
   }
 };
 
-// Of the tokens with a weight above 0.
+// The distribution over tokens with a weight above 0.
 Distribution Target(const std::vector<float>& weights) {
   Distribution p;
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -103,7 +103,7 @@ TEST(RejectionSamplerTest, AnExcludedDraftIsNeverAccepted) {
 }
 
 TEST(RejectionSamplerTest, WithoutResidualAnyTokenOfTheTargetIsDrawn) {
-  // q claims at least p everywhere, which rounding can do.
+  // q is at least p everywhere, which rounding can cause.
   const Distribution p = Target({1.0f, 1.0f, 0.0f});
   const std::vector<float> q = {0.6f, 0.6f, 0.6f};
   EXPECT_EQ(VerifyDraft(p.view(), {2, q}, {0.5, 0.25}), 0);
@@ -123,7 +123,7 @@ TEST(RejectionSamplerTest, PurposesAndPositionsHaveNumbersOfTheirOwn) {
   EXPECT_EQ(UniformOf(7, 5, Purpose::kToken), ops::PhiloxUniform(7, 5)) << "as without drafts";
 }
 
-// A drafter's token and q, verified by a target with another distribution: 10,000 seeds.
+// Verifies a drafter's tokens against a target with another distribution: 10,000 seeds.
 TEST(DrawDraftTest, VerifiedDraftsHaveTheDistributionOfTheTarget) {
   const Distribution p = Target({5, 1, 0, 3, 2, 0.5f}), q = Target({1, 4, 2, 3, 0, 1});
   constexpr int32_t kSamples = 10000;

@@ -15,7 +15,8 @@ namespace {
 
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 constexpr int64_t kFoundRowsPerChunk = 256;  // ~10 ns each: not worth waking a thread
-constexpr float kLowestTemperature = 0.01f;  // what smaller ones that are not greedy count as
+constexpr float kLowestTemperature =
+    0.01f;  // smaller temperatures that are not greedy are raised to this
 
 // Log probabilities of `token_id` in a row, with `wanted` alternatives (see step::SamplingParams).
 step::TokenLogprobs MakeLogprobs(const ops::RowPasses& passes, std::span<const float> logits,
@@ -81,7 +82,7 @@ struct Sampler::Slot {
 
 // A row after the steps that change logits, and its maximum (token -1: no token is allowed).
 struct Sampler::Processed {
-  std::span<const float> logits;  // empty for rows of which only the token is known
+  std::span<const float> logits;  // empty if only the token is known
   ops::MaxEntry max;
 };
 
@@ -123,8 +124,8 @@ bool Sampler::NeedsOnlyToken(step::RequestIndex index) const {
 
 void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs) {
   PAGEMILL_CHECK(rows.size() == outputs.size());
-  // Rows of one request depend on each other (a sampled token counts at once), so a chunk of work
-  // is all rows of a request.
+  // Rows of one request depend on each other (a sampled token counts at once), so a unit of work is
+  // all rows of a request.
   std::vector<size_t> starts;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i == 0 || rows[i].index != rows[i - 1].index) starts.push_back(i);
@@ -168,7 +169,8 @@ Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) cons
   for (const auto& [id, bias] : params.logit_bias) logits[id] += bias;
   slot.penalties.Apply(logits);
   ops::MaxEntry max = ops::ArgMax(passes_, logits);
-  if (max.token_id < 0) {  // everything was excluded: the model's choice of what is allowed stands
+  if (max.token_id <
+      0) {  // everything was excluded: use the allowed token with the largest original logit
     CopyAllowed(LogitsOf(row), row.mask, logits);
     max = ops::ArgMax(passes_, logits);
   }
@@ -195,12 +197,12 @@ int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch&
       {.acceptance = uniform(Purpose::kAcceptance), .residual = uniform(Purpose::kResidual)});
 }
 
-// Has an executor found that the row's mask allows no token? Logits at fault are +inf.
+// True if an executor found that the row's mask allows no token. Invalid logits are +inf instead.
 bool Sampler::MaskLeftNone(const LogitsRow& row) const {
   return row.found != nullptr && slots_[row.index.value()].masked && row.found->logit == kExcluded;
 }
 
-// Returns whether the request's next row continues what was sampled.
+// Returns true if the request's next row continues the sampled token.
 bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
   Slot& slot = slots_[row.index.value()];
   PAGEMILL_CHECK(slot.request != nullptr);

@@ -1,6 +1,6 @@
 // File: cc/sampling/sampler.h
-// From logits to tokens, for every request of a step. Owns what sampling must remember of a request
-// (which tokens occurred, how many were sampled); the order of operations is docs/sampling.md.
+// Samples tokens from logits for every request of a step. Owns the sampling state of requests
+// (which tokens occurred, how many were sampled); docs/sampling.md has the order of operations.
 //
 //   Sampler sampler({.max_num_seqs = 128, .vocab_size = 49152}, &pool);
 //   sampler.Start(index, request, {});
@@ -8,28 +8,27 @@
 //   std::vector<RowOutput> out(rows.size());
 //   sampler.Run(rows, out);
 //
-// Drafts. A request whose step verifies k drafts has k + 1 rows, one after the other: row i is the
-// row behind draft i - 1 and names draft i, and the last names none.
+// Drafts. A request whose step verifies k drafts has k + 1 consecutive rows: row i is the row after
+// draft i - 1 and names draft i; the last names none.
 //
 //   rows = {{.index = index, .logits = row0, .draft_token_id = 17},
 //           {.index = index, .logits = row1, .draft_token_id = 4},
 //           {.index = index, .logits = row2}};
 //
-// A token is sampled from each row as if it were the only one, with the state that the tokens
-// before it leave (so penalties see accepted drafts); the draft is accepted if the token equals it.
-// Rows after a rejected draft continue a text that does not exist: nothing is sampled from them,
-// and their outputs have no token. So the tokens of a request are those of its outputs up to the
-// first without one: the accepted drafts and one token more. Without `draft_probabilities` they
-// equal the tokens that the request gets without drafts; with them, they have the same distribution
-// (rejection_sampler.h).
+// Each row is sampled as if it were the only one, with the state after the preceding tokens (so
+// penalties include accepted drafts); the draft is accepted if the sampled token equals it. Rows
+// after a rejected draft are not sampled, and their outputs have no token. So the tokens of a
+// request are those of its outputs before the first without one: the accepted drafts and one more
+// token. Without `draft_probabilities` they equal the tokens that the request gets without drafts;
+// with them, they have the same distribution (rejection_sampler.h).
 //
-// Stops are the caller's: a draft that is an end-of-sequence or stop token is accepted like any
-// other, and tokens behind it may be sampled. The caller drops them and releases the slot, whose
-// state counts them.
+// The caller handles stops: a draft that is an end-of-sequence or stop token is accepted like any
+// other, and later tokens may be sampled. The caller drops them and releases the slot, whose state
+// includes them.
 //
-// Masks. Tokens that a row's mask does not allow are never sampled, whatever the other parameters.
-// A mask that allows no token with a finite logit is a failure of the request (kInvalidArgument).
-// Log probabilities are those of the logits before the mask.
+// Masks. Tokens that a row's mask excludes are never sampled, regardless of other parameters. If a
+// mask allows no token with a finite logit, the request fails (kInvalidArgument). Log probabilities
+// are those of the logits before the mask.
 //
 // Deterministic: a token depends on the row of logits, its mask, the request's parameters and seed,
 // the tokens sampled before it and, with draft_probabilities, on the draft; not on the other rows,
@@ -55,32 +54,32 @@
 
 namespace pagemill::sampling {
 
-// How a request draws from a row of logits; without the random number.
+// A request's parameters for drawing from a row of logits, without the random number.
 ops::DrawParams DrawParamsOf(const step::SamplingParams& params);
 
-// How it draws the token behind `num_outputs` others.
+// Likewise with the random number of the token after `num_outputs` others.
 ops::RowDraw RowDrawOf(const step::SamplingParams& params, int32_t num_outputs);
 
 struct SamplerOptions {
   int32_t max_num_seqs = 128;              // slots
   int32_t vocab_size = 0;                  // columns of a row of logits
-  device::Capabilities capabilities = {};  // of the CPU: which instructions rows are read with
+  device::Capabilities capabilities = {};  // of the CPU: selects the kernels that read rows
 };
 
-// One row of logits. Either a token is sampled from it, or it scores a prompt token that is known.
+// One row of logits. Either a token is sampled from it, or it scores a known prompt token.
 struct LogitsRow {
   step::RequestIndex index;
   const float* logits = nullptr;  // [vocab_size], not modified
-  // The token that an executor has found instead of logits, which are then null: the largest of
-  // them, or one that it has drawn (RowDrawOf()), among those that the row's mask allows. For rows
-  // of slots that need no more; aborts for others. `mask` is then empty.
+  // The token that an executor found; then logits are null and `mask` is empty. It is the largest
+  // logit or a drawn one (RowDrawOf()), among the tokens that the row's mask allows. Only for slots
+  // with NeedsOnlyToken(); aborts for others.
   const ops::RowMaximum* found = nullptr;
   int32_t prompt_token_id = -1;  // >= 0: report this token's logprobs, sample nothing
-  // >= 0: the draft to verify, which the next row of the request continues.
+  // >= 0: the draft to verify; the next row of the request continues it.
   int32_t draft_token_id = -1;
-  // The distribution that the draft was drawn from, with UniformOf(..., Purpose::kDraft):
-  // [vocab_size], sums to 1. Null if the draft was not drawn at random, for example an n-gram's or
-  // the most likely token of a draft model. Ignored for greedy requests.
+  // The distribution q that the draft was drawn from with UniformOf(..., Purpose::kDraft):
+  // [vocab_size], sums to 1. Null if the draft was not drawn at random, for example by n-grams or
+  // as the most likely token of a draft model. Ignored for greedy requests.
   const float* draft_probabilities = nullptr;
   // cc/step/token_mask.h; empty = all tokens are allowed. Only for slots that were started as
   // masked.
@@ -88,10 +87,10 @@ struct LogitsRow {
 };
 
 struct RowOutput {
-  int32_t token_id = -1;  // sampled, or the row's prompt_token_id; -1 behind a rejected draft
+  int32_t token_id = -1;  // sampled, or the row's prompt_token_id; -1 after a rejected draft
   bool has_logprobs = false;
-  step::TokenLogprobs logprobs;  // if the request asked for them
-  Status failure;  // not OK: the logits are not numbers, or the mask allows none of them
+  step::TokenLogprobs logprobs;  // if requested
+  Status failure;                // invalid logits, or the mask allows no token
 };
 
 class Sampler {
@@ -101,24 +100,24 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // The slot begins to hold `request`, of which `output_token_ids` exist already (resumed
-  // requests). `masked`: rows of the request may have masks, as it has a TokenMatcher.
+  // Assigns `request` to the slot; its first outputs, `output_token_ids`, exist already if it was
+  // resumed. `masked`: rows of the request may have masks, because it has a TokenMatcher.
   void Start(step::RequestIndex index, std::shared_ptr<const step::Request> request,
              std::span<const int32_t> output_token_ids, bool masked = false);
   void Release(step::RequestIndex index);
 
-  // Does the next token of this slot follow from a row of logits, its mask and RowDrawOf() alone,
-  // and is nothing else wanted of them? No log probabilities, and nothing but a mask that changes
-  // logits before they are compared. Once true it stays true, so it holds for rows behind drafts as
-  // well; it may become true, when min_tokens are reached.
+  // True if the next token of this slot depends only on a row of logits, its mask and RowDrawOf(),
+  // and nothing else is needed of the row: no log probabilities, and only a mask changes logits.
+  // Once true it stays true, so it also holds for rows after drafts; it may become true when
+  // min_tokens are reached.
   bool NeedsOnlyToken(step::RequestIndex index) const;
 
-  // Handles every row; rows of one request are neighbours in position order. Sampled tokens count
-  // as outputs at once. `outputs` are as RowOutput() makes them; those behind a rejected draft or a
-  // row that fails stay so.
+  // Processes every row; rows of one request are consecutive, in position order. Sampled tokens
+  // count as outputs at once. `outputs` must be default-constructed; those after a rejected draft
+  // or a failed row are not changed.
   void Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs);
 
-  // Aborts when state of a slot contradicts itself. O(slots).
+  // Aborts if the state of a slot is inconsistent. O(slots).
   void CheckIntegrity() const;
 
  private:

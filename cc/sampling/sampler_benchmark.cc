@@ -84,7 +84,7 @@ void BM_TopPDrawnDraft(benchmark::State& state) {
   RunRows(state, {.params = TopP(), .draft_probabilities = Even()});
 }
 
-// 128 greedy requests of which only the maxima of logits are known.
+// 128 greedy requests of which only maxima are known, not logits.
 void BM_128Maxima(benchmark::State& state) {
   device::ThreadPool pool({.num_threads = 1});
   Sampler sampler({.max_num_seqs = 128, .vocab_size = kVocab}, &pool);

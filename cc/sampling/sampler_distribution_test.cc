@@ -22,7 +22,7 @@ using Text = std::vector<int32_t>;
 
 constexpr int32_t kVocab = 6;
 constexpr int kSamples = 10000;
-constexpr size_t kTokens = 3;  // of a sample: 216 outcomes
+constexpr size_t kTokens = 3;  // per sample: 216 outcomes
 const Text kPrompt = {1, 2};
 
 // Logits after the steps that change them; -inf = excluded.
@@ -72,7 +72,7 @@ std::vector<double> NextToken(const HashModel& model, const SamplingParams& p, b
   return probabilities;
 }
 
-// Of all texts of kTokens tokens.
+// Adds the probabilities of all texts of kTokens tokens.
 void AddExpected(const HashModel& model, const SamplingParams& p, bool masked, const Text& outputs,
                  double probability, std::map<Text, double>* expected) {
   if (probability == 0.0) return;
@@ -91,12 +91,12 @@ void AddExpected(const HashModel& model, const SamplingParams& p, bool masked, c
 struct ChiSquare {
   double statistic = 0.0;
   int degrees = -1;
-  // For many degrees of freedom the statistic is nearly normal with mean `degrees` and variance
-  // twice that; 5 deviations and 5 more for few degrees are passed about once in a million.
+  // With many degrees of freedom the statistic is nearly normal with mean `degrees` and twice that
+  // as variance; 5 deviations, plus 5 for few degrees, are exceeded about once in a million.
   double bound() const { return degrees + 5.0 * std::sqrt(2.0 * degrees) + 5.0; }
 };
 
-// Outcomes expected fewer than 5 times count as one.
+// Outcomes that are expected fewer than 5 times are merged.
 ChiSquare Compare(const std::map<Text, double>& expected, const std::map<Text, int>& counts) {
   ChiSquare result;
   double rare_expected = 0.0, rare_count = 0.0;
@@ -215,7 +215,7 @@ TEST_P(SamplerDistributionTest, WithBadDrawnDrafts) {
   }
 }
 
-// The test can tell: nearby distributions are far beyond the bound.
+// Checks the test itself: nearby distributions are far beyond the bound.
 TEST(ChiSquareTest, SeesADistributionThatIsNearlyRight) {
   const HashModel model({.vocab_size = kVocab});
   const Case plain = Cases()[0];

@@ -1,4 +1,4 @@
-// Drafts in Sampler::Run(): what comes out equals what comes out without drafts.
+// Drafts in Sampler::Run(): results equal those without drafts.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -47,7 +47,7 @@ TEST_F(SamplerMasksTest, AFailureEndsItsRequestOnly) {
   sampler_.Start(RequestIndex(1), MakeRequest(p), {});
   std::vector<float> row(kVocab, 0.0f);
   row[8] = 1.0f;
-  // Bits beyond the vocabulary mean nothing.
+  // Bits beyond the vocabulary are ignored.
   const std::vector<uint32_t> all = {~0u, ~0u}, nothing = {0u, ~0u << (kVocab - 32)};
   const std::vector<LogitsRow> rows = {
       {.index = RequestIndex(0), .logits = row.data(), .draft_token_id = 8, .mask = all},
@@ -79,7 +79,7 @@ TEST_F(SamplerMasksTest, MaskedTokensAreNeverSampled) {
     const HashModel model({.vocab_size = kVocab, .seed = round});
     const std::vector<float> logits = model.Logits({}), q(kVocab, 1.0f / kVocab);
     const std::vector<uint32_t> mask = model.Mask({});
-    // A draft that is not allowed is rejected too.
+    // A draft that the mask excludes is also rejected.
     int32_t draft = 0;
     while (draft + 1 < kVocab && step::AllowsToken(mask, draft)) ++draft;
     LogitsRow row = {.index = RequestIndex(0), .logits = logits.data(), .mask = mask};
@@ -163,7 +163,7 @@ TEST_F(SamplerMasksDeathTest, MasksAreForLogitsOfMaskedSlots) {
                "masked");
 }
 
-// Balanced brackets, by masks of FillDraftMasks(): tokens with drafts equal those without.
+// Balanced brackets with masks of FillDraftMasks(): tokens with drafts equal those without.
 class BracketGeneration {
  public:
   static constexpr int32_t kEos = 4;
@@ -219,7 +219,7 @@ class BracketGeneration {
       if (output.token_id < 0) break;
       ASSERT_TRUE(matcher_.Accept(output.token_id));
       tokens_.push_back(output.token_id);
-      if (output.token_id == kEos) break;  // the rest comes behind the end
+      if (output.token_id == kEos) break;  // the rest is after the end
     }
   }
 

@@ -84,7 +84,7 @@ TEST_F(SamplerTest, AFoundTokenIsEnoughForGreedyRows) {
   EXPECT_EQ(out[1].failure.code(), StatusCode::kInternal);
 }
 
-// What an executor draws by RowDrawOf() is what the sampler draws, and counts like it.
+// An executor's draw by RowDrawOf() equals the sampler's and is counted likewise.
 TEST_F(SamplerTest, AFoundTokenIsEnoughForDrawnRows) {
   const ops::RowPasses& passes = ops::ChooseRowPasses({});
   SamplingParams low, plain, few;
@@ -106,7 +106,7 @@ TEST_F(SamplerTest, AFoundTokenIsEnoughForDrawnRows) {
       const ops::RowMaximum found = {
           .logit = max.logit,
           .column = ops::DrawRow(passes, logits, max, RowDrawOf(limits, position), storage)};
-      // Every other token of slot 1 is found for it.
+      // An executor finds every other token of slot 1.
       const std::vector<LogitsRow> rows = {{.index = RequestIndex(0), .logits = logits.data()},
                                            {.index = RequestIndex(1),
                                             .logits = position % 2 == 0 ? nullptr : logits.data(),
@@ -129,12 +129,12 @@ TEST_F(SamplerTest, TellsWhetherAFoundTokenIsEnough) {
   };
   EXPECT_TRUE(enough([](SamplingParams&) {}));
   EXPECT_TRUE(enough([](SamplingParams& p) { p.temperature = 0.5f; }));
-  // What a greedy request has no use for, and what concerns other rows.
+  // Parameters that a greedy request ignores, and parameters of other rows.
   EXPECT_TRUE(enough([](SamplingParams& p) { p.top_k = 4; }));
   EXPECT_TRUE(enough([](SamplingParams& p) { p.top_p = 0.5f; }));
   EXPECT_TRUE(enough([](SamplingParams& p) { p.min_p = 0.1f; }));
   EXPECT_TRUE(enough([](SamplingParams& p) { p.prompt_logprobs = 3; }));
-  // What needs logits.
+  // Parameters that need logits.
   EXPECT_FALSE(enough([](SamplingParams& p) { p.logprobs = 0; }));
   EXPECT_FALSE(enough([](SamplingParams& p) { p.logprobs = SamplingParams::kAllLogprobs; }));
   EXPECT_FALSE(enough([](SamplingParams& p) { p.min_tokens = 1; }));
@@ -187,7 +187,7 @@ TEST_F(SamplerTest, SameSeedSameTokensWhateverElseRunsAndAfterResuming) {
     EXPECT_EQ(out[7].token_id, alone[i]) << i;
   }
 
-  // Resumed in the middle: penalties and the generator go on.
+  // Resumed in the middle: penalties and the generator continue.
   Start(3, p, std::vector<int32_t>(alone.begin(), alone.begin() + 12));
   for (uint32_t i = 12; i < 30; ++i) EXPECT_EQ(Token(3, RandomRow(i)), alone[i]) << i;
 }
@@ -275,7 +275,7 @@ TEST_F(SamplerTest, PromptRowsScoreTheGivenTokenAndSampleNothing) {
   ASSERT_TRUE(out.has_logprobs);
   EXPECT_EQ(out.logprobs.token_id, 11);
   EXPECT_TRUE(out.logprobs.top.empty());
-  EXPECT_EQ(Token(0, row), Token(1, row));  // the generator did not move
+  EXPECT_EQ(Token(0, row), Token(1, row));  // the generator did not advance
 }
 
 TEST_F(SamplerTest, WholeVocabularyOfLogprobs) {

@@ -1,5 +1,5 @@
-// Proposer, draft length and sampler together, as a runner uses them: the text of a request is the
-// one without drafts, in fewer steps if it can be guessed, and in hardly more time if not.
+// Proposer, draft length and sampler together, as in a runner: the text of a request is the same as
+// without drafts, in fewer steps if it is predictable, and in hardly more time if not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ class Speculation {
   }
 
  private:
-  // One step: accepted drafts, and one token more.
+  // One step: the accepted drafts and one more token.
   std::vector<int32_t> Verify(const std::vector<int32_t>& drafts) {
     std::vector<int32_t> text = text_;
     std::vector<std::vector<float>> logits;

@@ -35,6 +35,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -65,6 +66,15 @@
 #include "cc/step/step_result.h"
 
 namespace pagemill::scheduler {
+
+// What one step may cost beside SchedulerOptions: an input of the call, from a caller that knows
+// what steps take (engine/step_budget.h). Requests that decode run whatever it says.
+struct StepBudget {
+  static constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
+  // Prompt tokens, and tokens that a preempted request computes again. At least 1. A prompt or
+  // media item that must not be cut may exceed what is left of it.
+  int32_t prefill_tokens = kNoLimit;
+};
 
 class Scheduler {
  public:
@@ -97,7 +107,12 @@ class Scheduler {
   // Writes the next step over `plan`, reusing its memory. The plan is empty if nothing can run
   // now: there is no work, or all of it waits for results. An empty plan is not to be run nor
   // reported.
-  void Schedule(step::StepPlan* plan);
+  void Schedule(step::StepPlan* plan, StepBudget budget = {});
+  // Running requests that compute no part of their prompt: those that the next plan lets decode, at
+  // most.
+  int32_t num_decoding() const {
+    return static_cast<int32_t>(running_.size()) - num_partial_prefills_;
+  }
   // Takes the result of the oldest plan without one; appends events in the order of the plan. A
   // result that does not fit its plan fails the plan's requests. Moves tokens and logprobs out of
   // `result`.
@@ -121,8 +136,10 @@ class Scheduler {
   // transfers are under way, the connector is not used.
   void AbandonTransfer(kv_cache::TransferId id);
   size_t num_transfers_in_flight() const { return transfers_.size(); }
-  // Blocks that are copied without a request, for saved sessions.
+  // Blocks that are copied or pinned without a request.
   kv_cache::HeldPrefixes& held_prefixes() { return held_prefixes_; }
+  // What came to the prefix cache and went; null if KvCacheOptions::max_events is 0.
+  const kv_cache::EventLog* kv_events() { return cache_.events(); }
 
   bool HasWork() const { return !requests_.empty(); }
   size_t num_steps_in_flight() const { return in_flight_.size(); }
@@ -163,8 +180,8 @@ class Scheduler {
   struct Budget {
     int32_t tokens;
     int32_t rows;
-    int32_t prefill_tokens = 0;  // of `tokens`, for partial prefills
-    int32_t prefill_shares = 0;  // among so many of them; 0 = not shared
+    int32_t prefill_tokens;      // of `tokens`, for prefills
+    int32_t prefill_shares = 0;  // among so many partial ones; 0 = not shared
   };
 
   explicit Scheduler(const SchedulerOptions& options);
@@ -230,7 +247,7 @@ class Scheduler {
   void SetPrefillsPartly(RequestState* request, bool partly);
   void SharePrefills(Budget* budget) const;
   static int32_t PrefillShare(const Budget& budget, int32_t num_tokens);
-  static void TakePrefillShare(int32_t num_tokens, Budget* budget);
+  static void TakePrefillTokens(int32_t num_tokens, Budget* budget);
   PartialStart StartPartially(RequestState* request);
   void UnparkLongPrefill();
 

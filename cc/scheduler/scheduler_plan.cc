@@ -5,7 +5,7 @@
 
 namespace pagemill::scheduler {
 
-void Scheduler::Schedule(step::StepPlan* plan) {
+void Scheduler::Schedule(step::StepPlan* plan, StepBudget step_budget) {
   plan->released.clear();
   plan->released_media.clear();
   plan->num_common_prefix_blocks.clear();
@@ -15,7 +15,8 @@ void Scheduler::Schedule(step::StepPlan* plan) {
   in_flight_.back().entries = std::move(spare_entries_);
   in_flight_.back().entries.clear();
 
-  Budget budget{options_.max_num_tokens, options_.max_num_logits_rows};
+  Budget budget{options_.max_num_tokens, options_.max_num_logits_rows,
+                std::max(1, step_budget.prefill_tokens)};
   if (pause_mode_ != PauseMode::kKeep) {
     WakeForStep();
     GiveWay();
@@ -195,6 +196,7 @@ int32_t Scheduler::NumTokensToRun(const RequestState& request, const Budget& bud
     n = PrefillShare(budget, n);
   } else {
     least = std::max(least, request.prompt_size - request.num_scheduled_tokens);
+    if (least > 1 && budget.prefill_tokens == 0) return 0;
   }
   if (NeedsPromptLogprobs(request)) {
     n = std::min(n, budget.rows);
@@ -318,7 +320,7 @@ void Scheduler::Place(RequestState* request, const Run& run, Budget* budget,
   entry->sample = end == num_known + request->num_tokens_in_flight() && request->samples();
   entry->prompt_logprobs = NeedsPromptLogprobs(*request);
   request->num_scheduled_tokens = end + run.num_drafts;
-  if (run.match != nullptr || request->prefills_partly) TakePrefillShare(run.num_tokens, budget);
+  if (run.match != nullptr || request->prefills_partly) TakePrefillTokens(run.num_tokens, budget);
   SetPrefillsPartly(request, end < num_known);
   request->num_samples_in_flight += entry->sample;
   request->num_drafts_in_flight += run.num_drafts;

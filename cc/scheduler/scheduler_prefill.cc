@@ -24,20 +24,21 @@ void Scheduler::SharePrefills(Budget* budget) const {
   if (options_.max_partial_prefills == 0 || !options_.chunked_prefill) return;
   const auto num_running = static_cast<int32_t>(running_.size());
   const auto num_waiting = static_cast<int32_t>(requests_.size() - parked_.size()) - num_running;
-  budget->prefill_tokens = std::max(0, budget->tokens - (num_running - num_partial_prefills_));
+  const int32_t beside_decoding = std::max(1, budget->tokens - num_decoding());
+  budget->prefill_tokens = std::min(budget->prefill_tokens, beside_decoding);
   budget->prefill_shares =
       std::max(1, std::min(options_.max_partial_prefills, num_partial_prefills_ + num_waiting));
 }
 
-// Of a request that would run `num_tokens` tokens: an equal part of what is left. What one does not
-// use is for those after it.
+// Of a request that would run `num_tokens` tokens: what is left, or an equal part of it. What one
+// does not use is for those after it. A single token is what a decoding request runs.
 int32_t Scheduler::PrefillShare(const Budget& budget, int32_t num_tokens) {
-  if (budget.prefill_shares == 0 || num_tokens == 1) return num_tokens;
-  return std::min(num_tokens, std::max(1, budget.prefill_tokens / budget.prefill_shares));
+  if (num_tokens == 1) return 1;
+  const int32_t share = std::max(1, budget.prefill_tokens / std::max(1, budget.prefill_shares));
+  return std::min({num_tokens, share, budget.prefill_tokens});
 }
 
-void Scheduler::TakePrefillShare(int32_t num_tokens, Budget* budget) {
-  if (budget->prefill_shares == 0) return;
+void Scheduler::TakePrefillTokens(int32_t num_tokens, Budget* budget) {
   budget->prefill_tokens = std::max(0, budget->prefill_tokens - num_tokens);
   if (budget->prefill_shares > 1) --budget->prefill_shares;
 }

@@ -63,6 +63,44 @@ TEST_F(PrefillTest, DecodingRequestsKeepTheirTokens) {
   EXPECT_EQ(Step(), "1:1 2:7 3:8");
 }
 
+TEST_F(PrefillTest, ABudgetLimitsPrefillsAndNotDecodingRequests) {
+  Start(SmallOptions());
+  Add(MakeRequest(1, 2, 9));
+  Add(MakeRequest(2, 2, 9));
+  Step();
+  EXPECT_EQ(scheduler_->num_decoding(), 2);
+  Add(MakeRequest(3, 12, 3));
+  Add(MakeRequest(4, 12, 3));
+  EXPECT_EQ(Step({.prefill_tokens = 5}), "1:1 2:1 3:5");
+  EXPECT_EQ(scheduler_->num_decoding(), 2);
+  EXPECT_EQ(Step({.prefill_tokens = 9}), "1:1 2:1 3:7 4:2");
+  EXPECT_EQ(Step({.prefill_tokens = 1}), "1:1 2:1 3:1 4:1");
+  EXPECT_EQ(Step({.prefill_tokens = 0}), "1:1 2:1 3:1 4:1");  // prompts always advance
+  EXPECT_EQ(Step(), "1:1 2:1 4:8");
+}
+
+TEST_F(PrefillTest, ABudgetIsSharedByPartialPrefills) {
+  Start(Options(2, 0, 0));
+  Add(MakeRequest(1, 2, 9));
+  Step();
+  Add(MakeRequest(2, 20, 3));
+  Add(MakeRequest(3, 20, 3));
+  EXPECT_EQ(Step({.prefill_tokens = 6}), "1:1 2:3 3:3");
+  EXPECT_EQ(Step({.prefill_tokens = 1}), "1:1 2:1");
+}
+
+TEST_F(PrefillTest, APromptThatIsNotCutExceedsABudgetAlone) {
+  SchedulerOptions options = SmallOptions();
+  options.chunked_prefill = false;
+  Start(options);
+  Add(MakeRequest(1, 2, 9));
+  Step();
+  Add(MakeRequest(2, 6, 3));
+  Add(MakeRequest(3, 6, 3));
+  EXPECT_EQ(Step({.prefill_tokens = 4}), "1:1 2:6");
+  EXPECT_EQ(Step({.prefill_tokens = 4}), "1:1 2:1 3:6");
+}
+
 TEST_F(PrefillTest, ShortPromptsPassLongPrefills) {
   Start(Options(3, 8, 1));
   Add(MakeRequest(1, 20, 3));

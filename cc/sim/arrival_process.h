@@ -1,5 +1,5 @@
 // File: cc/sim/arrival_process.h
-// When work arrives that does not wait for other work to end.
+// Times of arrivals that do not depend on other work.
 //
 //   ArrivalProcess arrivals(options);             // options are valid
 //   now += arrivals.NextGap(&random);

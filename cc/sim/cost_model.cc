@@ -25,7 +25,7 @@ int64_t LayerWeights(const ModelShape& s) {
   return attention + hidden * s.num_mlp_matrices * s.intermediate_size;
 }
 
-// Nanoseconds for `amount` at `rate` a second, of which `permille` thousandths are reached.
+// The nanoseconds for `amount` at `permille` thousandths of `rate` per second.
 int64_t TimeFor(int64_t amount, int64_t rate, int32_t permille) {
   const auto reached = static_cast<uint64_t>(
       MulDiv(static_cast<uint64_t>(rate), static_cast<uint64_t>(permille), 1000));

@@ -1,11 +1,12 @@
 // File: cc/sim/cost_model.h
-// How long a device takes for a step: the roofline model (S. Williams, A. Waterman, D. Patterson,
-// CACM 52(4), 2009). A step takes the longer of computing and moving bytes, plus a fixed overhead.
+// The time that a device takes for a step, by the roofline model (S. Williams, A. Waterman, D.
+// Patterson, CACM 52(4), 2009). A step takes the longer of computing and moving bytes, plus a fixed
+// overhead.
 //
 //   CostModel cost(device, shape);
 //   StepCost step = cost.Of(plan);          // step.total_ns
 //
-// With T tokens in the step, R of which give a row of logits, and per request n tokens behind a
+// With T tokens in the step, R of which produce a row of logits, and per request n tokens behind a
 // context of c tokens (symbols as in ModelShape):
 //
 //   weights     W = layers (2 hidden heads head_size + 2 hidden kv_heads head_size
@@ -22,7 +23,7 @@
 // they are below a percent of the weights' traffic. Kernels reach a share of the peak, which the
 // device's two efficiencies state.
 //
-// All arithmetic is in integers, so that virtual time is the same on every machine. Thread safety:
+// Integer arithmetic only, so that virtual time is the same on every machine. Thread safety:
 // immutable.
 #ifndef PAGEMILL_CC_SIM_COST_MODEL_H_
 #define PAGEMILL_CC_SIM_COST_MODEL_H_
@@ -35,11 +36,11 @@
 namespace pagemill::sim {
 
 struct DeviceSpec {
-  int64_t peak_flops = 0;       // operations per second, dense, of the type computed in
+  int64_t peak_flops = 0;       // operations per second, dense, in the type of the computation
   int64_t bandwidth_bytes = 0;  // of its memory, per second
   int32_t compute_efficiency_permille = 1000;    // of the peak that matrix multiplies reach
   int32_t bandwidth_efficiency_permille = 1000;  // of the bandwidth that reading weights reaches
-  int64_t step_overhead_ns = 0;                  // launches, sampling, bookkeeping; of every step
+  int64_t step_overhead_ns = 0;                  // per step: launches, sampling, bookkeeping
 
   // kInvalidArgument names the field, its value and its range.
   Status Validate() const;
@@ -72,7 +73,7 @@ struct StepCost {
 
 class CostModel {
  public:
-  // Both are valid.
+  // Both must be valid.
   CostModel(const DeviceSpec& device, const ModelShape& shape);
 
   StepCost Of(const step::StepPlan& plan) const;
@@ -81,7 +82,7 @@ class CostModel {
   const DeviceSpec device_;
   const int64_t flops_per_token_;
   const int64_t flops_per_row_;
-  const int64_t flops_per_pair_;  // of a token and one of its context
+  const int64_t flops_per_pair_;  // per token and token of its context
   const int64_t weight_bytes_;
   const int64_t kv_token_bytes_;
 };

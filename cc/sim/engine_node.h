@@ -1,5 +1,5 @@
 // File: cc/sim/engine_node.h
-// One simulated engine: the real scheduler, and a cost model in place of a runner. It has no clock;
+// One simulated engine: the real scheduler, with a cost model instead of a runner. It has no clock;
 // the caller passes the time.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(auto node, EngineNode::Create(options, &cost_model, &requests));
@@ -7,7 +7,7 @@
 //   std::optional<StepCost> step = node->Start(now);    // ends at now + step->total_ns
 //   node->Finish(&events);
 //
-// One step at a time. `requests` has a record of each request that was added. Thread safety: none.
+// One step at a time. `requests` must have a record of each added request. Thread safety: none.
 #ifndef PAGEMILL_CC_SIM_ENGINE_NODE_H_
 #define PAGEMILL_CC_SIM_ENGINE_NODE_H_
 
@@ -27,17 +27,17 @@ namespace pagemill::sim {
 
 class EngineNode {
  public:
-  // The pointers outlive the node. kInvalidArgument if the options make no sense.
+  // The pointers must outlive the node. kInvalidArgument if the options are invalid.
   static StatusOr<std::unique_ptr<EngineNode>> Create(const scheduler::SchedulerOptions& options,
                                                       const CostModel* cost,
                                                       RequestTable* requests);
 
-  // Scheduler::Add()
+  // See Scheduler::Add().
   Status Add(step::Request request) { return scheduler_->Add(std::move(request)); }
-  // Plans a step and says what it costs; empty if one is running, or nothing can run. Sets
-  // start_ns of the requests that begin.
+  // Plans a step and returns its cost; empty if one is running or nothing can run. Sets start_ns of
+  // the requests that begin.
   std::optional<StepCost> Start(int64_t now_ns);
-  // The running step is done: appends what it brought.
+  // Ends the running step and appends its events.
   void Finish(std::vector<scheduler::RequestEvent>* events);
 
   bool running() const { return running_; }
@@ -45,6 +45,8 @@ class EngineNode {
   int32_t num_entries() const { return static_cast<int32_t>(plan_.scheduled.size()); }
   bool HasWork() const { return scheduler_->HasWork(); }
   scheduler::SchedulerStats stats() const { return scheduler_->stats(); }
+  // null unless KvCacheOptions::max_events is set
+  const kv_cache::EventLog* kv_events() { return scheduler_->kv_events(); }
   Status CheckIntegrity() const { return scheduler_->CheckIntegrity(); }
 
  private:
@@ -59,7 +61,7 @@ class EngineNode {
   std::unique_ptr<scheduler::Scheduler> scheduler_;
   const CostModel* cost_;
   RequestTable* requests_;
-  std::vector<Slot> slots_;  // which request a slot of the plan holds
+  std::vector<Slot> slots_;  // the request in each slot of the plan
   step::StepPlan plan_;
   bool running_ = false;
 };

@@ -1,12 +1,12 @@
 // File: cc/sim/fixed_point.h
-// Logarithm, power and root in integers: the same bits on every machine, which libm does not
-// promise and fused multiply-add takes away from plain double arithmetic. Values are unsigned or
-// signed 64-bit integers with 32 fraction bits ("Q32": 1.0 is kOne).
+// Logarithm, power and root in integers, with the same bits on every machine; libm does not
+// guarantee that, nor does double arithmetic if the compiler fuses multiply-adds. Values are
+// unsigned or signed 64-bit integers with 32 fraction bits ("Q32": 1.0 is kOne).
 //
 //   uint64_t root_two = Exp2(kOne / 2);           // 1.41421356 in Q32
 //   int64_t minus_one = Log2(kOne / 2);           // -1.0 in Q32
 //
-// Errors are below 2^-30 relative (Exp2) and 2^-31 absolute (Log2): nothing here is a hot path.
+// Errors are below 2^-30 relative (Exp2) and 2^-31 absolute (Log2). Not for hot paths.
 #ifndef PAGEMILL_CC_SIM_FIXED_POINT_H_
 #define PAGEMILL_CC_SIM_FIXED_POINT_H_
 

@@ -42,7 +42,7 @@ TEST(FixedPoint, Exp2InvertsLog2) {
   }
 }
 
-// Pinned values: any machine that computes others breaks the promise of the header.
+// Pinned values: the header guarantees them on every machine.
 TEST(FixedPoint, GivesTheSameBitsEverywhere) {
   EXPECT_EQ(Log2(3 * kOne), 6807362105);
   EXPECT_EQ(Exp2(static_cast<int64_t>(kOne) / 2), 6074000999u);

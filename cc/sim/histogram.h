@@ -1,6 +1,6 @@
 // File: cc/sim/histogram.h
 // Counts of non-negative integers (here: nanoseconds) in a fixed number of buckets whose width
-// grows with the value: bounded memory whatever comes, and percentiles within 0.8 % of the exact
+// grows with the value: bounded memory for any input, and percentiles within 0.8 % of the exact
 // ones (values below 64 are exact). The layout is that of HdrHistogram (Gil Tene).
 //
 //   Histogram ttft;
@@ -27,8 +27,7 @@ class Histogram {
   int64_t min() const { return count_ == 0 ? 0 : min_; }  // exact
   int64_t max() const { return max_; }                    // exact
   int64_t mean() const;                                   // exact, rounded down; 0 if empty
-  // The value below or at which `permille` thousandths of the counted values lie: the middle of its
-  // bucket, within [min, max]. 0 if empty.
+  // The `permille`-thousandths quantile: the middle of its bucket, within [min, max]. 0 if empty.
   int64_t Quantile(int permille) const;
 
   struct Bucket {

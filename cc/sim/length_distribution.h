@@ -1,5 +1,5 @@
 // File: cc/sim/length_distribution.h
-// How long prompts and outputs are.
+// Lengths of prompts and outputs.
 //
 //   LengthDistribution lengths(options);          // options are valid
 //   int32_t prompt_tokens = lengths.Draw(&random);
@@ -20,7 +20,7 @@ struct LengthOptions {
   std::string distribution = "fixed";
   int32_t mean_tokens = 0;
   int32_t spread_permille = 500;
-  int32_t max_tokens = 1 << 20;  // longer draws become this; shorter than 1 becomes 1
+  int32_t max_tokens = 1 << 20;  // draws are clamped to [1, max_tokens]
 
   // kInvalidArgument names `field`, the member, its value and its range.
   Status Validate(const std::string& field) const;

@@ -10,16 +10,16 @@
 namespace pagemill::sim {
 namespace {
 
-using Chain = uint64_t;  // stands for a block and all before it
+using Chain = uint64_t;  // identifies a block and all before it
 
 struct Use {
-  std::vector<Chain> blocks;  // full ones whose tokens are computed
-  size_t num_hittable = 0;    // leading ones that the cache could give
-  int32_t num_pages = 0;      // that the request holds at its end
+  std::vector<Chain> blocks;  // full blocks with computed tokens
+  size_t num_hittable = 0;    // leading blocks that the cache could supply
+  int32_t num_pages = 0;      // held by the request at its end
   uint64_t prompt_tokens = 0;
 };
 
-// Like PrefixAware's chain, over the content's segments: equal tokens give equal hashes.
+// Like PrefixAware's chain, over the content's segments: equal tokens have equal hashes.
 void AppendChains(const std::vector<Segment>& content, int32_t end, int32_t block_size,
                   std::vector<Chain>* chains) {
   constexpr int32_t kAnyVocab = 1 << 24;
@@ -63,7 +63,7 @@ std::vector<std::vector<size_t>> NextUses(const std::vector<Use>& uses) {
       if (k < use.num_hittable) {
         coming[use.blocks[k]] = i;
       } else if (found != coming.end()) {
-        // This request computes the block itself: a copy from before it is of no use later.
+        // This request computes the block itself: an earlier copy has no further use.
         coming.erase(found);
       }
     }
@@ -93,7 +93,7 @@ StatusOr<PrefixHits> BestPrefixHits(std::span<const TraceRequest> trace, const C
   }
   const std::vector<std::vector<size_t>> next = NextUses(uses);
   PrefixHits hits;
-  std::set<Kept> order;                    // the last one goes first
+  std::set<Kept> order;                    // the last is evicted first
   std::unordered_map<Chain, size_t> kept;  // -> its next use
   for (size_t i = 0; i < uses.size(); ++i) {
     const Use& use = uses[i];

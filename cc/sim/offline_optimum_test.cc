@@ -33,7 +33,7 @@ uint64_t BestHits(const std::vector<TraceRequest>& trace, int32_t num_blocks) {
   return best->hit_tokens / kBlock;
 }
 
-// Tries everything: after each request, each set of blocks to keep.
+// Exhaustive search: after each request, each set of blocks to keep.
 uint64_t TryAll(const std::vector<std::vector<uint64_t>>& trace, int32_t num_blocks) {
   // Signed: GCC 12's library compares vectors of wide unsigned numbers wrongly on big-endian CPUs.
   using Path = std::vector<int64_t>;
@@ -75,8 +75,8 @@ TEST(OfflineOptimum, ARepeatedPromptHitsAllButItsLastToken) {
 }
 
 TEST(OfflineOptimum, KeepsWhatComesSoonerAndStartsBeforeEnds) {
-  // Room for one block besides a request's own three: the start of the first prompt is kept, not
-  // its end, and the prompt that comes later is not.
+  // Room for one block besides a request's own three: the start of the first prompt is kept, but
+  // neither its end nor the later prompt.
   const std::vector<TraceRequest> trace = {Request({1, 2}), Request({3, 4}), Request({1, 2}),
                                            Request({3, 4})};
   EXPECT_EQ(BestHits(trace, 4), 2u);
@@ -111,7 +111,7 @@ TEST(OfflineOptimum, IsTheBestOfAllChoices) {
   }
 }
 
-// The scheduler never beats it, and reaches it where nothing needs to be evicted.
+// The scheduler never beats it, and reaches it if nothing must be evicted.
 TEST(OfflineOptimum, BoundsTheScheduler) {
   Random random(2, 0);
   std::vector<TraceRequest> trace;

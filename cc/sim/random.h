@@ -1,7 +1,7 @@
 // File: cc/sim/random.h
-// A seeded source of random numbers, in integers only, so that a simulation gives the same report
-// on every machine. Streams of one seed are independent: a part of the simulator that draws more
-// does not change what the others see.
+// A seeded random number generator in integers only, so that a simulation gives the same report on
+// every machine. Streams of one seed are independent: a part of the simulator that draws more does
+// not change the draws of the others.
 //
 //   Random random(seed, kArrivalStream);
 //   int64_t gap_ns = random.Exponential(mean_gap_ns);

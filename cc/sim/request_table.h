@@ -1,6 +1,6 @@
 // File: cc/sim/request_table.h
-// What the simulator knows of the requests that are on their way: when things happened to them and
-// what their answers are. Memory: O(requests unfinished at the same time).
+// The simulator's records of unfinished requests: the times of their events, and their answers.
+// Memory: O(unfinished requests).
 //
 //   RequestTable table(vocab_size);
 //   step::RequestId id = table.Add(arrival);
@@ -21,8 +21,8 @@ namespace pagemill::sim {
 struct RequestRecord {
   uint64_t ticket = 0;
   int64_t arrival_ns = 0;
-  std::optional<int64_t> start_ns;       // of the first step that ran tokens of it
-  std::optional<int64_t> last_token_ns;  // when its latest token came
+  std::optional<int64_t> start_ns;       // of the first step with tokens of this request
+  std::optional<int64_t> last_token_ns;  // of its latest token
   std::vector<Segment> output;
   int32_t prompt_size = 0;
 };
@@ -31,12 +31,12 @@ class RequestTable {
  public:
   explicit RequestTable(int32_t vocab_size) : vocab_size_(vocab_size) {}
 
-  // Takes all but the prompt. The id was never given before.
+  // Moves everything but the prompt out of `arrival`. The id is unique.
   step::RequestId Add(Arrival* arrival);
   RequestRecord& operator[](step::RequestId id) { return records_[IndexOf(id)].record; }
   void Remove(step::RequestId id);
 
-  // The token at that place of the answer; past the answer's stated length too.
+  // The token at this position of the answer, which may be past its stated length.
   int32_t OutputToken(step::RequestId id, int32_t position) const;
   size_t size() const { return records_.size() - free_.size(); }
 

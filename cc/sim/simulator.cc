@@ -3,9 +3,24 @@
 #include <algorithm>
 #include <optional>
 
-#include "cc/sim/routing/routing.h"
-
 namespace pagemill::sim {
+namespace {
+
+constexpr int64_t kPrefixBlocksEach = 4096;  // that the router remembers
+constexpr int64_t kMostPrefixBlocks = 1 << 24;
+constexpr int32_t kKvEvents = 4096;  // more than a step makes, unless it evicts many blocks
+
+router::RouterOptions MakeRouterOptions(const SimulatorOptions& options) {
+  router::RouterOptions router;
+  router.policy = options.routing;
+  router.num_engines = options.num_engines;
+  router.block_size = options.scheduler.kv_cache.block_size;
+  router.hash_algorithm = options.scheduler.kv_cache.hash_algorithm;
+  router.max_prefix_blocks = std::min(kMostPrefixBlocks, kPrefixBlocksEach * options.num_engines);
+  return router;
+}
+
+}  // namespace
 
 using scheduler::RequestEvent;
 
@@ -22,12 +37,14 @@ Status SimulatorOptions::Validate() const {
 StatusOr<std::unique_ptr<Simulator>> Simulator::Create(const SimulatorOptions& options,
                                                        std::unique_ptr<Workload> workload) {
   PAGEMILL_RETURN_IF_ERROR(options.Validate());
-  auto routing = MakeRoutingPolicy(options.routing, options.num_engines);
-  PAGEMILL_RETURN_IF_ERROR(routing.status());
+  auto router = router::Router::Create(MakeRouterOptions(options));
+  PAGEMILL_RETURN_IF_ERROR(router.status());
+  scheduler::SchedulerOptions scheduler = options.scheduler;
+  if ((*router)->uses_prefixes()) scheduler.kv_cache.max_events = kKvEvents;
   std::unique_ptr<Simulator> simulator(
-      new Simulator(options, std::move(workload), *std::move(routing)));
+      new Simulator(options, std::move(workload), *std::move(router)));
   for (int32_t i = 0; i < options.num_engines; ++i) {
-    auto node = EngineNode::Create(options.scheduler, &simulator->cost_, &simulator->requests_);
+    auto node = EngineNode::Create(scheduler, &simulator->cost_, &simulator->requests_);
     PAGEMILL_RETURN_IF_ERROR(node.status());
     simulator->engines_.push_back(*std::move(node));
   }
@@ -36,13 +53,12 @@ StatusOr<std::unique_ptr<Simulator>> Simulator::Create(const SimulatorOptions& o
 }
 
 Simulator::Simulator(const SimulatorOptions& options, std::unique_ptr<Workload> workload,
-                     std::unique_ptr<RoutingPolicy> routing)
+                     std::unique_ptr<router::Router> router)
     : cost_(options.device, options.model),
       workload_(std::move(workload)),
-      routing_(std::move(routing)),
+      router_(std::move(router)),
       requests_(options.model.vocab_size),
-      known_(static_cast<size_t>(options.num_engines)),
-      loads_(static_cast<size_t>(options.num_engines), 0) {
+      known_(static_cast<size_t>(options.num_engines)) {
   report_.num_engines = options.num_engines;
 }
 
@@ -76,15 +92,14 @@ Status Simulator::Run(uint64_t num_requests) {
 
 void Simulator::Deliver() {
   Arrival arrival = workload_->Take();
-  const int32_t engine = routing_->Route(arrival.prompt, loads_);
   step::Request request;
   request.id = requests_.Add(&arrival);
   request.prompt_token_ids = std::move(arrival.prompt);
   request.sampling.max_tokens = arrival.num_output_tokens;
   request.sampling.ignore_eos = true;
   const step::RequestId id = request.id;
+  const int32_t engine = *router_->Route(request);  // all engines are available
   ++report_.series.At(now_ns_).num_arrived;
-  ++loads_[engine];
   if (!engines_[engine]->Add(std::move(request)).ok()) {
     ++report_.num_refused;
     End(engine, id);
@@ -117,6 +132,7 @@ void Simulator::FinishStep() {
   for (const RequestEvent& event : events_) Account(engine, event);
   StartStep(engine);
   Observe(engine);
+  if (router_->uses_prefixes()) ReportKvEvents(engine);
 }
 
 void Simulator::Account(int32_t engine, const RequestEvent& event) {
@@ -148,12 +164,24 @@ void Simulator::Account(int32_t engine, const RequestEvent& event) {
 }
 
 void Simulator::End(int32_t engine, step::RequestId id) {
-  --loads_[engine];
+  router_->Finish(engine);
   workload_->Finish(requests_[id].ticket, now_ns_);
   requests_.Remove(id);
 }
 
-// Brings the gauges and counters up to date with one engine.
+void Simulator::ReportKvEvents(int32_t engine) {
+  const kv_cache::EventLog& log = *engines_[engine]->kv_events();
+  uint64_t& next = known_[engine].next_kv_event;
+  const StatusOr<std::vector<kv_cache::KvEvent>> events = log.Since(next);
+  if (events.ok()) {
+    for (const kv_cache::KvEvent& event : *events) router_->Observe(engine, event);
+  } else {
+    router_->Forget(engine);  // some are lost
+  }
+  next = log.next_sequence();
+}
+
+// Updates the gauges and counters with the state of one engine.
 void Simulator::Observe(int32_t engine) {
   const scheduler::SchedulerStats stats = engines_[engine]->stats();
   Known& known = known_[engine];
@@ -175,7 +203,8 @@ Status Simulator::CheckIntegrity() const {
     const scheduler::SchedulerStats stats = engines_[i]->stats();
     waiting += stats.num_waiting;
     running += stats.num_running;
-    if (loads_[i] != stats.num_waiting + stats.num_running) {
+    if (router_->load(static_cast<int32_t>(i)).num_requests !=
+        stats.num_waiting + stats.num_running) {
       return Internal("simulator: engine " + std::to_string(i) + " has another load than known");
     }
   }

@@ -1,16 +1,16 @@
 // File: cc/sim/synthetic_workload.h
 // Conversations of random lengths: one turn each, or several, with a prefix that some of them
-// share. They arrive on their own (an arrival process), or a fixed number of users each hold one at
-// a time (concurrency > 0).
+// share. They arrive by an arrival process, or a fixed number of users each have one at a time
+// (concurrency > 0).
 //
 //   SyntheticOptions options;
 //   options.num_requests = 1000;
 //   PAGEMILL_RETURN_IF_ERROR(options.Validate());
 //   SyntheticWorkload workload(options);
 //
-// The prompt of a turn is all of the conversation so far: prefix, turns, answers. A conversation
-// ends after its last turn, or where its next prompt and answer would exceed max_context_tokens.
-// Memory: O(conversations that go on at the same time).
+// The prompt of a turn is the whole conversation so far: prefix, turns, answers. A conversation
+// ends after its last turn, or if its next prompt and answer would exceed max_context_tokens.
+// Memory: O(concurrent conversations).
 #ifndef PAGEMILL_CC_SIM_SYNTHETIC_WORKLOAD_H_
 #define PAGEMILL_CC_SIM_SYNTHETIC_WORKLOAD_H_
 
@@ -35,10 +35,10 @@ struct SyntheticOptions {
   int32_t vocab_size = 32000;
   ArrivalOptions arrivals;  // of conversations; not used with `concurrency`
   int32_t concurrency = 0;  // users that start a conversation when their last one ended; 0 = off
-  LengthOptions prompt{"lognormal", 512, 800, 1 << 20};  // of one turn, without what came before
+  LengthOptions prompt{"lognormal", 512, 800, 1 << 20};  // of one turn, without earlier turns
   LengthOptions output{"lognormal", 128, 800, 1 << 20};  // of one answer
-  int32_t num_prefixes = 1;   // a conversation begins with one of so many prefixes ...
-  int32_t prefix_tokens = 0;  // ... of so many tokens
+  int32_t num_prefixes = 1;   // a conversation begins with one of these prefixes
+  int32_t prefix_tokens = 0;  // length of each prefix
   int32_t mean_turns = 1;     // of a conversation; geometric
   int64_t mean_think_ns = 0;  // from an answer's end to the next turn; exponential
   int32_t max_context_tokens = 32768;
@@ -64,7 +64,7 @@ class SyntheticWorkload final : public Workload {
   struct Turn {
     int64_t time_ns;
     uint64_t conversation;  // its ticket
-    // The earliest first; of equal times the older conversation.
+    // Earliest first; at equal times the older conversation.
     bool operator>(const Turn& other) const {
       return time_ns != other.time_ns ? time_ns > other.time_ns : conversation > other.conversation;
     }

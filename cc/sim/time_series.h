@@ -1,7 +1,6 @@
 // File: cc/sim/time_series.h
-// What happened over virtual time, in at most kNumPoints equal intervals: when time runs past the
-// last one, pairs are merged and the intervals are twice as long. Bounded memory whatever the
-// duration.
+// Statistics over virtual time, in at most kNumPoints equal intervals: when time passes the last
+// one, pairs are merged and the intervals double. Memory is bounded for any duration.
 //
 //   TimeSeries series;
 //   series.Advance(now, gauges);      // `gauges` held since the last call
@@ -35,8 +34,8 @@ class TimeSeries {
     uint64_t num_arrived = 0;
     uint64_t num_finished = 0;
     uint64_t generated_tokens = 0;
-    uint64_t prompt_tokens = 0;  // of requests whose first token came
-    uint64_t cached_tokens = 0;  // of them
+    uint64_t prompt_tokens = 0;  // of requests with a first token
+    uint64_t cached_tokens = 0;  // of prompt_tokens
     uint64_t preemptions = 0;
     // Integrals over the interval, in units of the gauge times nanoseconds.
     Uint128 waiting_ns = 0, running_ns = 0, kv_blocks_ns = 0, busy_ns = 0;
@@ -44,12 +43,12 @@ class TimeSeries {
 
   TimeSeries() : points_(1) {}
 
-  // The interval that holds `time_ns`, which is no earlier than in any call before.
+  // The interval that contains `time_ns`, which must not decrease between calls.
   Point& At(int64_t time_ns);
   void Advance(int64_t time_ns, const Gauges& gauges);
 
   int64_t width_ns() const { return width_ns_; }
-  int64_t end_ns() const { return end_ns_; }  // where Advance() was last
+  int64_t end_ns() const { return end_ns_; }  // time of the last Advance()
   const std::vector<Point>& points() const { return points_; }
 
  private:

@@ -37,7 +37,8 @@ Status CheckRequest(const TraceRequest& request, size_t number) {
   return OkStatus();
 }
 
-// Appends the tokens [begin, end) of `content` to `out`, as far as they exist; returns how many.
+// Appends the tokens [begin, end) of `content`, as far as they exist, to `out`; returns their
+// number.
 int32_t Slice(const std::vector<Segment>& content, int32_t begin, int32_t end,
               std::vector<Segment>* out) {
   int32_t at = 0, count = 0;

@@ -1,12 +1,12 @@
 // File: cc/sim/trace_workload.h
-// Recorded requests: when they came, how long they were, and what they have in common.
+// Recorded requests: arrival times, lengths, and shared content.
 //
 //   std::vector<TraceRequest> trace = ...;        // in the order of time_ns
 //   PAGEMILL_ASSIGN_OR_RETURN(auto workload, TraceWorkload::Create(std::move(trace), {}));
 //
-// A request's content is a row of segments: the prompt is their first num_prompt_tokens tokens, and
-// the answer what follows, so that a later prompt which goes on from there finds it in the cache.
-// Where the segments end before the answer does, the rest of it is content of its own.
+// A request's content is a sequence of segments: the first num_prompt_tokens tokens are the prompt,
+// and the rest is the answer, so that a later prompt that continues it hits the cache. If the
+// segments end before the answer does, the rest of it is unique content.
 #ifndef PAGEMILL_CC_SIM_TRACE_WORKLOAD_H_
 #define PAGEMILL_CC_SIM_TRACE_WORKLOAD_H_
 
@@ -25,8 +25,8 @@ namespace pagemill::sim {
 
 struct TraceRequest {
   int64_t time_ns = 0;
-  // Requests of one session come one after the other, never before the last one's answer. 0: this
-  // request is a session of its own.
+  // Requests of one session arrive one after the other, each after the answer to the previous one.
+  // 0: this request is a session of its own.
   uint64_t session = 0;
   std::vector<Segment> content;
   int32_t num_prompt_tokens = 0;
@@ -35,15 +35,15 @@ struct TraceRequest {
 
 struct TraceOptions {
   int32_t vocab_size = 32000;
-  // Sessions that go on at the same time; then times are not looked at: a session begins when
-  // another one ended. 0: sessions begin when the trace says.
+  // Concurrent sessions; times are then ignored, and a session begins when another one ends. 0:
+  // sessions begin at the times of the trace.
   int32_t concurrency = 0;
   int64_t think_ns = 0;  // least time from an answer to the session's next request
 };
 
 class TraceWorkload final : public Workload {
  public:
-  // kInvalidArgument names the request that makes no sense.
+  // kInvalidArgument names the invalid request.
   static StatusOr<std::unique_ptr<TraceWorkload>> Create(std::vector<TraceRequest> trace,
                                                          const TraceOptions& options);
 
@@ -59,7 +59,7 @@ class TraceWorkload final : public Workload {
 
   const std::vector<TraceRequest> trace_;
   const TraceOptions options_;
-  std::vector<size_t> next_in_session_;  // by request; its own number where it is the last one
+  std::vector<size_t> next_in_session_;  // by request; its own number if it is the last one
   std::vector<size_t> first_of_session_;
   size_t num_begun_ = 0;  // sessions
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;

@@ -1,10 +1,10 @@
 // File: cc/sim/workload.h
-// What arrives, when, and how long the answers are. Tokens are pseudo tokens: a function of which
-// content they belong to and of their place in it, so equal content is equal tokens, and prefix
-// caches work as they do with text.
+// Arrivals, their times, and the lengths of the answers. Tokens are pseudo tokens: a function of
+// their content and position, so that equal content has equal tokens and prefix caches work as with
+// text.
 //
-// An implementation hands out arrivals in the order of time; the simulator tells it what ended,
-// because the next turn of a conversation waits for the answer.
+// An implementation produces arrivals in time order; the simulator reports finished ones, because
+// the next turn of a conversation waits for the answer.
 #ifndef PAGEMILL_CC_SIM_WORKLOAD_H_
 #define PAGEMILL_CC_SIM_WORKLOAD_H_
 
@@ -16,11 +16,12 @@
 
 namespace pagemill::sim {
 
-// Some tokens of a content, such as a system prompt, one turn, or a block of a recorded prompt.
+// A range of tokens of a content, such as a system prompt, one turn, or a block of a recorded
+// prompt.
 struct Segment {
   uint64_t content = 0;
   int32_t num_tokens = 0;
-  int32_t first = 0;  // place of the first of them in the content
+  int32_t first = 0;  // position of the first token in the content
 };
 
 // In [0, vocab_size).
@@ -31,18 +32,18 @@ inline int32_t PseudoToken(uint64_t content, int32_t position, int32_t vocab_siz
 
 struct Arrival {
   int64_t time_ns = 0;
-  uint64_t ticket = 0;            // the workload's own name for it
+  uint64_t ticket = 0;            // the workload's own identifier
   std::vector<int32_t> prompt;    // not empty
-  std::vector<Segment> output;    // what will be answered; at least one token
+  std::vector<Segment> output;    // the answer; at least one token
   int32_t num_output_tokens = 0;  // the sum of `output`
 };
 
 // Obligations of an implementer:
-// 1. NextTime() is when the next arrival comes, no earlier than the one before; empty: none comes
-//    before something that was taken finishes, or ever.
-// 2. Take() gives that arrival; only where NextTime() is not empty.
-// 3. Finish() hears once of every arrival that was taken, in the order of `now_ns`; it may make new
-//    ones, no earlier than `now_ns`.
+// 1. NextTime() is the time of the next arrival, no earlier than the previous one; empty: none
+//    before a taken one finishes, or ever.
+// 2. Take() returns that arrival; only called if NextTime() is not empty.
+// 3. Finish() is called once for every taken arrival, in the order of `now_ns`; it may add
+//    arrivals, no earlier than `now_ns`.
 class Workload {
  public:
   virtual ~Workload() = default;

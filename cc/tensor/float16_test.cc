@@ -86,7 +86,7 @@ TEST(Bf16, NarrowingRoundsToNearestEven) {
 }
 
 TEST(Bf16, NanStaysNan) {
-  // The payload's upper bits are zero: truncation alone would make infinity of it.
+  // The payload's upper bits are zero: truncation alone would turn it into infinity.
   const float nan = std::bit_cast<float>(0x7f800001u);
   EXPECT_TRUE(std::isnan(Bf16ToFloat(FloatToBf16(nan))));
   EXPECT_EQ(FloatToBf16(std::bit_cast<float>(0xffffffffu)), 0xffff);

@@ -1,6 +1,6 @@
 // File: cc/tensor/quantized.h
-// Quantized matrices as checkpoints store them: values of few bits and, in tensors of their own,
-// scales, zero points and the group of each column. One operand of an op has all of them.
+// Quantized matrices as stored in checkpoints: values of few bits and, in separate tensors, scales,
+// zero points and the group of each column. One operand of an op has all of them.
 //
 //   const QuantizedParts parts = {.format = {.layout = QuantizedLayout::kAwq, .block_columns =
 //   128},
@@ -23,7 +23,7 @@
 //   gptq, gptq_v2   [K / P, N]    [G, N / P]        [G, N]    P columns (zeros: P rows)
 //   pack_quantized  [N, K / P]    [ceil(N / P), G]  [N, G]    P columns (zeros: P rows)
 //
-// gptq stores each zero less one (0 as the largest integer), the others store it as it is; without
+// gptq stores each zero minus one (0 as the largest integer), the others store it as it is; without
 // zeros each is 2^(bits - 1). Scales are f16, bf16 or f32; groups i32 [K]. AWQ has 4 bits. awq is
 // AutoAWQ's GEMM version, pack_quantized what compressed-tensors writes: integers there are signed
 // and stored with 2^(bits - 1) added. A weight may be some rows and columns of such a matrix, which
@@ -62,10 +62,10 @@ inline std::optional<QuantizedLayout> ParseQuantizedLayout(std::string_view name
 
 struct QuantizedFormat {
   QuantizedLayout layout = QuantizedLayout::kScaled;
-  // Of the matrix, those that share a scale and a zero point.
+  // Rows and columns that share a scale and a zero point.
   int64_t block_rows = 1;
   int64_t block_columns = 1;
-  // The weights were made for activations of 8 bits: rounding these needs no other permission.
+  // The weights were made for 8-bit activations: rounding activations needs no further permission.
   bool int8_activations = false;
   int64_t first_row = 0;
   int64_t first_column = 0;
@@ -81,7 +81,7 @@ struct QuantizedParts {
   TensorView groups;  // rank 0: groups follow each other
 };
 
-// Are weights of the two formats alike, whatever place in a larger matrix they have?
+// True if weights of the two formats are alike, regardless of their position in a larger matrix.
 inline bool HaveOneFormat(QuantizedFormat a, const QuantizedFormat& b) {
   a.first_row = b.first_row;
   a.first_column = b.first_column;
@@ -89,8 +89,8 @@ inline bool HaveOneFormat(QuantizedFormat a, const QuantizedFormat& b) {
   return a == b;
 }
 
-// Are the two weights of one dtype and format, so that one kernel multiplies both in one call? They
-// may be of any shape, and parts of larger matrices.
+// True if the two weights have one dtype and format, so that one kernel can multiply both in one
+// call. They may have any shape and may be parts of larger matrices.
 inline bool HaveOneFormat(const TensorView& a, const TensorView& b) {
   if (a.dtype != b.dtype || (a.parts == nullptr) != (b.parts == nullptr)) return false;
   return a.parts == nullptr || (HaveOneFormat(a.parts->format, b.parts->format) &&

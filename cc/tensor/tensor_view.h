@@ -1,7 +1,7 @@
 // File: cc/tensor/tensor_view.h
-// A view of a dense, row-major tensor that somebody else owns: pointer, dtype, up to four
-// dimensions, and a row stride for views into wider buffers (DLPack-compatible: every stride but
-// that of dimension 0 follows from the shape).
+// A non-owning view of a dense, row-major tensor: pointer, dtype, up to four dimensions, and a row
+// stride for views into wider buffers (DLPack-compatible: every stride but that of dimension 0
+// follows from the shape).
 //
 //   TensorView x = TensorView::Dense(ptr, DType::kF32, {tokens, hidden});
 //   float* row = x.Row<float>(3);
@@ -29,11 +29,11 @@ struct TensorView {
   int32_t rank = 0;
   std::array<int64_t, kMaxRank> shape{};
   int64_t row_stride_bytes = 0;  // distance between consecutive indices of dimension 0
-  // Of a quantized matrix or a stack of them: its values, which `data` points to as well, and what
-  // gives them their meaning. Null: elements are worth what their dtype says.
+  // For a quantized matrix or a stack of them: its values (which `data` also points to), scales and
+  // zero points. Null: elements are plain values of the dtype.
   const QuantizedParts* parts = nullptr;
 
-  // Elements of one index of dimension 0.
+  // The number of elements per index of dimension 0.
   int64_t RowElements() const {
     int64_t n = 1;
     for (int i = 1; i < rank; ++i) n *= shape[i];

@@ -27,7 +27,7 @@ void ToFloat(const TensorView& view, float* to) {
                        F16ToFloat);
         break;
       default:
-        CheckFailed(__FILE__, __LINE__, "a type that has no floats");
+        CheckFailed(__FILE__, __LINE__, "ToFloat: unsupported dtype");
     }
   }
 }
@@ -47,7 +47,7 @@ void FromFloat(const float* from, const TensorView& view) {
         std::transform(from, from + columns, view.Row<uint16_t>(r), FloatToF16);
         break;
       default:
-        CheckFailed(__FILE__, __LINE__, "a type that floats are not rounded to");
+        CheckFailed(__FILE__, __LINE__, "FromFloat: unsupported dtype");
     }
   }
 }

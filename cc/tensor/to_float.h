@@ -1,5 +1,5 @@
 // File: cc/tensor/to_float.h
-// Between f32 and the other types that values of a program have, element by element.
+// Converts between f32 and the other types of program values, element by element.
 //
 //   std::vector<float> wide(view.Elements());
 //   ToFloat(view, wide.data());          // f32, bf16, f16 or i32; rows may have a stride
@@ -11,11 +11,11 @@
 
 namespace pagemill {
 
-// Writes the elements of `view` to `to`, dense. Aborts for any other type.
+// Writes the elements of `view` to `to`, dense. Aborts for other types.
 void ToFloat(const TensorView& view, float* to);
 
-// Writes as many floats, dense, to the elements of `view`, rounded to the nearest value, ties to
-// even (float16.h). Aborts for any other type.
+// Writes dense floats to the elements of `view`, rounded to nearest, ties to even (float16.h).
+// Aborts for other types.
 void FromFloat(const float* from, const TensorView& view);
 
 }  // namespace pagemill

@@ -1,15 +1,14 @@
 // File: cc/comm/testing/fake_group.h
-// A group without peers, for tests of what calls one: it acts as if every rank gave what this rank
-// gives, and remembers the calls (but not what
-// they point to). Test code only.
+// A group without peers, for tests of callers: it acts as if every rank sent the same data as this
+// rank, and records the calls (but not the data). Test code only.
 //
 //   auto tensor = std::make_shared<testing::FakeGroup>(/*rank=*/1, /*num_ranks=*/4);
 //   groups.Set(Axis::kTensor, tensor);
 //   ... tensor->calls()[0].count ...
 //   tensor->Fail(Unavailable("rank 2 has died"));   // later calls return this
 //
-// It carries the calls whose result follows from that: all-reduce of f32, all-gather, broadcast by
-// this rank. Others are kUnimplemented.
+// It supports the calls whose result follows from that: all-reduce of f32, all-gather, and
+// broadcast by this rank. Others are kUnimplemented.
 #ifndef PAGEMILL_CC_COMM_TESTING_FAKE_GROUP_H_
 #define PAGEMILL_CC_COMM_TESTING_FAKE_GROUP_H_
 
@@ -47,7 +46,7 @@ class FakeGroup final : public Group {
     return Unimplemented("a fake group has no peers to do this with");
   }
 
-  // Of equal widths: that of this rank.
+  // All widths must equal this rank's.
   Status Gather(const Collective& call) {
     const auto width = static_cast<size_t>(call.counts[static_cast<size_t>(rank())]);
     std::byte* out = call.out;

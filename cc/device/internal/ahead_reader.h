@@ -1,6 +1,6 @@
 // File: cc/device/internal/ahead_reader.h
-// What a thread that waits asks for of the bytes that it reads next (ThreadPool::ReadAhead).
-// A thread's own.
+// Prefetches the bytes that a waiting thread reads next (ThreadPool::ReadAhead). Used by one
+// thread.
 #ifndef PAGEMILL_CC_DEVICE_INTERNAL_AHEAD_READER_H_
 #define PAGEMILL_CC_DEVICE_INTERNAL_AHEAD_READER_H_
 
@@ -13,12 +13,12 @@
 
 namespace pagemill::device::internal {
 
-// At most so much of its part of what comes next does a thread ask for: half of its share of the
-// second-level cache, so that what the current op still needs stays there; within these bounds, the
-// lower one where the system does not tell.
+// Bounds for the bytes that a thread prefetches: half of its share of the second-level cache, so
+// that the current op's data stays there, clamped to these bounds; the lower one if the cache size
+// is unknown.
 inline constexpr size_t kLeastReadAheadBytes = 64 << 10;
 inline constexpr size_t kMostReadAheadBytes = 512 << 10;
-// Between two looks at whether there is work: some 10 ns.
+// Bytes between checks for work: some 10 ns.
 inline constexpr size_t kReadAheadStep = 512;
 inline constexpr size_t kLineBytes = 64;
 
@@ -30,10 +30,10 @@ inline size_t ReadAheadBytes() {
   return std::clamp(bytes, kLeastReadAheadBytes, kMostReadAheadBytes);
 }
 
-// What a thread still has to ask for of its part of what comes next.
+// The part of the next data that a thread has yet to prefetch.
 class AheadReader {
  public:
-  // Starts anew where `next` is not what it was before.
+  // Restarts if `next` has changed.
   void Begin(std::span<const std::byte> next, int64_t thread, int64_t threads, size_t most) {
     if (next.data() == next_.data() && next.size() == next_.size()) return;
     next_ = next;
@@ -42,7 +42,7 @@ class AheadReader {
     rest_ = next.subspan(begin, std::min(end - begin, most));
   }
 
-  // Asks for it until `ready()`; returns for how many bytes.
+  // Prefetches until `ready()` is true; returns the number of bytes prefetched.
   template <typename Ready>
   size_t Run(const Ready& ready) {
     const size_t before = rest_.size();

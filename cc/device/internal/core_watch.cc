@@ -33,7 +33,7 @@ void CoreWatch::CallerWaited(int64_t waited_ns) {
   if (waited_ns < Attendance::kLeastWaitNs) return;
   const int64_t now_ns = NowNs();
   for (const int32_t thread : attending()) {
-    // Growth() also counts waits since the last look that held up no other thread.
+    // Growth() includes earlier waits that delayed no other thread.
     if (thread > 0) attendance_.Waited(thread, std::min(Growth(thread), waited_ns), now_ns);
   }
   if (!all_attend()) CountAttending();
@@ -51,7 +51,7 @@ void CoreWatch::Advance(const std::function<void(int32_t thread)>& begin_probe) 
       const int64_t waited_ns = probed_ns_[thread].load(std::memory_order_acquire);
       if (waited_ns < 0) continue;
       attendance_.EndProbe(thread, waited_ns, now_ns);
-      Growth(thread);  // what was before it is back does not count
+      Growth(thread);  // discards waits from before its return
     } else if (attendance_.IsProbeDue(thread, now_ns)) {
       attendance_.BeginProbe(thread);
       probed_ns_[thread].store(-1, std::memory_order_relaxed);
@@ -70,7 +70,7 @@ int64_t CoreWatch::Growth(int32_t thread) {
 std::optional<int64_t> CoreWatch::Total(int32_t thread) {
   if (source_) return source_(thread);
   if (thread == 0) {
-    // Pools are made on one thread and used by another; its waits until then do not count.
+    // A pool may be made on one thread and used by another; ignore earlier waits of the new caller.
     const auto caller = static_cast<pid_t>(::syscall(SYS_gettid));
     if (ids_[0].exchange(caller) != caller) {
       delays_[0].emplace(caller);

@@ -1,7 +1,7 @@
 // File: cc/device/internal/core_watch.h
-// Attendance with its eyes: the clock, and the kernel's count of how long threads waited for cores.
-// All of it is for the pool's caller, and looked at only where something took long already: nothing
-// of it is on the way of a loop on a machine without other processes.
+// Feeds Attendance from the clock and from the kernel's count of the time that threads waited for
+// cores. Used by the pool's caller, and only after a wait took long: on a machine without other
+// processes a loop never executes this code.
 #ifndef PAGEMILL_CC_DEVICE_INTERNAL_CORE_WATCH_H_
 #define PAGEMILL_CC_DEVICE_INTERNAL_CORE_WATCH_H_
 
@@ -21,29 +21,31 @@ namespace pagemill::device::internal {
 
 class CoreWatch {
  public:
-  // How long thread `i` has waited for a core so far, in ns; see RunDelay. Thread-safe.
+  // The time that thread `i` has waited for a core so far, in ns; see RunDelay. Thread-safe.
   using Source = std::function<std::optional<int64_t>(int32_t thread)>;
 
-  // Null: what the kernel counts.
+  // Null: uses the kernel's count.
   CoreWatch(int32_t num_threads, Source source);
 
-  // By thread `thread` itself, once, before it works. Thread 0 need not.
+  // Called once by thread `thread` itself before it works; optional for thread 0.
   void SetThreadId(int32_t thread, pid_t id) { ids_[thread] = id; }
 
-  // Who takes part, in order; thread 0 comes first. Valid until the next call of the below.
+  // The threads that take part, ascending from thread 0. Valid until the next call of a function
+  // below.
   std::span<const int32_t> attending() const { return attending_; }
   bool all_attend() const { return attendance_.num_absent() == 0; }
 
-  // The caller had to wait for the others for `waited_ns`: does one of them wait for its core?
+  // The caller had to wait `waited_ns` for the others: checks whether one of them waits for its
+  // core.
   void CallerWaited(int64_t waited_ns);
-  // The others had to wait: did the caller wait for its core?
+  // The others had to wait: checks whether the caller waited for its core.
   void OthersWaited();
-  // While some are absent, before each loop. Calls begin_probe(thread) for those that shall call
-  // Probe().
+  // Called before each loop while some threads are absent. Calls begin_probe(thread) for those that
+  // must call Probe().
   void Advance(const std::function<void(int32_t thread)>& begin_probe);
-  // By thread `thread` itself: run() is what it does to see whether it has a core to itself. Until
-  // it got one for that does not count: the thread that had the core meanwhile may have had it
-  // only because this one was away.
+  // Called by thread `thread` itself: run() spins to find out whether it has a core to itself. The
+  // wait until it first got a core does not count, because another thread may have had the core
+  // only while this one was absent.
   template <typename Run>
   void Probe(int32_t thread, const Run& run) {
     const int64_t before_ns = Total(thread).value_or(0);
@@ -52,7 +54,7 @@ class CoreWatch {
   }
 
  private:
-  // Since the last call; 0 if unknown.
+  // The growth of its wait since the last call; 0 if unknown.
   int64_t Growth(int32_t thread);
   std::optional<int64_t> Total(int32_t thread);
   void CountAttending();
@@ -61,8 +63,8 @@ class CoreWatch {
   const Source source_;
   std::vector<int32_t> attending_;
   std::vector<std::atomic<pid_t>> ids_;
-  std::vector<std::atomic<int64_t>> probed_ns_;  // what the last probe waited; negative: probes
-  std::vector<std::optional<RunDelay>> delays_;  // opened when first asked for
+  std::vector<std::atomic<int64_t>> probed_ns_;  // wait during the last probe; negative: probing
+  std::vector<std::optional<RunDelay>> delays_;  // opened on first use
   std::vector<int64_t> seen_ns_;
 };
 

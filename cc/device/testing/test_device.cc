@@ -13,7 +13,7 @@ namespace pagemill::device::testing {
 namespace {
 
 constexpr size_t kReservedBytes = size_t{1} << 32;
-// Between allocations, so that what lies beyond the end of one belongs to none.
+// Gap between allocations, so that addresses past the end of one belong to none.
 constexpr size_t kGap = 4096;
 
 class TestGraph final : public Graph {
@@ -35,7 +35,7 @@ std::byte* TestWorker::Translate(const void* address, int64_t bytes) const {
   return const_cast<std::byte*>(memory.data()) + offset;
 }
 
-// Does its work on a thread of its own.
+// Executes its work on a thread of its own.
 class TestDevice::StreamOnThread final : public TestStream {
  public:
   explicit StreamOnThread(TestDevice* device) : device_(device), thread_([this] { Run(); }) {}
@@ -52,7 +52,7 @@ class TestDevice::StreamOnThread final : public TestStream {
   void CopyToDevice(std::byte* to, std::span<const std::byte> from) override {
     Enqueue([to, from](TestWorker& worker) {
       std::byte* target = worker.Translate(to, static_cast<int64_t>(from.size()));
-      if (target == nullptr) return Internal("a copy to what is no memory of the device");
+      if (target == nullptr) return Internal("copy to an address outside of device memory");
       std::memcpy(target, from.data(), from.size());
       return OkStatus();
     });
@@ -61,7 +61,7 @@ class TestDevice::StreamOnThread final : public TestStream {
   void CopyToHost(std::span<std::byte> to, const std::byte* from) override {
     Enqueue([to, from](TestWorker& worker) {
       const std::byte* source = worker.Translate(from, static_cast<int64_t>(to.size()));
-      if (source == nullptr) return Internal("a copy of what is no memory of the device");
+      if (source == nullptr) return Internal("copy from an address outside of device memory");
       std::memcpy(to.data(), source, to.size());
       return OkStatus();
     });
@@ -97,7 +97,7 @@ class TestDevice::StreamOnThread final : public TestStream {
     ++device_->num_replays_;
   }
 
-  // Waits until so many pieces of work are done, or one has failed.
+  // Waits until `num_done` pieces of work are done, or one has failed.
   Status WaitFor(int64_t num_done) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return num_done_ >= num_done; });

@@ -1,21 +1,21 @@
 // File: cc/device/testing/test_device.h
-// A device for tests, made of this process' memory and a thread for each stream, that behaves as a
-// GPU does where that matters: work is done later than it is enqueued, graphs replay recorded
-// addresses, and the addresses that Allocate() gives lie where nothing can be read or written, so
-// that a dereference by the host faults. Only work on a stream may look behind them.
+// A fake device, made of this process's memory and a thread per stream, that behaves like a GPU in
+// the relevant ways: work executes later than it is enqueued, graphs replay recorded addresses, and
+// Allocate() returns addresses without access, so that a dereference by the host faults. Only work
+// on a stream can translate them.
 //
 //   TestDevice device;
 //   std::unique_ptr<Stream> stream = *device.NewStream();
-//   device.Hold();                                   // nothing is done ...
+//   device.Hold();                                   // no work is executed ...
 //   static_cast<TestStream&>(*stream).Enqueue([=](TestWorker& worker) {
-//     std::byte* x = worker.Translate(address, 64);  // null: no memory of this device
+//     std::byte* x = worker.Translate(address, 64);  // null: not an address of this device
 //     ...
 //     return OkStatus();
 //   });
 //   device.Release();                                // ... until here
 //
-// New memory holds 0xff in every byte: NaN in every floating-point type. Addresses are never used
-// twice, so that one that was freed is found out. Test code only.
+// New memory is filled with 0xff: NaN in every floating-point type. Addresses are never reused, so
+// that use after free is detected. Test code only.
 #ifndef PAGEMILL_CC_DEVICE_TESTING_TEST_DEVICE_H_
 #define PAGEMILL_CC_DEVICE_TESTING_TEST_DEVICE_H_
 
@@ -38,13 +38,12 @@ namespace pagemill::device::testing {
 
 class TestDevice;
 
-// What work on a stream may use.
+// Services for work on a stream.
 class TestWorker {
  public:
   TestWorker(const TestDevice& device, ThreadPool& pool) : device_(device), pool_(pool) {}
 
-  // Where the bytes behind an address of the device are; null unless all of them are in one
-  // allocation that still exists.
+  // The memory behind a device address; null unless all of it is in one live allocation.
   std::byte* Translate(const void* address, int64_t bytes) const;
   ThreadPool& pool() { return pool_; }  // of one thread
 
@@ -55,7 +54,7 @@ class TestWorker {
 
 using TestWork = std::function<Status(TestWorker& worker)>;
 
-// The first work that fails is the last that is done; Event::Synchronize() reports it.
+// Stops at the first work that fails; Event::Synchronize() reports it.
 class TestStream : public Stream {
  public:
   virtual void Enqueue(TestWork work) = 0;
@@ -64,16 +63,17 @@ class TestStream : public Stream {
 class TestDevice final : public Device {
  public:
   TestDevice();
-  ~TestDevice() override;  // all memory has been freed
+  ~TestDevice() override;  // all memory must have been freed
 
   StatusOr<DeviceMemory> Allocate(int64_t bytes, const char* purpose) override;
   StatusOr<std::unique_ptr<Stream>> NewStream() override;
   std::unique_ptr<Event> NewEvent() override;
 
-  // Streams do nothing between the two. A thread that then waits for work waits for ever.
+  // Between the two calls, streams execute nothing. A thread that waits for work in between never
+  // returns.
   void Hold();
   void Release();
-  // Pieces of work that were enqueued, those of replayed graphs included, and graphs replayed.
+  // Enqueued pieces of work, including those of replayed graphs; and replayed graphs.
   int64_t num_enqueued() const;
   int64_t num_replays() const;
 
@@ -91,7 +91,7 @@ class TestDevice final : public Device {
   int64_t num_replays_ = 0;
   std::span<std::byte> reserved_;  // addresses without memory
   size_t num_reserved_bytes_used_ = 0;
-  std::map<const std::byte*, std::vector<std::byte>> allocations_;  // by their addresses
+  std::map<const std::byte*, std::vector<std::byte>> allocations_;  // by address
 };
 
 }  // namespace pagemill::device::testing

@@ -26,7 +26,7 @@ ActivationArgs ToActivationArgs(const OpCall& call);
 const OpDefinition& ActivationOp();
 
 void ActivationReference(const OpCall& call, KernelContext& context);
-// The function itself in double: what the references of `activation` and `gated_activation` apply.
+// The function in double, as the references of `activation` and `gated_activation` apply it.
 double ActivateReference(ActivationKind kind, double x);
 
 }  // namespace pagemill::ops

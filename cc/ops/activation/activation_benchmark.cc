@@ -1,4 +1,4 @@
-// Speed of each kind of `activation` against reading its operands from the cache.
+// Speed of each kind of `activation` next to reading its operands from cache.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/activation/activation.h"

@@ -1,7 +1,7 @@
 // File: cc/ops/activation/activation_conformance.h
-// What every kernel row of `activation` must fulfil: closeness to the reference within the
-// contract's bound for odd sizes, and what rowwise_conformance.h checks. A back end's test calls it
-// with its table and its machine.
+// Conformance checks for every kernel of `activation`: closeness to the reference within the
+// contract's bound for odd sizes, and the checks of rowwise_conformance.h. A back end's test passes
+// its op definition and the capabilities of its machine.
 #ifndef PAGEMILL_CC_OPS_ACTIVATION_ACTIVATION_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_ACTIVATION_ACTIVATION_CONFORMANCE_H_
 

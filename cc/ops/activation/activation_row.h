@@ -1,6 +1,6 @@
 // File: cc/ops/activation/activation_row.h
 // One row of `activation` or `gated_activation`, for each instruction set. Plain data and functions
-// only: this header is included where wide instructions are allowed (docs/build.md).
+// only: files compiled for wide instructions include this header (docs/build.md).
 #ifndef PAGEMILL_CC_OPS_ACTIVATION_ACTIVATION_ROW_H_
 #define PAGEMILL_CC_OPS_ACTIVATION_ACTIVATION_ROW_H_
 

@@ -17,7 +17,7 @@ TEST(Activation, Conformance) {
   CheckActivationConformance(ActivationOp(), device::DetectCapabilities());
 }
 
-// Infinities and NaN come out as the formulas say, and do not touch their neighbours.
+// Infinities and NaN follow the formulas and do not affect neighbouring elements.
 TEST(Activation, SpecialValues) {
   const device::Capabilities caps = device::DetectCapabilities();
   device::ThreadPool pool({.num_threads = 1});

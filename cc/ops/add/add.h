@@ -8,8 +8,8 @@
 //
 // Result: exact rounding of each sum; every kernel gives the same bits.
 //
-// Kernels: "portable", "reference". Programs of the fast families have no `add` left (see
-// cc/ops/add_rms_norm), and an addition runs at memory speed in either.
+// Kernels: "portable", "reference". In most programs a rewrite fuses `add` into
+// cc/ops/add_rms_norm, and both kernels run at memory speed.
 #ifndef PAGEMILL_CC_OPS_ADD_ADD_H_
 #define PAGEMILL_CC_OPS_ADD_ADD_H_
 

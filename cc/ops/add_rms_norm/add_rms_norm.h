@@ -9,7 +9,7 @@
 //   aliasing    y may be x; sum may be residual
 //
 // Result: the same bits as `add` followed by `rms_norm` with the kernel of the same name, row by
-// row: y is the norm of the sum as it is stored.
+// row: y is the norm of the stored sum.
 //
 // Kernels: "avx512", "avx2", "portable" (those of rms_norm), "reference" (accumulates in double).
 #ifndef PAGEMILL_CC_OPS_ADD_RMS_NORM_ADD_RMS_NORM_H_

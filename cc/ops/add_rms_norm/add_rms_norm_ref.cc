@@ -1,5 +1,5 @@
-// The plain form of `add_rms_norm`: the two ops that it is made from, so that the norm is that of
-// the sum as it is stored.
+// The reference of `add_rms_norm`: the references of the two ops that it fuses, so that the norm is
+// that of the stored sum.
 #include <algorithm>
 
 #include "cc/ops/add/add.h"
@@ -10,7 +10,7 @@
 namespace pagemill::ops {
 namespace {
 
-// The operands of the call, in the order of the single ops.
+// The operands of the call, ordered as in the single ops.
 struct Parts {
   explicit Parts(const OpCall& call)
       : add_inputs{call.inputs[0], call.inputs[1]},

@@ -18,7 +18,7 @@ TEST(AddRmsNorm, Conformance) {
   CheckAddRmsNormConformance(AddRmsNormOp(), device::DetectCapabilities());
 }
 
-// The fused op is what the rewrite replaces: add, then rms_norm of the sum as it is stored.
+// The fused op equals the ops that the rewrite replaces: add, then rms_norm of the stored sum.
 TEST(AddRmsNorm, SameBitsAsTheTwoOps) {
   const device::Capabilities caps = device::DetectCapabilities();
   device::ThreadPool pool({.num_threads = 1});
@@ -56,7 +56,7 @@ TEST(AddRmsNorm, SameBitsAsTheTwoOps) {
   }
 }
 
-// Outputs in the memory of inputs, as the alias rules allow.
+// Outputs alias inputs, as the alias rules allow.
 TEST(AddRmsNorm, InPlaceInBf16) {
   device::ThreadPool pool({.num_threads = 1});
   conformance::Random random(4);

@@ -43,7 +43,7 @@ void Gather(const std::byte* x, const TensorView& y, std::byte* to, int64_t rows
     bytes[static_cast<size_t>(r)] =
         RowBytes(y.dtype, GatherBegin(width, r + 1, ranks) - GatherBegin(width, r, ranks));
   }
-  // The group keeps the error; one that has ended does nothing.
+  // The group keeps the error; a group that has ended does nothing.
   (void)group->AllGather(x, to, rows, std::span(bytes).first(static_cast<size_t>(ranks)));
 }
 

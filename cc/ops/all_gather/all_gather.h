@@ -1,6 +1,6 @@
 // File: cc/ops/all_gather/all_gather.h
-// Columns that the ranks of a group have computed, side by side: y = [x of rank 0 | x of rank 1 |
-// ...].
+// Concatenates the columns that the ranks of a group have computed: y = [x of rank 0 | x of rank 1
+// | ...].
 //
 //   inputs      x  act or f32 [N, W_r]
 //   outputs     y  [N, W], of the type of x
@@ -22,7 +22,8 @@
 
 namespace pagemill::ops {
 
-// First of `width` columns that rank `rank` has; python/pagemill/ops/shard.py divides alike.
+// First of the columns of rank `rank` out of `width`; python/pagemill/ops/shard.py divides the same
+// way.
 constexpr int64_t GatherBegin(int64_t width, int64_t rank, int64_t ranks) {
   return width * rank / ranks;
 }

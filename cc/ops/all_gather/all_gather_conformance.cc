@@ -12,9 +12,9 @@ namespace {
 using conformance::GroupPart;
 using conformance::TestTensor;
 
-// Every rank gives its columns of a tensor that all must then have whole.
+// Every rank contributes its columns of a tensor, and every rank must receive the whole tensor.
 void CheckRanks(const Kernel& kernel, DType dtype, int32_t ranks, int64_t rows, bool odd) {
-  constexpr int64_t kWidth = 83;  // divides by no number of ranks
+  constexpr int64_t kWidth = 83;  // not divisible by any number of ranks
   const conformance::TestTensorOptions options = conformance::GroupTensorOptions(odd);
   conformance::Random random(static_cast<uint64_t>(rows * 10 + ranks));
   TestTensor whole(dtype, {rows, kWidth});

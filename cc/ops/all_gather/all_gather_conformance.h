@@ -1,6 +1,6 @@
 // File: cc/ops/all_gather/all_gather_conformance.h
-// What every kernel row of all_gather has to do: in a group of one, copy; in a group of threads,
-// the columns of all side by side. Test code only.
+// Conformance checks for every kernel of all_gather: a copy in a group of one; in a group of
+// threads, the columns of all ranks side by side. Test code only.
 #ifndef PAGEMILL_CC_OPS_ALL_GATHER_ALL_GATHER_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_ALL_GATHER_ALL_GATHER_CONFORMANCE_H_
 

@@ -19,7 +19,7 @@ Status CheckAllReduce(const OpCall& call) {
 }
 
 void Reduce(DType dtype, const void* x, void* y, int64_t count, comm::Group* group) {
-  // The group keeps the error; one that has ended does nothing.
+  // The group keeps the error; a group that has ended does nothing.
   if (group != nullptr) {
     (void)group->AllReduce(dtype, x, y, count);
   } else if (count > 0 && x != y) {

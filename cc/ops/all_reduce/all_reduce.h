@@ -1,5 +1,5 @@
 // File: cc/ops/all_reduce/all_reduce.h
-// The sum over the ranks of a group, where each has a part of it: y = x of rank 0 + x of rank 1 ...
+// The sum over the ranks of a group: y = x of rank 0 + x of rank 1 ...
 //
 //   inputs      x  act or f32 [N, ...]   rows of H elements, any trailing shape
 //   outputs     y  as x
@@ -10,7 +10,7 @@
 // nothing moves and no rank waits.
 //
 // Result: parts are added in f32 in the group's fixed order (shared memory: that of ranks) and
-// rounded once, so every rank gets the same bits, whatever else is in the batch and whichever rank
+// rounded once, so every rank gets the same bits, whatever the rest of the batch and whichever rank
 // is first. A group of one copies.
 //
 // A group that ends (a rank died) leaves y undefined; it keeps the error, which the executor

@@ -1,6 +1,6 @@
 // File: cc/ops/argmax/argmax.h
-// The largest element of each row and where it is: the most likely token, found where the logits
-// are, so that a step behind may read it there.
+// The largest element of each row and its column: the most likely token, found on the device that
+// holds the logits, so that a later step can read it there.
 //
 //   inputs   x        f32 [L, V]
 //   outputs  columns  i32 [L]  the lowest column that has the largest element (0 and -0 are equal);
@@ -9,7 +9,7 @@
 //                              in the second
 //   aliasing       none
 //
-// Exact. What it says of a row is RowMaximum of ../row_maxima.h.
+// Exact. The result of a row is its RowMaximum (../row_maxima.h).
 #ifndef PAGEMILL_CC_OPS_ARGMAX_ARGMAX_H_
 #define PAGEMILL_CC_OPS_ARGMAX_ARGMAX_H_
 

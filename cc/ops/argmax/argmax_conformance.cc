@@ -18,7 +18,7 @@ using conformance::TestTensor;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// What the contract says of a row.
+// The result of a row according to the contract.
 void Expect(const float* row, int64_t n, std::vector<float>* columns, std::vector<float>* values) {
   float value = -kInfinity, column = -1;
   bool bad = false;
@@ -64,7 +64,7 @@ void CheckArgmaxConformance(const OpDefinition& op, const device::Capabilities& 
     TestTensor x(DType::kF32, {5, width}, {.misalign_bytes = 4, .row_padding_bytes = 4});
     x.FillUniform(random, -2, 2);
     Check(op, caps, x);
-    std::vector<float> few = x.ToFloat();  // many equal ones, 0 and -0 among them
+    std::vector<float> few = x.ToFloat();  // many equal elements, 0 and -0 among them
     for (float& value : few) value = std::round(value);
     x.Set(few);
     Check(op, caps, x);

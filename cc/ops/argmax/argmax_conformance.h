@@ -1,7 +1,7 @@
 // File: cc/ops/argmax/argmax_conformance.h
-// What every kernel of `argmax` must fulfil. Checked for every kernel that supports the call: empty
-// input, equal elements, NaN and infinities at any place, misaligned and padded rows, 1 and 3
-// threads; bit for bit, since the contract is exact.
+// Conformance checks for every kernel of `argmax` that supports the call: empty input, equal
+// elements, NaN and infinities at any place, misaligned and padded rows, 1 and 3 threads; bit for
+// bit, since the contract is exact.
 #ifndef PAGEMILL_CC_OPS_ARGMAX_ARGMAX_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_ARGMAX_ARGMAX_CONFORMANCE_H_
 

@@ -1,4 +1,4 @@
-// The plain form of `argmax`: one element at a time.
+// The reference of `argmax`: one element at a time.
 #include <cmath>
 #include <cstdint>
 #include <limits>

@@ -20,12 +20,12 @@ Status CheckAttention(const OpCall& call) {
   check.ActInput(2, "v", "T,K,D");
   check.ActOutput(0, "y", "T,Q,D");
   if (!check.ok()) return check.Result();
-  check.Require(call.batch != nullptr, "needs the batch when it is checked");
+  check.Require(call.batch != nullptr, "the check needs the batch");
   check.Require(check.Dim('D') >= 1 && check.Dim('D') <= kMaxHeadDim,
                 "head dimension must be 1 to 512, got " + std::to_string(check.Dim('D')));
   const int64_t kv_heads = check.Dim('K');
   check.Require(kv_heads > 0 && check.Dim('Q') % kv_heads == 0,
-                std::to_string(check.Dim('Q')) + " query heads are no multiple of " +
+                std::to_string(check.Dim('Q')) + " query heads are not a multiple of " +
                     std::to_string(kv_heads) + " KV heads");
   check.IntegerAttribute("causal", /*fallback=*/1, 0, 1);
   if (!check.ok()) return check.Result();

@@ -1,6 +1,6 @@
 // File: cc/ops/attention/attention.h
-// Attention among the tokens that a request has in the step, without a KV cache: encoders of text
-// and images, whose sequences run whole.
+// Attention among the tokens of a request in the step, without a KV cache: for encoders of text and
+// images, which run whole sequences.
 //
 //   inputs   q      act [T, Hq, D]   1 <= D <= 512
 //            k, v   act [T, Hk, D]   Hq is a multiple of Hk
@@ -18,10 +18,11 @@
 //
 // Error bound: that of paged_attention with an f32 cache, |y - exact| <= 4e-6 (1 + max |score|) max
 // |v|. Kernels of Precision::kBf16 round q, k and v to bf16 (nearest, ties to even) and compute on
-// those; rounded weights then add kPagedAttentionRounding max |v|, as in paged_attention.
+// the rounded values; rounded weights then add kPagedAttentionRounding max |v|, as in
+// paged_attention.
 //
-// Kernels: "amx_bf16" and "avx512_bf16" (kBf16), "avx512", "avx2" and "portable", which are those
-// of kv_write and paged_attention over pages in the workspace (README.md), and "reference" (in
+// Kernels: "amx_bf16" and "avx512_bf16" (kBf16), "avx512", "avx2" and "portable", which run
+// kv_write and paged_attention over pages in the workspace (README.md), and "reference" (in
 // double).
 #ifndef PAGEMILL_CC_OPS_ATTENTION_ATTENTION_H_
 #define PAGEMILL_CC_OPS_ATTENTION_ATTENTION_H_
@@ -32,7 +33,7 @@ namespace pagemill::ops {
 
 const OpDefinition& AttentionOp();
 
-// On activations of f32.
+// Requires f32 activations.
 void AttentionReference(const OpCall& call, KernelContext& context);
 
 }  // namespace pagemill::ops

@@ -1,4 +1,4 @@
-// Speed of `attention`, both ways, against the multiply-add peak (`of_peak`; 4 D operations for
+// Speed of `attention`, bidirectional, next to the multiply-add peak (`of_peak`; 4 D operations for
 // each query head and visible key): sentences, and the images of a vision transformer.
 #include <benchmark/benchmark.h>
 

@@ -29,7 +29,8 @@ float RoundToBf16(float value) {
   return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
 }
 
-// Requests of so many tokens; those of number r are the same whatever else is in the call.
+// Requests of the given numbers of tokens. The tokens of request number r do not depend on the
+// other requests.
 class Case {
  public:
   // Rounds inputs to bf16 if `rounded`.
@@ -106,7 +107,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const H
   }
 }
 
-// The last request alone has the bits that it has behind the others.
+// The last request has the same bits alone and after the others.
 void CheckAlone(const OpDefinition& op, const device::Capabilities& caps, const Heads& heads,
                 const std::vector<int32_t>& tokens) {
   Case together(heads, tokens, 0, /*rounded=*/false);
@@ -126,7 +127,7 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
   for (bool causal : {false, true}) {
     CheckCase(op, caps, {.q = 1, .kv = 1, .dim = 1, .causal = causal}, {1});
     CheckCase(op, caps, {.q = 2, .kv = 2, .dim = 32, .causal = causal}, {});
-    // Requests without tokens, of one, and around the sizes of pages, tiles and splits.
+    // Requests of no tokens, one token, and about the sizes of pages, tiles and splits.
     CheckCase(op, caps, {.q = 4, .kv = 2, .dim = 24, .causal = causal}, {1, 0, 15, 16, 17, 0, 49});
     CheckCase(op, caps, {.q = 2, .kv = 1, .dim = 64, .causal = causal}, {255, 2, 257});
     CheckCase(op, caps, {.q = 3, .kv = 3, .dim = 80, .causal = causal}, {290});

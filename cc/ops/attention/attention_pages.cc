@@ -17,7 +17,7 @@ int64_t Align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 int64_t PagesOf(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
-// At most: every request may end within a page.
+// Upper bound: every request may end within a page.
 int64_t NumPages(const OpCall& call) {
   const int64_t tokens = call.inputs[0].shape[0];
   return PagesOf(tokens) + std::min<int64_t>(call.batch->num_requests, tokens);
@@ -34,19 +34,19 @@ const Kernel& Named(const OpDefinition& op, std::string_view name) {
                        [name](const Kernel& kernel) { return kernel.name == name; });
 }
 
-// Where the arrays of the plan lie.
+// Layout of the plan's arrays.
 struct PlanLayout {
   explicit PlanLayout(const OpCall& call)
       : seq_lens(Align(call.inputs[0].shape[0] * 4)),
         block_table(seq_lens + Align(int64_t{call.batch->num_requests} * 4)) {}
   int64_t slot_mapping = 0, seq_lens, block_table;  // bytes from the start
 
-  // The paged plan follows so many entries of the block table.
+  // Offset of the paged plan, which follows `entries` entries of the block table.
   int64_t Paged(int64_t entries) const { return block_table + Align(entries * 4); }
 };
 
-// The batch as the two paged ops see it, with the arrays of `plan`. `longest` is the most tokens of
-// a request.
+// The batch as the two paged ops see it, with the arrays of `plan`. `longest` is the largest number
+// of tokens of a request.
 BatchView PagedBatchOf(const OpCall& call, const std::byte* plan, int64_t longest) {
   const PlanLayout layout(call);
   BatchView batch = *call.batch;
@@ -67,7 +67,7 @@ int64_t LongestRequest(const BatchView& batch) {
   return longest;
 }
 
-// A call of paged_attention over pages.
+// A call of paged_attention over the pages.
 class PagedCall {
  public:
   PagedCall(const OpCall& call, const BatchView& batch, const TensorView& pages)

@@ -1,12 +1,12 @@
 // File: cc/ops/attention/attention_pages.h
-// A call of `attention` as a kv_write and a paged_attention over scratch pages: every request gets
+// Runs `attention` as kv_write and paged_attention over scratch pages: every request gets
 // consecutive pages of 16 tokens in the workspace.
 //
 //   WORKSPACE | pages [NumPages, 2 * Hk * D * 16] | what paged_attention needs |
 //   PLAN      | slot_mapping [T] | seq_lens [R] | block_table [R, stride] | its plan |
 //
-// The plan is made once per step for all layers alike; block_table has a stride of its own for each
-// step, so that no more of the plan is written than the step's requests need.
+// All layers of a step share one plan. The stride of block_table is chosen per step, so that only
+// as much of the plan is written as the step's requests need.
 #ifndef PAGEMILL_CC_OPS_ATTENTION_ATTENTION_PAGES_H_
 #define PAGEMILL_CC_OPS_ATTENTION_ATTENTION_PAGES_H_
 
@@ -19,7 +19,7 @@
 
 namespace pagemill::ops {
 
-// The kernels that a call runs with, by name, and the type of the pages between them.
+// The kernels that run a call, by name, and the type of the pages between them.
 struct PageKernels {
   std::string_view write;   // of kv_write
   std::string_view attend;  // of paged_attention
@@ -32,7 +32,7 @@ bool SupportsPages(const PageKernels& kernels, const device::Capabilities& caps,
 int64_t PagesWorkspaceBytes(const PageKernels& kernels, const OpCall& call, int32_t num_threads);
 void RunOverPages(const PageKernels& kernels, const OpCall& call, KernelContext& context);
 
-extern const BatchPlan kPagesPlan;  // of all of them
+extern const BatchPlan kPagesPlan;  // shared by all kernels
 
 }  // namespace pagemill::ops
 

@@ -17,7 +17,7 @@ TEST(Attention, Conformance) {
   CheckAttentionConformance(AttentionOp(), device::DetectCapabilities());
 }
 
-// Equal keys weigh the same, so that a query gets the mean of the values that it sees.
+// Equal keys have equal weights, so a query gets the mean of the values that it sees.
 TEST(Attention, MeansByHand) {
   const int32_t query_start[] = {0, 2, 3};
   const BatchView batch{{.num_tokens = 3, .num_requests = 2, .query_start = query_start}, {}};
@@ -62,7 +62,7 @@ TEST(Attention, CheckNamesWhatDoesNotFit) {
   EXPECT_EQ(check(view({9, 4, 8}), view({9, 2, 7})),
             "attention: k must be f32 [T=9, K=2, D=8], got f32 [9, 2, 7]");
   EXPECT_EQ(check(view({9, 4, 8}), view({9, 3, 8})),
-            "attention: 4 query heads are no multiple of 3 KV heads");
+            "attention: 4 query heads are not a multiple of 3 KV heads");
   EXPECT_EQ(check(view({9, 4, 513}), view({9, 4, 513})),
             "attention: head dimension must be 1 to 512, got 513");
   EXPECT_EQ(check(view({9, 4, 8}), view({9, 4, 8}), 0),

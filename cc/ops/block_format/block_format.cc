@@ -29,7 +29,7 @@ void DequantizeRow(DType dtype, const uint8_t* row, int64_t elements, float* out
     Dequantize<kDType>(row, elements, out);
     known = true;
   });
-  if (!known) CheckFailed(__FILE__, __LINE__, "DequantizeRow of a dtype that is not a weight's");
+  if (!known) CheckFailed(__FILE__, __LINE__, "DequantizeRow: not a weight dtype");
 }
 
 }  // namespace pagemill::ops

@@ -34,7 +34,7 @@ TEST_P(GoldenBlocks, EqualTheGgufPackage) {
   const Golden& golden = GetParam();
   const int64_t elements = static_cast<int64_t>(golden.floats.size());
   ASSERT_EQ(static_cast<size_t>(RowBytes(golden.dtype, elements)), golden.blocks.size());
-  // One byte past any alignment, so that an aligned load would be caught by a sanitizer.
+  // One byte past any alignment, so that a sanitizer detects aligned loads.
   std::vector<uint8_t> misaligned(golden.blocks.size() + 1);
   std::memcpy(misaligned.data() + 1, golden.blocks.data(), golden.blocks.size());
   std::vector<float> out(elements + 1, std::nanf(""));

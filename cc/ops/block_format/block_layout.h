@@ -1,5 +1,5 @@
 // File: cc/ops/block_format/block_layout.h
-// Where the fields of a block lie in the GGUF block formats, and the unpacking of the 6-bit scales
+// Offsets of the fields of a block in the GGUF block formats, and the unpacking of the 6-bit scales
 // of Q4_K and Q5_K. All multi-byte fields are little endian and unaligned. Source of the layouts:
 // the GGUF Python package (gguf/quants.py) and specification.
 //
@@ -70,7 +70,7 @@ constexpr BlockLayout LayoutOf(DType dtype) {
   }
 }
 
-// Calls f.template operator()<dtype>() for a block format, for other dtypes nothing.
+// Calls f.template operator()<dtype>() if `dtype` is a block format.
 template <class F>
 [[gnu::always_inline]] inline void WithBlockFormat(DType dtype, const F& f) {
   switch (dtype) {
@@ -93,7 +93,7 @@ template <class F>
   }
 }
 
-// The same for the dtypes that a matrix of weights may have: block formats, f32, bf16 and f16.
+// The same for all weight dtypes: block formats, f32, bf16 and f16.
 template <class F>
 [[gnu::always_inline]] inline void WithWeightFormat(DType dtype, const F& f) {
   switch (dtype) {
@@ -114,7 +114,7 @@ inline constexpr int32_t kQ6KScalesOffset = 192;  // 16 int8
 inline constexpr int32_t kQ6KScaleOffset = 208;   // f16 d
 
 // Little-endian fields at any address. Always inlined, unlike those of cc/base/endian.h: decoders
-// are compiled for several instruction sets, and the linker would keep one copy of an inline
+// are compiled for several instruction sets, and the linker would keep only one copy of an inline
 // function.
 [[gnu::always_inline]] inline uint16_t LoadLe16(const uint8_t* bytes) {
   return static_cast<uint16_t>(bytes[0] | (bytes[1] << 8));

@@ -1,10 +1,10 @@
 // File: cc/ops/block_format/decoder.h
-// What the decoders of all instruction sets share (decoder_avx2.h, decoder_avx512.h). A decoder of
-// a weight dtype to registers of kLanes floats has
+// Interface of the decoders (decoder_avx2.h, decoder_avx512.h). A decoder of a weight dtype to
+// registers of kLanes floats has
 //
-//   State; Begin(block, &state)       // what the parts of a block need
+//   State; Begin(block, &state)       // values that all parts of a block need
 //   Decode(state, part, w)            // kVectors registers: elements of part 0 .. kParts - 1
-//   DecodePartial(from, count)        // where kRowsMayEndInside: the first `count` elements and
+//   DecodePartial(from, count)        // if kRowsMayEndInside: the first `count` elements and
 //                                     // zeros, reading no others
 #ifndef PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_H_
 #define PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_H_
@@ -16,7 +16,7 @@
 
 namespace pagemill::ops {
 
-// Of a block of a block format, in parts of 32 elements.
+// Constants of a block format, which is decoded in parts of 32 elements.
 template <DType kDType, int kLanes>
 struct DecoderSizes {
   static constexpr int kElements = LayoutOf(kDType).elements;

@@ -1,6 +1,6 @@
 // File: cc/ops/block_format/decoder_avx2.h
-// Weight blocks to registers of 8 floats, with AVX2, FMA and F16C. For files compiled for that
-// instruction set only. The interface is that of decoder.h.
+// Decodes weight blocks to registers of 8 floats, with AVX2, FMA and F16C. For files compiled for
+// these instruction sets only. The interface is that of decoder.h.
 #ifndef PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_AVX2_H_
 #define PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_AVX2_H_
 
@@ -39,7 +39,7 @@ PAGEMILL_INLINE void Widen(__m128i bytes, __m256* out) {
   out[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes)));
 }
 
-// 16 where bit j of `bits` is set, else 0, for byte j of 16.
+// Byte j of 16 is 16 if bit j of `bits` is set, else 0.
 PAGEMILL_INLINE __m128i SixteenWhereSet(uint32_t bits) {
   const __m128i spread =
       _mm_shuffle_epi8(_mm_cvtsi32_si128(static_cast<int>(bits)),

@@ -1,6 +1,6 @@
 // File: cc/ops/block_format/decoder_avx512.h
-// Weight blocks to registers of 16 floats, with AVX-512 F, BW, DQ and VL. For files compiled for
-// that instruction set only.
+// Decodes weight blocks to registers of 16 floats, with AVX-512 F, BW, DQ and VL. For files
+// compiled for these instruction sets only.
 //
 //   using D = DecoderAvx512<DType::kQ4_1>;
 //   D::State state;
@@ -8,9 +8,9 @@
 //   __m512 w[D::kVectors];
 //   D::Decode(state, 0, w);    // elements 0..31 of the block, in order
 //
-// Nibbles index a table of the 16 values they can stand for in this block, held in a register: one
-// permutation replaces masking, conversion, multiplication and addition (VPERMPS reads the low four
-// bits of each index only).
+// Nibbles index a register that holds the 16 possible values of this block: one permutation
+// replaces masking, conversion, multiplication and addition (VPERMPS reads the low four bits of
+// each index only).
 #ifndef PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_AVX512_H_
 #define PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_AVX512_H_
 
@@ -120,7 +120,7 @@ template <>
 struct DecoderAvx512<DType::kQ5_0> : DecoderSizes<DType::kQ5_0, 16> {
   struct State {
     __m512 low;   // values of nibbles without the fifth bit
-    __m512 high;  // and with it
+    __m512 high;  // values of nibbles with it
     const uint8_t* block;
   };
   PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {

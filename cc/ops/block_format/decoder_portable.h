@@ -1,6 +1,6 @@
 // File: cc/ops/block_format/decoder_portable.h
-// One block of each weight dtype to floats in memory, in plain loops over 16 or 32 elements that
-// compilers vectorise for any instruction set (checked: ASIMD, VXE, SSE2).
+// Decodes one block of each weight dtype to floats in memory, in plain loops over 16 or 32 elements
+// that compilers vectorise for any instruction set (checked: ASIMD, VXE, SSE2).
 //
 //   DecodeBlock<DType::kQ4_1>(block, out);   // LayoutOf(DType::kQ4_1).elements floats
 //
@@ -40,7 +40,7 @@ inline void DecodeBlock<DType::kF16>(const uint8_t* block, float* out) {
 }
 
 // The integers of 32 elements. Unpacking them before any float is written lets compilers vectorise
-// both steps; where that measured faster (Q4_0, Q4_1 and Q6_K, two to four times), it is done.
+// both steps: two to four times faster for Q4_0, Q4_1 and Q6_K, the only formats that use it.
 struct Quants {
   uint8_t q[32];
 };

@@ -29,12 +29,12 @@ Status CheckCausalConv(const OpCall& call) {
   return check.Result();
 }
 
-// Channels that one thread does together: their taps and the rows that tokens share stay in the
+// Channels that one thread computes together: their taps and the rows that tokens share stay in the
 // first-level cache.
 constexpr int64_t kBlock = 128;
 constexpr float kZeros[kBlock] = {};
 
-// `size` channels from `first` on, of one request.
+// `size` channels of one request from `first` on.
 class ChannelBlock {
  public:
   ChannelBlock(const CausalConvArgs& args, int64_t first, int64_t size)
@@ -69,7 +69,7 @@ class ChannelBlock {
   float* StateRow(int32_t page, int64_t k) const {
     return args_.state.Row<float>(page) + k * args_.channels + first_;
   }
-  // A row of the step, or one before the run.
+  // A row of the step, or one that precedes the run.
   const float* RowAt(const StateRun& run, int64_t row) const {
     if (row >= run.begin) return args_.x.Row<const float>(row) + first_;
     if (run.source == kNullPage) return kZeros;

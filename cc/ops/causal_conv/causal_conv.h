@@ -1,11 +1,11 @@
 // File: cc/ops/causal_conv/causal_conv.h
-// Depthwise causal convolution over the tokens of each request, then SiLU: what state-space layers
-// have in front of their scan.
+// Depthwise causal convolution over the tokens of each request, then SiLU, as state-space layers
+// apply it before their scan.
 //
 //   y[t, c] = silu(bias[c] + sum_j w[c, j] * x[t - (K - 1) + j, c])
 //
-// where x before the first token of a step comes from the request's state, the last K - 1 rows of
-// x, and before its first token of all is 0.
+// x before the first token of a step comes from the request's state, the last K - 1 rows of x, and
+// is 0 before the request's first token.
 //
 //   inputs   x      act [T, ...]           rows of C channels, any trailing shape
 //            w      f32 [C, ...]           K taps of each channel, the newest last
@@ -15,9 +15,9 @@
 //   batch    query_start, seq_lens, block_table, block_size
 //   aliasing none
 //
-// 2 <= K <= kMaxConvTaps. The taps are added in their order, so the bits of y and of the state do
-// not depend on how a request is divided into steps, or on other requests. Error bound: K * 2^-23
-// of the sum of |w x|, then that of Silu in cc/ops/vec/vec_math.h.
+// 2 <= K <= kMaxConvTaps. The taps are added in order, so the bits of y and of the state do not
+// depend on how a request is divided into steps, or on other requests. Error bound: K * 2^-23 of
+// the sum of |w x|, then that of Silu in cc/ops/vec/vec_math.h.
 //
 // Kernels: "avx512", "avx2", "portable", "reference" (accumulates in double).
 #ifndef PAGEMILL_CC_OPS_CAUSAL_CONV_CAUSAL_CONV_H_

@@ -1,5 +1,5 @@
 // File: cc/ops/causal_conv/causal_conv_conformance.h
-// What every kernel of `causal_conv` must fulfil (state_conformance.h), for odd sizes.
+// Conformance checks for every kernel of `causal_conv` (state_conformance.h), for odd sizes.
 #ifndef PAGEMILL_CC_OPS_CAUSAL_CONV_CAUSAL_CONV_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_CAUSAL_CONV_CAUSAL_CONV_CONFORMANCE_H_
 

@@ -1,4 +1,4 @@
-// The plain form of `causal_conv`, channel by channel.
+// The reference of `causal_conv`, channel by channel.
 #include <cmath>
 #include <vector>
 

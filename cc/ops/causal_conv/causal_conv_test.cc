@@ -18,7 +18,7 @@ TEST(CausalConv, Conformance) {
 
 float Silu(float x) { return x / (1 + std::exp(-x)); }
 
-// Two channels, three taps; the second step goes on from the state of the first.
+// Two channels, three taps; the second step continues from the state of the first.
 TEST(CausalConv, ByHand) {
   const int32_t starts[] = {0, 2}, first[] = {2}, second[] = {4}, table[] = {1};
   BatchView batch{{.num_tokens = 2, .num_requests = 1, .query_start = starts, .seq_lens = first},

@@ -1,6 +1,6 @@
 // File: cc/ops/causal_conv/conv_row.h
 // Some channels of one token of `causal_conv`, for each instruction set. Plain data and functions
-// only: this header is included where wide instructions are allowed (docs/build.md).
+// only: files compiled for wide instructions include this header (docs/build.md).
 #ifndef PAGEMILL_CC_OPS_CAUSAL_CONV_CONV_ROW_H_
 #define PAGEMILL_CC_OPS_CAUSAL_CONV_CONV_ROW_H_
 

@@ -1,6 +1,6 @@
 // File: cc/ops/draw_tokens/draw_tokens.h
-// Draws the tokens of rows of logits, found where the logits are, so that a step behind may read
-// them there. Put behind `argmax`, whose results it reads: rows without a temperature keep them.
+// Draws a token from each row of logits on the device that holds them, so that a later step can
+// read it there. Runs after `argmax` and reads its results: rows without a temperature keep them.
 //
 //   inputs   x        f32 [L, V]
 //            columns  i32 [L]     as `argmax` writes them for x
@@ -13,8 +13,8 @@
 //
 // Error bound: that of DrawToken() in ../sample/sample.h. A column is the one that the reference
 // draws unless the random number is within 1e-6 of the boundary between two tokens, or top_p within
-// 1e-6 of a partial sum. The kernels of an instruction set draw the token that a host draws that
-// samples with the same instructions: they share its passes.
+// 1e-6 of a partial sum. Kernels share the passes of the host's sampler, so they draw the same
+// token as a host that samples with the same instruction set.
 //
 // Workspace: V candidates (8 bytes each) for each thread.
 #ifndef PAGEMILL_CC_OPS_DRAW_TOKENS_DRAW_TOKENS_H_

@@ -22,7 +22,7 @@ using conformance::TestTensor;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Row `row` of the draws that a check makes: one in four is greedy, any may have each limit.
+// Draw parameters of row `row`: one row in four is greedy; each limit is set at random.
 RowDraw MakeDraw(Random& random, int64_t row) {
   RowDraw draw;
   draw.temperature = row % 4 == 1 ? 0.0f : random.Uniform(0.05f, 2.0f);
@@ -34,7 +34,7 @@ RowDraw MakeDraw(Random& random, int64_t row) {
   return draw;
 }
 
-// Logits of which every third row has equal ones and every fifth excluded ones; row 2 has a NaN.
+// Logits: every third row has equal ones, every fifth row excluded ones; row 2 has a NaN.
 std::vector<float> MakeLogits(Random& random, int64_t rows, int64_t width) {
   std::vector<float> x;
   for (int64_t i = 0; i < rows * width; ++i) {
@@ -87,8 +87,9 @@ std::vector<int32_t> Ints(const TestTensor& tensor) {
   return ints;
 }
 
-// Rows that are not drawn must be exact. The contract allows a difference where the number is
-// within 1e-6 of a boundary: 1e-6 * width a row, so that two rows of a case are no chance.
+// Rows that are not drawn must be exact. The contract allows a difference if the random number is
+// within 1e-6 of a boundary: the probability is 1e-6 * width per row, so two different rows in a
+// case are an error.
 void ExpectDrawn(const std::vector<int32_t>& got, const Case& drawn, std::string_view kernel) {
   ASSERT_EQ(got.size(), drawn.expected.size());
   int different = 0;

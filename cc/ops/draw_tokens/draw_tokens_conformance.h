@@ -1,8 +1,8 @@
 // File: cc/ops/draw_tokens/draw_tokens_conformance.h
-// What every kernel of `draw_tokens` must fulfil. Checked for every kernel that supports the call:
-// empty input, rows with and without a temperature side by side, every limit alone and with others,
-// equal logits, excluded tokens, rows without a largest element, misaligned and padded rows, a
-// result in the place of the columns, 1 and 3 threads.
+// Conformance checks for every kernel of `draw_tokens` that supports the call: empty input, rows
+// with and without a temperature side by side, every limit alone and with others, equal logits,
+// excluded tokens, rows without a largest element, misaligned and padded rows, an output that
+// aliases the columns, 1 and 3 threads.
 #ifndef PAGEMILL_CC_OPS_DRAW_TOKENS_DRAW_TOKENS_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_DRAW_TOKENS_DRAW_TOKENS_CONFORMANCE_H_
 

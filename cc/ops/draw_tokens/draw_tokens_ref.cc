@@ -1,4 +1,4 @@
-// The plain form of `draw_tokens`: by a full sort and double arithmetic (../sample/sample_ref.cc).
+// The reference of `draw_tokens`: full sort and double arithmetic (../sample/sample_ref.cc).
 #include <cstdint>
 #include <cstring>
 

@@ -31,8 +31,8 @@ TEST(DrawTokens, CheckNamesWhatDoesNotFit) {
   EXPECT_EQ(DrawTokensOp().check(call).message(), "draw_tokens: draws must have 8 words a row");
 }
 
-// One row, drawn with each seed of 20,000: a chi-square test over five tokens, and none of the two
-// that top_k excludes.
+// One row, drawn with 20,000 seeds: a chi-square test over five tokens; the two that top_k excludes
+// are never drawn.
 TEST(DrawTokens, FrequenciesFollowTheDistribution) {
   constexpr int64_t kRows = 20000, kWidth = 7;
   const float logits[kWidth] = {0.0f, 1.0f, 2.0f, -9.0f, 0.5f, -8.0f, 1.5f};

@@ -48,14 +48,13 @@ bool OnPackedIntegers(const device::Capabilities&, const OpCall& call) {
 
 constexpr WeightPacking kBlockRows = BlockRows(/*inputs=*/0b10);
 
-// A table that is the vocabulary projection, too, is read from the slices that `linear` makes of
-// it.
+// A table that is also the vocabulary projection is read from the slices that `linear` packs.
 constexpr WeightPacking Following(WeightPacking packing) {
   packing.follows = true;
   return packing;
 }
 
-// Slices alone: nothing is multiplied here.
+// Only the slice layout: nothing is multiplied here.
 constexpr linear::PackedGemm kPackedBlocksGemm = {
     0, linear::BlockSliceBytes, linear::PackBlockSlice, nullptr, nullptr, nullptr};
 constexpr linear::PackedGemm kPackedBf16Gemm = {
@@ -65,7 +64,7 @@ constexpr WeightPacking kPackedBlocks =
 constexpr WeightPacking kPackedBf16 =
     Following(linear::PackingOfGemm<&kPackedBf16Gemm>(linear::kPackedBf16Layout));
 
-// y[n] = scale * row ids[n], which `read(id, out)` gives.
+// y[n] = scale * row ids[n]; `read(id, out)` decodes a row.
 template <class Read>
 void Gather(const OpCall& call, KernelContext& context, const Read& read) {
   const TensorView& ids = call.inputs[0];

@@ -8,7 +8,7 @@
 //   aliasing       none
 //
 // Kernels: "packed_blocks" and "packed_bf16" read a table that `linear` has packed (a tied
-// vocabulary projection) from its slices, so that it is in memory once, and any other as stored;
+// vocabulary projection) from its slices, so that it is in memory once, and other tables as stored;
 // "portable", "reference".
 //
 // Exact: dequantization gives the same bits everywhere, the scale is one float multiplication, and
@@ -23,7 +23,7 @@ namespace pagemill::ops {
 const OpDefinition& EmbeddingOp();
 
 namespace embedding {
-// The kernels; y must not overlap W. Both work in place on y, without workspace.
+// The kernels; y must not overlap W. Both write y directly, without workspace.
 void RunPortable(const OpCall& call, KernelContext& context);
 void RunReference(const OpCall& call, KernelContext& context);
 }  // namespace embedding

@@ -1,6 +1,5 @@
-// Speed of `embedding` for a prompt's worth of random rows of SmolLM2's table. Counter: GB/s of
-// table rows read; the limit is random reading of rows, which a memcpy of the same rows (`copy`)
-// shows.
+// Speed of `embedding` for as many random rows of SmolLM2's table as a prompt has. Counter: GB/s of
+// table rows read; the limit is a memcpy of the same rows (`copy`).
 #include <benchmark/benchmark.h>
 
 #include <cstring>

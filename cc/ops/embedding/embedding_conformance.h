@@ -1,7 +1,7 @@
 // File: cc/ops/embedding/embedding_conformance.h
-// What every kernel row of `embedding` must fulfil. Checked for every row that supports the call on
-// gathers: every weight dtype, empty input, misaligned and padded operands, a scale, 1 and 3
-// threads; bit for bit, since the contract is exact.
+// Conformance checks for every kernel of `embedding` that supports the call: every weight dtype,
+// empty input, misaligned and padded operands, a scale, 1 and 3 threads; bit for bit, since the
+// contract is exact.
 #ifndef PAGEMILL_CC_OPS_EMBEDDING_EMBEDDING_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_EMBEDDING_EMBEDDING_CONFORMANCE_H_
 

@@ -1,4 +1,4 @@
-// The plain form of `embedding`: one row after the other, on one thread.
+// The reference of `embedding`: one row after the other, on one thread.
 #include <cstdint>
 
 #include "cc/ops/embedding/embedding.h"

@@ -32,7 +32,7 @@ TEST(Embedding, CheckNamesWhatDoesNotFit) {
   EXPECT_EQ(check(ids, view(DType::kI8, {9, 64}), y).message(),
             "embedding: W must be a weight dtype, got i8");
   EXPECT_EQ(check(ids, view(DType::kQ4_K, {9, 64}), y).message(),
-            "embedding: rows of W have 64 elements, no multiple of the block of 256 of q4_k");
+            "embedding: rows of W have 64 elements, not a multiple of the block of 256 of q4_k");
   EXPECT_EQ(check(ids, w, view(DType::kF32, {4, 32})).message(),
             "embedding: y must be f32 [N=4, H=64*], got f32 [4, 32]");
 }

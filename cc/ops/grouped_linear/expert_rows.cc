@@ -9,7 +9,7 @@ constexpr int64_t kAlignment = 64;
 
 int64_t RoundUp(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Hands out arrays of the workspace, one after the other.
+// Allocates consecutive arrays in the workspace.
 class Arrays {
  public:
   explicit Arrays(std::byte* at) : at_(at) {}
@@ -42,8 +42,8 @@ ExpertRows SortRows(const TensorView& ids, int64_t experts, int64_t max_rows,
                     std::span<std::byte> workspace) {
   const int64_t tokens = ids.shape[0], choices = ids.RowElements(), rows = tokens * choices;
   Arrays arrays(workspace.data());
-  // First the beginning of each expert's rows in `order`, then, with the rows there, their end. The
-  // rows that name no expert come last.
+  // Begins of each expert's rows in `order`, which become ends as rows are added. Rows without an
+  // expert come last.
   int64_t* const ends = arrays.Take<int64_t>(experts + 2);
   ExpertGroup* const groups = arrays.Take<ExpertGroup>(std::min(experts, rows));
   Chunk* const chunks = arrays.Take<Chunk>(MaxChunks(rows, experts, max_rows));

@@ -1,13 +1,13 @@
 // File: cc/ops/grouped_linear/expert_rows.h
-// The rows of a call sorted by expert and cut into chunks: at most `max_rows` rows of one expert
-// that are multiplied together. Rows of an expert stay in ascending order.
+// Sorts the rows of a call by expert and divides them into chunks: at most `max_rows` rows of one
+// expert that are multiplied together. Rows of an expert stay in ascending order.
 //
 //   const ExpertRows sorted = SortRows(ids, experts, max_rows, workspace);
 //   for (const ExpertGroup& group : sorted.groups)
 //     for (int64_t s = group.first_chunk; s < group.end_chunk; ++s) Multiply(sorted.chunks[s]);
 //
-// O(rows + experts), on the calling thread: 4 ns a row. Everything lies in `workspace`, at least
-// ExpertRowsBytes() of it, 64-byte aligned.
+// O(rows + experts), on the calling thread: 4 ns a row. All arrays are in `workspace`, which has
+// ExpertRowsBytes() and is 64-byte aligned.
 #ifndef PAGEMILL_CC_OPS_GROUPED_LINEAR_EXPERT_ROWS_H_
 #define PAGEMILL_CC_OPS_GROUPED_LINEAR_EXPERT_ROWS_H_
 
@@ -24,7 +24,7 @@ struct Chunk {
   int64_t count;
 };
 
-// An expert that has rows.
+// An expert with at least one row.
 struct ExpertGroup {
   int64_t expert;
   int64_t first_chunk;
@@ -37,12 +37,12 @@ struct ExpertRows {
   std::span<const int32_t> without_expert;  // rows whose id is outside [0, experts)
 };
 
-// The most chunks that `rows` rows can make.
+// Upper bound of the number of chunks of `rows` rows.
 int64_t MaxChunks(int64_t rows, int64_t experts, int64_t max_rows);
 
 int64_t ExpertRowsBytes(int64_t rows, int64_t experts, int64_t max_rows);
 
-// `ids` is i32 [tokens, choices]. Chunks of an expert have nearly equal heights.
+// `ids` is i32 [tokens, choices]. Chunks of an expert have nearly equal numbers of rows.
 ExpertRows SortRows(const TensorView& ids, int64_t experts, int64_t max_rows,
                     std::span<std::byte> workspace);
 

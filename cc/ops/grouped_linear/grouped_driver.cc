@@ -18,8 +18,8 @@ using linear::kSliceRows;
 
 // Elements of x that are worth handing to another thread to prepare: 1 to 2 us.
 constexpr int64_t kPrepareGrain = 4096;
-// Slices that one thread multiplies with all chunks of an expert before the next ones: they stay in
-// L2 beside the chunks that pass by.
+// Bytes of slices that one thread multiplies with all chunks of an expert before the next slices:
+// they stay in L2 next to the streamed chunks.
 constexpr int64_t kMaxGroupBytes = 256 << 10;
 
 constexpr int64_t kFloatBytes = sizeof(float);
@@ -27,7 +27,7 @@ constexpr int64_t kFloatBytes = sizeof(float);
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 int64_t RoundUp(int64_t bytes) { return DivideUp(bytes, 64) * 64; }
 
-// Floats between neighbouring rows of a chunk, if that is the same for all of them.
+// Floats between consecutive rows of a chunk; none if rows are not evenly spaced.
 std::optional<int64_t> EvenStride(const RoutedRows& rows, const Chunk& chunk) {
   if (chunk.count == 1) return 0;
   const float* const first = rows.At(chunk.rows[0]);
@@ -44,7 +44,8 @@ void Gather(const RoutedRows& rows, const Chunk& chunk, int64_t width, float* to
   }
 }
 
-// Calls product(y, stride) with where columns [column, column + m) of a chunk's outputs go.
+// Calls product(y, stride) to compute columns [column, column + m) of a chunk's outputs: in place
+// if its rows are evenly spaced, else in `block`, from which they are copied.
 template <class Product>
 void WriteOutputs(const RoutedRows& y, const Chunk& chunk, int64_t column, int64_t m, float* block,
                   const Product& product) {
@@ -58,7 +59,7 @@ void WriteOutputs(const RoutedRows& y, const Chunk& chunk, int64_t column, int64
   }
 }
 
-// One stack of a call.
+// One weight stack of a call.
 struct Stack {
   const OpCall& call;
   size_t output;
@@ -91,12 +92,12 @@ class StackGemm {
       : kernels_(kernels), dtype_(call.inputs[WeightOperand(0)].dtype) {}
 
   int64_t max_chunk_rows() const { return kernels_.max_chunk_rows; }
-  // x as it is: its rows one after the other.
+  // If weights are read as stored, a chunk is consecutive rows of x.
   int64_t ChunkBytes(int64_t n, int64_t k) const {
     return kernels_.ReadsStored() ? RoundUp(n * k * kFloatBytes)
                                   : kernels_.chunk_bytes(dtype_, n, k);
   }
-  // Rows that are not evenly spaced, or the products of a chunk and a slice; and the GEMM's own.
+  // Room for gathered rows or the products of a chunk and a slice, then for the GEMM's own scratch.
   int64_t ScratchBytes(int64_t n, int64_t k) const {
     return RowBytes(n, k) +
            (kernels_.scratch_bytes == nullptr ? 0 : kernels_.scratch_bytes(dtype_, k));
@@ -116,7 +117,7 @@ class StackGemm {
   }
 
   void Multiply(const Stack& stack, const PreparedGroup& group, int64_t p_begin, int64_t p_end,
-                float* scratch, int64_t* left) const {
+                float* scratch, int64_t* tile_config) const {
     const int64_t slice_bytes = SliceBytes(stack);
     const uint8_t* const slices =
         kernels_.ReadsStored()
@@ -132,20 +133,21 @@ class StackGemm {
         const int64_t m = stack.Columns(p);
         scales.first_row = p * kSliceRows;
         WriteOutputs(y, chunk, p * kSliceRows, m, scratch, [&](float* to, int64_t stride) {
-          kernels_.multiply({.dtype = dtype_,
-                             .weights = slices + p * slice_bytes,
-                             .activations = group.prepared + group.offsets[s],
-                             .bias = stack.Bias(group.expert, p),
-                             .y = to,
-                             .y_stride = stride,
-                             .n = chunk.count,
-                             .m = m,
-                             .k = stack.k(),
-                             .scales = scales,
-                             .weight_stride = stack.Matrix(group.expert).row_stride_bytes,
-                             .x_stride = stack.k(),
-                             .scratch = own,
-                             .left = kernels_.leave == nullptr ? nullptr : left});
+          kernels_.multiply(
+              {.dtype = dtype_,
+               .weights = slices + p * slice_bytes,
+               .activations = group.prepared + group.offsets[s],
+               .bias = stack.Bias(group.expert, p),
+               .y = to,
+               .y_stride = stride,
+               .n = chunk.count,
+               .m = m,
+               .k = stack.k(),
+               .scales = scales,
+               .weight_stride = stack.Matrix(group.expert).row_stride_bytes,
+               .x_stride = stack.k(),
+               .scratch = own,
+               .tile_config = kernels_.release_tiles == nullptr ? nullptr : tile_config});
         });
       }
     }
@@ -155,12 +157,12 @@ class StackGemm {
     return kernels_.ReadsStored() ? kSliceRows * stack.Matrix(0).row_stride_bytes
                                   : kernels_.slice_bytes(dtype_, stack.k());
   }
-  void Leave(int64_t left) const {
-    if (left != 0) kernels_.leave();
+  void ReleaseTiles(int64_t tile_config) const {
+    if (tile_config != 0) kernels_.release_tiles();
   }
 
  private:
-  // Of x as it is, rows are gathered when they are prepared.
+  // If weights are read as stored, Prepare() gathers rows, and scratch only holds products.
   int64_t RowBytes(int64_t n, int64_t k) const {
     return RoundUp(n * (kernels_.ReadsStored() ? kSliceRows : std::max(k, kSliceRows)) *
                    kFloatBytes);
@@ -170,8 +172,7 @@ class StackGemm {
   DType dtype_;
 };
 
-// The parts of a call's workspace: sorted rows, the offset of each chunk, a block for each thread,
-// chunks.
+// Workspace of a call: sorted rows, the offset of each chunk, scratch of each thread, chunks.
 struct Space {
   Space(const StackGemm& gemm, const OpCall& call)
       : rows(call.inputs[1].Elements()),
@@ -182,7 +183,7 @@ struct Space {
         offset_bytes(RoundUp(MaxChunks(rows, experts, max_rows) * int64_t{sizeof(int64_t)})),
         scratch_bytes(gemm.ScratchBytes(max_rows, k)) {}
 
-  // The first row of a chunk and the others are worth at most so much, however rows are divided.
+  // Upper bound of the bytes of all chunks, however rows are divided.
   int64_t MaxChunkBytes(const StackGemm& gemm) const {
     const int64_t one = gemm.ChunkBytes(1, k);
     int64_t more = 0;
@@ -202,7 +203,7 @@ struct Space {
   int64_t scratch_bytes;  // of a thread
 };
 
-// A call whose rows are sorted.
+// A call with sorted rows.
 class GroupedProduct {
  public:
   GroupedProduct(const StackGemm& gemm, const OpCall& call, KernelContext& context)
@@ -232,7 +233,7 @@ class GroupedProduct {
     });
   }
 
-  // One list for the threads: the slices of all stacks of an expert, then those of the next expert.
+  // Threads share one list: the slices of all stacks of an expert, then those of the next expert.
   void Multiply() const {
     int64_t ends[kMaxMatrices];
     int64_t slices = 0;
@@ -244,7 +245,7 @@ class GroupedProduct {
     const int64_t most = std::max<int64_t>(1, kMaxGroupBytes / gemm_.SliceBytes({call_, 0}));
     const int64_t units = static_cast<int64_t>(sorted_.groups.size()) * slices;
     pool_.ParallelFor(units, 1, [&](int64_t unit, int64_t last, int worker) {
-      int64_t left = 0;
+      int64_t tile_config = 0;
       while (unit < last) {
         const PreparedGroup group = Group(static_cast<size_t>(unit / slices));
         const int64_t slice = unit % slices;
@@ -252,10 +253,10 @@ class GroupedProduct {
             static_cast<size_t>(std::ranges::upper_bound(of_stacks, slice) - of_stacks.begin());
         const int64_t count = std::min({ends[i] - slice, last - unit, most});
         const int64_t first = slice - (i == 0 ? 0 : ends[i - 1]);
-        gemm_.Multiply({call_, i}, group, first, first + count, Scratch(worker), &left);
+        gemm_.Multiply({call_, i}, group, first, first + count, Scratch(worker), &tile_config);
         unit += count;
       }
-      gemm_.Leave(left);
+      gemm_.ReleaseTiles(tile_config);
     });
   }
 

@@ -1,8 +1,8 @@
 // File: cc/ops/grouped_linear/grouped_driver.h
 // Runs the kernels of `linear` over the rows of each expert. Rows are sorted by expert and prepared
 // in chunks; then (expert, output columns) are one list that the threads share, so that all of them
-// work even if every expert has a single row. If the rows of a chunk are evenly spaced in x or y,
-// as one or two always are, kernels read or write them in place; else through a block of rows
+// work even if every expert has a single row. Kernels read and write the rows of a chunk in place
+// if they are evenly spaced in x or y, as one or two rows always are, else through a block of rows
 // that stays in cache.
 #ifndef PAGEMILL_CC_OPS_GROUPED_LINEAR_GROUPED_DRIVER_H_
 #define PAGEMILL_CC_OPS_GROUPED_LINEAR_GROUPED_DRIVER_H_
@@ -16,7 +16,7 @@
 
 namespace pagemill::ops::grouped_linear {
 
-// `call` has stacks of matrices as the kernels read them: packed or as stored.
+// The stacks of `call` are in the layout that the kernels read: packed or as stored.
 void RunPacked(const linear::PackedGemm& kernels, const OpCall& call, KernelContext& context);
 int64_t PackedWorkspaceBytes(const linear::PackedGemm& kernels, const OpCall& call,
                              int32_t num_threads);

@@ -1,5 +1,4 @@
-// The driver with kernels that keep a state in registers between products: the AMX ones, over
-// emulated tiles.
+// The driver with kernels that keep state in registers between products: AMX over emulated tiles.
 #include "cc/ops/grouped_linear/grouped_driver.h"
 
 #include <gtest/gtest.h>

@@ -41,7 +41,7 @@ Status CheckGroupedLinear(const OpCall& call) {
     if (!check.ok()) return check.Result();
     check.Require(check.Dim('E') > 0 && check.Dim('K') > 0, "W is empty");
     if (const Status fits = CheckWeight(w); !fits.ok()) check.Require(false, fits.message());
-    check.Require(HaveOneFormat(w, first), "the stacks of a call have one format");
+    check.Require(HaveOneFormat(w, first), "the stacks of a call must have one format");
   }
   check.ActInput(0, "x", "N,X*");
   const int64_t width = check.Dim('X'), k = check.Dim('K');

@@ -1,6 +1,5 @@
 // File: cc/ops/grouped_linear/grouped_linear.h
-// Matrix multiply in which each row names the matrix that it is multiplied with: the experts of a
-// mixture-of-experts layer.
+// Matrix multiply that selects a matrix for each row: the experts of a mixture-of-experts layer.
 //
 //   y[n, j] = x[n, j] W[ids[n, j]]^T + bias[ids[n, j]]      (or x[n], the same for all j)
 //
@@ -11,17 +10,16 @@
 //   outputs  y     act [N, J, ...]  M elements a choice
 //   aliasing       none
 //
-// W and bias may be given up to kMaxMatrices times, each pair with an output: several products of
-// the same rows (gate and up projection), which are sorted and prepared once. The stacks have one
+// W and bias may occur up to kMaxMatrices times, each pair with an output: several products of the
+// same rows (gate and up projection), which are sorted and prepared once. The stacks have one
 // format, E and K. A call with one pair still has an operand for the bias.
 //
-// Result: row (n, j) has the bits that `linear` gives for this row and this matrix in the kernel of
-// the same name, so it depends neither on the rows beside it nor on the rows that share its expert.
-// Error bounds are those of linear.h.
+// Result: row (n, j) has the bits of `linear` for this row and this matrix with the kernel of the
+// same name, so it does not depend on any other row. Error bounds are those of linear.h.
 //
 // Packed weights of a stack are those of its matrices one after the other, in `linear`'s layouts.
 //
-// Workspace: O(rows) for the order of the rows, x prepared, and for each thread a block of rows.
+// Workspace: O(rows) for the sorted rows, the prepared x, and a block of rows for each thread.
 // Kernels: those of `linear` (linear_kernels.h), and "reference".
 #ifndef PAGEMILL_CC_OPS_GROUPED_LINEAR_GROUPED_LINEAR_H_
 #define PAGEMILL_CC_OPS_GROUPED_LINEAR_GROUPED_LINEAR_H_
@@ -37,7 +35,7 @@ const OpDefinition& GroupedLinearOp();
 
 namespace grouped_linear {
 
-// Where an output finds its operands.
+// Index of the weight input of an output.
 inline constexpr size_t WeightOperand(size_t output) { return 2 + 2 * output; }
 inline constexpr size_t BiasOperand(size_t output) { return 3 + 2 * output; }
 

@@ -1,9 +1,9 @@
 // Speed of `grouped_linear` next to the machine's limits, measured in the same run: the gate and up
 // projections of one layer, in one call, with random experts for each token. `of_read` is the share
-// of the read bandwidth that reading each expert that has rows once would take, `of_peak` that of
-// the kernel's multiply-add peak; `experts` is how many experts have rows. `vs_linear` is the time
-// of `linear` on as many rows of a single matrix with as many outputs, over this op's: what sorting
-// costs, and experts with few rows.
+// of the read bandwidth that reading each expert with rows once would take, `of_peak` that of the
+// kernel's multiply-add peak; `experts` is the number of experts with rows. `vs_linear` is the time
+// of `linear` on as many rows of a single matrix with as many outputs, over this op's: the cost of
+// sorting and of experts with few rows.
 //
 //   grouped_linear_benchmark --benchmark_filter='bf16/128x768x2048'
 #include <benchmark/benchmark.h>
@@ -134,7 +134,7 @@ void Run(benchmark::State& state, DType dtype, const Experts& e) {
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
-  // Qwen3-30B-A3B; a quarter of the width of Mixtral 8x7B.
+  // Qwen3-30B-A3B; Mixtral 8x7B with a quarter of its width.
   for (const Experts& e : {Experts{128, 8, 768, 2048}, Experts{8, 2, 3584, 4096}}) {
     for (DType dtype : {DType::kBF16, DType::kQ4_1}) {
       const std::string name = "GroupedLinear/" + std::string(Info(dtype).name) + "/" +

@@ -66,7 +66,7 @@ struct Operation {
   }
   Operation(const Operation&) = delete;
 
-  // Of the values that were added last: a scale a row, or in blocks of 16 x 32.
+  // Adds scales of the values that were added last: one per row, or per block of 16 x 32.
   const QuantizedParts& AddScales(const Case& c, int64_t m, Random& random) {
     const int64_t block_rows = c.bias ? 16 : 1, block_columns = c.bias ? 32 : c.k;
     scales.push_back(TestTensor(DType::kF32, {c.experts, (m + block_rows - 1) / block_rows,
@@ -84,7 +84,7 @@ struct Operation {
     for (int64_t i = 0; i < c.tokens * c.choices; ++i) {
       int64_t id = random.Int(0, c.experts - 1);
       if (c.routing == Routing::kOneExpert) id = c.experts - 1;
-      // Both sides of the range, and its ends.
+      // Ids outside of the range: -1 and the number of experts.
       if (c.routing == Routing::kSomeOfNone && i % 3 == 0) id = i % 2 == 0 ? c.experts : -1;
       if (c.routing == Routing::kNone) id = -7;
       expert_of.push_back(static_cast<int32_t>(id));
@@ -93,7 +93,7 @@ struct Operation {
   }
 
   // Every row of x: [tokens * choices, k].
-  TestTensor AllKernels(const Case& c) const {
+  TestTensor AllRows(const Case& c) const {
     const std::vector<float> stored = x.ToFloat();
     std::vector<float> values;
     for (int64_t row = 0; row < c.tokens * c.choices; ++row) {
@@ -114,7 +114,7 @@ struct Operation {
   OpCall call;
 };
 
-// What output `i` must be: rows of `linear`, which has all rows of x times each expert's matrix.
+// The expected output `i`: rows of `linear` over all rows of x, for each expert's matrix.
 std::vector<float> Expected(const Case& c, const Operation& op, size_t i, const TestTensor& x,
                             const OpDefinition& linear, std::string_view kernel,
                             const device::Capabilities& caps, ThreadPool& pool) {
@@ -148,7 +148,7 @@ void CheckCase(const Case& c, DType dtype, const OpDefinition& op, const OpDefin
                const device::Capabilities& caps, Random& random) {
   Operation operation(c, dtype, random);
   ASSERT_TRUE(op.check(operation.call).ok()) << op.check(operation.call).ToString();
-  const TestTensor x = operation.AllKernels(c);
+  const TestTensor x = operation.AllRows(c);
   ThreadPool one({.num_threads = 1}), three({.num_threads = 3});
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, operation.call)) {
     SCOPED_TRACE(std::string(kernel->name));

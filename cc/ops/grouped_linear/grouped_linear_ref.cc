@@ -1,5 +1,5 @@
-// The plain form of `grouped_linear`: for each row, read each row of its expert's matrix and
-// accumulate the products in double.
+// The reference of `grouped_linear`: for each row, reads each row of its expert's matrix and
+// accumulates the products in double.
 #include "cc/ops/grouped_linear/grouped_linear.h"
 #include "cc/ops/quantized/quantized.h"
 

@@ -23,7 +23,7 @@ TEST(GroupedLinear, Conformance) {
   CheckGroupedLinearConformance(GroupedLinearOp(), LinearOp(), device::DetectCapabilities());
 }
 
-// The kernel that runs a model's experts is the one that runs its other matrices.
+// The same kernel runs a model's experts and its other matrices.
 TEST(GroupedLinear, TakesTheKernelsOfLinear) {
   const device::Capabilities caps = device::DetectCapabilities();
   const TensorView x = TensorView::Dense(nullptr, DType::kF32, {2, 256});
@@ -78,7 +78,7 @@ TEST(GroupedLinear, PacksMatrixByMatrix) {
   }
 }
 
-// A NaN of one row of x reaches the outputs of that row only, also of rows with its expert.
+// A NaN in one row of x affects only the outputs of that row, even among rows of the same expert.
 TEST(GroupedLinear, RowsDoNotMix) {
   Random random(4);
   device::ThreadPool pool({.num_threads = 2});
@@ -100,8 +100,8 @@ TEST(GroupedLinear, RowsDoNotMix) {
   }
 }
 
-// Against a plain model: every row is in exactly one chunk of its expert, ascending, and no chunk
-// is too high.
+// Every row is in exactly one chunk of its expert, in ascending order, and no chunk has too many
+// rows.
 TEST(ExpertRows, EveryRowOnce) {
   Random random(5);
   for (int round = 0; round < 200; ++round) {

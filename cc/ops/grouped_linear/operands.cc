@@ -1,4 +1,4 @@
-// Where a call of `grouped_linear` has its rows and matrices.
+// Rows and matrices of a call of `grouped_linear`.
 #include "cc/ops/grouped_linear/grouped_linear.h"
 
 namespace pagemill::ops::grouped_linear {

@@ -8,14 +8,14 @@ namespace pagemill::ops::head_linear {
 namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
-// Outputs that a thread computes at a time: rows of W, as many as `linear` has in a slice; or
-// columns, whole blocks of every format.
+// Outputs that a thread computes at a time: the rows of a slice of `linear`; or columns, whole
+// blocks of every format.
 constexpr int64_t kRows = linear::kSliceRows;
 constexpr int64_t kColumns = 256;
 
 bool IsTransposed(const OpCall& call) { return call.attributes->GetInt("transposed", 0) != 0; }
 
-// Of transposed products; others are decoded to f32.
+// True if transposed products have a kernel for `dtype`; other weights are decoded to f32.
 bool HasKernel(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
 
 // One call, and the memory of one thread.

@@ -1,6 +1,6 @@
 // File: cc/ops/head_linear/head_driver.h
-// Runs the kernels of one instruction set over a call of `head_linear`: (head, block of outputs) is
-// one list that the threads share.
+// Runs the kernels of one instruction set over a call of `head_linear`. Threads share one list of
+// (head, block of outputs).
 #ifndef PAGEMILL_CC_OPS_HEAD_LINEAR_HEAD_DRIVER_H_
 #define PAGEMILL_CC_OPS_HEAD_LINEAR_HEAD_DRIVER_H_
 

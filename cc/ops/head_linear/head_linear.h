@@ -1,12 +1,12 @@
 // File: cc/ops/head_linear/head_linear.h
-// Matrix multiply with a matrix for each head: in latent attention, the projections of keys and of
-// values, which are moved over to queries and to results.
+// Matrix multiply with a matrix for each head: in latent attention, the key and value projections,
+// absorbed into queries and results.
 //
 //   y[n, j] = x[n, j] W[j]^T       or, with transposed = 1, x[n, j] W[j]
 //
 //   inputs   x    act [N, J, K]
 //            W    f32, bf16, f16, a block format or packed integers (cc/tensor/quantized.h)
-//                 [J, M, K], transposed [J, K, M]; matrices may lie apart (rows of a larger matrix
+//                 [J, M, K], transposed [J, K, M]; matrices may have gaps (rows of a larger matrix
 //                 each)
 //   outputs  y    act [N, J, M]
 //   attributes    transposed = 0

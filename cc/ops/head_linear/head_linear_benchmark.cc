@@ -1,6 +1,6 @@
 // Speed of `head_linear` with the sizes of DeepSeek-V2-Lite: 16 heads, 128 elements to a latent of
-// 512 (transposed) and back. One row reads W once, so its limit is reading W (`of_read`); many rows
-// multiply, and their limit is the multiply-add peak (`of_peak`).
+// 512 (transposed) and back. The limit of one row is reading W once (`of_read`), that of many rows
+// the multiply-add peak (`of_peak`).
 #include <benchmark/benchmark.h>
 
 #include <string>

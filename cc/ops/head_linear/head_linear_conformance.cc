@@ -43,7 +43,7 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
   device::ThreadPool pool({.num_threads = 2});
   conformance::RunKernel(conformance::ReferenceKernel(op), call, pool);
   const std::vector<float> reference = y.ToFloat();
-  // The contract's bounds with |x| <= 1 and, for what blocks stand for, |w| <= 4.
+  // The contract's bounds with |x| <= 1 and, for values of blocks, |w| <= 4.
   const double k = static_cast<double>(shape.k);
   const conformance::Tolerance tolerance{.abs = (k + 8) * 0x1p-24 * 4 * k};
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
@@ -62,7 +62,7 @@ TensorView Slice(TensorView view, int64_t begin, int64_t end) {
   return view;
 }
 
-// The whole call by 1 to 3 threads, its rows alone and in random pieces have the same bits.
+// The whole call with 1 to 3 threads, single rows and random pieces have the same bits.
 void CheckPieces(const OpDefinition& op, const device::Capabilities& caps, DType dtype,
                  bool transposed) {
   constexpr int64_t kRows = 37;

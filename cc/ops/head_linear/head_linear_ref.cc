@@ -1,4 +1,4 @@
-// The plain form of `head_linear`: a head's matrix as floats, and products added in double.
+// The reference of `head_linear`: a head's matrix as floats, products added in double.
 #include <cstdint>
 
 #include "cc/ops/head_linear/head_linear.h"

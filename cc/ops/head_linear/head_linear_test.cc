@@ -15,7 +15,7 @@ TEST(HeadLinear, Conformance) {
   CheckHeadLinearConformance(HeadLinearOp(), device::DetectCapabilities());
 }
 
-// Two heads whose matrices lie between rows of something else.
+// Two heads, each with a matrix between unrelated rows.
 TEST(HeadLinear, ByHand) {
   conformance::TestTensor x(DType::kF32, {1, 2, 2}), y(DType::kF32, {1, 2, 2});
   conformance::TestTensor w(DType::kF32, {2, 2, 2}, {.row_padding_bytes = 8});
@@ -52,7 +52,7 @@ TEST(HeadLinear, CheckNamesWhatDoesNotFit) {
   EXPECT_EQ(check(DType::kBF16, {3, 24, 32}, true).message(),
             "head_linear: W must be bf16 [J=3, K=32, M], got bf16 [3, 24, 32]");
   EXPECT_EQ(check(DType::kQ8_0, {3, 32, 24}, true).message(),
-            "head_linear: rows of W have 24 elements, no multiple of the block of 32 of q8_0");
+            "head_linear: rows of W have 24 elements, not a multiple of the block of 32 of q8_0");
   EXPECT_FALSE(check(DType::kBF16, {2, 24, 32}, false).ok());
   EXPECT_FALSE(check(DType::kI32, {3, 24, 32}, false).ok());
 }

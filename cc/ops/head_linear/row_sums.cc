@@ -10,7 +10,8 @@ namespace {
 constexpr int kColumnBlock = 4;  // vectors
 constexpr int kRowBlock = Vec::kRegisters >= 32 ? 4 : 2;
 
-// kRows rows from `row` on, kColumns vectors from `column` on. `load` and `store` move one vector.
+// Computes kRows rows from `row` on, kColumns vectors from `column` on. `load` and `store` move one
+// vector.
 template <int kRows, int kColumns, typename Element, typename Load, typename Store>
 inline void SumBlock(const RowSums& s, int64_t row, int64_t column, const Load& load,
                      const Store& store) {

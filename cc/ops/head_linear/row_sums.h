@@ -1,7 +1,7 @@
 // File: cc/ops/head_linear/row_sums.h
 // The transposed products of `head_linear`, for each instruction set: weighted sums of the rows of
-// a matrix. Plain data and functions only: this header is included where wide instructions are
-// allowed (docs/build.md).
+// a matrix. Plain data and functions only: files compiled for wide instructions include this header
+// (docs/build.md).
 #ifndef PAGEMILL_CC_OPS_HEAD_LINEAR_ROW_SUMS_H_
 #define PAGEMILL_CC_OPS_HEAD_LINEAR_ROW_SUMS_H_
 

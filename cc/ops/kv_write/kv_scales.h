@@ -1,8 +1,8 @@
 // File: cc/ops/kv_write/kv_scales.h
 // Scales of the keys and values in an f8_e4m3 cache: attributes `k_scale` and `v_scale` (> 0, by
-// default 1) of the ops that write and read it. What is stored, times its scale, is the key or
-// value. They keep calibrated keys and values within the type's range; caches of other types have
-// scales of their own (int8) or need none, and ignore these.
+// default 1) of the ops that write and read it. A stored number times its scale is the key or
+// value. The scales keep calibrated keys and values within the type's range; caches of other types
+// have their own scales (int8) or none, and ignore these.
 //
 //   const KvScales scales = KvScalesOf(*call.attributes, cache.dtype);
 //   page[i] = FloatToF8E4M3(k * (1.0f / scales.k));

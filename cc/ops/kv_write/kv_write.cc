@@ -19,7 +19,7 @@ Status CheckKvWrite(const OpCall& call) {
   if (!check.ok()) return check.Result();
   check.Input(2, "cache", cache.dtype, "B,E");
   check.Require(call.batch != nullptr && call.batch->block_size > 0,
-                "needs the batch's block_size when it is checked");
+                "the check needs the batch's block_size");
   if (!check.ok()) return check.Result();
   const int64_t row_elements = KvRowElements(cache.dtype, check.Dim('D'));
   const int64_t block_elements = 2 * check.Dim('K') * row_elements * call.batch->block_size;

@@ -3,20 +3,19 @@
 //
 //   inputs   k, v   act [T, Hk, D]
 //            cache  f32, bf16 or f8_e4m3 [num_blocks, 2 * Hk * D * block_size], or int8 with
-//            scales, i8
-//                   [num_blocks, 2 * Hk * (D + 4) * block_size]: written
+//                   scales, i8 [num_blocks, 2 * Hk * (D + 4) * block_size]: written
 //   outputs  none
-//   batch    slot_mapping, block_size (needed when the call is checked, too)
+//   batch    slot_mapping, block_size (also needed by the check)
 //   attributes  k_scale, v_scale = 1 of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h)
 //   aliasing none
 //
-// A bf16 cache gets the nearest value, ties to even; NaN stays NaN. So does an f8_e4m3 cache, of x
-// times the rounded 1 / scale; what is beyond 448, infinities included, becomes 448 of its sign. An
-// int8 cache gets, for each token and head of K and of V, scale = largest |x| / 127 and x / scale
-// rounded to the nearest whole number (ties to even), so that each element is off by at most half a
-// scale. Where nothing is as large as 1e-30 the scale is 0; where anything is infinite or NaN the
-// scale is NaN, so that all of the row is. Tokens whose slot is negative are not stored. Two tokens
-// of one step never have the same slot. Every kernel stores the same bits.
+// A bf16 cache stores the nearest value, ties to even; NaN stays NaN. An f8_e4m3 cache does so for
+// x times the rounded 1 / scale; values beyond 448, infinities included, become 448 with their
+// sign. An int8 cache stores, for each token and head of K and of V, scale = largest |x| / 127 and
+// x / scale rounded to the nearest whole number (ties to even), so that each element is off by at
+// most half a scale. If all |x| are below 1e-30 the scale is 0; if any is infinite or NaN the scale
+// is NaN, and so is the whole row. Tokens with a negative slot are not stored. Two tokens of one
+// step never have the same slot. Every kernel stores the same bits.
 //
 // Kernels: "avx512", "avx2", "portable", "reference".
 #ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_

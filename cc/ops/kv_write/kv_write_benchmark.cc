@@ -1,6 +1,6 @@
-// Speed of `kv_write` with 3 heads of 64 and a bf16 cache, against reading its operands from the
-// cache level that they fit in. tokens = 1024 is a prefill; with decode = 1 each token is a
-// request's own.
+// Speed of `kv_write` with 3 heads of 64 and a bf16 cache, next to reading its operands from the
+// cache level that they fit in. tokens = 1024 is a prefill; with decode = 1 each token belongs to
+// another request.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"

@@ -22,8 +22,8 @@ struct Shape {
   int32_t block_size;
 };
 
-// Keys and values are views into one wider row, as a fused projection leaves them, and hold what
-// rounding finds hard: ties, overflow, infinity, NaN.
+// Keys and values are views into one wider row, like outputs of a fused projection, and contain
+// rounding edge cases: ties, overflow, infinity, NaN.
 void Fill(TestTensor& tensor, Random& random) {
   std::vector<float> values(tensor.view().Elements());
   for (float& v : values) {
@@ -51,8 +51,8 @@ void Fill(TestTensor& tensor, Random& random) {
   tensor.Set(values);
 }
 
-// Rows of which most can be quantized: of ordinary numbers, of ties between whole numbers once
-// divided by their scale (1), of nothing, of next to nothing, with an infinity, with a NaN.
+// Rows for int8: of ordinary numbers, of ties between whole numbers (with scale 1), of zeros, of
+// tiny numbers, with an infinity, with a NaN.
 void FillRows(TestTensor& tensor, Random& random) {
   std::vector<float> values(tensor.view().Elements());
   const int64_t dims = tensor.view().shape[2];

@@ -1,6 +1,6 @@
 // File: cc/ops/kv_write/kv_write_conformance.h
-// What every kernel row of `kv_write` must fulfil, on any back end whose memory the CPU can
-// address. A back end's test calls it with its table and its machine.
+// Conformance checks for every kernel of `kv_write`, on any back end with memory that the CPU can
+// address. A back end's test passes its op definition and the capabilities of its machine.
 #ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_CONFORMANCE_H_
 

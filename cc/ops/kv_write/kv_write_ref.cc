@@ -28,7 +28,8 @@ void StoreElement(const TensorView& cache, int64_t block, int64_t index, float v
   }
 }
 
-// Row `row` of an int8 block: K's by head and token, then V's. Element d lies `stride` after d - 1.
+// Row `row` of an int8 block: rows of K by head and token, then those of V. Elements are `stride`
+// apart.
 void StoreQuantized(std::byte* scales, int64_t row, const float* x, int64_t dims, int8_t* target,
                     int64_t stride) {
   float most = 0, scale = 0;

@@ -9,7 +9,7 @@
 namespace pagemill::ops {
 namespace {
 
-// What a page of Element holds of the `count` <= kLanes numbers from x on, before it is rounded.
+// The `count` <= kLanes numbers from x on, scaled for a page of Element, before rounding.
 template <typename Element>
 inline Vec::F LoadScaled(const float* x, int count, float inverse_scale) {
   const Vec::F v = count < Vec::kLanes ? Vec::LoadN(x, count) : Vec::Load(x);
@@ -89,10 +89,11 @@ inline void StoreRun(const KvWriteRun& run) {
   StoreValues<Element>(run);
 }
 
-// Elements of a row that are rounded at once.
+// Elements of a row that are rounded together.
 constexpr int kQuantizedPiece = 64;
 
-// Returns the scale of x[0, dims); calls store(i, q, count) for pieces of it from element i on.
+// Returns the scale of x[0, dims); calls store(i, q, count) for each piece, which begins at element
+// i.
 template <typename StorePiece>
 inline float QuantizeRow(const float* x, int dims, const StorePiece& store) {
   constexpr int kLanes = Vec::kLanes;

@@ -1,7 +1,6 @@
 // File: cc/ops/kv_write/kv_write_run.h
-// Stores one head of a run of tokens that lie side by side in one block, for each instruction set.
-// Plain data and functions only: this header is included where wide instructions are allowed
-// (docs/build.md).
+// Stores one head of a run of consecutive tokens of a block, for each instruction set. Plain data
+// and functions only: files compiled for wide instructions include this header (docs/build.md).
 #ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_H_
 #define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_H_
 
@@ -18,7 +17,7 @@ struct KvWriteRun {
   void* v_page = nullptr;    // this head's [block_size, head_dim]
   void* k_scales = nullptr;  // this head's f32 [block_size], in any alignment; of int8 pages only
   void* v_scales = nullptr;
-  float k_inverse_scale = 1;  // of f8 pages only: by which keys are multiplied
+  float k_inverse_scale = 1;  // of f8 pages only: factor of keys
   float v_inverse_scale = 1;
   int32_t tokens = 0;  // offset + tokens <= block_size
   int32_t offset = 0;  // of the first token in the block

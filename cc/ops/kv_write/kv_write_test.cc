@@ -14,8 +14,8 @@ namespace {
 
 TEST(KvWrite, Conformance) { CheckKvWriteConformance(KvWriteOp(), device::DetectCapabilities()); }
 
-// One head of three dimensions: 127 steps to the largest, ties to even, a scale for K and one for
-// V.
+// One head of three dimensions: the largest element is 127 scales, ties go to even, K and V have a
+// scale each.
 TEST(KvWrite, Int8ByHand) {
   const int32_t slots[] = {1};
   const BatchView batch{{.num_tokens = 1, .num_requests = 1},

@@ -1,6 +1,6 @@
 // File: cc/ops/kv_write/kv_write_tokens.h
-// How a step's tokens are stored in the cache, for ops that do: runs of tokens that lie side by
-// side in a block, shared out among threads.
+// Stores a step's tokens in the KV cache: runs of consecutive tokens of a block, divided among
+// threads.
 //
 //   context.pool->ParallelFor(tokens, KvTokensPerChunk(batch, elements_of_a_token),
 //                             [&](int64_t begin, int64_t end, int) {
@@ -18,17 +18,17 @@
 
 namespace pagemill::ops {
 
-// Tokens that are worth handing to another thread; each has `elements` that are read or written.
+// Tokens that are worth handing to another thread; `elements` are read or written per token.
 int64_t KvTokensPerChunk(const BatchView& batch, int64_t elements);
 
-// Does token t continue the run of token t - 1?
+// True if token t continues the run of token t - 1.
 inline bool ContinuesKvRun(const BatchView& batch, int64_t t) {
   const int32_t slot = batch.slot_mapping[t];
   return t > 0 && slot > 0 && slot == batch.slot_mapping[t - 1] + 1 && slot % batch.block_size != 0;
 }
 
-// Calls visit(first, count) for the runs whose first token is in [begin, end), so that blocks are
-// not torn apart where two threads' chunks meet. A token that is not stored is a run of its own.
+// Calls visit(first, count) for the runs whose first token is in [begin, end), so that the chunks
+// of two threads never split a run. A token that is not stored is a run of its own.
 template <class Visit>
 void ForEachKvRun(const BatchView& batch, int64_t begin, int64_t end, const Visit& visit) {
   int64_t t = begin;
@@ -41,7 +41,7 @@ void ForEachKvRun(const BatchView& batch, int64_t begin, int64_t end, const Visi
   }
 }
 
-// Tokens [first, first + count) go to consecutive slots of one block.
+// Stores tokens [first, first + count) in consecutive slots of one block.
 void StoreKvTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t first,
                    int32_t count);
 

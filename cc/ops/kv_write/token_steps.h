@@ -1,6 +1,6 @@
 // File: cc/ops/kv_write/token_steps.h
-// The steps at which the benchmarks of ops that write keys and values time them: a number of
-// tokens, of one prompt or each of a request that decodes.
+// Steps for the benchmarks of ops that write keys and values: a number of tokens, of one prompt or
+// one per decoding request.
 //
 //   void Run(benchmark::State& state, const std::string& kernel) {
 //     const conformance::PagedBatch batch = TokenStep(state);

@@ -36,7 +36,7 @@ Status CheckLatentAttention(const OpCall& call) {
 
 int64_t StrideOf(const TensorView& view) { return view.row_stride_bytes / kFloatBytes; }
 
-// The operands of the request's rows; which of them is left open.
+// The operands of the request's rows; the range of rows is not set.
 LatentRows RowsOf(const OpCall& call, int64_t request) {
   const TensorView& q = call.inputs[0];
   const TensorView& rope = call.inputs[1];
@@ -62,15 +62,15 @@ LatentRows RowsOf(const OpCall& call, int64_t request) {
           .block_table = batch.block_table + request * batch.block_table_stride};
 }
 
-// Rows that a thread takes at a time: few if there are few, so that all threads work.
+// Rows that a thread takes at a time: fewer for small steps, so that all threads work.
 int64_t RowsOfTile(int64_t rows, int32_t threads) {
   constexpr int64_t kFewest = 4;
   const int64_t shared = (rows + threads - 1) / threads;
   return std::clamp((shared + kFewest - 1) / kFewest * kFewest, kFewest, int64_t{kMaxLatentRows});
 }
 
-// The rows (token, head) of the whole step are one list, which tiles cut at multiples of `size`
-// and requests where they end.
+// The rows (token, head) of the whole step are one list, divided into tiles at multiples of `size`
+// and at the ends of requests.
 template <const LatentKernel* kKernel>
 void Run(const OpCall& call, KernelContext& context) {
   const BatchView& batch = *call.batch;

@@ -8,7 +8,7 @@
 //            cache  f32 or bf16 [pages, block_size, R + P], in which `latent_write` has stored the
 //                   step's own tokens
 //   outputs  y      act [T, H, R]  the value projection of each head comes after it
-//   batch    query_start, seq_lens, block_table, block_size (needed when the call is checked, too)
+//   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
 //   attributes  scale > 0
 //   aliasing    none
 //
@@ -18,8 +18,8 @@
 // NaN included.
 //
 // Result: the bits of one head of a query depend on its q and rope, its position and the tokens
-// that it sees: not on the other queries and requests of the call, on how the prompt was cut into
-// steps, or on threads.
+// that it sees: not on the other queries and requests of the call, on how the prompt was divided
+// into steps, or on threads.
 //
 // Error bound: |y - exact| <= 4e-6 (1 + max |score|) max |c| over the visible tokens, on the
 // cache's values as stored: as paged_attention.h derives for its f32 kernels.
@@ -27,8 +27,8 @@
 // Cost: 2 (2 R + P) operations a head and visible token. Without absorption, keys and values of
 // every token have to be projected first, and attention then takes 2 (K + V) operations, K and V
 // being the sizes of a key and a value: for the sizes of DeepSeek-V2 (R 512, P 64, K 192, V 128)
-// 3.4 times fewer. So a long prompt costs more in this form; a decoded token never does, since it
-// would project the whole context again.
+// 3.4 times fewer. So a long prompt costs more in this form; a decoded token never does, since
+// without absorption it would project the whole context again.
 //
 // Kernels: "avx512", "avx2", "portable", "reference" (in double).
 #ifndef PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ATTENTION_H_

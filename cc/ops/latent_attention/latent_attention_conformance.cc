@@ -38,7 +38,8 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
   conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b11});
 }
 
-// Request 3 runs its prompt of `length` tokens alone in one step; then in pieces, beside others.
+// Request 3 runs its prompt of `length` tokens alone in one step, then in pieces among other
+// requests.
 void CheckPieces(const OpDefinition& op, const device::Capabilities& caps,
                  const LatentOptions& options, int32_t length, int32_t piece) {
   LatentCase whole(options, {{.context = 0, .tokens = length}}, {3});

@@ -1,7 +1,7 @@
 // File: cc/ops/latent_attention/latent_attention_conformance.h
-// What every kernel of `latent_attention` must fulfil: close to the reference for both types of
-// cache, odd sizes, batches of prompts, chunks and decoded tokens; and the same bits with 1 to 3
-// threads and however a prompt is cut into steps.
+// Conformance checks for every kernel of `latent_attention`: results close to the reference for
+// both cache types, odd sizes, batches of prompts, chunks and decoded tokens; and the same bits
+// with 1 to 3 threads and however a prompt is divided into steps.
 #ifndef PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ATTENTION_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ATTENTION_CONFORMANCE_H_
 

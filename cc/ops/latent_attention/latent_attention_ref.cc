@@ -1,4 +1,4 @@
-// The plain form of `latent_attention`: one head of one query after the other, in double.
+// The reference of `latent_attention`: one head of one query after the other, in double.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -51,7 +51,7 @@ TEST(LatentAttention, ByHand) {
   }
 }
 
-// What was stored as NaN makes the queries that see it NaN, and no others.
+// A stored NaN makes the queries that see it NaN, and no others.
 TEST(LatentAttention, NaNIsSeenByLaterQueriesOnly) {
   conformance::LatentCase c({.heads = 4, .size = 20, .rope_size = 4, .dtype = DType::kF32},
                             {{.context = 3, .tokens = 4}});

@@ -1,7 +1,7 @@
 // File: cc/ops/latent_attention/latent_case.h
-// One call of `latent_attention` with random queries and latents, for its conformance body and
-// benchmark: the cache starts as NaN everywhere and holds what the requests' tokens stored. Blocks
-// that no query sees are taken out of the block table. Test code only.
+// One call of `latent_attention` with random queries and latents, for its conformance checks and
+// benchmark: the cache is NaN except for the latents of the requests' tokens. Blocks that no query
+// sees are removed from the block table. Test code only.
 #ifndef PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_CASE_H_
 #define PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_CASE_H_
 
@@ -24,13 +24,13 @@ struct LatentOptions {
 
 class LatentCase {
  public:
-  // Query and latent of a token follow from its request's number and its position alone (request r
-  // is number ids[r], or r).
+  // Query and latent of a token depend only on its request's number and its position (request r has
+  // number ids[r], or r).
   LatentCase(const LatentOptions& options, std::vector<PagedRequest> requests,
              std::vector<int32_t> ids = {});
   LatentCase(const LatentCase&) = delete;
 
-  // With NaN outputs before it; the rows of y, [T, heads * size].
+  // Poisons the output with NaN, runs the call and returns the rows of y, [T, heads * size].
   std::vector<float> Run(const Kernel& kernel, device::ThreadPool& pool);
   const OpCall& call() const { return call_; }
   // Bytes of the cache that the step's queries see.

@@ -1,10 +1,10 @@
 // The bodies of a LatentKernel.
 //
-// The context passes by once, kKeys tokens at a time, which stay in L1 for all rows. A row keeps
-// its largest score and its sum of weights; its weighted sum of latents is y itself, multiplied
-// down when a larger score comes. Rows are taken kBlockRows at a time where they belong to one
-// token, so that they see the same keys; each score and each element of y is one chain of
-// multiply-adds in the same order however rows are blocked.
+// The context is read once, kKeys tokens at a time, which stay in L1 for all rows. A row keeps its
+// largest score and its sum of weights; its weighted sum of latents is y itself, rescaled when a
+// larger score occurs. Up to kBlockRows rows of one token, which see the same keys, are computed
+// together; each score and each element of y is one chain of multiply-adds in the same order
+// however rows are blocked.
 #include "cc/ops/latent_attention/latent_rows.h"
 
 #include "cc/ops/vec/vec.h"
@@ -18,14 +18,14 @@ constexpr int kKeyBlock = 4;     // keys whose scores are summed at once
 constexpr int kColumnBlock = 4;  // vectors of y that stay in registers while the keys pass by
 constexpr int kBlockRows = Vec::kRegisters >= 32 ? 4 : 2;
 
-// Tokens of the context side by side: [size + rope_size] each.
+// Consecutive tokens of the context: [size + rope_size] each.
 template <typename Element>
 struct LatentKeys {
   const Element* key[kKeys];
   int32_t begin;  // position of the first
 };
 
-// What is known of a row so far.
+// Softmax state of a row.
 struct LatentState {
   float max = -__builtin_inff();
   float sum = 0;
@@ -95,7 +95,7 @@ inline void ScoreKeys(const LatentRows& r, const LatentHeads<kRows>& heads,
   }
 }
 
-// Scores become weights; returns by what the row's sums so far are to be multiplied.
+// Converts scores to weights; returns the factor that rescales the row's sums so far.
 inline float WeighKeys(int count, float* scores, LatentState* state) {
   float max = state->max;
   for (int k = 0; k < count; ++k) max = scores[k] > max ? scores[k] : max;
@@ -144,7 +144,7 @@ inline void AddValues(const LatentHeads<kRows>& heads, const LatentKeys<Element>
   }
 }
 
-// Adds `count` keys, all of which the token of `heads` sees.
+// Adds `count` keys, all of them visible to the token of `heads`.
 template <int kRows, typename Element>
 inline void AttendKeys(const LatentRows& r, const LatentHeads<kRows>& heads,
                        const LatentKeys<Element>& keys, int count) {

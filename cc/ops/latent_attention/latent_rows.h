@@ -1,6 +1,6 @@
 // File: cc/ops/latent_attention/latent_rows.h
-// What `latent_attention` computes at a time, for each instruction set. Plain data and functions
-// only: this header is included where wide instructions are allowed (docs/build.md).
+// A tile of rows of `latent_attention`, for each instruction set. Plain data and functions only:
+// files compiled for wide instructions include this header (docs/build.md).
 #ifndef PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ROWS_H_
 #define PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ROWS_H_
 
@@ -10,8 +10,8 @@ namespace pagemill::ops {
 
 inline constexpr int kMaxLatentRows = 32;
 
-// Some queries of one request. Row r is head r % heads of token r / heads, counted from the first
-// one that the request runs in the step.
+// Some queries of one request. Row r is head r % heads of token r / heads, counted from the
+// request's first token of the step.
 struct LatentRows {
   const float* q = nullptr;  // [tokens, heads, size], strides in floats
   int64_t q_stride = 0;

@@ -1,6 +1,6 @@
 // File: cc/ops/latent_write/latent_cache.h
-// What the ops over a latent cache require of it: f32 or bf16 [blocks, block_size, width], a row
-// for each token of a block, the latent before the rotated key.
+// Checks the layout of a latent cache: f32 or bf16 [blocks, block_size, width], a row for each
+// token of a block, the latent before the rotated key.
 //
 //   RequireLatentCache(call, /*input=*/2, &check);   // in the op's check; binds 'S' and 'W'
 #ifndef PAGEMILL_CC_OPS_LATENT_WRITE_LATENT_CACHE_H_

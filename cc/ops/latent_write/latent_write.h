@@ -1,15 +1,16 @@
 // File: cc/ops/latent_write/latent_write.h
-// Stores what multi-head latent attention keeps of the step's tokens (arXiv 2405.04434, 2.1): one
-// vector a token for all heads, from which keys and values are projected, and one rotated key.
+// Stores the latents of the step's tokens for multi-head latent attention (arXiv 2405.04434, 2.1):
+// one vector per token for all heads, from which keys and values are projected, and one rotated
+// key.
 //
 //   inputs   latent  act [T, ...]  rows of R elements: the normalized, compressed keys and values
 //            rope    act [T, ...]  rows of P elements: the rotated part of the keys
 //            cache   f32 or bf16 [pages, block_size, R + P]: written, latent first
 //   outputs  none
-//   batch    slot_mapping, block_size (needed when the call is checked, too)
+//   batch    slot_mapping, block_size (also needed by the check)
 //   aliasing none
 //
-// A bf16 cache gets the nearest value, ties to even; NaN stays NaN. Tokens whose slot is negative
+// A bf16 cache stores the nearest value, ties to even; NaN stays NaN. Tokens with a negative slot
 // are not stored. Two tokens of one step never have the same slot. Every kernel stores the same
 // bits.
 //

@@ -1,4 +1,4 @@
-// Speed of `latent_write` with the sizes of DeepSeek-V2 and a bf16 cache, against reading its
+// Speed of `latent_write` with the sizes of DeepSeek-V2 and a bf16 cache, next to reading its
 // operands from the cache level that they fit in.
 #include <benchmark/benchmark.h>
 

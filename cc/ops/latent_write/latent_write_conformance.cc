@@ -17,7 +17,7 @@ using conformance::PagedBatch;
 using conformance::Random;
 using conformance::TestTensor;
 
-// Ordinary numbers, and what rounding finds hard.
+// Ordinary numbers and rounding edge cases.
 void Fill(TestTensor& tensor, Random& random) {
   const float hard[] = {1.00390625f, 1.01171875f, 3.4e38f, -std::numeric_limits<float>::infinity(),
                         std::nanf("")};

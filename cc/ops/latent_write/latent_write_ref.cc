@@ -1,4 +1,4 @@
-// The plain form of `latent_write`: one element at a time.
+// The reference of `latent_write`: one element at a time.
 #include <cstdint>
 
 #include "cc/ops/latent_write/latent_write.h"

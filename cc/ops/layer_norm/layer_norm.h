@@ -13,7 +13,7 @@
 // variance are summed in fp32, the variance from the differences to the mean (a second pass over
 // the row, which is in the first-level cache), so a large mean costs only its own rounding.
 //
-// Kernels: "portable", "reference" (accumulates in double). Encoders of a few hundred dimensions
+// Kernels: "portable", "reference" (accumulates in double). Encoders with a few hundred dimensions
 // spend under 1 % of a step here.
 #ifndef PAGEMILL_CC_OPS_LAYER_NORM_LAYER_NORM_H_
 #define PAGEMILL_CC_OPS_LAYER_NORM_LAYER_NORM_H_

@@ -13,7 +13,7 @@ void CheckLayerNormConformance(const OpDefinition& op, const device::Capabilitie
     c.AddOutput({9, size});
     c.attributes.Set("eps", 1e-5);
     // The contract's bound with |x - mean| / deviation <= 4, |w|, |b| <= 2, |mean| / deviation <= 2
-    // beyond size 1; size 1 has deviation 0, where only b is left, exactly.
+    // beyond size 1; size 1 has deviation 0, so y is exactly b.
     c.tolerance = {.abs = 6e-5};
     CheckRowCase(c, caps);
   }

@@ -1,7 +1,7 @@
 // File: cc/ops/layer_norm/layer_norm_conformance.h
-// What every kernel row of `layer_norm` must fulfil: closeness to the reference within the
-// contract's bound for odd sizes, and what rowwise_conformance.h checks. A back end's test calls it
-// with its table and its machine.
+// Conformance checks for every kernel of `layer_norm`: closeness to the reference within the
+// contract's bound for odd sizes, and the checks of rowwise_conformance.h. A back end's test passes
+// its op definition and the capabilities of its machine.
 #ifndef PAGEMILL_CC_OPS_LAYER_NORM_LAYER_NORM_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_LAYER_NORM_LAYER_NORM_CONFORMANCE_H_
 

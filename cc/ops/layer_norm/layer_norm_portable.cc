@@ -8,7 +8,7 @@
 namespace pagemill::ops {
 namespace {
 
-// Sum over the row of term(v), in four chains; lanes beyond the row count nothing.
+// Sum over the row of term(v), in four chains; lanes beyond the row are ignored.
 template <typename Term>
 float SumTerms(const float* x, int64_t size, const Term& term) {
   constexpr int kLanes = Vec::kLanes;

@@ -1,5 +1,5 @@
-// The packed GEMMs of bf16 weights on their own, slice by slice: the AMX one over emulated
-// tiles, so on every machine.
+// The packed GEMMs of bf16 weights, slice by slice. The AMX GEMM runs over emulated tiles, so it is
+// tested on every machine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,8 +47,8 @@ std::vector<NamedSet> SetsOfThisMachine() {
   return sets;
 }
 
-// `bytes` between guards, at a 64-byte boundary, all ones, which is NaN: padding that was not
-// written is noticed.
+// `bytes` between guards, 64-byte aligned, filled with ones (NaN) so that unwritten padding is
+// detected.
 [[maybe_unused]] TestTensor Aligned(int64_t bytes) {
   Random random(0);
   TestTensor memory(DType::kU8, {1, bytes});
@@ -56,11 +56,11 @@ std::vector<NamedSet> SetsOfThisMachine() {
   return memory;
 }
 
-constexpr int64_t kYStride = 37;  // more than a slice's rows: what lies between must stay
+constexpr int64_t kYStride = 37;  // more than a slice's rows; the gap must not be written
 
-// One slice, random, and what belongs to it.
-struct Problem {
-  Problem(int64_t n, int64_t m, int64_t k, Random& random) : n(n), m(m), k(k) {
+// A random slice with its bias and rows of x.
+struct SliceCase {
+  SliceCase(int64_t n, int64_t m, int64_t k, Random& random) : n(n), m(m), k(k) {
     for (int64_t i = 0; i < n * k; ++i) x.push_back(random.Uniform(-2, 2));
     for (int64_t i = 0; i < m * k; ++i) w.push_back(FloatToBf16(random.Uniform(-1, 1)));
     for (int64_t i = 0; i < m; ++i) bias.push_back(random.Uniform(-1, 1));
@@ -88,7 +88,7 @@ struct Problem {
   std::vector<float> bias;
 };
 
-void CheckValues(const PackedGemm& kernels, const Problem& p, bool has_bias) {
+void CheckValues(const PackedGemm& kernels, const SliceCase& p, bool has_bias) {
   const std::vector<float> y = p.Run(kernels, 0, p.n, has_bias);
   for (int64_t n = 0; n < p.n; ++n) {
     for (int64_t m = 0; m < kYStride; ++m) {
@@ -120,14 +120,14 @@ TEST(Bf16Kernels, AreCloseToTheExactProduct) {
         for (int64_t n : {1, 3, 12, 17, 32, 35}) {
           SCOPED_TRACE(set.name + " n=" + std::to_string(n) + " m=" + std::to_string(m) +
                        " k=" + std::to_string(k));
-          CheckValues(*set.kernels, Problem(n, m, k, random), (n + m) % 2 == 0);
+          CheckValues(*set.kernels, SliceCase(n, m, k, random), (n + m) % 2 == 0);
         }
       }
     }
   }
 }
 
-void CheckHeights(const NamedSet& set, const Problem& p, int64_t step) {
+void CheckHeights(const NamedSet& set, const SliceCase& p, int64_t step) {
   std::vector<float> one_by_one;
   for (int64_t n = 0; n < p.n; ++n) {
     const std::vector<float> row = p.Run(*set.kernels, n, n + 1, true);
@@ -144,16 +144,17 @@ TEST(Bf16Kernels, RowsHaveTheSameBitsInChunksOfAnyHeight) {
   Random random(2);
   for (const NamedSet& set : SetsOfThisMachine()) {
     const int64_t rows = set.kernels->max_chunk_rows;
-    CheckHeights(set, Problem(rows, 21, 77, random), 1);
-    CheckHeights(set, Problem(rows, 32, 611, random), 15);  // k in parts where bands are several
+    CheckHeights(set, SliceCase(rows, 21, 77, random), 1);
+    CheckHeights(set, SliceCase(rows, 32, 611, random),
+                 15);  // with several bands, k is divided into parts
   }
 }
 
-// Values that bf16 holds, with sums that float holds: nothing is rounded.
+// Values are exact in bf16 and sums in float: nothing is rounded.
 TEST(Bf16Kernels, SmallIntegersAreExact) {
   Random random(3);
   for (const NamedSet& set : SetsOfThisMachine()) {
-    Problem p(19, 32, 96, random);
+    SliceCase p(19, 32, 96, random);
     for (float& x : p.x) x = static_cast<float>(random.Int(-255, 255));
     for (uint16_t& w : p.w) w = FloatToBf16(static_cast<float>(random.Int(-255, 255)));
     const std::vector<float> y = p.Run(*set.kernels, 0, p.n, false);
@@ -167,13 +168,13 @@ TEST(Bf16Kernels, SmallIntegersAreExact) {
   }
 }
 
-// A single element shows the rounding of x: to the nearest, ties to even.
+// The product of a single element shows the rounding of x: to nearest, ties to even.
 TEST(Bf16Kernels, RoundActivationsToTheNearestEven) {
   const float inputs[] = {1.0f,     1 + 0x1p-8f, 1 + 0x3p-8f, 1 + 0x1.1p-8f,
                           -0x1p-8f, INFINITY,    -INFINITY,   0x1.ffp127f};
   Random random(4);
   for (const NamedSet& set : SetsOfThisMachine()) {
-    Problem p(std::size(inputs), 1, 1, random);
+    SliceCase p(std::size(inputs), 1, 1, random);
     std::copy(std::begin(inputs), std::end(inputs), p.x.begin());
     p.w[0] = FloatToBf16(1.0f);
     const std::vector<float> y = p.Run(*set.kernels, 0, p.n, false);
@@ -186,7 +187,7 @@ TEST(Bf16Kernels, RoundActivationsToTheNearestEven) {
 TEST(Bf16Kernels, NaNReachesTheOutputsOfItsRowOnly) {
   Random random(5);
   for (const NamedSet& set : SetsOfThisMachine()) {
-    Problem p(20, 18, 41, random);
+    SliceCase p(20, 18, 41, random);
     p.x[17 * p.k + 40] = std::nanf("");
     const std::vector<float> y = p.Run(*set.kernels, 0, p.n, true);
     for (int64_t n = 0; n < p.n; ++n) {
@@ -203,7 +204,7 @@ TEST(Bf16Kernels, PartsOfKGiveTheBitsOfTheWhole) {
     const PackedGemm& kernels = *set.kernels;
     if (kernels.part_multiple == 0) continue;
     for (int64_t n : {1, 12, 13, 30, 50}) {
-      const Problem p(n, n % 2 == 0 ? 32 : 21, 203, random);
+      const SliceCase p(n, n % 2 == 0 ? 32 : 21, 203, random);
       const int64_t first = 3 * kernels.part_multiple;
       const TestTensor slice = Aligned(kernels.slice_bytes(DType::kBF16, p.k));
       const TestTensor chunk = Aligned(kernels.chunk_bytes(DType::kBF16, n, p.k));
@@ -214,8 +215,8 @@ TEST(Bf16Kernels, PartsOfKGiveTheBitsOfTheWhole) {
       PackedProduct product = {
           DType::kBF16, weights, chunk.view().Row<uint8_t>(0), nullptr, y.data(), kYStride, n,
           p.m,          first};
-      product.ahead[0] = {weights, weights + 200};
-      product.ahead[1] = {weights, weights + 64};
+      product.prefetch[0] = {weights, weights + 200};
+      product.prefetch[1] = {weights, weights + 64};
       kernels.prepare(DType::kBF16, {p.x.data(), p.k, n, first}, chunk.view().Row<uint8_t>(0));
       kernels.multiply(product);
       product.weights += kernels.slice_bytes(DType::kBF16, first);
@@ -231,7 +232,7 @@ TEST(Bf16Kernels, PartsOfKGiveTheBitsOfTheWhole) {
 }
 
 #if defined(__x86_64__)
-// The whole conformance body, k divided wherever it can be.
+// Conformance with k divided wherever possible.
 const PackedGemm kDivided = [] {
   PackedGemm divided = kAvx512Bf16Kernels;
   divided.max_whole_bytes = 0;
@@ -251,11 +252,11 @@ TEST(Bf16Kernels, DividedRowsConform) {
 }
 #endif
 
-// A thread configures tiles once for all slices, and for chunks of the same height.
+// A thread configures tiles once for all slices and chunks of equal height.
 TEST(Bf16Kernels, TilesAreConfiguredOnceARunOfProducts) {
   static constexpr PackedGemm kEmulated = AmxBf16<EmulatedTiles>::kKernels;
   Random random(8);
-  const Problem p(16, 32, 64, random);
+  const SliceCase p(16, 32, 64, random);
   const TestTensor slice = Aligned(kEmulated.slice_bytes(DType::kBF16, p.k));
   const TestTensor chunk = Aligned(kEmulated.chunk_bytes(DType::kBF16, p.n, p.k));
   kEmulated.pack({DType::kBF16, reinterpret_cast<const uint8_t*>(p.w.data()), 2 * p.k, p.k}, p.m,
@@ -265,7 +266,7 @@ TEST(Bf16Kernels, TilesAreConfiguredOnceARunOfProducts) {
   EXPECT_FALSE(EmulatedTiles::Configured());
 
   const int64_t before = EmulatedTiles::Configurations();
-  int64_t left = 0;
+  int64_t tile_config = 0;
   for (int i = 0; i < 3; ++i) {
     std::vector<float> y(p.n * kYStride, std::nanf(""));
     PackedProduct product = {DType::kBF16,
@@ -277,17 +278,17 @@ TEST(Bf16Kernels, TilesAreConfiguredOnceARunOfProducts) {
                              p.n,
                              p.m,
                              p.k};
-    product.left = &left;
+    product.tile_config = &tile_config;
     kEmulated.multiply(product);
     EXPECT_TRUE(BitEqual(y, expected));
   }
   EXPECT_EQ(EmulatedTiles::Configurations(), before + 1);
   EXPECT_TRUE(EmulatedTiles::Configured());
-  kEmulated.leave();
+  kEmulated.release_tiles();
   EXPECT_FALSE(EmulatedTiles::Configured());
 }
 
-// The whole conformance body, over emulated tiles.
+// Conformance over emulated tiles.
 TEST(Bf16Kernels, TilesConform) {
   static constexpr PackedGemm kEmulated = AmxBf16<EmulatedTiles>::kKernels;
   static constexpr WeightPacking kPacking = PackingOfGemm<&kEmulated>("tiles");

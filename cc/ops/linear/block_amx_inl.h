@@ -1,13 +1,13 @@
 // File: cc/ops/linear/block_amx_inl.h
-// Products of slices of block formats with chunks of integers (quantized_activations.h) in AMX
-// tiles. Written once over `Tiles`, the tile registers (cc/ops/tiles/tile_band.h).
+// Products of block-format slices with quantized activations (quantized_activations.h) in AMX
+// tiles. `Tiles` are the tile registers of the CPU or emulated ones (cc/ops/tiles/tile_band.h).
 //
-// Integer products are exact and scaled as with VPDPBUSD, so the results of both have equal bits;
-// chunks of few rows, which fill no tile, take the latter. Includes AVX-512: for files compiled for
-// that.
+// Integer products are exact and scaled as in the VPDPBUSD kernels, so both give equal bits; chunks
+// with too few rows for a tile use VPDPBUSD. For files compiled for AVX-512.
 //
-// A tile of x is rows of a block as they lie in the chunk; a tile of weights 16 weight rows of it.
-// The chunk's rows are two groups of one height, which overlap by a row where their number is odd.
+// A tile of x holds rows of a block as stored in the chunk, a tile of weights 16 weight rows of it.
+// Chunks of more rows than a tile are divided into two groups of equal height, which overlap by one
+// row if the number of rows is odd.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_AMX_INL_H_
 #define PAGEMILL_CC_OPS_LINEAR_BLOCK_AMX_INL_H_
 
@@ -32,7 +32,7 @@ struct AmxBlocks {
   static constexpr int64_t kXBytes = kXRecordBytes<kPlanes>;
   static constexpr int64_t kPrefetchBytes = 4096;
 
-  // Tiles 0 to 3 are sums, of plane p and half h in 2 * p + h; 4 and 5 x, 6 and 7 weights.
+  // Tiles 0 to 3 hold sums, plane p and half h in tile 2 * p + h; 4 and 5 hold x, 6 and 7 weights.
   static constexpr int kXTile = 4;
   static constexpr int kWeightTile = 6;
 
@@ -58,7 +58,7 @@ struct AmxBlocks {
     Tiles::Configure(config);
   }
 
-  // The products of the weights in their tiles with a group of rows, whose quads begin at `x`.
+  // Multiplies the weights in tiles with a group of rows, whose quads begin at `x`.
   static void MultiplyGroup(const uint8_t* x, GroupSums* sums) {
     Tiles::template Load<kXTile>(x, kXBytes);
     Tiles::template Zero<0>();
@@ -78,7 +78,7 @@ struct AmxBlocks {
     }
   }
 
-  // The sum of both planes of row `row` of a group, and `start`.
+  // `start` plus the sum of both planes of row `row` of a group.
   static __m512i SumOf(const GroupSums& sums, int64_t row, int half, __m512i start) {
     const __m512i first = _mm512_load_si512(sums.of[0][half][row]);
     if constexpr (kPlanes == 1) return _mm512_add_epi32(first, start);
@@ -86,7 +86,7 @@ struct AmxBlocks {
     return _mm512_add_epi32(_mm512_slli_epi32(first, 7), _mm512_add_epi32(second, start));
   }
 
-  // Rows [first, rows) of a group whose records begin at `x`, to outputs `y`.
+  // Adds rows [first, rows) of a group, whose records begin at `x`, to outputs `y`.
   template <DType kDType>
   static void AddGroup(const Weights& w, const uint8_t* x, const GroupSums* sums, int64_t first,
                        int64_t rows, __m512 (*y)[kHalves]) {
@@ -110,7 +110,7 @@ struct AmxBlocks {
     }
   }
 
-  // Quads of both halves of a block as tiles want them: in the slice, or decoded.
+  // Quads of both halves of a block in tile layout: those of the slice, or `decoded`.
   template <DType kDType>
   static const uint8_t* QuadsOf(const uint8_t* record, const Weights& w, uint8_t* decoded) {
     if constexpr (kDType == DType::kQ8_0) return record;
@@ -129,8 +129,8 @@ struct AmxBlocks {
     const int64_t groups = (p.n + kTileRows - 1) / kTileRows;
     const int64_t height = (p.n + groups - 1) / groups;
     const int64_t sizes = height * (kQuads + 1) + kPassQuads;
-    if (p.left == nullptr || *p.left != sizes) Configure(height, kPassQuads);
-    if (p.left != nullptr) *p.left = sizes;
+    if (p.tile_config == nullptr || *p.tile_config != sizes) Configure(height, kPassQuads);
+    if (p.tile_config != nullptr) *p.tile_config = sizes;
     __m512 sums[kMaxChunkRows][kHalves];
     for (int64_t n = 0; n < p.n; ++n) sums[n][0] = sums[n][1] = _mm512_setzero_ps();
     alignas(64) uint8_t decoded[kHalves * kQuads * kLineBytes];
@@ -157,7 +157,7 @@ struct AmxBlocks {
         AddGroup<kDType>(w, x + first * kXBytes, products[g], done, height, sums + first);
       }
     }
-    if (p.left == nullptr) Tiles::Release();
+    if (p.tile_config == nullptr) Tiles::Release();
     for (int64_t n = 0; n < p.n; ++n) StoreRow(p, n, sums[n]);
   }
 
@@ -176,7 +176,7 @@ struct AmxBlocks {
                                           .chunk_bytes = QuantizedBytes<kPlanes>,
                                           .prepare = Prepare,
                                           .multiply = Multiply,
-                                          .leave = Tiles::Release};
+                                          .release_tiles = Tiles::Release};
 };
 
 }  // namespace pagemill::ops::linear

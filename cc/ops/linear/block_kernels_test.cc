@@ -1,5 +1,4 @@
-// The packed GEMMs of block formats on their own, slice by slice: the AMX ones over emulated
-// tiles, against the VNNI ones.
+// The packed GEMMs of block formats, slice by slice: AMX over emulated tiles against VNNI.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,10 +22,10 @@ using conformance::BitEqual;
 using conformance::Random;
 using conformance::TestTensor;
 
-constexpr int64_t kYStride = 37;  // more than a slice's rows: what lies between must stay
+constexpr int64_t kYStride = 37;  // more than a slice's rows; the gap must not be written
 
-// `bytes` between guards, at a 64-byte boundary, all ones, which is NaN: padding that was not
-// written is noticed.
+// `bytes` between guards, 64-byte aligned, filled with ones (NaN) so that unwritten padding is
+// detected.
 [[maybe_unused]] TestTensor Aligned(int64_t bytes) {
   Random random(0);
   TestTensor memory(DType::kU8, {1, bytes});
@@ -61,7 +60,7 @@ struct Case {
 }
 
 #if defined(__x86_64__)
-// The same, k in two parts, the first of `first` elements.
+// The same with k in two parts, the first of `first` elements.
 std::vector<float> ProductInParts(const PackedGemm& kernels, const Case& c, int64_t first,
                                   const TestTensor& x, const TestTensor& w,
                                   const TestTensor& bias) {
@@ -74,8 +73,8 @@ std::vector<float> ProductInParts(const PackedGemm& kernels, const Case& c, int6
   std::vector<float> y(c.n * kYStride, std::nanf(""));
   PackedProduct product = {c.dtype,  weights, prepared, nullptr, y.data(),
                            kYStride, c.n,     c.m,      first};
-  product.ahead[0] = {weights, weights + 200};
-  product.ahead[1] = {weights, weights + 64};
+  product.prefetch[0] = {weights, weights + 200};
+  product.prefetch[1] = {weights, weights + 64};
   kernels.prepare(c.dtype, {x.view().Row<float>(0), c.k, c.n, first}, prepared);
   kernels.multiply(product);
   product.weights += kernels.slice_bytes(c.dtype, first);
@@ -109,7 +108,7 @@ TEST(BlockKernels, PartsOfKGiveTheBitsOfTheWhole) {
   }
 }
 
-// The whole conformance body, k divided wherever it can be.
+// Conformance with k divided wherever possible.
 const PackedGemm kDivided = [] {
   PackedGemm divided = kAvx512VnniMixedKernels;
   divided.max_whole_bytes = 0;

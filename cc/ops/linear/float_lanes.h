@@ -1,8 +1,9 @@
 // File: cc/ops/linear/float_lanes.h
-// What the loops of linear_float.cc need of an instruction set beside `Vec` (cc/ops/vec/vec.h):
+// Constants and functions of an instruction set for the loops of linear_float.cc, besides `Vec`
+// (cc/ops/vec/vec.h):
 //
 //   kDirectN             rows of x of the direct path's register tile: 2 or 4
-//   kMaxDirectN          rows of x up to which the direct path is the faster one
+//   kMaxDirectN          largest number of rows of x for which the direct path is faster
 //   kTileN               rows of x of the largest register tile
 //   Sum4(v)              sums of the lanes of four vectors, in a fixed order
 //   FloatDecoder<DType>  kElements of a block in kBytes: State Begin(block), then
@@ -33,7 +34,7 @@ namespace {
 
 using Float4 = float __attribute__((vector_size(16)));
 
-constexpr int kTileM = 4;  // weight rows of a register tile: what Sum4 takes
+constexpr int kTileM = 4;  // weight rows of a register tile: operands of Sum4
 
 // GCC drops calls of a function that only prefetches, unless it has to inline it.
 [[gnu::always_inline]] inline void Prefetch(const uint8_t* p) { __builtin_prefetch(p); }
@@ -85,7 +86,7 @@ inline Float4 Sum4(const Vec::F v[4]) {
 
 constexpr int64_t kDirectN = 2;
 constexpr int64_t kMaxDirectN = 2;
-// 16 registers: 8 sums and their operands; or 32: 16 sums.
+// 16 registers: 8 sums and their operands; 32 registers: 16 sums.
 constexpr int kTileN = Vec::kRegisters == 16 ? 2 : 4;
 
 // Lanes (0, 2) and (1, 3), then the two pairs.

@@ -30,7 +30,7 @@ Status CheckLinear(const OpCall& call) {
   for (size_t i = 0; i < matrices; ++i) {
     const TensorView& w = call.inputs[1 + 2 * i];
     if (const Status fits = CheckWeight(w); !fits.ok()) check.Require(false, fits.message());
-    check.Require(HaveOneFormat(w, call.inputs[1]), "the matrices of a call have one format");
+    check.Require(HaveOneFormat(w, call.inputs[1]), "the matrices of a call must have one format");
     check.Input(1 + 2 * i, "W", call.inputs[1].dtype, std::string{kRowSymbols[i], ',', 'K'});
   }
   check.ActInput(0, "x", "N,K*");

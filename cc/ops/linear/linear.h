@@ -1,5 +1,5 @@
 // File: cc/ops/linear/linear.h
-// Matrix multiply with weights as the checkpoint has them: y = x W^T + bias.
+// Matrix multiply with weights in the checkpoint's format: y = x W^T + bias.
 //
 //   inputs   x     act [N, ...]   rows of K elements; any trailing shape
 //            W     f32, bf16, f16 or a block format [M, K]: K is a multiple of its block size; any
@@ -9,45 +9,45 @@
 //   outputs  y     act or f32 [N, ...]   rows of M elements; any trailing shape
 //   aliasing       none
 //
-// Several products of one x may be one call (a rewrite makes such): x, then W and bias of each, at
-// most kMaxMatrices, of one format; each has an output. Each result has the bits that it would have
-// in a call of its own. What it saves: x is prepared once, and threads meet once.
+// One call may multiply x with several matrices (a rewrite creates such calls): x, then W and bias
+// of each, at most kMaxMatrices, of one format, with an output each. Each result has the bits of a
+// separate call. x is prepared once, and threads synchronize once.
 //
 // Result: the product with the dequantized weights in float. Each output is a sum in an order that
-// depends on K and the kernel alone, so y[n] has the same bits whatever other rows are in the call,
-// however many threads work, and whichever computes it.
+// depends on K and the kernel alone, so y[n] has the same bits whatever the other rows of the call
+// and the number of threads.
 //
 // Error bound: |y - exact| <= LinearErrorBound(K) * (sum_k |x_k w_k| + |bias|). A sum of K products
 // in 4 or more interleaved chains, each at most K/4 additions long, has at most K/4 + 8 roundings
 // on the path of any product, each of relative size 2^-24; the reference accumulates in double.
 //
-// Kernels of Precision::kBf16 round x to bf16, to the nearest, ties to even: an element is off by
-// 2^-8 of itself at most. Products are exact in float and added in
-// chains of at most K additions rounded to nearest, or (Arm) of K/2 sums of two products, each
-// rounded twice to odd, which is off by twice as much:
+// Kernels of Precision::kBf16 round x to bf16, to the nearest, ties to even: the relative error of
+// an element is at most 2^-8. Products are exact in float and added in chains of at most K
+// additions rounded to nearest, or (Arm) of K/2 sums of two products, each rounded twice to odd,
+// with twice the error:
 //   |y - exact| <= LinearBf16ErrorBound(K) * (sum_k |x_k w_k| + |bias|)
-// The instructions take subnormal numbers, results included, for 0: a further
-// 2^-126 * sum_k (1 + |x_k| + |w_k|) at most.
+// The instructions treat subnormal numbers, results included, as 0: a further error of at most
+// 2^-126 * sum_k (1 + |x_k| + |w_k|).
 //
 // For block formats, kernels of Precision::kInt8Block and kInt16Block quantize each row of x in
 // blocks of 32 to integers, with scale X / 127, or X / (127 * 128) for kInt16Block, where X is the
-// largest |x| of the block, and multiply integers exactly. Those of kMixedBlock take the finer
-// scale for blocks with outliers (quantized_activations.h) and the other for the rest. An element
-// is off by half a scale at most, so
+// largest |x| of the block, and multiply integers exactly. Those of kMixedBlock use the finer scale
+// for blocks with outliers (quantized_activations.h) and the other for the rest. An element is off
+// by half a scale at most, so
 //   |y - exact| <= sum_k |w_k| * LinearHalfStep(kernel) * X_k
 //                  + LinearErrorBound(K) * (sum_k V * X_k + |bias|)
-// where X_k is the X of k's block and V the largest |scale * integer| + |minimum| that W's blocks
-// can stand for: scaled sums are rounded up to three times a block, minima apart. A block whose X
-// is below 2^-100 counts as 0. Errors of the elements of a block are independent: the typical error
-// is smaller by the root of K. README.md has the perplexity of models.
+// where X_k is the X of k's block and V the largest |scale * integer| + |minimum| of W's blocks:
+// scaled sums are rounded up to three times per block, minima separately. A block whose X is below
+// 2^-100 counts as 0. Errors of the elements of a block are independent: the typical error is
+// smaller by the root of K. README.md has the perplexity of models.
 //
-// Packed integers become blocks or bf16 when they are packed (cc/ops/quantized/packed_integers.h
-// has the error), except for "reference". Bounds are those of what they become.
+// Packed integers are converted to blocks or bf16 when they are packed
+// (cc/ops/quantized/packed_integers.h has the error), except for "reference". The bounds are those
+// of the converted weights.
 //
-// Scaled weights have bounds of their own, with S = sum_k |x_k w_k| + |bias| and w_k the scaled
-// weight. No product is on a path of more than K + 16 additions and multiplications in float: those
-// of its block, one for each block, the scale, the bias. NaN weights (f8_e4m3) make their outputs
-// NaN.
+// Scaled weights have other bounds, with S = sum_k |x_k w_k| + |bias| and w_k the scaled weight. No
+// product is on a path of more than K + 16 additions and multiplications in float: those of its
+// block, one for each block, the scale, the bias. NaN weights (f8_e4m3) make their outputs NaN.
 //   kF32        |y - exact| <= ScaledErrorBound(K) * S
 //   kBf16       products of x in bf16 with f8_e4m3 (which bf16 holds) are exact in float:
 //               |y - exact| <= ScaledBf16ErrorBound(K) * S
@@ -64,7 +64,7 @@
 // "vxe_int8" (kInt8Block); "avx512_vnni_mixed", "avx_vnni_mixed", "avx2_int8_mixed" (kMixedBlock);
 // "amx_int8_int16", "avx512_vnni_int16", "asimd_i8mm_int16", "asimd_dotprod_int16" and "vxe_int16"
 // (kInt16Block); kernels of one of these precisions give equal bits for finite x. bf16: "amx_bf16",
-// "avx512_bf16" and "asimd_bf16" (kBf16), and if it is built in "onednn" (kBf16). All weights:
+// "avx512_bf16" and "asimd_bf16" (kBf16), and "onednn" if it is built in (kBf16). All weights:
 // "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 #define PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
@@ -75,14 +75,15 @@
 
 namespace pagemill::ops {
 
-// Matrices of one call.
+// The largest number of matrices of a call.
 inline constexpr int64_t kMaxMatrices = 8;
 
 const OpDefinition& LinearOp();
 
 inline double LinearErrorBound(int64_t k) { return (static_cast<double>(k) / 4 + 8) * 0x1p-24; }
 
-// Of x in bf16, and of K + 8 roundings in float of a product that may be 2^-8 larger by then.
+// Error of rounding x to bf16, and of K + 8 roundings in float of a product that rounding x may
+// make larger by 2^-8.
 inline double LinearBf16ErrorBound(int64_t k) {
   return 0x1p-8 + (static_cast<double>(k) + 8) * 0x1.02p-24;
 }
@@ -93,15 +94,16 @@ inline constexpr int64_t kMaxInt8K = int64_t{1} << 17;
 
 inline double ScaledErrorBound(int64_t k) { return (static_cast<double>(k) + 16) * 0x1p-24; }
 
-// Of x in bf16, and of roundings in float of products that may be 2^-8 larger by then.
+// Error of rounding x to bf16, and of roundings in float of products that rounding x may make
+// larger by 2^-8.
 inline double ScaledBf16ErrorBound(int64_t k) {
   return 0x1p-8 + (static_cast<double>(k) + 16) * 0x1.02p-24;
 }
 
-// Half a step of a row of int8 with the roundings of scales and results, as a share of X.
+// Half a step of an int8 row plus the rounding of scales and results, relative to X.
 inline constexpr double kScaledInt8Error = 1 / 253.9 + 16 * 0x1p-24;
 
-// Half a step of a quantized block, of its largest element: 1 / 254 or 1 / 32512 rounded up for the
+// Half a step of a quantized block relative to its largest element: 1 / 254 or 1 / 32512, plus the
 // rounding of the scale itself. 0 if activations are not rounded.
 inline double LinearHalfStep(const Kernel& kernel) {
   switch (kernel.activations) {
@@ -119,7 +121,7 @@ inline double LinearHalfStep(const Kernel& kernel) {
 
 namespace linear {
 void RunReference(const OpCall& call, KernelContext& context);
-// One decoded weight row for each thread.
+// Workspace: one decoded weight row for each thread.
 int64_t ReferenceWorkspaceBytes(const OpCall& call, int32_t num_threads);
 }  // namespace linear
 

@@ -1,4 +1,4 @@
-// The AMX packed GEMMs, over the machine's tiles.
+// The packed GEMMs over the CPU's AMX tiles.
 #include "cc/ops/linear/block_amx_inl.h"
 #include "cc/ops/linear/linear_amx_inl.h"
 #include "cc/ops/linear/packed_bf16.h"

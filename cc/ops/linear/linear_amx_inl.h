@@ -1,13 +1,13 @@
 // File: cc/ops/linear/linear_amx_inl.h
-// `linear` with bf16 weights on x rounded to bf16, in AMX tiles; slices are those of
-// packed_bf16.h. Written once over the tile registers of cc/ops/tiles/tile_band.h.
+// `linear` with bf16 weights and x rounded to bf16, in AMX tiles; slices are those of
+// packed_bf16.h. Generic in the tile registers (cc/ops/tiles/tile_band.h).
 //
-// A chunk of x is divided into bands of kBandRows rows, the last one of what is left:
+// A chunk of x is divided into bands of kBandRows rows, the last one of the remaining rows:
 //
 //   [blocks of 32 elements of k][rows][32 elements] bf16, with zeros past k
 //
-// Order of accumulation, from Intel's description of TDPBF16PS: of each block of 32 elements one
-// chain of the even ones and one of the odd ones, ascending; their sum is added to the output's;
+// Order of accumulation, from Intel's description of TDPBF16PS: for each block of 32 elements, one
+// chain of the even elements and one of the odd ones, ascending; their sum is added to the output;
 // then the bias. It is the same for every number of rows.
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_AMX_INL_H_
 #define PAGEMILL_CC_OPS_LINEAR_LINEAR_AMX_INL_H_
@@ -22,8 +22,8 @@
 
 namespace pagemill::ops::linear {
 
-// Every function is a member of a template over Tiles, so that files compiled for different
-// instruction sets share none.
+// All functions are members of a template over Tiles, so that files compiled for different
+// instruction sets do not share them.
 template <class Tiles>
 struct AmxBf16 {
   using Chunk = BandedProducts<Tiles, TileProduct::kBf16>;
@@ -60,7 +60,7 @@ struct AmxBf16 {
     }
   }
 
-  // The outputs of one tile: `columns` of `rows` rows.
+  // Stores the outputs of one tile: `columns` of `rows` rows.
   template <int kSums>
   static void Store(const float* bias, int64_t rows, int64_t columns, float* y, int64_t y_stride) {
     if (rows <= 0 || columns <= 0) return;
@@ -82,7 +82,7 @@ struct AmxBf16 {
     }
   }
 
-  // The sums of one tile from where `Store` left those of earlier parts of k.
+  // Loads the sums of one tile, which `Store` wrote for earlier parts of k.
   template <int kSums>
   static void Load(int64_t rows, int64_t columns, const float* y, int64_t y_stride) {
     if (rows <= 0) return;
@@ -117,7 +117,7 @@ struct AmxBf16 {
       Store<2>(o.bias, rows - kTileRows, o.m, lower, o.y_stride);
       Store<3>(right, rows - kTileRows, o.m - kTileRows, lower + kTileRows, o.y_stride);
     };
-    Chunk::Multiply({o.activations, o.n, o.weights, Blocks(o.k), o.left}, start, finish);
+    Chunk::Multiply({o.activations, o.n, o.weights, Blocks(o.k), o.tile_config}, start, finish);
   }
 
   static constexpr PackedGemm kKernels = {.max_chunk_rows = Chunk::kMaxRows,
@@ -128,7 +128,7 @@ struct AmxBf16 {
                                           .multiply = Multiply,
                                           .part_multiple = kPaddedElements,
                                           .max_whole_bytes = 1 << 20,
-                                          .leave = Tiles::Release};
+                                          .release_tiles = Tiles::Release};
 };
 
 }  // namespace pagemill::ops::linear

@@ -1,15 +1,15 @@
-// `linear` with bf16 weights on x rounded to bf16: BFMMLA, which adds the products of 2 rows of x
-// and 2 weight rows over 4 elements of k to 2 x 2 sums.
+// `linear` with bf16 weights and x rounded to bf16, by BFMMLA, which adds the products of 2 rows of
+// x and 2 weight rows over 4 elements of k to 2 x 2 sums.
 //
-// A slice is two groups of 16 weight rows, a chunk of x the pairs of its rows, the last one with a
-// row of zeros where their number is odd:
+// A slice is two groups of 16 weight rows; a chunk of x is pairs of its rows, the last pair with a
+// row of zeros if the number of rows is odd:
 //
 //   group   [k / 4][16 weight rows][4 elements] bf16
 //   pair    [k / 4][2 rows of x][4 elements] bf16
 //
-// with zeros up to a multiple of 4 elements. Order of accumulation: one chain an output, which adds
-// the sum of two products at a time, k ascending; then the bias. Where the CPU does not extend it,
-// BFMMLA rounds each of these sums to odd.
+// with zeros up to a multiple of 4 elements. Order of accumulation: one chain per output, which
+// adds the sum of two products at a time, k ascending; then the bias. Unless the CPU has extended
+// bf16 behaviour, BFMMLA rounds each of these sums to odd.
 #include <arm_neon.h>
 
 #include <cstdint>
@@ -32,7 +32,7 @@ constexpr int kVectors = kGroupRows / 2;
 // a step first, runs out of registers.
 constexpr int kMaxPairs = 2;
 constexpr int64_t kMaxChunkRows = 8 * 2 * kMaxPairs;
-// How far ahead of their use weights are requested, by the first rows of a chunk.
+// Prefetch distance of weights, which the first rows of a chunk prefetch.
 constexpr int64_t kPrefetchBytes = 8192;
 
 PAGEMILL_INLINE int64_t Steps(int64_t k) { return (k + kStep - 1) / kStep; }
@@ -82,7 +82,7 @@ PAGEMILL_INLINE bfloat16x8_t Load(const uint8_t* from) {
   return vreinterpretq_bf16_u8(vld1q_u8(from));
 }
 
-// Row 0 or 1 of a pair of rows of x, times the group: `columns` of 16 outputs.
+// Stores row kRow of a pair of rows of x: `columns` of the 16 outputs of a group.
 template <int kRow>
 PAGEMILL_INLINE void StoreRow(const float32x4_t sums[kVectors], const float* bias, int64_t columns,
                               float* y) {

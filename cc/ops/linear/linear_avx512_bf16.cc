@@ -1,13 +1,12 @@
-// `linear` with bf16 weights on x rounded to bf16: VDPBF16PS, two elements of k of 16 outputs at a
-// time. Slices are those of packed_bf16.h.
+// `linear` with bf16 weights and x rounded to bf16, by VDPBF16PS: two elements of k of 16 outputs
+// at a time. Slices are those of packed_bf16.h.
 //
 // A chunk of x is divided into tiles of nearly equal heights, at most kTileN rows; a tile is
 //
 //   [pairs of elements of k][rows, up to a multiple of 4][2 elements] bf16
 //
-// with zeros if there is no row or element. Order of accumulation: one chain an output, pairs of
-// k ascending, part after part, then the bias. VDPBF16PS takes the product of the odd element
-// first.
+// padded with zeros. Order of accumulation: one chain per output, pairs of k ascending, part after
+// part, then the bias. VDPBF16PS adds the product of the odd element first.
 
 // GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -36,7 +35,7 @@ PAGEMILL_INLINE int64_t PaddedPairs(int64_t k) {
 // Bytes between pairs of elements of a tile of x.
 PAGEMILL_INLINE int64_t TilePairBytes(int64_t rows) { return (rows + 3) / 4 * 4 * kPairBytes; }
 
-// The rows [begin, end) of a chunk and where they are in it.
+// Rows [begin, end) of a chunk and their place in it.
 struct TileOfX {
   int64_t begin;
   int64_t end;
@@ -124,14 +123,14 @@ PAGEMILL_INLINE void Prefetch(const void* from) {
   _mm_prefetch(static_cast<const char*>(from), _MM_HINT_T0);
 }
 
-// Prefetches a line of what comes later to L2: the next products still need L1.
-PAGEMILL_INLINE void Fetch(Ahead& ahead) {
-  if (ahead.begin >= ahead.end) return;
-  _mm_prefetch(reinterpret_cast<const char*>(ahead.begin), _MM_HINT_T1);
-  ahead.begin += 64;
+// Prefetches a line of `range` to L2, since the next products still need L1.
+PAGEMILL_INLINE void PrefetchLine(PrefetchRange& range) {
+  if (range.begin >= range.end) return;
+  _mm_prefetch(reinterpret_cast<const char*>(range.begin), _MM_HINT_T1);
+  range.begin += 64;
 }
 
-// What a tile begins with, prefetching what the one after it will.
+// Initial sums of a tile; prefetches those of the next tile.
 template <int kN>
 PAGEMILL_INLINE void LoadSums(const PackedProduct& o, const TileOfX& tile, __m512 sums[kN][2]) {
   const uint32_t used = o.m >= kSliceRows ? ~0u : (1u << o.m) - 1u;
@@ -148,10 +147,11 @@ PAGEMILL_INLINE void LoadSums(const PackedProduct& o, const TileOfX& tile, __m51
   }
 }
 
-// kN rows of x, from the row `begin`, times the slice. kFirst: the slice is read for the first
-// time. kPart: there is more of k.
+// Multiplies the kN rows of x of `tile` with the slice. kFirst: the slice is read for the first
+// time. kPart: k is divided.
 template <int kN, bool kFirst, bool kPart>
-PAGEMILL_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile, Ahead ahead[2]) {
+PAGEMILL_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile,
+                                  PrefetchRange prefetch[2]) {
   const uint8_t* w = o.weights;
   const uint8_t* x = o.activations + tile.offset;
   __m512 sums[kN][2];
@@ -162,8 +162,8 @@ PAGEMILL_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile, A
 #pragma GCC unroll 4
   for (int64_t pair = 0; pair < pairs; ++pair) {
     if (kPart && pair % 4 == 0) {
-      Fetch(ahead[0]);
-      Fetch(ahead[1]);
+      PrefetchLine(prefetch[0]);
+      PrefetchLine(prefetch[1]);
     }
     if constexpr (kFirst) {
       Prefetch(w + kPrefetchBytes);
@@ -195,18 +195,18 @@ PAGEMILL_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile, A
 
 template <bool kPart>
 void MultiplyTiles(const PackedProduct& o) {
-  Ahead ahead[2] = {o.ahead[0], o.ahead[1]};
+  PrefetchRange prefetch[2] = {o.prefetch[0], o.prefetch[1]};
   ForEachTile(o.n, o.k, [&](const TileOfX& tile) {
     WithRows<kTileN>(tile.end - tile.begin, [&]<int kN>() {
       // The slice comes from memory once, for the first rows.
-      if (tile.begin == 0) return MultiplyTile<kN, true, kPart>(o, tile, ahead);
-      MultiplyTile<kN, false, kPart>(o, tile, ahead);
+      if (tile.begin == 0) return MultiplyTile<kN, true, kPart>(o, tile, prefetch);
+      MultiplyTile<kN, false, kPart>(o, tile, prefetch);
     });
   });
 }
 
 void Multiply(const PackedProduct& o) {
-  if (o.adds || o.ahead[0].begin != nullptr) return MultiplyTiles<true>(o);
+  if (o.adds || o.prefetch[0].begin != nullptr) return MultiplyTiles<true>(o);
   MultiplyTiles<false>(o);
 }
 

@@ -19,14 +19,14 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// How far ahead of their use weights are requested.
+// Prefetch distance of weights.
 constexpr int64_t kPrefetchBytes = 8192;
-// Rows of x whose sums are worked on together: 8 chains of products hide their latency.
+// Rows of x that are multiplied together: 8 chains of products hide their latency.
 template <int kPlanes>
 constexpr int kRowsAtOnce = 4 / kPlanes;
 
-// Sums of quads [kFirst, kFirst + kCount) of a block of kRows rows of x times both halves, from
-// the integer at `start` of each row on, or from 0.
+// Sums of quads [kFirst, kFirst + kCount) of a block of kRows rows of x times both halves. Each
+// starts at the row's integer at `start`, or at 0.
 template <int kPlanes, int kRows, int kFirst, int kCount, bool kHasStart>
 PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t start,
                                    Sums<kRows>& sums) {
@@ -67,7 +67,7 @@ PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t s
   }
 }
 
-// Adds a block of kRows rows of x to their 32 outputs each.
+// Adds a block of kRows rows of x to the 32 outputs of each.
 template <DType kDType, int kPlanes, int kRows, class Rows>
 PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, const Rows& y) {
   using F = BlockTraits<kDType>;
@@ -91,30 +91,30 @@ PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, const Rows& y)
   AddProducts<kDType, kPlanes, kRows>(w, x, sums, y);
 }
 
-// Prefetches a line of what comes later to L2: the next products still need L1.
-PAGEMILL_INLINE void Fetch(Ahead& ahead) {
-  if (ahead.begin >= ahead.end) return;
-  _mm_prefetch(reinterpret_cast<const char*>(ahead.begin), _MM_HINT_T1);
-  ahead.begin += 64;
+// Prefetches a line of `range` to L2, since the next products still need L1.
+PAGEMILL_INLINE void PrefetchLine(PrefetchRange& range) {
+  if (range.begin >= range.end) return;
+  _mm_prefetch(reinterpret_cast<const char*>(range.begin), _MM_HINT_T1);
+  range.begin += 64;
 }
 
-// The same for `count` rows whose records follow each other.
+// The same for `count` rows with consecutive records.
 template <DType kDType, int kPlanes, class Rows>
 PAGEMILL_INLINE void AddBlocks(const Weights& w, const uint8_t* x, const Rows& y, int64_t count,
-                               Ahead (&ahead)[2]) {
+                               PrefetchRange (&prefetch)[2]) {
   constexpr int kRows = kRowsAtOnce<kPlanes>;
   constexpr int64_t kX = kXRecordBytes<kPlanes>;
   int64_t n = 0;
   for (; n + kRows <= count; n += kRows) {
-    Fetch(ahead[0]);
-    Fetch(ahead[1]);
-    Fetch(ahead[1]);
+    PrefetchLine(prefetch[0]);
+    PrefetchLine(prefetch[1]);
+    PrefetchLine(prefetch[1]);
     AddBlock<kDType, kPlanes, kRows>(w, x + n * kX, y + n);
   }
   for (; n < count; ++n) AddBlock<kDType, kPlanes, 1>(w, x + n * kX, y + n);
 }
 
-// Chunks: what a block of `n` rows takes, and how its products are added to the rows' outputs.
+// Chunk formats: the bytes of a block of `n` rows, and adding its products to the rows' outputs.
 template <int kPlanes>
 struct PlainActivations {
   static constexpr int64_t BlockBytes(int64_t n) { return n * kXRecordBytes<kPlanes>; }
@@ -124,8 +124,8 @@ struct PlainActivations {
   }
   template <DType kDType>
   PAGEMILL_INLINE static void Add(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves],
-                                  int64_t n, Ahead (&ahead)[2]) {
-    AddBlocks<kDType, kPlanes>(w, x, RegistersInOrder{y}, n, ahead);
+                                  int64_t n, PrefetchRange (&prefetch)[2]) {
+    AddBlocks<kDType, kPlanes>(w, x, RegistersInOrder{y}, n, prefetch);
   }
 };
 
@@ -142,16 +142,16 @@ struct MixedActivations {
   }
   template <DType kDType>
   PAGEMILL_INLINE static void Add(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves],
-                                  int64_t n, Ahead (&ahead)[2]) {
+                                  int64_t n, PrefetchRange (&prefetch)[2]) {
     const int64_t shorts = x[kShortRecordsAt];
     const uint8_t* records = x + kMixedHeaderBytes;
-    AddBlocks<kDType, 1>(w, records, NamedRegisters{y, x}, shorts, ahead);
+    AddBlocks<kDType, 1>(w, records, NamedRegisters{y, x}, shorts, prefetch);
     AddBlocks<kDType, 2>(w, records + shorts * kXRecordBytes<2>, NamedRegisters{y, x + shorts},
-                         n - shorts, ahead);
+                         n - shorts, prefetch);
   }
 };
 
-// One row of x: weights stream through registers once, sums stay there.
+// One row of x: weights are read once, sums stay in registers.
 template <DType kDType, class Chunk>
 void MultiplyRow(const PackedProduct& p) {
   __m512 sums[1][kHalves];
@@ -167,21 +167,21 @@ void MultiplyRow(const PackedProduct& p) {
   StoreRow(p, 0, sums[0]);
 }
 
-// Prefetches where the outputs of row n will be written.
+// Prefetches the outputs of row n.
 PAGEMILL_INLINE void FetchOutputs(const PackedProduct& p, int64_t n) {
   const char* const y = reinterpret_cast<const char*>(p.y + n * p.y_stride);
   _mm_prefetch(y, _MM_HINT_T0);
   _mm_prefetch(y + 64, _MM_HINT_T0);
 }
 
-// Several: a block of weights is decoded once for all; sums wait in memory meanwhile. A few rows'
-// outputs are prefetched with each block, since each slice's lie in lines of their own; those of
-// few rows lie in cache.
+// Several rows: a block of weights is decoded once for all rows; sums are kept in memory. The
+// outputs of a few rows are prefetched with each block, since each slice has its own cache lines;
+// outputs of small chunks are in cache.
 template <DType kDType, class Chunk>
 void MultiplyRows(const PackedProduct& p) {
   __m512 sums[kMaxChunkRows][kHalves];
   for (int64_t n = 0; n < p.n; ++n) LoadRow(p, n, sums[n]);
-  Ahead ahead[2] = {p.ahead[0], p.ahead[1]};
+  PrefetchRange prefetch[2] = {p.prefetch[0], p.prefetch[1]};
   const int64_t blocks = p.k / kRecordElements;
   const int64_t fetched = p.n <= kFewRows ? 0 : p.n;
   const uint8_t* x = p.activations;
@@ -191,7 +191,7 @@ void MultiplyRows(const PackedProduct& p) {
     for (int64_t n = b; n < fetched; n += blocks) FetchOutputs(p, n);
     Weights w;
     Decode<kDType>(Head<kDType>(p.weights, b), record, &w);
-    Chunk::template Add<kDType>(w, x, sums, p.n, ahead);
+    Chunk::template Add<kDType>(w, x, sums, p.n, prefetch);
   }
   for (int64_t n = 0; n < p.n; ++n) StoreRow(p, n, sums[n]);
 }

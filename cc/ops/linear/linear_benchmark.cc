@@ -1,8 +1,7 @@
 // Speed of `linear` at the shapes of real models, next to the machine's limits measured in the same
-// run. Counters: GB/s of weights and its share of the read bandwidth (`of_read`) where N is small;
-// GFLOP/s and its share of the multiply-add peak (`of_peak`) where N is large; `tok/s` for one pass
-// over all matrices of SmolLM2-135M, in Q4_1 or bf16, what a model could reach if it were nothing
-// else.
+// run. Counters: GB/s of weights and its share of the read bandwidth (`of_read`) for small N;
+// GFLOP/s and its share of the multiply-add peak (`of_peak`) for large N; `tok/s` for one pass over
+// all matrices of SmolLM2-135M, in Q4_1 or bf16: an upper bound of the model's speed.
 //
 //   linear_benchmark --benchmark_filter=SmolLM2        (the whole model)
 //   linear_benchmark --benchmark_filter='Shape/avx512/q4_1/576x49152/n:1/'
@@ -31,10 +30,11 @@ using device::MeasureFlops;
 using device::MeasureReadBandwidth;
 using device::ThreadPool;
 
-// The column of the largest of each row of y: by writing y and reading it, or without.
-void RunLogits(GemmBenchmarkCase& problem, ThreadPool& pool, const RowPasses& passes) {
-  problem.Run(pool);
-  const TensorView& y = problem.y();
+// Finds the column of the largest element of each row of y: by writing y and reading it, or without
+// writing y.
+void RunLogits(GemmBenchmarkCase& gemm, ThreadPool& pool, const RowPasses& passes) {
+  gemm.Run(pool);
+  const TensorView& y = gemm.y();
   pool.ParallelFor(y.shape[0], 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t n = begin; n < end; ++n) {
       const std::span<const float> logits(y.Row<const float>(n), y.RowElements());
@@ -43,18 +43,18 @@ void RunLogits(GemmBenchmarkCase& problem, ThreadPool& pool, const RowPasses& pa
   });
 }
 
-void RunMaxima(GemmBenchmarkCase& problem, ThreadPool& pool, std::vector<RowMaximum>* maxima) {
-  KernelCall& call = problem.call();
+void RunMaxima(GemmBenchmarkCase& gemm, ThreadPool& pool, std::vector<RowMaximum>* maxima) {
+  KernelCall& call = gemm.call();
   KernelContext context = call.Context(pool);
-  RunRowMaxima(call.kernel(), call.call(), context, problem.y().RowElements(), maxima->data());
+  RunRowMaxima(call.kernel(), call.call(), context, gemm.y().RowElements(), maxima->data());
   benchmark::DoNotOptimize((*maxima)[0]);
 }
 
 using benchmark::Counter;
 
-// Of the instructions of this kernel, for all threads of the pool together; those of 15-bit
-// activations take two for a product, so they reach half of it. Of kernels that no peak is measured
-// for: of float multiply-adds.
+// Peak of the instructions of this kernel, for all threads of the pool together. Kernels of 15-bit
+// activations need two instructions per product, so they can reach half of it. For kernels without
+// a measured peak: that of float multiply-adds.
 double PeakOf(const std::string& kernel, ThreadPool& pool) {
   const device::Capabilities caps = device::DetectCapabilities();
   if (kernel == "avx512_bf16" || (kernel == "onednn" && !caps.cpu.amx_bf16)) {
@@ -79,20 +79,19 @@ void RunShape(benchmark::State& state, const std::string& kernel, DType dtype, M
   const int64_t n = state.range(0);
   const int32_t threads = static_cast<int32_t>(state.range(1));
   ThreadPool pool({.num_threads = threads, .spin_us = 1000});
-  GemmBenchmarkCase problem(LinearOp(), shape, {kernel, dtype, n, threads});
-  if (!problem.runnable()) return state.SkipWithError("not on this machine");
-  for (auto _ : state) problem.Run(pool);
+  GemmBenchmarkCase gemm(LinearOp(), shape, {kernel, dtype, n, threads});
+  if (!gemm.runnable()) return state.SkipWithError("not on this machine");
+  for (auto _ : state) gemm.Run(pool);
   const double runs = static_cast<double>(state.iterations());
   if (n <= 4) {
-    const double bytes = static_cast<double>(problem.weights().size());
-    const double limit =
-        MeasureReadBandwidth(device::DetectCapabilities(), problem.weights(), pool);
+    const double bytes = static_cast<double>(gemm.weights().size());
+    const double limit = MeasureReadBandwidth(device::DetectCapabilities(), gemm.weights(), pool);
     state.counters["GB/s"] = Counter(bytes * runs / 1e9, Counter::kIsRate);
     state.counters["of_read"] = Counter(bytes * runs / limit, Counter::kIsRate);
   } else {
     const double limit = PeakOf(kernel, pool);
-    state.counters["GFLOP/s"] = Counter(problem.operations() * runs / 1e9, Counter::kIsRate);
-    state.counters["of_peak"] = Counter(problem.operations() * runs / limit, Counter::kIsRate);
+    state.counters["GFLOP/s"] = Counter(gemm.operations() * runs / 1e9, Counter::kIsRate);
+    state.counters["of_peak"] = Counter(gemm.operations() * runs / limit, Counter::kIsRate);
   }
 }
 
@@ -101,30 +100,30 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel, DType dtype)
   const int64_t n = state.range(0);
   const int32_t threads = static_cast<int32_t>(state.range(1));
   ThreadPool pool({.num_threads = threads, .spin_us = 1000});
-  SmolLM2Problems problems(LinearOp(), {kernel, dtype, n, threads},
-                           dtype == DType::kQ4_1 ? DType::kQ8_0 : dtype);
-  if (!problems.runnable()) return state.SkipWithError("not on this machine");
-  for (auto _ : state) problems.Run(pool);
+  SmolLM2Gemms gemms(LinearOp(), {kernel, dtype, n, threads},
+                     dtype == DType::kQ4_1 ? DType::kQ8_0 : dtype);
+  if (!gemms.runnable()) return state.SkipWithError("not on this machine");
+  for (auto _ : state) gemms.Run(pool);
   const double runs = static_cast<double>(state.iterations());
-  const double bytes = problems.weight_bytes();
+  const double bytes = gemms.weight_bytes();
   state.counters["tok/s"] = Counter(static_cast<double>(n) * runs, Counter::kIsRate);
   const std::vector<uint8_t> model(static_cast<size_t>(bytes), 1);
   state.counters["of_read"] =
       Counter(bytes * runs / MeasureReadBandwidth(device::DetectCapabilities(), model, pool),
               Counter::kIsRate);
   state.counters["of_peak"] =
-      Counter(problems.operations() * runs / PeakOf(kernel, pool), Counter::kIsRate);
+      Counter(gemms.operations() * runs / PeakOf(kernel, pool), Counter::kIsRate);
 }
 
-// A projection to a vocabulary and the choice of the most likely token, both ways in turn: medians
-// of processor time, of all threads.
+// A projection to a vocabulary and the choice of the most likely token, alternating between logits
+// and maxima: medians of processor time of all threads.
 void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
   const device::Capabilities caps = device::DetectCapabilities();
   const int32_t threads = static_cast<int32_t>(state.range(1));
   ThreadPool pool({.num_threads = threads, .spin_us = 1000});
-  GemmBenchmarkCase problem(LinearOp(), shape,
-                            {.dtype = dtype, .n = state.range(0), .threads = threads});
-  if (!problem.runnable()) return state.SkipWithError("not on this machine");
+  GemmBenchmarkCase gemm(LinearOp(), shape,
+                         {.dtype = dtype, .n = state.range(0), .threads = threads});
+  if (!gemm.runnable()) return state.SkipWithError("not on this machine");
   const RowPasses& passes = ChooseRowPasses(caps);
   std::vector<RowMaximum> maxima(static_cast<size_t>(state.range(0)));
   std::vector<double> logits_ms, maxima_ms;
@@ -134,8 +133,8 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
     times->push_back(1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
   };
   for (auto _ : state) {
-    time([&] { RunLogits(problem, pool, passes); }, &logits_ms);
-    time([&] { RunMaxima(problem, pool, &maxima); }, &maxima_ms);
+    time([&] { RunLogits(gemm, pool, passes); }, &logits_ms);
+    time([&] { RunMaxima(gemm, pool, &maxima); }, &maxima_ms);
   }
   const auto median = [](std::vector<double>& times) {
     std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
@@ -159,7 +158,7 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
           ->UseRealTime();
     }
   }
-  // Of SmolLM2-135M, and of Qwen2.5 with 0.5 and 1.5 B.
+  // Matrices of SmolLM2-135M, and of Qwen2.5 with 0.5 and 1.5 B.
   const MatrixShape shapes[] = {{576, 576},  {576, 192},  {576, 1536},  {1536, 576},  {576, 49152},
                                 {896, 4864}, {4864, 896}, {1536, 1536}, {1536, 8960}, {8960, 1536}};
   for (const char* kernel : {"amx_int8",
@@ -186,7 +185,7 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
                              "portable"}) {
     for (DType dtype : kWeightDTypes) {
       for (const MatrixShape& shape : shapes) {
-        // Rows of 576, 1536, ...: block formats of 256 take the nearest multiple.
+        // For formats with blocks of 256, rows of 576, 1536, ... are rounded to a multiple of 256.
         MatrixShape s = shape;
         if (Info(dtype).block_elements == 256) s.k = (s.k + 255) / 256 * 256;
         const std::string name = "Shape/" + std::string(kernel) + "/" +

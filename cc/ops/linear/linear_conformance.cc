@@ -30,8 +30,8 @@ struct Case {
   int64_t m;
   int64_t k;
   bool bias;
-  // Of every pointer from a 64-byte boundary; weights of block formats are off by half of it, since
-  // files align them to 2 bytes only.
+  // Distance of every pointer from a 64-byte boundary; half of it for weights in block formats,
+  // since files align them to 2 bytes only.
   int64_t misalign_bytes;
   int64_t row_padding_bytes;  // of x and y
 };
@@ -54,7 +54,7 @@ struct Operation {
   }
   Operation(const Operation&) = delete;
 
-  // Some stretches of 32 are outliers of their row.
+  // Some blocks of 32 are outliers of their row.
   void FillX(Random& random) {
     std::vector<float> values(x.view().Elements());
     float largest = 2;
@@ -72,16 +72,16 @@ struct Operation {
   OpCall call;
 };
 
-// The exact result and the allowed distance from it, element by element.
+// The exact result and the error bound of each element.
 struct Expected {
   std::vector<double> y;
   std::vector<double> bound;
-  // Of rows that round activations, for block formats: what half a step of all of them is worth,
-  // and the rest.
+  // For kernels that round activations, for block formats: the error of half a step of all
+  // activations, and the rest of the bound.
   std::vector<double> off_by;
   std::vector<double> rounded_bound;
 
-  std::vector<double> bf16_bound;  // of rows that round activations, for bf16 weights
+  std::vector<double> bf16_bound;  // for kernels that round activations, for bf16 weights
 
   double Bound(size_t i, DType dtype, const Kernel& kernel) const {
     if (kernel.activations == Precision::kF32) return bound[i];
@@ -113,7 +113,7 @@ Expected Compute(const Case& c, const Operation& op) {
   const std::vector<double> maxima = BlockMaxima(x, c.k);
   e.off_by.resize(c.n * c.m);
   e.rounded_bound.resize(c.n * c.m);
-  // Random blocks of one span: none stands for values, or has a minimum, much above this.
+  // All blocks are random with one span: none has values or a minimum much above this.
   double largest = 0;
   for (int64_t m = 0; m < c.m; ++m) {
     DequantizeRow(op.w.view().dtype, op.w.view().Row<uint8_t>(m), c.k, row.data());
@@ -166,7 +166,7 @@ void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
 }
 
 void CheckValues(const OpDefinition& op, const device::Capabilities& caps) {
-  // K = 256 * j serves every format; the others, every format whose blocks divide them.
+  // K = 256 * j is valid for every format, other K for formats with blocks that divide them.
   const Case cases[] = {
       {1, 1, 1, false, 4, 0},    {1, 7, 256, true, 4, 0},    {2, 5, 512, false, 12, 0},
       {3, 9, 96, true, 0, 20},   {4, 4, 256, false, 36, 4},  {5, 33, 256, true, 4, 8},
@@ -192,16 +192,16 @@ void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
   for (DType dtype : kWeightDTypes) {
     SCOPED_TRACE(std::string(Info(dtype).name));
     for (int64_t n : {2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 31, 67}) {
-      // 83 weight rows: more than one slice and more than one grain, no multiple of a tile.
+      // 83 weight rows: more than one slice and more than one grain, not a multiple of a tile.
       const int64_t k = IsBlockFormat(dtype) ? 256 : 75;
       const Operation operation({n, 83, k, n % 2 == 0, 4, 0}, dtype, random);
       CheckBatchInvariance(op, caps, operation.call, random);
     }
-    // Long rows: their sums are worked through in parts.
+    // Long rows: k is divided into parts.
     const Operation longer({15, 9, IsBlockFormat(dtype) ? 1792 : 1597, true, 0, 0}, dtype, random);
     CheckBatchInvariance(op, caps, longer.call, random);
   }
-  // Many long rows of x: where a kernel divides k, several chunks and parts.
+  // Many long rows of x: several chunks, and several parts if a kernel divides k.
   for (DType dtype : {DType::kBF16, DType::kQ4_K, DType::kQ6_K, DType::kQ8_0}) {
     SCOPED_TRACE(std::string(Info(dtype).name) + " long");
     const Operation many({97, 33, IsBlockFormat(dtype) ? 2304 : 2307, true, 4, 4}, dtype, random);
@@ -209,7 +209,7 @@ void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// Each result of a call with several matrices has the bits of a call of its own.
+// Each result of a call with several matrices has the bits of a separate call.
 void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(3);
   const int64_t k = 256;
@@ -234,7 +234,7 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
       const OpCall call{inputs, outputs, &attributes, nullptr};
       ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
       CheckMatricesTogether(op, caps, call, {&y[0], &y[1], &y[2], &y[3]});
-      // Of several results, any may be f32.
+      // Any of several results may be f32.
       if (n == 3) {
         conformance::CheckActTypes(
             {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .act_outputs = 0b1101});
@@ -243,7 +243,7 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
   }
 }
 
-// x in bf16 and f16; y, too, or in f32.
+// x in bf16 and f16; y in the same type or in f32.
 void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(5);
   for (DType dtype : kWeightDTypes) {
@@ -263,8 +263,7 @@ void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
 }
 
 void CheckMaxima(const OpDefinition& op, const device::Capabilities& caps) {
-  // One chunk and several, one slice and several, ragged, k in parts. Formats differ in nothing
-  // else here.
+  // One chunk and several, one slice and several, ragged, k in parts.
   const Case cases[] = {{1, 83, 64, true, 4, 0},    {3, 7, 75, true, 0, 0},
                         {8, 64, 32, true, 0, 4},    {100, 67, 64, true, 4, 8},
                         {97, 33, 2304, true, 0, 0}, {0, 40, 64, true, 0, 0}};

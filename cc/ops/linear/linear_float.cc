@@ -1,6 +1,6 @@
-// The float GEMM of `linear`, for each instruction set: weights as stored, decoded to floats on the
-// way, times x as it is. Few rows of x are multiplied with registers of decoded weights ("direct");
-// for more, rows of weights are decoded to memory that stays in L2 ("tiled").
+// The float GEMM of `linear`, for each instruction set: stored weights, decoded to floats, times x
+// in place. Few rows of x are multiplied with weights decoded in registers ("direct"); for more
+// rows, weights are decoded to memory that stays in L2 ("tiled").
 //
 // Order of accumulation: lane i of an output's accumulator takes k = i, i + kLanes, ... ascending,
 // then the lanes are summed by Sum4. Direct and tiled loops both do exactly that, so that an output
@@ -19,17 +19,15 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// How far ahead of their use weights are requested. Hardware prefetchers follow neither four short
-// rows at once nor a page boundary: without this, decoding from memory is 2.4 times slower
-// (README).
+// Prefetch distance of weights. Hardware prefetchers follow neither four short rows at once nor
+// rows across pages: without this, decoding from memory is 2.4 times slower (README).
 constexpr int64_t kPrefetchBytes = 8192;
 
-// Elements of k that the tiled path works through at a time: 6 rows of x and 4 of weights are then
-// 30 KB, which fits in L1 (32 KB and up).
+// Elements of k that the tiled path multiplies at a time: 6 rows of x and 4 of weights are then 30
+// KB, which fits in L1 (at least 32 KB).
 constexpr int64_t kPartElements = 768;
 
-// Decoded rows of weights stay in L2 (1 to 2 MiB on server cores) beside the rows of x that pass
-// by.
+// Decoded rows of weights stay in L2 (1 to 2 MiB on server cores) next to the streamed rows of x.
 constexpr int64_t kMaxDecodedBytes = 512 << 10;
 constexpr int64_t kMinDecodedRows = 8;
 constexpr int64_t kMaxDecodedRows = 64;
@@ -68,7 +66,7 @@ PAGEMILL_INLINE int LanesLeft(int64_t elements) {
   return elements < Vec::kLanes ? static_cast<int>(elements) : Vec::kLanes;
 }
 
-// kN rows of x from n on (those past o.n repeat the last) times 4 weight rows from m on.
+// Multiplies kN rows of x from n on (those past o.n repeat the last) with 4 weight rows from m on.
 template <class Decoder, int kN>
 PAGEMILL_INLINE void DirectTile(const PackedProduct& o, int64_t first_n, int64_t m, int64_t m_end) {
   const uint8_t* w[kTileM];
@@ -132,7 +130,7 @@ PAGEMILL_INLINE void DirectTile(const PackedProduct& o, int64_t first_n, int64_t
   }
 }
 
-// All rows of x against one tile of weight rows, which stays in L1 meanwhile.
+// Multiplies all rows of x with one tile of weight rows, which stays in L1.
 template <class Decoder>
 void DirectRows(const PackedProduct& o, int64_t m_begin, int64_t m_end) {
   for (int64_t m = m_begin; m < m_end; m += kTileM) {
@@ -173,7 +171,7 @@ void DequantizeBlocks(const uint8_t* row, int64_t count, float* out) {
   }
 }
 
-// A part of the sum over k, and where the accumulators of a tile wait between parts.
+// A part of the sum over k, and the accumulators of a tile between parts.
 struct Part {
   int64_t begin;
   int64_t end;
@@ -182,7 +180,7 @@ struct Part {
   Vec::F* sums;  // [kN, kTileM] of this tile
 };
 
-// kN rows of x from n on times 4 float weight rows from m on.
+// Multiplies kN rows of x from n on with 4 float weight rows from m on.
 template <int kN>
 PAGEMILL_INLINE void FloatTile(const PackedProduct& o, const FloatRows& p, const Part& part,
                                int64_t n, int64_t m) {
@@ -236,8 +234,8 @@ PAGEMILL_INLINE void FloatTile(const PackedProduct& o, const FloatRows& p, const
   }
 }
 
-// kN rows of x against the decoded rows, one part of k after the other: a part of the rows of x and
-// of a tile of weights stay in L1 together.
+// Multiplies kN rows of x with the decoded rows, one part of k after the other: a part of the rows
+// of x and of a tile of weights stay in L1 together.
 template <int kN>
 void MultiplyRows(const PackedProduct& o, const FloatRows& p, int64_t n) {
   Vec::F waiting[kMaxDecodedRows / kTileM][kN * kTileM];
@@ -267,7 +265,7 @@ PAGEMILL_INLINE int64_t DecodedStride(int64_t k) {
   return (lines | 1) * kLineBytes;
 }
 
-// Rows that are decoded together, or stay in cache as they are.
+// Rows that are decoded together, or that stay in cache as stored.
 PAGEMILL_INLINE int64_t DecodedRows(int64_t k) {
   const int64_t fitting = kMaxDecodedBytes / DecodedStride(k) / kMinDecodedRows * kMinDecodedRows;
   if (fitting < kMinDecodedRows) return kMinDecodedRows;
@@ -299,7 +297,7 @@ void MultiplyFormat(const PackedProduct& o) {
   }
 }
 
-// Dtypes that are not a weight's are excluded by the op's check.
+// The op's check excludes dtypes that are not weight dtypes.
 void Multiply(const PackedProduct& o) {
   WithWeightFormat(o.dtype, [&]<DType kDType>() { MultiplyFormat<kDType>(o); });
 }

@@ -1,4 +1,4 @@
-// The plain form of `linear`: read a weight row as floats, accumulate its products in double.
+// The reference of `linear`: reads a weight row as floats, accumulates its products in double.
 #include <cstdint>
 
 #include "cc/ops/linear/linear.h"

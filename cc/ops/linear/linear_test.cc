@@ -98,8 +98,8 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
 #endif
 }
 
-// Activations that are whole multiples of their block's scale lose nothing: every row that rounds
-// activations then keeps the bound of those that do not.
+// Activations that are whole multiples of their block's scale are exact: kernels that round
+// activations then stay within the bound of those that do not.
 TEST(Linear, IntegerActivationsAreExact) {
   Random random(5);
   device::ThreadPool pool({.num_threads = 1});
@@ -121,7 +121,7 @@ TEST(Linear, IntegerActivationsAreExact) {
          conformance::SupportedKernels(LinearOp(), device::DetectCapabilities(), call)) {
       y.Poison();
       conformance::RunKernel(*kernel, call, pool);
-      // Sums of 256 products of up to 127 times about 4, minima apart.
+      // Sums of 256 products of up to 127 times about 4, plus minima.
       EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected,
                                         {.abs = LinearErrorBound(256) * 256 * 127 * 4}))
           << kernel->name << " " << Info(dtype).name;
@@ -129,7 +129,7 @@ TEST(Linear, IntegerActivationsAreExact) {
   }
 }
 
-// Blocks of zeros, of numbers too small to divide by, and with infinities give no false numbers.
+// Blocks of zeros, of numbers too small to divide by, and with infinities give correct results.
 TEST(Linear, ExtremeActivations) {
   device::ThreadPool pool({.num_threads = 1});
   Random random(6);
@@ -181,7 +181,6 @@ TEST(Linear, DecodersAgree) {
 #endif
 }
 
-// A NaN of one row of x reaches the outputs of that row only.
 TEST(Linear, RefusesMatricesThatDoNotGoTogether) {
   TestTensor x(DType::kF32, {2, 32}), y(DType::kF32, {2, 4}), z(DType::kF32, {2, 3});
   TestTensor w(DType::kF32, {4, 32}), u(DType::kF32, {3, 32}), half(DType::kBF16, {3, 32});
@@ -204,6 +203,7 @@ TEST(Linear, RefusesMatricesThatDoNotGoTogether) {
   EXPECT_FALSE(LinearOp().check(many).ok()) << "too many";
 }
 
+// A NaN in one row of x affects only the outputs of that row.
 TEST(Linear, RowsDoNotMix) {
   Random random(4);
   device::ThreadPool pool({.num_threads = 1});
@@ -257,7 +257,7 @@ TEST_F(LinearCheck, NamesWhatDoesNotFit) {
   EXPECT_EQ(Check(x, View(DType::kI8, {18, 64}), y).message(),
             "linear: W must be a weight dtype, got i8");
   EXPECT_EQ(Check(View(kF32, {8, 64}), View(DType::kQ4_K, {18, 64}), y).message(),
-            "linear: rows of W have 64 elements, no multiple of the block of 256 of q4_k");
+            "linear: rows of W have 64 elements, not a multiple of the block of 256 of q4_k");
   EXPECT_EQ(Check(x, w, View(kF32, {8, 17})).message(),
             "linear: y must be f32 [N=8, M=18*], got f32 [8, 17]");
   EXPECT_EQ(Check(x, w, View(kF32, {7, 18})).message(),

@@ -13,7 +13,8 @@ int64_t Bf16SliceBytes(DType, int64_t k) {
 
 void PackBf16Slice(const StoredRows& source, int64_t count, uint8_t* slice) {
   std::memset(slice, 0, Bf16SliceBytes(source.dtype, source.k));
-  // A line of 64 bytes of each row at a time: the part of the slice that it goes to stays in L1.
+  // One 64-byte line of each row at a time, so that the part of the slice that is written stays in
+  // L1.
   for (int64_t begin = 0; begin < source.k; begin += kPaddedElements) {
     const int64_t bytes = 2 * std::min(kPaddedElements, source.k - begin);
     uint8_t* const block = slice + begin / 2 * kSlicePairBytes;

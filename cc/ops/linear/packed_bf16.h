@@ -1,12 +1,12 @@
 // File: cc/ops/linear/packed_bf16.h
-// Slices of bf16 weights as both instruction sets of x86-64 that multiply pairs of bf16 read them,
-// so that they share packed copies:
+// Slices of bf16 weights for AVX512-BF16 and AMX, which read the same layout and share packed
+// copies:
 //
 //   [pairs of elements of k][kSliceRows weight rows][2 elements] bf16
 //
-// with zeros up to a multiple of kPaddedElements elements. A pair of all rows is two registers of
-// AVX-512; 16 pairs of 16 rows are an AMX tile, whose rows are 128 bytes apart. Compiled for the
-// baseline: packing waits for memory.
+// with zeros up to a multiple of kPaddedElements elements. A pair of all rows is two AVX-512
+// registers; 16 pairs of 16 rows are an AMX tile with rows 128 bytes apart. Compiled for the
+// baseline, since packing is bound by memory.
 #ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_BF16_H_
 #define PAGEMILL_CC_OPS_LINEAR_PACKED_BF16_H_
 
@@ -22,11 +22,11 @@ inline constexpr int64_t kPaddedElements = 32;
 inline constexpr int64_t kPairBytes = 4;
 inline constexpr int64_t kSlicePairBytes = kPairBytes * kSliceRows;
 
-// The members of a PackedGemm of these names.
+// Members of a PackedGemm.
 int64_t Bf16SliceBytes(DType dtype, int64_t k);
 void PackBf16Slice(const StoredRows& source, int64_t count, uint8_t* slice);
 
-// Row `row` of a slice as floats.
+// Reads row `row` of a slice as floats.
 void ReadPackedBf16Row(DType dtype, const uint8_t* slice, int64_t row, int64_t k, float* out);
 
 #if defined(__x86_64__)

@@ -8,14 +8,15 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// The values of a block, four to a word, the first in its lowest byte.
+// The values of a block, four per word, the first in the lowest byte.
 using Quads = uint32_t[kQuads];
 
 void StoreLe32(uint8_t* bytes, uint32_t value) {
   for (int i = 0; i < 4; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
 }
 
-// Where row `row` of the slice has its word of register `index` of its half, of `registers` a half.
+// Address of the word of row `row` in register `index` of its half, which has `registers`
+// registers.
 uint8_t* Word(uint8_t* field, int64_t row, int registers, int index) {
   return field + (row / kHalfSliceRows * registers + index) * 64 + row % kHalfSliceRows * 4;
 }
@@ -52,7 +53,7 @@ void LoadNibbles(const uint8_t* bytes, Quads& quads) {
   }
 }
 
-// Blocks of 32: a record each.
+// Blocks of 32: one record per block.
 template <DType kDType>
 void PackBlock(const uint8_t* block, int64_t row, uint8_t* record) {
   constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
@@ -123,7 +124,7 @@ void PackBlockQ6K(const uint8_t* block, int64_t row, uint8_t* head) {
   }
 }
 
-// `pack` takes what each block of the file becomes, one after the other.
+// Calls `pack` with the converted blocks of the file, one after the other.
 template <class Pack>
 void PackRows(const StoredRows& source, int64_t count, uint8_t* slice, const Pack& pack) {
   const BlockLayout block = LayoutOf(source.dtype);
@@ -218,7 +219,7 @@ int64_t BlockSliceBytes(DType dtype, int64_t k) {
 }
 
 void PackBlockSlice(const StoredRows& source, int64_t count, uint8_t* slice) {
-  // Rows that are missing have scales of 0.
+  // Missing rows have scales of 0.
   if (count < kSliceRows) std::memset(slice, 0, BlockSliceBytes(source.dtype, source.k));
   WithBlockFormat(source.dtype, [&]<DType kDType>() {
     if constexpr (kDType == DType::kQ6_K) {

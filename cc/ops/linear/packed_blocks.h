@@ -1,12 +1,12 @@
 // File: cc/ops/linear/packed_blocks.h
-// Slices of block-format weights: 32 rows in an order in which one 64-byte register holds 4
-// consecutive elements of each of 16 rows, as instructions that add products of bytes in groups of
-// four want them. They take as many bytes as the blocks that they are made from (Q4_K and Q5_K
-// 2 to 3 % more: their scales of 6 bits become bytes).
+// Slices of block-format weights: 32 rows stored such that one 64-byte register holds 4 consecutive
+// elements of each of 16 rows, the operand of instructions that add byte products in groups of
+// four. Slices take as many bytes as the blocks (Q4_K and Q5_K 2 to 3 % more: their 6-bit scales
+// become bytes).
 //
 // A slice is one record for each 32 elements of k, ascending, and, for formats with blocks of 256,
-// a head before every 8 records. All fields count rows 0..31; "half" h is rows 16 h .. 16 h + 15.
-// Element i of a block lies in quad i / 4.
+// a head before every 8 records. Fields are indexed by row 0..31; "half" h is rows 16 h .. 16 h +
+// 15. Element i of a block is in quad i / 4.
 //
 //   head     f16 d[32]; with a minimum: f16 -dmin[32]
 //   record   values of the two halves:
@@ -37,7 +37,7 @@ inline constexpr int64_t kRecordsPerHead = 8;   // of formats with blocks of 256
 inline constexpr int64_t kHalfSliceRows = 16;
 inline constexpr int kQuads = 8;
 
-// Where the fields of a record lie, in bytes; 0 if the format has none.
+// Offsets of the fields of a record in bytes; 0 if the format does not have the field.
 struct PackedBlockLayout {
   int64_t head_bytes;
   int64_t record_bytes;
@@ -68,14 +68,14 @@ constexpr PackedBlockLayout PackedBlockLayoutOf(DType dtype) {
   }
 }
 
-// A multiple of 64; k is a multiple of the format's block.
+// Returns a multiple of 64; k is a multiple of the format's block.
 int64_t BlockSliceBytes(DType dtype, int64_t k);
 
 // See PackedGemm::pack. Runs on any CPU and gives the same bytes on all.
 void PackBlockSlice(const StoredRows& source, int64_t count, uint8_t* slice);
 
-// Row `row` of a slice as floats, with the bits of DequantizeRow (cc/ops/block_format). 0.9 ns an
-// element, eight times DequantizeRow's: for the few rows of an embedding.
+// Reads row `row` of a slice as floats, with the bits of DequantizeRow (cc/ops/block_format). Takes
+// 0.9 ns per element, eight times as long as DequantizeRow: for the few rows of an embedding.
 void ReadPackedBlockRow(DType dtype, const uint8_t* slice, int64_t row, int64_t k, float* out);
 
 }  // namespace pagemill::ops::linear

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/packed_blocks_avx512.h
-// Slices of block formats (packed_blocks.h) in AVX-512 registers (F, BW, DQ and VL), and what
-// becomes of integer products. For files compiled for that instruction set only.
+// Slices of block formats (packed_blocks.h) in AVX-512 registers (F, BW, DQ and VL): decoding
+// before and scaling after integer products. For files compiled for these instruction sets only.
 //
 //   Weights w;
 //   Decode<kDType>(Head<kDType>(slice, block), Record<kDType>(slice, block), &w);
@@ -22,8 +22,7 @@ namespace {
 
 constexpr int kHalves = 2;
 
-// What a register block needs of a record: values of quad q of half h, and per half of the rows
-// scales and minima.
+// Decoded record: values of quad q of half h, and scales and minima of each half of the rows.
 struct Weights {
   __m512i values[kHalves][kQuads];
   __m512 scale[kHalves];
@@ -46,7 +45,7 @@ PAGEMILL_INLINE __m512i LoadS8(const uint8_t* from) {
   return _mm512_cvtepi8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
-// v << kShift, or >> where it is negative; bits of neighbouring bytes come along.
+// v << kShift, or >> if kShift is negative; bits of neighbouring bytes are shifted in.
 template <int kShift>
 PAGEMILL_INLINE __m512i Shift(__m512i v) {
   if constexpr (kShift > 0) return _mm512_slli_epi16(v, kShift);
@@ -59,7 +58,8 @@ PAGEMILL_INLINE __m512i OrMasked(__m512i to, __m512i from, __m512i mask) {
   return _mm512_ternarylogic_epi64(to, from, mask, 0xf8);
 }
 
-// Quads kQ and up of the bits above the nibbles: kBits of them at bit kBits * (q % per register).
+// The bits above the nibbles of quads from kQ on: kBits per quad at bit kBits * (q % quads per
+// register).
 template <int kBits, int kQ>
 PAGEMILL_INLINE void AddHighBits(const uint8_t* field, __m512i values[kQuads]) {
   if constexpr (kQ < kQuads) {
@@ -133,11 +133,11 @@ PAGEMILL_INLINE __m512 BroadcastFloat(const uint8_t* from) {
   return _mm512_castsi512_ps(Broadcast(from));
 }
 
-// Of the rows of a half each, for kRows rows of x.
+// Integer products of each half of the weight rows, for kRows rows of x.
 template <int kRows>
 using Sums = __m512i[kRows][kHalves];
 
-// The outputs of rows of x: of rows that follow each other, or of those that a mixed chunk names.
+// The outputs of rows of x: of consecutive rows, or of the rows that a mixed chunk lists.
 struct RegistersInOrder {
   __m512 (*y)[kHalves];
   PAGEMILL_INLINE __m512* operator[](int64_t row) const { return y[row]; }
@@ -151,8 +151,8 @@ struct NamedRegisters {
   PAGEMILL_INLINE NamedRegisters operator+(int64_t row) const { return {y, rows + row}; }
 };
 
-// Scales the integer products of a block of kRows rows of x and adds them to the 32 outputs of
-// each.
+// Scales the integer products of a block of kRows rows of x and adds them to the 32 outputs of each
+// row.
 template <DType kDType, int kPlanes, int kRows, class Rows>
 PAGEMILL_INLINE void AddProducts(const Weights& w, const uint8_t* x, const Sums<kRows>& sums,
                                  const Rows& y) {
@@ -173,14 +173,14 @@ PAGEMILL_INLINE void AddProducts(const Weights& w, const uint8_t* x, const Sums<
   }
 }
 
-// The rows of a half of the slice that there are.
+// Mask of the existing rows of a half of the slice.
 PAGEMILL_INLINE __mmask16 UsedRows(const PackedProduct& p, int half) {
   const int64_t left = p.m - half * kHalfSliceRows;
   if (left >= kHalfSliceRows) return 0xffff;
   return static_cast<__mmask16>(left <= 0 ? 0 : (1 << left) - 1);
 }
 
-// What the sums of row n of the chunk begin with.
+// Loads the initial sums of row n of the chunk.
 PAGEMILL_INLINE void LoadRow(const PackedProduct& p, int64_t n, __m512 sums[kHalves]) {
 #pragma GCC unroll 2
   for (int h = 0; h < kHalves; ++h) {
@@ -191,7 +191,7 @@ PAGEMILL_INLINE void LoadRow(const PackedProduct& p, int64_t n, __m512 sums[kHal
   }
 }
 
-// The outputs of row n of the chunk.
+// Stores the outputs of row n of the chunk.
 PAGEMILL_INLINE void StoreRow(const PackedProduct& p, int64_t n, const __m512 sums[kHalves]) {
 #pragma GCC unroll 2
   for (int h = 0; h < kHalves; ++h) {

@@ -70,7 +70,7 @@ std::vector<float> ReadRow(DType dtype, const uint8_t* slice, int64_t row, int64
   return values;
 }
 
-// As bits: sums of a product and a minimum may differ in the sign of zero only.
+// Compares bits, except that sums of a product and a minimum may differ in the sign of zero.
 void ExpectSame(const std::vector<float>& actual, const std::vector<float>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) ASSERT_EQ(actual[i], expected[i]) << "element " << i;
@@ -100,8 +100,8 @@ TEST(BlockSlice, HoldsTheWeightsOfEveryFormat) {
   }
 }
 
-// Slices take the bytes of the blocks that they are made of, except scales of 6 bits, which become
-// bytes; their registers are aligned.
+// Slices take as many bytes as the blocks, except for 6-bit scales, which become bytes; registers
+// are aligned.
 TEST(BlockSlice, IsAsSmallAsTheBlocks) {
   for (DType dtype : kWeightDTypes) {
     if (!IsBlockFormat(dtype)) continue;

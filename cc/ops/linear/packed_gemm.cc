@@ -10,26 +10,26 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// Slices that one thread multiplies with all its chunks before the next ones: they stay in L2 (1 to
-// 2 MiB on server cores) beside the chunks that pass by.
+// Bytes of slices that one thread multiplies with all its chunks before the next slices: they stay
+// in L2 (1 to 2 MiB on server cores) next to the streamed chunks.
 constexpr int64_t kMaxGroupBytes = 256 << 10;
-// Longer rows of a large x are multiplied in parts of about kPartColumns. A part of a group, of
-// kMaxBlockRows rows of x and of their outputs are then in L2 at once: what comes from beyond it is
-// read for 256 x 192 products or more an element of k.
+// Longer rows of a large x are multiplied in parts of about kPartColumns. A part of a group of
+// slices, of kMaxBlockRows rows of x and of their outputs then fits into L2: data from beyond L2 is
+// read once for at least 256 x 192 products per element of k.
 constexpr int64_t kMaxWholeColumns = 2048;
 constexpr int64_t kPartColumns = 1024;
 constexpr int64_t kMaxBlockRows = 192;
-// Units of work per thread, so that a thread that loses its core for a while delays little.
+// Units of work per thread, so that a descheduled thread delays the others little.
 constexpr int64_t kUnitsPerThread = 8;
 // Elements of x that a thread prepares at a time, 1 to 2 us. Below twice this, waking a second
 // thread costs more than it saves.
 constexpr int64_t kPrepareGrain = 4096;
-// Columns that threads share come in blocks of these.
+// Threads share columns in blocks of this size.
 constexpr int64_t kColumnBlock = 32;
 
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// Elements of k in parts of equal length, except the last: part i is [Begin(i), Begin(i + 1)).
+// Divides k into parts of equal length, except the last: part i is [Begin(i), Begin(i + 1)).
 struct Parts {
   int64_t k;
   int64_t length;
@@ -45,16 +45,16 @@ Parts SplitColumns(const PackedGemm& kernels, int64_t k) {
   return {k, length, DivideUp(k, length)};
 }
 
-// Rows of x in chunks of nearly equal height: chunk s is rows [Begin(s), Begin(s + 1)), one part of
-// k after the other.
+// Divides the rows of x into chunks of nearly equal height: chunk s is rows [Begin(s), Begin(s +
+// 1)), one part of k after the other.
 struct Chunks {
   int64_t n;
   int64_t count;
   Parts parts;
   int64_t part_bytes;  // of a part, except the last
-  int64_t bytes;       // of all of a chunk's
+  int64_t bytes;       // of all parts of a chunk
   int64_t Begin(int64_t chunk) const { return chunk * n / count; }
-  // The chunk that has the row.
+  // The chunk of the row.
   int64_t Find(int64_t row) const { return ((row + 1) * count - 1) / n; }
 };
 
@@ -95,8 +95,8 @@ void PrepareChunks(const PackedGemm& kernels, DType dtype, const InputRows& x, c
   if (!kernels.shares_columns || chunks.count > 1 || x.n < 2 * grain) {
     return context.pool->ParallelFor(x.n, grain, prepare);
   }
-  // Rows of one chunk belong together. A part of the columns for each thread, no more: each part
-  // looks at whole rows.
+  // Rows of one chunk are prepared together. Each thread prepares a part of the columns; there are
+  // no more parts than threads, since each part reads whole rows.
   const int64_t threads = context.pool->num_threads(), blocks = DivideUp(x.k, kColumnBlock);
   context.pool->ParallelFor(threads, 1, [&](int64_t begin, int64_t end, int) {
     InputRows columns = x;
@@ -124,10 +124,10 @@ Matrix ReadMatrix(const OpCall& call, size_t index) {
   return matrix;
 }
 
-// Where a worker keeps what it has seen of each row of x, when only maxima are wanted: the products
-// of a chunk with a slice, then a RowMaximum for each row.
+// Memory of each thread for row maxima: the products of a chunk with a slice, then a RowMaximum for
+// each row of x.
 struct MaximaSpace {
-  std::byte* bytes = nullptr;  // 64-byte aligned; null: products go to the output
+  std::byte* bytes = nullptr;  // 64-byte aligned; null: products are written to the output
   int64_t chunk_rows = 0;
   int64_t rows = 0;
 
@@ -155,7 +155,7 @@ struct Product {
   int64_t scratch_bytes;  // of one
   int64_t slice_bytes;
   int64_t slice_part_bytes;  // of a part of k, except the last
-  int64_t columns;           // of y that are wanted
+  int64_t columns;           // of y that are computed
   MaximaSpace maxima = {};
 
   int64_t slices() const { return DivideUp(columns, kSliceRows); }
@@ -173,41 +173,41 @@ struct Product {
     }
   }
 
-  // One part of k after the other, so that what is read of slices and chunks stays in cache. Each
-  // product prefetches a share of what comes: the next part of k, or where k is whole the next
-  // chunk. To `products`, [rows of x][kSliceRows], instead of y where that is not null.
+  // Multiplies one part of k after the other, so that parts of slices and chunks stay in cache.
+  // Each product prefetches a share of the next part of k, or of the next chunk if k is not
+  // divided. Writes to `products`, [rows of x][kSliceRows], instead of y unless it is null.
   void MultiplyParts(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end,
                      float* products, int worker) const {
     if (kernels.ReadsStored()) {
       return MultiplyStored(p_begin, p_end, s_begin, s_end, products, worker);
     }
-    int64_t left = 0;
+    int64_t tile_config = 0;
     for (int64_t part = 0; part < chunks.parts.count; ++part) {
       for (int64_t s = s_begin; s < s_end; ++s) {
         for (int64_t p = p_begin; p < p_end; ++p) {
           PackedProduct product = PartOf(p, s, part);
-          if (kernels.leave != nullptr) product.left = &left;
+          if (kernels.release_tiles != nullptr) product.tile_config = &tile_config;
           if (products != nullptr) {
             product.y = products;
             product.y_stride = kSliceRows;
           }
           if (part + 1 < chunks.parts.count) {
-            product.ahead[0] = Share(product.weights + slice_part_bytes, slice_part_bytes,
-                                     s - s_begin, s_end - s_begin);
-            product.ahead[1] = Share(product.activations + chunks.part_bytes, chunks.part_bytes,
-                                     p - p_begin, p_end - p_begin);
+            product.prefetch[0] = Share(product.weights + slice_part_bytes, slice_part_bytes,
+                                        s - s_begin, s_end - s_begin);
+            product.prefetch[1] = Share(product.activations + chunks.part_bytes, chunks.part_bytes,
+                                        p - p_begin, p_end - p_begin);
           } else if (chunks.parts.count == 1 && s + 1 < s_end) {
-            product.ahead[1] = Share(product.activations + chunks.bytes, chunks.bytes, p - p_begin,
-                                     p_end - p_begin);
+            product.prefetch[1] = Share(product.activations + chunks.bytes, chunks.bytes,
+                                        p - p_begin, p_end - p_begin);
           }
           kernels.multiply(product);
         }
       }
     }
-    if (left != 0) kernels.leave();
+    if (tile_config != 0) kernels.release_tiles();
   }
 
-  // Slices of weights as stored lie together: they are one product.
+  // Slices of stored weights are contiguous, so they are one product.
   void MultiplyStored(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end,
                       float* products, int worker) const {
     for (int64_t s = s_begin; s < s_end; ++s) {
@@ -222,7 +222,7 @@ struct Product {
     }
   }
 
-  static Ahead Share(const uint8_t* bytes, int64_t count, int64_t share, int64_t shares) {
+  static PrefetchRange Share(const uint8_t* bytes, int64_t count, int64_t share, int64_t shares) {
     return {bytes + share * count / shares, bytes + (share + 1) * count / shares};
   }
 
@@ -252,7 +252,7 @@ struct Product {
     return product;
   }
 
-  // What a worker's products of a slice and a chunk show.
+  // Updates the thread's maxima with its products of slice p and chunk s.
   void ObserveProducts(int64_t p, int64_t s, int worker) const {
     const int64_t first = chunks.Begin(s), column = p * kSliceRows;
     ObserveRows(maxima.Products(worker), kSliceRows, chunks.Begin(s + 1) - first,
@@ -323,7 +323,8 @@ Product ProductOf(const PackedGemm& kernels, const OpCall& call, size_t index, c
           .columns = matrix.w.shape[0]};
 }
 
-// Slices of a matrix of packed integers: each thread makes rows of blocks of some, and packs these.
+// Packs a matrix of packed integers: each thread converts the rows of some slices to blocks and
+// packs them.
 Status PackIntegers(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
                     device::ThreadPool& pool) {
   constexpr int64_t kRows = PackedIntegers::kTileRows;
@@ -403,7 +404,7 @@ void RunPacked(const PackedGemm& kernels, const OpCall& call, KernelContext& con
     for (size_t i = 0; i < matrices; ++i) RunProduct(product(i), *context.pool);
     return;
   }
-  // Few rows: meeting costs more than it does below. The slices of all matrices are one list.
+  // Few rows, for which synchronization costs more: the slices of all matrices are one list.
   int64_t ends[kMaxMatrices];
   int64_t slices = 0;
   for (size_t i = 0; i < matrices; ++i) {
@@ -440,15 +441,15 @@ void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContex
 int64_t PackedWorkspaceBytes(const PackedGemm& kernels, const OpCall& call, int32_t num_threads) {
   const TensorView& w = call.inputs[1];
   const int64_t n = call.inputs[0].shape[0];
-  // Any smaller number of rows makes no more chunks than this, and none is larger, since each part
-  // of k is padded.
+  // Upper bounds for any smaller number of rows: the number of chunks and, with each part of k
+  // padded, their size.
   const int64_t count = DivideUp(n, kernels.max_chunk_rows);
   const int64_t rows = count > 1 ? count * kernels.max_chunk_rows : n;
   const Parts parts = SplitColumns(kernels, w.shape[1]);
   const int64_t chunks = n == 0 ? 0 : count * MakeChunks(kernels, w.dtype, rows, parts).bytes;
-  const bool may_look = call.outputs.size() == 1;  // through rows, for maxima
+  const bool may_use_maxima = call.outputs.size() == 1;
   return chunks + num_threads * (ScratchBytes(kernels, w) +
-                                 (may_look ? SpaceOf(kernels, n).WorkerBytes() : 0));
+                                 (may_use_maxima ? SpaceOf(kernels, n).WorkerBytes() : 0));
 }
 
 }  // namespace pagemill::ops::linear

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/packed_gemm.h
-// Runs a PackedGemm over a call of `linear`: prepares chunks of x in the workspace, and shares
-// out slices of weights, and chunks if there are many, among the threads.
+// Runs a PackedGemm over a call of `linear`: prepares chunks of x in the workspace and distributes
+// slices of weights, and chunks if there are many, to the threads.
 #ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_
 #define PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_
 
@@ -15,22 +15,22 @@
 
 namespace pagemill::ops::linear {
 
-// The functions of a WeightPacking: slices one after the other. Packed integers become blocks;
-// scales of scaled weights stay parts of theirs.
+// The functions of a WeightPacking: consecutive slices. Packed integers become blocks; scales of
+// scaled weights remain parts of the weight.
 int64_t PackedBytes(const PackedGemm& kernels, const TensorView& weight);
 Status PackWeight(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
                   device::ThreadPool& pool);
 TensorView PackedView(const TensorView& weight);
 
-// The scales of matrix `matrix` of a weight (0 unless it is a stack), if it has such.
+// The scales of matrix `matrix` of a weight (0 unless it is a stack), if it has scales.
 SliceScales ScalesOf(const TensorView& weight, int64_t matrix);
 
-// `call` has weights as the kernels read them: packed, or as stored.
+// The weights of `call` are in the layout that the kernels read: packed or as stored.
 void RunPacked(const PackedGemm& kernels, const OpCall& call, KernelContext& context);
-// Kernel::run_row_maxima: slices are multiplied into a place in L1, and looked through there.
+// Kernel::run_row_maxima: products of a slice are written to a buffer in L1 and reduced there.
 void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContext& context,
                      int64_t columns, RowMaximum* maxima);
-// For both.
+// Workspace of both.
 int64_t PackedWorkspaceBytes(const PackedGemm& kernels, const OpCall& call, int32_t num_threads);
 
 // Bit i: input i is a matrix.

@@ -1,14 +1,12 @@
 // File: cc/ops/linear/packed_gemm_kernels.h
-// What a file compiled for one instruction set gives for products with packed weights: functions
-// over raw pointers. packed_gemm.h (threads, workspace, chunks) is compiled once, for the
-// baseline. Plain data only: files of different instruction sets share no inline function through
-// it.
+// Interface of packed GEMMs: functions over raw pointers, compiled for one instruction set each.
+// packed_gemm.h (threads, workspace, chunks) is compiled once, for the baseline. Plain data only,
+// so that files of different instruction sets share no inline functions.
 //
-// Weights are packed once, when a program is bound, into slices of kSliceRows rows in the order in
-// which `multiply` reads them. Rows of x are prepared once a call, in chunks of at most
-// `max_chunk_rows`, which several threads may share, in whatever precision and order `multiply`
-// takes them. The layouts of both are the packed GEMM's own. A GEMM may as well read weights as
-// they are stored and x as it is: then there is nothing to pack or to prepare.
+// Weights are packed once, when a program is bound, into slices of kSliceRows rows, and rows of x
+// are prepared once per call, in chunks of at most `max_chunk_rows`, which several threads may
+// share. Each GEMM defines the layout and precision of both. A GEMM may also read weights and x as
+// stored, without packing or preparation.
 #ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_
 #define PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_
 
@@ -28,8 +26,8 @@ struct StoredRows {
   int64_t k;
 };
 
-// Rows of x: [n, k] floats, of which those in [begin, end) are to be prepared. Rows that a kernel
-// set prepares together belong to the part that has the first of them.
+// Rows of x: [n, k] floats, of which rows [begin, end) are prepared. A group of rows that a GEMM
+// prepares together belongs to the call whose range contains the first of them.
 struct InputRows {
   const float* rows;
   int64_t stride;  // floats
@@ -37,7 +35,7 @@ struct InputRows {
   int64_t k;
   int64_t begin = 0;
   int64_t end = INT64_MAX;
-  // Of those, these columns, where the packed GEMM shares them; from and to multiples of 32, or k.
+  // The columns to prepare, if the GEMM shares columns: from and to multiples of 32, or k.
   int64_t first_column = 0;
   int64_t last_column = INT64_MAX;
 
@@ -46,20 +44,20 @@ struct InputRows {
   }
 };
 
-// Scales of the weights of a slice, which share them in blocks.
+// Scales of the weights of a slice, one per block of rows and columns.
 struct SliceScales {
-  const float* values = nullptr;  // of the matrix's first block; null: weights have none
+  const float* values = nullptr;  // of the matrix's first block; null if weights have no scales
   int64_t stride = 0;             // floats between rows of blocks
   int64_t block_rows = 1;
   int64_t block_columns = 1;
   int64_t first_row = 0;  // of the slice in the matrix
 
-  // Those of row `row` of the slice, one for each block of columns.
+  // The scales of row `row` of the slice, one for each block of columns.
   const float* OfRow(int64_t row) const { return values + (first_row + row) / block_rows * stride; }
 };
 
-// What products to come will read: a hint, for kernels to prefetch on the way.
-struct Ahead {
+// Memory that later products will read: a hint, which kernels may prefetch while they multiply.
+struct PrefetchRange {
   const uint8_t* begin = nullptr;
   const uint8_t* end = nullptr;
 };
@@ -76,26 +74,27 @@ struct PackedProduct {
   int64_t m;                   // weight rows, 1 to kSliceRows; as stored: of one slice or more
   int64_t k;
   SliceScales scales = {};
-  bool adds = false;  // to y, where the sums of earlier parts of k are; they have no bias
-  Ahead ahead[2] = {};
-  // Of packed GEMMs that read weights as stored.
+  bool adds = false;  // to y, which holds the sums of earlier parts of k without the bias
+  PrefetchRange prefetch[2] = {};
+  // For GEMMs that read weights as stored.
   int64_t weight_stride = 0;   // bytes between weight rows
   int64_t x_stride = 0;        // floats between rows of x
   uint8_t* scratch = nullptr;  // scratch_bytes() of the thread's own, 64-byte aligned
-  // Of packed GEMMs with `leave`: what the products of a thread so far leave in its registers, as
-  // the packed GEMM writes it down, 0 before the first. Null: this one leaves nothing.
-  int64_t* left = nullptr;
+  // For GEMMs with `release_tiles`: tile configuration currently loaded on this thread, in the
+  // GEMM's own encoding; 0 = none. Null: `multiply` configures tiles and releases them again.
+  int64_t* tile_config = nullptr;
 };
 
-// An output is accumulated in an order that depends on k and the packed GEMM alone: it has the same
+// The order of accumulation of an output depends only on k and the GEMM, so that it has the same
 // bits in chunks of any height.
 struct PackedGemm {
   int64_t max_chunk_rows = 0;
-  // The next four are null if the GEMM reads weights as stored, any alignment: a slice is then
-  // kSliceRows rows, and a chunk rows of x.
-  // Bytes of a slice of rows of k elements: a multiple of 64.
+  // The next four are null if the GEMM reads weights as stored, with any alignment: a slice is then
+  // kSliceRows rows, and a chunk is rows of x. Bytes of a slice of rows of k elements: a multiple
+  // of 64.
   int64_t (*slice_bytes)(DType dtype, int64_t k) = nullptr;
-  // The first `count` rows of `source`, at most kSliceRows; the others become zeros.
+  // Packs the first `count` rows of `source`, at most kSliceRows; the other rows of the slice
+  // become zeros.
   void (*pack)(const StoredRows& source, int64_t count, uint8_t* slice) = nullptr;
   // Bytes of a chunk of n rows for weights of `dtype`: a multiple of 64.
   int64_t (*chunk_bytes)(DType dtype, int64_t n, int64_t k) = nullptr;
@@ -103,25 +102,25 @@ struct PackedGemm {
   void (*multiply)(const PackedProduct& product) = nullptr;
   // Memory that `multiply` needs for rows of k elements: a multiple of 64. Null: none.
   int64_t (*scratch_bytes)(DType dtype, int64_t k) = nullptr;
-  // k may be divided at multiples of this, 0: not at all. `multiply` then takes `adds`, and a slice
-  // is one of the first elements and after it one of the others. Chunks are prepared for each part;
-  // or at once, where they are like slices.
+  // If not 0, k may be divided at multiples of this: `multiply` supports `adds`, and a slice can be
+  // split into one of the first elements followed by one of the others. Chunks are prepared for
+  // each part, or at once if they can be split like slices.
   int64_t part_multiple = 0;
   bool prepares_whole = false;
-  // Where x, prepared, is no larger, k is not divided: L3 holds it, and parts cost 3 to 7 %.
+  // If the prepared x is no larger, k is not divided: x fits into L3, and parts cost 3 to 7 %.
   int64_t max_whole_bytes = 4 << 20;
-  // `prepare` works on all rows of a chunk together, and may be called for some columns alone: what
-  // it has to know of whole rows it finds again each time.
+  // `prepare` handles all rows of a chunk together, and may be called for some columns only: each
+  // call recomputes what it needs of whole rows.
   bool shares_columns = false;
-  // Ends a run of products with `left`, unless that is 0.
-  void (*leave)() = nullptr;
+  // Called after a run of products if `tile_config` is not 0.
+  void (*release_tiles)() = nullptr;
 
   [[gnu::always_inline]] bool ReadsStored() const { return pack == nullptr; }
 };
 
 // Weights of any dtype as stored, in float.
 extern const PackedGemm kFloatPortable;
-// `k` elements of a weight row, decoded as these decode them.
+// Decodes `k` elements of a weight row as these GEMMs do.
 using DequantizeRows = void(DType dtype, const uint8_t* row, int64_t k, float* out);
 DequantizeRows DequantizePortable;
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
 // File: cc/ops/linear/quantized_activations.h
 // Chunks of activations quantized to integers, for products with slices of block formats
-// (packed_blocks.h). An integer has one plane of 8 bits, or two that make 15; in a mixed chunk
-// blocks that are outliers of their row have two, the others one.
+// (packed_blocks.h). An integer has one plane of 8 bits, or two planes that hold 15 bits; in a
+// mixed chunk, blocks that are outliers of their row have two planes, the others one.
 //
 // A chunk of n rows of x is, for each block of 32 elements, ascending, n records:
 //
@@ -17,22 +17,22 @@
 // Integers are x / scale rounded to the nearest, ties to even. A block whose largest |x| is below
 // kSmallestBlock counts as zeros; one with a NaN has a NaN for a scale.
 //
-// A block is an outlier if the bits of its largest |x|, as an integer, are more than kStandsOut
-// above their mean over the blocks of its row that do not count as zeros: that of a float's bits is
-// a logarithm's mean, so the largest |x| is about twice its geometric mean. The row alone
-// decides.
+// A block is an outlier if the bits of its largest |x|, as an integer, exceed their mean over the
+// blocks of its row that do not count as zeros by more than kOutlierThreshold. The bits of a float
+// are about a logarithm, so the largest |x| is then at least about twice its geometric mean. The
+// decision depends only on the row.
 //
-// A mixed chunk of n rows is, for each block, ascending, n records in an order of their own:
+// A mixed chunk of n rows is, for each block, ascending, n records in this order:
 //
 //   uint8[32]   the row of each record
-//   uint8, 3 bytes of nothing: s, the number of records with one plane
+//   uint8, 3 bytes of padding: s, the number of records with one plane
 //   s records of one plane; then, n - s records with two that end at n times their size
 //
 // Order of accumulation: blocks ascending, by
 //   sum = fma(float(sum of integer products), weight scale * x scale, sum)
 //   sum = fma(weight minimum, x scale * sum of integers, sum)    where the format has minima
-// then + bias. Integer sums are exact: with two planes and Q6_K, its scales of half blocks
-// included, 32 * 32 * 127 * 128 * 128 < 2^31.
+// then + bias. Integer sums are exact: with two planes and Q6_K, including its scales of half
+// blocks, 32 * 32 * 127 * 128 * 128 < 2^31.
 #ifndef PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_H_
 #define PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_H_
 
@@ -47,26 +47,26 @@ namespace pagemill::ops::linear {
 
 inline constexpr float kSmallestBlock = 0x1p-100f;
 
-// Where the fields of a record lie, in bytes.
+// Offsets of the fields of a record, in bytes.
 template <int kPlanes>
 inline constexpr int64_t kScaleAt = 32 * kPlanes;
 template <int kPlanes>
-inline constexpr int64_t kOffsetAt = kScaleAt<kPlanes> + 4;  // or the scaled sum
+inline constexpr int64_t kOffsetAt = kScaleAt<kPlanes> + 4;  // or of the scaled sum
 template <int kPlanes>
 inline constexpr int64_t kXRecordBytes = kOffsetAt<kPlanes> + 8;
 
 inline constexpr int64_t kShortRecordsAt = 32;
 inline constexpr int64_t kMixedHeaderBytes = 36;
-inline constexpr int64_t kStandsOut = int64_t{1} << 23;  // an exponent
+inline constexpr int64_t kOutlierThreshold = int64_t{1} << 23;  // an exponent
 
-// Bytes of a block of n rows, whose records with two planes have `kLong` places of 32 bytes: words
-// take two for one plane, too.
+// Bytes of a block of n rows with records of two planes of `kLong` times 32 bytes. Words need two
+// even for one plane.
 template <int kLong>
 constexpr int64_t MixedBlockBytes(int64_t n) {
   return kMixedHeaderBytes + n * kXRecordBytes<kLong>;
 }
 
-// What kernels ask of a block format.
+// Properties of a block format that kernels depend on.
 template <DType kDType>
 struct BlockTraits {
   static constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
@@ -75,15 +75,14 @@ struct BlockTraits {
   static constexpr bool kHasHalfScales = kDType == DType::kQ6_K;
 };
 
-// What the integers of a block are multiples of, and its inverse; zeros where the block counts as
-// zeros.
+// The scale of a block's integers and its inverse; both 0 if the block counts as zeros.
 struct BlockScale {
   float scale;
   float inverse;
 };
 
-// `bits` are those of the block's largest |x|, kLevels is L. As integers, magnitudes are in the
-// order of their values and NaN is above all.
+// `bits` are those of the block's largest |x|, kLevels is L. Compared as integers, magnitudes have
+// the order of their values, and NaN is the largest.
 template <int kLevels>
 [[gnu::always_inline]] inline BlockScale BlockScaleOf(uint32_t bits) {
   constexpr float kLargest = kLevels;
@@ -92,8 +91,8 @@ template <int kLevels>
   return {top * (1 / kLargest), kLargest / top};
 }
 
-// Writes what follows the integers of a record, whose sums are `first` of elements 0..15 and
-// `second` of the others.
+// Writes the fields after the integers of a record, whose sums are `first` for elements 0..15 and
+// `second` for the others.
 template <DType kDType, int kPlanes>
 [[gnu::always_inline]] inline void FinishRecord(float scale, int32_t first, int32_t second,
                                                 uint8_t* record) {
@@ -112,8 +111,8 @@ template <DType kDType, int kPlanes>
   __builtin_memcpy(offsets + 4, &other, 4);
 }
 
-// Where the outputs of rows of x wait, kSliceRows floats each: of rows that follow each other, or
-// of those that a mixed chunk names.
+// Outputs of rows of x between blocks, kSliceRows floats each: of consecutive rows, or of the rows
+// that a mixed chunk lists.
 struct RowsInOrder {
   float* y;
   [[gnu::always_inline]] float* operator[](int64_t row) const { return y + row * kSliceRows; }
@@ -140,9 +139,9 @@ template <int kPlanes, class Quantize>
   }
 }
 
-// Quantizes a mixed chunk, all rows of which belong together. Of a block's elements, largest(x)
-// gives the bits of the largest magnitude, those of a NaN being above all; one(x, bits, record) and
-// two(x, bits, record) write it with one plane and with two.
+// Quantizes all rows of a mixed chunk. largest(x) returns the bits of the largest magnitude of a
+// block, with NaN as the largest; one(x, bits, record) and two(x, bits, record) write a block with
+// one plane and with two.
 template <int kShort, int kLong, class Largest, class One, class Two>
 [[gnu::always_inline]] inline void PrepareMixedRows(const InputRows& x, uint8_t* chunk,
                                                     const Largest& largest, const One& one,
@@ -161,7 +160,8 @@ template <int kShort, int kLong, class Largest, class One, class Two>
     for (int64_t k = 0; k < x.k; k += kRecordElements) {
       const uint32_t bits = largest(row + k);
       if (first <= k && k < last) {
-        // The place of a record with one plane is free until then, whichever it becomes.
+        // Stores the bits in the place of the next record with one plane, which is unused until the
+        // block is written.
         uint8_t* record = own + kMixedHeaderBytes + own[kShortRecordsAt] * kXRecordBytes<kShort>;
         __builtin_memcpy(record, &bits, sizeof(bits));
         own += block_bytes;
@@ -170,7 +170,7 @@ template <int kShort, int kLong, class Largest, class One, class Two>
       sum += counts ? bits : 0;
       count += counts;
     }
-    const int64_t others = count == 0 ? 0 : sum / count + kStandsOut;
+    const int64_t others = count == 0 ? 0 : sum / count + kOutlierThreshold;
     const float* elements = row + first;
     for (uint8_t* block = begin; block < end; block += block_bytes, elements += kRecordElements) {
       const int64_t shorts = block[kShortRecordsAt];
@@ -179,7 +179,7 @@ template <int kShort, int kLong, class Largest, class One, class Two>
       uint32_t bits;
       __builtin_memcpy(&bits, record, sizeof(bits));
       if (bits > others) {
-        // Those with two planes, n - shorts so far, fill the block from its end.
+        // Records with two planes, n - shorts so far, fill the block from its end.
         const int64_t at = x.n - 1 - (n - shorts);
         block[at] = static_cast<uint8_t>(n);
         two(elements, bits, records + at * kXRecordBytes<kLong>);

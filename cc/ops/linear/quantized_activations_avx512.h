@@ -1,13 +1,13 @@
 // File: cc/ops/linear/quantized_activations_avx512.h
-// Rows of x quantized as quantized_activations.h says, by AVX-512 with VNNI. For files compiled for
-// that instruction set only.
+// Quantizes rows of x as quantized_activations.h describes, with AVX-512 and VNNI. For files
+// compiled for these instruction sets only.
 //
 //   PrepareActivations<kDType, 1>(x, chunk);    // 8 bits; 2: 15
 //   PrepareMixedActivations<kDType>(x, chunk);  // x.n is kMaxChunkRows at most
 //
-// Magnitudes are compared as integers, so NaN is above all: the scale of a block with a NaN is NaN,
-// and so are all outputs of the row. Scales and their inverses are made for 16 blocks at a time;
-// the integers of a block, when they are bytes, are added up by the instruction for products.
+// Magnitudes are compared as integers, so NaN is the largest: the scale of a block with a NaN is
+// NaN, and so are all outputs of the row. Scales and their inverses are computed for 16 blocks at a
+// time; the integers of a block, as bytes, are summed by the dot product instruction.
 #ifndef PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_AVX512_H_
 #define PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_AVX512_H_
 
@@ -28,15 +28,15 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// A chunk of 32 rows of 576 elements takes 43 KB at most: it stays in L1 while slices pass by.
+// A chunk of 32 rows of 576 elements takes at most 43 KB: it stays in L1 while slices are read.
 constexpr int64_t kMaxChunkRows = 32;
-constexpr int64_t kFewRows = 16;  // a chunk of no more is the only one of a call
+constexpr int64_t kFewRows = 16;  // a chunk of at most so many rows is the only one of a call
 constexpr int64_t kLanes = 16;
 
 PAGEMILL_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
 PAGEMILL_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
 
-// Of each lane, the larger magnitude of both halves of a block.
+// The larger magnitude of both halves of a block, lane by lane.
 PAGEMILL_INLINE __m512i Magnitudes(const float* x) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   const __m512i first = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
@@ -60,13 +60,14 @@ PAGEMILL_INLINE __m128i LargestBits(const float* x, int64_t count) {
   return _mm_max_epu32(_mm256_castsi256_si128(folded), _mm256_extracti128_si256(folded, 1));
 }
 
-// What 16 blocks are multiplied with to become integers, and the inverse of that.
+// Scales of 16 blocks and their inverses, by which elements are multiplied to become integers.
 struct alignas(64) Steps {
   float inverse[kLanes];
   float scale[kLanes];
 };
 
-// Of blocks with these largest bits, those in `twos` with two planes, the others with one.
+// Computes the scales of blocks with these largest bits, those in `twos` with two planes, the
+// others with one.
 PAGEMILL_INLINE void FindSteps(__m512i bits, __mmask16 twos, Steps* steps) {
   constexpr float kOne = 127, kTwo = 127 * 128;
   const __m512 top = _mm512_castsi512_ps(bits);
@@ -77,19 +78,19 @@ PAGEMILL_INLINE void FindSteps(__m512i bits, __mmask16 twos, Steps* steps) {
   _mm512_store_ps(steps->scale, _mm512_maskz_mul_ps(counts, top, part));
 }
 
-// The sum of 16 bytes in each lane's quad.
+// Adds the 4 bytes of each 32-bit lane to its sum.
 PAGEMILL_INLINE __m128i AddBytes(__m128i sums, __m128i bytes) {
   return _mm_dpbusd_epi32(sums, _mm_set1_epi8(1), bytes);
 }
 
-// In lane 0.
+// Sum of the lanes, in lane 0.
 PAGEMILL_INLINE __m128i Sum(__m128i v) {
   v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0x4E));
   return _mm_add_epi32(v, _mm_shuffle_epi32(v, 0xB1));
 }
 
-// 16 elements to bytes at `out`; of two planes, the upper ones there and the lower ones beyond.
-// Returns their sums by quads.
+// Stores 16 elements as bytes at `out`; of two planes, the upper one at `out` and the lower one
+// after it. Returns their sums by quads.
 template <int kPlanes>
 PAGEMILL_INLINE __m128i StoreIntegers(const float* x, __m512 inverse, uint8_t* out) {
   const __m512i integers = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inverse));
@@ -111,7 +112,7 @@ PAGEMILL_INLINE void Prefetch(const float* x) {
   _mm_prefetch(reinterpret_cast<const char*>(x + kLanes), _MM_HINT_T0);
 }
 
-// A block to its record.
+// Writes the record of a block.
 template <DType kDType, int kPlanes>
 PAGEMILL_INLINE void QuantizeBlock(const float* x, float inverse, float scale, uint8_t* out) {
   using F = BlockTraits<kDType>;
@@ -136,7 +137,7 @@ PAGEMILL_INLINE void QuantizeBlock(const float* x, float inverse, float scale, u
   }
 }
 
-// Chunks of records of one kind.
+// Prepares a chunk of records with equal numbers of planes.
 template <DType kDType, int kPlanes>
 void PrepareActivations(const InputRows& x, uint8_t* chunk) {
   constexpr __mmask16 kTwos = kPlanes == 2 ? 0xffff : 0;
@@ -162,8 +163,8 @@ void PrepareActivations(const InputRows& x, uint8_t* chunk) {
   }
 }
 
-// Writes the bits of the largest magnitudes of a row's blocks from column `first` to `last`, a
-// block of a chunk after the other from `out` on, and returns the bits above which a block is an
+// Writes the bits of the largest magnitudes of a row's blocks from column `first` to `last` to
+// consecutive blocks of a chunk from `out` on, and returns the bits above which a block is an
 // outlier.
 PAGEMILL_INLINE uint32_t FindLimit(const float* row, const InputRows& x, int64_t block_bytes,
                                    uint8_t* out) {
@@ -187,11 +188,11 @@ PAGEMILL_INLINE uint32_t FindLimit(const float* row, const InputRows& x, int64_t
   const __m128i pairs =
       _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
   const int64_t sum = _mm_cvtsi128_si64(pairs) + _mm_extract_epi64(pairs, 1);
-  return static_cast<uint32_t>(sum / count + kStandsOut);
+  return static_cast<uint32_t>(sum / count + kOutlierThreshold);
 }
 
-// One block of a mixed chunk; `limits` are those of its rows, whose largest bits lie where its
-// records will.
+// Prepares one block of a mixed chunk; `limits` are the thresholds of its rows, whose largest bits
+// are stored in the place of its records.
 template <DType kDType>
 PAGEMILL_INLINE void QuantizeMixedBlock(const float* x, int64_t stride, int64_t rows,
                                         const uint32_t* limits, uint8_t* block) {
@@ -229,7 +230,7 @@ PAGEMILL_INLINE void QuantizeMixedBlock(const float* x, int64_t stride, int64_t 
   }
 }
 
-// A block of these largest bits, on its own.
+// Prepares a single block with these largest bits.
 template <DType kDType, int kPlanes>
 struct BlockQuantizer {
   PAGEMILL_INLINE void operator()(const float* x, uint32_t bits, uint8_t* out) const {
@@ -241,9 +242,9 @@ struct BlockQuantizer {
   }
 };
 
-// All rows of a mixed chunk belong together. Each is looked through first; then the chunk is made
-// a block of all rows after the other, so that what is written lies together. Few rows do
-// not fill a register with a block.
+// All rows of a mixed chunk are prepared together. The first pass finds the threshold of each row;
+// the second writes the chunk block by block, for all rows, so that writes are contiguous. The
+// blocks of few rows do not fill a register.
 template <DType kDType>
 void PrepareMixedActivations(const InputRows& x, uint8_t* chunk) {
   if (x.n <= kFewRows) {

@@ -1,9 +1,10 @@
 // File: cc/ops/linear/row_tiles.h
-// Rows of x in register tiles of at most kMax rows. A tile is compiled for each number of rows:
+// Divides rows of x into register tiles of at most kMax rows. A tile is compiled for each number of
+// rows:
 //
 //   ForEachRowTile<kTileN>(p.n, [&]<int kRows>(int64_t begin) { MultiplyTile<kRows>(p, begin); });
 //
-// Always inlined: files of different instruction sets share no copy.
+// Always inlined, so that files of different instruction sets share no copy.
 #ifndef PAGEMILL_CC_OPS_LINEAR_ROW_TILES_H_
 #define PAGEMILL_CC_OPS_LINEAR_ROW_TILES_H_
 
@@ -20,8 +21,8 @@ template <int kMax, class F>
   f.template operator()<kMax>();
 }
 
-// Calls f<rows>(begin) for each tile of [0, n). Tiles have nearly equal numbers of rows, so that
-// none is much less efficient than the others.
+// Calls f<rows>(begin) for each tile of [0, n). Tiles have nearly equal numbers of rows, since
+// small tiles are less efficient.
 template <int kMax, class F>
 [[gnu::always_inline]] inline void ForEachRowTile(int64_t n, const F& f) {
   const int64_t tiles = (n + kMax - 1) / kMax;

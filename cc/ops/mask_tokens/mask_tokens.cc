@@ -34,7 +34,7 @@ constexpr AliasRule kMayAlias[] = {{.input = 0, .output = 0}};
 
 constexpr OpDefinition kDefinition{"mask_tokens", CheckMaskTokens, kKernels, kMayAlias};
 
-// Columns [begin, end) of a row in place, under a word of its mask.
+// Excludes columns [begin, end) of a row in place, according to a word of its mask.
 void Exclude(uint32_t allowed, int64_t begin, int64_t end, float* row) {
   if (allowed == 0xFFFFFFFFu) return;
   for (int64_t v = begin; v < end; ++v) {

@@ -18,7 +18,7 @@ using conformance::Random;
 using conformance::TestTensor;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int64_t kMasks = 4;  // of all, of nothing, two of some
+constexpr int64_t kMasks = 4;  // one allows all columns, one none, two some
 
 int32_t MaskWord(Random& random, int64_t mask) {
   if (mask < 2) return mask == 0 ? -1 : 0;

@@ -1,4 +1,4 @@
-// The plain form of `mask_tokens`: one element at a time.
+// The reference of `mask_tokens`: one element at a time.
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -1,5 +1,5 @@
 // File: cc/ops/moe_combine/moe_combine.h
-// The end of a mixture-of-experts layer: the weighted sum of what a token's experts gave.
+// The end of a mixture-of-experts layer: the weighted sum of the outputs of a token's experts.
 //
 //   y[n] = sum_j weights[n, j] * x[n, j]
 //

@@ -1,5 +1,5 @@
 // File: cc/ops/moe_combine/moe_combine_conformance.h
-// What every kernel of `moe_combine` must fulfil (rowwise_conformance.h), for odd sizes.
+// Conformance checks for every kernel of `moe_combine` (rowwise_conformance.h), for odd sizes.
 #ifndef PAGEMILL_CC_OPS_MOE_COMBINE_MOE_COMBINE_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_MOE_COMBINE_MOE_COMBINE_CONFORMANCE_H_
 

@@ -1,4 +1,4 @@
-// `moe_combine` in blocks of columns whose sums stay in registers.
+// `moe_combine` in blocks of columns with sums in registers.
 #include <algorithm>
 #include <cstdint>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kColumns = 32;
 
-// kColumns sums, or with `count` fewer. Both add in the same order.
+// Computes kColumns sums, or `count` if fewer, in the same order.
 void CombineColumns(const float* x, const float* weights, int64_t choices, int64_t width,
                     int64_t count, float* y) {
   if (count == kColumns) {
@@ -36,7 +36,7 @@ void RunPortable(const OpCall& call, KernelContext& context) {
   const TensorView& y = call.outputs[0];
   const int64_t width = y.RowElements(), choices = weights.shape[1];
   const int64_t blocks = (width + kColumns - 1) / kColumns;
-  // Blocks of columns of all tokens are one list: one token is shared by the threads.
+  // Blocks of columns of all tokens are one list, so threads share even a single token.
   context.pool->ParallelFor(
       y.shape[0] * blocks, RowsPerChunk(kColumns * choices), [&](int64_t begin, int64_t end, int) {
         for (int64_t i = begin; i < end; ++i) {

@@ -1,4 +1,4 @@
-// The plain form of `moe_combine`.
+// The reference of `moe_combine`.
 #include <cstdint>
 
 #include "cc/ops/moe_combine/moe_combine.h"

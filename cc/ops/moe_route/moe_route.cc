@@ -23,7 +23,7 @@ Status CheckMoeRoute(const OpCall& call) {
   if (!check.ok()) return check.Result();
   const moe_route::Args args = moe_route::ToArgs(call);
   check.Require(experts % args.groups == 0, std::to_string(experts) +
-                                                " experts are no multiple of " +
+                                                " experts are not a multiple of " +
                                                 std::to_string(args.groups) + " groups");
   check.IntegerAttribute("group_choices", static_cast<double>(args.groups), 1, args.groups);
   check.IntegerAttribute("group_top", 1, 1, std::min<int64_t>(2, args.GroupSize()));

@@ -1,6 +1,6 @@
 // File: cc/ops/moe_route/moe_route.h
-// The router of a mixture-of-experts layer: from a token's logits to the experts that it takes and
-// their weights.
+// The router of a mixture-of-experts layer: chooses the experts of a token and their weights from
+// its logits.
 //
 //   inputs   logits   f32 [N, E]
 //            bias     f32 [E], or missing (a view of rank 0): added to scores for the choice only
@@ -9,10 +9,10 @@
 //   attributes  choices        k, at most group_choices * E / groups
 //               scoring        0 softmax over all experts, 1 sigmoid
 //               renormalize=0  1: weights are divided by their sum (plus 1e-20)
-//               scale=1        what weights are multiplied with in the end
+//               scale=1        factor of the final weights
 //               groups=1       groups of neighbouring experts, of equal size
 //               group_choices=groups  groups that experts are chosen from
-//               group_top=1    a group is worth the sum of so many of its best experts: 1 or 2
+//               group_top=1    the key of a group is the sum of this many best experts: 1 or 2
 //   aliasing    none
 //
 //   score[e] = scoring(logits)[e]
@@ -20,10 +20,10 @@
 //   ids = the k largest keys among the experts of the best groups
 //   weights[j] = score[ids[j]] (/ (sum_j score[ids[j]] + 1e-20)) * scale
 //
-// Without a bias logits are compared rather than scores, which are in the same order: scores that
-// round to the same number are no ties then. A group is worth score + bias of its best experts.
-// Equal keys, and equal groups: the lower number wins. Softmax over the chosen experts alone
-// (Mixtral, gpt-oss) is renormalize = 1.
+// Without a bias, logits are compared instead of scores, which have the same order, so that scores
+// that round to the same number are not ties. The key of a group sums score + bias of its best
+// experts. Among equal keys of experts or groups the lower index wins. Softmax over the chosen
+// experts alone (Mixtral, gpt-oss) is renormalize = 1.
 //
 // A NaN logit counts as -infinity for the choice, so ids are always distinct and in [0, E). If a
 // logit is NaN, or the largest is infinite, all weights of the row are NaN.
@@ -31,10 +31,10 @@
 // Source: "DeepSeek-V3 Technical Report", section 2.1.2 (bias and groups), and the routers of
 // transformers for Qwen3-MoE, Mixtral and DeepSeek-V2.
 //
-// Error bound: |weights - exact| <= 4e-6 |exact| + 1e-30 for the ids that were chosen: Exp() is off
-// by 2e-7 (cc/ops/exp.h), a sum of E <= 1024 terms in 16 chains by 64 * 2^-24 = 3.9e-6 at most,
-// typically a tenth of it. With a bias, keys closer than that may be taken in another order.
-// Kernels: "portable", "reference" (computes in double).
+// Error bound: |weights - exact| <= 4e-6 |exact| + 1e-30 for the ids that were chosen: the error of
+// Exp() is 2e-7 (cc/ops/exp.h), that of a sum of E <= 1024 terms in 16 chains at most 64 * 2^-24 =
+// 3.9e-6, typically a tenth of it. With a bias, keys that are closer than that may be chosen in
+// another order. Kernels: "portable", "reference" (computes in double).
 #ifndef PAGEMILL_CC_OPS_MOE_ROUTE_MOE_ROUTE_H_
 #define PAGEMILL_CC_OPS_MOE_ROUTE_MOE_ROUTE_H_
 

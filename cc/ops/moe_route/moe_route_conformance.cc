@@ -76,7 +76,7 @@ struct Operation {
   OpCall call;
 };
 
-// Every token alone writes what they all write together.
+// Each token has the same results alone and among the others.
 void CheckAlone(Operation& op, const Kernel& kernel, const std::vector<float>& ids,
                 const std::vector<float>& weights) {
   ThreadPool pool({.num_threads = 1});

@@ -13,8 +13,8 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kLanes = 16;
 
-// The best of the numbers offered so far, best first. Numbers are offered in ascending order, so
-// that of equal keys the lower number stays in front.
+// The best indices so far, best first. Indices are offered in ascending order, so that among equal
+// keys the lower index stays first.
 class Best {
  public:
   Best(const float* keys, int64_t most, int32_t* ids) : keys_(keys), most_(most), ids_(ids) {}
@@ -34,7 +34,7 @@ class Best {
   int64_t count_ = 0;
 };
 
-// Of one token, in the workspace of a thread.
+// Scratch of one token, in the workspace of a thread.
 struct Scratch {
   float* scores;       // [experts]
   float* keys;         // [experts]
@@ -78,7 +78,7 @@ void Score(const Args& args, const float* logits, float largest, float* scores) 
   for (int64_t e = 0; e < args.experts; ++e) scores[e] /= sum;
 }
 
-// What experts are compared by: numbers, never NaN.
+// The keys by which experts are compared; never NaN.
 void MakeKeys(const Args& args, const float* logits, const Scratch& scratch) {
   for (int64_t e = 0; e < args.experts; ++e) {
     const float key = args.bias == nullptr ? logits[e] : scratch.scores[e] + args.bias[e];
@@ -86,7 +86,7 @@ void MakeKeys(const Args& args, const float* logits, const Scratch& scratch) {
   }
 }
 
-// What a group is worth: its best experts' scores and biases.
+// The key of a group: the sum of its best experts' scores and biases.
 float GroupKey(const Args& args, const Scratch& scratch, int64_t group) {
   int32_t best[2];
   Best choice(scratch.keys, args.group_top, best);

@@ -1,4 +1,4 @@
-// The plain form of `moe_route`: scores in double, the best expert searched once for each choice.
+// The reference of `moe_route`: scores in double, one search for the best expert per choice.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,7 +24,7 @@ void Score(const Args& args, const float* logits, double* scores) {
   for (int64_t e = 0; e < args.experts; ++e) scores[e] /= sum;
 }
 
-// Is `a` before `b` in the order of the choice?
+// True if `a` precedes `b` in the order of the choice.
 bool Before(double key_a, int64_t a, double key_b, int64_t b) {
   return key_a > key_b || (key_a == key_b && a < b);
 }
@@ -52,7 +52,7 @@ struct Keys {
     }
     return args.group_top == 1 ? best[0] : best[0] + best[1];
   }
-  // One of the group_choices best?
+  // True if the group is one of the group_choices best.
   bool TakesGroup(int64_t group) const {
     int64_t better = 0;
     for (int64_t g = 0; g < args.groups; ++g) {

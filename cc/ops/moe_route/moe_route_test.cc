@@ -102,7 +102,7 @@ TEST(MoeRoute, CheckNamesWhatDoesNotFit) {
   EXPECT_EQ(check(3, {{"scoring", 0}, {"groups", 4}, {"group_choices", 1}}).message(),
             "moe_route: cannot choose 3 of 2 experts");
   EXPECT_EQ(check(2, {{"scoring", 0}, {"groups", 3}}).message(),
-            "moe_route: 8 experts are no multiple of 3 groups");
+            "moe_route: 8 experts are not a multiple of 3 groups");
   EXPECT_FALSE(check(2, {}).ok()) << "no scoring";
   EXPECT_FALSE(check(2, {{"scoring", 0}, {"groups", 4}, {"group_choices", 5}}).ok());
   EXPECT_FALSE(check(2, {{"scoring", 0}, {"choices", 3}}).ok() &&

@@ -1,15 +1,16 @@
 // File: cc/ops/paged_attention/attention_amx_inl.h
-// Scores and weighted values of many rows in AMX tiles, written once over `Tiles`
+// Scores and weighted values of many rows in AMX tiles, generic in the tile registers
 // (cc/ops/tiles/tile_band.h). Include it after vec_avx512.h, in a file compiled for AMX.
 //
-// Over an int8 cache the integers are those of the VNNI quads (attention_int8_inl.h), so the bits
-// are the same, whatever is multiplied where. Over bf16 and f8_e4m3 caches, tiles read the pairs of
-// bf16 that attention_dots_inl.h leaves in scratch; the softmax, and few rows, are computed with
+// Over an int8 cache the integers are those of the VNNI quads (attention_int8_inl.h), so tiles and
+// vectors give the same bits. Over bf16 and f8_e4m3 caches, tiles read the pairs of bf16 that
+// attention_dots_inl.h writes to scratch; the softmax, and small numbers of rows, are computed with
 // vectors, in the order of tiles.
 //
-// A tile multiplies every weight with every value, so what a row does not see must be finite: keys
-// that no row sees are zeros in scratch. If rows see different keys of which some are infinite or
-// NaN, the values are left to vectors, which read for each row what it sees.
+// A tile multiplies every weight with every value, so values that a row does not see must be
+// finite: keys that no row sees are zeros in scratch. If rows see different keys and some values
+// are infinite or NaN, values are computed with vectors, which read only the visible keys of each
+// row.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_AMX_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_AMX_INL_H_
 
@@ -24,12 +25,13 @@ namespace {
 
 constexpr int kByteTileRows = 16;
 
-// What tiles are configured for. Configuring clears all of them, so it is done as seldom as can be.
+// The current tile configuration. Configuring clears all tiles, so it is done as rarely as
+// possible.
 struct TileSizes {
   int rows = 0;
   int quads = 0;
-  // Whether they were others so far.
-  bool Become(int new_rows, int new_quads = 16) {
+  // Sets the sizes; returns whether they changed.
+  bool Update(int new_rows, int new_quads = 16) {
     if (new_rows == rows && new_quads == quads) return false;
     rows = new_rows;
     quads = new_quads;
@@ -60,7 +62,8 @@ struct ByteSums {
 
 template <class Tiles>
 struct ByteProducts {
-  // Sums of left, high and low, in 0 and 1, of right in 2 and 3; a in 4 and 5, b in 6 and 7.
+  // Tiles 0 and 1 hold the high and low sums of left, 2 and 3 those of right; 4 and 5 hold a, 6 and
+  // 7 hold b.
   static void Configure(int rows, int quads) {
     device::TileConfig config;
     for (int tile = 0; tile < 8; ++tile) {
@@ -70,7 +73,7 @@ struct ByteProducts {
     Tiles::Configure(config);
   }
 
-  // kSignedRows: a is signed and b is not; else the other way round.
+  // kSignedRows: a is signed and b is unsigned; else vice versa.
   template <bool kSignedRows, int kSums, int kA, int kB>
   static void MultiplyTiles() {
     if constexpr (kSignedRows) {
@@ -104,8 +107,8 @@ struct ByteProducts {
   }
 };
 
-// Quads of dimensions in a tile of keys: 16, for which tiles are configured as they are for values,
-// or else 8, which is 32 dimensions, of which padded_dim is a multiple.
+// Quads of dimensions in a tile of keys: 16, the configuration of values, or 8, which is 32
+// dimensions, a divisor of padded_dim.
 inline int KeyQuads(const AttentionShape& shape) { return shape.padded_dim % 64 == 0 ? 16 : 8; }
 
 // The weights of `count` rows from `row`; quads of keys are in scratch for groups [first, last).
@@ -147,7 +150,7 @@ void WeighByteBand(const AttentionShape& shape, const AttentionScratch& scratch,
 
 constexpr int kValueQuads = 16;  // of keys in a tile of values
 
-// Weights are 0 for keys that a row does not see, so whatever bytes lie there add nothing.
+// Weights are 0 for keys that a row does not see, so their bytes have no effect.
 template <class Tiles>
 void AddByteBandValues(const AttentionShape& shape, const AttentionScratch& scratch, int row,
                        int count, int first, int last, const ByteWeights* weights,
@@ -194,7 +197,7 @@ void AttendByteTiles(const AttentionShape& shape, const AttentionTile& tile,
   for (int row = rows.first; row < rows.last; ++row) keys[row].scales = &scales;
   ByteWeights weights[kAttentionTileRows];
   if (rows.last - rows.first <= kFewByteRows) {
-    LookAhead(shape, scratch, first, last, &chunk);
+    SetPrefetchTargets(shape, scratch, first, last, &chunk);
     return AttendFewByteRows(shape, scratch, chunk, keys, rows, state, weights);
   }
   PrefetchValues(shape, chunk, first, last);
@@ -202,7 +205,7 @@ void AttendByteTiles(const AttentionShape& shape, const AttentionTile& tile,
   const auto each_band = [&, rows = rows](int quads, const auto& step) {
     for (int row = rows.first; row < rows.last; row += kByteTileRows) {
       const int count = rows.last - row < kByteTileRows ? rows.last - row : kByteTileRows;
-      if (sizes.Become(count, quads)) ByteProducts<Tiles>::Configure(count, quads);
+      if (sizes.Update(count, quads)) ByteProducts<Tiles>::Configure(count, quads);
       step(row, count);
     }
   };
@@ -237,7 +240,7 @@ struct TileColumns {
   int blocks = 0;            // of 32 elements, `16 stride_bytes` apart
 };
 
-// The left one: rows of bf16.
+// The left operand: rows of bf16.
 struct TileBand {
   const uint16_t* rows = nullptr;
   int64_t stride_bytes = 0;
@@ -296,8 +299,8 @@ void PairTileKeys(const AttentionShape& shape, const Chunk<Element, kSplitGroups
   }
 }
 
-// Pairs the values of groups [first, last) and makes those of keys outside `seen` zeros, all of
-// whole tiles.
+// Pairs the values of groups [first, last), which are whole tiles; those of keys outside `seen`
+// become zeros.
 template <typename Element>
 void PairTileValues(const AttentionShape& shape, const Chunk<Element, kSplitGroups>& chunk,
                     int first, int last, KeyRange seen, const AttentionScratch& scratch) {
@@ -311,7 +314,7 @@ void PairTileValues(const AttentionShape& shape, const Chunk<Element, kSplitGrou
   for (int key = seen.high; key % kTileKeys != 0; ++key) zero(key);
 }
 
-// Is anything in the groups' values infinite or NaN?
+// True if any value of the groups is infinite or NaN.
 inline bool HasNonFiniteValues(const AttentionShape& shape, TileGroups groups,
                                const AttentionScratch& scratch) {
   const uint16_t* p = PairPage(shape, kSplitGroups + groups.first, scratch);
@@ -373,7 +376,7 @@ void AttendTiles(const AttentionShape& shape, const AttentionTile& tile,
   if (last == 0) return;
   auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
   if (rows.last - rows.first <= kFewRows<Element>) {
-    LookAhead(shape, scratch, first, last, &chunk);
+    SetPrefetchTargets(shape, scratch, first, last, &chunk);
     return AttendFewRows<Element, DotOrder::kTiles>(shape, scratch, chunk, keys, rows, state);
   }
   PrefetchValues(shape, chunk, first, last);
@@ -381,7 +384,7 @@ void AttendTiles(const AttentionShape& shape, const AttentionTile& tile,
   const auto each_band = [&sizes, rows = rows](const auto& step) {
     for (int row = rows.first; row < rows.last; row += kBandRows) {
       const int count = rows.last - row < kBandRows ? rows.last - row : kBandRows;
-      if (sizes.Become(count)) TileProducts<Tiles>::Band::Configure(count);
+      if (sizes.Update(count)) TileProducts<Tiles>::Band::Configure(count);
       step(row, count);
     }
   };

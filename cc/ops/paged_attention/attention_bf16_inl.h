@@ -3,14 +3,13 @@
 // of dimensions, values pairs of keys. Queries and weights are bf16, sums f32. Include it after
 // vec_avx512.h, in a file compiled with the avx512_bf16 flags.
 //
-// Sums follow the order of AVX512-BF16 or that of AMX tiles (DotOrder), so that a few rows may be
-// computed with vectors while others are computed in tiles, bit for bit alike. Keys and values of
-// f8_e4m3 become pairs of bf16, which hold every one of them exactly: AVX512-VBMI's byte
-// permutation looks up the two bytes of a bf16 number in tables of 128.
+// Sums follow the order of AVX512-BF16 or that of AMX tiles (DotOrder), so that vectors and tiles
+// give the same bits. Keys and values of f8_e4m3 are converted exactly to pairs of bf16: the byte
+// permutation of AVX512-VBMI looks up the two bytes of a bf16 number in tables of 128.
 //
 // As in attention_chunk_inl.h, every score and every element of an accumulator is one chain,
 // whatever the number of rows that a register block handles at once. A chunk is a whole split, so
-// nothing is ever rescaled. Pairs lie at absolute positions: keys 2 i and 2 i + 1. If a row sees
+// nothing is ever rescaled. Pairs are at absolute positions: keys 2 i and 2 i + 1. If a row sees
 // only one key of a pair, the other's values are replaced by 0.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_BF16_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_BF16_INL_H_
@@ -37,7 +36,7 @@ inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
 
-// A factor of sixteen lanes that several rows multiply.
+// An operand of sixteen lanes that several rows are multiplied with.
 template <DotOrder kOrder>
 struct DotOperand {
   __m512i pairs;
@@ -64,7 +63,7 @@ struct DotSum<DotOrder::kTiles> {
     even = Dot(even, a, b.even);
     odd = Dot(odd, a, b.odd);
   }
-  // Tiles take a sum below 2^-126 for 0, these additions do not: there alone results differ.
+  // Tiles flush sums below 2^-126 to 0, these additions do not: the only difference in results.
   void EndBlock() {
     sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
     even = odd = _mm512_setzero_ps();
@@ -78,7 +77,7 @@ struct ByteTable {
   __m512i Part(int i) const { return _mm512_load_si512(bytes + 64 * i); }
 };
 
-// Byte `byte` (0: the low one) of the bf16 number of each code without its sign.
+// Byte `byte` (0: the low byte) of the bf16 number of each code without its sign.
 constexpr ByteTable<128> Bf16Bytes(int byte) {
   ByteTable<128> table;
   for (int code = 0; code < 128; ++code) {
@@ -106,8 +105,8 @@ constexpr ByteTable<64> ValueOrder() {
 }
 constexpr ByteTable<64> kKeyOrder = KeyOrder(), kValueOrder = ValueOrder();
 
-// The intrinsics' instructions, of a set that the file's other kernels do without: capabilities.h's
-// avx512_vbmi says whether the CPU has them.
+// The instructions as assembly: the files are not compiled for AVX512-VBMI, which other kernels in
+// them do not need. avx512_vbmi of capabilities.h tells if the CPU has it.
 inline __m512i PermuteBytes(__m512i order, __m512i bytes) {
   __m512i result;
   asm("vpermb %2, %1, %0" : "=v"(result) : "v"(order), "v"(bytes));
@@ -118,7 +117,7 @@ inline __m512i LookUp(__m512i codes, const ByteTable<128>& table) {
   return codes;
 }
 
-// The numbers of the lower and of the upper 8 codes of each quarter.
+// Widens the lower and the upper 8 codes of each quarter.
 inline void WidenF8(__m512i codes, __m512i* lower, __m512i* upper) {
   const __m512i low = LookUp(codes, kLowBytes);
   // magnitude | (code & sign)
@@ -153,7 +152,7 @@ inline __m256i LoadF8Value(const uint8_t* value, int dims) {
   return _mm256_maskz_loadu_epi8((uint32_t{1} << dims) - 1, value);
 }
 
-// Two values of LoadF8Value as pairs, in the order that unpacking their bf16 numbers would leave.
+// Pairs two values of LoadF8Value in the order of unpacked bf16 numbers.
 inline void PairF8Values(__m256i a, __m256i b, __m512i* lower, __m512i* upper) {
   const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
   WidenF8(PermuteBytes(kValueOrder.Part(0), both), lower, upper);
@@ -170,7 +169,7 @@ inline __m512i Pair(const uint16_t* p) {
   return _mm512_set1_epi32(bits);
 }
 
-// How keys and values lie.
+// Layout of keys and values.
 enum class PageForm {
   kAdjacent,  // in the cache, blocks of 16 keys, an even head_dim: dimensions d, d + 1 side by side
   kStrided,   // in the cache
@@ -190,8 +189,7 @@ using PageChunk = Chunk<PageElement<kForm>, kSplitGroups>;
 template <PageForm kForm>
 constexpr int kPairsAtOnce = IsF8(kForm) ? 2 : 1;
 
-// The next dimensions of 16 keys, a pair in each lane; zeros for those beyond the `dims` that
-// exist.
+// Loads the next dimensions of 16 keys, a pair in each lane; zeros beyond the `dims` existing ones.
 template <PageForm kForm>
 inline void LoadKeys(const PageElement<kForm>* key, int block_size, int dims,
                      __m512i (&pairs)[kPairsAtOnce<kForm>]) {
@@ -268,7 +266,8 @@ template <int kRows, int kGroups, PageForm kForm, DotOrder kOrder>
   }
 }
 
-// Of so many rows; the tables of f8_e4m3, or three sums instead of one, leave fewer registers.
+// Groups that a block of `rows` rows scores at once; the tables of f8_e4m3, or three sums instead
+// of one, leave fewer registers.
 template <PageForm kForm, DotOrder kOrder>
 constexpr int DotGroupsAtOnce(int rows) {
   if (kOrder == DotOrder::kTiles) return rows > 3 ? 1 : 2;
@@ -343,9 +342,8 @@ inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, c
   _mm512_storeu_ps(sum, total);
 }
 
-// Turns a row's scores in its range into weights 2^(score - max), rounded to bf16, and those of
-// other keys of the vectors that it touches into 0. Sets max, and sum to that of the weights as
-// rounded.
+// Converts a row's scores in its range to weights 2^(score - max), rounded to bf16; weights of
+// other keys in the same vectors become 0. Sets max, and sum to the sum of the rounded weights.
 [[gnu::noinline]] inline void DotSoftmaxRow(const AttentionShape& shape, const RowKeys& keys,
                                             const float* scores, uint16_t* weights, float* max,
                                             float* sum) {
@@ -356,9 +354,9 @@ inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, c
   }
 }
 
-// 32 kUnits dimensions from `dim` of kRows rows, accumulated over pairs of keys. Within an
-// accumulator's 32 dimensions the two registers hold what unpacking leaves in them: FinishDots puts
-// them right in the end. kPartial: only `head_dim - dim` dimensions exist.
+// 32 kUnits dimensions from `dim` of kRows rows, accumulated over pairs of keys. The 32 dimensions
+// of an accumulator are in the order of unpacking: FinishDots() reorders them at the end. kPartial:
+// only `head_dim - dim` dimensions exist.
 template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
 struct DotValueBlock {
   const AttentionShape& shape;
@@ -375,14 +373,15 @@ struct DotValueBlock {
     if (!kPartial) return _mm512_loadu_si512(p);
     return _mm512_maskz_loadu_epi16((uint32_t{1} << (shape.head_dim - dim)) - 1, p);
   }
-  // Prefetches what lies in the page ahead at the place of the two values at `offset`.
+  // Prefetches the lines of the page ahead that correspond to the two values at `offset`.
   [[gnu::always_inline]] inline void Prefetch(int group, int offset) const {
     const PageElement<kForm>* now = chunk.values[group] + offset;
     const PageElement<kForm>* ahead = chunk.values_ahead[group] + offset;
     PrefetchAfter(now, ahead, zero);
     PrefetchAfter(now + shape.head_dim, ahead + shape.head_dim, zero);
   }
-  // Unit u of pair `pair`: the keys that are not in `seen` as zeros, and not read from the cache.
+  // Loads unit u of pair `pair`: keys that are not in `seen` become zeros, and are not read from
+  // the cache.
   template <bool kBoth>
   [[gnu::always_inline]] inline void LoadPairs(int pair, KeyRange seen, int u, __m512i* low,
                                                __m512i* high) const {
@@ -412,7 +411,7 @@ struct DotValueBlock {
       *high = _mm512_unpackhi_epi16(a, b);
     }
   }
-  // Pair `pair` for rows [kFirst, kLast), of whose keys only those in `seen` count.
+  // Adds pair `pair` for rows [kFirst, kLast), only with the keys in `seen`.
   template <int kFirst, int kLast, bool kBoth>
   [[gnu::always_inline]] inline void Add(int pair, KeyRange seen) {
 #pragma GCC unroll 8
@@ -427,7 +426,7 @@ struct DotValueBlock {
       }
     }
   }
-  // Pairs [begin, end) of the pairs that row kRow sees.
+  // Adds the pairs in [begin, end) that row kRow sees.
   template <int kRow>
   [[gnu::always_inline]] inline void AddAlone(const RowKeys* keys, int begin, int end) {
     for (int p = begin > keys[kRow].range.low / 2 ? begin : keys[kRow].range.low / 2;
@@ -447,10 +446,10 @@ template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
                                  const RowKeys* keys, int dim, const uint16_t* weights,
                                  float* acc) {
   DotValueBlock<kRows, kUnits, kForm, kOrder, kPartial> block{shape, chunk, weights, dim};
-  // Later rows see later keys: these pairs all rows see whole.
+  // Later rows see later keys: all rows see these pairs completely.
   const int begin = (keys[kRows - 1].range.low + 1) / 2, end = keys[0].range.high / 2;
   constexpr auto kEach = std::make_integer_sequence<int, kRows>();
-  // Pairs [from, to), of which all rows see [begin, end).
+  // Adds pairs [from, to), of which all rows see [begin, end).
   const auto add = [&](int from, int to) {
     int first = begin > from ? begin : from, last = end < to ? end : to;
     if (first >= last) first = last = to;
@@ -477,7 +476,7 @@ template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
   }
 }
 
-// All dimensions of kRows rows.
+// Adds all dimensions of kRows rows.
 template <int kRows, PageForm kForm, DotOrder kOrder>
 inline void DotValueRows(const AttentionShape& shape, const PageChunk<kForm>& chunk,
                          const RowKeys* keys, const uint16_t* weights, float* acc) {

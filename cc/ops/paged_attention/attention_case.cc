@@ -45,7 +45,7 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
                                              options.block_size)}),
       y_(DType::kF32, {batch().num_tokens, options.q_heads, options.head_dim},
          {.misalign_bytes = 8, .row_padding_bytes = 12}) {
-  if (options.dtype == DType::kI8) {  // every scale a NaN
+  if (options.dtype == DType::kI8) {  // all scales are NaN
     std::memset(cache_.view().data, 0xff,
                 cache_.view().shape[0] * RowBytes(DType::kI8, cache_.view().shape[1]));
   }

@@ -1,7 +1,7 @@
 // File: cc/ops/paged_attention/attention_case.h
-// One call of `paged_attention` with random queries, keys and values, for its conformance body and
-// benchmark: the cache starts as NaN everywhere, and holds what the requests' tokens stored.
-// Test code only.
+// A call of `paged_attention` with random queries, keys and values, for its conformance checks and
+// benchmark: the cache is NaN except for the keys and values of the requests' tokens. Test code
+// only.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CASE_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CASE_H_
 
@@ -34,14 +34,14 @@ struct AttentionOptions {
 
 class AttentionCase {
  public:
-  // Query, key and value of a token follow from its request's number and its position alone
-  // (request r is number ids[r], or r). Keys and values that no query of the step sees stay NaN,
-  // and blocks without any other are taken out of the block table.
+  // Query, key and value of a token depend only on its request's number and its position (request r
+  // has number ids[r], or r). Keys and values that no query of the step sees stay NaN, and blocks
+  // without visible keys are removed from the block table.
   AttentionCase(const AttentionOptions& options, std::vector<PagedRequest> requests,
                 std::vector<int32_t> ids = {});
   AttentionCase(const AttentionCase&) = delete;
 
-  // With NaN outputs before it; the rows of y, [T, q_heads * head_dim].
+  // Poisons the output with NaN, runs the call and returns the rows of y, [T, q_heads * head_dim].
   std::vector<float> Run(const Kernel& kernel, device::ThreadPool& pool);
   void HideSharing() { batch_.HideSharing(); }
   const OpCall& call() const { return call_; }
@@ -52,7 +52,8 @@ class AttentionCase {
  private:
   void StoreContext(int64_t request, int32_t id);
   void StoreToken(int64_t slot, const float* k, const float* v);
-  // The scale of row `row` of the block's K and V, if it has scales; else 1.
+  // Stores and returns the scale of row `row` of the block's K and V if the cache has scales; else
+  // returns 1.
   float StoreScale(int64_t block, int64_t row, const float* token, int64_t head);
 
   AttentionOptions options_;

@@ -3,8 +3,8 @@
 // file that includes it (cc/ops/vec/vec_portable.h).
 //
 // Every score is one chain of fused multiply-adds over the dimensions, and every element of an
-// accumulator one chain over the keys, whatever the number of rows that a register block handles at
-// once. That is what makes a row's result independent of its neighbours.
+// accumulator one chain over the keys, whatever the number of rows in a register block. So a row's
+// result is independent of its neighbours.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CHUNK_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CHUNK_INL_H_
 
@@ -23,15 +23,15 @@ constexpr int kMaxRows = kAccumulators / kVecsPerGroup < 6 ? kAccumulators / kVe
 
 constexpr int AtMost(int value, int limit) { return value < limit ? value : limit; }
 
-// How many groups of keys a block of so many rows scores at once: such that accumulators, one
-// operand of each and a broadcast fit the registers.
+// Groups of keys that a block of `rows` rows scores at once, such that accumulators, one operand
+// per group and a broadcast fit into the registers.
 constexpr int GroupsAtOnce(int rows) {
   int groups = kGroupsPerChunk;
   while (groups > 1 && (rows + 1) * groups * kVecsPerGroup + 1 > Vec::kRegisters) --groups;
   return groups;
 }
 
-// And how many registers of values a block of so many rows takes at once.
+// Registers of values that a block of `rows` rows processes at once.
 constexpr int ValuesAtOnce(int rows) {
   int vecs = 8;
   while (vecs > 2 && (rows + 1) * vecs + 1 > Vec::kRegisters) vecs /= 2;
@@ -42,15 +42,16 @@ constexpr int ValuesAtOnce(int rows) {
 template <typename Element>
 constexpr bool kHasScales = Element(-1) < Element(0) && sizeof(Element) == 1;
 
-// Where the keys and values of a chunk lie: one pointer for each group of 16 keys.
+// Addresses of the keys and values of a chunk: one pointer for each group of 16 keys.
 template <typename Element, int kGroups = kGroupsPerChunk>
 struct Chunk {
   const Element* keys[kGroups];    // [head_dim, block_size], at the group's first key
   const Element* values[kGroups];  // [16, head_dim]
-  // Of another group, which is prefetched meanwhile, line by line; or the same.
+  // Another group, which is prefetched line by line while this one is read; or the same group, for
+  // no prefetch.
   const Element* keys_ahead[kGroups];
   const Element* values_ahead[kGroups];
-  // [16] by which keys and values of int8 are to be multiplied; unused for other elements.
+  // [16] scales of int8 keys and values; unused for other elements.
   const float* key_scales[kGroups];
   const float* value_scales[kGroups];
 };
@@ -62,7 +63,7 @@ struct KeyRange {
   bool operator==(const KeyRange& o) const { return low == o.low && high == o.high; }
 };
 
-// By what scores and weights have to be multiplied instead of keys and values, for each group.
+// Scales of each group, which multiply scores and weights instead of keys and values.
 struct GroupScales {
   const float* const* keys = nullptr;
   const float* const* values = nullptr;
@@ -77,7 +78,7 @@ struct RowKeys {
   const GroupScales* scales = nullptr;  // of int8 keys and values
 };
 
-// 0, 1, 2, ...: whole numbers, of which f32 holds all that positions may be.
+// 0, 1, 2, ...; f32 represents all positions exactly.
 constexpr int kNumbers = kAttentionSplit;
 struct Numbers {
   constexpr Numbers() {
@@ -87,7 +88,7 @@ struct Numbers {
 };
 inline constexpr Numbers kCounted;
 
-// Scores `v` of the kLanes keys from `first`, with what ALiBi adds.
+// Adds the ALiBi term to scores `v` of the kLanes keys from `first` on.
 inline Vec::F AddSlope(Vec::F v, const RowKeys& keys, int first) {
   const Vec::F distance = Vec::Add(Vec::Load(kCounted.values + first), Vec::Set(keys.distance));
   return Vec::Fma(Vec::Set(keys.slope), distance, v);
@@ -190,10 +191,10 @@ inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, flo
   return Vec::First(scale);
 }
 
-// Turns a row's scores in its range into weights 2^(score - max), other keys of the vectors that it
-// touches into 0; weights of int8 values are multiplied by their scales. Updates max and sum;
-// returns by what the row's accumulator has to be scaled first. Not inlined: one copy of the
-// arithmetic for all rows; which of its two bodies runs follows from the row's own range.
+// Converts a row's scores in its range to weights 2^(score - max); weights of other keys in the
+// same vectors become 0; weights of int8 values are multiplied by their scales. Updates max and
+// sum; returns the factor that rescales the row's accumulator first. Not inlined: one copy of the
+// arithmetic for all rows; the row's own range selects one of its two bodies.
 [[gnu::noinline]] inline float SoftmaxRow(const AttentionShape& shape, const RowKeys& keys,
                                           float* scores, float* max, float* sum) {
   if (keys.range.low == 0 && keys.range.high == kAttentionChunk) {
@@ -202,9 +203,9 @@ inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, flo
   return SoftmaxScores<false>(shape, keys, scores, max, sum);
 }
 
-// kVecs registers of dimensions from `dim`, for kRows rows that see the same keys:
-// acc[r] = acc[r] scale[r] + sum_j weight[r][j] value[j]. Only the first `width` of the last
-// register's dimensions exist when kPartial.
+// kVecs registers of dimensions from `dim`, for kRows rows that see the same keys: acc[r] = acc[r]
+// scale[r] + sum_j weight[r][j] value[j]. If kPartial, only the first `width` dimensions of the
+// last register exist.
 template <int kRows, int kVecs, bool kPartial, typename Element>
 [[gnu::noinline]] void ValueBlock(const AttentionShape& shape, const Chunk<Element>& chunk,
                                   KeyRange range, int dim, const float* weights, const float* scale,

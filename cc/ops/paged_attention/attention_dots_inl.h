@@ -2,11 +2,10 @@
 // A split of bf16 or f8_e4m3 keys and values for all rows of a tile, over the inner loops of
 // attention_bf16_inl.h: the functions of an AttentionKernel.
 //
-// For many rows, groups of 16 keys or values are first written to scratch as pairs of bf16 side by
-// side, where dot products find them without a permutation (PageForm::kPaired): keys as
-// [head_dim / 2, 16, 2], values as [8, padded_dim, 2] in the order that unpacking leaves, zero
-// beyond head_dim. Pairs hold the same numbers as the cache, so results do not depend on which of
-// the two a row reads.
+// For many rows, groups of 16 keys or values are first written to scratch as adjacent pairs of
+// bf16, so that dot products need no permutation (PageForm::kPaired): keys as [head_dim / 2, 16,
+// 2], values as [8, padded_dim, 2] in the order of unpacking, zero beyond head_dim. Pairs hold the
+// same numbers as the cache, so results do not depend on which of the two a row reads.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_DOTS_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_DOTS_INL_H_
 
@@ -15,7 +14,7 @@
 namespace pagemill::ops {
 namespace {
 
-// Where group `group` of keys goes; those of values lie behind all keys.
+// Address of group `group` of keys in scratch; groups of values follow all keys.
 inline uint16_t* PairPage(const AttentionShape& shape, int group, const AttentionScratch& scratch) {
   return scratch.pages + int64_t{group} * kAttentionKeyGroup * shape.padded_dim;
 }
@@ -45,7 +44,7 @@ inline const uint16_t* PairKeys(const AttentionShape& shape, const uint8_t* keys
   return page;
 }
 
-// 32 dimensions of a value, of which `count` exist.
+// Loads 32 dimensions of a value, of which `count` exist.
 inline __m512i LoadValue(const uint16_t* value, int count) {
   if (count >= kDotUnit) return _mm512_loadu_si512(value);
   return _mm512_maskz_loadu_epi16((uint32_t{1} << count) - 1, value);
@@ -84,7 +83,7 @@ inline const uint16_t* PairValues(const AttentionShape& shape, const uint8_t* va
   return page;
 }
 
-// Rows of bf16 in scratch.q, [rows, padded_dim], zero beyond head_dim.
+// Writes rows of bf16 to scratch.q, [rows, padded_dim], zero beyond head_dim.
 inline void LoadRoundedQueries(const AttentionShape& shape, const AttentionTile& tile,
                                const AttentionScratch& scratch) {
   PrefetchQueries(shape, tile);
@@ -101,7 +100,7 @@ inline void LoadRoundedQueries(const AttentionShape& shape, const AttentionTile&
   }
 }
 
-// With more rows than this the pairs of a chunk are put side by side once, for all of them.
+// With more rows than this, the pairs of a chunk are written to scratch once for all rows.
 template <typename Element>
 constexpr int kFewRows = sizeof(Element) == 1 ? 6 : 12;
 
@@ -142,8 +141,8 @@ void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
   });
 }
 
-// A few rows, from the cache itself. All rows' weights first, then all rows' values, so that the
-// first-level cache holds the chunk's keys, then its values.
+// Processes a few rows directly from the cache: first the weights, then the values of all rows, so
+// that the first-level cache holds the chunk's keys, then its values.
 template <typename Element, DotOrder kOrder>
 void AttendFewRows(const AttentionShape& shape, const AttentionScratch& scratch,
                    Chunk<Element, kSplitGroups>& chunk, const RowKeys* keys, RowRange rows,
@@ -169,7 +168,7 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   if (last == 0) return;
   auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
   if (rows.last - rows.first <= kFewRows<Element>) {
-    LookAhead(shape, scratch, first, last, &chunk);
+    SetPrefetchTargets(shape, scratch, first, last, &chunk);
     return AttendFewRows<Element, kOrder>(shape, scratch, chunk, keys, rows, state);
   }
   PrefetchValues(shape, chunk, first, last);
@@ -184,10 +183,10 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   AddAllValues<PageForm::kPaired, kOrder>(shape, scratch, pairs, keys, rows, state);
 }
 
-// Puts each 32 dimensions of the accumulators into their order, then divides.
+// Reorders each 32 dimensions of the accumulators, then divides.
 inline void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
                        const AttentionState& state) {
-  // Unpacking takes 4 of each 8 dimensions into the first register, the other 4 into the second.
+  // Unpacking moves 4 of each 8 dimensions to the first register, the other 4 to the second.
   const __m512i order[2] = {
       _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0),
       _mm512_set_epi32(31, 30, 29, 28, 15, 14, 13, 12, 27, 26, 25, 24, 11, 10, 9, 8)};

@@ -10,7 +10,7 @@
 namespace pagemill::ops {
 namespace {
 
-// With fewer tiles a thread than this their splits are shared out, too.
+// With fewer tiles per thread than this, threads also divide the splits of tiles.
 constexpr int64_t kFewTilesPerThread = 4;
 
 AttentionShape MakeShape(const PagedAttentionArgs& args) {
@@ -51,7 +51,8 @@ class Driver {
         workspace_(context.workspace.data(), AttentionSizes::Of(args, context.pool->num_threads())),
         plan_(*reinterpret_cast<const AttentionPlan*>(context.plan)),
         tiles_(args_, shape_, plan_) {
-    for (int32_t i = 0; i < pool_.num_threads(); ++i) new (workspace_.Ahead(i)) AheadReader();
+    for (int32_t i = 0; i < pool_.num_threads(); ++i)
+      new (workspace_.Prefetcher(i)) AttentionPrefetcher();
   }
 
   void Run() {
@@ -74,7 +75,7 @@ class Driver {
   }
 
  private:
-  // Split after split, after those that are shared.
+  // Computes the splits of a tile in order, after the shared ones.
   void RunTile(int64_t index, int worker) const {
     const AttentionTile tile = tiles_.Tile(index);
     const AttentionState total = workspace_.State(2 * worker);
@@ -85,7 +86,7 @@ class Driver {
     kernel_.load_queries(shape_, tile, scratch);
     const AttentionRange splits = tiles_.Splits(tile);
     for (int32_t split = splits.first; split < splits.last; ++split) {
-      scratch.ahead = Ahead(index, tile, split, worker);
+      scratch.prefetch = PrefetchFor(index, tile, split, worker);
       kernel_.attend(shape_, tile, scratch, split * kAttentionSplit, first ? total : next);
       if (!first) kernel_.merge(shape_, tile.rows, total, next);
       first = false;
@@ -93,11 +94,11 @@ class Driver {
     kernel_.finish(shape_, tile, total);
   }
 
-  // What to read ahead meanwhile.
-  const AttentionAhead* Ahead(int64_t index, const AttentionTile& tile, int32_t split,
-                              int worker) const {
+  // The groups to prefetch during a split; null if the kernel or the tile does not prefetch.
+  const AttentionPrefetch* PrefetchFor(int64_t index, const AttentionTile& tile, int32_t split,
+                                       int worker) const {
     if (!kernel_.prefetches || tile.rows > kAttentionPrefetchRows) return nullptr;
-    return workspace_.Ahead(worker)->While(tiles_, index, split);
+    return workspace_.Prefetcher(worker)->GroupsFor(tiles_, index, split);
   }
 
   void RunSharedTile(int64_t index, int worker) const {
@@ -112,12 +113,12 @@ class Driver {
     }
   }
 
-  // How many splits are the same for all rows and worth computing together: where a request's own
-  // rows fill a tile there is nothing to gain.
+  // Number of splits that are the same for all rows and computed together; 0 if requests have
+  // enough rows of their own to fill tiles.
   int32_t SharedSplits() const {
     const BatchView& batch = *args_.batch;
     const int64_t rows = int64_t{batch.num_tokens} * shape_.group;
-    if (batch.num_requests < 2 || batch.num_tokens > AttentionSizes::kMostSharingTokens) return 0;
+    if (batch.num_requests < 2 || batch.num_tokens > AttentionSizes::kMaxSharingTokens) return 0;
     if (rows >= int64_t{batch.num_requests} * kAttentionTileRows / 2) return 0;
     if (!shape_.causal || shape_.window > 0 || shape_.slopes != nullptr) return 0;
     return static_cast<int32_t>(int64_t{batch.num_common_blocks} * batch.block_size /
@@ -140,16 +141,16 @@ class Driver {
     }
   }
 
-  // Splits of tile t in a wave: [done, done + count) of its own, in states from t * count of `rows`
-  // rows.
+  // In a wave, tile t computes its splits [done, done + count) in states of `rows` rows from t *
+  // count on.
   struct Wave {
     int32_t done = 0;
     int32_t count = 0;
     int64_t rows = 0;
   };
 
-  // Few tiles: their splits are shared out in waves that fit the workspace, in which the first
-  // states hold splits, and those behind them the tiles' totals.
+  // Few tiles: threads divide the splits in waves that fit into the workspace, whose first states
+  // hold splits, followed by the tiles' totals.
   void RunShared(int32_t tiles) {
     Wave wave;
     int32_t most_splits = 0;
@@ -171,7 +172,7 @@ class Driver {
     }
   }
 
-  // Unit `unit` of the wave, into the state of that number.
+  // Computes unit `unit` of the wave into the state with that index.
   void AttendSplit(const Wave& wave, int64_t unit, int worker) const {
     const int64_t index = unit / wave.count;
     const AttentionTile tile = tiles_.Tile(index);
@@ -179,7 +180,7 @@ class Driver {
     const int32_t split = splits.first + wave.done + static_cast<int32_t>(unit % wave.count);
     if (split >= splits.last) return;
     AttentionScratch scratch = workspace_.Scratch(worker);
-    scratch.ahead = Ahead(index, tile, split, worker);
+    scratch.prefetch = PrefetchFor(index, tile, split, worker);
     kernel_.load_queries(shape_, tile, scratch);
     kernel_.attend(shape_, tile, scratch, split * kAttentionSplit,
                    workspace_.State(unit, wave.rows));
@@ -206,7 +207,7 @@ class Driver {
   const AttentionWorkspace workspace_;
   const AttentionPlan& plan_;
   AttentionTileList tiles_;
-  int32_t shared_splits_ = 0;  // of all rows, computed before the tiles
+  int32_t shared_splits_ = 0;  // of all requests, computed before the tiles
 };
 
 }  // namespace

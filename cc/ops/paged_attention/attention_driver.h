@@ -1,14 +1,14 @@
 // File: cc/ops/paged_attention/attention_driver.h
-// Runs an AttentionKernel over a call of `paged_attention`: cuts the batch into tiles and shares
-// them among the threads.
+// Runs an AttentionKernel over a call of `paged_attention`: divides the batch into tiles and
+// distributes them to the threads.
 //
-// A tile is up to 48 query rows of one KV head of one request. When there are many, each is
-// computed by one thread, split after split. When there are few (a long context decoded alone), the
-// splits of a tile are shared, too, in waves that fit the workspace, and merged in order.
+// A tile is up to 48 query rows of one KV head of one request. If there are many tiles, each is
+// computed by one thread, split after split. If there are few (a single long context), threads also
+// divide the splits of a tile, in waves that fit into the workspace, and merge them in order.
 //
-// Where the batch says that its requests have leading blocks in common, the splits that these hold
-// are computed first, in tiles of rows of several requests; each row then goes on from there with
-// its own splits. Splits are merged in ascending order either way, so the bits are the same.
+// If the requests of the batch share leading blocks (num_common_blocks), the splits of these blocks
+// are computed first, in tiles of rows of several requests; each row then continues with its own
+// splits. Splits are merged in ascending order either way, so the bits are the same.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_DRIVER_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_DRIVER_H_
 
@@ -25,7 +25,7 @@ void RunAttention(const AttentionKernels& kernels, const OpCall& call, KernelCon
 
 extern const BatchPlan kAttentionPlan;  // attention_tile_list.h
 
-// For any kernel and any batch of at most q.shape[0] tokens.
+// Enough for any kernel and any batch of at most q.shape[0] tokens.
 int64_t AttentionWorkspaceBytes(const OpCall& call, int32_t num_threads);
 
 }  // namespace pagemill::ops

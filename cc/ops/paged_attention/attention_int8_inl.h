@@ -1,9 +1,9 @@
 // File: cc/ops/paged_attention/attention_int8_inl.h
-// A split of int8 keys and values for all rows of a tile: the functions of an AttentionKernel, over
-// three steps with AVX512-VNNI's dot products of quads: scores sum quads of dimensions, values
-// quads of keys. Queries are 16-bit integers for each row, weights 16-bit integers for each row and
-// split; either is two bytes, high and low, that are multiplied apart. Sums are exact, in 32 bits,
-// so their order does not matter: register blocks may be of any shape. Include it after
+// A split of int8 keys and values for all rows of a tile: the functions of an AttentionKernel, in
+// three steps with AVX512-VNNI dot products of quads: scores sum quads of dimensions, values quads
+// of keys. Queries are 16-bit integers with a unit per row, weights 16-bit integers with a unit per
+// row and split; both are two bytes, high and low, which are multiplied separately. Sums are exact,
+// in 32 bits, so their order does not matter: register blocks may have any shape. Include it after
 // vec_avx512.h, in a file compiled with the avx512_vnni flags.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT8_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT8_INL_H_
@@ -18,7 +18,8 @@ constexpr int kQuadUnit = 64;  // dimensions whose values are loaded at once
 
 using ByteChunk = Chunk<int8_t, kSplitGroups>;
 
-// A row of queries: q = (256 high + low) unit, where key 0 has been taken as 128 off.
+// A row of queries: q = (256 high + low) unit. Keys are multiplied with an offset of 128, which the
+// starts correct.
 struct ByteQuery {
   const int8_t* high = nullptr;  // [padded_dim]
   const int8_t* low = nullptr;
@@ -27,7 +28,7 @@ struct ByteQuery {
   float unit = 0;
 };
 
-// Where row `row` lies in scratch.q: its bytes, then start_high, start_low and unit.
+// Address of row `row` in scratch.q: its bytes, then start_high, start_low and unit.
 inline int8_t* QueryBytes(const AttentionShape& shape, const AttentionScratch& scratch, int row) {
   return reinterpret_cast<int8_t*>(scratch.q + int64_t{row} * shape.padded_dim);
 }
@@ -43,8 +44,8 @@ inline ByteQuery LoadByteQuery(const AttentionShape& shape, const AttentionScrat
   return query;
 }
 
-// Adds products of quads, unsigned times signed bytes. Not the intrinsic, with which GCC 12 copies
-// accumulators around and spills them.
+// Adds products of quads, unsigned times signed bytes. With the intrinsic, GCC 12 copies and spills
+// the accumulators.
 inline void AddQuads(__m512i& sum, __m512i a, __m512i b) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
 }
@@ -56,7 +57,7 @@ inline __m512i Quad(const void* p) {
   return _mm512_set1_epi32(bits);
 }
 
-// How keys and values lie.
+// Layout of keys and values.
 enum class QuadForm {
   kAdjacent,  // in the cache, blocks of 16 keys, a head_dim of whole quads
   kStrided,   // in the cache
@@ -81,7 +82,7 @@ inline __m512i LoadKeyQuads(const int8_t* key, int block_size, int dims) {
     rows = _mm512_inserti32x4(rows, row(2), 2);
     rows = _mm512_inserti32x4(rows, row(3), 3);
   }
-  // Keys 4 i .. 4 i + 3 of all dimensions into quarter i, then its 4 x 4 bytes transposed.
+  // Moves keys 4 i .. 4 i + 3 of all dimensions to quarter i, then transposes its 4 x 4 bytes.
   const __m512i quarters = _mm512_permutexvar_epi32(
       _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0), rows);
   const __m512i transpose =
@@ -156,17 +157,17 @@ inline void ByteScoreRows(const AttentionShape& shape, const ByteQuery* query,
   for (; first < last; ++first) ByteScoreBlock<kRows, 1, kForm>(shape, query, chunk, first, scores);
 }
 
-// What a row's weights of a split are: (256 high + low) unit.
+// A row's weights of a split: (256 high + low) unit.
 struct ByteWeights {
   uint8_t* high;  // [kAttentionSplit], low behind it
   float unit = 0;
 };
 
-// Four groups of whole numbers below 65536, the high bytes and the low ones each side by side.
+// Stores four groups of whole numbers below 65536: all high bytes, and all low bytes.
 inline void StoreByteWeights(const __m512i* u, uint8_t* high, uint8_t* low) {
   const __m512i a = _mm512_packus_epi32(u[0], u[1]), b = _mm512_packus_epi32(u[2], u[3]);
   const __m512i byte = _mm512_set1_epi16(255);
-  // Packing goes by quarters: number 4 q + i of group g lands in quarter q.
+  // Packing works on quarters: number 4 q + i of group g moves to quarter q.
   const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
   const __m512i upper = _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8));
   const __m512i lower = _mm512_packus_epi16(_mm512_and_si512(a, byte), _mm512_and_si512(b, byte));
@@ -200,7 +201,7 @@ inline void WeighByteScores(const AttentionShape& shape, const RowKeys& keys, co
   *max = _mm512_reduce_max_ps(highest);
   const __m512 shift = _mm512_set1_ps(*max);
   __m512 total = zero;
-  // Nothing is negative, so the bits of numbers are in the same order; a NaN is above all.
+  // No number is negative, so their bits have the same order, and NaN is the largest.
   __m512i most = _mm512_setzero_si512();
   for (int i = first; i < last; ++i) {
     const __m512 weight = seen(RoughExp2(_mm512_sub_ps(score[i], shift)), zero, i);
@@ -210,7 +211,7 @@ inline void WeighByteScores(const AttentionShape& shape, const RowKeys& keys, co
   }
   _mm512_storeu_ps(sum, total);
   float largest = __builtin_bit_cast(float, _mm512_reduce_max_epu32(most));
-  if (largest < 1e-33f) largest = 1e-33f;  // stays as it is if not a number: neither is any value
+  if (largest < 1e-33f) largest = 1e-33f;  // a NaN stays, so all outputs are NaN
   weights->unit = largest / 65535;
   const __m512 factor = _mm512_set1_ps(65535 / largest);
   for (int i = first / 4 * 4; i < last; i += 4) {
@@ -224,9 +225,9 @@ inline void WeighByteScores(const AttentionShape& shape, const RowKeys& keys, co
   }
 }
 
-// Turns a row's scores in its range into weights 2^(score - max) times the values' scales, in whole
-// units of the largest over 65535, and those of other keys into 0. Sets max, and sum to that of the
-// weights before either.
+// Converts a row's scores in its range to weights 2^(score - max) times the values' scales, in
+// whole units of the largest product over 65535; those of other keys become 0. Sets max, and sum to
+// the sum of the weights before scaling and rounding.
 [[gnu::noinline]] inline void WeighBytes(const AttentionShape& shape, const RowKeys& keys,
                                          const float* scores, ByteWeights* weights, float* max,
                                          float* sum) {
@@ -237,7 +238,7 @@ inline void WeighByteScores(const AttentionShape& shape, const RowKeys& keys, co
   WeighByteScores<false>(shape, keys, scores, weights, max, sum);
 }
 
-// 64 dimensions of a value, of which `dims` exist.
+// Loads 64 dimensions of a value, of which `dims` exist.
 inline __m512i LoadByteValue(const int8_t* value, int dims) {
   if (dims >= kQuadUnit) return _mm512_loadu_si512(value);
   return _mm512_maskz_loadu_epi8((uint64_t{1} << dims) - 1, value);
@@ -258,7 +259,7 @@ inline void InterleaveValues(const int8_t* value, int64_t stride, int dims, __m5
   quads[3] = _mm512_unpackhi_epi16(high_ab, high_cd);
 }
 
-// acc[r][dim ..] of up to 64 dimensions, from the sums of InterleaveValues' four registers.
+// Stores up to 64 dimensions, acc[r][dim ..], from the sums in the order of InterleaveValues().
 inline void StoreSums(const AttentionShape& shape, const __m512* sum, int dim, float* acc) {
   const __m512 a = _mm512_shuffle_f32x4(sum[0], sum[1], 0x88);
   const __m512 b = _mm512_shuffle_f32x4(sum[2], sum[3], 0x88);
@@ -276,7 +277,7 @@ inline int64_t ReadyGroupBytes(const AttentionShape& shape) {
   return int64_t{kAttentionKeyGroup} * ((shape.head_dim + kQuadUnit - 1) / kQuadUnit * kQuadUnit);
 }
 
-// Dimensions [dim, dim + 64) of kRows rows: the values of quads [begin, end) of keys, weighted.
+// Sums the weighted values of quads [begin, end) of keys: dimensions [dim, dim + 64) of kRows rows.
 template <int kRows, QuadForm kForm>
 [[gnu::noinline]] void AddByteValues(const AttentionShape& shape, const ByteChunk& chunk, int begin,
                                      int end, int dim, const ByteWeights* weights, float* acc) {
@@ -324,10 +325,11 @@ template <int kRows, QuadForm kForm>
   }
 }
 
-// With more rows than this the quads of a split are put side by side once, for all of them.
+// With more rows than this, the quads of a split are written to scratch once for all rows.
 constexpr int kFewByteRows = 6;
 
-// Whole numbers of the largest over 32639 = 127 * 256 + 127, as two signed bytes: ByteQuery.
+// Quantizes to whole units of the largest over 32639 = 127 * 256 + 127, as two signed bytes:
+// ByteQuery.
 inline void QuantizeQuery(const AttentionShape& shape, const float* q, int8_t* target) {
   __m512i most = _mm512_setzero_si512();
   for (int i = 0; i < shape.head_dim; i += 16) {
@@ -335,7 +337,7 @@ inline void QuantizeQuery(const AttentionShape& shape, const float* q, int8_t* t
     most = _mm512_max_epu32(most, _mm512_castps_si512(_mm512_abs_ps(v)));
   }
   const float largest = __builtin_bit_cast(float, _mm512_reduce_max_epu32(most));
-  float unit = largest < 1e-30f ? 1e-30f / 32639 : largest / 32639;  // NaN if anything is
+  float unit = largest < 1e-30f ? 1e-30f / 32639 : largest / 32639;  // NaN if any element is
   if (largest == __builtin_inff()) unit = __builtin_nanf("");
   const __m512 factor = _mm512_set1_ps(1 / unit);
   __m512i sum_high = _mm512_setzero_si512(), sum_low = _mm512_setzero_si512();
@@ -368,7 +370,7 @@ inline void LoadByteQueries(const AttentionShape& shape, const AttentionTile& ti
   }
 }
 
-// Puts a split's keys, or values, side by side in scratch: groups [first, last) of `quads`.
+// Writes the quads of a split's keys, or values, to scratch: groups [first, last) of `quads`.
 inline void ReadyKeys(const AttentionShape& shape, const ByteChunk& chunk, int first, int last,
                       const AttentionScratch& scratch, ByteChunk* ready) {
   const int64_t group_bytes = int64_t{kAttentionKeyGroup} * shape.padded_dim;
@@ -450,7 +452,7 @@ void AddAllByteValues(const AttentionShape& shape, ByteChunk& chunk, const RowKe
   });
 }
 
-// A few rows, from the cache itself.
+// Processes a few rows directly from the cache.
 inline void AttendFewByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
                               ByteChunk& chunk, const RowKeys* keys, RowRange rows,
                               const AttentionState& state, ByteWeights* weights) {
@@ -462,8 +464,8 @@ inline void AttendFewByteRows(const AttentionShape& shape, const AttentionScratc
   AddAllByteValues<QuadForm::kStrided>(shape, chunk, keys, rows, weights, state);
 }
 
-// All rows' weights first, then all rows' values, so that the first-level cache holds the split's
-// keys, then its values.
+// Computes the weights, then the values of all rows, so that the first-level cache holds the
+// split's keys, then its values.
 inline void AttendBytes(const AttentionShape& shape, const AttentionTile& tile,
                         const AttentionScratch& scratch, int32_t begin,
                         const AttentionState& state) {
@@ -475,7 +477,7 @@ inline void AttendBytes(const AttentionShape& shape, const AttentionTile& tile,
   for (int row = rows.first; row < rows.last; ++row) keys[row].scales = &scales;
   ByteWeights weights[kAttentionTileRows];
   if (rows.last - rows.first <= kFewByteRows) {
-    LookAhead(shape, scratch, first, last, &chunk);
+    SetPrefetchTargets(shape, scratch, first, last, &chunk);
     return AttendFewByteRows(shape, scratch, chunk, keys, rows, state, weights);
   }
   PrefetchValues(shape, chunk, first, last);

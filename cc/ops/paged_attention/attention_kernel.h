@@ -1,10 +1,10 @@
 // File: cc/ops/paged_attention/attention_kernel.h
-// What attention_driver needs from an instruction set: the softmax-weighted sum of values over a
-// range of keys, for a tile of query rows that share a KV head. Plain data and functions only: this
-// header is included where wide instructions are allowed (docs/build.md).
+// Interface of attention kernels for one instruction set: the softmax-weighted sum of values over a
+// range of keys, for a tile of query rows that share a KV head. Plain data and functions only:
+// files compiled for wide instructions include this header (docs/build.md).
 //
 // A request's rows are its (token, query head of the KV head's group) pairs, token-major: row r is
-// token r / group, head r % group. Positions do not fall along the rows of a tile.
+// token r / group, head r % group. Positions never decrease along the rows of a tile.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_KERNEL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_KERNEL_H_
 
@@ -13,12 +13,12 @@
 
 namespace pagemill::ops {
 
-// The partition of a context that all results follow, in absolute key positions. Within a split the
-// softmax runs on chunk by chunk; splits are computed alone and merged in ascending order, so it
-// does not matter who computes them.
+// The partition of a context, in absolute key positions. Within a split the softmax continues chunk
+// by chunk; splits are computed separately and merged in ascending order, so results do not depend
+// on which thread computes a split.
 inline constexpr int32_t kAttentionChunk = 64;
 inline constexpr int32_t kAttentionSplit = 256;
-inline constexpr int32_t kAttentionKeyGroup = 16;  // keys of a block that lie side by side
+inline constexpr int32_t kAttentionKeyGroup = 16;  // adjacent keys of a block
 inline constexpr int32_t kAttentionTileRows = 48;
 
 // The same for all tiles of a call.
@@ -54,7 +54,7 @@ struct AttentionTile {
   int32_t seq_len = 0;
 };
 
-// Softmax so far: acc = sum 2^(score - max) v, sum = sum 2^(score - max), spread over 16 lanes by
+// Softmax state: acc = sum 2^(score - max) v, sum = sum 2^(score - max), spread over 16 lanes by
 // key.
 struct AttentionState {
   float* acc = nullptr;  // [rows, padded_dim]
@@ -62,8 +62,8 @@ struct AttentionState {
   float* max = nullptr;  // [rows]; -infinity: the row has seen no key
 };
 
-// A kernel may take whole splits instead of chunks, for a few rows at a time; then it has their
-// weights in 16 bits, and keys and values in the order in which it multiplies them.
+// A kernel may process whole splits instead of chunks, for a few rows at a time; scratch then also
+// holds their weights in 16 bits, and keys and values in the kernel's own order.
 inline constexpr int32_t kAttentionScoreFloats =
     std::max(kAttentionTileRows * kAttentionChunk, 32 * kAttentionSplit);
 
@@ -74,12 +74,12 @@ struct AttentionGroup {
   int32_t kv_head = 0;
 };
 
-// Tiles of at most so many rows wait for memory, those of more for arithmetic.
+// Tiles of at most so many rows are bound by memory, larger ones by arithmetic.
 inline constexpr int32_t kAttentionPrefetchRows = 12;
 inline constexpr int32_t kAttentionSplitGroups = kAttentionSplit / kAttentionKeyGroup;
 
-// What a kernel prefetches while it computes a split: at most as many groups as the split has.
-struct AttentionAhead {
+// The groups that a kernel prefetches while it computes a split: at most as many as the split has.
+struct AttentionPrefetch {
   int32_t count = 0;
   AttentionGroup groups[kAttentionSplitGroups];
 };
@@ -89,7 +89,7 @@ struct AttentionScratch {
   float* scores = nullptr;      // [kAttentionTileRows, kAttentionChunk] or [32, kAttentionSplit]
   uint16_t* weights = nullptr;  // [kAttentionTileRows, kAttentionSplit]
   uint16_t* pages = nullptr;    // [2, kAttentionSplit, padded_dim]: keys and values
-  const AttentionAhead* ahead = nullptr;  // null: nothing
+  const AttentionPrefetch* prefetch = nullptr;  // null: nothing
 };
 
 struct AttentionKernel {
@@ -100,16 +100,16 @@ struct AttentionKernel {
   // row sees. `begin` is a multiple of kAttentionSplit.
   void (*attend)(const AttentionShape& shape, const AttentionTile& tile,
                  const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
-  // Adds `next`, of the split after those in `total`.
+  // Adds `next`, the state of the split after those in `total`.
   void (*merge)(const AttentionShape& shape, int32_t rows, const AttentionState& total,
                 const AttentionState& next);
   // Divides by the sums, the sinks' share included, and stores the tile's rows of y.
   void (*finish)(const AttentionShape& shape, const AttentionTile& tile,
                  const AttentionState& state);
-  bool prefetches = false;  // `attend` makes use of scratch.ahead
+  bool prefetches = false;  // `attend` uses scratch.prefetch
 };
 
-// One for each type of cache; null functions for those that an instruction set leaves to others.
+// One kernel per cache type; functions are null for types that an instruction set does not support.
 struct AttentionKernels {
   AttentionKernel f32, bf16, f8, int8;
 };

@@ -1,12 +1,12 @@
 // File: cc/ops/paged_attention/attention_split_inl.h
-// What the AVX-512 kernels share that take a whole split of keys at once and round its weights: how
-// they prefetch the cache, and which keys of a split rows see. Include it after vec_avx512.h.
+// Common parts of the AVX-512 kernels that process a whole split of keys at once and round its
+// weights: prefetching the cache, and the visible keys of each row. Include it after vec_avx512.h.
 //
-// Pages of the cache are too short and too scattered for the CPU's own prefetchers. So while a
-// split is computed, each line that is read prefetches one that is read a split later. The CPU
-// drops prefetches while its queue of missing lines is full: issued at once, all that follow a
-// waiting load in the window of execution would be dropped. So each prefetch waits for the line
-// read beside it, and prefetches are issued as fast as memory delivers.
+// Pages of the cache are too short and too scattered for hardware prefetchers. So with each line
+// that it reads, a split prefetches a line that is read one split later. The CPU drops prefetches
+// while its queue of missing lines is full: issued at once, all that follow a waiting load in the
+// out-of-order window would be dropped. So each prefetch waits for the line read with it, and
+// prefetches are issued as fast as memory delivers.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_SPLIT_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_SPLIT_INL_H_
 
@@ -31,18 +31,19 @@ inline void PrefetchAfter(const void* now, const void* ahead, uintptr_t zero) {
   _mm_prefetch(static_cast<const char*>(ahead) + (read & zero), _MM_HINT_T1);
 }
 
-// Points the groups [first, last) of the chunk to what scratch.ahead says.
+// Sets the prefetch addresses of groups [first, last) of the chunk from scratch.prefetch.
 template <typename Element>
-void LookAhead(const AttentionShape& shape, const AttentionScratch& scratch, int first, int last,
-               Chunk<Element, kSplitGroups>* chunk) {
-  if (scratch.ahead == nullptr) return;
+void SetPrefetchTargets(const AttentionShape& shape, const AttentionScratch& scratch, int first,
+                        int last, Chunk<Element, kSplitGroups>* chunk) {
+  if (scratch.prefetch == nullptr) return;
   constexpr int kLine = 64 / sizeof(Element);
   const int64_t page = static_cast<int64_t>(shape.head_dim) * shape.block_size;
-  const int count = scratch.ahead->count < last - first ? scratch.ahead->count : last - first;
+  const int count = scratch.prefetch->count < last - first ? scratch.prefetch->count : last - first;
   for (int i = 0; i < count; ++i) {
-    const AttentionGroup& group = scratch.ahead->groups[i];
+    const AttentionGroup& group = scratch.prefetch->groups[i];
     const Element* base = LocateBlock<Element>(shape, group.block);
-    // While a line of each group is read, as many lines of all of the block's: group by group.
+    // Lines of keys are interleaved by group: as one line of each group is read, one line of each
+    // group of the block is prefetched.
     chunk->keys_ahead[first + i] =
         base + group.kv_head * page + group.offset / kAttentionKeyGroup * kLine;
     chunk->values_ahead[first + i] = base + (shape.kv_heads + group.kv_head) * page +
@@ -58,7 +59,7 @@ void LookAhead(const AttentionShape& shape, const AttentionScratch& scratch, int
   }
 }
 
-// For rows after the first ones, with which all of it has been prefetched for.
+// For all row blocks after the first one, which prefetches everything.
 template <typename Element>
 void PrefetchNoKeys(Chunk<Element, kSplitGroups>* chunk) {
   for (int g = 0; g < kSplitGroups; ++g) chunk->keys_ahead[g] = chunk->keys[g];
@@ -68,7 +69,7 @@ void PrefetchNoValues(Chunk<Element, kSplitGroups>* chunk) {
   for (int g = 0; g < kSplitGroups; ++g) chunk->values_ahead[g] = chunk->values[g];
 }
 
-// Prefetches the tile's queries, and those of the next KV head, which this thread may do next.
+// Prefetches the tile's queries, and those of the next KV head, which this thread may compute next.
 inline void PrefetchQueries(const AttentionShape& shape, const AttentionTile& tile) {
   const int32_t first = tile.first_row / shape.group;
   const int32_t last = (tile.first_row + tile.rows - 1) / shape.group;
@@ -94,7 +95,7 @@ void PrefetchValues(const AttentionShape& shape, const Chunk<Element, kSplitGrou
   }
 }
 
-constexpr int kDotUnit = 32;  // dimensions whose values are loaded, and keys weighted, at once
+constexpr int kDotUnit = 32;  // dimensions of values, or keys, that are processed at once
 
 // 2^x for weights that are rounded next: 2^floor(x) times a cubic in the fraction. The coefficients
 // minimize the largest relative error (8.6e-5) with the constant term held at 1.
@@ -116,7 +117,8 @@ inline uint32_t KeyMask(KeyRange range, int first) {
   return below(range.high) & ~below(range.low);
 }
 
-// The groups of the split at `begin` that rows of the tile see: [first, last); last == 0: none.
+// The groups of the split at `begin` that rows of the tile see: [first, last), or last == 0 if
+// none.
 struct SplitKeys {
   RowRange rows;
   int first = 0;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kSumLanes = kAttentionKeyGroup;
 
-// The keys of the chunk of `size` at `begin` that row `row` of the tile sees; high <= low: none.
+// The keys of the chunk of `size` at `begin` that row `row` of the tile sees; none if high <= low.
 inline KeyRange VisibleKeys(const AttentionShape& shape, const AttentionTile& tile, int row,
                             int32_t begin, int size = kAttentionChunk) {
   const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
@@ -201,8 +201,8 @@ inline void Merge(const AttentionShape& shape, int32_t rows, const AttentionStat
   }
 }
 
-// 1 / sum, or, where the row has a sink, 1 / (sum + 2^(sink - max)), of which the larger of the two
-// exponentials is held at 1.
+// 1 / sum, or with a sink 1 / (sum + 2^(sink - max)), scaled such that the larger of the two
+// exponentials is 1.
 inline float InverseSum(const AttentionShape& shape, const AttentionTile& tile, int row, float max,
                         float sum) {
   if (shape.sinks == nullptr) return 1.0f / sum;

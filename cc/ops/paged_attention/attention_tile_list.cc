@@ -19,14 +19,14 @@ void PlanAttention(const PagedAttentionArgs& args, const AttentionShape& shape,
     }
   }
   plan->num_rows = end - begin;
-  // So that threads end together.
+  // The costliest first, so that threads finish together.
   std::sort(begin, end, [](const AttentionTileRows& a, const AttentionTileRows& b) {
     if (a.cost != b.cost) return a.cost > b.cost;
     return a.request != b.request ? a.request < b.request : a.first_row > b.first_row;
   });
 }
 
-// Multiplications, and the reading of keys and values, which costs about as much as 6 rows.
+// Counts multiplications, and reading keys and values, which costs about as much as 6 rows.
 int64_t AttentionTileList::Cost(int32_t request, int32_t first_row) const {
   constexpr int32_t kReadingRows = 6;
   const AttentionTile tile = TileOf({request, first_row, 0}, /*kv_head=*/0);

@@ -1,11 +1,11 @@
 // File: cc/ops/paged_attention/attention_tile_list.h
-// A batch cut into tiles for an AttentionKernel, and which keys each of them sees.
+// Divides a batch into tiles for an AttentionKernel, with the range of keys that each tile sees.
 //
-//   PlanAttention(args, shape, plan);   // AttentionPlan::Bytes(), once for all layers alike
+//   PlanAttention(args, shape, plan);   // AttentionPlan::Bytes(), once for all equal layers
 //   AttentionTileList tiles(args, shape, plan);
 //   for (int64_t i = 0; i < tiles.size(); ++i) Run(tiles.Tile(i), tiles.Splits(tiles.Tile(i)));
 //
-// The costliest come first; KV heads of the same rows follow one another. Not thread-safe while
+// The costliest tiles come first; KV heads of the same rows are consecutive. Not thread-safe while
 // StartAt() is called; otherwise constant.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_LIST_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_LIST_H_
@@ -17,19 +17,20 @@
 
 namespace pagemill::ops {
 
-// Rows of one request that make a tile with each KV head.
+// Rows of one request that form a tile with each KV head.
 struct AttentionTileRows {
   int32_t request;
   int32_t first_row;
   int64_t cost;
 };
 
-// How a batch is cut: the same for all layers of one shape and window. The rows follow the struct.
+// The tiles of a batch, the same for all layers of one shape and window. The rows follow the
+// struct.
 struct AttentionPlan {
   int64_t num_rows = 0;
   int64_t longest_context = 0;  // tokens
 
-  // At most: requests are cut into tiles each by itself.
+  // Upper bound: each request is divided separately.
   static int64_t Bytes(int64_t tokens, int64_t group, int64_t kv_heads) {
     const int64_t rows = tokens * group * kv_heads / kAttentionTileRows + tokens + 1;
     return static_cast<int64_t>(sizeof(AttentionPlan)) +
@@ -54,7 +55,7 @@ struct AttentionRange {
 
 class AttentionTileList {
  public:
-  // All of them outlive the list.
+  // The arguments outlive the list.
   AttentionTileList(const PagedAttentionArgs& args, const AttentionShape& shape,
                     const AttentionPlan& plan)
       : args_(args), shape_(shape), plan_(plan) {}
@@ -67,14 +68,14 @@ class AttentionTileList {
   }
   int32_t Request(int64_t index) const { return plan_.rows()[index / shape_.kv_heads].request; }
 
-  // From here on, tiles begin at this split: those before it are the same for all rows.
+  // Makes tiles begin at this split: earlier splits are the same for all rows.
   void StartAt(int32_t split) { first_split_ = split; }
   // The splits, and the groups of 16 keys, that hold keys which some row of the tile sees.
   AttentionRange Splits(const AttentionTile& tile) const { return In(tile, kAttentionSplit); }
   AttentionRange Groups(const AttentionTile& tile) const { return In(tile, kAttentionKeyGroup); }
 
-  // Rows of all requests, whose tokens follow one another, as if they were one request's that is
-  // past the first `splits`; NumSharedTiles() of them.
+  // A tile of rows of several requests, whose tokens are consecutive, as if they were rows of one
+  // request with a context beyond the first `splits`; there are NumSharedTiles().
   AttentionTile SharedTile(int64_t index, int32_t splits) const;
   int64_t NumSharedTiles() const;
 

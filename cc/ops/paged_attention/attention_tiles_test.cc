@@ -1,5 +1,5 @@
-// `paged_attention` in AMX tiles, over emulated ones: it conforms, and a row's bits are the same
-// in tiles and, where rows are few, in vectors.
+// `paged_attention` over emulated AMX tiles: conformance, and equal bits of a row in tiles and in
+// vectors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -70,7 +70,7 @@ TEST(AttentionTiles, Int8HasTheBitsOfQuadsInVectors) {
 }
 #endif
 
-// Every kernel of this machine, the emulated one included.
+// Every kernel of this machine and the emulated one.
 std::vector<const Kernel*> AllKernels(const OpCall& call) {
   const device::Capabilities caps = device::DetectCapabilities();
   std::vector<const Kernel*> kernels =
@@ -82,7 +82,7 @@ std::vector<const Kernel*> AllKernels(const OpCall& call) {
 }
 
 // The last token's value is infinite: the rows before it, which do not see it, stay as they were.
-TEST(AttentionTiles, AnInfiniteValueIsOfRowsThatSeeItOnly) {
+TEST(AttentionTiles, AnInfiniteValueAffectsOnlyRowsThatSeeIt) {
   conformance::AttentionCase c({.q_heads = 1, .kv_heads = 1, .head_dim = 32},
                                {{.context = 0, .tokens = 40}});
   TensorView cache = c.call().inputs[1];

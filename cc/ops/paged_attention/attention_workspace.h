@@ -1,6 +1,6 @@
 // File: cc/ops/paged_attention/attention_workspace.h
-// How attention_driver carves its workspace: states of tiles, then, for each thread, what it
-// computes with and what it reads ahead.
+// Layout of the workspace of attention_driver: states of tiles, then scratch and a prefetcher for
+// each thread.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_WORKSPACE_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_WORKSPACE_H_
 
@@ -8,17 +8,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cc/ops/paged_attention/attention_ahead.h"
 #include "cc/ops/paged_attention/attention_kernel.h"
+#include "cc/ops/paged_attention/attention_prefetch.h"
 #include "cc/ops/paged_attention/attention_tile_list.h"
 #include "cc/ops/paged_attention/paged_attention.h"
 
 namespace pagemill::ops {
 
-// How large a call is.
+// Sizes of a call.
 struct AttentionSizes {
-  // Batches of more tokens do not share a common prefix; it bounds the workspace.
-  static constexpr int64_t kMostSharingTokens = 256;
+  // Batches of more tokens do not compute a common prefix together; bounds the workspace.
+  static constexpr int64_t kMaxSharingTokens = 256;
 
   int64_t padded_dim = 0;  // head_dim rounded up to 32
   int64_t num_threads = 0;
@@ -34,12 +34,12 @@ struct AttentionSizes {
             .kv_heads = args.kv_heads};
   }
 
-  // Tiles of all tokens' rows, which compute the common prefix together.
+  // Number of tiles of the rows of all tokens, which compute the common prefix together.
   int64_t SharedTiles() const {
-    const int64_t rows = std::min(tokens, kMostSharingTokens) * group;
+    const int64_t rows = std::min(tokens, kMaxSharingTokens) * group;
     return (rows + kAttentionTileRows - 1) / kAttentionTileRows * kv_heads;
   }
-  // Of a state of so many rows.
+  // Floats of a state of `rows` rows.
   int64_t StateFloats(int64_t rows) const {
     return (rows * (padded_dim + kAttentionKeyGroup + 1) + 15) / 16 * 16;
   }
@@ -58,7 +58,7 @@ class AttentionWorkspace {
     const int64_t floats = StatesFloats(sizes) +
                            sizes.SharedTiles() * sizes.StateFloats(kAttentionTileRows) +
                            sizes.num_threads * sizes.ScratchFloats();
-    return floats * static_cast<int64_t>(sizeof(float)) + sizes.num_threads * kAheadBytes;
+    return floats * static_cast<int64_t>(sizeof(float)) + sizes.num_threads * kPrefetcherBytes;
   }
 
   // States of at most `rows` rows each, from the beginning: NumStates(rows) of them.
@@ -66,7 +66,7 @@ class AttentionWorkspace {
     return StateAt(base_ + index * sizes_.StateFloats(rows), rows);
   }
   int64_t NumStates(int64_t rows) const { return StatesFloats(sizes_) / sizes_.StateFloats(rows); }
-  // Of a tile of the rows that share a prefix.
+  // State of a tile of rows that share a prefix.
   AttentionState SharedState(int64_t tile) const {
     return StateAt(base_ + StatesFloats(sizes_) + tile * sizes_.StateFloats(kAttentionTileRows),
                    kAttentionTileRows);
@@ -81,16 +81,16 @@ class AttentionWorkspace {
         .weights = reinterpret_cast<uint16_t*>(weights),
         .pages = reinterpret_cast<uint16_t*>(weights + kAttentionTileRows * kAttentionSplit / 2)};
   }
-  // To be made by who uses it.
-  AheadReader* Ahead(int64_t worker) const {
-    return reinterpret_cast<AheadReader*>(AfterScratch() + worker * kAheadBytes);
+  // The caller constructs the object.
+  AttentionPrefetcher* Prefetcher(int64_t worker) const {
+    return reinterpret_cast<AttentionPrefetcher*>(AfterScratch() + worker * kPrefetcherBytes);
   }
 
  private:
-  // Threads do not share lines.
-  static constexpr int64_t kAheadBytes = (sizeof(AheadReader) + 63) / 64 * 64;
+  // Threads do not share cache lines.
+  static constexpr int64_t kPrefetcherBytes = (sizeof(AttentionPrefetcher) + 63) / 64 * 64;
 
-  // Two states for each thread; or those of splits that threads share, and of their tiles.
+  // Two states for each thread; or the states of a wave of splits, and of their tiles.
   static int64_t StatesFloats(const AttentionSizes& sizes) {
     return sizes.num_threads * 12 * sizes.StateFloats(kAttentionTileRows);
   }

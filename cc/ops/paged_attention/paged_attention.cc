@@ -51,7 +51,7 @@ Status CheckPagedAttention(const OpCall& call) {
                                             std::string(Info(cache.dtype).name));
   check.Input(1, "cache", cache.dtype, "B,E");
   check.Require(call.batch != nullptr && call.batch->block_size > 0,
-                "needs the batch's block_size when it is checked");
+                "the check needs the batch's block_size");
   check.Require(check.Dim('D') >= 1 && check.Dim('D') <= kMaxHeadDim,
                 "head dimension must be 1 to 512, got " + std::to_string(check.Dim('D')));
   if (!check.ok()) return check.Result();
@@ -68,7 +68,7 @@ Status CheckPagedAttention(const OpCall& call) {
   return check.Result();
 }
 
-// Caches that avx512_bf16 and amx_bf16 multiply as bf16. Their files, like all of that kind, are
+// True for caches that avx512_bf16 and amx_bf16 multiply as bf16. Files with these flags are
 // compiled for VNNI, too.
 [[maybe_unused]] bool HasBf16Pairs(const device::Capabilities& caps, const OpCall& call) {
   const DType cache = call.inputs[1].dtype;
@@ -76,7 +76,7 @@ Status CheckPagedAttention(const OpCall& call) {
          (cache == DType::kBF16 || (cache == DType::kF8E4M3 && caps.cpu.avx512_vbmi));
 }
 
-// Does the call fit the kernels for f32?
+// True if the f32 kernels support the call.
 bool Fits(const OpCall& call) {
   return HasF32Activations(call) && call.batch->block_size % kAttentionKeyGroup == 0;
 }

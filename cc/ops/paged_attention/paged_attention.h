@@ -10,7 +10,7 @@
 //            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
 //            slopes f32 [Hq], optional: ALiBi
 //   outputs  y      act [T, Hq, D]
-//   batch    query_start, seq_lens, block_table, block_size (the last is needed at check time, too)
+//   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
 //   attributes  scale > 0; window = 0 (none); causal = 1; soft_cap = 0 (none); k_scale, v_scale = 1
 //               of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h)
 //   aliasing    none
@@ -23,26 +23,25 @@
 // query of the request sees are not read (their entries in the block table may be anything).
 //
 // Result: the bits of one query's output depend on its q, its position and the keys and values it
-// sees: not on the other queries and requests of the call, on how the prompt was cut into steps, or
-// on threads. (README.md says how.)
+// sees: not on the other queries and requests of the call, on how the prompt was divided into
+// steps, or on threads. README.md explains how.
 //
 // Error bound: |y - exact| <= 4e-6 (1 + max |score|) max |v| over the visible keys, on the cache's
 // values as stored, times their scales: a score carries relative errors of about sqrt(D) 2^-24 of
 // its largest partial sum, and the softmax turns an absolute error of a score into a relative error
 // of its weight.
 //
-// Rows of Precision::kBf16 round q to bf16 (nearest, ties to even) and compute on those
-// queries; each weight 2^(score - max) is then off by at most eta = 2^-8 (rounded to bf16) + 9e-5
-// (the polynomial) of itself. Weights are divided by the sum of the rounded ones, so y moves by at
-// most eta / (1 - eta) sum w |v - y|, which adds kPagedAttentionRounding max |v| to the bound.
-// Where scores are equal nothing is rounded. Rounding q moves a score by up to 2^-8 scale sum |q
-// k|.
+// Kernels of Precision::kBf16 round q to bf16 (nearest, ties to even) and compute on the rounded
+// queries; the relative error of each weight 2^(score - max) is then at most eta = 2^-8 (rounded to
+// bf16) + 9e-5 (the polynomial). Weights are divided by the sum of the rounded ones, so y moves by
+// at most eta / (1 - eta) sum w |v - y|, which adds kPagedAttentionRounding max |v| to the bound.
+// If scores are equal nothing is rounded. Rounding q moves a score by up to 2^-8 scale sum |q k|.
 //
-// With an int8 cache such rows round q to whole units of the largest of the head over 32639, which
-// moves a score by up to max |q| / 65278 scale sum |k|, and a weight times its value's scale to
-// whole units of the largest of 256 keys over 65535. So y moves by at most 256 2^-17 max |v| + 1e-4
-// sum w |v - y|, less than kPagedAttentionRounding max |v|. The products of integers are summed
-// exactly.
+// With an int8 cache such kernels round q to whole units of the largest |q| of the head over 32639,
+// which moves a score by up to max |q| / 65278 scale sum |k|, and a weight times its value's scale
+// to whole units of the largest of 256 keys over 65535. So y moves by at most 256 2^-17 max |v| +
+// 1e-4 sum w |v - y|, less than kPagedAttentionRounding max |v|. The products of integers are
+// summed exactly.
 //
 // Kernels: "amx_bf16" and "avx512_bf16" (bf16 and f8_e4m3 caches; kBf16), "amx_int8" and
 // "avx512_vnni" (int8 caches; kBf16), "avx512", "avx2", "portable" (block_size a multiple of 16),

@@ -17,7 +17,8 @@ namespace {
 struct Heads {
   int64_t q, kv, dim;
 };
-// SmolLM2-135M; a Llama of 8 B; Gemma 3 270M; heads that share nothing; then other sizes.
+// SmolLM2-135M; an 8 B Llama; Gemma 3 270M; heads without sharing of KV heads; then other head
+// sizes.
 constexpr Heads kHeads[] = {{9, 3, 64}, {32, 8, 128}, {4, 1, 256}, {8, 8, 64},  {9, 3, 32},
                             {9, 3, 80}, {9, 3, 96},   {9, 3, 112}, {9, 3, 128}, {9, 3, 256}};
 
@@ -41,7 +42,8 @@ void Decode(benchmark::State& state, const std::string& kernel) {
   call.ReportBytes(state, c.visible_bytes());
 }
 
-// Requests that decode after a prefix of `common` tokens and 64 of their own; told or not.
+// Requests that decode after a common prefix of `common` tokens and 64 further tokens, with and
+// without num_common_blocks set.
 void DecodeShared(benchmark::State& state, const std::string& kernel) {
   const int32_t common = static_cast<int32_t>(state.range(1));
   const Heads& heads = kHeads[state.range(3)];

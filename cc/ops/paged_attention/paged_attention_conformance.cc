@@ -26,7 +26,7 @@ constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 6) * kLargestValu
 constexpr conformance::Tolerance kRoundedTolerance{.abs = kTolerance.abs +
                                                           kPagedAttentionRounding * kLargestValue};
 
-// The rows that are not the reference, which computes query by query on one thread.
+// All kernels except the reference, which computes query by query on one thread.
 std::vector<const Kernel*> Kernels(const OpDefinition& op, const device::Capabilities& caps,
                                    const OpCall& call) {
   std::vector<const Kernel*> kernels = conformance::SupportedKernels(op, caps, call);
@@ -36,8 +36,8 @@ std::vector<const Kernel*> Kernels(const OpDefinition& op, const device::Capabil
 
 bool Rounds(const Kernel* kernel) { return kernel->activations != Precision::kF32; }
 
-// Kernels that round queries and weights do so within the contract; with equal scores there is
-// nothing to round, and one key too many or too few shows.
+// Kernels that round queries and weights stay within the contract; with equal scores nothing is
+// rounded, so that a missing or extra key is detected.
 void CheckRounding(const OpDefinition& op, const device::Capabilities& caps,
                    AttentionOptions options, const std::vector<PagedRequest>& requests) {
   device::ThreadPool one({.num_threads = 1});
@@ -56,12 +56,12 @@ void CheckRounding(const OpDefinition& op, const device::Capabilities& caps,
   options.round_queries = options.dtype != DType::kI8;
   check(kRoundedTolerance);
   options.zero_queries = true;
-  // Scales of int8 values leave weights to round.
+  // With int8 values, weights times scales are rounded.
   if (!options.slopes && options.dtype != DType::kI8) check(kTolerance);
 }
 
-// Close to the reference, and the same bits with 1 to 3 threads; rounded or not, queries that are
-// rounded give the same.
+// Results are close to the reference and have the same bits with 1 to 3 threads; kernels that round
+// queries give the same bits for queries that are rounded beforehand.
 void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
                const AttentionOptions& options, const std::vector<PagedRequest>& requests) {
   AttentionCase c(options, requests);
@@ -96,8 +96,8 @@ std::vector<PagedRequest> Others() {
   return requests;
 }
 
-// Rows of request 0, of number 100, when it runs `tokens` tokens after `context` others; alone or
-// with the 31.
+// Rows of request 0, which has number 100, for `tokens` tokens after a context of `context`; alone
+// or with the 31 others.
 std::vector<float> Rows(const Kernel& kernel, const AttentionOptions& options, int32_t context,
                         int32_t tokens, bool with_others, int32_t threads) {
   std::vector<PagedRequest> requests = {{.context = context, .tokens = tokens}};
@@ -127,7 +127,7 @@ void ExpectSame(const Kernel& kernel, const AttentionOptions& options,
       << ", " << context + tokens << ") " << (with_others ? "among others" : "alone");
 }
 
-// A prompt in one go, in chunks of 64, token by token, alone and among others: the same bits.
+// A prompt has the same bits in one step, in chunks of 64, token by token, alone and among others.
 void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps,
                      const AttentionOptions& options, int32_t prompt, int32_t single_step) {
   const AttentionCase shape(options, {{.context = 0, .tokens = prompt}});
@@ -164,7 +164,7 @@ void CheckShapes(const OpDefinition& op, const device::Capabilities& caps, DType
   }
 }
 
-// Fewer than of the others: what differs is how elements are loaded.
+// Fewer cases than for other types, since only the loads differ.
 void CheckF8Shapes(const OpDefinition& op, const device::Capabilities& caps) {
   const std::vector<PagedRequest> mixed = {{0, 37}, {15, 1}, {5, 70}, {300, 3}};
   for (int64_t head_dim : {32, 64, 80, 112, 128, 256, 5}) {
@@ -187,8 +187,8 @@ void CheckF8Shapes(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// Requests with their first blocks in common, most of one token: as close to the reference as any,
-// and the same bits as when the batch does not say so.
+// Requests that share their first blocks, most of one token: results are within the same bound, and
+// have the same bits as without num_common_blocks.
 void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
                   const AttentionOptions& options, int32_t num_requests = 17) {
   std::vector<PagedRequest> requests;
@@ -205,8 +205,8 @@ void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
   }
 }
 
-// What changes scores or what is seen of them, one at a time, over every type of cache that kernels
-// round queries for: requests by themselves, and requests with a split in common.
+// Features that change scores or visibility, one at a time, for every cache type with kernels that
+// round queries: separate requests, and requests that share a split.
 void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) {
   for (DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3}) {
     const AttentionOptions plain{
@@ -227,7 +227,7 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
   }
 }
 
-// Queries in bf16 and f16, over every type of cache, with every operand.
+// Queries in bf16 and f16, for every cache type, with all operands.
 void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3}) {
     AttentionOptions options{.q_heads = 6, .kv_heads = 2, .head_dim = 5, .dtype = dtype};
@@ -288,7 +288,7 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
   CheckSharing(
       op, caps,
       {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = DType::kI8, .common_blocks = 35});
-  // Few tiles and long contexts: splits are shared among threads, in more waves than one.
+  // Few tiles and long contexts: threads divide splits, in several waves.
   CheckCase(op, caps, {.head_dim = 16}, {{6000, 1}});
   CheckCase(op, caps, {.q_heads = 2, .kv_heads = 1, .head_dim = 16, .window = 700},
             {{6000, 2}, {300, 1}});

@@ -73,7 +73,7 @@ class Query {
     return CacheElement(args_.cache, block, row * head_dim_ + d) * Scale(block, row);
   }
 
-  // By which the int8 of a row are to be multiplied: rows of K by head and token, then those of V.
+  // The scale of an int8 row: rows of K by head and token, then those of V.
   double Scale(int64_t block, int64_t row) const {
     if (args_.cache.dtype != DType::kI8) return 1;
     const KvHeads heads{.kv_heads = args_.kv_heads, .head_dim = head_dim_};

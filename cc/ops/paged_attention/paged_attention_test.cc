@@ -24,7 +24,7 @@ TEST(PagedAttention, Invariance) {
   CheckPagedAttentionInvariance(PagedAttentionOp(), device::DetectCapabilities());
 }
 
-// What the reference itself computes, on a case small enough to see: two keys, one dimension.
+// The reference on a case computed by hand: two keys, one dimension.
 TEST(PagedAttention, TwoKeysByHand) {
   const int32_t query_start[] = {0, 1}, seq_lens[] = {2}, block_table[] = {0};
   const BatchView batch{
@@ -75,7 +75,7 @@ TEST(PagedAttention, SinkAndSlopeByHand) {
   }
 }
 
-// An infinity or a NaN was to be stored: every row that sees the key is NaN, others are not.
+// A stored infinity or NaN makes every row that sees the key NaN, and no others.
 TEST(PagedAttention, AnInt8KeyOrValueWithoutAScaleMakesRowsNaN) {
   for (const bool of_value : {false, true}) {
     conformance::AttentionCase c({.q_heads = 1, .kv_heads = 1, .head_dim = 4, .dtype = DType::kI8},
@@ -94,8 +94,8 @@ TEST(PagedAttention, AnInt8KeyOrValueWithoutAScaleMakesRowsNaN) {
   }
 }
 
-// A context of one key weighs its value 1.
-TEST(PagedAttention, EveryF8ValueIsReadAsWhatItIs) {
+// The weight of a single key is 1.
+TEST(PagedAttention, EveryF8ValueIsDecoded) {
   conformance::AttentionCase c(
       {.q_heads = 1, .kv_heads = 1, .head_dim = 256, .dtype = DType::kF8E4M3, .zero_queries = true},
       {{.context = 0, .tokens = 1}});
@@ -117,9 +117,9 @@ TEST(PagedAttention, EveryF8ValueIsReadAsWhatItIs) {
   }
 }
 
-// For each code a request of two keys, 0 and the code, and a query that is its inverse: it weighs e
-// times what the other does, whose value is 0.
-TEST(PagedAttention, EveryF8KeyIsReadAsWhatItIs) {
+// For each code, a request of two keys, 0 and the code, and a query that is the code's inverse: the
+// weight of the code is e times that of the other key, whose value is 0.
+TEST(PagedAttention, EveryF8KeyIsDecoded) {
   const std::vector<conformance::PagedRequest> requests(256, {.context = 1, .tokens = 1});
   conformance::AttentionCase c(
       {.q_heads = 1, .kv_heads = 1, .head_dim = 1, .dtype = DType::kF8E4M3}, requests);

@@ -1,5 +1,5 @@
 // File: cc/ops/pool/pool.h
-// One vector per request from its tokens of the step, optionally of unit L2 norm.
+// Pools the tokens of each request in the step to one vector, optionally of unit L2 norm.
 //
 //   inputs   x  act [T, ...]   rows of H elements, any trailing shape
 //   outputs  y  f32 [R, H]

@@ -11,7 +11,7 @@ namespace {
 void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t size,
                PoolKind kind, bool normalize) {
   conformance::Random random(size);
-  // Requests of one token, of many, of none, and one that continues an earlier step.
+  // Requests of one token, many tokens and no tokens, and one that continues an earlier step.
   const conformance::PagedBatch batch(16, {{0, 1}, {0, 77}, {0, 0}, {30, 5}, {0, 2}}, random);
   conformance::TestTensor x(DType::kF32, {batch.view().num_tokens, size},
                             {.misalign_bytes = 4, .row_padding_bytes = 4});

@@ -14,7 +14,7 @@ namespace {
 
 TEST(Pool, Conformance) { CheckPoolConformance(PoolOp(), device::DetectCapabilities()); }
 
-// What the reference itself computes, on a case small enough to see.
+// The reference on a case computed by hand.
 TEST(Pool, MeanAndNormByHand) {
   const int32_t query_start[] = {0, 2, 3};
   const BatchView batch{{.num_tokens = 3, .num_requests = 2, .query_start = query_start}, {}};

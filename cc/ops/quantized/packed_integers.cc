@@ -13,11 +13,11 @@
 namespace pagemill::ops {
 namespace {
 
-// Rows of the 8 integers of a word of AWQ, from the lowest bits, and where each row lies.
+// Rows of the 8 integers of an AWQ word, from the lowest bits, and the inverse order.
 constexpr std::array<int64_t, 8> kAwqRows = {0, 2, 4, 6, 1, 3, 5, 7};
 constexpr std::array<int64_t, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// A block of a row in the format of `dtype`.
+// Writes a block of a row in the format of `dtype`.
 void WriteBlock(DType dtype, const uint8_t* integers, float scale, int32_t zero, uint8_t* out) {
   const BlockLayout layout = LayoutOf(dtype);
   const uint16_t d = FloatToF16(scale);
@@ -52,8 +52,8 @@ int64_t ColumnsOf(const TensorView& weight) {
 
 }  // namespace
 
-// The integers of kPackedBlock columns, row after row: those of kTileRows rows that may begin and
-// end inside of a word.
+// The integers of kPackedBlock columns, row after row: kTileRows rows, which may begin and end
+// inside a word.
 struct PackedIntegers::Tile {
   std::array<uint8_t, (kTileRows + 16) * kPackedBlock> integers;
 };
@@ -140,7 +140,7 @@ int32_t PackedIntegers::ValueAt(int64_t row, int64_t column) const {
       Integer(values_.Row<const uint32_t>(row)[column / words_], column % words_));
 }
 
-// Integers of the block at `column` of `count` rows from `row`; AWQ: whole words of them.
+// Unpacks the integers of the block at `column` of `count` rows from `row` on; for AWQ whole words.
 void PackedIntegers::Unpack(int64_t row, int64_t count, int64_t column, Tile* tile) const {
   uint8_t* out = tile->integers.data();
   if (format_.layout == QuantizedLayout::kAwq) {
@@ -191,7 +191,7 @@ void PackedIntegers::ReadRow(int64_t row, float* out) const {
 }
 
 void PackedIntegers::WriteRows(DType dtype, int64_t begin, int64_t end, uint8_t* out) const {
-  // AWQ has rows in words of 8.
+  // AWQ words hold 8 rows.
   const int64_t first = format_.first_row + begin, last = format_.first_row + end;
   const int64_t unpacked = first / 8 * 8;
   const int64_t count = std::min((last + 7) / 8 * 8, shape_.rows) - unpacked;
@@ -224,7 +224,7 @@ Status PackedIntegers::CheckNumbers() const {
   for (int64_t row = 0; row < shape_.rows; ++row) {
     for (int64_t group = 0; group < shape_.groups; ++group) {
       if (std::isfinite(Scale(row, group))) continue;
-      return DataLoss("has a scale that is no number, of row " + std::to_string(row) +
+      return DataLoss("has a scale that is not finite, of row " + std::to_string(row) +
                       " and group " + std::to_string(group));
     }
   }

@@ -1,9 +1,9 @@
 // File: cc/ops/quantized/packed_integers.h
-// Matrices of packed integers (AWQ, GPTQ, pack_quantized: cc/tensor/quantized.h) as the formats
-// that kernels of the CPU multiply: what of them a kernel's WeightPacking makes.
+// Converts matrices of packed integers (AWQ, GPTQ, pack_quantized: cc/tensor/quantized.h) to the
+// formats that CPU kernels multiply, for a kernel's WeightPacking.
 //
-//   constexpr WeightPacking kRows = BlockRows(/*inputs=*/0b10);   // kernels of rows as GGUF has
-//   them DType dtype = BlockDTypeOf(w);                                // q4_0, q4_1, q8_0 or bf16
+//   constexpr WeightPacking kRows = BlockRows(/*inputs=*/0b10);   // for kernels of GGUF rows
+//   DType dtype = BlockDTypeOf(w);                                // q4_0, q4_1, q8_0 or bf16
 //
 //   integers                                        become
 //   4 bits, no zero points                          q4_0
@@ -11,14 +11,14 @@
 //   8 bits, no zero points                          q8_0
 //   8 bits, zero points; an index of groups         bf16
 //
-// What is exact: q4_0, q8_0 and both numbers of q4_1 if scales are f16, except the minimum of
-// q4_1, d = scale, m = -d * zero: a zero point has 4 bits, so m is rounded to the 11 bits of f16,
-// by 2^-11 * 16 d = d / 128 or less, the same for all elements of a group. That is the worst error
-// of a dequantization to f16 too, (q - zero) * scale of up to 15 d rounded to 11 bits; a bf16 one
-// is off by 8 times as much, and quantization itself by d / 2. bf16 and f32 scales become f16: off
-// by at most 2^-11 of themselves or 2^-25 (bf16 ones of 2^-17 or more, by nothing). Refused if
-// that could be more than 2^-8 of a matrix's largest scale. bf16 weights are scale * (q - zero),
-// computed in f32 and rounded once.
+// Errors: if scales are f16, q4_0 and q8_0 are exact, and so is the scale d of q4_1; its minimum m
+// = -d * zero is rounded to the 11 bits of f16, since a zero point has 4 bits, by at most 2^-11 *
+// 16 d = d / 128, equally for all elements of a group. That is also the largest error of a
+// dequantization to f16, which rounds (q - zero) * scale of up to 15 d to 11 bits; the error of a
+// dequantization to bf16 is 8 times as large, that of quantization itself d / 2. bf16 and f32
+// scales become f16, with a relative error of at most 2^-11 or an absolute one of 2^-25 (bf16
+// scales of 2^-17 or more are exact). A weight is refused if that could exceed 2^-8 of a matrix's
+// largest scale. bf16 weights are scale * (q - zero), computed in f32 and rounded once.
 #ifndef PAGEMILL_CC_OPS_QUANTIZED_PACKED_INTEGERS_H_
 #define PAGEMILL_CC_OPS_QUANTIZED_PACKED_INTEGERS_H_
 
@@ -34,20 +34,20 @@
 
 namespace pagemill::ops {
 
-// Of the bytes that packing makes of packed integers: copies on disk are found by it.
+// Version of the packed bytes of packed integers, which identifies copies on disk.
 inline constexpr std::string_view kPackedIntegersVersion = "packed integers 2";
 
-// Columns of a first column, a group and a row come in multiples of it.
+// The first column and the columns of a group and of a row are multiples of this.
 inline constexpr int64_t kPackedBlock = 32;
 
-// What packed integers become; the dtype of any other weight.
+// The dtype to which packed integers are converted; the dtype of any other weight.
 DType BlockDTypeOf(const TensorView& weight);
 
-// The weight as if it were stored so: rows of BlockDTypeOf(), one after the other, without parts.
-// Each matrix of a stack begins at a multiple of 64 bytes.
+// The converted weight: consecutive rows of BlockDTypeOf(), without parts. Each matrix of a stack
+// begins at a multiple of 64 bytes.
 TensorView AsBlocks(const TensorView& weight);
 
-// One matrix of a weight of packed integers. Holds views of its parts.
+// A matrix of a weight of packed integers. Holds views of its parts.
 class PackedIntegers {
  public:
   // Rows that are worth converting together: a cache line of AWQ's words.
@@ -56,15 +56,15 @@ class PackedIntegers {
   // `matrix` is 0 unless the weight is a stack.
   PackedIntegers(const TensorView& weight, int64_t matrix);
 
-  // Does every index name a group, and is every scale a number? kDataLoss.
+  // kDataLoss if an index is not that of a group, or a scale is not finite.
   Status CheckNumbers() const;
-  // Does `dtype` hold the scales well enough? Also CheckNumbers(). kUnimplemented.
+  // kUnimplemented if `dtype` does not hold the scales well enough. Also runs CheckNumbers().
   Status CheckBlocks(DType dtype) const;
 
-  // Row `row` in floats.
+  // Reads row `row` as floats.
   void ReadRow(int64_t row, float* out) const;
-  // Rows [begin, end), at most kTileRows, as rows of `dtype` at `out`, one after the other. 0.5 to
-  // 0.8 ns an element.
+  // Writes rows [begin, end), at most kTileRows, as consecutive rows of `dtype` to `out`. Takes 0.5
+  // to 0.8 ns per element.
   void WriteRows(DType dtype, int64_t begin, int64_t end, uint8_t* out) const;
 
  private:

@@ -16,7 +16,7 @@
 namespace pagemill::ops {
 namespace {
 
-// A group-quantized matrix, number by number.
+// A group-quantized matrix, unpacked.
 struct Matrix {
   int64_t rows, columns, group;
   int32_t bits;
@@ -40,7 +40,7 @@ Matrix Random(int64_t rows, int64_t columns, int64_t group, int32_t bits, bool z
   return m;
 }
 
-// Row-major words of integer(i, j), `along` the dimension that shares them.
+// Row-major words of integer(i, j), packed along dimension `along`.
 template <class F>
 std::vector<uint32_t> Words(int64_t rows, int64_t columns, int32_t bits, bool along_rows,
                             const F& integer) {
@@ -58,11 +58,11 @@ std::vector<uint32_t> Words(int64_t rows, int64_t columns, int32_t bits, bool al
   return words;
 }
 
-// A weight of a checkpoint with the tensors that it has.
+// A weight of a checkpoint with its tensors.
 struct Stored {
   std::vector<uint32_t> values, zeros;
   std::vector<uint16_t> scales;
-  std::vector<float> wide_scales;  // instead of `scales`, if there are any
+  std::vector<float> wide_scales;  // instead of `scales`, if not empty
   std::vector<int32_t> groups;
   QuantizedParts parts;
   TensorView weight;
@@ -70,7 +70,7 @@ struct Stored {
   Stored() = default;
   Stored(const Stored&) = delete;
 
-  // Rows and columns of the matrix from `row` and `column` on.
+  // Views rows and columns of the matrix from `row` and `column` on.
   void View(int64_t rows, int64_t columns, int32_t bits) {
     parts.values.data = values.data();
     parts.zeros.data = zeros.data();
@@ -95,7 +95,7 @@ void Store(const Matrix& m, QuantizedLayout layout, bool zeros, const std::vecto
     return m.zeros[static_cast<size_t>(row * g + group)] -
            (layout == QuantizedLayout::kGptq ? 1 : 0);
   };
-  // AWQ: the row whose integer is at place j.
+  // AWQ: the row of the integer at index j.
   const auto awq = [](int64_t j) { return j / 8 * 8 + (j % 4 * 2 + j % 8 / 4); };
   const auto dense = [](DType dtype, int64_t a, int64_t b) {
     return TensorView::Dense(nullptr, dtype, {a, b});
@@ -142,14 +142,14 @@ StatusOr<std::vector<std::byte>> MakeBlocks(const TensorView& weight, int thread
   return bytes;
 }
 
-// What element (row, column) is in the checkpoint.
+// Element (row, column) of the checkpoint.
 float Exact(const Matrix& m, int64_t row, int64_t column, int64_t group) {
   const size_t at = static_cast<size_t>(row * m.groups() + group);
   const int32_t q = m.q[static_cast<size_t>(row * m.columns + column)];
   return F16ToFloat(m.scales[at]) * static_cast<float>(q - m.zeros[at]);  // 11 bits times 9
 }
 
-// And in blocks, bit for bit.
+// The same element in blocks, bit for bit.
 float Expected(const Matrix& m, DType dtype, int64_t row, int64_t column, int64_t group) {
   const size_t at = static_cast<size_t>(row * m.groups() + group);
   const float d = F16ToFloat(m.scales[at]);
@@ -160,8 +160,8 @@ float Expected(const Matrix& m, DType dtype, int64_t row, int64_t column, int64_
   return dtype == DType::kBF16 ? Bf16ToFloat(FloatToBf16(exact)) : exact;
 }
 
-// Makes blocks of rows and columns from `row` and `column` on and compares every element; reads
-// every row as floats.
+// Converts rows and columns from `row` and `column` on to blocks and compares every element; also
+// reads every row as floats.
 void CheckBlocks(const Matrix& m, QuantizedLayout layout, DType dtype, bool zeros, int64_t row = 0,
                  int64_t column = 0, const std::vector<int32_t>& index = {}) {
   const int64_t rows = m.rows - row, columns = m.columns - column;
@@ -243,7 +243,7 @@ TEST(PackedIntegers, AWeightMayBeAPartOfTheMatrix) {
   }
 }
 
-// The bound of the header: of q4_1, d / 128.
+// The bound of q4_1 in the header: d / 128.
 TEST(PackedIntegers, MinimaAreRoundedByLessThanAHundredthOfAStep) {
   const Matrix m = Random(264, 160, 32, 4, true);
   for (int64_t row = 0; row < m.rows; ++row) {
@@ -294,7 +294,7 @@ TEST(PackedIntegers, RefusesScalesThatF16DoesNotHold) {
   EXPECT_TRUE(WithScales(1e-9f, 1e9f, 8, true).ok()) << "bf16 keeps f32's range";
 }
 
-TEST(PackedIntegers, RefusesScalesThatAreNoNumbers) {
+TEST(PackedIntegers, RefusesScalesThatAreNotFinite) {
   ExpectRefused(WithScales(1, INFINITY, 4), StatusCode::kDataLoss, "row 17 and group 0");
   ExpectRefused(WithScales(1, NAN, 8, true), StatusCode::kDataLoss, "has a scale that is");
 }
@@ -311,7 +311,7 @@ TEST(PackedIntegers, RefusesAnIndexBeyondTheGroups) {
   }
 }
 
-// Matrices of a stack, each with parts of its own, and rows of one matrix that all share.
+// Matrices of a stack, with separate parts or as rows of one shared matrix.
 TEST(PackedIntegers, AStackIsMatrixByMatrix) {
   Stored stored;
   Store(Random(24, 64, 32, 4, true), kAwq, true, {}, &stored);

@@ -42,7 +42,8 @@ Status CheckScaled(const TensorView& w, const QuantizedParts& parts, const Tenso
   }
   if (parts.zeros.rank != 0 || parts.groups.rank != 0 || format.first_row != 0 ||
       format.first_column != 0 || format.row_step != 0) {
-    return InvalidArgument("W with scales has no zeros, no groups and no place in another matrix");
+    return InvalidArgument(
+        "W with scales must not have zeros, groups or a place in another matrix");
   }
   if (format.block_rows < 1 || format.block_columns < 1 ||
       (format.block_columns % 4 != 0 && format.block_columns < k)) {
@@ -118,7 +119,7 @@ Status CheckPacked(const TensorView& w, const QuantizedParts& parts, const Tenso
   }
   return InvalidArgument("W " + Text(w) + " at row " + std::to_string(format.first_row) +
                          " and column " + std::to_string(format.first_column) +
-                         " is no part of a matrix of " + std::to_string(shape.rows) + "," +
+                         " is not a part of a matrix of " + std::to_string(shape.rows) + "," +
                          std::to_string(shape.columns) + "; columns come in multiples of 32");
 }
 
@@ -183,7 +184,7 @@ Status CheckWeight(const TensorView& w) {
     }
     if (k % info.block_elements == 0) return OkStatus();
     return InvalidArgument("rows of W have " + std::to_string(k) +
-                           " elements, no multiple of the block of " +
+                           " elements, not a multiple of the block of " +
                            std::to_string(info.block_elements) + " of " + std::string(info.name));
   }
   const QuantizedParts& parts = *w.parts;

@@ -1,6 +1,6 @@
 // File: cc/ops/quantized/quantized.h
-// Quantized weights (cc/tensor/quantized.h) for ops: are their parts of the right shape, and what
-// is a row of one in floats.
+// Quantized weights (cc/tensor/quantized.h) for ops: checks the shapes of their parts and reads
+// rows as floats.
 //
 //   PAGEMILL_RETURN_IF_ERROR(CheckQuantized(w));
 //   ReadWeightRow(w, /*matrix=*/0, /*row=*/7, row.data());
@@ -17,7 +17,7 @@
 
 namespace pagemill::ops {
 
-// Is the weight a quantized one of this kind?
+// True if the weight is a quantized one of this kind.
 inline bool IsScaled(const TensorView& w) {
   return w.parts != nullptr && w.parts->format.layout == QuantizedLayout::kScaled;
 }
@@ -29,14 +29,14 @@ struct PackedShape {
   int64_t columns = 0;  // K
   int64_t groups = 0;   // G
 };
-// `values` is that of one matrix.
+// `values` are those of one matrix.
 PackedShape PackedShapeOf(const QuantizedFormat& format, DType dtype, const TensorView& values);
 
 // The part of matrix `matrix` of `weight`, which may be a stack: [..] instead of [E, ..].
 TensorView PartOf(const TensorView& weight, const TensorView& part, int64_t matrix);
 
-// Matrix `matrix` of a stack as a weight of its own, [M, K]. Its view points into it: it neither
-// moves nor outlives the stack's parts.
+// Matrix `matrix` of a stack as a separate weight, [M, K]. view() points into this object, which
+// must not move or outlive the stack's parts.
 class MatrixOfStack {
  public:
   MatrixOfStack(const TensorView& stack, int64_t matrix);
@@ -50,9 +50,9 @@ class MatrixOfStack {
   TensorView view_;
 };
 
-// Can the weight be an operand, [M, K] or a stack [E, M, K]? Of one without parts: is its dtype a
-// weight's and does a row have whole blocks; of another: do its dtype, shape, format and parts fit
-// each other? Reads no data. kInvalidArgument, in words that complete "<op>: ".
+// Checks that the weight is a valid operand, [M, K] or a stack [E, M, K]. Without parts: a weight
+// dtype and rows of whole blocks; with parts: consistent dtype, shape, format and parts. Reads no
+// data. kInvalidArgument; the message completes "<op>: ".
 Status CheckWeight(const TensorView& weight);
 
 // Row `row` of matrix `matrix` (0 unless it is a stack) as floats, rounded once for each element.

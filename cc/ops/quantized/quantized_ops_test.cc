@@ -1,5 +1,5 @@
-// Ops on packed integers: every kernel gives the bits that it gives for the blocks which they
-// become, and the reference reads the parts themselves.
+// Ops on packed integers: every kernel gives the same bits as for the converted blocks; the
+// reference reads the original parts.
 #include <gtest/gtest.h>
 
 #include <cmath>

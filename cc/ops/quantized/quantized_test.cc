@@ -125,7 +125,7 @@ TEST(CheckWeight, NamesWhatDoesNotFit) {
          w.parts.zeros = View(DType::kI32, {1, 1});
        },
        "no zeros"},
-      {[](Weight& w) { w.parts.format.first_row = 1; }, "no place in another matrix"},
+      {[](Weight& w) { w.parts.format.first_row = 1; }, "or a place in another matrix"},
       {[](Weight& w) {
          w.parts.scales = View(DType::kF16, {32, 1});
        },

@@ -27,7 +27,7 @@ struct RmsNormArgs {
   float weight_offset = 0;
 
   int64_t size() const { return x.shape[static_cast<size_t>(x.rank) - 1]; }
-  // Of row `group` of those of one token.
+  // Weights of row `group` of a token.
   const float* WeightsOf(int64_t group) const {
     return w.Data<const float>() + (w.shape[0] == size() ? 0 : group * size());
   }

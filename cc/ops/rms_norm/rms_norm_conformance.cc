@@ -13,7 +13,7 @@ void CheckRmsNormConformance(const OpDefinition& op, const device::Capabilities&
       c.AddOutput({5, size});
       c.attributes.Set("eps", 1e-5);
       c.attributes.Set("weight_offset", offset);
-      // The contract's relative bound; w + offset near 0 loses digits of its own.
+      // The contract's relative bound, and an absolute one, since w + offset near 0 loses digits.
       c.tolerance = {.abs = 1e-6, .rel = 2e-6};
       CheckRowCase(c, caps);
     }

@@ -1,6 +1,6 @@
 // File: cc/ops/rms_norm/rms_norm_row.h
 // One row of `rms_norm` or `add_rms_norm`, for each instruction set. Plain data and functions only:
-// this header is included where wide instructions are allowed (docs/build.md).
+// files compiled for wide instructions include this header (docs/build.md).
 #ifndef PAGEMILL_CC_OPS_RMS_NORM_RMS_NORM_ROW_H_
 #define PAGEMILL_CC_OPS_RMS_NORM_RMS_NORM_ROW_H_
 

@@ -4,11 +4,11 @@
 //
 //   inputs   q  act [T, Hq, D];  k  act [T, Hk, D]
 //            positions  i32 [T], or [T, N]
-//            inv_freq   f32 [P], or [N, P]   P <= min(D / 2, 256): the first 2 P elements of a head
-//            are rotated
+//            inv_freq   f32 [P], or [N, P]   P <= min(D / 2, 256): rotates the first 2 P elements
+//                                            of a head
 //   outputs  q, k                of the same shapes
-//   attributes  interleaved = 0: pairs (i, i + P), else (2 i, 2 i + 1); mscale = 1 scales cos and
-//   sin
+//   attributes  interleaved = 0: pairs (i, i + P), else (2 i, 2 i + 1)
+//               mscale = 1 scales cos and sin
 //   aliasing    output q may be input q, output k may be input k
 //
 // The angle is float(position) * inv_freq[i], rounded to fp32 as the reference models do; its sine
@@ -17,8 +17,8 @@
 // Result: a token's bits depend on its q, k and position alone.
 //
 // Positions of N dimensions: the angle is the sum over d of float(position[d]) * inv_freq[d][i]. A
-// model that turns each pair by one dimension (M-RoPE's sections of pairs, or dimensions that take
-// turns; the rows and columns of an image) has one frequency that is not 0 in each column of
+// model that rotates each pair by one dimension (M-RoPE's sections of pairs, or interleaved
+// dimensions; the rows and columns of an image) has one nonzero frequency in each column of
 // inv_freq. The other products are 0, so the angle is exactly that of one dimension, and equal
 // positions in all dimensions give the bits of one dimension.
 //
@@ -42,8 +42,8 @@ struct RotaryArgs {
 RotaryArgs ToRotaryArgs(const OpCall& call);
 const OpDefinition& RotaryOp();
 
-// For ops that rotate as part of more: tokens [begin, end) of a call, with the kernel of an
-// instruction set (rotary_token.h).
+// For fused ops: rotates tokens [begin, end) of a call with the kernel of an instruction set
+// (rotary_token.h).
 RotaryFrequencies FrequenciesOf(const RotaryArgs& args);
 void RotateTokens(const RotaryKernel& kernel, const RotaryArgs& args,
                   const RotaryFrequencies& frequencies, int64_t begin, int64_t end);

@@ -1,4 +1,4 @@
-// Speed of `rotary` on 9 query and 3 key heads of 64, against reading its operands from the cache
+// Speed of `rotary` on 9 query and 3 key heads of 64, next to reading its operands from the cache
 // level that they fit in.
 #include <benchmark/benchmark.h>
 

@@ -43,7 +43,8 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
   CheckRowCase(c, caps);
 }
 
-// Each pair turns by one dimension of the position: sections of pairs, or dimensions in turn.
+// Each pair is rotated by one dimension of the position: sections of pairs, or interleaved
+// dimensions.
 void CheckGrid(const OpDefinition& op, const device::Capabilities& caps, const Shape& shape,
                bool sections) {
   constexpr int64_t kTokens = 5, kDims = 3;
@@ -91,7 +92,7 @@ void CheckGrid(const OpDefinition& op, const device::Capabilities& caps, const S
   }
 }
 
-// The bits of one dimension if all dimensions are alike.
+// Equal positions in all dimensions give the bits of one dimension.
 void CheckEqualDimensions(const OpDefinition& op, const device::Capabilities& caps) {
   constexpr int64_t kTokens = 4, kDims = 3, kHeadDim = 22, kPairs = 11;
   Random random(5);

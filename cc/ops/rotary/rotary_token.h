@@ -1,6 +1,6 @@
 // File: cc/ops/rotary/rotary_token.h
 // The two steps of `rotary` for one token, for each instruction set. Plain data and functions only:
-// this header is included where wide instructions are allowed (docs/build.md).
+// files compiled for wide instructions include this header (docs/build.md).
 #ifndef PAGEMILL_CC_OPS_ROTARY_ROTARY_TOKEN_H_
 #define PAGEMILL_CC_OPS_ROTARY_ROTARY_TOKEN_H_
 

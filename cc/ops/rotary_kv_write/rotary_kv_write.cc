@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kRotaryInputs = 4;  // then v and the cache
 
-// The call of `rotary` that is part of one.
+// The `rotary` part of a call.
 OpCall RotaryPart(const OpCall& call) {
   return {.inputs = call.inputs.first(kRotaryInputs),
           .outputs = call.outputs,
@@ -24,7 +24,7 @@ OpCall RotaryPart(const OpCall& call) {
           .batch = call.batch};
 }
 
-// The inputs of the `kv_write` that is part of one.
+// The inputs of the `kv_write` part of a call.
 std::array<TensorView, 3> KvInputs(const OpCall& call) {
   return {call.outputs[1], call.inputs[kRotaryInputs], call.inputs[kRotaryInputs + 1]};
 }

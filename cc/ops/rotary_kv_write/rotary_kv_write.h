@@ -1,6 +1,6 @@
 // File: cc/ops/rotary_kv_write/rotary_kv_write.h
-// Rotary position embedding of q and k, and storing k and v in the paged cache, in one pass over
-// the step's tokens (made from rotary + kv_write by a rewrite).
+// Applies rotary position embedding to q and k, and stores k and v in the paged cache, in one pass
+// over the step's tokens (fused from rotary + kv_write by a rewrite).
 //
 //   inputs   q  act [T, Hq, D];  k  act [T, Hk, D];  positions and inv_freq as in rotary.h
 //            v  act [T, Hk, D];  cache as in kv_write.h: written
@@ -9,9 +9,8 @@
 //   batch    that of kv_write
 //   aliasing output q may be input q, output k may be input k
 //
-// Result: the same bits as `rotary` followed by `kv_write` with the kernels of the same name: what
-// is stored is k as it is in the output.
-// Tokens whose slot is negative are rotated and not stored.
+// Result: the same bits as `rotary` followed by `kv_write` with the kernels of the same name: the
+// output k is what is stored. Tokens with a negative slot are rotated and not stored.
 //
 // Kernels: "avx512", "avx2", "portable" (those of the two ops), "reference".
 #ifndef PAGEMILL_CC_OPS_ROTARY_KV_WRITE_ROTARY_KV_WRITE_H_

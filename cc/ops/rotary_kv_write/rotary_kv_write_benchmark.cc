@@ -1,6 +1,6 @@
-// Speed of `rotary_kv_write` with 9 query and 3 key heads of 64 and a bf16 cache, against reading
+// Speed of `rotary_kv_write` with 9 query and 3 key heads of 64 and a bf16 cache, next to reading
 // its operands from the cache level that they fit in. tokens = 1024 is a prefill; with decode = 1
-// each token is a request's own.
+// each token belongs to another request.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"

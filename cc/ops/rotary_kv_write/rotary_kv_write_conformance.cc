@@ -20,7 +20,7 @@ using conformance::TestTensor;
 struct Shape {
   int64_t q_heads, k_heads, head_dim, pairs;
   int32_t block_size;
-  bool grid = false;  // positions of three dimensions, which the pairs turn by in turn
+  bool grid = false;  // positions of three dimensions, interleaved over the pairs
 };
 
 // A step and its operands.
@@ -53,7 +53,7 @@ struct Case {
       inv_freq.Set(frequencies);
       positions.SetInt({batch.view().positions, static_cast<size_t>(tokens())});
     }
-    slots[0] = -1;  // not to be stored, as another one in the middle of a run
+    slots[0] = -1;  // not stored; so is another token, in the middle of a run
     if (tokens() > 7) slots[7] = -1;
     view = batch.view();
     view.slot_mapping = slots.data();
@@ -101,7 +101,7 @@ const OpDefinition& Definition(std::span<const OpDefinition> ops, std::string_vi
   return **found;
 }
 
-// What the kernels `name` of the two ops leave.
+// The results of the kernels `name` of the two single ops.
 std::vector<uint8_t> RunSingleOps(std::span<const OpDefinition> ops,
                                   const device::Capabilities& caps, Case& c,
                                   const Attributes& attributes, std::string_view name) {
@@ -181,7 +181,7 @@ void CheckRotaryKvWriteConformance(std::span<const OpDefinition> ops,
       CheckCase(ops, caps, of_prompts, /*interleaved=*/true);
       Case of_decode(shape, DType::kF32, dtype, decode);
       CheckCase(ops, caps, of_decode, /*interleaved=*/false);
-      // What is stored is k as it was rounded.
+      // The rounded k is stored.
       for (DType act : {DType::kBF16, DType::kF16}) {
         Case narrow(shape, act, dtype, prompts);
         CheckCase(ops, caps, narrow, /*interleaved=*/false);

@@ -1,6 +1,6 @@
 // File: cc/ops/rotary_kv_write/rotary_kv_write_conformance.h
-// The conformance body of `rotary_kv_write`: the same bits as `rotary` and `kv_write`, one after
-// the other, on every kernel. Test code only.
+// Conformance checks for every kernel of `rotary_kv_write`: the same bits as `rotary` followed by
+// `kv_write`. Test code only.
 #ifndef PAGEMILL_CC_OPS_ROTARY_KV_WRITE_ROTARY_KV_WRITE_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_ROTARY_KV_WRITE_ROTARY_KV_WRITE_CONFORMANCE_H_
 

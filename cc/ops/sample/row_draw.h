@@ -1,6 +1,6 @@
 // File: cc/ops/sample/row_draw.h
-// How a token is chosen from one row of logits, as 32-bit words: they are copied to devices and
-// sent to other ranks as they are.
+// Parameters of drawing a token from one row of logits, as 32-bit words, which are copied to
+// devices and sent to other ranks unchanged.
 //
 //   RowDraw draw = {.temperature = 0.7f, .top_p = 0.9f, .position = 12};
 //   draw.SetSeed(request.seed);
@@ -19,13 +19,14 @@
 namespace pagemill::ops {
 
 struct RowDraw {
-  float temperature = 0.0f;  // 0: the token with the largest logit, whatever the rest says
+  float temperature = 0.0f;  // 0: the token with the largest logit; other fields are ignored
   float min_p = 0.0f;        // 0 = off
   float top_p = 1.0f;
   int32_t top_k = 0;  // 0 = off
   uint32_t seed_low = 0, seed_high = 0;
-  int32_t position = 0;  // tokens that the request has sampled before: the random number's counter
-  int32_t mask = -1;     // of the masks that come with the draws, the row's; -1: all are allowed
+  int32_t position =
+      0;              // number of tokens that the request has sampled: the random number's counter
+  int32_t mask = -1;  // index of the row's mask; -1: all tokens are allowed
 
   void SetSeed(uint64_t seed) {
     seed_low = static_cast<uint32_t>(seed);
@@ -36,7 +37,7 @@ struct RowDraw {
 inline constexpr int64_t kRowDrawWords = sizeof(RowDraw) / sizeof(int32_t);
 static_assert(sizeof(RowDraw) == 8 * sizeof(int32_t));
 
-// With its random number.
+// Parameters with the row's random number.
 inline DrawParams DrawParamsOf(const RowDraw& draw) {
   return {.temperature = draw.temperature,
           .min_weight = draw.min_p,

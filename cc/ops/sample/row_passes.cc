@@ -10,7 +10,7 @@ static_assert(kStretch % Vec::kLanes == 0);
 constexpr int64_t kRegistersOfStretch = kStretch / Vec::kLanes;
 constexpr float kInfinity = __builtin_inff();
 
-// Up to a register of logits; lanes from `left` on are `fill`.
+// Loads up to a register of logits; lanes from `left` on are `fill`.
 inline Vec::F LoadOr(const float* x, int64_t left, float fill) {
   if (left >= Vec::kLanes) return Vec::Load(x);
   if (left <= 0) return Vec::Set(fill);
@@ -46,7 +46,7 @@ inline Vec::F Weight(Vec::F x, const RowWeights& weights) {
   return ExpOfNegative(Vec::Mul(below, Vec::Set(weights.inverse_temperature)));
 }
 
-// Calls body(register of the row, its offset in x) for a stretch, whole registers if it is full.
+// Calls body(register, its offset in x) for a stretch, with whole registers if it is full.
 template <typename Body>
 inline void ForStretch(const float* x, int64_t left, float fill, const Body& body) {
   if (left >= kStretch) {
@@ -63,7 +63,7 @@ inline float StretchMaximum(const float* x, int64_t left) {
 }
 
 MaxEntry ArgMaxPass(const float* x, int64_t n) {
-  // The maximum of a block is looked at once; only the block that has the row's is searched.
+  // The maximum of each block is compared once; only the block with the row's maximum is searched.
   constexpr int64_t kBlock = 16 * kStretch;
   Vec::F unusable = Vec::Zero();  // not 0 in lanes that saw NaN or +inf
   float max = -kInfinity;
@@ -123,7 +123,7 @@ int64_t CountAbovePass(const float* x, int64_t n, float bound) {
 }
 
 int64_t GatherPass(const float* x, int64_t n, float cut, Candidate* out) {
-  // The lowest number is more than -inf.
+  // The lowest finite number, so that -inf is excluded.
   const float lowest = cut > -__FLT_MAX__ ? cut : -__FLT_MAX__;
   int64_t found = 0;
   for (int64_t i = 0; i < n; i += kStretch) {

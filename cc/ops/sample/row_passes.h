@@ -1,9 +1,9 @@
 // File: cc/ops/sample/row_passes.h
-// The passes of sampling over a whole row of logits, for each instruction set. sample.h is made of
-// them and is what others use. Plain data and functions only: this header is included where wide
-// instructions are allowed (docs/build.md).
+// The passes of sampling over a whole row of logits, for each instruction set. sample.h is the
+// public interface over them. Plain data and functions only: files compiled for wide instructions
+// include this header (docs/build.md).
 //
-// A row is worked through in stretches of kStretch logits, the last one shorter.
+// A row is divided into stretches of kStretch logits, the last one shorter.
 #ifndef PAGEMILL_CC_OPS_SAMPLE_ROW_PASSES_H_
 #define PAGEMILL_CC_OPS_SAMPLE_ROW_PASSES_H_
 
@@ -39,10 +39,10 @@ struct RowPasses {
   void (*stretch_weights)(const float* x, int64_t n, const RowWeights& weights, Candidate* out);
   // out[i] = the weight of x[i], n <= kStretch; out has room for kStretch.
   void (*weigh)(const float* x, int64_t n, const RowWeights& weights, float* out);
-  // How many are larger than `bound`; n <= 2^24.
+  // Number of logits larger than `bound`; n <= 2^24.
   int64_t (*count_above)(const float* x, int64_t n, float bound);
-  // Those that are at least `cut` and more than -inf, in order; returns how many. out has room for
-  // n.
+  // Stores the logits that are at least `cut` and above -inf, in order; returns their number. out
+  // has room for n.
   int64_t (*gather)(const float* x, int64_t n, float cut, Candidate* out);
 };
 

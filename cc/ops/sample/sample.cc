@@ -14,7 +14,7 @@ bool MoreLikely(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token_id < b.token_id);
 }
 
-// One row of logits, and what its functions share.
+// A row of logits with its passes and storage.
 struct Row {
   const RowPasses& passes;
   std::span<const float> logits;
@@ -32,7 +32,7 @@ struct Row {
     return storage.first(static_cast<size_t>(found));
   }
 
-  // The weight of each stretch, in `storage`, and of all.
+  // Stores the weight of each stretch in `storage`; returns the total weight.
   double WeighStretches() const {
     passes.stretch_weights(logits.data(), size(), weights, storage.data());
     double total = 0.0;
@@ -40,7 +40,7 @@ struct Row {
     return total;
   }
 
-  // Calls body(candidate, its weight) until that returns false.
+  // Calls body(candidate, weight) until it returns false.
   template <typename Body>
   void ForWeights(std::span<const Candidate> candidates, const Body& body) const {
     std::array<float, kStretch> x, w;
@@ -64,15 +64,15 @@ struct Row {
   }
 };
 
-// The k-th largest, 1 <= k <= candidates.size(). Loses their order.
+// The k-th largest logit, 1 <= k <= candidates.size(). Reorders the candidates.
 float KthLargest(std::span<Candidate> candidates, int64_t k) {
   const auto kth = candidates.begin() + (k - 1);
   std::nth_element(candidates.begin(), kth, candidates.end(), MoreLikely);
   return kth->logit;
 }
 
-// A logit that at least k tokens reach, and not many more: the k-th largest of the maxima of the
-// stretches. -inf if there are fewer stretches.
+// A lower bound of the k-th largest logit: the k-th largest of the maxima of the stretches. -inf if
+// there are fewer stretches.
 float CutOfTop(const Row& row, int64_t k) {
   const std::span<Candidate> maxima = row.Stretches();
   if (k > static_cast<int64_t>(maxima.size())) return kExcluded;
@@ -80,20 +80,19 @@ float CutOfTop(const Row& row, int64_t k) {
   return KthLargest(maxima, k);
 }
 
-// A logit that every member of the top-p set reaches: tokens that weigh less than (1 - p) / vocab
-// of the whole row weigh less than 1 - p of it together. Only valid where nothing else was
-// excluded.
+// A lower bound of the logits of the top-p set: tokens that weigh less than (1 - p) / vocab of the
+// whole row weigh less than 1 - p of it together. Only valid if nothing else was excluded.
 float CutOfTopP(const Row& row, const DrawParams& p, double total) {
-  // 0.99: the bound must hold under rounding too.
+  // 0.99 so that the bound also holds with rounding.
   const double weight = 0.99 * (1.0 - p.top_p) * total / static_cast<double>(row.size());
   return row.weights.max + p.temperature * static_cast<float>(std::log(weight));
 }
 
 // The least likely member of the smallest set of most likely candidates that weighs `target`: a
-// selection by weight instead of by rank. Loses their order; there is at least one.
+// selection by weight instead of by rank. Reorders the candidates, of which there is at least one.
 Candidate LastOfTopP(const Row& row, std::span<Candidate> candidates, double target) {
   constexpr size_t kFewEnoughToSort = 32;
-  double above = 0.0;  // the weight of those that are more likely than all of `rest`
+  double above = 0.0;  // weight of the candidates that are more likely than all of `rest`
   std::span<Candidate> rest = candidates;
   while (rest.size() > kFewEnoughToSort) {
     std::array<Candidate, 3> three = {rest.front(), rest[rest.size() / 2], rest.back()};
@@ -126,8 +125,8 @@ Candidate LastOfTopP(const Row& row, std::span<Candidate> candidates, double tar
   return last;
 }
 
-// Draws from the whole row: finds the stretch in which the cumulated weight passes, then the token
-// in it.
+// Draws from the whole row: finds the stretch in which the cumulative weight passes the target,
+// then the token in it.
 int32_t DrawFromRow(const Row& row, const MaxEntry& max, double uniform) {
   const double target = uniform * row.WeighStretches();
   double sum = 0.0;
@@ -141,7 +140,7 @@ int32_t DrawFromRow(const Row& row, const MaxEntry& max, double uniform) {
     const int64_t n = std::min(kStretch, row.size() - begin);
     std::array<float, kStretch> w;
     row.passes.weigh(row.logits.data() + begin, n, row.weights, w.data());
-    // The last token with any weight, should rounding leave the sum below the target.
+    // The last token with any weight, in case rounding leaves the sum below the target.
     int64_t last = begin;
     for (int64_t i = 0; i < n; ++i) {
       if (w[i] <= 0.0f) continue;
@@ -159,7 +158,7 @@ int32_t DrawFrom(const Row& row, std::span<const Candidate> candidates, const Ma
                  double uniform) {
   const double target = uniform * row.TotalWeight(candidates);
   double sum = 0.0;
-  int32_t drawn = max.token_id;  // where rounding leaves the sum below the target
+  int32_t drawn = max.token_id;  // if rounding leaves the sum below the target
   row.ForWeights(candidates, [&](const Candidate& c, double w) {
     sum += w;
     if (sum <= target) return true;
@@ -195,9 +194,9 @@ std::span<Candidate> Keep(const Row& row, const DrawParams& params) {
     cut = CutOfTopP(row, params, total);
   }
   std::span<Candidate> kept = row.Gather(cut);
-  // Selections lose the order of ids: what they selected is gathered again.
+  // Selections lose the order of ids, so the selected tokens are gathered again.
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < kept.size()) {
-    kept = row.Gather(KthLargest(kept, params.top_k));  // equals of the k-th stay
+    kept = row.Gather(KthLargest(kept, params.top_k));  // ties with the k-th are kept
   }
   if (params.top_p < 1.0f && !kept.empty()) {
     if (limits_others) total = row.TotalWeight(kept);

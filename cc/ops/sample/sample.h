@@ -1,9 +1,8 @@
 // File: cc/ops/sample/sample.h
 // Kernels over one row of fp32 logits [vocab]: the maximum, log-softmax pieces, the top entries,
-// and a draw after temperature, min-p, top-k and top-p. Semantics: docs/sampling.md. They are the
-// program's tail and run once per row, so they are functions; the op that devices have for them is
-// ../draw_tokens. The passes over whole rows come in several instruction sets, which the caller
-// chooses once:
+// and a draw after temperature, min-p, top-k and top-p. Semantics: docs/sampling.md. They run once
+// per row after the program, so they are functions; devices use the op ../draw_tokens. The passes
+// over whole rows are compiled for several instruction sets; the caller chooses one:
 //
 //   const RowPasses& passes = ChooseRowPasses(device::DetectCapabilities());
 //   const MaxEntry max = ArgMax(passes, logits);
@@ -24,7 +23,7 @@
 
 namespace pagemill::ops {
 
-// The fastest that the machine can run; deterministic.
+// The fastest passes that the machine can run; deterministic.
 const RowPasses& ChooseRowPasses(const device::Capabilities& caps);
 
 // The largest logit. A NaN anywhere in the row, +inf, or a row of -inf only, gives token_id -1.
@@ -54,7 +53,7 @@ struct DrawParams {
 int32_t DrawToken(const RowPasses& passes, std::span<const float> logits, const MaxEntry& max,
                   const DrawParams& params, std::span<Candidate> storage);
 
-// What DrawToken() draws from.
+// The set that DrawToken() draws from.
 struct KeptTokens {
   std::span<const Candidate> tokens;  // in the order of ids, with weights in place of logits
   double total = 0.0;                 // of the weights
@@ -64,7 +63,7 @@ struct KeptTokens {
 KeptTokens WeighKept(const RowPasses& passes, std::span<const float> logits, const MaxEntry& max,
                      const DrawParams& params, std::span<Candidate> storage);
 
-// The same by full sort and double arithmetic.
+// Reference implementations: full sort and double arithmetic.
 namespace reference {
 MaxEntry ArgMax(std::span<const float> logits);
 double LogSumExp(std::span<const float> logits, float max);

@@ -1,6 +1,6 @@
-// Time of each row kernel on a vocabulary of 49,152 (SmolLM2) and 151,936 (Qwen2), beside what
-// reading the row once costs at this machine's single-thread cache bandwidth (measured here: a sum
-// over the row).
+// Time of each row kernel on a vocabulary of 49,152 (SmolLM2) and 151,936 (Qwen2), next to the time
+// of reading the row once at this machine's single-thread cache bandwidth (measured by a sum over
+// the row).
 #include <benchmark/benchmark.h>
 
 #include <numeric>

@@ -25,7 +25,7 @@ std::vector<float> RandomLogits(std::mt19937& rng, size_t n, bool coarse) {
   return x;
 }
 
-// Those that this machine can run.
+// The passes that this machine can run.
 std::vector<const RowPasses*> AllPasses() {
   std::vector<const RowPasses*> all = {&kRowPassesPortable};
 #if defined(__x86_64__)
@@ -167,7 +167,7 @@ TEST_P(SampleTest, DrawTokenEqualsReferenceOverParameters) {
     if (got != reference::DrawToken(x, max, p, b)) ++different;
     EXPECT_GT(x[got], -kInf);
   }
-  // The contract allows a difference where a boundary is within 1e-6: about 1e-6 * 700 a draw.
+  // The contract allows a difference if a boundary is within 1e-6: about 1e-6 * 700 per draw.
   EXPECT_LE(different, compared / 500);
 }
 
@@ -271,7 +271,7 @@ TEST_P(SampleTest, DrawTokenExtremesPickTheMostLikely) {
     EXPECT_EQ(DrawToken(passes(), x, max, p, storage), 1);
     p = {};
     p.uniform = u;
-    p.top_k = 1;  // equals of the k-th stay: both maxima
+    p.top_k = 1;  // ties with the k-th are kept: both maxima
     const int32_t id = DrawToken(passes(), x, max, p, storage);
     EXPECT_TRUE(id == 1 || id == 3) << id;
     p = {};

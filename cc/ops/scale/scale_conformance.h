@@ -1,5 +1,5 @@
 // File: cc/ops/scale/scale_conformance.h
-// What every kernel of `scale` must fulfil (rowwise_conformance.h), for odd sizes.
+// Conformance checks for every kernel of `scale` (rowwise_conformance.h), for odd sizes.
 #ifndef PAGEMILL_CC_OPS_SCALE_SCALE_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_SCALE_SCALE_CONFORMANCE_H_
 

@@ -8,7 +8,7 @@
 namespace pagemill::ops {
 namespace {
 
-// Rows that one thread takes at a time: some 30 KB of a small model, a microsecond or two.
+// Rows that one thread takes at a time: about 30 KB in a small model, 1 to 2 us.
 constexpr int64_t kGrainRows = 16;
 
 Status CheckScatterRows(const OpCall& call) {

@@ -1,6 +1,6 @@
 // File: cc/ops/scatter_rows/scatter_rows.h
-// Puts rows in place of others: z = x, but z[rows[m]] = y[m]. Embeddings of images take the place
-// of those of their placeholder tokens; it is the inverse of select_rows.
+// Replaces rows: z = x, except z[rows[m]] = y[m]. Replaces the embeddings of placeholder tokens by
+// those of images; the inverse of select_rows.
 //
 //   inputs   x     act [T, ...]
 //            y     act [M, ...] with as many elements a row as x

@@ -1,6 +1,6 @@
 // File: cc/ops/scatter_rows/scatter_rows_conformance.h
-// What every kernel of `scatter_rows` must fulfil, bit for bit, since the contract is exact: no
-// rows at all, every row replaced, misaligned and padded operands, z in the memory of x.
+// Conformance checks for every kernel of `scatter_rows`, bit for bit, since the contract is exact:
+// no rows at all, every row replaced, misaligned and padded operands, an output that aliases x.
 #ifndef PAGEMILL_CC_OPS_SCATTER_ROWS_SCATTER_ROWS_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_SCATTER_ROWS_SCATTER_ROWS_CONFORMANCE_H_
 

@@ -1,4 +1,4 @@
-// The plain form of `scatter_rows`: one byte at a time.
+// The reference of `scatter_rows`: one byte at a time.
 #include <cstdint>
 
 #include "cc/ops/scatter_rows/scatter_rows.h"

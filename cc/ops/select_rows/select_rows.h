@@ -1,7 +1,7 @@
 // File: cc/ops/select_rows/select_rows.h
 // Row gather of activations: y[l] = x[rows[l]]. The vocabulary projection of a step runs on the
-// rows that are sampled from, not on all its tokens. With `count` n: y[l] = x[rows[l]] to
-// x[rows[l] + n - 1], side by side; encoders of images merge neighboring patches.
+// rows that are sampled from, not on all its tokens. With `count` n, y[l] is the concatenation of
+// x[rows[l]] to x[rows[l] + n - 1]: encoders of images merge neighboring patches.
 //
 //   inputs   x     act [T, ...]
 //            rows  i32 [L], each in [0, T)
@@ -9,7 +9,7 @@
 //   attributes     count = 1: n
 //   aliasing       none
 //
-// Exact: a copy; zeros for rows behind the last of x.
+// Exact: a copy; zeros for rows past the last one of x.
 #ifndef PAGEMILL_CC_OPS_SELECT_ROWS_SELECT_ROWS_H_
 #define PAGEMILL_CC_OPS_SELECT_ROWS_SELECT_ROWS_H_
 

@@ -1,7 +1,7 @@
 // File: cc/ops/select_rows/select_rows_conformance.h
-// What every kernel row of `select_rows` must fulfil. Checked for every row that supports the call
-// on gathers: empty input, repeated rows, misaligned and padded operands, 1 and 3 threads; bit for
-// bit, since the contract is exact.
+// Conformance checks for every kernel of `select_rows` that supports the call: empty input,
+// repeated rows, misaligned and padded operands, 1 and 3 threads; bit for bit, since the contract
+// is exact.
 #ifndef PAGEMILL_CC_OPS_SELECT_ROWS_SELECT_ROWS_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_SELECT_ROWS_SELECT_ROWS_CONFORMANCE_H_
 

@@ -1,4 +1,4 @@
-// The plain form of `select_rows`: one byte at a time.
+// The reference of `select_rows`: one byte at a time.
 #include <cstdint>
 
 #include "cc/ops/select_rows/select_rows.h"

@@ -14,7 +14,7 @@ namespace {
 
 int64_t LastDim(const TensorView& view) { return view.shape[view.rank - 1]; }
 
-// Do both have the same dimensions before the last?
+// True if both have the same dimensions except the last.
 bool SameLeading(const TensorView& a, const TensorView& b) {
   return a.rank == b.rank &&
          std::equal(a.shape.begin(), a.shape.begin() + a.rank - 1, b.shape.begin());

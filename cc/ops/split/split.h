@@ -1,6 +1,6 @@
 // File: cc/ops/split/split.h
-// Cuts the last dimension of a value in two, each part a value of its own: what one projection
-// computes and later ops take apart (the rotated and the other elements of a query).
+// Divides the last dimension of a value into two values, such as the rotated and the other elements
+// of a query, which one projection computes together.
 //
 //   inputs   x     act [N, ..., D]
 //   outputs  a, b  act [N, ..., at] and [N, ..., D - at]

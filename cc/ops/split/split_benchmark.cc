@@ -1,4 +1,4 @@
-// Speed of `split` against reading its operands from the cache level that they fit in.
+// Speed of `split` next to reading its operands from the cache level that they fit in.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"
@@ -7,7 +7,7 @@
 namespace pagemill::ops {
 namespace {
 
-// The queries of DeepSeek-V2-Lite: 16 heads of 128 elements that stay and 64 that are rotated.
+// The queries of DeepSeek-V2-Lite: 16 heads of 128 unrotated and 64 rotated elements.
 void Run(benchmark::State& state) {
   const int64_t tokens = state.range(0);
   BenchmarkCall call(SplitOp(), {"portable", static_cast<int32_t>(state.range(1))});

@@ -1,6 +1,6 @@
 // File: cc/ops/split/split_conformance.h
-// What every kernel of `split` must fulfil: for each type, odd sizes, misaligned and padded rows, 1
-// to 3 threads and no rows; bit for bit, since the contract is exact.
+// Conformance checks for every kernel of `split`: for each type, odd sizes, misaligned and padded
+// rows, 1 to 3 threads and no rows; bit for bit, since the contract is exact.
 #ifndef PAGEMILL_CC_OPS_SPLIT_SPLIT_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_SPLIT_SPLIT_CONFORMANCE_H_
 

@@ -1,4 +1,4 @@
-// The plain form of `split`: one byte at a time.
+// The reference of `split`: one byte at a time.
 #include <cstdint>
 
 #include "cc/ops/split/split.h"

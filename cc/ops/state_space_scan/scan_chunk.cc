@@ -1,10 +1,10 @@
 // The body of ScanChunk*.
 //
-// A tile of the state, some of its N rows by some columns of the head, stays in registers while all
-// tokens of the chunk pass. Columns lie in the lanes, so that nothing is summed across lanes; each
-// element of y collects its N products in their order, whatever the tile. The tile's columns of y
-// and of dt x lie side by side in buffers: rows of a step may be a multiple of a page apart, and
-// then share few lines of the first-level cache.
+// A tile of the state, some of its N rows by some columns of the head, stays in registers for all
+// tokens of the chunk. Lanes hold columns, so that nothing is summed across lanes; each element of
+// y adds its N products in order, whatever the tile. The tile's columns of y and of dt x are copied
+// to contiguous buffers: rows of a step may be a multiple of a page apart, and would then share few
+// lines of the first-level cache.
 #include "cc/ops/state_space_scan/scan_chunk.h"
 
 #include "cc/ops/vec/vec.h"
@@ -39,7 +39,7 @@ struct Columns {
   float y[kMaxScanTokens * kWidth];
 };
 
-// The states [first, first + kStates).
+// Computes states [first, first + kStates).
 template <int kStates, int kVectors, bool kPartial>
 inline void ScanTile(const ScanChunk& k, int64_t first, Columns<kVectors, kPartial>* columns) {
   Vec::F h[kStates][kVectors];

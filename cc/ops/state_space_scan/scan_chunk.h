@@ -1,6 +1,6 @@
 // File: cc/ops/state_space_scan/scan_chunk.h
-// Some tokens of one head of `state_space_scan`, for each instruction set. Plain data and functions
-// only: this header is included where wide instructions are allowed (docs/build.md).
+// A chunk of tokens of one head of `state_space_scan`, for each instruction set. Plain data and
+// functions only: files compiled for wide instructions include this header (docs/build.md).
 #ifndef PAGEMILL_CC_OPS_STATE_SPACE_SCAN_SCAN_CHUNK_H_
 #define PAGEMILL_CC_OPS_STATE_SPACE_SCAN_SCAN_CHUNK_H_
 
@@ -8,7 +8,8 @@
 
 namespace pagemill::ops {
 
-// Tokens whose B and C stay in the first-level cache while the tiles of a head go over them.
+// Tokens of a chunk: their B and C stay in the first-level cache while all tiles of a head read
+// them.
 inline constexpr int64_t kMaxScanTokens = 32;
 
 struct ScanChunk {
@@ -18,7 +19,7 @@ struct ScanChunk {
   const float* b = nullptr;       // [tokens, states]
   const float* c = nullptr;       // [tokens, states]
   float* y = nullptr;             // [tokens, head_dim], rows of `y_stride` floats
-  const float* decay = nullptr;   // [tokens]: what is left of the state before the token
+  const float* decay = nullptr;   // [tokens]: factor of the state before the token
   const float* step = nullptr;    // [tokens]: dt
   float skip = 0;                 // d
   int64_t tokens = 0;             // at most kMaxScanTokens

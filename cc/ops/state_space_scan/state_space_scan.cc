@@ -39,7 +39,7 @@ Status CheckStateSpaceScan(const OpCall& call) {
 // log(1 + e^x), without overflow.
 float Softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
 
-// One head over the tokens between two states.
+// Computes one head over the tokens between two states.
 template <ScanChunkFunction kScan>
 void ScanHead(const StateSpaceScanArgs& args, const StateRun& run, int64_t head) {
   const float rate = -std::exp(args.a_log.Data<const float>()[head]);

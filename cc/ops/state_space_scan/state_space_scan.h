@@ -21,9 +21,9 @@
 // Head i belongs to group i / (H / G). G follows from the width of xbc.
 //
 // Tokens are computed one after the other, so the bits of y and of the state do not depend on how a
-// request is divided into steps, or on other requests. Error bound: relative to the sum of the
-// absolute values of all terms, 2^-24 times N plus three times the number of tokens that still have
-// a weight, about 1 / (1 - exp(-dt exp(a_log))).
+// request is divided into steps, or on other requests. Error bound, relative to the sum of the
+// absolute values of all terms: 2^-24 times (N plus three times the number of tokens with a
+// significant weight, about 1 / (1 - exp(-dt exp(a_log)))).
 //
 // Kernels: "avx512", "avx2", "portable", "reference" (accumulates in double between two states).
 #ifndef PAGEMILL_CC_OPS_STATE_SPACE_SCAN_STATE_SPACE_SCAN_H_
@@ -41,7 +41,7 @@ struct StateSpaceScanArgs {
   int64_t head_dim = 0;
   int64_t groups = 0;
 
-  // Where B and C of a head's group begin in a row of xbc.
+  // Offsets of B and C of a head's group in a row of xbc.
   int64_t BOffset(int64_t head) const {
     return heads * head_dim + head / (heads / groups) * states;
   }

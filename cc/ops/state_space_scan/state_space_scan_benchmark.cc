@@ -1,4 +1,4 @@
-// Speed of `state_space_scan` against the multiply-add peak, and of decode against reading and
+// Speed of `state_space_scan` next to the multiply-add peak, and of decode next to reading and
 // writing its states.
 #include <benchmark/benchmark.h>
 

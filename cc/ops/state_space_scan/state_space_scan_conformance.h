@@ -1,5 +1,5 @@
 // File: cc/ops/state_space_scan/state_space_scan_conformance.h
-// What every kernel of `state_space_scan` must fulfil (state_conformance.h), for odd sizes.
+// Conformance checks for every kernel of `state_space_scan` (state_conformance.h), for odd sizes.
 #ifndef PAGEMILL_CC_OPS_STATE_SPACE_SCAN_STATE_SPACE_SCAN_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_STATE_SPACE_SCAN_STATE_SPACE_SCAN_CONFORMANCE_H_
 

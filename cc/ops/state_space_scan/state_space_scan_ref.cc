@@ -1,4 +1,4 @@
-// The plain form of `state_space_scan`: one element of the state after the other.
+// The reference of `state_space_scan`: one element of the state after the other.
 #include <cmath>
 #include <vector>
 
@@ -8,7 +8,7 @@
 namespace pagemill::ops {
 namespace {
 
-// One column of a head's state, [N], over the tokens between two states.
+// Computes one column of a head's state, [N], over the tokens between two states.
 void ScanColumn(const StateSpaceScanArgs& args, const StateRun& run, int64_t head, int64_t p) {
   const int64_t column = head * args.head_dim + p;
   const auto at = [&](int32_t page, int64_t n) {

@@ -44,9 +44,10 @@ TensorView Shaped(const TestTensor& tensor, const std::vector<int64_t>& dims) {
 // Runs one kernel over the sequences, step by step, on an arena of pages that begin as NaN.
 class StateRunner {
  public:
-  // `keep_all`: every boundary has a page; else those that a step needs, and others at random.
+  // `keep_all`: every boundary has a page; otherwise only those that a step needs, and others at
+  // random.
   StateRunner(StateCase& c, const Kernel& kernel, int32_t threads, bool keep_all)
-      : c_(c), row_(kernel), pool_({.num_threads = threads}), keep_all_(keep_all) {
+      : c_(c), kernel_(kernel), pool_({.num_threads = threads}), keep_all_(keep_all) {
     const int32_t stride = NumBlocks(*std::max_element(kLengths, kLengths + kSequences));
     tables_.assign(kSequences, std::vector<int32_t>(static_cast<size_t>(stride), kNullPage));
     for (int32_t page = kSequences * stride; page > 0; --page) free_.push_back(page);
@@ -64,14 +65,15 @@ class StateRunner {
       const Status status = c_.op.check(call);
       ASSERT_TRUE(status.ok()) << status.ToString();
       const std::vector<float> before = states().ToFloat();
-      RunKernel(row_, call, pool_);
-      EXPECT_TRUE(y.GuardsIntact() && states().GuardsIntact()) << row_.name;
+      RunKernel(kernel_, call, pool_);
+      EXPECT_TRUE(y.GuardsIntact() && states().GuardsIntact()) << kernel_.name;
       CheckUntouched(step, before);
       KeepResults(step, y.ToFloat());
     });
   }
 
-  // Of a step of sequences that begin: what it reads from states, it has stored in them before.
+  // Checks bf16 and f16 for a step in which all sequences begin, so that it only reads states that
+  // it has stored.
   void CheckTypes(const Step& step, const device::Capabilities& caps) {
     uint32_t rows = 0;
     for (size_t i = 0; i < c_.inputs.size(); ++i) {
@@ -84,13 +86,13 @@ class StateRunner {
   }
 
   const std::vector<float>& outputs() const { return outputs_; }
-  // By sequence and number of tokens before it.
+  // Kept states by sequence and number of tokens before the state.
   const std::map<std::pair<int32_t, int32_t>, std::vector<float>>& kept() const { return kept_; }
 
  private:
   TestTensor& states() { return states_[0]; }
 
-  // visit(call, y), y being its output.
+  // Calls visit(call, y); y is the call's output.
   template <typename Visit>
   void WithCall(const Step& step, const Visit& visit) {
     BuildBatch(step);
@@ -155,7 +157,7 @@ class StateRunner {
     return view;
   }
 
-  // Positions of a table that a step of these tokens may write.
+  // True for positions of a table that a step of these tokens may write.
   static bool IsTarget(int32_t position, int32_t begin, int32_t end) {
     const int32_t boundary = std::min((position + 1) * kBlockSize, end);
     return boundary > begin && position * kBlockSize < end;
@@ -178,7 +180,7 @@ class StateRunner {
       const auto of = [&](const std::vector<float>& all) {
         return std::span(all).subspan(page * width, width);
       };
-      EXPECT_TRUE(BitEqual(of(after), of(before))) << row_.name << " wrote page " << page;
+      EXPECT_TRUE(BitEqual(of(after), of(before))) << kernel_.name << " wrote page " << page;
     }
   }
 
@@ -203,7 +205,7 @@ class StateRunner {
   }
 
   StateCase& c_;
-  const Kernel& row_;
+  const Kernel& kernel_;
   device::ThreadPool pool_;
   const bool keep_all_;
   std::vector<std::vector<int32_t>> tables_;  // of each sequence
@@ -223,7 +225,7 @@ Step WholeStep() {
   return step;
 }
 
-// Steps that take every sequence to its end, in pieces, in any order.
+// Steps that run every sequence to its end, in random pieces and order.
 std::vector<Step> RandomSteps(Random& random) {
   std::vector<Step> steps;
   std::vector<int32_t> left(kLengths, kLengths + kSequences);
@@ -305,7 +307,7 @@ void CheckStateCase(StateCase& c, const device::Capabilities& caps) {
     StateRunner whole(c, *kernel, /*threads=*/1, /*keep_all=*/true);
     whole.Run(WholeStep());
     CheckClose(c, *kernel, whole, reference);
-    // The reference rounds where a state is stored, kernels always do.
+    // The reference rounds states only when it stores them; kernels always do.
     if (kernel->name != "reference") CheckPieces(c, *kernel, whole);
     StateRunner idle(c, *kernel, /*threads=*/1, /*keep_all=*/true);
     idle.Run({});

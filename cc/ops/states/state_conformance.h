@@ -1,5 +1,5 @@
 // File: cc/ops/states/state_conformance.h
-// The conformance body of ops with recurrent states (state_pages.h). Test code only.
+// Conformance checks of ops with recurrent states (state_pages.h). Test code only.
 //
 //   StateCase c{.op = CausalConvOp()};
 //   c.AddRows(17, -2, 2);                    // x: a row for each token
@@ -13,7 +13,8 @@
 // Several sequences run as requests. For every kernel that supports the call:
 // - outputs and states of whole sequences, each alone and in one step, with a state kept at every
 //   boundary, are close to the reference's;
-// - sequences that are cut anywhere and run beside others, with states kept at random boundaries,
+// - sequences that are divided anywhere and run among others, with states kept at random
+// boundaries,
 //   in pages that held NaN, with 1 to 3 threads, give the same bits, outputs and states;
 // - a step writes the pages of its states and nothing else: neither others' nor its source, unless
 //   that is its target.

@@ -1,13 +1,13 @@
 // File: cc/ops/states/state_pages.h
-// Where a step finds and leaves the recurrent states of its requests: entries of the block table
-// that the layers' KV group has.
+// Pages of the recurrent states that a step reads and writes: entries of the block table of the
+// layers' KV group.
 //
 // Position i of the table is the page of the state after token (i + 1) * block_size, or after the
 // request's last token if that comes before. A step over tokens [begin, end) of a request reads
 // position (begin - 1) / block_size (nothing if begin = 0), writes the state after `end` to
-// position (end - 1) / block_size, and on its way the state after (i + 1) * block_size to every
-// position i in between that is not null. Which positions have pages is the scheduler's choice
-// (kv_cache/kinds/state_space.h). A page of other requests is read and never written.
+// position (end - 1) / block_size, and the state after (i + 1) * block_size to every position i in
+// between that is not null. The scheduler chooses the positions with pages
+// (kv_cache/kinds/state_space.h). Pages of other requests are read but never written.
 //
 //   ForEachStateRun(batch, request, [&](const StateRun& run) {
 //     Load(run.source);                              // zeros if it is kNullPage
@@ -15,7 +15,7 @@
 //     Store(run.target);                             // may be the source
 //   });
 //
-// So between two runs a state is nowhere but in its page. Cost: O(tokens / block_size).
+// So between two runs a state is only in its page. Cost: O(tokens / block_size).
 #ifndef PAGEMILL_CC_OPS_STATES_STATE_PAGES_H_
 #define PAGEMILL_CC_OPS_STATES_STATE_PAGES_H_
 
@@ -28,8 +28,8 @@ namespace pagemill::ops {
 
 inline constexpr int32_t kNullPage = 0;
 
-// Tokens between two states that are stored: from the state in page `source` over rows [begin, end)
-// of the step to the state in page `target`.
+// Tokens between two stored states: from the state in page `source` over rows [begin, end) of the
+// step to the state in page `target`.
 struct StateRun {
   int32_t source = kNullPage;
   int32_t target = kNullPage;

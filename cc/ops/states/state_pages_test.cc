@@ -50,13 +50,13 @@ TEST(StatePages, DecodeStaysInItsPageUntilTheBoundary) {
   EXPECT_EQ(RunsOf({{8, 1, {0, 7, 9}}}), (Runs{{7, 9, 0, 1}}));
 }
 
-TEST(StatePages, StatesOnTheWayAreKeptWhereThereIsAPage) {
+TEST(StatePages, IntermediateStatesAreStoredIfThereIsAPage) {
   // Tokens 6 to 17: boundaries at 8 (its own page), 12 (null), 16 (a page), the end at 18.
   EXPECT_EQ(RunsOf({{6, 12, {0, 3, 0, 5, 6}}}),
             (Runs{{3, 3, 0, 2}, {3, 5, 2, 10}, {5, 6, 10, 12}}));
 }
 
-TEST(StatePages, RowsAreThoseOfTheStep) {
+TEST(StatePages, RowsCountFromTheStepsFirstToken) {
   EXPECT_EQ(RunsOf({{9, 2, {0, 2, 1}}, {4, 5, {8, 0, 4}}}), (Runs{{8, 4, 2, 7}}));
   EXPECT_TRUE(RunsOf({{9, 2, {0, 2, 1}}, {4, 0, {8}}}).empty());
 }

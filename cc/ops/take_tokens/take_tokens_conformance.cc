@@ -14,7 +14,7 @@ namespace {
 using conformance::Random;
 using conformance::TestTensor;
 
-// `lowest`: of the ids; a row for each negative one.
+// `lowest` is the smallest id; each negative id refers to a row.
 void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t tokens, int64_t rows,
            float lowest) {
   SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << rows << " rows");

@@ -1,7 +1,7 @@
 // File: cc/ops/take_tokens/take_tokens_conformance.h
-// What every kernel of `take_tokens` must fulfil. Checked for every kernel that supports the call:
-// no tokens, all and some of them sampled, rows without a token, misaligned operands, a result in
-// the place of the ids; bit for bit, since the contract is exact.
+// Conformance checks for every kernel of `take_tokens` that supports the call: no tokens, all and
+// some of them sampled, rows without a token, misaligned operands, an output that aliases the ids;
+// bit for bit, since the contract is exact.
 #ifndef PAGEMILL_CC_OPS_TAKE_TOKENS_TAKE_TOKENS_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_TAKE_TOKENS_TAKE_TOKENS_CONFORMANCE_H_
 

@@ -1,5 +1,4 @@
-// The plain form of `take_tokens`, and the only one for CPUs: it runs on those that stand in for
-// devices.
+// The reference of `take_tokens`, and the only CPU kernel: it runs on test devices.
 #include <algorithm>
 #include <cstdint>
 

@@ -21,12 +21,12 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kGuardBytes = 128;  // on either side of each copy
 constexpr std::byte kGuard{0xA5};
 
-// Copies of ranges of the host's memory on a device. Ranges that overlap are one.
+// Device copies of ranges of host memory. Overlapping ranges are merged.
 class DeviceCopies {
  public:
   DeviceCopies(device::Device& device, device::Stream& stream) : device_(device), stream_(stream) {}
 
-  // Before Upload().
+  // Must be called before Upload().
   void Add(const void* data, int64_t bytes) {
     if (bytes <= 0) return;
     const auto begin = reinterpret_cast<uintptr_t>(data);
@@ -53,7 +53,7 @@ class DeviceCopies {
     }
   }
 
-  // The copy of an address within a range; the address itself if it is in none.
+  // The device address of an address within a range; the address itself if it is in no range.
   void* At(const void* data) const {
     const auto address = reinterpret_cast<uintptr_t>(data);
     for (const Block& block : blocks_) {
@@ -68,7 +68,7 @@ class DeviceCopies {
     for (Block& block : blocks_) stream_.CopyToHost(block.staged, block.memory.data());
   }
 
-  // Once the stream is done.
+  // Must be called after the stream is done.
   void TakeDownloaded(const Kernel& kernel) {
     const auto is_guard = [](std::byte b) { return b == kGuard; };
     for (const Block& block : blocks_) {
@@ -118,7 +118,7 @@ std::array<TensorView*, 4> PartsOf(QuantizedParts& parts) {
   return {&parts.values, &parts.scales, &parts.zeros, &parts.groups};
 }
 
-// Of a weight that the kernel packs: the packed bytes.
+// Bytes of an input: the packed bytes of a weight that the kernel packs.
 int64_t InputBytes(const Kernel& kernel, const OpCall& call, size_t input) {
   const TensorView& view = call.inputs[input];
   const WeightPacking* packing = view.rank == 0 ? nullptr : PackingOf(kernel, input);
@@ -163,7 +163,7 @@ void TestedDevice::Run(const Kernel& kernel, const OpCall& call, const std::byte
   SCOPED_TRACE(std::string(kernel.op) + "/" + std::string(kernel.name) + " on its device");
   const int64_t bytes = kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, 1);
   const int64_t plan_bytes = kernel.plan == nullptr ? 0 : kernel.plan->bytes(call);
-  // As the plan: of the host's memory. NaN in every floating-point format.
+  // In host memory, like the plan. Filled with NaN in every floating-point format.
   const std::vector<std::byte> workspace(static_cast<size_t>(bytes + kAlignment), std::byte{0xff});
   const auto misalign = reinterpret_cast<uintptr_t>(workspace.data()) % kAlignment;
   const std::byte* const aligned = workspace.data() + (kAlignment - misalign) % kAlignment;

@@ -1,8 +1,7 @@
 // File: cc/ops/testing/device_conformance.h
-// Runs the conformance bodies of ops on a device: a kernel of the device becomes one that takes
-// host memory, copies its operands to the device, runs there and copies them back. The bodies do
-// not know of it, so a vendor tree links the same ones as the CPU. Test code only (uses
-// googletest).
+// Runs the conformance checks of ops on a device: wraps a device kernel as a kernel on host memory
+// that copies its operands to the device, runs there and copies them back, so that a vendor tree
+// links the same checks as the CPU. Test code only (uses googletest).
 //
 //   TestedDevice& Gpu() {                       // lives as long as the test
 //     static GpuDevice device;
@@ -15,9 +14,9 @@
 //                             conformance::ReferenceKernel(AddOp())};
 //   CheckAddConformance({.op = "add", .check = AddOp().check, .kernels = kernels}, capabilities);
 //
-// Operands keep their distance from 64-byte boundaries and their rows' gaps, and operands that
-// overlap do so on the device. What is written outside of them, in gaps, workspace guards or next
-// to an operand, fails the test, as does an error of the stream.
+// Operands keep their misalignment and the gaps between their rows, and overlapping operands
+// overlap on the device. A write outside of operands, in gaps, workspace guards or next to an
+// operand, fails the test, as does an error of the stream.
 #ifndef PAGEMILL_CC_OPS_TESTING_DEVICE_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_TESTING_DEVICE_CONFORMANCE_H_
 
@@ -33,7 +32,7 @@ class TestedDevice {
  public:
   explicit TestedDevice(device::Device& device);
 
-  // Runs `kernel`, one of the device, on operands, arrays and a plan in the host's memory.
+  // Runs `kernel`, a kernel of the device, on operands, arrays and a plan in host memory.
   void Run(const Kernel& kernel, const OpCall& call, const std::byte* plan);
 
  private:
@@ -41,7 +40,7 @@ class TestedDevice {
   std::unique_ptr<device::Stream> stream_;
 };
 
-// `kKernel` as a kernel that runs on host memory.
+// Wraps `kKernel` as a kernel on host memory.
 template <const Kernel& (*kKernel)(), TestedDevice& (*kDevice)()>
 Kernel OnHost() {
   Kernel on_host = kKernel();

@@ -1,5 +1,5 @@
-// The conformance bodies of all ops, run on a device with memory of its own. What a vendor tree
-// does with its device, this does with the test device.
+// The conformance checks of all ops on the test device, which has separate memory, as a vendor tree
+// runs them on its device.
 #include "cc/ops/testing/device_conformance.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ constexpr auto KernelsOnHost(std::index_sequence<kOps...>) {
   return std::array{&conformance::OnHost<DeviceKernel<kOps>, Tested>...};
 }
 
-// The device's op, which runs on the host's memory, and the CPU's reference.
+// The device's op, wrapped to run on host memory, and the CPU reference.
 class OpOnHost {
  public:
   explicit OpOnHost(std::string_view name) {

@@ -19,11 +19,11 @@ namespace {
 using device::testing::TestStream;
 using device::testing::TestWorker;
 
-// The table's kernels are functions, so each op has one of its own. More than there are ops.
+// More than there are ops. Kernels are function pointers, so each op needs its own instance.
 constexpr size_t kMaxOps = 64;
 
-// What the work runs: of the kernels that every CPU has and that read weights as stored, the best
-// for this call. Null if the op has none.
+// The kernel that the enqueued work runs: the best one for this call that every CPU supports and
+// that reads weights as stored. Null if the op has none.
 const Kernel* PlainKernel(const OpDefinition& op, const OpCall& call) {
   const Kernel* best = nullptr;
   for (const Kernel& kernel : op.kernels) {
@@ -33,7 +33,7 @@ const Kernel* PlainKernel(const OpDefinition& op, const OpCall& call) {
   return best;
 }
 
-// A call that outlives the one it was made from, with addresses of the device.
+// A copy of a call with device addresses, which outlives the original call.
 struct Launch {
   Launch(const Kernel& kernel, const OpCall& call, const KernelContext& context)
       : kernel(kernel),
@@ -84,7 +84,7 @@ class Translator {
   std::byte* Address(const void* address, int64_t bytes, const std::string& what) {
     std::byte* const found = worker_.Translate(address, bytes);
     if (found == nullptr && status_.ok()) {
-      status_ = Internal(std::string(op_) + ": " + what + " is no memory of the device");
+      status_ = Internal(std::string(op_) + ": " + what + " is not device memory");
     }
     return found;
   }

@@ -2,7 +2,7 @@
 // The op table of the test device (cc/device/testing): every op of the CPU, with its best kernel
 // that needs no vector instructions and no packed weights, enqueued on a stream instead of run. The
 // work translates the addresses of operands, of the step's arrays, of the workspace and of the
-// plan; it fails where one of them is no memory of the device.
+// plan; it fails if one of them is not device memory.
 //
 //   Target target = {.ops = TestDeviceOps(), .capabilities = {}};
 //

@@ -1,14 +1,14 @@
 // File: cc/ops/tiles/banded_products.h
-// A chunk of rows times a slice of 32 columns, in bands of tiles (tile_band.h). Layouts, a block
-// being 64 bytes of k (32 bf16, 64 bytes):
+// Multiplies a chunk of rows with a slice of 32 columns, in bands of tiles (tile_band.h). Layouts,
+// with blocks of 64 bytes of k (32 bf16 or 64 bytes):
 //
 //   rows      band after band, each [blocks][rows of the band][64 bytes]
 //   columns   [blocks][16][2 tiles side by side][64 bytes]
 //
-// Where there are several bands, k is taken in parts: a part of the slice is multiplied with each
-// band in turn and stays in L1 meanwhile, of which it takes 18 KB and a band's part as much; whole
-// slices of long rows would come from L2 for each band, which feeds tiles at 70 % of their rate.
-// Sums of bands wait in memory between parts, exactly as they are, so parts change no bits.
+// With several bands, k is divided into parts: a part of the slice stays in L1 while it is
+// multiplied with each band in turn. It takes 18 KB, and so does the part of a band; whole slices
+// of long rows would be read from L2 for each band, which limits tiles to 70 % of their rate.
+// Between parts, sums of bands are stored to memory unchanged, so parts do not change bits.
 #ifndef PAGEMILL_CC_OPS_TILES_BANDED_PRODUCTS_H_
 #define PAGEMILL_CC_OPS_TILES_BANDED_PRODUCTS_H_
 
@@ -18,8 +18,8 @@
 
 namespace pagemill::ops {
 
-// Every function is a member of a template over Tiles, so that files compiled for different
-// instruction sets share none.
+// All functions are members of a template over Tiles, so that files compiled for different
+// instruction sets do not share them.
 template <class Tiles, TileProduct kProduct>
 struct BandedProducts {
   using Band = BandProducts<Tiles, kProduct>;
@@ -36,8 +36,9 @@ struct BandedProducts {
     int64_t n;  // rows, 1 to kMaxRows
     const uint8_t* columns;
     int64_t blocks;
-    // Rows of the band that tiles are configured for, 0: none; left so, for the next chunk. Null:
-    // tiles are released. Configuring clears all tiles; what it costs has not been timed.
+    // Rows of the band that tiles are configured for, 0 = none; kept for the next chunk. Null:
+    // Multiply() configures tiles and releases them again. Configuring clears all tiles; its cost
+    // has not been measured.
     int64_t* configured = nullptr;
   };
 
@@ -53,7 +54,8 @@ struct BandedProducts {
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t first = part * o.blocks / parts, last = (part + 1) * o.blocks / parts;
       for (int64_t i = 0; i < bands; ++i) {
-        // Back and forth, so that a lower band does not take two configurations a part.
+        // Alternates the direction, so that a smaller last band does not need two configurations
+        // per part.
         const int64_t at = part % 2 == 0 ? i : bands - 1 - i, begin = at * kBandRows;
         const int64_t rows = Band::RowsOfBand(o.n, begin);
         if (rows != *configured) Band::Configure(rows);
@@ -71,7 +73,7 @@ struct BandedProducts {
     if (o.configured == nullptr) Tiles::Release();
   }
 
-  // Sums of nothing: what `start` does if there are none yet.
+  // Sets sums to 0: for a `start` without earlier sums.
   static void Clear(int64_t rows) {
     rows > Band::kTileRows ? Band::template Clear<true>() : Band::template Clear<false>();
   }
@@ -108,14 +110,14 @@ struct BandedProducts {
     for (int64_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(from + line);
   }
 
-  // Blocks of a band times those of the slice.
+  // Multiplies the blocks of a band with those of the slice.
   struct Products {
     const uint8_t* rows;
     int64_t row_block_bytes;
     const uint8_t* columns;
     int64_t blocks;
 
-    // `first_time`: no band has read these columns yet.
+    // `first_time`: no other band has read these columns.
     template <bool kTwo>
     void Add(bool first_time) const {
       first_time ? AddBlocks<kTwo, true>() : AddBlocks<kTwo, false>();

@@ -1,7 +1,7 @@
 // File: cc/ops/tiles/emulated_tiles.h
-// The tile registers of tile_band.h, in plain C++ after Intel's description of the
-// instructions, for tests on machines without AMX. Stricter than the machine: using a tile that is
-// not configured, or tiles whose shapes do not fit, fails the test.
+// The tile registers of tile_band.h, in plain C++ according to Intel's description of the
+// instructions, for tests on machines without AMX. Stricter than the CPU: using a tile that is not
+// configured, or tiles with mismatched shapes, fails the test.
 #ifndef PAGEMILL_CC_OPS_TILES_EMULATED_TILES_H_
 #define PAGEMILL_CC_OPS_TILES_EMULATED_TILES_H_
 
@@ -34,7 +34,7 @@ class EmulatedTiles {
     configured_ = false;
   }
 
-  // Of the calling thread: whether its tiles are, and how often they have been.
+  // Whether the tiles of the calling thread are configured, and how often they have been.
   static bool Configured() { return configured_; }
   static int64_t Configurations() { return configurations_; }
 
@@ -63,7 +63,7 @@ class EmulatedTiles {
     }
   }
 
-  // Subnormal numbers are not flushed here, as the instruction does: bounds hold either way.
+  // Unlike the instruction, does not flush subnormal numbers: bounds hold either way.
   template <int kSums, int kA, int kB>
   static void Multiply() {
     Tile& sums = tiles_[kSums];

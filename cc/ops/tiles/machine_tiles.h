@@ -1,7 +1,7 @@
 // File: cc/ops/tiles/machine_tiles.h
 // The AMX tile registers as inline assembly: register numbers as template arguments, which the
-// compiler's macros do not take, and operands whose extent it knows. GCC 12's own
-// _tile_loadconfig says that it reads 8 of its 64 bytes, and the stores to the others may go. For
+// compiler's macros do not take, and operands whose extent it knows. GCC 12's own _tile_loadconfig
+// declares that it reads only 8 of its 64 bytes, so the stores to the others may be removed. For
 // files compiled for AMX only.
 #ifndef PAGEMILL_CC_OPS_TILES_MACHINE_TILES_H_
 #define PAGEMILL_CC_OPS_TILES_MACHINE_TILES_H_

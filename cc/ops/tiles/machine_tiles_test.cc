@@ -1,5 +1,5 @@
-// Tiles of the CPU, if it has them (tools/amx emulates one that does): the operating system
-// keeps each thread's own.
+// AMX tiles of the CPU, if it has them (tools/amx emulates one that does): the operating system
+// preserves the tiles of each thread.
 #include <gtest/gtest.h>
 #include <sched.h>
 

@@ -1,7 +1,8 @@
 // File: cc/ops/tiles/tile_band.h
-// What kernels in AMX tiles are written over: `Tiles`, the eight tile registers. machine_tiles.h
-// has those of the CPU, emulated_tiles.h others in plain C++ for tests on machines without. And the
-// product that most of them are made of: a band of up to 32 rows times 32 columns.
+// AMX kernels are templates over `Tiles`, the eight tile registers: machine_tiles.h has those of
+// the CPU, emulated_tiles.h emulates them in plain C++ for tests on machines without AMX.
+// BandProducts multiplies a band of up to 32 rows with 32 columns, the product that most kernels
+// consist of.
 //
 // `Tiles` has static members, with registers 0 to 7 as template arguments:
 //   Configure(const device::TileConfig&), Release()
@@ -10,9 +11,9 @@
 //   MultiplyBytes<sums, a, b>()   TDPBSUD: signed bytes of a, unsigned ones of b
 //   MultiplyUnsigned<sums, a, b>()   TDPBUSD: unsigned bytes of a, signed ones of b
 //
-// Order of TDPBF16PS, from Intel's description: of the 32 elements of a row of a and those of a
-// column of b one chain of the even ones and one of the odd ones, ascending, each from 0; their sum
-// is added to the output's. It takes subnormal numbers, sums included, for 0.
+// Order of TDPBF16PS, from Intel's description: for the 32 elements of a row of a and a column of
+// b, one chain of the even elements and one of the odd ones, ascending, each from 0; their sum is
+// added to the output. It treats subnormal numbers, sums included, as 0.
 #ifndef PAGEMILL_CC_OPS_TILES_TILE_BAND_H_
 #define PAGEMILL_CC_OPS_TILES_TILE_BAND_H_
 
@@ -24,9 +25,9 @@ namespace pagemill::ops {
 
 enum class TileProduct { kBf16, kBytes };
 
-// Sums in tiles 0 to 3 (two of the upper rows, two of the lower), rows in 4 and 5, columns in 6
-// and 7. Every function is a member of a template over Tiles, so that files compiled for different
-// instruction sets share none.
+// Sums in tiles 0 to 3 (two of the upper rows, two of the lower), rows in 4 and 5, columns in 6 and
+// 7. All functions are members of a template over Tiles, so that files compiled for different
+// instruction sets do not share them.
 template <class Tiles, TileProduct kProduct>
 struct BandProducts {
   static constexpr int64_t kTileRows = 16;
@@ -37,7 +38,7 @@ struct BandProducts {
     return n - begin < kBandRows ? n - begin : kBandRows;
   }
 
-  // Tiles for the lower half of a band that has none stay without rows and are not used.
+  // If a band has no lower half, its tiles have no rows and are not used.
   static void Configure(int64_t rows) {
     const int64_t upper = rows < kTileRows ? rows : kTileRows;
     const int64_t lower = rows - upper;
@@ -50,7 +51,7 @@ struct BandProducts {
     Tiles::Configure(config);
   }
 
-  // kTwo, here and below: the band is higher than one tile.
+  // kTwo, here and below: the band has more rows than one tile.
   template <bool kTwo>
   static void Clear() {
     Tiles::template Zero<0>();

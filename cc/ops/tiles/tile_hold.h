@@ -1,6 +1,6 @@
 // File: cc/ops/tiles/tile_hold.h
-// For tests of what the operating system does with tiles: keeps them in use across a pause. Linked
-// on x86-64 only; calling it takes a CPU with AMX.
+// Keeps tiles in use across a pause, to test how the operating system preserves them. Linked on
+// x86-64 only; calling it requires a CPU with AMX.
 #ifndef PAGEMILL_CC_OPS_TILES_TILE_HOLD_H_
 #define PAGEMILL_CC_OPS_TILES_TILE_HOLD_H_
 

@@ -7,8 +7,8 @@
 //
 //   void PAGEMILL_VEC_NAME(RmsNormRow)(const RmsNormRow& row) { ... Vec::Load(row.x) ... }
 //
-// What such a source defines besides is in an anonymous namespace, and it includes no header with
-// code that other files may share: the linker could keep the copy with wide instructions.
+// All other definitions of such a source are in an anonymous namespace, and it includes no header
+// with code that other files may share: the linker could keep the copy with wide instructions.
 #ifndef PAGEMILL_CC_OPS_VEC_VEC_H_
 #define PAGEMILL_CC_OPS_VEC_VEC_H_
 

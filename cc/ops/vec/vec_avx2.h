@@ -125,7 +125,7 @@ struct Vec {
   static __m256i Below(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
-  // Not by way of a subnormal float, which some CPUs are slow to multiply.
+  // Avoids subnormal floats, which some CPUs multiply slowly.
   static F WidenF8(__m256i codes) {
     const __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi32(0x7f));
     const F normal = _mm256_castsi256_ps(
@@ -141,7 +141,7 @@ struct Vec {
   static F Widen(__m128i v) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
   }
-  // Rounds to nearest even; a NaN stays one (its quiet bit is set).
+  // Rounds to nearest even; a NaN stays NaN (its quiet bit is set).
   static __m128i Narrow(F v) {
     const __m256i bits = _mm256_castps_si256(v);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));

@@ -106,7 +106,7 @@ struct Vec {
   static F Widen(__m256i v) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
   }
-  // Not by way of a subnormal float, which some CPUs are slow to multiply.
+  // Avoids subnormal floats, which some CPUs multiply slowly.
   static F WidenF8(__m512i codes) {
     const __m512i magnitude = _mm512_and_si512(codes, _mm512_set1_epi32(0x7f));
     const F normal = _mm512_castsi512_ps(
@@ -141,7 +141,7 @@ struct Vec {
     return _mm512_or_si512(code, _mm512_srli_epi32(_mm512_xor_si512(bits, magnitude), 24));
   }
   static F Convert(__m128i v) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v)); }
-  // Rounds to nearest even; a NaN stays one (its quiet bit is set).
+  // Rounds to nearest even; a NaN stays NaN (its quiet bit is set).
   static __m256i Narrow(F v) {
     const __m512i bits = _mm512_castps_si512(v);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

@@ -1,11 +1,10 @@
 // File: cc/ops/vec/vec_math.h
 // Exponential, hyperbolic tangent and the activations over `Vec` registers. Include it after one of
 // vec_*.h (see vec_portable.h). Bounds are over all finite arguments and were measured against
-// double precision (vec_math_test.cc):
+// double precision (vec_test.cc):
 //
-//   Exp2        relative error 2e-7 where the result is above 2^-126 (below, the result is between
-//   0
-//               and 2^-126); exactly 1 at 0; NaN gives NaN, large arguments infinity
+//   Exp2        relative error 2e-7 if the result is above 2^-126, else a result between 0 and
+//               2^-126; exactly 1 at 0; NaN gives NaN, large arguments infinity
 //   Exp         relative error 2e-7 + 7e-8 |x|, from scaling x by log2(e); else as Exp2
 //   Tanh        relative error 4e-7
 //   Silu        relative error 4e-7 + 7e-8 |x| for x > -80, absolute 1e-6 max(1, |x|) everywhere
@@ -22,7 +21,7 @@ namespace {
 // 2^x: 2^round(x) times a polynomial in the fraction, |fraction| <= 1/2. The coefficients minimize
 // the largest relative error (2.0e-9) with the constant term held at 1.
 inline Vec::F Exp2(Vec::F x) {
-  // NaN passes Max and Min, which return their second operand then.
+  // Max and Min propagate NaN, since they then return their second operand.
   const Vec::F clamped = Vec::Min(Vec::Set(128.0f), Vec::Max(Vec::Set(-126.0f), x));
   const Vec::F n = Vec::Round(clamped);
   const Vec::F f = Vec::Sub(clamped, n);

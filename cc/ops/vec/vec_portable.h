@@ -1,12 +1,11 @@
 // File: cc/ops/vec/vec_portable.h
-// `Vec`: a register of floats, the vocabulary in which row kernels are written once and compiled
-// for each instruction set. This one uses the compilers' vector extension, 4 floats, which becomes
+// `Vec`: a register of floats, over which kernels are written once and compiled for each
+// instruction set. This one uses the compilers' vector extension with 4 floats, which compiles to
 // SSE2 on the x86-64 baseline, ASIMD on aarch64 and the vector facility on s390x.
 //
-// A kernel is a template over nothing: it names `Vec`, in an anonymous namespace, and its source
-// includes vec.h, which brings one of vec_avx512.h, vec_avx2.h and vec_portable.h. `Vec` itself
-// lives in an anonymous namespace too, so that the linker never merges code of different
-// instruction sets.
+// A kernel is not a template: it uses `Vec` in an anonymous namespace, and its source includes
+// vec.h, which includes one of vec_avx512.h, vec_avx2.h and vec_portable.h. `Vec` itself is in an
+// anonymous namespace too, so that the linker never merges code of different instruction sets.
 //
 // What each member means, for n in [0, kLanes]:
 //   Load(p), Store(p, v)       kLanes elements; float, or uint16_t holding bf16 (stores round to
@@ -119,8 +118,8 @@ struct Vec {
   static F Sub(F a, F b) { return a - b; }
   static F Mul(F a, F b) { return a * b; }
   static F Div(F a, F b) { return a / b; }
-  // Spelled out if there is an instruction: a compiler that fuses a * b + c by itself may,
-  // beside another product, choose differently in different places, and results would not repeat.
+  // Explicit if there is an instruction: a compiler that fuses a * b + c itself may choose
+  // differently in different places, and results would not be reproducible.
   static F Fma(F a, F b, F c) {
 #if defined(__aarch64__)
     return (F)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
@@ -142,7 +141,7 @@ struct Vec {
     const I lane = {0, 1, 2, 3};
     return (lane >= low) & (lane < high) ? inside : outside;
   }
-  // Adding 1.5 * 2^23 leaves no bits for a fraction.
+  // The sum with 1.5 * 2^23 has no bits for a fraction.
   static F Round(F a) { return (a + 12582912.0f) - 12582912.0f; }
   static F ScaleByPowerOf2(F a, F n) {
     const I exponent = __builtin_convertvector(n, I) + 127;
@@ -171,7 +170,7 @@ struct Vec {
   }
 
  private:
-  // Not by way of a subnormal float, which some CPUs are slow to multiply.
+  // Avoids subnormal floats, which some CPUs multiply slowly.
   static F WidenF8(U codes) {
     const U magnitude = codes & 0x7f;
     const F normal = (F)((magnitude << 20) + (120u << 23));
@@ -181,7 +180,7 @@ struct Vec {
     return (F)((U)finite | (codes & 0x80) << 24 | nan);
   }
   static F Widen(Half v) { return (F)(__builtin_convertvector(v, U) << 16); }
-  // Rounds to nearest even; a NaN stays one (its quiet bit is set).
+  // Rounds to nearest even; a NaN stays NaN (its quiet bit is set).
   static Half Narrow(F v) {
     const U bits = (U)v;
     const U up = bits + 0x7fff + ((bits >> 16) & 1);

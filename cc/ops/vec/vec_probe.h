@@ -1,6 +1,6 @@
 // File: cc/ops/vec/vec_probe.h
 // The members of `Vec` and the functions of vec_math.h over arrays, compiled for each instruction
-// set, so that one test (vec_test.cc) can hold them all against plain arithmetic. Test code only.
+// set, so that one test (vec_test.cc) can compare them all with plain arithmetic. Test code only.
 #ifndef PAGEMILL_CC_OPS_VEC_VEC_PROBE_H_
 #define PAGEMILL_CC_OPS_VEC_VEC_PROBE_H_
 

@@ -1,5 +1,5 @@
-// Every Vec of this machine against plain arithmetic, and vec_math.h's functions against double
-// precision over dense samples of their range.
+// Compares every Vec of this machine with plain arithmetic, and the functions of vec_math.h with
+// double precision over dense samples of their range.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -130,7 +130,7 @@ TEST_P(VecTest, GeluTanh) {
 
 TEST_P(VecTest, FirstElementsOnly) {
   for (int n = 0; n <= lanes(); ++n) {
-    std::vector<float> x(n), y(lanes(), -7);  // x has no element to spare
+    std::vector<float> x(n), y(lanes(), -7);  // x has no further elements
     for (int i = 0; i < n; ++i) x[i] = static_cast<float>(i) + 0.5f;
     probe().copy_n(x.data(), y.data(), n);
     for (int i = 0; i < lanes(); ++i) EXPECT_EQ(y[i], i < n ? x[i] : -7) << n;
@@ -182,7 +182,8 @@ TEST_P(VecTest, WidensEveryF8) {
   }
 }
 
-// Every number of the format, the middles between neighbours and what lies just beside either.
+// Every number of the format, the midpoints between neighbours, and the floats next to each of
+// them.
 TEST_P(VecTest, RoundsToF8) {
   std::vector<float> values = {0.0f, -0.0f, kInf, -kInf, NAN, -NAN, 448.1f, -3e38f, 1e-40f};
   for (int code = 0; code < 0x7e; ++code) {

@@ -9,8 +9,8 @@
 namespace pagemill::ops {
 namespace {
 
-constexpr size_t kMaxOperands = 32;  // of inputs, as in the masks of op.h; and of outputs
-constexpr int64_t kAlignment = 64;   // of operands, as that of a workspace
+constexpr size_t kMaxOperands = 32;  // inputs, as in the masks of op.h; also the limit of outputs
+constexpr int64_t kAlignment = 64;   // of widened operands, like that of a workspace
 
 bool IsWidened(const F32Kernel& kernel, const OpCall& call, size_t input) {
   return (kernel.act_inputs >> input & 1) != 0 && IsNarrow(call.inputs[input].dtype);
@@ -21,7 +21,7 @@ int64_t WideBytes(const TensorView& view) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Dense, at `data`.
+// A dense f32 view at `data`.
 TensorView WideView(TensorView view, std::byte* data) {
   view.data = data;
   view.dtype = DType::kF32;

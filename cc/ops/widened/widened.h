@@ -1,13 +1,13 @@
 // File: cc/ops/widened/widened.h
 // The reference of an op whose activations may be bf16 or f16: it widens them to f32 in the
 // workspace, runs the op's reference for f32, and rounds the results to the nearest value, ties to
-// even. So what an op gives in bf16 and f16 is defined by its reference for f32.
+// even. So the f32 reference of an op also defines its results in bf16 and f16.
 //
 //   constexpr F32Kernel kReference{.act_inputs = 0b11, .run = AddReference};
 //   constexpr Kernel kKernels[] = {{"add", "portable", 10, OnEveryCpu, AddPortable},
 //                                  WidenedReference<&kReference>("add")};
 //
-// With f32 activations nothing is widened, and the kernel takes the workspace of the f32 one.
+// With f32 activations nothing is widened, and the kernel needs only the workspace of the f32 one.
 // Outputs may share memory with inputs as in the f32 kernel: inputs are read before outputs are
 // written. Cost beyond that of the f32 kernel: two passes over the activations, on one thread.
 #ifndef PAGEMILL_CC_OPS_WIDENED_WIDENED_H_

@@ -6,7 +6,8 @@
 //   StepImage image(program, layout, /*max_blocks=*/128);
 //   image.Write(batch, sizes, staging);                         // on the host
 //   stream->CopyToDevice(memory, staging.first(image.Bytes(sizes)));
-//   calls.Set(image.View(sizes, memory));                       // device addresses //
+//   calls.Set(image.View(sizes, memory));                       // device addresses
+//
 // `sizes` are those of the batch, or larger by the same number of tokens, requests and logits rows,
 // in which case the batch is padded with requests of one token (ops::Padding). Thread safety: none.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_STEP_IMAGE_H_

@@ -10,6 +10,7 @@
 #include "cc/device/thread_pool.h"
 #include "cc/program/testing/tiny_llama.h"
 #include "cc/program/weights/weight_digests.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 namespace {
@@ -22,7 +23,7 @@ Digest128 Fingerprint(const std::string& text, const CacheGeometry& geometry = {
   StatusOr<Weights> weights = Weights::Load(*program);
   EXPECT_TRUE(weights.ok()) << weights.status().ToString();
   device::ThreadPool pool({.num_threads = 1});
-  const auto digests = WeightDigests(*program, *weights, DigestMemory(""), pool);
+  const auto digests = WeightDigests(*program, weights->files(), DigestMemory(""), pool);
   return KvFingerprint(*program, digests, *PlanKvLayout(*program, geometry));
 }
 

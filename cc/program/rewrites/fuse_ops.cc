@@ -16,15 +16,15 @@ bool Contains(const std::vector<ValueId>& ids, ValueId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// The value that links the two, if `first` is their first op; kNoValue if not.
+// The value that links the two ops if `first` matches `fused.first`; else kNoValue.
 ValueId LinkFrom(const Op& first, const ops::FusedOps& fused) {
   const auto output = static_cast<size_t>(fused.output);
   return first.name == fused.first && output < first.outputs.size() ? first.outputs[output]
                                                                     : kNoValue;
 }
 
-// May ops[second] run where ops[first] runs? Its other inputs exist there, and no op between the
-// two uses a cache of its own.
+// True if ops[second] may run at the position of ops[first]: its other inputs exist there, and no
+// op between the two uses the same cache.
 bool CanMove(const Program& program, size_t first, size_t second, ValueId link) {
   const Ops& ops = program.ops();
   for (ValueId input : ops[second].inputs) {
@@ -67,7 +67,7 @@ class Fuser {
   }
 
  private:
-  // With the first op that reads the link and fits.
+  // Fuses with the first reader of the link that fits.
   bool FuseWithReader(size_t first, ValueId link) {
     const auto input = static_cast<size_t>(definition_.traits.fuses.input);
     Ops& ops = program_.mutable_ops();

@@ -7,8 +7,8 @@
 namespace pagemill::program {
 namespace {
 
-// A product with one matrix of weights, which exist from the start as its bias does:
-// it may run wherever its other inputs exist.
+// True for a product with one matrix of weights; matrix and bias exist from the start, so it may
+// run wherever its other inputs exist.
 bool IsMovableProduct(const Program& program, const Op& op, const ops::MatrixInputs& matrices) {
   const auto first = static_cast<size_t>(matrices.first);
   const auto stride = static_cast<size_t>(matrices.stride);
@@ -24,7 +24,7 @@ bool IsMovableProduct(const Program& program, const Op& op, const ops::MatrixInp
   return true;
 }
 
-// Can one call multiply both? As HaveOneFormat() of cc/tensor/quantized.h.
+// True if one call can multiply both; as HaveOneFormat() in cc/tensor/quantized.h.
 bool AreAlike(const Value& a, const Value& b) {
   if (a.dtype != b.dtype || a.quantized.has_value() != b.quantized.has_value()) return false;
   return !a.quantized || (HaveOneFormat(a.quantized->format, b.quantized->format) &&
@@ -39,7 +39,7 @@ bool BelongTogether(const Program& program, const Op& a, const Op& b, size_t fir
          AreAlike(program.value(b.inputs[first]), program.value(a.inputs[first]));
 }
 
-// Moves the products that belong to ops[index] into it.
+// Moves the products that can join ops[index] into it.
 bool MergeInto(Program& program, size_t index, const ops::MatrixInputs& matrices) {
   const auto first = static_cast<size_t>(matrices.first);
   const auto stride = static_cast<size_t>(matrices.stride);
@@ -71,7 +71,7 @@ StatusOr<int32_t> MergeProducts(Program& program, std::span<const ops::OpDefinit
   for (size_t i = 0; i < program.ops().size(); ++i) {
     const StatusOr<const ops::OpDefinition*> definition =
         ops::FindOp(definitions, program.ops()[i].name);
-    if (!definition.ok()) continue;  // CheckOps() says so
+    if (!definition.ok()) continue;  // reported by CheckOps()
     const ops::MatrixInputs& matrices = (*definition)->traits.matrices;
     if (matrices.max_count < 2 || !IsMovableProduct(program, program.ops()[i], matrices)) continue;
     if (MergeInto(program, i, matrices)) ++count;

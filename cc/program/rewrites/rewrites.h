@@ -1,10 +1,10 @@
 // File: cc/program/rewrites/rewrites.h
-// Named rewrites of a program that keep its results and make it cheaper (`docs/program_format.md`).
-// What can be rewritten is said by the traits of the ops, not by their names.
+// Named rewrites that make a program cheaper and keep its results (`docs/program_format.md`). Ops'
+// traits, not their names, say what can be rewritten.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(program, RewriteProgram(std::move(program), ops::CpuOps()));
 //
-// To add one: a file of its own beside this one, declared below, and an entry in rewrites.cc.
+// To add one: a new file beside this one, a declaration below, and an entry in rewrites.cc.
 #ifndef PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_
 #define PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_
 
@@ -20,27 +20,27 @@ namespace pagemill::program {
 
 struct Rewrite {
   std::string_view name;
-  // Applies wherever it fits and returns how often that was.
+  // Applies the rewrite wherever it fits and returns the number of changes.
   StatusOr<int32_t> (*apply)(Program& program, std::span<const ops::OpDefinition> ops) = nullptr;
 };
 
-// In the order in which they are applied.
+// In order of application.
 std::span<const Rewrite> Rewrites();
 
-// Applies them all and checks the result.
+// Applies all rewrites and checks the result.
 StatusOr<Program> RewriteProgram(Program program, std::span<const ops::OpDefinition> ops);
 
-// Two ops that a third computes in one (ops::FusedOps) become that third, at the place of the
-// first, if the second may run there and the third takes their operands:
+// Replaces two ops by a third that computes both (ops::FusedOps), at the position of the first, if
+// the second may run there and the third accepts their operands:
 //   s = add(a, b); y = rms_norm(s, w)  ->  y, s = add_rms_norm(a, b, w)
 //   q2, k2 = rotary(q, k, p, f); kv_write(k2, v, cache)
 //     ->  q2, k2 = rotary_kv_write(q, k, p, f, v, cache)
-// What the first computes is written as before, so others may read it.
+// The first op's outputs are still written, so other ops may read them.
 StatusOr<int32_t> FuseOps(Program& program, std::span<const ops::OpDefinition> ops);
 
 // y = linear(x, w); z = linear(x, u)  ->  y, z = linear(x, w, -, u, -). Products of the same inputs
 // with weights of one format and the same attributes are one op, at the place of the first: q, k
-// and v, gate and up. As many as the op takes (ops::MatrixInputs::max_count).
+// and v, gate and up. At most ops::MatrixInputs::max_count per op.
 StatusOr<int32_t> MergeProducts(Program& program, std::span<const ops::OpDefinition> ops);
 
 }  // namespace pagemill::program

@@ -28,7 +28,7 @@ op embedding token_ids,table -> x
 op embedding token_ids,table -> y
 )";
 
-// The head, with a value of T rows of 8 for each of these names.
+// The head, plus a value of T rows of 8 for each of these names.
 std::string Head(const std::vector<std::string>& values) {
   std::string head = kHead;
   for (const std::string& name : values) {
@@ -151,8 +151,8 @@ TEST(MergeProductsTest, AtMostAsManyAsAnOpTakes) {
                                                  "\nop linear x,table,-,table,- -> z8,z9\n" + use);
 }
 
-// These ops over two caches and values of a head of 8, rewritten. `values` are declared besides q,
-// k, q2 and k2.
+// Rewrites these ops over two caches and values with a head of 8. `values` are declared in addition
+// to q, k, q2 and k2.
 std::string RewrittenAttention(const std::string& ops, const std::vector<std::string>& values) {
   std::string head = R"(pagemill-program 3
 file 0 /m

@@ -1,6 +1,6 @@
 // File: cc/program/testing/batch_builder.h
-// A step's batch, built the plain way, for tests that run an executor without a scheduler. Test
-// code only.
+// Builds a step's batch directly, for tests that run an executor without a scheduler. Test code
+// only.
 //
 //   BatchBuilder batch(/*block_size=*/16, /*blocks_per_request=*/4);
 //   batch.Add(/*slot=*/0, /*first_position=*/0, {5, 6, 7});   // its last token gets a logits row
@@ -16,18 +16,18 @@
 
 namespace pagemill::program::testing {
 
-// Every slot has its own pages in every block table, the last one first.
+// Every slot has its own pages in every block table, in descending order.
 class BatchBuilder {
  public:
   BatchBuilder(int32_t block_size, int32_t blocks_per_request)
       : BatchBuilder(std::vector<int32_t>{block_size}, blocks_per_request) {}
-  // `block_sizes`: of each block table.
+  // `block_sizes`: one per block table.
   BatchBuilder(const std::vector<int32_t>& block_sizes, int32_t blocks_per_request)
       : blocks_per_request_(blocks_per_request), tables_(block_sizes.size()) {
     for (size_t t = 0; t < tables_.size(); ++t) tables_[t].block_size = block_sizes[t];
   }
 
-  // Pages that `slots` slots need, the null page included.
+  // The number of pages for `slots` slots, the null page included.
   int32_t NumPages(int32_t slots) const {
     return 1 + slots * blocks_per_request_ * static_cast<int32_t>(tables_.size());
   }
@@ -53,7 +53,7 @@ class BatchBuilder {
     logits_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
   }
 
-  // Valid until the next call of a member.
+  // Valid until the next call of a member function.
   ops::StepBatch view() const {
     kv_.clear();
     for (const Table& table : tables_) {
@@ -83,7 +83,7 @@ class BatchBuilder {
   int32_t blocks_per_request_;
   std::vector<Table> tables_;
   std::vector<int32_t> token_ids_, positions_, query_start_ = {0}, seq_lens_, logits_rows_;
-  mutable std::vector<ops::KvArrays> kv_;  // what view() spans
+  mutable std::vector<ops::KvArrays> kv_;  // storage of view()
 };
 
 }  // namespace pagemill::program::testing

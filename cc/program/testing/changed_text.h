@@ -1,6 +1,5 @@
 // File: cc/program/testing/changed_text.h
-// Programs in text with one place changed, for tests of what parsers refuse. Test code only.
-//
+// Program texts with one change each, for tests of what parsers reject. Test code only.
 //   INSTANTIATE_TEST_SUITE_P(Texts, MyErrorTest, ::testing::Values(BadText{...}), BadTextName);
 //   TEST_P(MyErrorTest, NamesLineAndCause) { ExpectRefused(kText, GetParam()); }
 #ifndef PAGEMILL_CC_PROGRAM_TESTING_CHANGED_TEXT_H_
@@ -15,7 +14,7 @@
 
 namespace pagemill::program::testing {
 
-// `text` with the first `from` replaced, which it must have.
+// `text`, which must contain `from`, with the first occurrence replaced.
 inline std::string Replace(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -26,14 +25,14 @@ struct BadText {
   const char* name;
   const char* from;
   const char* to;
-  const char* message;  // a part of it
+  const char* message;  // a substring
 };
 
 inline std::string BadTextName(const ::testing::TestParamInfo<BadText>& info) {
   return info.param.name;
 }
 
-// The changed text is an invalid argument, and the message says what the change did.
+// Expects the changed text to be an invalid argument with the expected message.
 inline void ExpectRefused(const std::string& text, const BadText& bad) {
   const StatusOr<Program> program = Program::Parse(Replace(text, bad.from, bad.to));
   ASSERT_FALSE(program.ok());
@@ -42,8 +41,8 @@ inline void ExpectRefused(const std::string& text, const BadText& bad) {
       << program.status().message();
 }
 
-// Bytes [begin, end) of `text`, each replaced by each of `characters`: what parses still has a
-// canonical form, and nothing crashes.
+// Replaces each byte of [begin, end) of `text` by each of `characters`: a text that still parses
+// must have a canonical form, and nothing may crash.
 inline void ExpectGarbageIsSafe(const std::string& text, size_t begin, size_t end,
                                 std::string_view characters) {
   for (size_t i = begin; i < end; ++i) {

@@ -11,7 +11,7 @@
 namespace pagemill::program::testing {
 namespace {
 
-// Collects the lines of a program while its ops are written down in order.
+// Collects a program's lines while its ops are written in order.
 class Writer {
  public:
   explicit Writer(const TinyLlamaOptions& options) : options_(options), random_(options.seed) {}

@@ -21,14 +21,14 @@ constexpr int64_t kDigestChunk = 1 << 20;
 constexpr int64_t kNumSamples = 16;
 constexpr int64_t kSampleBytes = 4096;
 
-// In this machine's byte order: the folder is its own.
+// In this machine's byte order: each machine has its own folder.
 struct Record {
   char magic[16] = {'p', 'a', 'g', 'e', 'm', 'i', 'l', 'l', ' ', 'd', 'i', 'g', 'e', 's', 't', '1'};
   Digest128 path;
   FileIdentity identity;
   Digest128 samples;
   Digest128 digest;
-  Digest128 checksum;  // of all before
+  Digest128 checksum;  // of the fields above
 };
 
 Digest128 Checksum(const Record& record) { return Xxh3_128(&record, offsetof(Record, checksum)); }
@@ -44,7 +44,7 @@ Digest128 DigestOfPath(const std::string& path) {
   return Xxh3_128(absolute.data(), absolute.size());
 }
 
-// Of a few places, from the first byte to the last.
+// A digest of a few samples, from the first byte to the last.
 Digest128 Samples(std::span<const std::byte> bytes) {
   const auto size = static_cast<int64_t>(bytes.size());
   const int64_t length = std::min(size, kSampleBytes);
@@ -114,7 +114,7 @@ std::optional<Digest128> DigestMemory::Recall(const MappedFile& file) const {
   Record found;
   std::ifstream in(path, std::ios::binary);
   if (!in.read(reinterpret_cast<char*>(&found), sizeof(found))) return std::nullopt;
-  // Its samples are read last, when all else fits.
+  // Samples are read last, when all else matches.
   if (!(found.checksum == Checksum(found)) || !(found.identity == file.identity())) {
     return std::nullopt;
   }

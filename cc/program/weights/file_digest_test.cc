@@ -30,7 +30,7 @@ class DigestMemoryTest : public ::testing::Test {
   MappedFile File() const { return *MappedFile::Open(path_); }
   Digest128 Digest() { return memory_.Of(File(), pool_); }
   Digest128 Computed() { return ParallelDigest(File().bytes(), pool_); }
-  // Changes a byte; the file is a second older each time, whatever the clock says.
+  // Changes a byte and makes the file one second older each time, whatever the clock says.
   void Flip(int64_t offset) {
     const auto modified = fs::last_write_time(path_);
     std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
@@ -89,7 +89,7 @@ TEST_F(DigestMemoryTest, AFileOfAnotherTimeSizeOrInodeIsReadAgain) {
 }
 
 TEST_F(DigestMemoryTest, AFewPlacesAreComparedEachTime) {
-  const MappedFile file = File();  // keeps the identity of now, and shows what is changed later
+  const MappedFile file = File();  // keeps the present identity, and sees later changes
   memory_.Remember(file, {1, 2});
   EXPECT_EQ(memory_.Recall(file), (Digest128{1, 2}));
   Flip(kSize - 1);

@@ -17,12 +17,16 @@ StatusOr<LazyMemory> LazyMemory::Allocate(int64_t bytes, const char* purpose,
                              "; lower num_blocks or max_num_tokens");
   }
 #ifdef MADV_HUGEPAGE
-  // Advice: where the kernel has no huge pages to give, small ones do.
+  // Advice: if the kernel has no huge pages, small ones serve.
   if (bytes >= 2 * kHugePage) ::madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
 #endif
   LazyMemory memory(std::span(static_cast<std::byte*>(data), static_cast<size_t>(bytes)));
   (void)device::PlaceMemory(memory.bytes(), placement);  // refused: slower, not wrong
   return memory;
+}
+
+void LazyMemory::DropPages() const {
+  if (!bytes_.empty()) ::madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);
 }
 
 LazyMemory::~LazyMemory() {

@@ -1,6 +1,6 @@
 // File: cc/program/weights/lazy_memory.h
-// A large zeroed range of which only touched pages take memory; freed when the object dies.
-// For arenas that are planned for the largest step and mostly used for small ones.
+// A large zeroed range in which only touched pages take memory; freed by the destructor. For arenas
+// that are planned for the largest step and mostly used for small ones.
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_LAZY_MEMORY_H_
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_LAZY_MEMORY_H_
 
@@ -17,9 +17,9 @@ namespace pagemill::program {
 class LazyMemory {
  public:
   LazyMemory() = default;
-  // Page aligned. Asks for huge pages where the range is large enough for them: hardware prefetch
-  // stops at a page border. kResourceExhausted if the address space is. Pages lie where
-  // `placement` says, or anywhere if the system refuses it.
+  // Page aligned. Requests huge pages if the range is large enough, because hardware prefetch stops
+  // at a page border. kResourceExhausted if the address space is exhausted. Pages are placed by
+  // `placement`, or anywhere if the system refuses it.
   static StatusOr<LazyMemory> Allocate(int64_t bytes, const char* purpose,
                                        const device::MemoryPlacement& placement = {});
   ~LazyMemory();
@@ -28,6 +28,9 @@ class LazyMemory {
     std::swap(bytes_, other.bytes_);
     return *this;
   }
+
+  // Returns the memory of all pages to the system; they are zero when touched again.
+  void DropPages() const;
 
   std::byte* data() const { return bytes_.data(); }
   std::span<std::byte> bytes() const { return bytes_; }

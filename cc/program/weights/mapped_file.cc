@@ -21,8 +21,8 @@ Status ErrnoStatus(const std::string& path, const char* call) {
   return code == ENOENT || code == ENOTDIR ? NotFound(message) : InvalidArgument(message);
 }
 
-// At an address that is a multiple of `border`, which not every file system sees to by itself;
-// MAP_FAILED and errno as of mmap.
+// Maps at an address that is a multiple of `border`, which not every file system guarantees;
+// returns MAP_FAILED and sets errno as mmap does.
 void* MapAtBorder(int fd, size_t size, size_t border) {
   const size_t reserved = size + border;
   void* begin = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,6 +1,6 @@
 // File: cc/program/weights/mapped_file.h
-// A file mapped read-only, unmapped when the object dies. Pages are read when they are first
-// touched and can be dropped again by the system, so mapping costs no memory. Processes share them.
+// A file mapped read-only; the destructor unmaps it. Pages are read when first touched and the
+// system may drop them again, so mapping itself takes no memory. Processes share the pages.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open("/models/smol.gguf"));
 //   std::span<const std::byte> bytes = file.bytes();
@@ -20,13 +20,13 @@
 
 namespace pagemill::program {
 
-// What a file system says of a file, as of its mapping. Only the system sets `changed_ns`, so a
-// change of content that keeps all of these needs a hand on the clock or the disk.
+// File system metadata at the time of mapping. Only the system sets `changed_ns`, so a change of
+// content that keeps all of these requires tampering with the clock or the disk.
 struct FileIdentity {
   uint64_t inode = 0;
   int64_t bytes = 0;
   int64_t modified_ns = 0;  // since the epoch
-  int64_t changed_ns = 0;   // the same, of content or attributes
+  int64_t changed_ns = 0;   // likewise, for content or attributes
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
@@ -35,8 +35,8 @@ class MappedFile {
   // How much of the file will be read.
   enum class Use {
     kParts,
-    // All of it, again and again: the file lies at the border of a large page, and what is not in
-    // memory yet is read in large pages where the file system has them (device/large_pages.h).
+    // All of it, repeatedly: the mapping is aligned to a large page, and bytes that are not in
+    // memory yet are read in large pages if the file system supports them (device/large_pages.h).
     kAll,
   };
   // kNotFound if the path does not exist, kInvalidArgument if it is not a regular file.
@@ -56,7 +56,7 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const FileIdentity& identity() const { return identity_; }
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Lets the system take back what it has read; pages are read again when touched again.
+  // Lets the system reclaim the pages that were read; they are read again when touched again.
   void DropPages() const;
 
  private:

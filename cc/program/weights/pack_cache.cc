@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 constexpr int64_t kPageBytes = 4096;
 constexpr char kSuffix[] = ".packed";
 constexpr char kTemporary[] = ".writing";
-// A temporary file older than this belongs to a process that is gone.
+// A temporary file older than this was left by a process that has died.
 constexpr std::chrono::hours kAbandoned{1};
-// What was not used for so long is removed; it can be made again.
+// Packs unused for this long are removed; they can be recreated.
 constexpr std::chrono::hours kUnused{30 * 24};
 
 struct Header {
@@ -47,8 +47,8 @@ void Remove(const fs::path& path) {
   fs::remove(path, ignored);
 }
 
-// The packs, those not used for longest first. Removes what is left of dead processes and what was
-// not used for long. A pack was used when its digest was.
+// The packs, least recently used first. Removes files of dead processes and packs that were not
+// used for long. A pack's digest file has its time of last use.
 std::vector<CachedFile> TidyFiles(const std::string& folder, const DigestMemory& digests) {
   std::vector<CachedFile> packs;
   std::error_code error;
@@ -75,11 +75,12 @@ std::vector<CachedFile> TidyFiles(const std::string& folder, const DigestMemory&
   return packs;
 }
 
-// Bytes that packs may take, of which they have `taken`: a tenth of the file system stays free.
+// The bytes that packs may take, of which they take `taken` now: a tenth of the file system stays
+// free.
 int64_t Bound(const std::string& folder, int64_t taken) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
-  if (error) return std::numeric_limits<int64_t>::max();  // then writing says what is wrong
+  if (error) return std::numeric_limits<int64_t>::max();  // writing will report the error
   return taken + static_cast<int64_t>(space.available) - static_cast<int64_t>(space.capacity / 10);
 }
 
@@ -125,7 +126,7 @@ bool PackCache::BetterCopied(std::span<const std::byte> mapped, device::ThreadPo
   const device::LargePages pages = device::DetectLargePages(system_root_ + "/sys");
   const int64_t size = static_cast<int64_t>(mapped.size());
   if (!pages.on_request || size < 2 * pages.bytes) return false;
-  // What was not read yet counts as small. One byte brings in a large page, if there is one.
+  // Counts unread pages as small. Reading one byte brings in a large page, if there is one.
   pool.ParallelFor(size / pages.bytes, /*grain=*/8, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const volatile std::byte* first = mapped.data() + i * pages.bytes;
@@ -175,7 +176,7 @@ Status PackCache::Store(const Digest128& key, std::span<const std::byte> bytes,
   {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     out.write(page.data(), kPageBytes);
-    // At once: in small pieces, the page cache would hold it in small pages.
+    // In one call: in small pieces, the page cache would hold it in small pages.
     out.write(reinterpret_cast<const char*>(bytes.data()), size);
     out.flush();
     if (!out) {

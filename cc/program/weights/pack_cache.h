@@ -1,20 +1,20 @@
 // File: cc/program/weights/pack_cache.h
-// A folder of packed weights: what one start has packed the next ones map, and processes share.
+// A folder of packed weights: one start packs them, later starts map them, and processes share
+// them.
 //
 //   const PackCache cache("/var/cache/pagemill/packed");
 //   StatusOr<PackCache::Entry> entry = cache.Find(key, bytes, pool);   // mapped, checked
 //   if (!entry.ok()) Status stored = cache.Store(key, packed, pool);
 //
-// One file a key: a header of a page (magic, key, size, checksum), then the bytes. Files are
-// written under another name and renamed, so no process sees half of one; the checksum catches what
-// a crash of the system or a disk leaves behind. It is computed over all bytes each time that a
-// file is found, until the file is a minute old; then the result is remembered (file_digest.h).
-// Packs may take what leaves a tenth of the file system free. Those not used for longest are
-// removed for a new one, and those not used for 30 days in any case. Several processes may use a
-// folder at once.
+// One file per key: a header page (magic, key, size, checksum), then the bytes. Files are written
+// under a temporary name and renamed, so no process sees a partial one; the checksum detects damage
+// from a system crash or a disk. It is computed over all bytes each time that a file is found,
+// until the file is a minute old; then the result is remembered (file_digest.h). Packs may fill the
+// file system except for a tenth. The least recently used ones are removed for a new one, and any
+// that was not used for 30 days. Several processes may use a folder at once.
 //
 // Weights are read faster from large pages (device/large_pages.h). Files are written in one piece
-// and mapped so that the page cache holds them in such pages where the file system can.
+// and mapped such that the page cache holds them in large pages if the file system supports them.
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_PACK_CACHE_H_
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_PACK_CACHE_H_
 
@@ -35,8 +35,8 @@ namespace pagemill::program {
 
 class PackCache {
  public:
-  // `max_bytes` bounds the packs of the folder instead of the file system; `system_root` holds sys
-  // and proc of this machine; `settled`: see DigestMemory.
+  // `max_bytes` bounds the packs of the folder instead of the file system; `system_root` contains
+  // this machine's sys and proc; `settled`: see DigestMemory.
   explicit PackCache(std::string folder, std::optional<int64_t> max_bytes = std::nullopt,
                      std::string system_root = "",
                      std::chrono::seconds settled = DigestMemory::kSettled)
@@ -45,21 +45,22 @@ class PackCache {
         system_root_(std::move(system_root)),
         digests_(folder_, settled) {}
 
-  // Of the files that are packed, remembered in the same folder.
+  // Digests of the files that packs are made from, remembered in the same folder.
   const DigestMemory& digests() const { return digests_; }
 
   struct Entry {
     MappedFile file;
     std::span<const std::byte> bytes;  // at a page boundary
-    // Most of it lies in small pages, and memory of one's own would lie in large ones: a copy is
-    // read faster, but no other process shares it. Never if it is smaller than two large pages.
+    // True if most of it lies in small pages while private memory would lie in large ones: a copy
+    // is read faster, but other processes do not share it. False if it is smaller than two large
+    // pages.
     bool better_copied = false;
   };
-  // kNotFound if there is no file of this key; kDataLoss, with its path, if it is not whole or of
-  // another size.
+  // kNotFound if no file has this key; kDataLoss, with its path, if it is damaged or has another
+  // size.
   StatusOr<Entry> Find(const Digest128& key, int64_t bytes, device::ThreadPool& pool) const;
   // Creates the folder. kResourceExhausted if there is no room for `bytes`; kUnavailable, with the
-  // path and the system's words, if it cannot be written.
+  // path and the system's error, if it cannot be written.
   Status Store(const Digest128& key, std::span<const std::byte> bytes,
                device::ThreadPool& pool) const;
 

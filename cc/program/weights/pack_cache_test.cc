@@ -35,7 +35,7 @@ class PackCacheTest : public ::testing::Test {
   static std::vector<std::byte> Copy(std::span<const std::byte> bytes) {
     return {bytes.begin(), bytes.end()};
   }
-  // Those that end so; all of them.
+  // The files with this suffix; "" = all.
   std::vector<fs::path> Files(const std::string& suffix = "") const {
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(folder_)) {
@@ -44,7 +44,7 @@ class PackCacheTest : public ::testing::Test {
     return files;
   }
   fs::path Pack() const { return Files(".packed").at(0); }
-  // Overwrites one byte of the only pack; at another time, even if the clock says the same.
+  // Overwrites one byte of the only pack, and changes its time even if the clock has not advanced.
   void Damage(int64_t offset) const {
     std::fstream file(Pack(), std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(offset);
@@ -56,8 +56,8 @@ class PackCacheTest : public ::testing::Test {
 
   std::string root_;
   std::string folder_;
-  // A system, made of files, with large pages of 1 MiB for who asks if `choice` says so, that tells
-  // how much of any mapping lies in them. Returns its root.
+  // Writes a fake /sys and /proc with large pages of 1 MiB, available if `choice` allows it; every
+  // mapping has `large_kibibytes` in large pages. Returns its root.
   std::string System(const std::string& choice, int64_t large_kibibytes) const {
     const std::string root = root_ + "/system";
     const std::string folder = root + "/sys/kernel/mm/transparent_hugepage";
@@ -69,7 +69,7 @@ class PackCacheTest : public ::testing::Test {
         << "1000-fffffffffffff000 r--p\nFilePmdMapped: " << large_kibibytes << " kB\n";
     return root;
   }
-  // What the cache says there of a file with so many bytes.
+  // Entry::better_copied for a pack of this size on such a system.
   bool BetterCopied(const std::string& choice, int64_t large_kibibytes, int64_t bytes) {
     const PackCache cache(folder_, std::nullopt, System(choice, large_kibibytes));
     EXPECT_TRUE(cache.Store({5, 5}, Bytes(static_cast<size_t>(bytes), 5), pool_).ok());
@@ -141,8 +141,8 @@ TEST_F(PackCacheTest, AFileIsReadWholeOnce) {
   const auto modified = fs::last_write_time(Pack());
   ASSERT_TRUE(cache.Find({7, 7}, kSize, pool_).ok());
   EXPECT_EQ(fs::last_write_time(Pack()), modified) << "its times are how it is recognised";
-  // A change that leaves no trace in the file's times is not seen, since the bytes are not read:
-  // its record is made anew.
+  // A change that leaves the file's times unchanged is not detected, since the bytes are not read:
+  // its record is rewritten.
   Damage(4096 + 100'000);
   EXPECT_FALSE(cache.Find({7, 7}, kSize, pool_).ok());
   const Digest128 checksum = ParallelDigest(Bytes(kSize, 3), pool_);

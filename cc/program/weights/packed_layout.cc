@@ -24,7 +24,8 @@ void ForEachWeight(const Program& program, std::span<const ops::Kernel* const> k
   }
 }
 
-// Does the kernel read the values of a quantized weight from the copy, and other parts beside it?
+// True if the kernel reads only the values of a quantized weight from the copy, and the other parts
+// from elsewhere.
 bool HasValuesAlone(const ops::WeightPacking& packing, const TensorView& view) {
   return ops::PackedView(packing, view).parts != nullptr;
 }
@@ -66,13 +67,14 @@ PackedLayout::PackedLayout(const Program& program, std::span<const ops::Kernel* 
 
 void PackedLayout::AddUse(size_t op, size_t input, ValueId weight,
                           const ops::WeightPacking& packing) {
-  // Of a stack, kernels read the matrices that a step chooses.
+  // Kernels read only those matrices of a stack that a step chooses.
   const bool end_to_end = program_.value(weight).shape.rank < 3;
   uses_.push_back({op, input, CopyOf(weight, &packing), end_to_end});
   if (HasValuesAlone(packing, copies_[uses_.back().copy].view)) KeepParts(weight, /*values=*/false);
 }
 
-// Of an operand whose kernel takes another's copy if there is one, or reads the weight as stored.
+// For an operand whose kernel uses another operand's copy if there is one, and otherwise reads the
+// weight as stored.
 void PackedLayout::AddFollower(size_t op, size_t input, ValueId weight,
                                const ops::WeightPacking* packing) {
   const auto found = packing == nullptr
@@ -109,7 +111,7 @@ size_t PackedLayout::CopyOf(ValueId weight, const ops::WeightPacking* packing) {
   return found->second;
 }
 
-// Kernels read parts of `weight` beside what is packed of it: stacks in one piece.
+// Records the parts of `weight` that kernels read besides the packed copy: stacks in one piece.
 void PackedLayout::KeepParts(ValueId weight, bool values) {
   const Quantized& q = *program_.value(weight).quantized;
   for (ValueId part : q.parts()) {
@@ -118,7 +120,7 @@ void PackedLayout::KeepParts(ValueId weight, bool values) {
   }
 }
 
-// What is in files of the weight, or of what it is made of.
+// Counts the stored bytes of the weight or of its components.
 void PackedLayout::CountStored(ValueId weight) {
   const Value& v = program_.value(weight);
   if (v.quantized) {

@@ -1,12 +1,12 @@
 // File: cc/program/weights/packed_layout.h
-// Which packed copies a program needs of its weights, which operands read them, and where the
-// copies lie in one piece of memory. Operands that share a weight and an order share the copy.
+// Which packed copies of its weights a program needs, which operands read them, and their offsets
+// in one piece of memory. Operands that share a weight and a packed layout share the copy.
 //
 //   const PackedLayout layout(program, kernels);
 //   layout.bytes().packed_bytes                    // of the memory
 //   for (const PackedCopy& copy : layout.copies()) Pack(copy, memory + copy.offset);
 //
-// Computed from the program alone: reads no file. Immutable after construction.
+// Computed from the program alone; reads no file. Immutable after construction.
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_PACKED_LAYOUT_H_
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_PACKED_LAYOUT_H_
 
@@ -30,16 +30,16 @@
 namespace pagemill::program {
 
 struct PackedBytes {
-  int64_t packed_bytes = 0;  // of all packed copies
-  int64_t stored_bytes = 0;  // of what they are made from, each byte range once
+  int64_t packed_bytes = 0;  // all packed copies
+  int64_t stored_bytes = 0;  // their sources, each byte range once
 };
 
 struct PackedCopy {
-  const ops::WeightPacking* packing = nullptr;  // null: row by row
+  const ops::WeightPacking* packing = nullptr;  // null: row-major
   ValueId weight;
-  TensorView view;                    // no data yet; its parts, if it has some, are the layout's
+  TensorView view;                    // no data yet; the layout owns its parts, if any
   const std::byte* shared = nullptr;  // another program's copy of the same content
-  int64_t offset = 0;                 // else: in the memory of all copies
+  int64_t offset = 0;                 // else: offset in the memory of all copies
 
   int64_t bytes() const;
   const std::byte* data(const std::byte* memory) const {
@@ -52,10 +52,10 @@ struct PackedUse {
   size_t op;
   size_t input;
   size_t copy;      // index
-  bool end_to_end;  // the kernel reads all of it in this order
+  bool end_to_end;  // the kernel reads all of it sequentially
 };
 
-// What a copy contains, as a text (weight_recipe.h): copies with one text have the same bytes.
+// The recipe of a copy (weight_recipe.h): copies with equal text have the same bytes.
 std::string ContentOf(const Program& program, const PackedCopy& copy,
                       std::span<const std::string> file_names);
 
@@ -64,18 +64,18 @@ class PackedLayout {
   // Returns another program's copy of the same content, or null.
   using FindShared = std::function<const std::byte*(const PackedCopy&)>;
 
-  // `kernels`: the kernel of each op.
+  // `kernels`: one per op.
   PackedLayout(
       const Program& program, std::span<const ops::Kernel* const> kernels,
       FindShared find_shared = [](const PackedCopy&) { return nullptr; });
 
   const std::vector<PackedCopy>& copies() const { return copies_; }
   const std::vector<PackedUse>& uses() const { return uses_; }
-  // Stacks that are parts of operands, and the index of their copies.
+  // Stacks that are parts of operands, with the index of their copies.
   const std::map<ValueId, size_t>& parts() const { return parts_; }
-  // Quantized weights that some kernel reads with all parts, as stored.
+  // Quantized weights whose parts some kernel reads as stored.
   const std::set<ValueId>& stored_quantized() const { return stored_quantized_; }
-  // Without what is shared.
+  // Excludes shared copies.
   const PackedBytes& bytes() const { return bytes_; }
 
  private:
@@ -92,7 +92,7 @@ class PackedLayout {
   std::map<ValueId, size_t> parts_;
   std::set<ValueId> stored_quantized_;
   PackedBytes bytes_;
-  std::map<std::pair<ByteRange, std::string_view>, size_t> known_;  // index of the copy
+  std::map<std::pair<ByteRange, std::string_view>, size_t> known_;  // -> index of the copy
   std::set<ByteRange> stored_;
   std::deque<QuantizedParts> quantized_;  // of copies
 };

@@ -17,7 +17,7 @@
 namespace pagemill::program {
 namespace {
 
-// Of all that decides the bytes of the copies and where they lie.
+// A digest of everything that determines the bytes and offsets of the copies.
 Digest128 KeyOf(const Program& program, const PackedLayout& layout,
                 std::span<const std::string> file_names) {
   std::string text;
@@ -28,8 +28,8 @@ Digest128 KeyOf(const Program& program, const PackedLayout& layout,
   return Xxh3_128(text.data(), text.size());
 }
 
-// Of each op, its packed operands in one piece; empty if they lie apart or rows of them are
-// picked.
+// Per op, its packed operands in one piece; empty if they are not adjacent or only some rows are
+// read.
 std::vector<std::span<const std::byte>> ReadFromEndToEnd(const PackedLayout& layout,
                                                          const std::byte* base, size_t ops) {
   std::vector<std::span<const std::byte>> read_by(ops);
@@ -48,7 +48,7 @@ std::vector<std::span<const std::byte>> ReadFromEndToEnd(const PackedLayout& lay
   return read_by;
 }
 
-// The matrix `weight`, which may be some columns of a wider one, row after row.
+// Copies the matrix `weight`, which may be some columns of a wider one, row by row.
 void CopyRows(const Program& program, ValueId weight, const Weights& weights, std::byte* target,
               device::ThreadPool& pool) {
   const Value& v = program.value(weight);
@@ -61,7 +61,7 @@ void CopyRows(const Program& program, ValueId weight, const Weights& weights, st
   });
 }
 
-// The weight row after row: its own bytes if it lies so, else a copy in `rows`.
+// The weight in row-major order: its own bytes if it is dense, else a copy in `rows`.
 StatusOr<const std::byte*> DenseRows(const Program& program, ValueId weight, const Weights& weights,
                                      LazyMemory* rows, device::ThreadPool& pool) {
   if (program.value(weight).weight.row_stride == 0) return weights.data(weight);
@@ -73,7 +73,7 @@ StatusOr<const std::byte*> DenseRows(const Program& program, ValueId weight, con
   return rows->data();
 }
 
-// A packed stack is its packed parts, one after the other (ops::WeightPacking).
+// A packed stack is the concatenation of its packed parts (ops::WeightPacking).
 Status MakeStack(const Program& program, const PackedCopy& copy, const Weights& weights,
                  std::byte* target, device::ThreadPool& pool) {
   TensorView part = copy.view;
@@ -94,8 +94,8 @@ Status MakeStack(const Program& program, const PackedCopy& copy, const Weights& 
   return OkStatus();
 }
 
-// Matrix `matrix` of a part of a stack of quantized matrices, as a stack of one. A part that all of
-// them share stays as it is.
+// Matrix `matrix` of a part of a stack of quantized matrices, as a stack of one. A part shared by
+// all matrices stays as it is.
 StatusOr<TensorView> PartOfMatrix(const Program& program, ValueId part,
                                   const QuantizedFormat& format, int64_t matrix,
                                   const Weights& weights, LazyMemory* rows,
@@ -159,7 +159,7 @@ Status MakeCopy(const Program& program, const PackedCopy& copy, const Weights& w
   return copy.packing->pack(view, target, pool);
 }
 
-// Says of which weight an error is.
+// Adds the weight's name to an error.
 Status OfWeight(const Value& weight, const Status& status) {
   if (status.ok()) return status;
   return {status.code(), "weight '" + weight.name + "' " + status.message()};
@@ -187,7 +187,7 @@ PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel
   return PackedLayout(program, kernels).bytes();
 }
 
-// Kernels trust the numbers of weights that they read with all parts; packing has checked others.
+// Checks weights that kernels read with all parts; packing has checked the others.
 Status PackedWeights::CheckStored(const Program& program, const std::set<ValueId>& quantized,
                                   const Weights& weights) const {
   for (ValueId id : quantized) {
@@ -206,7 +206,7 @@ Status PackedWeights::CheckStored(const Program& program, const std::set<ValueId
   return OkStatus();
 }
 
-// Finds or makes the copies that are not another program's.
+// Finds or makes the copies that are not shared with another program.
 StatusOr<const std::byte*> PackedWeights::MakeCopies(const Program& program,
                                                      const PackedLayout& layout,
                                                      const Weights& weights, const PackCache* cache,
@@ -216,7 +216,7 @@ StatusOr<const std::byte*> PackedWeights::MakeCopies(const Program& program,
   if (bytes == 0) return nullptr;
   Digest128 key;
   if (cache != nullptr) {
-    file_digests_ = WeightDigests(program, weights, cache->digests(), pool);
+    file_digests_ = WeightDigests(program, weights.files(), cache->digests(), pool);
     key = KeyOf(program, layout, FileNames(file_digests_));
     StatusOr<PackCache::Entry> found = cache->Find(key, bytes, pool);
     if (found.ok()) mapped_ = *std::move(found);
@@ -254,6 +254,7 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   PAGEMILL_ASSIGN_OR_RETURN(const std::byte* base,
                             packed.MakeCopies(program, layout, weights, cache, pool, placement));
   for (const PackedCopy& copy : layout.copies()) {
+    packed.shares_ = packed.shares_ || copy.shared != nullptr;
     packed.copies_[ContentOf(program, copy, names)] = copy.data(base);
   }
   for (const PackedUse& use : layout.uses()) {

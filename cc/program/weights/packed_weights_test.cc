@@ -41,7 +41,7 @@ Program MustParse() {
   return *std::move(program);
 }
 
-// Packings that write a weight's elements in reverse order.
+// Packings that reverse a weight's elements.
 int64_t OneLine(const TensorView&) { return 64; }
 Status Reverse(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
   const int64_t count = weight.Elements();
@@ -130,7 +130,7 @@ TEST(PackedWeights, KnowsWhatAnOpReadsFromEndToEnd) {
 }
 
 TEST(PackedWeights, OperandsThatLieApartAreNotReadFromEndToEnd) {
-  // The third op reads b, then a, whose copies lie in the order of the second op.
+  // The third op reads b, then a; their copies are in the order of the second op.
   StatusOr<Program> program = Program::Parse(
       std::string(kText).replace(std::string(kText).find("op third y,a"), 12, "op third y,b,a"));
   ASSERT_TRUE(program.ok()) << program.status().ToString();
@@ -177,7 +177,7 @@ Program MustParseQuantized() {
   return *std::move(program);
 }
 
-// Packing of all parts: the first element, 1 - 2. Packing of values alone: their first byte.
+// One packs all parts: the first element, 1 - 2. The other packs only values: their first byte.
 Status KeepFirst(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
   const ops::PackedIntegers integers(weight, 0);
   PAGEMILL_RETURN_IF_ERROR(integers.CheckNumbers());
@@ -228,8 +228,8 @@ TEST(PackedWeights, AQuantizedWeightThatCannotBeReadIsAnError) {
   }
 }
 
-// A stack of int8 matrices, values with values and scales with scales; one is columns of a wider
-// matrix.
+// A stack of int8 matrices, with values and scales each in one stack; one matrix is columns of a
+// wider one.
 constexpr char kQuantizedStack[] = R"(pagemill-program 3
 file 0 @
 weight v0 i8 2,4 0 0
@@ -249,7 +249,7 @@ constants 32
 0102030405060708090a0b0c0d0e0f10111213140000803f0000004000004040
 )";
 
-// Every value, matrix by matrix.
+// Packs every value, matrix by matrix.
 constexpr ops::WeightPacking kValuesOfEach = {
     .layout = "values of each",
     .inputs = 0b010,
@@ -351,7 +351,7 @@ TEST_F(PackedWeightsCacheTest, TheSecondTimeMapsWhatTheFirstPacked) {
   EXPECT_EQ(First(packed.data(1, 2)), 12);
 }
 
-// A file that ends early would end a process that reads what it has mapped of it.
+// A process that reads a mapping of a truncated file would die.
 TEST_F(PackedWeightsCacheTest, PlacedWeightsAreCopiesOfWhatTheCacheHas) {
   const PackCache cache(folder_);
   const Program program = MustParse();
@@ -374,8 +374,7 @@ constexpr ops::WeightPacking kLargeCopy = {
     .layout = "large", .inputs = 0b010, .bytes = TwoMebibytes, .pack = Reverse};
 constexpr ops::Kernel kPacksLarge = {.op = "op", .name = "packs", .packing = &kLargeCopy};
 
-// On a system made of files, with large pages of 1 MiB, that tells how much of any mapping lies in
-// them.
+// On a fake system with large pages of 1 MiB, which reports how much of any mapping lies in them.
 TEST_F(PackedWeightsCacheTest, WhatTheCacheMapsInSmallPagesIsCopied) {
   const std::string pages = folder_ + "/sys/kernel/mm/transparent_hugepage";
   std::filesystem::create_directories(pages);
@@ -467,7 +466,7 @@ StatusOr<PackedWeights> PackBeside(const PackedWeights& other, const std::string
 
 TEST(PackedWeights, ProgramsShareCopiesOfOneContent) {
   const PackedWeights first = MustPack(MustParse(), {&kPlain, &kPacksBoth, &kPacksSecond});
-  // Another name, another op: what counts are the bytes and the order.
+  // Names and ops do not matter, only bytes and packed layout.
   std::string text = kText;
   for (size_t at; (at = text.find("tied")) != std::string::npos;) text.replace(at, 4, "same");
   const auto second = PackBeside(first, text, {&kFollows, &kPlain, &kPacksSecond});
@@ -475,7 +474,7 @@ TEST(PackedWeights, ProgramsShareCopiesOfOneContent) {
   EXPECT_EQ(second->data(2, 1), first.data(2, 1));
   EXPECT_EQ(second->data(0, 1), first.data(2, 1)) << "a follower of what is shared";
   EXPECT_EQ(second->ReadBy(2).data(), first.data(2, 1));
-  // What they share with each other, a third one shares with both.
+  // A third program shares what the first two share.
   const auto third = PackBeside(*second, kText, {&kPlain, &kPacksSecond, &kPlain});
   ASSERT_TRUE(third.ok()) << third.status().ToString();
   EXPECT_EQ(third->data(1, 1), first.data(2, 1));
@@ -491,7 +490,7 @@ TEST(PackedWeights, ProgramsDoNotShareOtherOrdersOrBytes) {
   const auto bytes = PackBeside(first, text, {&kPlain, &kPlain, &kPacksSecond});
   ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
   EXPECT_EQ(First(bytes->data(2, 1)), -6);
-  // One that shares some copies packs the others.
+  // A program that shares some copies packs the others.
   const auto some = PackBeside(first, kText, {&kPlain, &kPacksBoth, &kPlain});
   ASSERT_TRUE(some.ok()) << some.status().ToString();
   EXPECT_EQ(some->data(1, 1), first.data(2, 1));

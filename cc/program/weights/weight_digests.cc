@@ -4,13 +4,13 @@
 
 namespace pagemill::program {
 
-std::vector<Digest128> WeightDigests(const Program& program, const Weights& weights,
+std::vector<Digest128> WeightDigests(const Program& program, std::span<const MappedFile> files,
                                      const DigestMemory& memory, device::ThreadPool& pool) {
   std::vector<Digest128> digests;
   size_t mapped = 0;
   for (const std::string& path : program.files()) {
     digests.push_back(path == kConstantsPath ? ParallelDigest(program.constants(), pool)
-                                             : memory.Of(weights.files()[mapped++], pool));
+                                             : memory.Of(files[mapped++], pool));
   }
   return digests;
 }

@@ -17,7 +17,7 @@ std::string Words(std::initializer_list<Number> numbers) {
 
 std::string NameOfDigest(const Digest128& digest) { return Words({digest.high, digest.low}); }
 
-// Which bytes of which file: those of a stored matrix's columns, from the first to the last.
+// The file and byte range of a stored matrix's columns, from the first byte to the last.
 std::string SourceText(const Value& value, std::span<const std::string> file_names) {
   return file_names[static_cast<size_t>(value.weight.file)] +
          Words<int64_t>({value.weight.offset, value.SpanBytes()});

@@ -1,12 +1,12 @@
 // File: cc/program/weights/weight_recipe.h
-// Which bytes a weight has, or of which it is made and how, as a text: weights with one text have
-// the same bytes, in this program or in another.
+// The source of a weight's bytes as a text: the stored bytes, or the weights and the method that it
+// is made from. Weights with equal text have the same bytes, in this program or another.
 //
 //   const std::vector<std::string> names = FileNames(program, weights);
 //   WeightRecipe(program, id, WeightParts::kValues, names)   // "stack 2 8812 4096 512 ..."
 //
-// A file is named by what it contains (its digest), or, within a process, by what the file system
-// says of it. Pure functions; thread-safe.
+// A file is identified by its content (digest) or, within a process, by its file system metadata.
+// Pure functions; thread-safe.
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_WEIGHT_RECIPE_H_
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_WEIGHT_RECIPE_H_
 
@@ -20,13 +20,13 @@
 
 namespace pagemill::program {
 
-// A name for each of the program's files, in their order: what the file system says of a file
-// (FileIdentity), the digest of constants.
+// A name per file of the program, in order: metadata of a file (FileIdentity), the digest of
+// constants.
 std::vector<std::string> FileNames(const Program& program, const Weights& weights);
-// The same of digests (weight_digests.h).
+// Likewise from digests (weight_digests.h).
 std::vector<std::string> FileNames(std::span<const Digest128> digests);
 
-// Of a quantized weight.
+// Parts of a quantized weight.
 enum class WeightParts { kValues, kAll };
 
 std::string WeightRecipe(const Program& program, ValueId weight, WeightParts parts,

@@ -9,12 +9,12 @@
 namespace pagemill::program {
 namespace {
 
-// Of the unit that a byte swap reverses: block formats have none, kernels read them by bytes.
+// The size of the unit that a byte swap reverses: kernels read block formats byte by byte, so 1.
 int32_t ElementBytes(DType dtype) { return IsBlockFormat(dtype) ? 1 : Info(dtype).block_bytes; }
 
 bool InFile(const Value& v) { return v.kind == ValueKind::kWeight && !v.IsMade(); }
 
-// Scales that kernels read beside packed values.
+// Scales that kernels read besides packed values.
 std::set<ValueId> KeptScales(const Program& program) {
   std::set<ValueId> scales;
   for (const Value& v : program.values()) {
@@ -32,7 +32,7 @@ bool NeedsCopy(const Program& program, const Value& weight, bool is_small) {
          (element > 1 && std::endian::native == std::endian::big);
 }
 
-// Owned memory aligned to a cache line, for kernels that like it.
+// Owned memory aligned to a cache line.
 std::byte* AlignedCopy(std::span<const std::byte> source, int32_t element_bytes,
                        std::vector<std::unique_ptr<std::byte[]>>* copies) {
   constexpr size_t kAlignment = 64;
@@ -81,36 +81,54 @@ void CopyElements(std::span<const std::byte> source, int32_t element_bytes,
   }
 }
 
-StatusOr<Weights> Weights::Load(const Program& program) {
-  Weights weights;
-  std::vector<std::span<const std::byte>> bytes;
+StatusOr<Weights::Files> Weights::Open(const Program& program) {
+  std::vector<MappedFile> files;
+  std::vector<int64_t> sizes;  // of the program's files, with the constants
   for (const std::string& path : program.files()) {
     if (path == kConstantsPath) {
-      bytes.emplace_back(program.constants());
+      sizes.push_back(static_cast<int64_t>(program.constants().size()));
       continue;
     }
     PAGEMILL_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-    bytes.push_back(file.bytes());
-    weights.files_.push_back(std::move(file));
+    sizes.push_back(static_cast<int64_t>(file.bytes().size()));
+    files.push_back(std::move(file));
   }
+  for (const Value& v : program.values()) {
+    if (!InFile(v)) continue;
+    const int64_t size = v.SpanBytes();
+    const int64_t file_size = sizes[static_cast<size_t>(v.weight.file)];
+    if (v.weight.offset <= file_size && size <= file_size - v.weight.offset) continue;
+    const std::string& path = program.files()[static_cast<size_t>(v.weight.file)];
+    return DataLoss("weight '" + v.name + "' takes bytes " + std::to_string(v.weight.offset) +
+                    " to " + std::to_string(v.weight.offset + size) + " of '" + path +
+                    "', which has " + std::to_string(file_size) +
+                    ": the file is incomplete; download it again");
+  }
+  return std::make_shared<const std::vector<MappedFile>>(std::move(files));
+}
+
+StatusOr<Weights> Weights::Load(const Program& program) {
+  PAGEMILL_ASSIGN_OR_RETURN(Files files, Open(program));
+  return Load(program, std::move(files));
+}
+
+Weights Weights::Load(const Program& program, Files files) {
+  Weights weights;
+  std::vector<std::span<const std::byte>> bytes;
+  size_t mapped = 0;
+  for (const std::string& path : program.files()) {
+    bytes.push_back(path == kConstantsPath ? std::span<const std::byte>(program.constants())
+                                           : (*files)[mapped++].bytes());
+  }
+  weights.files_ = std::move(files);
   std::map<ByteRange, const std::byte*> copied;
   const std::set<ValueId> scales = KeptScales(program);
   for (const Value& v : program.values()) {
     const ValueId id(static_cast<int32_t>(weights.data_.size()));
     weights.data_.push_back(nullptr);
     if (!InFile(v)) continue;
-    const std::span<const std::byte> file = bytes[static_cast<size_t>(v.weight.file)];
-    const int64_t size = v.SpanBytes();
-    const int64_t file_size = static_cast<int64_t>(file.size());
-    if (v.weight.offset > file_size || size > file_size - v.weight.offset) {
-      const std::string& path = program.files()[static_cast<size_t>(v.weight.file)];
-      return DataLoss("weight '" + v.name + "' takes bytes " + std::to_string(v.weight.offset) +
-                      " to " + std::to_string(v.weight.offset + size) + " of '" + path +
-                      "', which has " + std::to_string(file_size) +
-                      ": the file is incomplete; download it again");
-    }
-    const std::span<const std::byte> range =
-        file.subspan(static_cast<size_t>(v.weight.offset), static_cast<size_t>(size));
+    const std::span<const std::byte> range = bytes[static_cast<size_t>(v.weight.file)].subspan(
+        static_cast<size_t>(v.weight.offset), static_cast<size_t>(v.SpanBytes()));
     if (!NeedsCopy(program, v, scales.contains(id))) {
       weights.data_.back() = range.data();
       continue;
@@ -123,7 +141,7 @@ StatusOr<Weights> Weights::Load(const Program& program) {
 }
 
 void Weights::DropPages() const {
-  for (const MappedFile& file : files_) file.DropPages();
+  for (const MappedFile& file : *files_) file.DropPages();
 }
 
 }  // namespace pagemill::program

@@ -1,11 +1,10 @@
 // File: cc/program/weights/weights.h
-// The bytes of a program's weights. Mapped from their files where they can be used as they lie;
-// copied where they cannot: constants, elements that are not aligned to their size, and, on a
-// big-endian host, elements of more than one byte (files are little endian; block formats are read
-// byte by byte). Vectors and the scales of scaled matrices are copied, too: once matrices are
-// packed, a mapped one would keep as much of the file in memory as the page cache holds together
-// around it, up to 2 MiB for 2 KB. Of a quantized weight or a stack only the parts are here
-// (packed_weights.h makes the rest).
+// The bytes of a program's weights. Mapped from their files if they can be used in place; copied if
+// not: constants, elements that are not aligned to their size, and, on a big-endian host, elements
+// of more than one byte (files are little endian; block formats are read byte by byte). Vectors and
+// the scales of scaled matrices are also copied: once matrices are packed, a mapped vector would
+// keep up to 2 MiB of the file in the page cache for 2 KB. For a quantized weight or a stack, only
+// the parts are here (packed_weights.h makes the rest).
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(Weights weights, Weights::Load(program));
 //   const void* data = weights.data(weight_id);
@@ -27,20 +26,19 @@
 
 namespace pagemill::program {
 
-// What of a file a weight takes: file, offset, size, row stride. Weights that are tied take the
-// same. A weight that is made of others takes something of
-// its own.
+// The file bytes of a weight: file, offset, size, row stride. Tied weights have equal ranges. A
+// weight made of others has a unique one.
 using ByteRange = std::tuple<int32_t, int64_t, int64_t, int64_t>;
 ByteRange StoredRange(const Program& program, ValueId weight);
 
 struct WeightBytes {
-  int64_t total_bytes = 0;  // of all weights in files, each byte range once
-  // Of those, held in memory of our own instead of mapped. Columns of a wider matrix are copied
-  // with what lies between them.
+  int64_t total_bytes = 0;  // all weights in files, each byte range once
+  // The part that is copied to memory instead of mapped. Columns of a wider matrix are copied with
+  // the bytes between them.
   int64_t copied_bytes = 0;
 };
 
-// Sizes alone: opens no file.
+// Computes only sizes; opens no file.
 WeightBytes CountWeightBytes(const Program& program);
 
 // Copies `source` (little-endian elements of `element_bytes`: 1, 2 or 4) to `target` of the same
@@ -50,24 +48,30 @@ void CopyElements(std::span<const std::byte> source, int32_t element_bytes,
 
 class Weights {
  public:
+  // The program's files in its order, without the constants.
+  using Files = std::shared_ptr<const std::vector<MappedFile>>;
+
   // Maps each file once. kDataLoss if a weight lies beyond the end of its file; the file's own
   // errors otherwise.
+  static StatusOr<Files> Open(const Program& program);
+  // `files` are those that Open() mapped for this program.
+  static Weights Load(const Program& program, Files files);
+  // Both.
   static StatusOr<Weights> Load(const Program& program);
 
   // Null for a weight that is made of others.
   const std::byte* data(ValueId weight) const { return data_[static_cast<size_t>(weight.value())]; }
 
-  // The program's files in its order, without the constants.
-  std::span<const MappedFile> files() const { return files_; }
+  std::span<const MappedFile> files() const { return *files_; }
 
-  // Releases the memory of all pages of the files that were read so far. They are read again when
-  // they are touched again.
+  // Releases the memory of all file pages that were read so far. They are read again when touched
+  // again.
   void DropPages() const;
 
  private:
-  std::vector<MappedFile> files_;
+  Files files_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;
-  std::vector<const std::byte*> data_;  // of every value; null for others
+  std::vector<const std::byte*> data_;  // per value; null unless it is a weight in a file
 };
 
 }  // namespace pagemill::program

@@ -17,7 +17,7 @@
 namespace pagemill::program {
 namespace {
 
-// A file of the test's own, gone when the test ends.
+// A temporary file, removed when the test ends.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::vector<uint8_t>& bytes) {

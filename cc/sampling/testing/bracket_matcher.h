@@ -1,6 +1,6 @@
 // File: cc/sampling/testing/bracket_matcher.h
 // A TokenMatcher for tests: the text is balanced in (), [] and {}, nested at most max_depth deep.
-// Other characters may stand anywhere.
+// Other characters are allowed anywhere.
 //
 //   BracketMatcher matcher({.vocabulary = {"(", ")", "x", "</s>"}, .eos_token_id = 3});
 //   matcher.Accept(0);  // "("
@@ -38,7 +38,7 @@ class BracketMatcher final : public step::TokenMatcher {
     std::string open;  // brackets not closed yet, outermost first
     bool ended = false;
   };
-  // The state behind the token; empty if it may not come next.
+  // The state after the token; empty if it is not allowed next.
   std::optional<State> After(int32_t token_id) const;
 
   const BracketMatcherOptions options_;

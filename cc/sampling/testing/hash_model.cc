@@ -12,7 +12,7 @@
 namespace pagemill::sampling {
 namespace {
 
-// Streams of the random numbers of a text, besides those of logits (one a token).
+// Random streams of a text, besides those of logits (one per token).
 constexpr uint32_t kLogits = 100, kNoise = 101, kMask = 102, kLength = 103;
 
 int32_t Largest(std::span<const float> x) {

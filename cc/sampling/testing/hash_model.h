@@ -9,7 +9,7 @@
 //   generations.Run();
 //   ... generations.all()[0].outputs
 //
-// Each step of a generation gives Sampler::Run() the rows of its drafts, and takes what it says.
+// Each step of a generation passes the rows of its drafts to Sampler::Run() and uses its outputs.
 #ifndef PAGEMILL_CC_SAMPLING_TESTING_HASH_MODEL_H_
 #define PAGEMILL_CC_SAMPLING_TESTING_HASH_MODEL_H_
 
@@ -28,8 +28,8 @@ struct HashModelOptions {
   int32_t vocab_size = 6;
   uint64_t seed = 1;
   float scale = 1.5f;               // logits are in [-scale, scale]
-  float draft_noise = 1.0;          // the draft's logits differ from the model's by up to so much
-  size_t context_tokens = 1 << 30;  // logits depend on so many tokens: few make texts that repeat
+  float draft_noise = 1.0;          // maximum difference of the draft's logits from the model's
+  size_t context_tokens = 1 << 30;  // logits depend on this many tokens: with few, texts repeat
 };
 
 class HashModel {
@@ -37,7 +37,7 @@ class HashModel {
   explicit HashModel(const HashModelOptions& options) : options_(options) {}
   int32_t vocab_size() const { return options_.vocab_size; }
 
-  // [vocab_size], of the token behind `text`.
+  // The logits [vocab_size] of the token after `text`.
   std::vector<float> Logits(std::span<const int32_t> text) const;
   std::vector<float> DraftLogits(std::span<const int32_t> text) const;
   // Allows about half of the tokens, at least one; bits beyond the vocabulary are random.
@@ -54,23 +54,23 @@ std::vector<float> Softmax(std::span<const float> logits);
 
 struct GenerateOptions {
   int32_t num_tokens = 8;
-  int32_t max_drafts = 0;     // of a step; each has a number of them in [0, max_drafts]
+  int32_t max_drafts = 0;     // per step; the number is random in [0, max_drafts]
   bool fixed_drafts = false;  // every step has max_drafts
-  bool drawn = false;         // drafts are drawn from Softmax(DraftLogits()), given to the sampler;
-                              // else they are the most likely tokens of DraftLogits()
+  bool drawn = false;         // true: drafts are drawn from Softmax(DraftLogits());
+                              // false: drafts are the most likely tokens of DraftLogits()
   bool masked = false;
-  bool by_maxima = false;  // rows are maxima wherever greedy requests need no more
+  bool by_maxima = false;  // rows are maxima if greedy requests need no more
 };
 
-// Request i holds slot i of the sampler; the steps of all requests run together.
+// Request i uses slot i of the sampler; the steps of all requests run together.
 class Generations {
  public:
-  // `sampler` has a slot for each request that is added.
+  // `sampler` must have a slot for each request.
   Generations(Sampler* sampler, const HashModel* model, const GenerateOptions& options)
       : sampler_(sampler), model_(model), options_(options) {}
 
   void Add(std::shared_ptr<const step::Request> request);
-  // Until each has options.num_tokens tokens; what is sampled behind those is dropped.
+  // Runs until each request has options.num_tokens tokens; drops the tokens sampled after that.
   void Run();
 
   struct Generation {

@@ -1,5 +1,5 @@
 // File: cc/sampling/testing/scripted_proposer.h
-// A DraftProposer for tests: a function of the text says what comes next.
+// A DraftProposer for tests: a function of the text returns the next token.
 //
 //   ScriptedProposer proposer([](std::span<const int32_t> text) { return text.back() + 1; });
 #ifndef PAGEMILL_CC_SAMPLING_TESTING_SCRIPTED_PROPOSER_H_
@@ -18,7 +18,7 @@ namespace pagemill::sampling {
 
 class ScriptedProposer final : public DraftProposer {
  public:
-  // The token behind a text; -1 = no guess.
+  // The token after a text; -1 = no guess.
   using Guess = std::function<int32_t(std::span<const int32_t> text)>;
 
   explicit ScriptedProposer(Guess guess) : guess_(std::move(guess)) {}

@@ -42,7 +42,8 @@ class Recorder {
     trace_.text += kEnd;
     const auto& started = traced_.transfers();
     copying_.insert(copying_.end(), started.begin(), started.end());
-    if (call == "schedule\n" && !traced_.plan().empty()) in_flight_.push_back(traced_.plan());
+    if (call.starts_with("schedule") && !traced_.plan().empty())
+      in_flight_.push_back(traced_.plan());
   }
 
   // One draw an expression: the order of several would be the compiler's.
@@ -60,8 +61,8 @@ class Recorder {
     if (dice < 31) return DrawPause();
     if (dice < 32) return "reset " + std::to_string(Below(2)) + "\n";
     if (dice < 42 && !copying_.empty()) return DrawTransferResult();
-    if (dice < 75 && in_flight_.size() < setup_.max_steps_in_flight) return "schedule\n";
-    return in_flight_.empty() ? "schedule\n" : DrawResult();
+    if (dice < 75 && in_flight_.size() < setup_.max_steps_in_flight) return DrawSchedule();
+    return in_flight_.empty() ? DrawSchedule() : DrawResult();
   }
 
   Request DrawRequest() {
@@ -90,6 +91,11 @@ class Recorder {
     call += " " + std::to_string(Below(3));
     for (int32_t i = Below(8); i >= 0; --i) call += " " + std::to_string(Below(61));
     return call + "\n";
+  }
+
+  std::string DrawSchedule() {
+    if (Below(3) > 0) return "schedule\n";
+    return "schedule " + std::to_string(1 + Below(16)) + "\n";
   }
 
   std::string DrawPause() {

@@ -71,8 +71,8 @@ class SchedulerTest : public testing::Test {
   }
 
   // "id:tokens" for each entry of the next plan.
-  std::string Schedule() {
-    scheduler_->Schedule(&plan_);
+  std::string Schedule(StepBudget budget = {}) {
+    scheduler_->Schedule(&plan_, budget);
     std::string text;
     for (const ScheduledRequest& entry : plan_.scheduled) {
       if (entry.start) ids_[entry.index.value()] = entry.start->id.value();
@@ -92,8 +92,8 @@ class SchedulerTest : public testing::Test {
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
 
-  std::string Step() {
-    const std::string text = Schedule();
+  std::string Step(StepBudget budget = {}) {
+    const std::string text = Schedule(budget);
     if (!plan_.empty()) Finish();
     return text;
   }

@@ -233,7 +233,10 @@ class Simulation {
 
   void StartStep() {
     Flight flight;
-    scheduler_->Schedule(&flight.plan);
+    StepBudget budget;
+    if (setup_.budgets && Pick(0, 1) == 0) budget.prefill_tokens = Pick(1, 16);
+    scheduler_->Schedule(&flight.plan, budget);
+    CheckBudget(flight.plan, budget);
     TakeTransfers();
     const std::optional<PauseMode> pause = scheduler_->pause_mode();
     EXPECT_TRUE(flight.plan.empty() || pause != PauseMode::kKeep);
@@ -249,6 +252,15 @@ class Simulation {
     }
     flights_.push_back(std::move(flight));
     if (!setup_.runs_late) RunModel(&flights_.back());
+  }
+
+  void CheckBudget(const step::StepPlan& plan, const StepBudget& budget) {
+    if (!setup_.options.chunked_prefill || !setup_.options.chunked_media_input) return;
+    int64_t prefill_tokens = 0;
+    for (const step::ScheduledRequest& entry : plan.scheduled) {
+      if (entry.token_ids.size() > 1) prefill_tokens += entry.token_ids.size();
+    }
+    ASSERT_LE(prefill_tokens, budget.prefill_tokens);
   }
 
   void RunModel(Flight* flight) {

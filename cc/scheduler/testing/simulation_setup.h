@@ -37,6 +37,7 @@ struct SimulationSetup {
   bool runs_late = false;
   bool controls = true;  // pause, resume, held starts, deadlines, resets under running requests
   bool streams = true;   // some requests have streaming input
+  bool budgets = false;  // every second step has a StepBudget
   bool faults = true;    // steps and requests fail, runners answer nonsense
 
   SimulatedMedium medium = SimulatedMedium::kNone;

@@ -68,6 +68,26 @@ void AddSteps(std::vector<Setup>* setups) {
       },
       setups);
   Add(
+      "Budgets",
+      [](Setup& s) { s.budgets = true, s.max_steps_in_flight = 2, s.options.decode_ahead = true; },
+      setups);
+  Add(
+      "BudgetsOfPartialPrefills",
+      [](Setup& s) {
+        s.budgets = true, s.options.max_partial_prefills = 3, s.options.max_draft_tokens = 4;
+        s.options.kv_cache.num_blocks = 17;
+      },
+      setups);
+  Add(
+      "BudgetsOfUncutPrompts",
+      [](Setup& s) {
+        s.budgets = true, s.options.chunked_prefill = false, s.options.max_num_logits_rows = 24;
+      },
+      setups);
+  Add(
+      "BudgetsWithMedia", [](Setup& s) { s.budgets = true, s.options.max_encoder_tokens = 12; },
+      setups);
+  Add(
       "Drafts", [](Setup& s) { s.options.max_draft_tokens = 4; }, setups);
   Add(
       "DraftsInATightPool",

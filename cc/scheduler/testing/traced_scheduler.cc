@@ -75,7 +75,8 @@ std::string TracedScheduler::Dispatch(std::string_view text) {
     return ToText(scheduler_->Add(std::move(*step::ParseRequest(text.substr(0, text.size() - 1)))));
   }
   if (call == "schedule") {
-    scheduler_->Schedule(&plan_);
+    const std::vector<int32_t> budget = words.Rest();
+    scheduler_->Schedule(&plan_, budget.empty() ? StepBudget() : StepBudget{budget[0]});
     return step::ToText(plan_);
   }
   if (call == "result") {

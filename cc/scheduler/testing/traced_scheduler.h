@@ -11,7 +11,7 @@
 // | extend ID PART TOKEN ... | Extend; PART is the number of an InputPart |
 // | expire MICROSECONDS | Expire |
 // | pause MODE, resume, reset PREEMPTS | Pause, Resume, ResetPrefixCache |
-// | schedule | Schedule |
+// | schedule, schedule PREFILL_TOKENS | Schedule without and with a budget |
 // | result ... and its answers (step/text_codec.h) | Update |
 // | transferred ID BLOCKS CODE | FinishTransfers with one result |
 // | abandon ID | AbandonTransfer |

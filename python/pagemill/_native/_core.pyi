@@ -417,9 +417,6 @@ class Request:
 class RequestOutput:
     """News of one request since its last output: cc/engine/request_output.h."""
 
-    def to_wire(self) -> tuple[Any, ...]: ...
-    @staticmethod
-    def from_wire(wire: Sequence[Any]) -> RequestOutput: ...
     @property
     def request_id(self) -> int: ...
     @property
@@ -454,6 +451,16 @@ class RequestOutput:
     def prefill_s(self) -> float: ...
     @property
     def decode_s(self) -> float: ...
+
+def outputs_from_wire(wire: bytes) -> list[RequestOutput]:
+    """What `EngineClient.poll_wire` returned in another process: cc/engine/output_codec.h.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT for bytes that it cannot have returned.
+    """
+
+def output_schema() -> str:
+    """The fields and the format of outputs; equal in processes that understand each other."""
 
 class KvTierOptions:
     """cc/engine/kv_tier_options.h."""
@@ -495,7 +502,10 @@ class EngineOptions:
         max_long_partial_prefills: int = 0,
         prefix_cache_eviction: str = "lru",
         output_interval_us: int = 0,
+        max_pinned_blocks: int = 0,
+        max_kv_events: int = 0,
         kv_tiers: KvTierOptions | None = None,
+        max_step_us: int | None = None,
     ) -> None: ...
 
 class EngineStats:
@@ -507,6 +517,25 @@ class EngineStats:
     def to_wire(self) -> tuple[Any, ...]: ...
     @staticmethod
     def from_wire(wire: Sequence[Any]) -> EngineStats: ...
+
+class EngineClient:
+    """One of several clients of an engine, with request ids and outputs of its own:
+    cc/engine/engine_client.h. Dropping the object closes it."""
+
+    def submit(self, request: Request) -> None:
+        """Raises StatusError for a refusal."""
+    def abort(self, request_id: int) -> None: ...
+    def release(self, request_id: int) -> None: ...
+    def extend(
+        self, request_id: int, token_ids: Sequence[int], part: Literal["more", "turn", "last"]
+    ) -> None: ...
+    def poll(self) -> list[RequestOutput]: ...
+    def poll_wire(self) -> bytes:
+        """`poll`, for `outputs_from_wire` in another process."""
+    def wait(self, timeout_s: float) -> list[RequestOutput]: ...
+    def output_fd(self) -> int: ...
+    def close(self) -> None:
+        """Aborts its requests. Idempotent."""
 
 class Engine:
     """Scheduler, KV cache and loop around a runner, on a thread of its own: cc/engine/engine.h.
@@ -552,6 +581,8 @@ class Engine:
     def output_fd(self) -> int:
         """Readable while outputs wait; `poll` clears it."""
 
+    def new_client(self) -> EngineClient:
+        """The engine's own methods are those of a client that it opens itself."""
     def stats(self) -> EngineStats: ...
     def drain(self) -> None:
         """Refuses new requests with UNAVAILABLE and finishes the rest; returns at once."""
@@ -566,7 +597,56 @@ class Engine:
     def restore_session(self, path: str, *, cache_salt: str = "") -> tuple[list[int], int]:
         """The saved tokens, and of how many leading ones the KV is in the cache now."""
 
-    def reset_prefix_cache(self) -> bool: ...
+    def release(self, request_id: int) -> None:
+        """Lets a request start that was submitted with `starts_held`."""
+
+    def extend(
+        self,
+        request_id: int,
+        token_ids: Sequence[int],
+        *,
+        part: str = "last",
+        media: Sequence[tuple[str, int, int]] = (),
+        media_features: Sequence[NDArray[np.float32]] = ...,
+        media_positions: Sequence[tuple[NDArray[np.int32], NDArray[np.int32], int]] = ...,
+    ) -> None:
+        """Appends input to a request with `streaming_input`; `part` says what follows: "more",
+        "turn" (then it waits for its next turn) or "last". `media` counts from the chunk's first
+        token. Raises StatusError for a refusal."""
+
+    def pause(self, mode: str = "keep") -> None:
+        """Plans no step ("keep"), starts no request ("wait"), or ends all ("abort"), until
+        `resume`."""
+
+    def wait_paused(self, timeout_s: float) -> bool:
+        """Waits until the pause is complete; False on timeout, and if there is none."""
+
+    def resume(self) -> None: ...
+    def sleep(self, *, keep_kv: bool = False, timeout_s: float = 60.0) -> None:
+        """Frees the memory of the weights, and of KV unless it is kept, until `wake`."""
+
+    def wake(self, *, timeout_s: float = 60.0) -> None:
+        """Loads the weights again; nothing happens if the engine is awake."""
+
+    def is_sleeping(self) -> bool: ...
+    def update_weights(self, programs: Mapping[str, str], *, timeout_s: float = 60.0) -> None:
+        """Goes on with other weights: for "model", "encoder" or "draft" the text of its program
+        with other locations. Nothing changes if it raises StatusError."""
+
+    def pin_prefix(self, token_ids: Sequence[int], *, cache_salt: str = "") -> tuple[int, int]:
+        """Keeps cached KV of leading tokens; returns the pin's id and of how many."""
+
+    def unpin_prefix(self, pin_id: int) -> bool:
+        """False if there is no such pin."""
+
+    def kv_events(self, sequence: int = 1) -> dict[str, Any]:
+        """What came to the prefix cache and went since event `sequence`: `events` (dicts with the
+        fields of cc/kv_cache/event_log.h), `next` to pass the next time, and how many were
+        `dropped` meanwhile."""
+
+    def reset_prefix_cache(self, *, preempt_running: bool = False) -> bool:
+        """Forgets all cached prefixes; False, and nothing is forgotten, while requests run, unless
+        they are preempted for it."""
 
 class SimDevice:
     """DeviceSpec of cc/sim/cost_model.h; checked when a simulator is made."""

@@ -52,6 +52,21 @@ class CacheConfig:
         allowed=("lru", "reuse"),
     )
 
+    max_pinned_kv_blocks: int = option(
+        0,
+        "Most KV blocks that pinned prefixes may keep from being evicted; requests cannot count on"
+        " them. 0: nothing can be pinned.",
+        unit="blocks",
+        allowed=Range(0, 2**31 - 1),
+    )
+    max_kv_events: int = option(
+        0,
+        "Events of the prefix cache (what came, what went) that are kept for routers to poll. 0:"
+        " none are made.",
+        unit="events",
+        allowed=Range(0, 10**6),
+    )
+
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""
         check(self)

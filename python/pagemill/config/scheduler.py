@@ -51,6 +51,15 @@ class SchedulerConfig:
         unit="requests",
         allowed=Range(0, _INT32),
     )
+    max_step_ms: float | None = option(
+        None,
+        "Longest step while requests generate, so that their streams do not stall while the prompt"
+        " of another one is computed: that runs in parts which keep to it, by what recent steps"
+        " took. 0 is no limit. Default: 2.5 times what the generating requests take alone, at least"
+        " 5 ms.",
+        unit="ms",
+        allowed=Range(0, 3_600_000),
+    )
     scheduling_policy: str = option(
         "fcfs",
         "Who runs first. fcfs: who came first. priority: the lowest `priority` of the request,"

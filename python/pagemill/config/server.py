@@ -56,6 +56,19 @@ class ServerConfig:
         unit="s",
         allowed=Range(0, 86400),
     )
+    isolate_engine: bool = option(
+        False,
+        "Run the engine in a process of its own, which is started again if it ends: requests that"
+        " ran fail, and the server goes on.",
+    )
+    api_server_count: int = option(
+        1,
+        "Processes that speak HTTP. With 2 or more they share the port and one engine, which runs"
+        " in a process of its own as with --isolate-engine. For machines with cores to spare and"
+        " many short responses.",
+        unit="processes",
+        allowed=Range(1, 64),
+    )
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     origins: OriginConfig = field(default_factory=OriginConfig)
 

@@ -1,32 +1,30 @@
-"""The native engine on an asyncio event loop.
+"""Requests of several choices on an engine, in this process or in another one.
 
-    stream = engine.submit(prompts, sampling)
+    stream = await engine.submit(prompts, sampling)
     with stream:
         async for outputs in stream:
             ...
 
-The loop watches the engine's output descriptor; one wake-up drains all outputs that wait. Nothing
-polls and nothing blocks the loop.
+The engine's client passes outputs as they come. Nothing polls and nothing blocks the loop.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pagemill.engine.client import EngineClient
 from pagemill.engine.fan_out import child_sampling
-from pagemill.engine.native import NativeEngine, NativeOutput
+from pagemill.engine.messages import EngineRequest, prompt_bytes
+from pagemill.engine.native import NativeOutput
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
-
-_REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +35,6 @@ class Prompt:
     max_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NativeSeam:
-    """What the compiled extension contributes: the engine, a constructor and its error."""
-
-    engine: NativeEngine
-    make_sampling: Callable[..., object]
-    status_error: type[Exception]
-    """Raised by the extension; has `code`, `message` and `retry_after_s`."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """What all children of a request have in common beside their sampling."""
-
-    priority: int
-    cache_salt: str
-    tenant: str
-
-
 class AsyncEngine:
     """Submits requests and routes outputs. Lives on one event loop; not thread-safe.
 
@@ -63,28 +42,27 @@ class AsyncEngine:
     `num_live` counts them, and `check_integrity` verifies the tables.
     """
 
-    def __init__(self, native: NativeSeam, eos_token_ids: Sequence[int]) -> None:
-        self._engine = native.engine
-        self._make_sampling = native.make_sampling
-        self._status_error = native.status_error
-        self._eos_token_ids = tuple(eos_token_ids)
+    def __init__(self, client: EngineClient, eos_token_ids: Sequence[int] = ()) -> None:
+        self.eos_token_ids = tuple(eos_token_ids)
+        """Tokens that end every choice; may be set once the model is known."""
+        self._client = client
         self._ids = itertools.count(1)
         self._routes: dict[int, tuple[RequestStream, int]] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._fd = -1
 
     @property
     def num_live(self) -> int:
         """Child requests that have not finished and were not aborted."""
         return len(self._routes)
 
-    def start(self) -> None:
-        """Watches the engine's outputs on the running event loop."""
-        self._loop = asyncio.get_running_loop()
-        self._fd = self._engine.output_fd()
-        self._loop.add_reader(self._fd, self._on_readable)
+    async def start(self) -> None:
+        """Reaches the engine.
 
-    def submit(
+        Raises:
+            EngineError: it cannot be reached.
+        """
+        await self._client.start(self._on_outputs, self._fail_all)
+
+    async def submit(
         self,
         prompts: Sequence[Prompt],
         sampling: SamplingParams | None,
@@ -97,20 +75,24 @@ class AsyncEngine:
 
         `sampling` None asks for pooled outputs. `priority` and `tenant` are for the scheduling
         policies of these names: lower numbers run first, tenants share. Requests whose `cache_salt`
-        differs share no KV. All or nothing: when one child is refused, those
-        before it are aborted.
+        differs share no KV. All or nothing: when one child is refused, none runs.
 
         Raises:
             EngineError: the engine's refusal.
         """
+        requests: list[EngineRequest] = []
+        for prompt in prompts:
+            token_ids = prompt_bytes(prompt.token_ids)
+            for child in self._children(prompt, sampling):
+                requests.append(
+                    EngineRequest(next(self._ids), token_ids, child, priority, cache_salt, tenant)
+                )
         stream = RequestStream(self._abort)
-        terms = _Terms(priority, cache_salt, tenant)
-        index = 0
+        for index, request in enumerate(requests):  # outputs may come before `submit` returns
+            self._routes[request.id] = (stream, index)
+            stream.adopt(request.id, index)
         try:
-            for prompt in prompts:
-                for native in self._children(prompt, sampling):
-                    self._submit_child(stream, index, prompt, native, terms)
-                    index += 1
+            await self._client.submit(requests)
         except BaseException:
             stream.close()
             raise
@@ -123,67 +105,24 @@ class AsyncEngine:
                 raise AssertionError(f"child request {child} is routed to a stream without it")
 
     async def shutdown(self) -> None:
-        """Aborts what runs, joins the engine's thread and ends every stream."""
-        if self._loop is not None and self._fd >= 0:
-            self._loop.remove_reader(self._fd)
-            self._fd = -1
-        await asyncio.to_thread(self._engine.shutdown)
+        """Aborts what runs, leaves the engine and ends every stream."""
+        await self._client.close()
         self._fail_all(EngineError("UNAVAILABLE", "The server is shutting down."))
 
-    def _children(self, prompt: Prompt, sampling: SamplingParams | None) -> Sequence[object]:
+    def _children(
+        self, prompt: Prompt, sampling: SamplingParams | None
+    ) -> Sequence[dict[str, Any] | None]:
         if sampling is None:
             return [None]
         return child_sampling(
-            sampling,
-            max_tokens=prompt.max_tokens,
-            eos_token_ids=self._eos_token_ids,
-            make=self._make_native_sampling,
+            sampling, max_tokens=prompt.max_tokens, eos_token_ids=self.eos_token_ids, make=dict
         )
-
-    def _make_native_sampling(self, **fields: object) -> object:
-        try:
-            return self._make_sampling(**fields)
-        except self._status_error as error:
-            raise to_engine_error(error) from error
-        except (TypeError, OverflowError) as error:
-            raise EngineError(
-                "INVALID_ARGUMENT", f"A sampling parameter is out of range: {_first_line(error)}"
-            ) from error
-
-    def _submit_child(
-        self,
-        stream: RequestStream,
-        index: int,
-        prompt: Prompt,
-        sampling: object,
-        terms: _Terms,
-    ) -> None:
-        child = next(self._ids)
-        try:
-            self._engine.submit(
-                child,
-                prompt.token_ids,
-                sampling,
-                priority=terms.priority,
-                cache_salt=terms.cache_salt,
-                tenant=terms.tenant,
-            )
-        except self._status_error as error:
-            raise to_engine_error(error) from error
-        # Its first output may be waiting already, but is only read by this thread, later.
-        self._routes[child] = (stream, index)
-        stream.adopt(child, index)
 
     def _abort(self, child: int) -> None:
         if self._routes.pop(child, None) is not None:
-            self._engine.abort(child)
+            self._client.abort([child])
 
-    def _on_readable(self) -> None:
-        try:
-            outputs = self._engine.poll()
-        except self._status_error as error:
-            self._fail_all(to_engine_error(error))
-            return
+    def _on_outputs(self, outputs: Sequence[NativeOutput]) -> None:
         now = time.monotonic()
         for output in outputs:
             route = self._routes.get(output.request_id)
@@ -199,19 +138,6 @@ class AsyncEngine:
         self._routes.clear()
         for stream in streams.values():
             stream.fail(error)
-
-
-def to_engine_error(error: Exception) -> EngineError:
-    """The extension's StatusError as an EngineError; `param` is the field its sentence names."""
-    code = str(getattr(error, "code"))  # noqa: B009  (the extension's type is only known to it)
-    message = str(getattr(error, "message"))  # noqa: B009
-    word = re.match(r"\W*([a-z_]+)", message)
-    param = word[1] if word is not None and word[1] in _REQUEST_FIELDS else None
-    return EngineError(code, message, param, int(getattr(error, "retry_after_s")))  # noqa: B009
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:

@@ -7,28 +7,40 @@ from collections.abc import AsyncGenerator, Sequence
 import numpy as np
 import pytest
 
-from pagemill.engine.async_engine import AsyncEngine, NativeSeam, Prompt
+from pagemill.engine.async_engine import AsyncEngine, Prompt
 from pagemill.engine.fake_engine import (
     FakeEngine,
     FakeOptions,
+    FakeRequest,
     FakeSampling,
     FakeStatusError,
     Submitted,
     next_token,
 )
+from pagemill.engine.local_client import LocalClient
+from pagemill.engine.messages import ModelFacts
+from pagemill.engine.native import NativeSeam
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingDefaults, SamplingParams
 
+MODEL = ModelFacts(names=("fake",), path="", max_model_len=256, vocab_size=256)
+
+
+def over(fake: FakeEngine) -> AsyncEngine:
+    seam = NativeSeam(fake, FakeSampling, FakeRequest, FakeStatusError)
+    return AsyncEngine(LocalClient(seam, MODEL), [0])
+
 
 @contextlib.asynccontextmanager
 async def started(fake: FakeEngine) -> AsyncGenerator[AsyncEngine, None]:
-    engine = AsyncEngine(NativeSeam(fake, FakeSampling, FakeStatusError), [0])
-    engine.start()
+    engine = over(fake)
+    await engine.start()
     try:
         yield engine
     finally:
         await engine.shutdown()
+        fake.shutdown()
 
 
 def prompt(*ids: int, max_tokens: int = 8) -> Prompt:
@@ -62,7 +74,7 @@ def test_a_refusal_says_when_to_retry() -> None:
         fake = FakeEngine(FakeOptions(max_running=0, max_waiting=0, retry_after_s=12))
         async with started(fake) as engine:
             with pytest.raises(EngineError) as refused:
-                engine.submit([prompt(1)], sampling())
+                await engine.submit([prompt(1)], sampling())
             assert refused.value.code == "RESOURCE_EXHAUSTED"
             assert refused.value.retry_after_s == 12
 
@@ -73,7 +85,7 @@ def test_a_priority_that_is_refused_is_named() -> None:
     async def body() -> None:
         async with started(FakeEngine()) as engine:
             with pytest.raises(EngineError, match="priority is 3") as refused:
-                engine.submit([prompt(1)], sampling(), priority=3)
+                await engine.submit([prompt(1)], sampling(), priority=3)
             assert refused.value.param == "priority"
 
     asyncio.run(body())
@@ -83,7 +95,7 @@ def test_all_choices_have_priority_salt_and_tenant_of_their_request() -> None:
     async def body() -> None:
         fake = FakeEngine(FakeOptions(uses_priority=True))
         async with started(fake) as engine:
-            stream = engine.submit(
+            stream = await engine.submit(
                 [prompt(1)], sampling(n=2), priority=-2, cache_salt="salt", tenant="blue"
             )
             await collect(stream)
@@ -95,7 +107,7 @@ def test_all_choices_have_priority_salt_and_tenant_of_their_request() -> None:
 def test_choices_of_all_prompts_and_their_seeds() -> None:
     async def body() -> None:
         async with started(FakeEngine()) as engine:
-            got = await collect(engine.submit([prompt(1, 2), prompt(3)], sampling(n=2)))
+            got = await collect(await engine.submit([prompt(1, 2), prompt(3)], sampling(n=2)))
             assert got == {
                 0: expected(2, 7, 8),
                 1: expected(2, 8, 8),
@@ -110,7 +122,10 @@ def test_choices_of_all_prompts_and_their_seeds() -> None:
 def test_a_request_without_a_seed_gets_a_new_one_each_time() -> None:
     async def body() -> None:
         async with started(FakeEngine()) as engine:
-            got = [await collect(engine.submit([prompt(1)], sampling(seed=None))) for _ in range(8)]
+            got = [
+                await collect(await engine.submit([prompt(1)], sampling(seed=None)))
+                for _ in range(8)
+            ]
             assert any(other != got[0] for other in got[1:])
 
     asyncio.run(body())
@@ -119,7 +134,7 @@ def test_a_request_without_a_seed_gets_a_new_one_each_time() -> None:
 def test_many_requests_at_once_stay_apart() -> None:
     async def body() -> None:
         async with started(FakeEngine(FakeOptions(step_s=0.0))) as engine:
-            streams = [engine.submit([prompt(i % 100)], sampling(seed=i)) for i in range(150)]
+            streams = [await engine.submit([prompt(i % 100)], sampling(seed=i)) for i in range(150)]
             engine.check_integrity()
             got = await asyncio.gather(*[collect(stream) for stream in streams])
             for i, tokens in enumerate(got):
@@ -132,7 +147,7 @@ def test_leaving_the_block_aborts() -> None:
     async def body() -> None:
         fake = FakeEngine()
         async with started(fake) as engine:
-            with engine.submit([prompt(1, max_tokens=10**6)], sampling(n=3)) as stream:
+            with await engine.submit([prompt(1, max_tokens=10**6)], sampling(n=3)) as stream:
                 await anext(stream)
                 assert engine.num_live == 3
             assert engine.num_live == 0
@@ -147,7 +162,7 @@ def test_cancelling_the_consumer_aborts() -> None:
         fake = FakeEngine()
         async with started(fake) as engine:
             task = asyncio.create_task(
-                collect(engine.submit([prompt(1, max_tokens=10**6)], sampling()))
+                collect(await engine.submit([prompt(1, max_tokens=10**6)], sampling()))
             )
             await asyncio.sleep(0.02)
             task.cancel()
@@ -163,7 +178,7 @@ def test_stopping_one_choice_leaves_the_others() -> None:
     async def body() -> None:
         async with started(FakeEngine()) as engine:
             tokens: dict[int, list[int]] = {0: [], 1: []}
-            with engine.submit([prompt(5, max_tokens=20)], sampling(n=2)) as stream:
+            with await engine.submit([prompt(5, max_tokens=20)], sampling(n=2)) as stream:
                 async for outputs in stream:
                     for output in outputs:
                         tokens[output.index] += output.token_ids
@@ -181,7 +196,7 @@ def test_a_refused_child_aborts_its_siblings() -> None:
         fake.paused = True
         async with started(fake) as engine:
             with pytest.raises(EngineError) as refusal:
-                engine.submit([prompt(1)], sampling(n=3))
+                await engine.submit([prompt(1)], sampling(n=3))
             assert refusal.value.code == "RESOURCE_EXHAUSTED"
             assert engine.num_live == 0
             assert fake.stats().finished_abort == 2
@@ -193,7 +208,7 @@ def test_the_refusal_names_the_field() -> None:
     async def body() -> None:
         async with started(FakeEngine()) as engine:
             with pytest.raises(EngineError) as refusal:
-                engine.submit(
+                await engine.submit(
                     [prompt(1)], SamplingDefaults().fill(SamplingParams(temperature=-1.0))
                 )
             assert (refusal.value.code, refusal.value.param) == ("INVALID_ARGUMENT", "temperature")
@@ -206,7 +221,7 @@ def test_several_greedy_choices_are_refused() -> None:
         async with started(FakeEngine()) as engine:
             greedy = SamplingDefaults().fill(SamplingParams(n=2, temperature=0.0))
             with pytest.raises(EngineError) as refusal:
-                engine.submit([prompt(1)], greedy)
+                await engine.submit([prompt(1)], greedy)
             assert refusal.value.param == "n"
 
     asyncio.run(body())
@@ -216,7 +231,7 @@ def test_a_failing_request_ends_with_its_error() -> None:
     async def body() -> None:
         async with started(FakeEngine(FakeOptions(fail_at_position=3))) as engine:
             tokens: list[int] = []
-            with engine.submit([prompt(1)], sampling()) as stream:
+            with await engine.submit([prompt(1)], sampling()) as stream:
                 async for outputs in stream:
                     tokens += outputs[0].token_ids
                     error = outputs[0].error
@@ -229,9 +244,9 @@ def test_a_failing_request_ends_with_its_error() -> None:
 
 def test_shutdown_ends_every_stream() -> None:
     async def body() -> None:
-        engine = AsyncEngine(NativeSeam(FakeEngine(), FakeSampling, FakeStatusError), [0])
-        engine.start()
-        stream = engine.submit([prompt(1, max_tokens=10**6)], sampling())
+        engine = over(FakeEngine())
+        await engine.start()
+        stream = await engine.submit([prompt(1, max_tokens=10**6)], sampling())
         task = asyncio.create_task(collect(stream))
         await asyncio.sleep(0.02)
         await engine.shutdown()
@@ -244,15 +259,15 @@ def test_shutdown_ends_every_stream() -> None:
 
 def test_a_broken_poll_fails_the_streams_and_not_the_loop() -> None:
     class Broken(FakeEngine):
-        def poll(self):
-            super().poll()
+        def take(self, number: int):
+            super().take(number)
             raise FakeStatusError("INTERNAL", "The engine's thread is gone.")
 
     async def body() -> None:
-        engine = AsyncEngine(NativeSeam(Broken(), FakeSampling, FakeStatusError), [0])
-        engine.start()
+        engine = over(Broken())
+        await engine.start()
         with pytest.raises(EngineError) as failure:
-            await asyncio.wait_for(collect(engine.submit([prompt(1)], sampling())), 5)
+            await asyncio.wait_for(collect(await engine.submit([prompt(1)], sampling())), 5)
         assert failure.value.message == "The engine's thread is gone."
         await engine.shutdown()
 
@@ -264,7 +279,7 @@ def test_a_slow_consumer_gets_everything_in_few_pieces() -> None:
         async with started(FakeEngine(FakeOptions(step_s=0.0))) as engine:
             pieces: Sequence[int] = []
             tokens: list[int] = []
-            with engine.submit([prompt(9, max_tokens=300)], sampling()) as stream:
+            with await engine.submit([prompt(9, max_tokens=300)], sampling()) as stream:
                 async for (output,) in stream:
                     tokens += output.token_ids
                     pieces = [*pieces, len(output.token_ids)]
@@ -278,7 +293,7 @@ def test_a_slow_consumer_gets_everything_in_few_pieces() -> None:
 def test_pooling() -> None:
     async def body() -> None:
         async with started(FakeEngine(FakeOptions(pooled_size=4))) as engine:
-            with engine.submit([prompt(1), prompt(2)], None) as stream:
+            with await engine.submit([prompt(1), prompt(2)], None) as stream:
                 found = {o.index: o.pooled async for outputs in stream for o in outputs}
             assert sorted(found) == [0, 1]
             assert all(v is not None and v.shape == (4,) for v in found.values())

@@ -15,9 +15,9 @@ from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 from pagemill.config.quantities import format_bytes
-from pagemill.engine.async_engine import NativeSeam
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_bytes
+from pagemill.engine.native import NativeSeam
 from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
 
@@ -157,7 +157,7 @@ class EngineCore:
         )
         tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
-        seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
+        seam = NativeSeam(engine, _native.SamplingParams, _native.Request, _native.StatusError)
         held = config.scheduler.max_num_queued_reqs
         return cls(built, seam, runner, budget, max(1, held), workers)
 
@@ -300,8 +300,13 @@ def _options(config: EngineConfig, kv_tiers: _native.KvTierOptions) -> _native.E
         enable_prefix_caching=cache.enable_prefix_caching,
         prefix_caching_hash=cache.prefix_caching_hash_algo,
         prefix_cache_eviction=cache.prefix_cache_eviction,
+        max_pinned_blocks=cache.max_pinned_kv_blocks,
+        max_kv_events=cache.max_kv_events,
         output_interval_us=_OUTPUT_INTERVAL_US,
         kv_tiers=kv_tiers,
+        max_step_us=(
+            None if scheduler.max_step_ms is None else math.ceil(scheduler.max_step_ms * 1000)
+        ),
     )
 
 

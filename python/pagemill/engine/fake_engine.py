@@ -13,9 +13,10 @@ import threading
 import time
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 
 
@@ -27,6 +28,19 @@ class FakeStatusError(Exception):
         self.code = code
         self.message = message
         self.retry_after_s = retry_after_s
+
+
+class FakeRequest(types.SimpleNamespace):
+    """Any fields of the native Request; defaults of those that the fake engine reads."""
+
+    id: int = 0
+    prompt_token_ids: Sequence[int] | np.ndarray = ()
+    sampling: FakeSampling | None = None
+    priority: int = 0
+    cache_salt: str = ""
+    tenant: str = ""
+    starts_held: bool = False
+    streaming_input: bool = False
 
 
 class FakeSampling(types.SimpleNamespace):
@@ -128,6 +142,8 @@ class FakeOptions:
 class _Request:
     prompt: list[int]
     sampling: FakeSampling | None
+    held: bool = False
+    input_open: bool = False
     output: list[int] = field(default_factory=list[int])
 
 
@@ -140,19 +156,124 @@ class Submitted:
     tenant: str
 
 
+class _Outbox:
+    """The unread outputs of one client; guarded by the engine's lock."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, FakeOutput] = {}
+        self.notified = False
+        self.read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self.read_fd, False)
+
+    def push(self, output: FakeOutput, due: bool) -> None:
+        """Merges it with what waits, like the native engine, and wakes the reader if `due`."""
+        earlier = self.outputs.get(output.request_id)
+        if earlier is not None:
+            output.new_token_ids = earlier.new_token_ids + output.new_token_ids
+            if earlier.logprobs is not None:
+                output.logprobs = earlier.logprobs + (output.logprobs or [])
+            output.prompt_logprobs = earlier.prompt_logprobs or output.prompt_logprobs
+        self.outputs[output.request_id] = output
+        if (due or output.finish_reason) and not self.notified:
+            self.notified = True  # one byte at most waits, so that the pipe never fills
+            os.write(self._write_fd, b"x")
+
+    def take(self) -> list[FakeOutput]:
+        """All that waits."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.read_fd, 4096)
+        taken = list(self.outputs.values())
+        self.outputs.clear()
+        self.notified = False
+        return taken
+
+    def close(self) -> None:
+        """Frees the descriptors."""
+        os.close(self.read_fd)
+        os.close(self._write_fd)
+
+
+_CLIENT_SHIFT = 48
+_OWN_ID = (1 << _CLIENT_SHIFT) - 1
+
+
+class FakeClient:
+    """The methods of the native EngineClient; ids carry the client's number, as there."""
+
+    def __init__(self, engine: FakeEngine, number: int) -> None:
+        self._engine = engine
+        self._number = number
+        self._closed = False
+
+    def submit(self, request: FakeRequest) -> None:
+        """Raises FakeStatusError for a refusal."""
+        self._engine.accept(self._id(request.id), request)
+
+    def abort(self, request_id: int) -> None:
+        """Unknown ids are ignored."""
+        self._engine.abort(self._id(request_id))
+
+    def release(self, request_id: int) -> None:
+        """Lets a held request start."""
+        self._engine.release(self._id(request_id))
+
+    def extend(self, request_id: int, token_ids: Sequence[int], part: str) -> None:
+        """Appends input; a turn that is not the last is refused."""
+        self._engine.extend(self._id(request_id), token_ids, part)
+
+    def poll(self) -> list[FakeOutput]:
+        """All waiting outputs."""
+        outputs = self._engine.take(self._number)
+        return [replace(o, request_id=o.request_id & _OWN_ID) for o in outputs]
+
+    def poll_wire(self) -> bytes:
+        """For `decode_fake_outputs`."""
+        return _encode_outputs(self.poll())
+
+    def output_fd(self) -> int:
+        """Readable while outputs wait."""
+        return self._engine.output_fd(self._number)
+
+    def close(self) -> None:
+        """Aborts the client's requests."""
+        if not self._closed:
+            self._closed = True
+            self._engine.close_client(self._number)
+
+    def _id(self, own: int) -> int:
+        return self._number << _CLIENT_SHIFT | own
+
+
+def _encode_outputs(outputs: Sequence[FakeOutput]) -> bytes:
+    def array(value: object) -> list[float]:
+        assert isinstance(value, np.ndarray)
+        return value.tolist()
+
+    return msgspec.msgpack.encode(outputs, enc_hook=array)
+
+
+def decode_fake_outputs(wire: bytes) -> list[FakeOutput]:
+    """What `poll_wire` returned. Raises FakeStatusError for anything else."""
+
+    def array(kind: type, value: object) -> object:
+        return np.array(value, dtype=np.float32) if kind is np.ndarray else value
+
+    try:
+        return msgspec.msgpack.decode(wire, type=list[FakeOutput], dec_hook=array)
+    except msgspec.DecodeError as error:
+        raise FakeStatusError("INVALID_ARGUMENT", str(error)) from error
+
+
 class FakeEngine:
-    """See the module. Thread-safe like the native engine."""
+    """See the module. Thread-safe like the native engine. Its own client has number 0."""
 
     def __init__(self, options: FakeOptions | None = None) -> None:
         self._options = options or FakeOptions()
         self._lock = threading.Condition()
         self._requests: dict[int, _Request] = {}
-        self._outputs: dict[int, FakeOutput] = {}
-        self._read_fd, self._write_fd = os.pipe()
-        os.set_blocking(self._read_fd, False)
+        self._outboxes = {0: _Outbox()}
         self._stats = FakeStats()
         self._stopping = False
-        self._notified = False
         self._paused = False
         self.submitted: list[Submitted] = []
         self._thread = threading.Thread(target=self._run, name="fake-engine", daemon=True)
@@ -160,7 +281,7 @@ class FakeEngine:
 
     @property
     def paused(self) -> bool:
-        """Whether no step runs."""
+        """No step runs while it is set."""
         return self._paused
 
     @paused.setter
@@ -186,6 +307,20 @@ class FakeEngine:
         """Accepts a request. Raises FakeStatusError for a refusal."""
         del skip_reading_prefix_cache, new_token_matcher, media, media_features
         assert sampling is None or isinstance(sampling, FakeSampling)
+        self.accept(
+            request_id,
+            FakeRequest(
+                prompt_token_ids=prompt_token_ids,
+                sampling=sampling,
+                priority=priority,
+                cache_salt=cache_salt,
+                tenant=tenant,
+            ),
+        )
+
+    def accept(self, request_id: int, request: FakeRequest) -> None:
+        """Accepts a request of the client whose number the id has; a FakeClient calls it."""
+        sampling, priority = request.sampling, request.priority
         with self._lock:
             if self._stats.draining or self._stopping:
                 raise FakeStatusError("UNAVAILABLE", "The engine is draining.")
@@ -206,10 +341,14 @@ class FakeEngine:
                 )
             if (sampling is None) != (self._options.pooled_size > 0):
                 raise FakeStatusError("INVALID_ARGUMENT", "The wrong kind of request.")
-            self._requests[request_id] = _Request([int(t) for t in prompt_token_ids], sampling)
-            self.submitted.append(Submitted(priority, cache_salt, tenant))
+            if request_id in self._requests:
+                raise FakeStatusError("FAILED_PRECONDITION", "The request id is in use.")
+            prompt = [int(t) for t in request.prompt_token_ids]
+            held, streams = request.starts_held, request.streaming_input
+            self._requests[request_id] = _Request(prompt, sampling, held, streams)
+            self.submitted.append(Submitted(priority, request.cache_salt, request.tenant))
             self._stats.num_submitted += 1
-            self._stats.prompt_tokens += len(prompt_token_ids)
+            self._stats.prompt_tokens += len(prompt)
             self._lock.notify_all()
 
     def abort(self, request_id: int) -> None:
@@ -219,25 +358,58 @@ class FakeEngine:
                 self._stats.finished_abort += 1
                 self._emit(FakeOutput(request_id, finish_reason="abort"))
 
+    def release(self, request_id: int) -> None:
+        """Lets a held request start."""
+        with self._lock:
+            if request_id in self._requests:
+                self._requests[request_id].held = False
+                self._lock.notify_all()
+
+    def extend(self, request_id: int, token_ids: Sequence[int], part: str) -> None:
+        """Appends input to a request that has more to come."""
+        with self._lock:
+            request = self._requests.get(request_id)
+            if request is None:
+                raise FakeStatusError("NOT_FOUND", "The request does not exist, or ended.")
+            if not request.input_open:
+                raise FakeStatusError("FAILED_PRECONDITION", "The input is complete.")
+            request.prompt += token_ids
+            request.input_open = part == "more"
+            self._lock.notify_all()
+
+    def new_client(self) -> FakeClient:
+        """A client with outputs of its own."""
+        with self._lock:
+            number = max(self._outboxes) + 1
+            self._outboxes[number] = _Outbox()
+        return FakeClient(self, number)
+
+    def close_client(self, number: int) -> None:
+        """Aborts the client's requests and drops what it has not read."""
+        with self._lock:
+            for request_id in list(self._requests):
+                if request_id >> _CLIENT_SHIFT == number:
+                    self.abort(request_id)
+            self._outboxes.pop(number).close()
+
+    def take(self, number: int) -> list[FakeOutput]:
+        """All waiting outputs of a client, with the engine's ids."""
+        with self._lock:
+            return self._outboxes[number].take()
+
     def poll(self) -> list[FakeOutput]:
         """All waiting outputs."""
-        with self._lock:
-            with contextlib.suppress(BlockingIOError):
-                os.read(self._read_fd, 4096)
-            outputs = list(self._outputs.values())
-            self._outputs.clear()
-            self._notified = False
-            return outputs
+        return self.take(0)
 
     def wait(self, timeout_s: float) -> list[FakeOutput]:
         """Like poll, after waiting for the first output."""
         with self._lock:
-            self._lock.wait_for(lambda: self._outputs or self._stopping, timeout_s)
+            self._lock.wait_for(lambda: self._outboxes[0].outputs or self._stopping, timeout_s)
         return self.poll()
 
-    def output_fd(self) -> int:
-        """Readable while outputs wait."""
-        return self._read_fd
+    def output_fd(self, number: int = 0) -> int:
+        """Readable while outputs of the client wait."""
+        return self._outboxes[number].read_fd
 
     def stats(self) -> FakeStats:
         """A snapshot."""
@@ -268,13 +440,16 @@ class FakeEngine:
     def _run(self) -> None:
         while True:
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or (self._requests and not self._paused))
+                self._lock.wait_for(lambda: self._stopping or (self._ready() and not self._paused))
                 if self._stopping:
                     return
-                for request_id, request in list(self._requests.items()):
+                for request_id, request in self._ready():
                     self._step(request_id, request)
                 self._stats.num_steps += 1
             time.sleep(self._options.step_s)
+
+    def _ready(self) -> list[tuple[int, _Request]]:
+        return [(i, r) for i, r in self._requests.items() if not (r.held or r.input_open)]
 
     def _step(self, request_id: int, request: _Request) -> None:
         if request.sampling is None:
@@ -326,17 +501,8 @@ class FakeEngine:
         self._emit(output)
 
     def _emit(self, output: FakeOutput) -> None:
-        earlier = self._outputs.get(output.request_id)
-        if earlier is not None:  # the native engine merges unread outputs, too
-            output.new_token_ids = earlier.new_token_ids + output.new_token_ids
-            if earlier.logprobs is not None:
-                output.logprobs = earlier.logprobs + (output.logprobs or [])
-            output.prompt_logprobs = earlier.prompt_logprobs or output.prompt_logprobs
-        self._outputs[output.request_id] = output
         due = self._stats.num_steps % self._options.steps_per_wakeup == 0
-        if (due or output.finish_reason) and not self._notified:
-            self._notified = True  # one byte at most waits, so that the pipe never fills
-            os.write(self._write_fd, b"x")
+        self._outboxes[output.request_id >> _CLIENT_SHIFT].push(output, due)
         self._lock.notify_all()
 
 

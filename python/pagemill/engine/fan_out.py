@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from pagemill.config.sampling import SamplingFields
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
+
+T = TypeVar("T")
 
 _NATIVE_NO_LOGPROBS = -1  # step::SamplingParams::kNoLogprobs
 _NATIVE_ALL_LOGPROBS = -2  # step::SamplingParams::kAllLogprobs
@@ -23,12 +26,12 @@ def child_sampling(
     *,
     max_tokens: int,
     eos_token_ids: Sequence[int],
-    make: Callable[..., object],
-) -> list[object]:
+    make: Callable[..., T],
+) -> list[T]:
     """The native sampling parameters of each of the request's `n` children.
 
     The children differ in their seed only: child `i` draws with `seed + i`, and a request without
-    a seed gets a random one. `make` is the native `SamplingParams` constructor. `sampling` has
+    a seed gets a random one. `make` takes the fields of the native `SamplingParams`. `sampling` has
     every field that `SamplingDefaults.fill` sets.
 
     Raises:

@@ -21,11 +21,11 @@ import numpy as np
 from pagemill.config import EngineConfig, build
 from pagemill.config.env import cache_folder
 from pagemill.engine.assembly import ChoiceAssembler
-from pagemill.engine.async_engine import to_engine_error
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
-from pagemill.engine.loading import LoadedModel, load
+from pagemill.engine.loading import LoadedModel, load, update_weights
 from pagemill.engine.media import ImageInput, MediaItem, place_images
+from pagemill.engine.native_requests import to_engine_error
 from pagemill.engine.offline_batch import OfflineBatch, Request
 from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.progress_bar import ProgressBar
@@ -290,6 +290,55 @@ class LLM:
         with self._native_errors():
             token_ids, num_cached = self._engine.restore_session(os.fspath(path))
         return Session(token_ids, num_cached)
+
+    def sleep(self, *, keep_kv: bool = False, timeout_s: float = 60.0) -> None:
+        """Frees the memory of the weights until `wake`; requests are refused meanwhile.
+
+        Args:
+            keep_kv: keep the KV cache in memory, with all cached prefixes. Else its memory is freed
+                too, and prefixes are computed again.
+            timeout_s: how long to wait for a step in flight.
+
+        Raises:
+            EngineError: the executor's weights cannot leave memory (native with one rank can), or
+                the time is over.
+        """
+        with self._native_errors():
+            self._engine.sleep(keep_kv=keep_kv, timeout_s=timeout_s)
+
+    def wake(self) -> None:
+        """Loads the weights again, the same ones; does nothing if the engine is awake.
+
+        Raises:
+            EngineError: there is no memory for them. The engine still sleeps.
+        """
+        with self._native_errors():
+            self._engine.wake()
+
+    @property
+    def is_sleeping(self) -> bool:
+        """True from `sleep` to `wake`."""
+        return self._engine.is_sleeping()
+
+    def update_weights(self, path: str | os.PathLike[str]) -> None:
+        """Goes on with the weights of another checkpoint of the same model; its configuration and
+        tokenizer are not read. Old and new weights are in memory at once, unless the engine sleeps:
+        then the new ones are loaded by `wake`.
+
+        Args:
+            path: a directory of safetensors, or a GGUF file, as the model is. A file that has been
+                replaced by another of the same name is read anew.
+
+        Raises:
+            WeightsError, EngineError: a file or a tensor is missing or damaged, or a tensor differs
+                in type or shape. Nothing has changed.
+        """
+        with self._native_errors():
+            update_weights(self._loaded.core, self._loaded.source, os.fspath(path))
+
+    def reset_prefix_cache(self) -> bool:
+        """Forgets all cached prefixes, those in KV tiers too; False if that is not possible now."""
+        return self._engine.reset_prefix_cache()
 
     def _token_ids(self, tokens: Prompt | Output) -> list[int]:
         if isinstance(tokens, Output):

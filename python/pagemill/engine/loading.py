@@ -10,6 +10,7 @@ from pagemill.engine.core import EngineCore
 from pagemill.engine.draft_model import build_draft
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.generation_config import choose_defaults
+from pagemill.engine.messages import ModelFacts
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, BuiltModel, build
@@ -51,6 +52,51 @@ def load(config: EngineConfig) -> LoadedModel:
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
         defaults=chosen.defaults,
         max_tokens_cap=chosen.max_tokens_cap,
+    )
+
+
+def update_weights(
+    core: EngineCore, source: ModelSource, path: str, *, timeout_s: float = 60.0
+) -> None:
+    """Goes on with the weights of another checkpoint of the same model.
+
+    Builds the program with the tensors at `path`; the engine checks that nothing but their places
+    differs, loads them when no step is in flight, and forgets all cached prefixes. Requests under
+    way go on with the new weights; a draft model keeps its own.
+
+    Args:
+        core: the engine.
+        source: the model that it was started with; its configuration holds for the new weights.
+        path: a directory of safetensors, or a GGUF file, as `source` is. What is replaced there
+            later is not seen.
+        timeout_s: how long to wait for a step in flight.
+
+    Raises:
+        WeightsError: a file or a tensor is missing or corrupt. Nothing has changed, as with all
+            errors.
+        StatusError: a tensor has another type or shape than the loaded one (the message names it),
+            the runner's weights cannot be replaced, or there is no memory for both.
+    """
+    built = build(source.with_weights(path), BuildOptions(max_model_len=core.built.max_model_len))
+    programs = {"model": built.program_text}
+    if built.encoder is not None:
+        programs["encoder"] = built.encoder.program_text
+    core.seam.engine.update_weights(programs, timeout_s=timeout_s)
+
+
+def model_facts(loaded: LoadedModel) -> ModelFacts:
+    """What front ends need to know of `loaded`."""
+    built = loaded.core.built
+    return ModelFacts(
+        names=tuple(loaded.names),
+        path=str(loaded.source.path),
+        max_model_len=built.max_model_len,
+        vocab_size=built.vocab_size,
+        pooling=built.pooling,
+        eos_token_ids=tuple(built.eos_token_ids),
+        defaults=loaded.defaults,
+        max_tokens_cap=loaded.max_tokens_cap,
+        max_choices=loaded.core.max_choices,
     )
 
 

@@ -6,7 +6,8 @@ interchangeable and nothing here imports the extension.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,6 +50,26 @@ class NativeOutput(Protocol):
     def decode_s(self) -> float: ...
 
 
+class NativeClient(Protocol):
+    """One of several clients of an engine, with request ids and outputs of its own."""
+
+    def submit(self, request: Any) -> None: ...
+
+    def abort(self, request_id: int) -> None: ...
+
+    def release(self, request_id: int) -> None: ...
+
+    def extend(self, request_id: int, token_ids: Sequence[int], part: Any) -> None: ...
+
+    def poll(self) -> Sequence[NativeOutput]: ...
+
+    def poll_wire(self) -> bytes: ...
+
+    def output_fd(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
 class NativeEngine(Protocol):
     """The engine's facade: requests in, outputs out, its own thread in between."""
 
@@ -76,6 +97,8 @@ class NativeEngine(Protocol):
 
     def output_fd(self) -> int: ...
 
+    def new_client(self) -> NativeClient: ...
+
     def stats(self) -> EngineSnapshot: ...
 
     def drain(self) -> None: ...
@@ -86,4 +109,34 @@ class NativeEngine(Protocol):
 
     def restore_session(self, path: str, *, cache_salt: str = "") -> tuple[list[int], int]: ...
 
-    def reset_prefix_cache(self) -> bool: ...
+    def reset_prefix_cache(self, *, preempt_running: bool = False) -> bool: ...
+
+    def sleep(self, *, keep_kv: bool = False, timeout_s: float = 60.0) -> None: ...
+
+    def wake(self, *, timeout_s: float = 60.0) -> None: ...
+
+    def is_sleeping(self) -> bool: ...
+
+    def update_weights(self, programs: Mapping[str, str], *, timeout_s: float = 60.0) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSeam:
+    """What the compiled extension contributes: the engine, constructors and its error."""
+
+    engine: NativeEngine
+    make_sampling: Callable[..., object]
+    make_request: Callable[..., object]
+    status_error: type[Exception]
+    """Raised by the extension; has `code`, `message` and `retry_after_s`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCodec:
+    """How outputs come out of another process."""
+
+    decode: Callable[[bytes], Sequence[NativeOutput]]
+    """Of what `NativeClient.poll_wire` returned. Raises `error` for anything else."""
+    error: type[Exception]
+    schema: str
+    """Equal in processes that understand each other."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagemill.engine.async_engine import NativeSeam, choice_output, to_engine_error
+from pagemill.engine.async_engine import choice_output
 from pagemill.engine.media import MediaItem, native_media
+from pagemill.engine.native import NativeSeam
+from pagemill.engine.native_requests import to_engine_error
 from pagemill.engine.outputs import ChoiceOutput
 from pagemill.engine.token_matcher import TokenMatcherFactory
 

@@ -6,19 +6,22 @@ import logging
 import sys
 import time
 
-_FORMAT = "%(levelname).1s %(asctime)s.%(msecs)03d %(name)s] %(message)s"
+_FORMAT = "%(levelname).1s %(asctime)s.%(msecs)03d {process}%(name)s] %(message)s"
 _DATE = "%m-%d %H:%M:%S"
 
 
-def configure(level: str) -> None:
+def configure(level: str, process: str = "") -> None:
     """Sends the records of this program and of the HTTP server to standard error.
 
     Args:
         level: "debug", "info", "warning" or "error". Below "debug", uvicorn's own chatter about
             starting and stopping is left out: the server says these things itself.
+        process: which of the server's processes this is, for each line; "" if it is the only one.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(_FORMAT, _DATE))
+    handler.setFormatter(
+        logging.Formatter(_FORMAT.format(process=process and f"{process} "), _DATE)
+    )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

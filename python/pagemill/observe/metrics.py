@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -71,13 +72,22 @@ class EngineCollector(Collector):
 
 
 class RequestMetrics:
-    """What the front end observes about requests. One registry per server: no globals."""
+    """What the front end observes about requests. One registry per server: no globals.
 
-    def __init__(self, model_name: str, max_model_len: int) -> None:
+    With `shared_folder`, the counts are those of all processes of the server, also of those that
+    have ended. Each keeps its own in mapped files there, which prometheus_client does if its
+    variable PROMETHEUS_MULTIPROC_DIR names the folder when the process starts.
+    """
+
+    def __init__(self, model_name: str, max_model_len: int, shared_folder: str = "") -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
+        self._exposed = self.registry
+        if shared_folder:
+            self._exposed = CollectorRegistry()
+            MultiProcessCollector(self._exposed, shared_folder)
+        ProcessCollector(registry=self._exposed)
+        PlatformCollector(registry=self._exposed)
+        GCCollector(registry=self._exposed)
         self._label_values = (model_name, "0")
         lengths = token_buckets(max_model_len)
         self.time_to_first_token = self._histogram(
@@ -123,7 +133,7 @@ class RequestMetrics:
 
     def watch(self, stats: Callable[[], EngineSnapshot]) -> None:
         """Adds the engine's own families."""
-        self.registry.register(EngineCollector(self._label_values[0], stats))
+        self._exposed.register(EngineCollector(self._label_values[0], stats))
 
     def finished(self, reason: str) -> None:
         """Counts a choice that ended with `reason`."""
@@ -135,7 +145,7 @@ class RequestMetrics:
 
     def render(self) -> bytes:
         """The exposition text."""
-        return generate_latest(self.registry)
+        return generate_latest(self._exposed)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         family = Histogram(

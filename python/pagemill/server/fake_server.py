@@ -10,8 +10,17 @@ import httpx
 from starlette.types import ASGIApp
 
 from pagemill.config import OriginConfig, ServerConfig
-from pagemill.engine.async_engine import AsyncEngine, NativeSeam
-from pagemill.engine.fake_engine import FakeEngine, FakeOptions, FakeSampling, FakeStatusError
+from pagemill.engine.async_engine import AsyncEngine
+from pagemill.engine.fake_engine import (
+    FakeEngine,
+    FakeOptions,
+    FakeRequest,
+    FakeSampling,
+    FakeStatusError,
+)
+from pagemill.engine.local_client import LocalClient
+from pagemill.engine.messages import ModelFacts
+from pagemill.engine.native import NativeSeam
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.server.app import create_app
@@ -35,12 +44,16 @@ class FakeServer:
     async_engine: AsyncEngine
 
 
-def make_pipeline(
+async def make_pipeline(
     engine: FakeEngine, *, pooling: bool = False, max_model_len: int = 256
 ) -> Pipeline:
     """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
-    async_engine = AsyncEngine(NativeSeam(engine, FakeSampling, FakeStatusError), [EOS])
-    async_engine.start()
+    seam = NativeSeam(engine, FakeSampling, FakeRequest, FakeStatusError)
+    facts = ModelFacts(
+        names=("fake", "alias"), path="", max_model_len=max_model_len, vocab_size=256
+    )
+    async_engine = AsyncEngine(LocalClient(seam, facts), [EOS])
+    await async_engine.start()
     model = ModelInfo(
         names=("fake", "alias"),
         max_model_len=max_model_len,
@@ -71,7 +84,7 @@ async def fake_server(
         trust_tenant_header=trust_tenant_header,
     )
     state = ServerState(config, stuck_after_s=5.0)
-    pipeline = make_pipeline(engine, pooling=options.pooled_size > 0)
+    pipeline = await make_pipeline(engine, pooling=options.pooled_size > 0)
     if loaded:
         state.serve(pipeline, engine.stats)
     app = create_app(state, keys or plain_keys(api_keys))
@@ -81,3 +94,4 @@ async def fake_server(
             yield FakeServer(client, app, state, engine, pipeline.engine)
     finally:
         await pipeline.engine.shutdown()
+        engine.shutdown()

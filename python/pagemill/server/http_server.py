@@ -50,11 +50,23 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket that listens; `shared`: other processes may listen on the port, too, and the system
+    deals connections out.
 
     Raises:
         OSError: the address cannot be listened on.
+    """
+    listener = bind(host, port, shared=shared)
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket that has the address and does not listen; see `listen`.
+
+    Raises:
+        OSError: the address cannot be had.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -62,8 +74,9 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(address)
-        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error

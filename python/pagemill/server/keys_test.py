@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pagemill.config import ConfigError, ServerConfig
@@ -102,3 +104,10 @@ def test_open_servers(
     with caplog.at_level(logging.WARNING):
         warn_if_open(host, plain_keys(keys))
     assert ("without an API key" in caplog.text) == warned
+
+
+def test_keys_reach_other_processes_as_digests() -> None:
+    keys = (ApiKey.of("secret-key", Caller("web", "blue", frozenset({Scope.METRICS}))),)
+    message = json.dumps(msgspec.to_builtins(keys))
+    assert "secret-key" not in message
+    assert msgspec.convert(json.loads(message), tuple[ApiKey, ...]) == keys

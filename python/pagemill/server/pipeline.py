@@ -64,7 +64,7 @@ class Pipeline:
                 "n",
             )
 
-    def generate(
+    async def generate(
         self,
         prompts: Sequence[Sequence[int]],
         sampling: SamplingParams,
@@ -78,7 +78,7 @@ class Pipeline:
         sampling = self.model.defaults.fill(sampling)
         try:
             checked = [self._prompt(ids, options) for ids in prompts]
-            stream = self._submit(checked, sampling, options)
+            stream = await self._submit(checked, sampling, options)
         except EngineError as error:
             raise from_engine(error) from error
         token_ids = [prompt.token_ids for prompt in checked]
@@ -112,19 +112,19 @@ class Pipeline:
         self, prompts: Sequence[Prompt], options: GenerationOptions
     ) -> list[np.ndarray]:
         vectors: dict[int, np.ndarray] = {}
-        with self._submit(prompts, None, options) as stream:
+        with await self._submit(prompts, None, options) as stream:
             async for outputs in stream:
                 for output in outputs:
                     vectors[output.index] = self._pooled(output)
         return [vectors[i] for i in range(len(prompts))]
 
-    def _submit(
+    async def _submit(
         self,
         prompts: Sequence[Prompt],
         sampling: SamplingParams | None,
         options: GenerationOptions,
     ) -> RequestStream:
-        return self.engine.submit(
+        return await self.engine.submit(
             prompts,
             sampling,
             priority=options.priority,

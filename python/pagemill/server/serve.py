@@ -19,18 +19,19 @@ import uvloop
 
 from pagemill.config import ServeConfig
 from pagemill.engine.async_engine import AsyncEngine
-from pagemill.engine.core import EngineCore
-from pagemill.engine.loading import LoadedModel, load
+from pagemill.engine.messages import ModelFacts
 from pagemill.observe.logging import configure
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.observe.stats_line import StatsLine
 from pagemill.server.app import create_app
+from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.keys import ApiKey, api_keys, warn_if_open
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.rendering import Renderer, open_renderer
 from pagemill.server.state import ServerState
+from pagemill.server.supervisor import supervise
 
 _LOGGER = logging.getLogger("pagemill.server")
 _STATS_INTERVAL_S = 10.0
@@ -48,34 +49,48 @@ def run(config: ServeConfig) -> int:
     configure(config.observe.log_level)
     keys = api_keys(config.server)
     warn_if_open(config.server.host, keys)
+    if config.server.isolate_engine or config.server.api_server_count > 1:
+        return supervise(config, keys)
     with (
         contextlib.closing(listen(config.server.host, config.server.port)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        return runner.run(_Server(config, keys, listener).run())
+        source = OwnEngine(config.engine)
+        return runner.run(Server(config, keys, listener, source).run())
 
 
-class _Server:
-    """One run of the server."""
+class Server:
+    """One run of a process that speaks HTTP.
+
+    `shared_metrics` is the folder in which the processes of a server keep their counts, "" if it
+    has one process; such a process ends by `stop`, not by a signal.
+    """
 
     def __init__(
-        self, config: ServeConfig, keys: Sequence[ApiKey], listener: socket.socket
+        self,
+        config: ServeConfig,
+        keys: Sequence[ApiKey],
+        listener: socket.socket,
+        source: EngineSource,
+        shared_metrics: str = "",
     ) -> None:
         self._config = config
         self._listener = listener
+        self._source = source
+        self._shared_metrics = shared_metrics
         self._state = ServerState(config.server)
         self._http = HttpServer(
             create_app(self._state, keys), config.server.connections, config.observe.access_log
         )
         self._engine: AsyncEngine | None = None
-        self._core: EngineCore | None = None
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
         """Listens, loads, serves; returns after the drain."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
+        if not self._shared_metrics:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.stop)
         serving = asyncio.create_task(self._http.serve([self._listener]))
         background = asyncio.create_task(self._load_and_report())
         stopping = asyncio.create_task(self._stop.wait())
@@ -90,29 +105,34 @@ class _Server:
             stopping.cancel()
             if self._engine is not None:
                 await self._engine.shutdown()
-            if self._core is not None:
-                await asyncio.to_thread(self._core.close_ranks)
+            await self._source.close()
             self._http.should_exit = True
             await asyncio.wait({serving}, timeout=_ABORT_GRACE_S)
         _LOGGER.info("stopped")
         return 0
 
-    def _on_signal(self, number: signal.Signals) -> None:
+    def stop(self) -> None:
+        """Drains; the second time, without waiting for requests any longer."""
         if self._stop.is_set():
-            _LOGGER.warning("second %s: not waiting any longer", number.name)
+            _LOGGER.warning("stopped a second time: not waiting any longer")
             self._state.lifecycle.give_up()
         self._stop.set()
 
     async def _load_and_report(self) -> None:
         started = time.monotonic()
-        loaded, renderer = await asyncio.to_thread(_load, self._config)
-        self._core = loaded.core
-        pipeline = self._make_pipeline(loaded, renderer)
-        stats = loaded.core.seam.engine.stats
+        client = await self._source.open()
+        engine = AsyncEngine(client)
+        await engine.start()
+        self._engine = engine
+        renderer = await self._open_renderer()
+        engine.eos_token_ids = tuple(
+            dict.fromkeys((*client.model.eos_token_ids, *renderer.eos_token_ids))
+        )
+        pipeline = self._make_pipeline(engine, client.model, renderer)
         # What exists now lives as long as the process: collections need not look at it again.
         gc.collect()
         gc.freeze()
-        self._state.serve(pipeline, stats)
+        self._state.serve(pipeline, client.stats, lambda: client.connected)
         host, port = self._listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         _LOGGER.info(
@@ -122,32 +142,35 @@ class _Server:
             shown,
             port,
         )
-        line = StatsLine(stats)
+        line = StatsLine(client.stats)
         while True:
             for _ in range(_LOOKS_PER_INTERVAL):
                 await asyncio.sleep(_STATS_INTERVAL_S / _LOOKS_PER_INTERVAL)
-                loaded.core.check()
-            line.log()
+                self._source.check()
+            if not self._shared_metrics:  # else the engine's process writes it
+                line.log()
 
-    def _make_pipeline(self, loaded: LoadedModel, renderer: Renderer) -> Pipeline:
-        built = loaded.core.built
+    async def _open_renderer(self) -> Renderer:
+        source = await self._source.model_source()
+        return await asyncio.to_thread(open_renderer, source, self._config.engine.model)
+
+    def _make_pipeline(
+        self, engine: AsyncEngine, facts: ModelFacts, renderer: Renderer
+    ) -> Pipeline:
         model = ModelInfo(
-            names=loaded.names,
-            max_model_len=built.max_model_len,
-            vocab_size=built.vocab_size,
-            pooling=built.pooling,
+            names=facts.names,
+            max_model_len=facts.max_model_len,
+            vocab_size=facts.vocab_size,
+            pooling=facts.pooling,
             created=int(time.time()),
-            defaults=loaded.defaults,
-            max_tokens_cap=loaded.max_tokens_cap,
-            max_choices=loaded.core.max_choices,
+            defaults=facts.defaults,
+            max_tokens_cap=facts.max_tokens_cap,
+            max_choices=facts.max_choices,
             max_logprobs=self._config.engine.model.max_logprobs,
-            root=str(self._config.engine.model.model or loaded.names[0]),
+            root=str(self._config.engine.model.model or facts.names[0]),
         )
-        eos = dict.fromkeys((*built.eos_token_ids, *renderer.eos_token_ids))
-        self._engine = AsyncEngine(loaded.core.seam, tuple(eos))
-        self._engine.start()
-        metrics = RequestMetrics(model.name, model.max_model_len)
-        return Pipeline(self._engine, renderer, model, metrics)
+        metrics = RequestMetrics(model.name, model.max_model_len, self._shared_metrics)
+        return Pipeline(engine, renderer, model, metrics)
 
     async def _drain(self) -> None:
         lifecycle = self._state.lifecycle
@@ -156,8 +179,3 @@ class _Server:
         _LOGGER.info("draining: %d request(s) may run for %g s more", lifecycle.active, timeout)
         if not await lifecycle.wait_idle(timeout):
             _LOGGER.warning("aborting %d request(s)", lifecycle.active)
-
-
-def _load(config: ServeConfig) -> tuple[LoadedModel, Renderer]:
-    loaded = load(config.engine)
-    return loaded, open_renderer(loaded.source, config.engine.model)

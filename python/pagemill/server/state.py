@@ -25,6 +25,7 @@ class ServerState:
         self._pipeline: Pipeline | None = None
         self._models: ModelRegistry | None = None
         self._stats: Callable[[], EngineSnapshot] | None = None
+        self._connected: Callable[[], bool] = lambda: True
 
     @property
     def loaded(self) -> Pipeline | None:
@@ -42,13 +43,24 @@ class ServerState:
             raise ApiError(503, "The model is still being loaded; try again in a few seconds.")
         return self._models
 
-    def serve(self, pipeline: Pipeline, stats: Callable[[], EngineSnapshot]) -> None:
-        """The model is loaded: from now on requests are served."""
+    def serve(
+        self,
+        pipeline: Pipeline,
+        stats: Callable[[], EngineSnapshot],
+        connected: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """The model is loaded: from now on requests are served, while the engine is connected."""
         pipeline.metrics.watch(stats)
         self._pipeline = pipeline
         self._models = ModelRegistry(pipeline)
         self._stats = stats
+        self._connected = connected
         self.lifecycle.became_ready()
+
+    @property
+    def has_engine(self) -> bool:
+        """False while the engine's process is started again."""
+        return self._connected()
 
     def has_task(self, task: Task | None) -> bool:
         """Whether requests of `task` can be served; any may until the model is loaded."""

@@ -51,7 +51,7 @@ async def measure(rate: float, streams: int, tokens: int, path: str) -> dict[str
     """CPU seconds of this thread while `streams` clients read `tokens` tokens each."""
     engine = FakeEngine(FakeOptions(step_s=streams / rate))
     state = ServerState(ServerConfig())
-    pipeline = make_pipeline(engine, max_model_len=100_000)
+    pipeline = await make_pipeline(engine, max_model_len=100_000)
     state.serve(pipeline, engine.stats)
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     config = uvicorn.Config(
@@ -70,6 +70,7 @@ async def measure(rate: float, streams: int, tokens: int, path: str) -> dict[str
     server.should_exit = True
     await serving
     await pipeline.engine.shutdown()
+    engine.shutdown()
     total = streams * tokens
     return {
         "tokens_per_s": round(total / wall, 1),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, ValuesView
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,6 +57,24 @@ class ModelSource:
             raise WeightsError(f"{path} does not exist")
         gguf = GgufFile.open(path)
         return cls("gguf", path, config_from_gguf(gguf), gguf, None, gguf.tensors)
+
+    def with_weights(self, path: str | Path) -> ModelSource:
+        """The same model, configuration and all, with the tensors of another checkpoint: a
+        directory of safetensors, or a GGUF file if this is one. Reads headers; no weights.
+
+        Raises:
+            WeightsError: there is no such checkpoint, or one of its files is corrupt.
+            OSError: a file cannot be read.
+        """
+        path = Path(path).absolute()
+        if self.gguf is None:
+            if not path.is_dir():
+                raise WeightsError(f"{path} is no directory of safetensors, as the model is")
+            return replace(self, path=path, _tensors=read_directory(path))
+        if not path.is_file():
+            raise WeightsError(f"{path} is no GGUF file, as the model is")
+        gguf = GgufFile.open(path)
+        return replace(self, path=path, gguf=gguf, _tensors=gguf.tensors)
 
     @property
     def architecture(self) -> str:

@@ -1,9 +1,9 @@
 // File: cc/ops/linear/block_kernels/block_avx2_inl.h
-// Products of slices of block formats with integer activations in registers of 32 bytes, for any
-// way of multiplying. Included by files compiled for AVX2 and more; everything has internal
+// Products of block-format slices with quantized activations in 32-byte registers, generic in the
+// multiply instruction. Included by files compiled for AVX2 and more; everything has internal
 // linkage.
 //
-// A class `Products` gives
+// A class `Products` has
 //
 //   template <int kBits> class ByteSums   // sums of products of kBits-bit weights, in 8 lanes
 //     void Start(start)                   // int32 to start from
@@ -12,7 +12,7 @@
 //   static constexpr bool kHasBytesOf8Bits    // ByteSums<8> exists
 //   static __m256i AddWords(sums, a, b)   // adds products of pairs of int16; if it does not
 //
-// Weights of 8 bits are multiplied as words where bytes cannot be.
+// Weights of 8 bits are multiplied as words if `Products` cannot multiply them as bytes.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_AVX2_INL_H_
 #define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_AVX2_INL_H_
 
@@ -36,8 +36,7 @@ namespace {
 template <class Products, DType kDType>
 constexpr bool kUsesWords = kValueBits<kDType> == 8 && !Products::kHasBytesOf8Bits;
 
-// kPlanes is 1 for activations of 8 bits, 2 for those of 15; of a mixed chunk, which has both, it
-// is 0.
+// kPlanes is 1 for activations of 8 bits, 2 for those of 15, 0 for mixed chunks, which have both.
 constexpr int kMixed = 0;
 
 template <class Products, DType kDType, int kPlanes>
@@ -48,8 +47,8 @@ constexpr XOrder kOrderOf =
 template <class Products, DType kDType, int kPlanes>
 constexpr int64_t kRecordBytesOf = kXRecordBytes<kPlacesOf<kOrderOf<Products, kDType, kPlanes>>>;
 
-// Bytes of 32-byte registers of weights, decoded for several rows of x: by column, then quad; words
-// in two halves, the even and the odd elements of a quad.
+// Weights decoded for several rows of x, as 32-byte registers: by column, then quad; words in two
+// halves, the even and the odd elements of a quad.
 struct DecodedBlock {
   alignas(64) uint8_t values[2 * kColumns * kQuads * 32];
 };
@@ -59,7 +58,7 @@ PAGEMILL_INLINE __m256i EvenWords(__m256i bytes) {
 }
 PAGEMILL_INLINE __m256i OddWords(__m256i bytes) { return _mm256_srli_epi16(bytes, 8); }
 
-// Where products take weights from: a record, for one row of x; a decoded block, for several.
+// Source of weights: a record, for one row of x; a decoded block, for several.
 template <DType kDType>
 struct FromRecord {
   const uint8_t* record;
@@ -99,8 +98,8 @@ PAGEMILL_INLINE void Decode(const uint8_t* record, DecodedBlock* out) {
   }
 }
 
-// Sums of quads [kFirst, kFirst + kCount) of kRows rows of x times kCols columns, the first of them
-// `column`, from the integer at `start` of each row on, or from 0.
+// Sums of quads [kFirst, kFirst + kCount) of kRows rows of x times kCols columns from `column` on.
+// Each starts at the row's integer at `start`, or at 0.
 template <class Products, int kBits, int kPlanes, int kRows, int kCols, int kFirst, int kCount,
           bool kHasStart, class Source>
 PAGEMILL_INLINE void SumBytes(const Source& w, int column, const uint8_t* x, int64_t start,
@@ -122,7 +121,7 @@ PAGEMILL_INLINE void SumBytes(const Source& w, int column, const uint8_t* x, int
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) {
-    // Both nibbles of a byte one after the other.
+    // The two nibbles of a byte in turn.
     const int q = kCount == kQuads ? i / 2 + i % 2 * 4 : kFirst + i;
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
@@ -182,7 +181,7 @@ PAGEMILL_INLINE void AddBlock(const Source& w, const Scales& scales, int column,
   constexpr int kBits = kValueBits<kDType>;
   constexpr int kPlaces = kPlacesOf<kOrderOf<Products, kDType, kPlanes>>;
   constexpr int64_t kAt = kOffsetAt<kPlaces>;
-  // Or GCC loads all of x before a loop over columns, and stores it to reload it.
+  // Otherwise GCC loads all of x before a loop over columns, and spills it.
   asm("" : "+r"(x));
   __m256i sums[kRows][kCols];
   if constexpr (kUsesWords<Products, kDType>) {
@@ -228,7 +227,7 @@ PAGEMILL_INLINE void AddRows(const FromDecoded& w, const Scales& scales, const u
                              int64_t n, const Rows& y) {
   constexpr int64_t kX = kRecordBytesOf<Products, kDType, kPlanes>;
   constexpr bool kWords = kUsesWords<Products, kDType>;
-  // 8 sums of words, or of bytes of a plane, fit into registers with what they need.
+  // 8 sums of words, or of bytes of a plane, fit into registers with their operands.
   constexpr int kRows = kWords || kPlanes == 1 ? 4 : 2;
   int64_t r = 0;
   for (; r + kRows <= n; r += kRows) {

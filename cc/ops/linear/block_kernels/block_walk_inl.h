@@ -1,19 +1,17 @@
 // File: cc/ops/linear/block_kernels/block_walk_inl.h
-// What surrounds the products of slices of block formats with integers, for any way of multiplying:
+// Products of block-format slices with quantized activations, generic in the multiply instructions:
 // the walk over a slice, the scales of a record and the constants of a packed GEMM. Included by
 // files compiled for one instruction set; everything has internal linkage.
 //
-// A class `Blocks`, one way of multiplying, gives
+// A class `Blocks` multiplies blocks and has
 //
-//   static constexpr int64_t kPrefetchBytes   // how far ahead of use weights are requested; 0: not
+//   static constexpr int64_t kPrefetchBytes   // prefetch distance of weights; 0: no prefetch
 //   static constexpr bool kSharesColumns      // see PackedGemm
+//   // Bytes of a block of n rows in a chunk.
 //   template <DType> static constexpr int64_t BlockBytes(int64_t n)
-//                                             // of a block of n rows in a chunk
 //   template <DType> static void Prepare(const InputRows& x, uint8_t* chunk)
+//   // Adds a block of n rows of x times a record to their outputs, kSliceRows floats each.
 //   template <DType> static void Add(head, record, x, int64_t n, float* y)
-//                                             // adds a block of n rows of x times a record to
-//                                             their
-//                                             // outputs, kSliceRows floats each
 //
 // and kKernels<Blocks> is its packed GEMM.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_WALK_INL_H_
@@ -50,9 +48,9 @@ constexpr int kValueBits = kDType == DType::kQ8_0                             ? 
                            : kDType == DType::kQ5_0 || kDType == DType::kQ5_K ? 5
                                                                               : 4;
 
-// What scales the products of rows `row` and up of a record. `Scales` has registers `scale`,
-// `minimum` and `half_scales[2]`, and fills such an array from memory by F16s(from, out), from the
-// products of f16 and unsigned bytes by Products(head, bytes, out) and from signed bytes by
+// Scales of the products of rows from `row` on of a record. `Scales` has registers `scale`,
+// `minimum` and `half_scales[2]`, and fills such an array from memory with F16s(from, out), from
+// products of f16 and unsigned bytes with Products(head, bytes, out) and from signed bytes with
 // Integers(from, out).
 template <DType kDType, class Scales>
 PAGEMILL_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int64_t row,
@@ -73,7 +71,7 @@ PAGEMILL_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int6
   }
 }
 
-// The records of a slice in turn.
+// Iterates over the records of a slice.
 template <DType kDType>
 class Records {
  public:
@@ -94,7 +92,7 @@ class Records {
   int64_t block_ = 0;
 };
 
-// What `Blocks` of chunks whose rows are all of kPlanes planes share.
+// Common part of `Blocks` for chunks of rows that all have kPlanes planes.
 template <int kPlanes>
 struct PlainBlocks {
   static constexpr bool kSharesColumns = false;

@@ -1,7 +1,7 @@
-// The packed GEMMs of block formats with integer activations, slice by slice, against what
-// packed_blocks.h and quantized_activations.h say of them: sums of integers are exact, so all give
-// the same bits. Weights are random, or the largest that slices can hold against x at its ends,
-// where narrow sums would overflow.
+// The packed GEMMs of block formats with integer activations, slice by slice, against the
+// definitions in packed_blocks.h and quantized_activations.h: integer sums are exact, so all give
+// the same bits. Weights are random, or the largest that slices can hold with the largest |x|,
+// which would overflow narrow sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,17 +25,17 @@ using conformance::BitEqual;
 using conformance::Random;
 using conformance::TestTensor;
 
-constexpr int64_t kYStride = 37;  // more than a slice's rows: what lies between must stay
+constexpr int64_t kYStride = 37;  // more than a slice's rows; the gap must not be written
 
 constexpr int32_t kMixed = 0;
 
 struct Tested {
   std::string name;
   const PackedGemm* kernels;
-  int32_t planes;  // of activations: 1 of 8 bits, 2 of 15, kMixed of either
+  int32_t planes;  // of activations: 1 for 8 bits, 2 for 15, kMixed for both
 };
 
-// Those that this machine can run.
+// The GEMMs that this machine can run.
 std::vector<Tested> IntegerGemms() {
   [[maybe_unused]] const device::Capabilities caps = device::DetectCapabilities();
   std::vector<Tested> sets;
@@ -71,8 +71,8 @@ std::vector<Tested> IntegerGemms() {
   return sets;
 }
 
-// `bytes` between guards, at a 64-byte boundary, all ones, which is NaN: padding that was not
-// written is noticed.
+// `bytes` between guards, 64-byte aligned, filled with ones (NaN) so that unwritten padding is
+// detected.
 TestTensor Aligned(int64_t bytes) {
   Random random(0);
   TestTensor memory(DType::kU8, {1, bytes});
@@ -125,7 +125,7 @@ void MakeLargest(DType dtype, int64_t k, uint8_t* slice) {
   }
 }
 
-// The bytes of the slice that `o` is about.
+// The packed slice of `o`.
 TestTensor SliceOf(const PackedGemm& kernels, const Operands& o) {
   TestTensor slice = Aligned(kernels.slice_bytes(o.dtype, o.k));
   const TensorView rows = o.w.view();
@@ -160,7 +160,8 @@ float LargestOf(const float* x) {
   return top;
 }
 
-// Of the blocks of a row of a mixed chunk: the bits of the largest |x| against their mean.
+// Planes of the blocks of a row of a mixed chunk: compares the bits of each block's largest |x|
+// with their mean.
 std::vector<int32_t> PlanesOf(const float* row, int64_t k) {
   std::vector<int64_t> bits;
   int64_t sum = 0;
@@ -206,7 +207,7 @@ int32_t ValueAt(DType dtype, const uint8_t* record, int64_t row, int64_t i) {
   return nibble + ((high[half * 128 + quad / 4 * 64 + lane] >> 2 * (quad % 4) & 3) << 4);
 }
 
-// `sum` and a record's product with a block of x.
+// `sum` plus the product of a record with a block of x.
 float AddRecord(DType dtype, const uint8_t* head, const uint8_t* record, int64_t row,
                 const Integers& x, float sum) {
   const PackedBlockLayout layout = PackedBlockLayoutOf(dtype);
@@ -281,7 +282,7 @@ TEST_P(IntegerKernelsTest, GiveTheBitsOfTheirDefinition) {
 
 TEST_P(IntegerKernelsTest, SumsOfTheLargestProductsAreExact) {
   Random random(GetParam());
-  // Of 15 bits: 127 * 128, and those that have the largest upper and lower planes.
+  // For 15 bits: 127 * 128, and the integers with the largest upper and lower planes.
   for (int32_t integer : {16256, -16256, 16192, -16192, 16191, 63, -64}) {
     for (DType dtype : kWeightDTypes) {
       if (!IsBlockFormat(dtype)) continue;

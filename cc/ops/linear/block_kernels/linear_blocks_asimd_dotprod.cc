@@ -15,7 +15,7 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// Rows of x whose sums are worked on together: 16 registers of sums.
+// Rows of x that are multiplied together: 16 registers of sums.
 template <int kPlanes>
 constexpr int kRowsAtOnce = 4 / kPlanes;
 
@@ -24,7 +24,7 @@ struct Sums {
   int32x4_t of[kPlanes][kRows][kVectors];
 };
 
-// Adds quad kQuad, and those after it up to kEnd.
+// Adds quads [kQuad, kEnd).
 template <DType kDType, int kPlanes, int kRows, int kQuad, int kEnd>
 PAGEMILL_INLINE void AddQuads(const Weights& w, const uint8_t* x, Sums<kPlanes, kRows>& sums) {
   if constexpr (kQuad < kEnd) {
@@ -44,8 +44,8 @@ PAGEMILL_INLINE void AddQuads(const Weights& w, const uint8_t* x, Sums<kPlanes, 
   }
 }
 
-// The products of quads [kFirst, kEnd) with both planes of x, from the integer at `offset` of each
-// record on, or from 0.
+// Sums of quads [kFirst, kEnd) times both planes of x. Each starts at the integer at `offset` of
+// its record, or at 0.
 template <DType kDType, int kPlanes, int kRows, int kFirst, int kEnd>
 PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t offset,
                                    int32x4_t out[kRows][kVectors]) {
@@ -67,7 +67,8 @@ PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t o
   }
 }
 
-// Adds a block of kRows rows of x to their 16 outputs each of this half; row r's at y[r * 32].
+// Adds a block of kRows rows of x to the 16 outputs of each in this half; those of row r are at y[r
+// * 32].
 template <DType kDType, int kPlanes, int kRows>
 PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
   using T = BlockTraits<kDType>;
@@ -86,7 +87,8 @@ PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
   }
 }
 
-// 16 integers to bytes at `out`; of two planes, the upper ones there and the lower ones beyond.
+// Stores 16 integers as bytes at `out`; of two planes, the upper one at `out` and the lower one
+// after it.
 template <int kPlanes>
 PAGEMILL_INLINE void StorePlanes(const int32x4_t integers[4], uint8_t* out) {
   int16x4_t upper[4];

@@ -2,9 +2,10 @@
 // integers (quantized_activations.h), multiplied by SMMLA: 2 weight rows of 8 elements times 2 rows
 // of 8.
 //
-// The latter are two rows of x, or the two planes of one of 15 bits. The former are zipped from two
-// quads of 4 weight rows once for all rows of x. One row of x alone goes to SDOT, which multiplies
-// as much of it with an instruction and zips nothing: sums are exact, so the bits are the same.
+// The two rows on the side of x are two rows of x, or the two planes of one row of 15 bits. The
+// pairs of weight rows are zipped from two quads of 4 weight rows, once for all rows of x. A single
+// row of x uses SDOT, which has the same rate for one row and needs no zips; sums are exact, so the
+// bits are the same.
 #include <arm_neon.h>
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 namespace pagemill::ops::linear {
 namespace {
 
-constexpr int kMaxPairs = 2;     // worked on together: 16 registers of sums
+constexpr int kMaxPairs = 2;     // multiplied together: 16 registers of sums
 constexpr int kWeightPairs = 8;  // of 16 weight rows
 
 // Two rows of 8-bit integers: two records of a chunk, or the planes of one.
@@ -34,11 +35,11 @@ PAGEMILL_INLINE int8x16_t LoadPair(const Pair& x, int quad) {
   return vreinterpretq_s8_u8(vcombine_u8(first, vld1_u8(x.second + 4 * quad)));
 }
 
-// Of a pair of weight rows and a pair each: [weight][x].
+// Sums of each pair of weight rows and each pair: [weight][x].
 template <int kPairs>
 using PairSums = int32x4_t[kPairs][kWeightPairs];
 
-// Adds quads kQuad and kQuad + 1, and those after them up to kEnd.
+// Adds quads [kQuad, kEnd), two at a time.
 template <DType kDType, int kPairs, int kQuad, int kEnd>
 PAGEMILL_INLINE void AddQuads(const Weights& w, const Pair* x, PairSums<kPairs>& sums) {
   if constexpr (kQuad < kEnd) {
@@ -58,8 +59,8 @@ PAGEMILL_INLINE void AddQuads(const Weights& w, const Pair* x, PairSums<kPairs>&
   }
 }
 
-// The products of quads [kFirst, kEnd) with the rows of x of the pairs, from the integer at
-// `offset` of each record on, or from 0: of a pair of records both, of the planes of one its own.
+// Sums of quads [kFirst, kEnd) times the pairs. Each starts at the integer at `offset` of its
+// record, or at 0: a pair of records has two such integers, a pair of planes one.
 template <DType kDType, int kPlanes, int kPairs, int kFirst, int kEnd>
 PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const Pair* x, int64_t offset,
                                    int32x4_t out[][kVectors]) {
@@ -88,8 +89,8 @@ PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const Pair* x, int64_t offs
   }
 }
 
-// Adds a block of kPairs pairs to their 16 outputs each of this half; row r's at y[r * 32]. `count`
-// rows of x are there: of the last pair, maybe one.
+// Adds a block of kPairs pairs to the 16 outputs of each row in this half; those of row r are at
+// y[r * 32]. There are `count` rows of x: the last pair may have only one.
 template <DType kDType, int kPlanes, int kPairs>
 PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, int64_t count, float* y) {
   constexpr int64_t kX = kXRecordBytes<kPlanes>;

@@ -5,8 +5,7 @@
 // to 127) into 16 bits with saturation, so a sum of j of them is exact while 2 j * 127 * (2^bits -
 // 1) < 2^15:
 //
-//   4 bits: 8 quads, 30480     5 bits: 4 quads, 31496     6 bits: 2 quads,
-//   32004
+//   4 bits: 8 quads, 30480     5 bits: 4 quads, 31496     6 bits: 2 quads, 32004
 //
 // Then VPMADDWD by ones adds both halves of a 32-bit lane. 8 bits do not fit at all (64770): these
 // weights and x are words, multiplied by VPMADDWD, which is exact.
@@ -21,8 +20,8 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// A value of the register allocator's at this point: GCC would add products up as a tree of all of
-// them, far more than there are registers (1.45 times the time).
+// Keeps `value` in a register at this point: otherwise GCC adds all products as a tree, which needs
+// far more registers than there are (1.45 times the time).
 PAGEMILL_INLINE void KeepHere(__m256i& value) { asm("" : "+x"(value)); }
 
 struct ByVpmaddubsw {

@@ -7,8 +7,8 @@
 //
 //   4 bits: 8 quads, 15240     5 bits: 8 quads, 31496     6 bits: 4 quads, 32004
 //
-// and of 8 bits, which lose their zero point for being signed, 2 quads, 2 * 127 * 128 = 32512. Then
-// VMALEH and VMALOH by ones add the halfwords of a lane to its 32 bits.
+// and 8 bits: 2 quads, 2 * 127 * 128 = 32512, since they are stored without their zero point as
+// signed bytes. Then VMALEH and VMALOH by ones add the halfwords of a lane to its 32 bits.
 #include <vecintrin.h>
 
 #include <cstdint>
@@ -46,11 +46,11 @@ PAGEMILL_INLINE Bytes Load(const uint8_t* from) {
 
 PAGEMILL_INLINE Bytes Splat(int byte) { return vec_splats(static_cast<signed char>(byte)); }
 
-// f16 of a slice, the lower byte first.
+// Reads a little-endian f16 of a slice.
 PAGEMILL_INLINE float F16At(const uint8_t* from) {
   const uint32_t bits = static_cast<uint32_t>(from[0] | from[1] << 8);
   const uint32_t magnitude = (bits & 0x7fff) << 13;
-  // The exponent's bias is 112 more in a float; numbers below the normal ones come out right, too.
+  // The exponent bias of a float is larger by 112; subnormal numbers are converted correctly, too.
   const bool is_finite = (bits & 0x7c00) != 0x7c00;
   const float value = is_finite ? __builtin_bit_cast(float, magnitude) * 0x1p112f
                                 : __builtin_bit_cast(float, magnitude | 0x7f800000);
@@ -61,7 +61,7 @@ PAGEMILL_INLINE Floats LoadF16(const uint8_t* from) {
   return Floats{F16At(from), F16At(from + 2), F16At(from + 4), F16At(from + 6)};
 }
 
-// Values of one half of the rows of a record, by quad, and what scales their sums.
+// Values of one half of the rows of a record, by quad, and the scales of their sums.
 struct Weights {
   Bytes values[kQuads][kVectors];
   Floats scale[kVectors];
@@ -121,7 +121,7 @@ PAGEMILL_INLINE void LoadValues(const uint8_t* record, int half, Weights* w) {
   }
 }
 
-// The products of quads [kFirst, kEnd) with the integers at `x`.
+// Sums of quads [kFirst, kEnd) times the integers at `x`.
 template <DType kDType, int kFirst, int kEnd>
 PAGEMILL_INLINE void AddQuads(const Weights& w, const uint8_t* x, Words sums[kVectors]) {
   constexpr int kTogether = kQuadsOfHalfwords<kDType>;
@@ -148,7 +148,7 @@ PAGEMILL_INLINE void AddQuads(const Weights& w, const uint8_t* x, Words sums[kVe
   }
 }
 
-// Those of both planes of a record of x, from the integer at `offset` on, or from 0.
+// The same for both planes of a record of x, plus the integer at `offset` if there is one.
 template <DType kDType, int kPlanes, int kFirst, int kEnd>
 PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t offset,
                                    Words out[kVectors]) {
@@ -166,7 +166,7 @@ PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t o
   for (int v = 0; v < kVectors; ++v) out[v] += upper[v] << 7;
 }
 
-// Adds a block of a row of x to its 16 outputs of this half.
+// Adds a block of a row of x to the row's 16 outputs in this half.
 template <DType kDType, int kPlanes>
 PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
   using T = BlockTraits<kDType>;
@@ -208,7 +208,7 @@ PAGEMILL_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
   int32_t sums[2] = {0, 0};
   for (int i = 0; i < kRecordElements; ++i) {
     const float rounded = __builtin_rintf(x[i] * by.inverse);
-    // Of a block with a NaN, whose scale is NaN, any will do.
+    // The scale of a block with a NaN is NaN, so its integers are arbitrary.
     const int32_t integer = rounded == rounded ? static_cast<int32_t>(rounded) : 0;
     const int32_t upper = kPlanes == 1 ? integer : (integer + 64) >> 7;
     out[i] = static_cast<uint8_t>(upper);

@@ -1,9 +1,9 @@
 // File: cc/ops/linear/block_kernels/packed_blocks_asimd.h
-// Slices of block formats (packed_blocks.h) in registers of 16 bytes, and what all products with
-// them do before and after multiplying. For aarch64 only: everything has internal linkage.
+// Slices of block formats (packed_blocks.h) in 16-byte registers: decoding before and scaling after
+// products. For aarch64 only: everything has internal linkage.
 //
-// Products are of signed bytes. Values of fewer than 8 bits are both; those of Q8_0 lose their zero
-// point by a flip of the sign bit.
+// Products take signed bytes. Values of fewer than 8 bits are valid signed and unsigned bytes; a
+// flip of the sign bit removes the zero point of those of Q8_0.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_ASIMD_H_
 #define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_ASIMD_H_
 
@@ -21,7 +21,7 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// How far ahead of their use weights are requested.
+// Prefetch distance of weights.
 constexpr int64_t kAsimdPrefetchBytes = 8192;
 constexpr int kVectors = 4;  // of 4 weight rows: a half of a slice's rows
 constexpr int kHalves = 2;
@@ -51,7 +51,7 @@ PAGEMILL_INLINE void WidenS8(const uint8_t* from, int32x4_t out[kVectors]) {
   out[3] = vmovl_s16(vget_high_s16(high));
 }
 
-// One half of the rows of a record.
+// Weights of one half of the rows of a record.
 struct Weights {
   const uint8_t* values;
   const uint8_t* high_bits;
@@ -85,7 +85,7 @@ PAGEMILL_INLINE Weights LoadWeights(const uint8_t* head, const uint8_t* record, 
   return w;
 }
 
-// Bits kBit and up, kBits of them, of each byte to bit 4.
+// Moves bits [kBit, kBit + kBits) of each byte to bit 4.
 template <int kBits, int kBit>
 PAGEMILL_INLINE uint8x16_t HighBits(uint8x16_t field) {
   const uint8x16_t mask = vdupq_n_u8(kBits == 1 ? 0x10 : 0x30);
@@ -112,12 +112,12 @@ PAGEMILL_INLINE int8x16_t LoadValues(const Weights& w, int v) {
   return vreinterpretq_s8_u8(values);
 }
 
-// Whether integer sums start from the zero point's part.
+// True if integer sums start with the zero point's part.
 template <DType kDType>
 constexpr bool kHasStart = !BlockTraits<kDType>::kHasMinimum && kDType != DType::kQ8_0;
 
-// Scales the integer products of a row of x with 16 weight rows, `x` being its record, and adds
-// them to its outputs.
+// Scales the integer products of a row of x, with record `x`, and 16 weight rows, and adds them to
+// the row's outputs.
 template <DType kDType, int kPlanes>
 PAGEMILL_INLINE void AddScaled(const Weights& w, const uint8_t* x, const int32x4_t sums[kVectors],
                                float* y) {
@@ -132,7 +132,7 @@ PAGEMILL_INLINE void AddScaled(const Weights& w, const uint8_t* x, const int32x4
   }
 }
 
-// What the two halves of a block give if they have scales, in `sums`.
+// For blocks with half scales: combines the sums of the two halves in `sums`.
 PAGEMILL_INLINE void ScaleHalves(const Weights& w, const int32x4_t others[kVectors],
                                  int32x4_t sums[kVectors]) {
   for (int v = 0; v < kVectors; ++v) {

@@ -2,8 +2,8 @@
 // Slices of block formats (packed_blocks.h) in registers of 32 bytes, and rows of x quantized for
 // them. For files compiled for AVX2 and more only: everything has internal linkage.
 //
-// A 64-byte register of a slice is two of 32: a "column" c is the 8 weight rows 8 c .. 8 c + 7, an
-// element of which takes a 32-bit lane's byte.
+// A 64-byte register of a slice is two 32-byte registers: "column" c is weight rows 8 c .. 8 c + 7,
+// one 32-bit lane each, with an element per byte.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_AVX2_H_
 #define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_AVX2_H_
 
@@ -42,7 +42,7 @@ PAGEMILL_INLINE __m128i LoadBytes(const uint8_t* from) {
   return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
 }
 
-// v << shift, or >> where it is negative; bits of neighbouring bytes come along.
+// v << shift, or >> if shift is negative; bits of neighbouring bytes are shifted in.
 PAGEMILL_INLINE __m256i Shift(__m256i v, int shift) {
   return shift >= 0 ? _mm256_slli_epi16(v, shift) : _mm256_srli_epi16(v, -shift);
 }
@@ -67,7 +67,7 @@ PAGEMILL_INLINE __m256i Values(const uint8_t* record, int c, int q) {
                          _mm256_and_si256(Shift(field, 4 - kHighBits * (q % kPerRegister)), mask));
 }
 
-// Of a record, by columns.
+// Scales of a record, by columns.
 struct Scales {
   __m256 scale[kColumns];
   __m256 minimum[kColumns];

@@ -1,9 +1,10 @@
 // File: cc/ops/linear/block_kernels/quantized_activations_avx2.h
-// Rows of x quantized as quantized_activations.h says, by AVX2: as bytes, or as words for products
-// of 16-bit numbers. For files compiled for AVX2 and more only: everything has internal linkage.
+// Quantizes rows of x as quantized_activations.h describes, with AVX2: to bytes, or to words for
+// products of 16-bit numbers. For files compiled for AVX2 and more only: everything has internal
+// linkage.
 //
-// Words take the place of two planes of bytes: 4 integers of a quad as int16 in the order 0, 2, 1,
-// 3, so that a 32-bit lane goes with the even or the odd bytes of a weight's lane.
+// Words replace two planes of bytes: 4 integers of a quad as int16 in the order 0, 2, 1, 3, so that
+// a 32-bit lane matches the even or the odd bytes of a lane of weights.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_QUANTIZED_ACTIVATIONS_AVX2_H_
 #define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_QUANTIZED_ACTIVATIONS_AVX2_H_
 
@@ -20,13 +21,13 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// How integers are stored.
+// Storage of integers.
 enum class XOrder { kOnePlane, kTwoPlanes, kWords, kWordsOf8Bits };
 
-// In places of 32 bytes.
+// Size in units of 32 bytes.
 template <XOrder kOrder>
 constexpr int kPlacesOf = kOrder == XOrder::kOnePlane ? 1 : 2;
-// What the largest becomes.
+// The integer of the largest |x|.
 template <XOrder kOrder>
 constexpr int kLevelsOf =
     kOrder == XOrder::kOnePlane || kOrder == XOrder::kWordsOf8Bits ? 127 : 127 * 128;
@@ -35,7 +36,7 @@ PAGEMILL_INLINE void StoreAt(uint8_t* out, __m256i value) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), value);
 }
 
-// 32 integers as bytes, in order.
+// Stores 32 integers as bytes, in order.
 PAGEMILL_INLINE void StoreBytes(const __m256i integers[4], uint8_t* out) {
   const __m256i words[] = {_mm256_packs_epi32(integers[0], integers[1]),
                            _mm256_packs_epi32(integers[2], integers[3])};
@@ -83,8 +84,8 @@ PAGEMILL_INLINE uint32_t Largest(__m256i v) {
   return static_cast<uint32_t>(_mm_cvtsi128_si32(top));
 }
 
-// The bits of the largest magnitude of a block: as integers, magnitudes are in the order of their
-// values and NaN is above all.
+// The bits of the largest magnitude of a block: compared as integers, magnitudes have the order of
+// their values, and NaN is the largest.
 PAGEMILL_INLINE uint32_t LargestBits(const float* x) {
   __m256i largest = _mm256_setzero_si256();
   for (int i = 0; i < 4; ++i) {

@@ -1,7 +1,6 @@
 // File: cc/ops/linear/kernel_table/linear_kernels.h
-// The kernels of products with weight matrices, each with its name, priority and what it needs, for
-// ops that build their kernel tables from them: `linear`, `grouped_linear`. The reference and
-// oneDNN's kernel are not among them.
+// The GEMM kernels with name, priority and requirements, from which `linear` and `grouped_linear`
+// build their kernel tables. The reference and oneDNN's kernel are not included.
 //
 //   struct Table {
 //     template <const PackedGemm* kKernels, class Slices, SupportsWeights kSupports>
@@ -31,13 +30,14 @@
 
 namespace pagemill::ops::linear {
 
-// Can a kernel multiply such weights, matrices or stacks of them, on this machine?
+// True if a kernel can multiply such weights, matrices or stacks of them, on this machine.
 using SupportsWeights = bool (*)(const device::Capabilities& caps, const TensorView& weight);
 
-// Weights that kernels multiply as blocks, or as bf16: as stored, or made of packed integers.
+// True for weights that kernels multiply as blocks, or as bf16: stored that way, or packed integers
+// that are converted.
 inline bool OfBlocks(const TensorView& w) { return IsBlockFormat(BlockDTypeOf(w)); }
 inline bool OfBf16(const TensorView& w) { return BlockDTypeOf(w) == DType::kBF16; }
-// Scaled weights of int8 with a scale a row, and sums that int32 holds.
+// True for int8 weights with a scale per row whose sums fit into int32.
 inline bool OfInt8Rows(const TensorView& w) {
   const int64_t k = w.shape[static_cast<size_t>(w.rank - 1)];
   return IsScaled(w) && w.dtype == DType::kI8 && k <= kMaxInt8K &&
@@ -65,7 +65,7 @@ inline bool Avx2OnBlocks(const device::Capabilities& caps, const TensorView& w) 
   return caps.cpu.avx2 && OfBlocks(w);
 }
 inline bool AmxOnBf16(const device::Capabilities& caps, const TensorView& w) {
-  // linear_amx.cc is compiled for the vectors of all CPUs that have tiles.
+  // linear_amx.cc is compiled for the vector instructions of all CPUs with AMX.
   return caps.cpu.amx_bf16 && caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && OfBf16(w);
 }
 inline bool AmxOnBlocks(const device::Capabilities& caps, const TensorView& w) {
@@ -108,7 +108,7 @@ inline bool VxeOnBlocks(const device::Capabilities& caps, const TensorView& w) {
 }
 #endif
 
-// Packed weight layouts: `kPacker` packs for all kernels of the layout.
+// Packed weight layouts: the functions of `kPacker` serve all kernels of a layout.
 struct PackedScaled {
   static constexpr const PackedGemm* kPacker = &scaled::kFloatPortable;
   static constexpr std::string_view kLayout = scaled::kPackedScaledLayout;
@@ -138,8 +138,8 @@ struct PackedBlocks {
 };
 #endif
 
-// Calls table.Packed or table.Stored for each kernel of this CPU family. Those of table.Stored read
-// every weight that is not scaled, row by row: as stored, or from BlockRows() of packed integers.
+// Calls table.Packed or table.Stored for each kernel of this CPU family. Kernels of table.Stored
+// read any unscaled weight row by row: as stored, or from BlockRows() of packed integers.
 template <class Table>
 void VisitKernels(Table& table) {
   constexpr auto kF32 = Precision::kF32;

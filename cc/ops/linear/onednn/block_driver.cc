@@ -7,9 +7,9 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// Blocks that a matrix has at least, if blocks may be so small: threads share them evenly.
+// Target number of blocks of a matrix, so that threads share them evenly.
 constexpr int64_t kBlocksToAimAt = 12;
-// Units of work per thread, so that a thread that loses its core for a while delays little.
+// Units of work per thread, so that a descheduled thread delays the others little.
 constexpr int64_t kUnitsPerThread = 8;
 // Elements of x that a thread rounds at a time. Below twice this, waking a second thread costs more
 // than it saves.
@@ -19,7 +19,7 @@ constexpr int64_t kLineBytes = 64;
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 int64_t RoundUp(int64_t value, int64_t multiple) { return DivideUp(value, multiple) * multiple; }
 
-// The rows of W in blocks of equal shape, except the last.
+// Divides the rows of W into blocks of equal shape, except the last.
 struct Blocks {
   explicit Blocks(const TensorView& weight) : m(weight.shape[0]) {
     k = RoundUp(weight.shape[1], kBlockKMultiple);
@@ -38,7 +38,7 @@ struct Blocks {
   int64_t count;
 };
 
-// Rows of x of the next product, of `left`.
+// Rows of x of the next product, given `left` remaining rows.
 int64_t NextHeight(int64_t left) {
   if (left < kHeightStep) return left;
   return std::min(kMaxHeight, left / kHeightStep * kHeightStep);
@@ -46,7 +46,7 @@ int64_t NextHeight(int64_t left) {
 
 int64_t RoundedBytes(int64_t n, int64_t padded_k) { return RoundUp(n * padded_k * 2, kLineBytes); }
 
-// Outputs of one product, before they get their bias and stride.
+// Bytes of the outputs of one product, before bias and stride are applied.
 constexpr int64_t kProductBytes = kMaxHeight * kMaxBlockRows * static_cast<int64_t>(sizeof(float));
 
 // One matrix of a call, x rounded.
@@ -58,7 +58,7 @@ struct Matrix {
     bias = has_bias ? call.inputs[at].Data<const float>() : nullptr;
   }
 
-  // A product's outputs to their places.
+  // Copies a product's outputs to y, adding the bias.
   void Store(int64_t block, int64_t row, int64_t height, const float* from) const {
     const int64_t count = blocks.RowsOf(block), stride = blocks.ShapeOf(block).rows;
     const float* const b = bias == nullptr ? nullptr : bias + blocks.FirstRow(block);
@@ -139,7 +139,7 @@ void RunBlocks(const BlockLibrary& library, const OpCall& call, KernelContext& c
   RoundX(library, x, k, rounded, *context.pool);
   std::byte* const products = context.workspace.data() + RoundedBytes(n, padded_k);
 
-  // The blocks of all matrices are one list; few of them are multiplied with x in parts.
+  // The blocks of all matrices are one list; if there are few, x is divided, too.
   int64_t ends[kMaxMatrices];
   int64_t blocks = 0;
   const size_t matrices = call.outputs.size();

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/onednn/block_driver.h
-// Runs a BlockLibrary over a call of `linear` with bf16 weights: rounds x in the workspace, shares
-// out blocks of weight rows, and chunks of x if there are many, among the threads of our pool.
+// Runs a BlockLibrary over a call of `linear` with bf16 weights: rounds x in the workspace and
+// distributes blocks of weight rows, and chunks of x if there are many, to the threads of our pool.
 #ifndef PAGEMILL_CC_OPS_LINEAR_ONEDNN_BLOCK_DRIVER_H_
 #define PAGEMILL_CC_OPS_LINEAR_ONEDNN_BLOCK_DRIVER_H_
 
@@ -19,8 +19,8 @@ namespace pagemill::ops::linear {
 bool BlocksSupport(const BlockLibrary& library, const device::Capabilities& caps,
                    const OpCall& call);
 
-// The functions of a WeightPacking: blocks one after the other. How W is divided depends on its
-// shape alone.
+// The functions of a WeightPacking: consecutive blocks. The division of W depends only on its
+// shape.
 int64_t BlocksBytes(const TensorView& weight);
 void PackBlocks(const BlockLibrary& library, const TensorView& weight, std::byte* packed,
                 device::ThreadPool& pool);
@@ -29,8 +29,8 @@ void PackBlocks(const BlockLibrary& library, const TensorView& weight, std::byte
 void RunBlocks(const BlockLibrary& library, const OpCall& call, KernelContext& context);
 int64_t BlocksWorkspaceBytes(const OpCall& call, int32_t num_threads);
 
-// The kernel `name` of the library that kLibrary returns: always the same one, that outlives the
-// kernel.
+// The kernel `name` over the library that kLibrary returns, always the same one, which must outlive
+// the kernel.
 template <const BlockLibrary& (*kLibrary)()>
 Kernel BlockKernel(std::string_view name, int32_t priority) {
   static const WeightPacking packing = {

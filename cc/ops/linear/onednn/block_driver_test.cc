@@ -1,4 +1,4 @@
-// The driver over a library of plain loops, so on every CPU.
+// The driver over a library of plain loops, which runs on every CPU.
 #include "cc/ops/linear/onednn/block_driver.h"
 
 #include <gtest/gtest.h>
@@ -86,12 +86,12 @@ TEST(BlockDriver, SupportsWhatTheLibraryDoesForEachMatrix) {
   };
   EXPECT_TRUE(supports(DType::kBF16, 96, 32));
   EXPECT_FALSE(supports(DType::kF32, 96, 32)) << "another dtype";
-  EXPECT_FALSE(supports(DType::kBF16, 2049, 32)) << "longer rows than the library takes";
+  EXPECT_FALSE(supports(DType::kBF16, 2049, 32)) << "longer rows than the library supports";
   EXPECT_FALSE(supports(DType::kBF16, 96, 0)) << "no rows";
 }
 
 // Matrices of a few blocks, of many, and with a last block of another shape; more rows of x than
-// one product has.
+// one product supports.
 TEST(BlockDriver, DividesMatricesOfEverySize) {
   Random random(1);
   device::ThreadPool pool({.num_threads = 2});

@@ -1,7 +1,7 @@
 // File: cc/ops/linear/onednn/block_library.h
-// What a library of matrix products gives to block_driver.h: functions over raw pointers for one
-// block of weight rows at a time. Threads, chunks of x, bias and strides are the driver's, so that
-// the library never has more than one thread and sees few shapes, all of them even.
+// Interface of a matrix multiply library for block_driver.h: functions over raw pointers for one
+// block of weight rows at a time. The driver handles threads, chunks of x, bias and strides, so
+// that the library runs on one thread with few, padded shapes.
 //
 // Obligations of a library:
 //   1. An output has the same bits for any `height`: it is a sum in an order that depends on the
@@ -20,12 +20,13 @@
 
 namespace pagemill::ops::linear {
 
-// Weight rows of a block are a multiple of kBlockRowMultiple, at most kMaxBlockRows; elements of k
-// a multiple of kBlockKMultiple. What W lacks is zeros.
+// A block has a multiple of kBlockRowMultiple weight rows, at most kMaxBlockRows, and a multiple of
+// kBlockKMultiple elements of k. W is padded with zeros.
 inline constexpr int64_t kBlockRowMultiple = 64;
 inline constexpr int64_t kMaxBlockRows = 256;
 inline constexpr int64_t kBlockKMultiple = 32;
-// Rows of x that one product may have: 1 to kHeightStep, or a multiple of it. So there are few.
+// Rows of x of a product: 1 to kHeightStep, or a multiple of it, so that there are few products to
+// compile.
 inline constexpr int64_t kHeightStep = 16;
 inline constexpr int64_t kMaxHeight = 128;
 
@@ -45,12 +46,12 @@ struct BlockProduct {
 };
 
 struct BlockLibrary {
-  // Name and version of the order of packed blocks.
+  // Name and version of the layout of packed blocks.
   std::string_view layout;
   bool (*supports)(const device::Capabilities& caps, BlockShape shape);
   // `rows` are bf16 [shape.rows, shape.k].
   void (*pack)(BlockShape shape, const uint16_t* rows, std::byte* packed);
-  // One row of x to bf16, to the nearest, ties to even; zeros from k to padded_k.
+  // Rounds one row of x to bf16, to the nearest, ties to even; zeros from k to padded_k.
   void (*round)(const float* x, int64_t k, int64_t padded_k, uint16_t* out);
   void (*multiply)(const BlockProduct& product);
 };

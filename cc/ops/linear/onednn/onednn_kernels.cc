@@ -1,5 +1,5 @@
-// Products of oneDNN, through its C interface (version 3). Its thread count is 1 in every call of
-// ours: what it would share out with OpenMP, and wait for, the driver shares out.
+// Products of oneDNN, through its C interface (version 3). oneDNN runs on one thread in every call,
+// since the driver distributes the work, not OpenMP.
 #include "cc/ops/linear/onednn/onednn_kernels.h"
 
 #include <omp.h>
@@ -21,7 +21,7 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// Products that a thread keeps: 23 heights of each shape of block.
+// Compiled products that a thread keeps: 23 heights of each block shape.
 constexpr size_t kMaxProducts = 768;
 
 // oneDNN's objects, destroyed with their owner.
@@ -41,7 +41,7 @@ using Memory = Owned<dnnl_memory_t, dnnl_memory_destroy>;
 using Description = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
 
-// The object that create(&object, ...) makes; null if it refuses.
+// The object that create(&object, ...) creates; null if it fails.
 template <class Object, class Create, class... Arguments>
 Object TryToMake(const Create& create, const Arguments&... arguments) {
   typename Object::pointer object = nullptr;
@@ -55,7 +55,8 @@ Object Make(const Create& create, const Arguments&... arguments) {
   return object;
 }
 
-// The calling thread has OpenMP to itself: others of the process may want more threads of it.
+// Limits OpenMP to one thread on the calling thread only: other threads of the process may use
+// more.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) {
@@ -75,7 +76,7 @@ Layout RowMajor(int64_t rows, int64_t columns, dnnl_data_type_t dtype) {
   return Make<Layout>(dnnl_memory_desc_create_with_strides, 2, dims, dtype, strides);
 }
 
-// Of the product of `height` rows; null if oneDNN has none.
+// The description of the product of `height` rows; null if oneDNN does not have one.
 Description Describe(dnnl_engine_t engine, BlockShape shape, int64_t height,
                      const_dnnl_memory_desc_t weights) {
   const Layout x = RowMajor(height, shape.k, dnnl_bf16), y = RowMajor(height, shape.rows, dnnl_f32);
@@ -91,11 +92,11 @@ std::string_view ImplementationOf(const Description& description) {
   return status == dnnl_success && name != nullptr ? name : "";
 }
 
-// The implementations that read packed weights; others have other bits for each height.
+// True for implementations that read packed weights; others give other bits for each height.
 bool IsBlocked(std::string_view implementation) { return implementation.starts_with("brg"); }
 
-// The order of packed weights: what oneDNN likes best for the highest product. Null if that is
-// not its blocked implementation, or weights would not fit.
+// The layout of packed weights: the one that oneDNN prefers for the largest height. Null if that is
+// not its blocked implementation, or the weights would not fit.
 Layout LayoutOf(dnnl_engine_t engine, BlockShape shape) {
   const dnnl_dims_t dims = {shape.k, shape.rows};
   const Layout any =
@@ -152,7 +153,7 @@ int64_t NextHeight(int64_t height) {
   return height < kHeightStep ? height + 1 : height + kHeightStep;
 }
 
-// Has oneDNN a blocked implementation for products of every height?
+// True if oneDNN has a blocked implementation for products of every height.
 bool HasProducts(dnnl_engine_t engine, BlockShape shape) {
   const Layout weights = LayoutOf(engine, shape);
   if (weights == nullptr) return false;
@@ -163,9 +164,9 @@ bool HasProducts(dnnl_engine_t engine, BlockShape shape) {
   return true;
 }
 
-// What one thread has compiled and found out. A row has no state of its own to keep it in, and
-// oneDNN's objects are not for several threads at once; their code is shared by oneDNN's own cache.
-// Nothing but time depends on what is in it.
+// Cache of one thread: compiled products and supported shapes. It is thread-local because kernels
+// have no state and oneDNN's objects are not thread-safe; oneDNN's own cache shares the compiled
+// code. The contents only affect speed.
 class Products {
  public:
   void Run(const BlockProduct& product) {
@@ -210,7 +211,7 @@ void Pack(BlockShape shape, const uint16_t* rows, std::byte* packed) {
   const Engine engine = Cpu();
   const Stream stream = Make<Stream>(dnnl_stream_create, engine.get(),
                                      static_cast<unsigned>(dnnl_stream_default_flags));
-  // The rows of W are the columns of what x is multiplied with.
+  // oneDNN multiplies x with W^T, so the rows of W are columns.
   const dnnl_dims_t dims = {shape.k, shape.rows}, strides = {1, shape.k};
   const Layout stored =
       Make<Layout>(dnnl_memory_desc_create_with_strides, 2, dims, dnnl_bf16, strides);
@@ -234,7 +235,7 @@ T* AlignedNumbers(std::vector<T>& memory, int64_t count) {
   return memory.data() + (64 - past) % 64 / sizeof(T);
 }
 
-// Signs and magnitudes vary, so that a sum of products has other bits in another order.
+// Signs and magnitudes vary, so that sums in another order have other bits.
 uint16_t* RandomBf16(std::vector<uint16_t>& memory, int64_t count) {
   uint16_t* const numbers = AlignedNumbers(memory, count);
   uint32_t state = 1;
@@ -255,7 +256,7 @@ bool Products::SameBitsInEveryHeight(BlockShape shape) {
   float* const y = AlignedNumbers(y_memory, kMaxHeight * shape.rows);
   for (int64_t height = 1; height <= kMaxHeight; height = NextHeight(height)) {
     Run({shape, height, x, reinterpret_cast<const std::byte*>(packed), y});
-    // Every height has the rows of the one before.
+    // The rows of each height include those of the height before.
     const size_t known = expected.size() * sizeof(float);
     if (known > 0 && std::memcmp(y, expected.data(), known) != 0) return false;
     expected.assign(y, y + height * shape.rows);
@@ -263,15 +264,16 @@ bool Products::SameBitsInEveryHeight(BlockShape shape) {
   return true;
 }
 
-// About 5 ms for the first matrix of a shape: all products are compiled.
+// Takes about 5 ms for the first matrix of a shape, since all products are compiled.
 bool Supports(const device::Capabilities& caps, BlockShape shape) {
-  // Of round_row.h, and of the implementations that have been measured.
+  // Required by round_row.h and by the implementations that have been measured.
   if (!caps.cpu.avx512 || !caps.cpu.avx512_bf16) return false;
   const OneThread alone;
   return OfThisThread().Supports(shape);
 }
 
-// The order of weights is oneDNN's own business, so its name has all that may decide it.
+// oneDNN chooses the layout of weights, so the name includes everything that the choice may depend
+// on.
 const std::string& LayoutName() {
   static const std::string name = [] {
     const dnnl_version_t& version = *dnnl_version();

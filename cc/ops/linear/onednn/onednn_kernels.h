@@ -1,7 +1,6 @@
 // File: cc/ops/linear/onednn/onednn_kernels.h
-// oneDNN as kernels of `linear`: one named "onednn" for bf16 weights, or none if the library is
-// not built in (`--config=onednn`, x86-64). It is chosen by name only; README.md has the
-// measurements.
+// oneDNN kernels of `linear`: "onednn" for bf16 weights, or none if the library is not built in
+// (`--config=onednn`, x86-64). It is chosen by name only; README.md has the measurements.
 #ifndef PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_KERNELS_H_
 #define PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_KERNELS_H_
 

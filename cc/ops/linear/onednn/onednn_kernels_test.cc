@@ -1,4 +1,4 @@
-// oneDNN in the table of `linear`, where it is built in: `bazelw test --config=onednn`.
+// oneDNN in the kernel table of `linear`, if it is built in: `bazelw test --config=onednn`.
 #include "cc/ops/linear/onednn/onednn_kernels.h"
 
 #include <gtest/gtest.h>
@@ -45,8 +45,8 @@ TEST_F(Onednn, IsChosenByNameOnly) {
   EXPECT_FALSE(ChooseKernel(LinearOp(), {}, call, {.name = "onednn"}).ok());
 }
 
-// The shapes of models: oneDNN may choose another order of accumulation for each height, which the
-// contract forbids. Version 3.6 does for some shapes, which the row must not support then.
+// Shapes of models: oneDNN may choose another order of accumulation for each height, which the
+// contract forbids. Version 3.6 does so for some shapes, which the kernel must not support.
 TEST_F(Onednn, RowsHaveTheSameBitsInProductsOfEveryHeight) {
   const Kernel& kernel = OnednnKernels()[0];
   Random random(1);

@@ -1,8 +1,8 @@
 // File: cc/ops/linear/scaled/activation_tiles_avx512.h
-// Chunks of x in units of four bytes, as the AVX-512 kernels broadcast them. A chunk is divided
-// into tiles of nearly equal heights, at most kTileN rows; a tile is
+// Chunks of x in units of four bytes, which the AVX-512 kernels broadcast. A chunk is divided into
+// tiles of nearly equal heights, at most kTileN rows; a tile is
 //
-//   [rows] RowScale                        (of x in int8; else nothing)
+//   [rows] RowScale                        (only for x in int8)
 //   [units of k][rows][4 bytes]
 //
 // A unit is a quad of int8, or a pair of bf16, of one row; k goes up to a multiple of
@@ -23,13 +23,14 @@ namespace {
 
 constexpr int64_t kUnitBytes = 4;
 
-// What integers of a row of x stand for, and what the offset of the weights adds to their sums.
+// Scale of the integers of a row of x, and the correction of their sums for the offset of the
+// weights.
 struct RowScale {
   float scale;
   int32_t start;  // minus kInt8Offset times the sum of the row's integers
 };
 
-// The rows [begin, end) of a chunk and where they are in it.
+// Rows [begin, end) of a chunk and their place in it.
 struct ActivationTile {
   int64_t begin;
   int64_t end;
@@ -59,7 +60,7 @@ template <int kMax, bool kFirst, class F>
                          [&]<int kRows>() { f.template operator()<kRows, kFirst>(tile); });
 }
 
-// The same for each tile of the chunk, of which the first reads the weights for the first time.
+// The same for each tile of the chunk; kFirst for the first tile.
 template <int kMax, class F>
 void ForEachTile(const ActivationShape& shape, const F& f) {
   WithTile<kMax, true>(shape.Tile(0), f);
@@ -76,7 +77,7 @@ void ForEachTile(const ActivationShape& shape, const F& f) {
   return count <= 0 ? static_cast<__mmask16>(0) : static_cast<__mmask16>((1u << count) - 1u);
 }
 
-// 16 consecutive units of each of `rows` rows, at most 4, to `to`, where the units of a row are
+// Stores 16 consecutive units of each of `rows` rows, at most 4, to `to`, with the units of a row
 // `stride` bytes apart. Missing rows of `units` are not read.
 [[gnu::always_inline]] inline void StoreUnits(const __m512i units[4], int64_t rows, int64_t stride,
                                               uint8_t* to) {

@@ -12,7 +12,8 @@ int64_t ScaledSliceBytes(DType, int64_t k) {
 void PackScaledSlice(const linear::StoredRows& source, int64_t count, uint8_t* slice) {
   const uint8_t offset = source.dtype == DType::kI8 ? kInt8Offset : 0;
   std::memset(slice, offset, ScaledSliceBytes(source.dtype, source.k));
-  // A line of 64 bytes of each row at a time: the part of the slice that it goes to stays in L1.
+  // One 64-byte line of each row at a time, so that the part of the slice that is written stays in
+  // L1.
   for (int64_t begin = 0; begin < source.k; begin += kPaddedElements) {
     const int64_t elements = std::min(kPaddedElements, source.k - begin);
     for (int64_t row = 0; row < count; ++row) {

@@ -1,12 +1,12 @@
 // File: cc/ops/linear/scaled/packed_scaled.h
-// Slices of 8-bit weights in the one order that all kernels of scaled weights read:
+// Slices of 8-bit weights, the layout that all kernels of scaled weights read:
 //
 //   [quads of elements of k][kSliceRows weight rows][4 bytes]
 //
 // with zeros up to a multiple of kPaddedElements elements. A register of 64 bytes is a quad of 16
-// rows. The elements of a quad lie in the order 0, 2, 1, 3, so that the lower bytes of 16-bit lanes
-// are two neighbours, the upper bytes the next two: pairs, as VDPBF16PS wants them. Elements of i8
-// are stored plus 128: VPDPBUSD takes one operand without sign.
+// rows. The elements of a quad are in the order 0, 2, 1, 3, so that the lower bytes of 16-bit lanes
+// are two neighbours, the upper bytes the next two: the pairs that VDPBF16PS multiplies. Elements
+// of i8 are stored plus 128, since VPDPBUSD takes one unsigned operand.
 //
 // Chunks of x have their elements in the same order.
 #ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_PACKED_SCALED_H_
@@ -28,10 +28,10 @@ inline constexpr int64_t kQuadBytes = 4;
 inline constexpr int64_t kSliceQuadBytes = kQuadBytes * kSliceRows;
 inline constexpr int kQuadOrder[4] = {0, 2, 1, 3};  // the element of each byte of a quad
 inline constexpr uint8_t kInt8Offset = 128;
-// Of rows of x that are smaller the inverse of the scale may overflow: they count as 0.
+// Rows of x with smaller |x| count as 0, since the inverse of their scale may overflow.
 inline constexpr float kSmallestRow = 0x1p-100f;
 
-// The members of a PackedGemm of these names.
+// Members of a PackedGemm.
 int64_t ScaledSliceBytes(DType dtype, int64_t k);
 void PackScaledSlice(const linear::StoredRows& source, int64_t count, uint8_t* slice);
 

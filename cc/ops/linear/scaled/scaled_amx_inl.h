@@ -1,9 +1,9 @@
 // File: cc/ops/linear/scaled/scaled_amx_inl.h
-// Products of scaled int8 weights with rows of x rounded to int8, in AMX tiles. Written once over
-// `Tiles` (cc/ops/tiles/tile_band.h). Includes AVX-512: for files compiled for that.
+// Products of scaled int8 weights with rows of x rounded to int8, in AMX tiles. Generic in the tile
+// registers (cc/ops/tiles/tile_band.h). For files compiled for AVX-512.
 //
-// A tile of weights is 16 quads of 16 weight rows as they lie in the slice (packed_scaled.h); one
-// of x 16 rows of 64 elements. Sums of all of k are exact and stay in their tiles. A chunk of x is
+// A tile of weights is 16 quads of 16 weight rows as stored in the slice (packed_scaled.h); a tile
+// of x is 16 rows of 64 elements. Sums over all of k are exact and stay in tiles. A chunk of x is
 //
 //   [rows] RowScale, up to 64 bytes; then bands of at most kBandRows rows, each
 //   [blocks of 64 elements of k][rows][64 bytes]
@@ -58,7 +58,8 @@ struct ScaledAmx {
     }
   }
 
-  // The outputs of one tile of sums: rows of x from `n` on, weight rows of the slice from `first`.
+  // Stores the outputs of one tile of sums: rows of x from `n` on, weight rows of the slice from
+  // `first` on.
   template <int kSums>
   static void Store(const linear::PackedProduct& p, int64_t n, int64_t rows, int64_t first) {
     const int64_t columns = p.m - first < kTileRows ? p.m - first : kTileRows;
@@ -86,7 +87,7 @@ struct ScaledAmx {
       Store<3>(p, begin + kTileRows, rows - upper, kTileRows);
     };
     Chunk::Multiply(
-        {p.activations + ScaleBytes(p.n), p.n, p.weights, Blocks(p.k), p.left},
+        {p.activations + ScaleBytes(p.n), p.n, p.weights, Blocks(p.k), p.tile_config},
         [](int64_t, int64_t rows) { Chunk::Clear(rows); }, finish);
   }
 
@@ -96,7 +97,7 @@ struct ScaledAmx {
                                                   .chunk_bytes = ChunkBytes,
                                                   .prepare = Prepare,
                                                   .multiply = Multiply,
-                                                  .leave = Tiles::Release};
+                                                  .release_tiles = Tiles::Release};
 };
 
 }  // namespace pagemill::ops::scaled

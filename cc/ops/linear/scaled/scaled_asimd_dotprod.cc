@@ -1,5 +1,5 @@
-// Scaled weights of int8 weights on rows of x rounded to int8: SDOT, a quad of k of 4 outputs at
-// a time. Sums over all of k are exact integers (kMaxInt8K), so their order is free.
+// Products of scaled int8 weights with rows of x rounded to int8, by SDOT: a quad of k of 4 outputs
+// at a time. Sums over all of k are exact integers (kMaxInt8K), so their order is free.
 //
 // A chunk of x is tiles of kTileN rows, the last with rows of zeros if it has fewer:
 //
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kTileN = 4;  // the rows of a register of x
 constexpr int kVectors = 4;
-constexpr int64_t kGroupRows = 4 * kVectors;  // weight rows worked on together: 16 sums
+constexpr int64_t kGroupRows = 4 * kVectors;  // weight rows that are multiplied together: 16 sums
 constexpr int64_t kMaxChunkRows = 8 * kTileN;
 constexpr int64_t kScaleBytes = kTileN * sizeof(float);
 constexpr int64_t kPrefetchBytes = 2048;
@@ -32,8 +32,8 @@ PAGEMILL_INLINE int64_t Tiles(int64_t n) { return (n + kTileN - 1) / kTileN; }
 
 int64_t ChunkBytes(DType, int64_t n, int64_t k) { return (Tiles(n) * TileBytes(k) + 63) / 64 * 64; }
 
-// As integers, magnitudes are in the order of their values and NaN is above all: the scale of a row
-// with a NaN is NaN, and so are all its outputs.
+// Compared as integers, magnitudes have the order of their values, and NaN is the largest: the
+// scale of a row with a NaN is NaN, and so are all its outputs.
 PAGEMILL_INLINE float LargestMagnitude(const float* x, int64_t k) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < k; ++i) {
@@ -45,7 +45,7 @@ PAGEMILL_INLINE float LargestMagnitude(const float* x, int64_t k) {
   return __builtin_bit_cast(float, largest);
 }
 
-// A row of x to quads kTileN units apart; returns its scale.
+// Stores a row of x as quads kTileN units apart; returns its scale.
 float QuantizeRow(const float* x, int64_t k, uint8_t* to) {
   const float top = LargestMagnitude(x, k);
   const bool is_zero = top < kSmallestRow;
@@ -82,7 +82,7 @@ PAGEMILL_INLINE void AddRow(const int8x16_t w[kVectors], int8x16_t x, int32x4_t 
   }
 }
 
-// kN rows of x from the row `n` times 16 weight rows of the slice from `first` on.
+// Multiplies kN rows of x from `n` on with 16 weight rows of the slice from `first` on.
 template <int kN>
 void MultiplyTile(const linear::PackedProduct& p, int64_t n, int64_t first) {
   const uint8_t* x = p.activations + n / kTileN * TileBytes(p.k);

@@ -1,8 +1,8 @@
-// Scaled weights of f8_e4m3 weights on x rounded to bf16: weights become bf16, which holds each
-// of them, in registers, then VDPBF16PS takes two elements of k of 16 outputs at a time.
+// Products of scaled f8_e4m3 weights with x rounded to bf16: weights are widened to bf16, exactly,
+// in registers, then VDPBF16PS multiplies two elements of k of 16 outputs at a time.
 //
-// Order of accumulation: of each block one chain an output, pairs of k ascending (the product of
-// the odd element first); blocks ascending, each times its scale; then the bias.
+// Order of accumulation: one chain per output and block, pairs of k ascending (the product of the
+// odd element first); blocks ascending, each times its scale; then the bias.
 
 // GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -54,13 +54,14 @@ void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
   }
 }
 
-// The bf16 of each e4m3 without its sign, as VPERMI2W looks them up: codes 0 to 63 and 64 to 127.
+// Lookup tables of VPERMI2W: the bf16 of each e4m3 code without its sign, codes 0 to 63 and 64 to
+// 127.
 struct Tables {
   __m512i low[2];
   __m512i high[2];
 };
 
-// The bits of the bf16 that code 0 to 127 stands for.
+// The bits of the bf16 of code 0 to 127.
 constexpr uint16_t Bf16OfCode(int code) {
   if (code == 127) return 0x7fc0;
   if (code >= 8) return static_cast<uint16_t>((code << 4) + (120 << 7));
@@ -87,7 +88,8 @@ PAGEMILL_INLINE Tables LoadTables() {
           {_mm512_load_si512(kCodes.bits + 64), _mm512_load_si512(kCodes.bits + 96)}};
 }
 
-// The e4m3 in the lower bytes of 16-bit lanes as bf16; `signs` has theirs in the upper bit.
+// Widens the e4m3 codes in the lower bytes of 16-bit lanes to bf16; `signs` has their signs in the
+// upper bit.
 PAGEMILL_INLINE __m512bh Widen(const Tables& tables, __m512i codes, __m512i signs) {
   const __m512i low = _mm512_permutex2var_epi16(tables.low[0], codes, tables.low[1]);
   const __m512i high = _mm512_permutex2var_epi16(tables.high[0], codes, tables.high[1]);
@@ -98,13 +100,13 @@ PAGEMILL_INLINE __m512bh Widen(const Tables& tables, __m512i codes, __m512i sign
       _mm512_ternarylogic_epi32(magnitude, signs, _mm512_set1_epi16(-0x8000), 0xf8));
 }
 
-// sum += w * x, two products a lane. GCC 12 copies the sums of the intrinsic from register to
+// sum += w * x, two products per lane. With the intrinsic, GCC 12 copies the sums from register to
 // register, which takes a third of the time.
 PAGEMILL_INLINE void AddProducts(__m512& sum, __m512bh w, __m512bh x) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 }
 
-// kN rows of x times a quad of the slice.
+// Multiplies kN rows of x with a quad of the slice.
 template <int kN>
 PAGEMILL_INLINE void AddQuad(const Tables& tables, const uint8_t* w, const uint8_t* x,
                              __m512 (*sums)[2]) {
@@ -149,7 +151,7 @@ PAGEMILL_INLINE void Store(const linear::PackedProduct& p, __m512 sum, float* y,
   _mm512_mask_storeu_ps(y + first, used, sum);
 }
 
-// kN rows of x times the slice; kFirst if that is read for the first time.
+// Multiplies kN rows of x with the slice; kFirst if the slice is read for the first time.
 template <int kN, bool kFirst>
 PAGEMILL_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
   const Tables tables = LoadTables();

@@ -1,4 +1,4 @@
-// Scaled weights of int8 weights on rows of x rounded to int8: VPDPBUSD, a quad of k of 16
+// Products of scaled int8 weights with rows of x rounded to int8, by VPDPBUSD: a quad of k of 16
 // outputs at a time. Sums over all of k are exact integers (kMaxInt8K), so their order is free.
 
 // GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
@@ -18,7 +18,7 @@
 namespace pagemill::ops::scaled {
 namespace {
 
-constexpr int kTileN = 12;  // 24 sums, 2 registers of weights; elements of x come from memory
+constexpr int kTileN = 12;  // 24 sums, 2 registers of weights; elements of x are memory operands
 constexpr int64_t kMaxChunkRows = 8 * kTileN;
 constexpr int64_t kPrefetchBytes = 8192;
 
@@ -28,7 +28,7 @@ PAGEMILL_INLINE ActivationShape ShapeOf(int64_t n, int64_t k) {
 
 int64_t ChunkBytes(DType, int64_t n, int64_t k) { return ShapeOf(n, k).bytes(); }
 
-// `rows` rows of x, at most 4, to scales and units.
+// Converts `rows` rows of x, at most 4, to scales and units.
 PAGEMILL_INLINE void PrepareRows(const linear::InputRows& x, int64_t first, int64_t rows,
                                  int64_t stride, RowScale* scales, uint8_t* units) {
   const float* from[4];
@@ -82,13 +82,13 @@ PAGEMILL_INLINE void Store(const linear::PackedProduct& p, __m512i sum, __m512 s
   _mm512_mask_storeu_ps(y + first, used, out);
 }
 
-// sum += w * x, of unsigned times signed bytes. GCC 12 copies the sums of the intrinsic from
+// sum += w * x, unsigned times signed bytes. With the intrinsic, GCC 12 copies the sums from
 // register to register, which takes half of the time.
 PAGEMILL_INLINE void AddProducts(__m512i& sum, __m512i w, __m512i x) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 }
 
-// kN rows of x times the slice; kFirst if that is read for the first time.
+// Multiplies kN rows of x with the slice; kFirst if the slice is read for the first time.
 template <int kN, bool kFirst>
 PAGEMILL_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
   const uint8_t* w = p.weights;
@@ -128,8 +128,8 @@ PAGEMILL_INLINE void MultiplyTile(const linear::PackedProduct& p, const Activati
   }
 }
 
-// Not linear::WithRows(): each number of rows is compiled in a function of its own, or GCC 12 takes
-// registers from the inner loop, which costs a tenth.
+// Not linear::WithRows(): unless each number of rows is compiled as a separate function, GCC 12
+// takes registers from the inner loop, which costs a tenth.
 template <int kN, bool kFirst>
 void TileOf(const linear::PackedProduct& p, const ActivationTile& tile) {
   if constexpr (kN > 1) {

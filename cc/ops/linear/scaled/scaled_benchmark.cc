@@ -1,6 +1,6 @@
 // Speed of scaled weights on all matrices of SmolLM2-135M, beside the same matrices in bf16 and
-// Q8_0, in one process. Counters: tok/s, what a model could reach if it were nothing else;
-// GB/s of weights; Gop/s (a multiplication and an addition are two).
+// Q8_0, in one process. Counters: tok/s, an upper bound of the model's speed; GB/s of weights;
+// Gop/s (a multiplication and an addition are two).
 //
 //   scaled_benchmark --benchmark_filter='n:1/'
 #include <benchmark/benchmark.h>
@@ -27,14 +27,14 @@ void RunSmolLM2(benchmark::State& state, const Format& format) {
   const int64_t n = state.range(0);
   const int32_t threads = static_cast<int32_t>(state.range(1));
   ThreadPool pool({.num_threads = threads, .spin_us = 1000});
-  SmolLM2Problems problems(LinearOp(), {format.kernel, format.dtype, n, threads, format.block},
-                           format.dtype);
-  if (!problems.runnable()) return state.SkipWithError("not on this machine");
-  for (auto _ : state) problems.Run(pool);
+  SmolLM2Gemms gemms(LinearOp(), {format.kernel, format.dtype, n, threads, format.block},
+                     format.dtype);
+  if (!gemms.runnable()) return state.SkipWithError("not on this machine");
+  for (auto _ : state) gemms.Run(pool);
   const double runs = static_cast<double>(state.iterations());
   state.counters["tok/s"] = Counter(static_cast<double>(n) * runs, Counter::kIsRate);
-  state.counters["GB/s"] = Counter(problems.weight_bytes() * runs / 1e9, Counter::kIsRate);
-  state.counters["Gop/s"] = Counter(problems.operations() * runs / 1e9, Counter::kIsRate);
+  state.counters["GB/s"] = Counter(gemms.weight_bytes() * runs / 1e9, Counter::kIsRate);
+  state.counters["Gop/s"] = Counter(gemms.operations() * runs / 1e9, Counter::kIsRate);
 }
 
 // All combinations as benchmarks; google benchmark keeps them.

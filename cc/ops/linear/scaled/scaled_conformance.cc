@@ -31,7 +31,7 @@ struct Case {
   int64_t m;
   int64_t k;
   int64_t block_rows = 1;
-  int64_t block_columns = 0;  // 0: a row's elements share a scale
+  int64_t block_columns = 0;  // 0: one scale per row
   bool bias = false;
   int64_t misalign_bytes = 0;     // of x and y; weights by one byte
   int64_t row_padding_bytes = 0;  // of x and y
@@ -40,7 +40,7 @@ struct Case {
 int64_t Columns(const Case& c) { return c.block_columns == 0 ? c.k : c.block_columns; }
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// The operands of one matrix, random.
+// Random operands of one matrix.
 struct Matrix {
   Matrix(const Case& c, DType dtype, Random& random)
       : w(dtype, {c.m, c.k}, {.misalign_bytes = c.misalign_bytes == 0 ? 0 : 1}),
@@ -67,7 +67,7 @@ struct Matrix {
   std::unique_ptr<QuantizedParts> parts = std::make_unique<QuantizedParts>();
 };
 
-// One call with one matrix.
+// A call with one matrix.
 struct Operation {
   Operation(const Case& c, DType dtype, Random& random)
       : x(DType::kF32, {c.n, c.k}, {c.misalign_bytes, c.row_padding_bytes}),
@@ -88,7 +88,7 @@ struct Operation {
   OpCall call;
 };
 
-// The exact result, and the allowed distance from it by precision.
+// The exact result, and its error bound for each precision.
 struct Expected {
   double y, f32_bound, bf16_bound, int8_bound;
 
@@ -188,7 +188,7 @@ void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// Each result of a call with several matrices has the bits of a call of its own.
+// Each result of a call with several matrices has the bits of a separate call.
 void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(3);
   for (DType dtype : kDTypes) {
@@ -213,7 +213,7 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
   }
 }
 
-// x in bf16 and f16; y, too, or in f32.
+// x in bf16 and f16; y in the same type or in f32.
 void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(8);
   for (DType dtype : kDTypes) {
@@ -231,7 +231,7 @@ void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// A NaN in x or, if there are any, in W reaches its outputs and no others.
+// A NaN in x, or in W for types that have NaN, reaches its outputs and no others.
 void CheckNaN(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(4);
   for (DType dtype : kDTypes) {
@@ -255,7 +255,7 @@ void CheckNaN(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// Every code of e4m3 by itself, times 1 and times 0.
+// Every code of e4m3, times 1 and times 0.
 void CheckCodes(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(5);
   Operation operation({.n = 1, .m = 254, .k = 1}, DType::kF8E4M3, random);
@@ -272,7 +272,7 @@ void CheckCodes(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// The longest row of int8, and the largest sums of either sign that it can have.
+// The longest int8 row, with the largest possible sums of either sign.
 void CheckLongestInt8Row(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(6);
   Operation operation({.n = 1, .m = 2, .k = kMaxInt8K}, DType::kI8, random);

@@ -1,5 +1,5 @@
 // File: cc/ops/linear/scaled/scaled_conformance.h
-// The conformance body of `linear` with scaled weights, for every kernel that `caps` supports:
+// Conformance checks for `linear` with scaled weights, for every kernel that `caps` supports:
 // values within the contract's bounds of the exact product, and equal bits of a row in any batch,
 // with any number of threads, alone and among several matrices. Test code only.
 #ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_CONFORMANCE_H_

@@ -1,7 +1,8 @@
 // Products with scaled weights in float, for each instruction set, in GCC vector extensions.
 //
-// A chunk is rows of x, each up to a multiple of 4 elements with zeros. Order of accumulation: one
-// chain an output and block, k ascending; blocks ascending, each times its scale; then the bias.
+// A chunk is rows of x, each padded with zeros to a multiple of 4 elements. Order of accumulation:
+// one chain per output and block, k ascending; blocks ascending, each times its scale; then the
+// bias.
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -17,8 +18,8 @@ namespace pagemill::ops::scaled {
 namespace {
 
 constexpr int kVectors = 2;
-constexpr int64_t kGroupRows = kVectors * Vec::kLanes;  // weight rows worked on together
-// Rows of x of a register tile, with two registers of sums each.
+constexpr int64_t kGroupRows = kVectors * Vec::kLanes;  // weight rows that are multiplied together
+// Rows of x of a register tile; each has two registers of sums.
 constexpr int kTileN = Vec::kLanes == 16 ? 8 : 4;
 constexpr int64_t kMaxChunkRows = 24;
 constexpr int64_t kPrefetchBytes = 4096;
@@ -46,7 +47,7 @@ void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
 // GCC drops calls of functions that only prefetch, unless it has to inline them.
 PAGEMILL_INLINE void Prefetch(const uint8_t* p) { __builtin_prefetch(p); }
 
-// Byte `kByte` of each quad, in the upper 8 bits of its lane.
+// Moves byte `kByte` of each quad to the upper 8 bits of its lane.
 template <int kByte>
 PAGEMILL_INLINE Bits UpperByte(Bits quads) {
   constexpr int kShift = std::endian::native == std::endian::little ? 24 - 8 * kByte : 8 * kByte;
@@ -57,10 +58,10 @@ template <DType kDType, int kByte>
 PAGEMILL_INLINE Floats Decode(Bits quads) {
   const Bits upper = UpperByte<kByte>(quads);
   if constexpr (kDType == DType::kI8) {
-    // The offset of 128 turned the sign bit over.
+    // The offset of 128 flipped the sign bit.
     return __builtin_convertvector(reinterpret_cast<Ints>(upper ^ 0x80000000u) >> 24, Floats);
   } else {
-    // As F8E4M3ToFloat of float8.h.
+    // Like F8E4M3ToFloat of float8.h.
     const Bits magnitude = upper >> 4 & 0x07f00000u;
     const Floats rebased = reinterpret_cast<Floats>(magnitude) * 0x1p120f;
     const Bits nan = reinterpret_cast<Bits>(magnitude == 0x07f00000u) & 0x7fc00000u;
@@ -81,7 +82,7 @@ PAGEMILL_INLINE void AddByte(const Bits quads[kVectors], const float* x, int64_t
   }
 }
 
-// kN rows of x, from `x` on, times a quad of a group of weight rows.
+// Multiplies kN rows of x, from `x` on, with a quad of a group of weight rows.
 template <DType kDType, int kN>
 PAGEMILL_INLINE void AddQuad(const uint8_t* w, const float* x, int64_t x_stride,
                              Floats (*sums)[kVectors]) {
@@ -104,7 +105,7 @@ PAGEMILL_INLINE void LoadScales(const linear::PackedProduct& p, int64_t group, i
   std::memcpy(scales, values, sizeof(values));
 }
 
-// kN rows of x from n on times group `group` of the slice's rows.
+// Multiplies kN rows of x from n on with group `group` of the slice's rows.
 template <DType kDType, int kN>
 void MultiplyTile(const linear::PackedProduct& p, int64_t n, int64_t group) {
   const int64_t x_stride = PaddedK(p.k);

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/scaled/scaled_quantize_avx512.h
-// Rows of x to int8 with a scale each, in AVX-512 registers. Inline functions: for files
-// compiled for that only.
+// Quantizes rows of x to int8 with a scale each, in AVX-512 registers. Inline functions: for files
+// compiled for AVX-512 only.
 #ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_QUANTIZE_AVX512_H_
 #define PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_QUANTIZE_AVX512_H_
 
@@ -15,8 +15,8 @@
 namespace pagemill::ops::scaled {
 namespace {
 
-// As integers, magnitudes are in the order of their values and NaN is above all: the scale of a row
-// with a NaN is NaN, and so are all its outputs.
+// Compared as integers, magnitudes have the order of their values, and NaN is the largest: the
+// scale of a row with a NaN is NaN, and so are all its outputs.
 PAGEMILL_INLINE float LargestMagnitude(const float* x, int64_t k) {
   __m512i largest = _mm512_setzero_si512();
   for (int64_t at = 0; at < k; at += 16) {
@@ -33,18 +33,18 @@ PAGEMILL_INLINE RowScale ScaleOf(const float* x, int64_t k, float* inverse) {
   return {is_zero ? 0 : top * (1.0f / 127), 0};
 }
 
-// Sums of products with weights plus kInt8Offset may wrap; with the row's start they are exact
-// again (kMaxInt8K).
+// Adds a row's start to a sum of products with weights plus kInt8Offset. The sum may wrap; the
+// result is exact (kMaxInt8K).
 PAGEMILL_INLINE int32_t Wrapped(int32_t sum, int32_t start) {
   return static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(start));
 }
 
-// RowScale::start of a row whose integers have this sum.
+// RowScale::start of a row of integers with this sum.
 PAGEMILL_INLINE int32_t OffsetSum(int32_t sum) {
   return static_cast<int32_t>(0u - kInt8Offset * static_cast<uint32_t>(sum));
 }
 
-// 64 elements from `at` on of a row of k as 16 quads; `sum` becomes that of the integers so far.
+// Quantizes 64 elements from `at` on of a row of k to 16 quads and adds the integers to `sum`.
 PAGEMILL_INLINE __m512i QuantizeQuads(const float* x, int64_t at, int64_t k, float inverse,
                                       int32_t* sum) {
   __m512i integers[4];

@@ -16,8 +16,7 @@ TensorView View(DType dtype, std::initializer_list<int64_t> dims) {
   return TensorView::Dense(nullptr, dtype, dims);
 }
 
-// The kernel of a call with weights of `dtype` if the user leaves the precision of activations
-// open.
+// The kernel of a call with weights of `dtype` under the default precision of activations.
 std::string Automatic(DType dtype, int64_t k, bool int8_activations,
                       const device::Capabilities& caps) {
   const QuantizedParts parts = {
@@ -39,7 +38,7 @@ std::string Automatic(DType dtype, int64_t k, bool int8_activations,
 }
 
 #if defined(__x86_64__)
-TEST(ScaledLinear, ActivationsAreInt8WhereWeightsWereMadeForIt) {
+TEST(ScaledLinear, ActivationsAreInt8IfWeightsWereMadeForIt) {
   device::Capabilities caps;
   caps.cpu.avx2 = caps.cpu.avx512 = caps.cpu.avx512_vnni = caps.cpu.avx512_bf16 = true;
   EXPECT_EQ(Automatic(DType::kI8, 64, true, caps), "avx512_vnni");

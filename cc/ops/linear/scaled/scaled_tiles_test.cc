@@ -20,7 +20,8 @@ TEST(ScaledTiles, Conform) {
   }
   Kernel kernel;
   for (const Kernel& of_machine : LinearOp().kernels) {
-    if (of_machine.name == "avx512_vnni") kernel = of_machine;  // the last: of scaled weights
+    if (of_machine.name == "avx512_vnni")
+      kernel = of_machine;  // the last one is for scaled weights
   }
   ASSERT_EQ(kernel.packing->layout, kPackedScaledLayout);
   kernel.name = "emulated";

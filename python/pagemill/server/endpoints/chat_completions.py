@@ -88,7 +88,7 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, caller: Caller) -> Gene
         tenant=caller.tenant,
         param="messages",
     )
-    return pipeline.generate([token_ids], sampling, options)
+    return await pipeline.generate([token_ids], sampling, options)
 
 
 def _check(asked: ChatRequest) -> None:

@@ -96,7 +96,7 @@ class _Completion:
             priority=asked.priority,
             tenant=caller.tenant,
         )
-        generation = pipeline.generate(token_ids, sampling, options)
+        generation = await pipeline.generate(token_ids, sampling, options)
         completion = cls(pipeline, asked, name, generation)
         if asked.echo:
             try:

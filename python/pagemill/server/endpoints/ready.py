@@ -16,5 +16,7 @@ async def get(server: ServerState, body: dict[str, Any], caller: Caller) -> Stat
     del body, caller
     if server.lifecycle.phase is not Phase.READY:
         raise ApiError(503, f"The server is {server.lifecycle.phase.value}.")
+    if not server.has_engine:
+        raise ApiError(503, "The engine has ended and is started again.")
     server.check_progress()
     return Status("ready")

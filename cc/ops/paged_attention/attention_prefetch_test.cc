@@ -1,4 +1,4 @@
-#include "cc/ops/paged_attention/attention_ahead.h"
+#include "cc/ops/paged_attention/attention_prefetch.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using conformance::PagedBatch;
 using conformance::PagedRequest;
 
-// An AttentionGroup that compares.
+// An AttentionGroup with operator==.
 struct Group {
   int32_t block = 0, offset = 0, kv_head = 0;
   bool operator==(const Group&) const = default;
@@ -36,7 +36,7 @@ class Batch {
     PlanAttention(args_, shape_, plan);
     return AttentionTileList(args_, shape_, *plan);
   }
-  // Those of tile `index` from group `from` on, in the order in which they are read.
+  // The groups of tile `index` from group `from` on, in reading order.
   std::vector<Group> Groups(const AttentionTileList& tiles, int64_t index, int32_t from = 0) {
     std::vector<Group> groups;
     const AttentionTile tile = tiles.Tile(index);
@@ -55,10 +55,10 @@ class Batch {
   std::vector<std::byte> plan_;
 };
 
-std::vector<Group> Prefetched(const AttentionAhead* ahead) {
+std::vector<Group> Prefetched(const AttentionPrefetch* prefetch) {
   std::vector<Group> groups;
-  for (int32_t i = 0; i < ahead->count; ++i) {
-    const AttentionGroup& g = ahead->groups[i];
+  for (int32_t i = 0; i < prefetch->count; ++i) {
+    const AttentionGroup& g = prefetch->groups[i];
     groups.push_back({g.block, g.offset, g.kv_head});
   }
   return groups;
@@ -68,56 +68,57 @@ void Append(const std::vector<Group>& from, std::vector<Group>* to) {
   to->insert(to->end(), from.begin(), from.end());
 }
 
-TEST(AheadReader, PrefetchesEachGroupOnceASplitBeforeItIsRead) {
+TEST(AttentionPrefetcher, PrefetchesEachGroupOnceASplitBeforeItIsRead) {
   for (const int32_t block_size : {16, 64}) {
     Batch batch(block_size, {{.context = 700, .tokens = 1}, {.context = 319, .tokens = 1}});
     const AttentionTileList tiles = batch.Tiles();
-    AheadReader reader;
+    AttentionPrefetcher prefetcher;
     std::vector<Group> read, prefetched;
     for (int64_t tile = 0; tile < tiles.size(); ++tile) {
       const AttentionRange splits = tiles.Splits(tiles.Tile(tile));
       Append(batch.Groups(tiles, tile), &read);
       for (int32_t split = splits.first; split < splits.last; ++split) {
-        Append(Prefetched(reader.While(tiles, tile, split)), &prefetched);
+        Append(Prefetched(prefetcher.GroupsFor(tiles, tile, split)), &prefetched);
       }
     }
-    // All but the first split's, which nothing was read before.
+    // All groups except those of the first split, which no other split precedes.
     EXPECT_EQ(prefetched, std::vector<Group>(read.begin() + kAttentionSplitGroups, read.end()));
   }
 }
 
-TEST(AheadReader, StartsAnewWhereItsWorkerGoesOnElsewhere) {
+TEST(AttentionPrefetcher, RestartsAfterASkip) {
   Batch batch(16, {{.context = 700, .tokens = 1}, {.context = 700, .tokens = 1}});
   const AttentionTileList tiles = batch.Tiles();
-  AheadReader reader;
-  reader.While(tiles, 0, 0);
-  const std::vector<Group> prefetched = Prefetched(reader.While(tiles, 2, 1));
+  AttentionPrefetcher prefetcher;
+  prefetcher.GroupsFor(tiles, 0, 0);
+  const std::vector<Group> prefetched = Prefetched(prefetcher.GroupsFor(tiles, 2, 1));
   std::vector<Group> expected = batch.Groups(tiles, 2, 2 * kAttentionSplitGroups);
   Append(batch.Groups(tiles, 3), &expected);
   expected.resize(kAttentionSplitGroups);
   EXPECT_EQ(prefetched, expected);
 }
 
-TEST(AheadReader, BeginsTilesBehindTheSplitsThatAllShare) {
+TEST(AttentionPrefetcher, SkipsSharedSplits) {
   Batch batch(16, {{.context = 319, .tokens = 1}, {.context = 319, .tokens = 1}});
   AttentionTileList tiles = batch.Tiles();
   tiles.StartAt(1);
-  AheadReader reader;
+  AttentionPrefetcher prefetcher;
   // Four groups of each tile: four tiles lie between what is read and what is prefetched.
-  EXPECT_EQ(Prefetched(reader.While(tiles, 0, 1)), std::vector<Group>());
+  EXPECT_EQ(Prefetched(prefetcher.GroupsFor(tiles, 0, 1)), std::vector<Group>());
   Batch more(16, std::vector<PagedRequest>(4, {.context = 319, .tokens = 1}));
   AttentionTileList of_more = more.Tiles();
   of_more.StartAt(1);
-  AheadReader other;
-  EXPECT_EQ(Prefetched(other.While(of_more, 0, 1)), more.Groups(of_more, 4, kAttentionSplitGroups));
+  AttentionPrefetcher other;
+  EXPECT_EQ(Prefetched(other.GroupsFor(of_more, 0, 1)),
+            more.Groups(of_more, 4, kAttentionSplitGroups));
 }
 
-TEST(AheadReader, PrefetchesNothingBehindTheLastTile) {
+TEST(AttentionPrefetcher, PrefetchesNothingAfterTheLastTile) {
   Batch batch(16, {{.context = 15, .tokens = 1}});
   const AttentionTileList tiles = batch.Tiles();
-  AheadReader reader;
-  EXPECT_EQ(reader.While(tiles, 0, 0)->count, 0);
-  EXPECT_EQ(reader.While(tiles, 1, 0)->count, 0);
+  AttentionPrefetcher prefetcher;
+  EXPECT_EQ(prefetcher.GroupsFor(tiles, 0, 0)->count, 0);
+  EXPECT_EQ(prefetcher.GroupsFor(tiles, 1, 0)->count, 0);
 }
 
 }  // namespace

@@ -1,0 +1,192 @@
+#include "cc/bindings/engine_control_bindings.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cc/bindings/media_arrays.h"
+#include "cc/bindings/status_error.h"
+#include "cc/bindings/wire.h"
+#include "cc/engine/engine.h"
+
+namespace pagemill::bindings {
+
+namespace nb = nanobind;
+using kv_cache::KvEvent;
+using scheduler::InputPart;
+using scheduler::PauseMode;
+using step::RequestId;
+
+namespace {
+
+using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
+
+// The index of `name` among `names`.
+template <typename Enum, size_t kNames>
+Enum FromName(const char* what, std::string_view name,
+              const std::array<std::string_view, kNames>& names) {
+  std::string known;
+  for (size_t i = 0; i < kNames; ++i) {
+    if (names[i] == name) return static_cast<Enum>(i);
+    known.append(i == 0 ? "" : ", ").append(names[i]);
+  }
+  ThrowIfError(InvalidArgument(std::string(what) + " is '" + std::string(name) +
+                               "', it must be one of " + known));
+  return {};
+}
+
+PauseMode ToPauseMode(std::string_view name) {
+  return FromName<PauseMode, 3>("mode", name, {"keep", "wait", "abort"});
+}
+
+void Extend(EngineHolder& self, uint64_t id, std::vector<int32_t> token_ids, std::string_view part,
+            nb::handle media, const std::vector<Features>& media_features,
+            const std::vector<ItemPositions>& media_positions) {
+  scheduler::InputChunk chunk;
+  chunk.token_ids = std::move(token_ids);
+  chunk.part = FromName<InputPart, 3>("part", part, {"more", "turn", "last"});
+  Wire<std::vector<step::MediaItem>>::From(media, &chunk.media);
+  SetMediaFeatures({media_features, media_positions}, &chunk.media);
+  nb::gil_scoped_release release;
+  ThrowIfError(self.engine().Extend(RequestId(id), std::move(chunk)));
+}
+
+step::Request Like(std::vector<int32_t> token_ids, std::string cache_salt) {
+  step::Request like;
+  like.prompt_token_ids = std::move(token_ids);
+  like.cache_salt = std::move(cache_salt);
+  return like;
+}
+
+nb::tuple PinPrefix(EngineHolder& self, std::vector<int32_t> token_ids, std::string cache_salt) {
+  kv_cache::PinnedPrefix pinned;
+  {
+    nb::gil_scoped_release release;
+    pinned =
+        ValueOrThrow(self.engine().PinPrefix(Like(std::move(token_ids), std::move(cache_salt))));
+  }
+  return nb::make_tuple(pinned.id.value(), pinned.num_tokens);
+}
+
+// The words that the algorithm fills (block_hash.h), little-endian as they lie; none if it is
+// empty.
+nb::bytes Bytes(const kv_cache::BlockHash& hash) {
+  size_t words = hash.words.size();
+  while (words > 0 && hash.words[words - 1] == 0 && hash.words[words - 2] == 0) {
+    words -= 2;
+  }
+  return nb::bytes(hash.words.data(), words * sizeof(hash.words[0]));
+}
+
+nb::dict ToDict(const KvEvent& event) {
+  constexpr std::string_view kTypes[] = {"stored", "removed", "cleared"};
+  nb::dict dict;
+  nb::list hashes, extra_keys;
+  for (const kv_cache::BlockHash& hash : event.hashes) hashes.append(Bytes(hash));
+  for (const std::string& key : event.extra_keys) {
+    extra_keys.append(nb::bytes(key.data(), key.size()));
+  }
+  const std::string_view type = kTypes[static_cast<size_t>(event.type)];
+  dict["sequence"] = event.sequence;
+  dict["type"] = nb::str(type.data(), type.size());
+  dict["group"] = event.group.value();
+  dict["medium"] = event.medium;
+  dict["hashes"] = hashes;
+  dict["parent"] = Bytes(event.parent);
+  dict["block_size"] = event.block_size;
+  dict["token_ids"] = event.token_ids;
+  dict["extra_keys"] = extra_keys;
+  return dict;
+}
+
+nb::dict KvEvents(EngineHolder& self, uint64_t sequence) {
+  engine::KvEventBatch batch;
+  {
+    nb::gil_scoped_release release;
+    batch = ValueOrThrow(self.engine().KvEvents(sequence));
+  }
+  nb::list events;
+  for (const KvEvent& event : batch.events) events.append(ToDict(event));
+  nb::dict dict;
+  dict["events"] = events;
+  dict["next"] = batch.next;
+  dict["dropped"] = batch.dropped;
+  return dict;
+}
+
+void BindRequestControl(nb::class_<EngineHolder>& engine) {
+  engine
+      .def(
+          "release", [](EngineHolder& self, uint64_t id) { self.engine().Release(RequestId(id)); },
+          nb::arg("request_id"), WithoutGil())
+      .def("extend", &Extend, nb::arg("request_id"), nb::arg("token_ids"), nb::kw_only(),
+           nb::arg("part") = "last", nb::arg("media") = nb::make_tuple(),
+           nb::arg("media_features") = std::vector<Features>(),
+           nb::arg("media_positions") = std::vector<ItemPositions>())
+      .def("pin_prefix", &PinPrefix, nb::arg("token_ids"), nb::kw_only(),
+           nb::arg("cache_salt") = "")
+      .def(
+          "unpin_prefix",
+          [](EngineHolder& self, uint64_t id) {
+            return self.engine().UnpinPrefix(kv_cache::PinId(id));
+          },
+          nb::arg("pin_id"), WithoutGil())
+      .def("kv_events", &KvEvents, nb::arg("sequence") = 1);
+}
+
+}  // namespace
+
+void BindEngineControl(nb::class_<EngineHolder>& engine) {
+  BindRequestControl(engine);
+  engine
+      .def(
+          "pause",
+          [](EngineHolder& self, std::string_view mode) {
+            const PauseMode made = ToPauseMode(mode);
+            nb::gil_scoped_release release;
+            self.engine().Pause(made);
+          },
+          nb::arg("mode") = "keep")
+      .def(
+          "wait_paused",
+          [](EngineHolder& self, double timeout_s) { return self.engine().WaitPaused(timeout_s); },
+          nb::arg("timeout_s"), WithoutGil())
+      .def(
+          "resume", [](EngineHolder& self) { self.engine().Resume(); }, WithoutGil())
+      .def(
+          "sleep",
+          [](EngineHolder& self, bool keep_kv, double timeout_s) {
+            const auto kv = keep_kv ? engine::KvMemory::kKeep : engine::KvMemory::kFree;
+            ThrowIfError(self.engine().Sleep(kv, timeout_s));
+          },
+          nb::kw_only(), nb::arg("keep_kv") = false, nb::arg("timeout_s") = 60.0, WithoutGil())
+      .def(
+          "wake",
+          [](EngineHolder& self, double timeout_s) { ThrowIfError(self.engine().Wake(timeout_s)); },
+          nb::kw_only(), nb::arg("timeout_s") = 60.0, WithoutGil())
+      .def(
+          "update_weights",
+          [](EngineHolder& self, const engine::WeightSources& programs, double timeout_s) {
+            ThrowIfError(self.engine().UpdateWeights(programs, timeout_s));
+          },
+          nb::arg("programs"), nb::kw_only(), nb::arg("timeout_s") = 60.0, WithoutGil())
+      .def(
+          "is_sleeping", [](EngineHolder& self) { return self.engine().stats().asleep; },
+          WithoutGil())
+      .def(
+          "reset_prefix_cache",
+          [](EngineHolder& self, bool preempt_running) {
+            return self.engine().ResetPrefixCache(preempt_running);
+          },
+          nb::kw_only(), nb::arg("preempt_running") = false, WithoutGil());
+}
+
+}  // namespace pagemill::bindings

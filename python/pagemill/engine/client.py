@@ -1,0 +1,86 @@
+"""How a front end reaches an engine: in its own process (`local_client`) or in another one
+(`socket_client`). Both behave alike, which `client_conformance` proves.
+
+    await client.start(on_outputs, on_lost)
+    await client.submit([EngineRequest(...)])      # on_outputs is called with what comes of it
+    client.abort([request_id])
+    done = await client.call("reset_prefix_cache")
+    await client.close()
+
+A client lives on one event loop. Its request ids are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from pagemill.engine.messages import EngineRequest, ModelFacts
+from pagemill.engine.native import NativeOutput
+from pagemill.engine.outputs import EngineError
+from pagemill.observe.snapshot import EngineSnapshot
+
+OnOutputs = Callable[[Sequence[NativeOutput]], None]
+OnLost = Callable[[EngineError], None]
+
+
+class EngineClient(Protocol):
+    """Obligations of an implementation:
+
+    1. A submitted request has outputs until one with a finish reason, or `on_lost` is called: then
+       no request of the client has an output any more.
+    2. `submit` is all or nothing, and raises the refusal. If it is cancelled, its requests may run:
+       the caller aborts them.
+    3. Outputs are passed on the event loop, never from within a method of the client.
+    4. `close` aborts what the client has in the engine, and nothing of other clients.
+    """
+
+    @property
+    def model(self) -> ModelFacts:
+        """What is known of the model; valid after `start`."""
+        ...
+
+    @property
+    def connected(self) -> bool:
+        """Whether the engine can be reached; without it, `submit` raises UNAVAILABLE."""
+        ...
+
+    async def start(self, on_outputs: OnOutputs, on_lost: OnLost) -> None:
+        """Reaches the engine; to be called once.
+
+        Raises:
+            EngineError: it cannot be reached, or is of another version.
+        """
+        ...
+
+    async def submit(self, requests: Sequence[EngineRequest]) -> None:
+        """Raises EngineError for the refusal of one of them; then none of them runs."""
+        ...
+
+    def abort(self, request_ids: Sequence[int]) -> None:
+        """Ends requests; those that are over or unknown are ignored."""
+        ...
+
+    def release(self, request_id: int) -> None:
+        """Lets a request start that was submitted with `starts_held`."""
+        ...
+
+    async def extend(self, request_id: int, token_ids: Sequence[int], part: str) -> None:
+        """Appends input to a request with `streaming_input`. Raises EngineError for a refusal."""
+        ...
+
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """Runs a control operation of the engine and returns what it returned.
+
+        Raises:
+            EngineError: it failed; UNIMPLEMENTED for one that the engine does not offer.
+        """
+        ...
+
+    def stats(self) -> EngineSnapshot:
+        """The engine's statistics, at most a second old; never waits."""
+        ...
+
+    async def close(self) -> None:
+        """Idempotent. Leaves the engine to others."""
+        ...

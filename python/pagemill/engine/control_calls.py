@@ -1,0 +1,58 @@
+"""The operations of `EngineClient.call`: methods of the native engine that concern all requests.
+
+Nothing else of the engine can be reached by name. Each takes keyword arguments and returns what
+travels as MessagePack. They may wait for a step, so they run in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from pagemill.engine.native import NativeEngine, NativeSeam
+from pagemill.engine.native_requests import to_engine_error
+from pagemill.engine.outputs import EngineError
+
+OPERATIONS = frozenset(
+    {
+        "drain",
+        "pause",
+        "reset_prefix_cache",
+        "restore_session",
+        "resume",
+        "save_session",
+        "sleep",
+        "update_weights",
+        "wait_idle",
+        "wait_paused",
+        "wake",
+    }
+)
+
+
+async def run_call(seam: NativeSeam, operation: str, arguments: Mapping[str, Any]) -> Any:
+    """Runs `operation` on the engine.
+
+    Raises:
+        EngineError: it is not one of `OPERATIONS`, this engine lacks it, its arguments are wrong,
+            or it failed.
+    """
+    method = _method(seam.engine, operation)
+    try:
+        return await asyncio.to_thread(method, **arguments)
+    except seam.status_error as error:
+        raise to_engine_error(error) from error
+    except (TypeError, ValueError) as error:
+        raise EngineError(
+            "INVALID_ARGUMENT", f"{operation} does not take these arguments: {error}"
+        ) from error
+
+
+def _method(engine: NativeEngine, operation: str) -> Any:
+    if operation not in OPERATIONS or not hasattr(engine, operation):
+        known = ", ".join(sorted(name for name in OPERATIONS if hasattr(engine, name)))
+        raise EngineError(
+            "UNIMPLEMENTED", f"the engine has no operation {operation[:64]!r}; it has: {known}"
+        )
+    return getattr(engine, operation)

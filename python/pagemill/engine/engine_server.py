@@ -1,0 +1,253 @@
+"""An engine for clients in other processes: a Unix socket, and a native client for each connection.
+
+    server = EngineServer(seam, model, output_schema)
+    await server.listen(path)          # in a folder that only this user can enter
+    ...
+    await server.close()
+
+Who connects may do everything, so the socket is for this user alone: it has mode 0600 in a folder
+of mode 0700, and a process of another user is turned away. A client that does not read its outputs
+has them merged in the engine, so that it costs memory per request and token; one that sends what is
+no message is disconnected, and its requests are aborted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from typing import Any, cast
+
+import msgspec
+
+from pagemill.engine.control_calls import run_call
+from pagemill.engine.frames import FrameReader, frame
+from pagemill.engine.messages import (
+    PROTOCOL,
+    Abort,
+    Call,
+    ClientMessage,
+    EngineMessage,
+    Error,
+    Extend,
+    Hello,
+    ModelFacts,
+    Outputs,
+    Release,
+    Reply,
+    Stats,
+    Submit,
+)
+from pagemill.engine.native import NativeClient, NativeSeam
+from pagemill.engine.native_requests import submit_all, to_engine_error
+from pagemill.engine.outputs import EngineError
+
+_LOGGER = logging.getLogger("pagemill.engine")
+STATS_INTERVAL_S = 0.5
+_MAX_CALLS = 64  # of one client, at a time
+_WRITE_BUFFER_BYTES = 2**20  # with more unsent, outputs stay in the engine
+
+
+class EngineServer:
+    """Accepts clients until it is closed. Lives on one event loop."""
+
+    def __init__(self, seam: NativeSeam, model: ModelFacts, output_schema: str) -> None:
+        self.seam = seam
+        fields = tuple(row for row in seam.engine.stats().fields)
+        self._stat_names = [row[0] for row in fields]
+        self.hello = Hello(PROTOCOL, output_schema, model, fields)
+        self._connections: set[_Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._stats_task: asyncio.Task[None] | None = None
+
+    async def listen(self, path: str) -> None:
+        """Binds the socket at `path`, which must not exist.
+
+        Raises:
+            OSError: it cannot be bound.
+        """
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(path)
+            os.chmod(path, 0o600)
+        except OSError:
+            listener.close()
+            raise
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: _Connection(self), sock=listener)
+        self._stats_task = loop.create_task(self._push_stats())
+
+    async def close(self) -> None:
+        """Disconnects all clients, which aborts their requests."""
+        if self._stats_task is not None:
+            self._stats_task.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.disconnect()
+        await asyncio.sleep(0)
+
+    def stats(self) -> Stats:
+        """The engine's statistics as a message."""
+        snapshot = self.seam.engine.stats()
+        return Stats([float(getattr(snapshot, name)) for name in self._stat_names])
+
+    def add(self, connection: _Connection) -> None:
+        """A client has come."""
+        self._connections.add(connection)
+
+    def remove(self, connection: _Connection) -> None:
+        """A client has gone."""
+        self._connections.discard(connection)
+
+    async def _push_stats(self) -> None:
+        while True:
+            await asyncio.sleep(STATS_INTERVAL_S)
+            message = self.stats()
+            for connection in self._connections:
+                connection.send_stats(message)
+
+
+class _Connection(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, server: EngineServer) -> None:
+        self._server = server
+        self._seam = server.seam
+        self._reader = FrameReader()
+        self._decoder = msgspec.msgpack.Decoder(ClientMessage)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._client: NativeClient | None = None
+        self._fd = -1
+        self._writable = True
+        self._calls: set[asyncio.Task[None]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
+        if not _is_this_user(transport.get_extra_info("socket")):
+            _LOGGER.warning("a process of another user was turned away from the engine's socket")
+            self._transport.abort()
+            return
+        try:
+            self._client = self._seam.engine.new_client()
+        except self._seam.status_error as error:
+            _LOGGER.warning("a client was turned away: %s", error)
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
+        self._fd = self._client.output_fd()
+        self._server.add(self)
+        self._send(self._server.hello)
+        self._send(self._server.stats())
+        self._loop.add_reader(self._fd, self._on_outputs)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.remove(self)
+        for task in self._calls:
+            task.cancel()
+        client, self._client = self._client, None
+        if client is None:
+            return
+        if self._writable:
+            self._loop.remove_reader(self._fd)
+        client.close()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._reader.feed(data):
+                self._handle(self._decoder.decode(message))
+        except (msgspec.DecodeError, EngineError) as error:
+            _LOGGER.warning("a client sent what is no message (%s) and is disconnected", error)
+            self.disconnect()
+
+    def pause_writing(self) -> None:
+        """The client does not read: its outputs stay in the engine, its messages in the socket."""
+        self._writable = False
+        assert self._transport is not None
+        self._loop.remove_reader(self._fd)
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._client is not None and self._transport is not None:
+            self._transport.resume_reading()
+            self._loop.add_reader(self._fd, self._on_outputs)
+
+    def disconnect(self) -> None:
+        """Drops the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def send_stats(self, message: Stats) -> None:
+        """Sends statistics, unless the client does not read."""
+        if self._writable:
+            self._send(message)
+
+    def _handle(self, message: ClientMessage) -> None:
+        client = self._client
+        if client is None:
+            return
+        match message:
+            case Submit(sequence, requests):
+                self._reply(sequence, lambda: submit_all(self._seam, client, requests))
+            case Abort(request_ids):
+                for request_id in request_ids:
+                    client.abort(request_id)
+            case Release(request_id):
+                client.release(request_id)
+            case Extend() | Call():
+                self._start(message, client)
+
+    def _reply(self, sequence: int, act: Any) -> None:
+        try:
+            act()
+            self._send(Reply(sequence))
+        except EngineError as error:
+            self._send(Reply(sequence, Error.of(error)))
+
+    def _start(self, message: Extend | Call, client: NativeClient) -> None:
+        if len(self._calls) >= _MAX_CALLS:
+            error = Error("RESOURCE_EXHAUSTED", "Too many control operations run; retry", None, 1)
+            self._send(Reply(message.sequence, error))
+            return
+        task = self._loop.create_task(self._finish(message, client))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _finish(self, message: Extend | Call, client: NativeClient) -> None:
+        value = None
+        try:
+            if isinstance(message, Call):
+                value = await run_call(self._seam, message.operation, message.arguments)
+            else:
+                ids, part = message.token_ids, message.part
+                await asyncio.to_thread(client.extend, message.request_id, ids, part)
+        except EngineError as error:
+            self._send(Reply(message.sequence, Error.of(error)))
+        except self._seam.status_error as error:
+            self._send(Reply(message.sequence, Error.of(to_engine_error(error))))
+        except ValueError as error:
+            self._send(Reply(message.sequence, Error("INVALID_ARGUMENT", str(error))))
+        else:
+            self._send(Reply(message.sequence, None, value))
+
+    def _on_outputs(self) -> None:
+        if self._client is not None:
+            self._send(Outputs(self._client.poll_wire()))
+
+    def _send(self, message: EngineMessage) -> None:
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.write(frame(self._encoder.encode(message)))
+
+
+def _is_this_user(peer: Any) -> bool:
+    if not hasattr(socket, "SO_PEERCRED"):  # the folder's mode has to do
+        return True
+    size = struct.calcsize("3i")
+    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return uid == os.getuid()

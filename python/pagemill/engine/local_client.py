@@ -1,0 +1,98 @@
+"""A client of an engine in the same process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from pagemill.engine.client import OnLost, OnOutputs
+from pagemill.engine.control_calls import run_call
+from pagemill.engine.messages import EngineRequest, ModelFacts
+from pagemill.engine.native import NativeClient, NativeSeam
+from pagemill.engine.native_requests import submit_all, to_engine_error
+from pagemill.engine.outputs import EngineError
+from pagemill.observe.snapshot import EngineSnapshot
+
+
+class LocalClient:
+    """An `EngineClient` of `seam.engine`.
+
+    The loop watches the client's descriptor; one wake-up passes all outputs that wait.
+    """
+
+    def __init__(self, seam: NativeSeam, model: ModelFacts) -> None:
+        self.model = model
+        self._seam = seam
+        self._client: NativeClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fd = -1
+        self._on_outputs: OnOutputs | None = None
+        self._on_lost: OnLost | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether it was started and not closed."""
+        return self._client is not None
+
+    async def start(self, on_outputs: OnOutputs, on_lost: OnLost) -> None:
+        """Opens a native client and watches it."""
+        self._client = self._seam.engine.new_client()
+        self._on_outputs, self._on_lost = on_outputs, on_lost
+        self._loop = asyncio.get_running_loop()
+        self._fd = self._client.output_fd()
+        self._loop.add_reader(self._fd, self._on_readable)
+
+    async def submit(self, requests: Sequence[EngineRequest]) -> None:
+        """Does not suspend."""
+        submit_all(self._seam, self._opened(), requests)
+
+    def abort(self, request_ids: Sequence[int]) -> None:
+        """See `EngineClient`."""
+        if self._client is not None:
+            for request_id in request_ids:
+                self._client.abort(request_id)
+
+    def release(self, request_id: int) -> None:
+        """See `EngineClient`."""
+        if self._client is not None:
+            self._client.release(request_id)
+
+    async def extend(self, request_id: int, token_ids: Sequence[int], part: str) -> None:
+        """In a thread: it waits until the engine is between two steps."""
+        client = self._opened()
+        try:
+            await asyncio.to_thread(client.extend, request_id, list(token_ids), part)
+        except self._seam.status_error as error:
+            raise to_engine_error(error) from error
+
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """See `control_calls`."""
+        return await run_call(self._seam, operation, arguments)
+
+    def stats(self) -> EngineSnapshot:
+        """Of this moment."""
+        return self._seam.engine.stats()
+
+    async def close(self) -> None:
+        """See `EngineClient`."""
+        client, self._client = self._client, None
+        if client is not None:
+            assert self._loop is not None
+            self._loop.remove_reader(self._fd)
+            await asyncio.to_thread(client.close)
+
+    def _opened(self) -> NativeClient:
+        if self._client is None:
+            raise EngineError("UNAVAILABLE", "The server is shutting down.")
+        return self._client
+
+    def _on_readable(self) -> None:
+        assert self._client is not None and self._on_outputs is not None
+        try:
+            outputs = self._client.poll()
+        except self._seam.status_error as error:
+            assert self._on_lost is not None
+            self._on_lost(to_engine_error(error))
+            return
+        self._on_outputs(outputs)

@@ -1,0 +1,267 @@
+"""A client of an engine in another process, over the socket of an `engine_server`.
+
+When the engine ends, however it does, its requests fail, each with UNAVAILABLE, and the client
+connects again as soon as there is an engine at the same path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+
+from pagemill.engine.client import OnLost, OnOutputs
+from pagemill.engine.frames import FrameReader, frame
+from pagemill.engine.messages import (
+    PROTOCOL,
+    Abort,
+    Call,
+    ClientMessage,
+    EngineMessage,
+    EngineRequest,
+    Extend,
+    Hello,
+    ModelFacts,
+    Outputs,
+    Release,
+    Reply,
+    Stats,
+    Submit,
+)
+from pagemill.engine.native import OutputCodec
+from pagemill.engine.outputs import EngineError
+from pagemill.observe.snapshot import EngineSnapshot
+
+_LOGGER = logging.getLogger("pagemill.engine")
+_MAX_UNANSWERED = 4096
+_RETRY_S = 0.05
+_STALE_AFTER_S = 5.0  # statistics come twice a second
+
+
+class SocketClient:
+    """An `EngineClient` of the engine whose socket is at `path`."""
+
+    def __init__(self, path: str, codec: OutputCodec) -> None:
+        self._path = path
+        self._codec = codec
+        self._on_outputs: OnOutputs | None = None
+        self._on_lost: OnLost | None = None
+        self._hello: Hello | None = None
+        self._connection: _Connection | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._first: asyncio.Future[None] | None = None
+        self._values = _Values((), [])
+        self._values_at = time.monotonic()
+
+    @property
+    def model(self) -> ModelFacts:
+        """Of the last engine that was reached."""
+        assert self._hello is not None, "start() comes first"
+        return self._hello.model
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is an engine now."""
+        return self._connection is not None
+
+    async def start(self, on_outputs: OnOutputs, on_lost: OnLost) -> None:
+        """Waits until there is an engine; see `EngineClient`."""
+        self._on_outputs, self._on_lost = on_outputs, on_lost
+        loop = asyncio.get_running_loop()
+        self._first = loop.create_future()
+        self._keeper = loop.create_task(self._keep_connected())
+        await self._first
+
+    async def submit(self, requests: Sequence[EngineRequest]) -> None:
+        """See `EngineClient`."""
+        await self._ask(lambda sequence: Submit(sequence, list(requests)))
+
+    def abort(self, request_ids: Sequence[int]) -> None:
+        """See `EngineClient`."""
+        if self._connection is not None:
+            self._connection.send(Abort(list(request_ids)))
+
+    def release(self, request_id: int) -> None:
+        """See `EngineClient`."""
+        if self._connection is not None:
+            self._connection.send(Release(request_id))
+
+    async def extend(self, request_id: int, token_ids: Sequence[int], part: str) -> None:
+        """See `EngineClient`."""
+        await self._ask(lambda sequence: Extend(sequence, request_id, list(token_ids), part))
+
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """See `EngineClient`."""
+        return await self._ask(lambda sequence: Call(sequence, operation, arguments))
+
+    def stats(self) -> EngineSnapshot:
+        """The last that came. An engine process that sends none is as stuck as its steps."""
+        silent_s = time.monotonic() - self._values_at
+        values = self._values
+        if silent_s > _STALE_AFTER_S and "progress_age_s" in vars(values):
+            values = _Values(values.fields, list(vars(values).values())[1:])
+            values.progress_age_s = max(values.progress_age_s, silent_s)
+        return cast(EngineSnapshot, values)
+
+    async def close(self) -> None:
+        """See `EngineClient`."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
+        self._keeper = None
+
+    async def _ask(self, make: Any) -> Any:
+        if self._connection is None:
+            raise _gone()
+        return await self._connection.ask(make)
+
+    async def _keep_connected(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                _, connection = await loop.create_unix_connection(
+                    lambda: _Connection(self._codec, self._on_message), self._path
+                )
+            except OSError:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            try:
+                await connection.ended
+            finally:
+                connection.close()
+                was_connected, self._connection = self._connection is not None, None
+                error = connection.error or _gone()
+                connection.fail(error)
+                if was_connected and self._on_lost is not None:
+                    self._on_lost(error)
+            if self._first is not None and not self._first.done() and connection.error is not None:
+                self._first.set_exception(connection.error)
+                return
+            await asyncio.sleep(_RETRY_S)
+
+    def _on_message(self, connection: _Connection, message: EngineMessage) -> None:
+        match message:
+            case Outputs(wire):
+                assert self._on_outputs is not None
+                self._on_outputs(self._codec.decode(wire))
+            case Stats(values):
+                if self._hello is not None:
+                    self._values = _Values(self._hello.stat_fields, values)
+                    self._values_at = time.monotonic()
+            case Hello():
+                if (message.protocol, message.output_schema) != (PROTOCOL, self._codec.schema):
+                    raise EngineError(
+                        "FAILED_PRECONDITION",
+                        "the engine's process is of another version of Pagemill; run the same"
+                        " version in all processes",
+                    )
+                self._hello = message
+                self._connection = connection
+                if self._first is not None and not self._first.done():
+                    self._first.set_result(None)
+            case Reply():
+                connection.answer(message)
+
+
+class _Values:
+    """Statistics by name, with the table of them."""
+
+    progress_age_s: float
+
+    def __init__(self, fields: Sequence[tuple[str, str, str, str]], values: list[float]) -> None:
+        self.fields = fields
+        for row, value in zip(fields, values, strict=True):
+            setattr(self, row[0], value)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection to an engine, from its first message to its end."""
+
+    def __init__(self, codec: OutputCodec, on_message: Any) -> None:
+        self._codec = codec
+        self._on_message = on_message
+        self._reader = FrameReader()
+        self._decoder = msgspec.msgpack.Decoder(EngineMessage)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._sequence = itertools.count()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._transport: asyncio.Transport | None = None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.error: EngineError | None = None
+        """Why it was ended on this side."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._reader.feed(data):
+                self._on_message(self, self._decoder.decode(message))
+        except EngineError as error:
+            self._break(error)
+        except (msgspec.DecodeError, self._codec.error) as error:
+            self._break(EngineError("INTERNAL", f"The engine sent what is no message: {error}"))
+
+    async def ask(self, make: Any) -> Any:
+        """Sends the message that `make(sequence)` returns, and waits for its answer."""
+        if len(self._waiting) >= _MAX_UNANSWERED:
+            raise EngineError(
+                "RESOURCE_EXHAUSTED", "Too many requests wait for the engine.", retry_after_s=1
+            )
+        sequence = next(self._sequence)
+        message = make(sequence)
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting[sequence] = answer
+        try:
+            self.send(message)
+            return await answer
+        finally:
+            self._waiting.pop(sequence, None)
+
+    def answer(self, reply: Reply) -> None:
+        """Ends the `ask` that `reply` answers."""
+        waiting = self._waiting.get(reply.sequence)
+        if waiting is None or waiting.done():
+            return  # given up
+        if reply.error is not None:
+            waiting.set_exception(reply.error.exception())
+        else:
+            waiting.set_result(reply.value)
+
+    def send(self, message: ClientMessage) -> None:
+        """Raises EngineError for a message that is too large."""
+        assert self._transport is not None
+        self._transport.write(frame(self._encoder.encode(message)))
+
+    def fail(self, error: EngineError) -> None:
+        """Ends everything that waits for an answer."""
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _break(self, error: EngineError) -> None:
+        _LOGGER.error("the connection to the engine is given up: %s", error.message)
+        self.error = error
+        self.close()
+
+
+def _gone() -> EngineError:
+    return EngineError(
+        "UNAVAILABLE", "The engine has ended and is started again; retry.", retry_after_s=2
+    )

@@ -1,0 +1,84 @@
+"""Processes of one server. The parent starts them and tells them what to do through their standard
+input, which also ties them to it: at its end, a child exits at once, however the parent ended.
+
+    process = await start_child("pagemill.server.api_process", job, variables)   # in the parent
+    ask_to_stop(process)
+
+    follow_parent(stop)                                                          # in the child
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping
+from typing import Any
+
+# The child imports what this process would, wherever it found that.
+_BOOT = (
+    "import importlib, json, sys\n"
+    "job = json.loads(sys.stdin.buffer.readline())\n"
+    "sys.path[:] = job['path']\n"
+    "sys.exit(importlib.import_module(job['module']).run(job))\n"
+)
+_STOP = b"\n"
+
+
+async def start_child(
+    module: str, job: Mapping[str, Any], variables: Mapping[str, str] | None = None
+) -> Process:
+    """Starts a process that runs `module.run(job)`, with `variables` in its environment. Secrets
+    may be in the job: it is not shown in the list of processes."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _BOOT),
+        stdin=PIPE,
+        stdout=PIPE,
+        env={**os.environ, **(variables or {})},
+    )
+    assert process.stdin is not None
+    message = json.dumps({**job, "module": module, "path": sys.path}).encode() + b"\n"
+    with contextlib.suppress(ConnectionError):  # it has ended; who waits for it sees that
+        process.stdin.write(message)
+        await process.stdin.drain()
+    return process
+
+
+def ask_to_stop(process: Process) -> None:
+    """Calls the child's `stop` function; it may be asked several times."""
+    assert process.stdin is not None
+    if not process.stdin.is_closing():
+        process.stdin.write(_STOP)
+
+
+def report_ready() -> None:
+    """In the child: `wait_ready` of the parent returns."""
+    os.write(sys.stdout.fileno(), b"ready\n")
+
+
+async def wait_ready(process: Process) -> bool:
+    """Returns when the child has called `report_ready`; False if it ends before."""
+    assert process.stdout is not None
+    return await process.stdout.readline() == b"ready\n"
+
+
+def follow_parent(stop: Callable[[], None]) -> None:
+    """In the child's event loop: `stop` is called when the parent asks for it, and the process
+    exits when the parent has ended, even if the loop is stuck. Signals to the whole group of
+    processes (Ctrl-C, a service manager's SIGTERM) are for the parent."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    loop = asyncio.get_running_loop()
+
+    def follow() -> None:
+        while os.read(0, 1):
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(stop)
+        os._exit(0)
+
+    threading.Thread(target=follow, name="follow-parent", daemon=True).start()

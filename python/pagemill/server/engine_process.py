@@ -1,0 +1,63 @@
+"""The process of `pagemill serve` that has the engine, if it is not the one that speaks HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import uvloop
+
+from pagemill import _native
+from pagemill.config import ConfigError, ServeConfig
+from pagemill.config.fields import build
+from pagemill.engine.engine_server import EngineServer
+from pagemill.engine.loading import load, model_facts
+from pagemill.engine.outputs import EngineError
+from pagemill.observe.logging import configure
+from pagemill.observe.stats_line import StatsLine
+from pagemill.server.child_process import follow_parent, report_ready
+
+_LOOK_EVERY_S = 0.5
+_LOOKS_PER_LINE = 20
+
+
+def run(job: Mapping[str, Any]) -> int:
+    """Serves the engine at the socket `job["socket"]` until the parent asks it to stop; returns the
+    exit status of `pagemill serve`."""
+    config = build(ServeConfig, job["config"])
+    configure(config.observe.log_level, job["name"])
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config, job["socket"]))
+    except ConfigError as error:
+        print(f"pagemill serve: {error}", file=sys.stderr)
+        return 2
+    except (ValueError, OSError, ImportError, EngineError, _native.StatusError) as error:
+        print(f"pagemill serve: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(config: ServeConfig, path: str) -> None:
+    stop = asyncio.Event()
+    follow_parent(stop.set)
+    loaded = await asyncio.to_thread(load, config.engine)
+    seam = loaded.core.seam
+    server = EngineServer(seam, model_facts(loaded), _native.output_schema())
+    try:
+        await server.listen(path)
+        report_ready()
+        line = StatsLine(seam.engine.stats)
+        looks = 0
+        while not stop.is_set():
+            await asyncio.wait({asyncio.create_task(stop.wait())}, timeout=_LOOK_EVERY_S)
+            loaded.core.check()
+            looks += 1
+            if looks % _LOOKS_PER_LINE == 0:
+                line.log()
+    finally:
+        await server.close()
+        await asyncio.to_thread(seam.engine.shutdown)
+        await asyncio.to_thread(loaded.core.close_ranks)

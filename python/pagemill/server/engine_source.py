@@ -1,0 +1,92 @@
+"""Where a server gets its engine: it starts one, or joins the one of another process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Protocol
+
+from pagemill import _native
+from pagemill.config import EngineConfig
+from pagemill.engine.client import EngineClient
+from pagemill.engine.loading import LoadedModel, load, model_facts
+from pagemill.engine.local_client import LocalClient
+from pagemill.engine.native import OutputCodec
+from pagemill.engine.socket_client import SocketClient
+from pagemill.weights.source import ModelSource
+
+
+class EngineSource(Protocol):
+    """One engine, from its start to its end."""
+
+    async def open(self) -> EngineClient:
+        """A client, not started, of an engine that runs or will run.
+
+        Raises:
+            ConfigError, FetchError, WeightsError, ModelConfigError, StatusError: see `load`.
+        """
+        ...
+
+    async def model_source(self) -> ModelSource:
+        """The files of the model; after the client has been started."""
+        ...
+
+    def check(self) -> None:
+        """Raises EngineError if the engine can never run a step again."""
+        ...
+
+    async def close(self) -> None:
+        """Ends an engine that `open` started. Idempotent."""
+        ...
+
+
+class OwnEngine:
+    """An engine in this process."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._loaded: LoadedModel | None = None
+
+    async def open(self) -> EngineClient:
+        """Loads the model in a thread."""
+        self._loaded = await asyncio.to_thread(load, self._config)
+        return LocalClient(self._loaded.core.seam, model_facts(self._loaded))
+
+    async def model_source(self) -> ModelSource:
+        """Read already."""
+        assert self._loaded is not None
+        return self._loaded.source
+
+    def check(self) -> None:
+        """Looks at the other ranks."""
+        if self._loaded is not None:
+            self._loaded.core.check()
+
+    async def close(self) -> None:
+        """Joins the engine's thread, ends the other ranks."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            await asyncio.to_thread(loaded.core.seam.engine.shutdown)
+            await asyncio.to_thread(loaded.core.close_ranks)
+
+
+class OtherEngine:
+    """The engine of another process, behind the socket at `path`."""
+
+    def __init__(self, path: str) -> None:
+        codec = OutputCodec(_native.outputs_from_wire, _native.StatusError, _native.output_schema())
+        self._client = SocketClient(path, codec)
+
+    async def open(self) -> EngineClient:
+        """Whether the engine runs already or not."""
+        return self._client
+
+    async def model_source(self) -> ModelSource:
+        """Reads headers and configuration, no weights."""
+        return await asyncio.to_thread(ModelSource.open, Path(self._client.model.path))
+
+    def check(self) -> None:
+        """Another process looks after it."""
+
+    async def close(self) -> None:
+        """It goes on."""

@@ -1,0 +1,188 @@
+"""`pagemill serve` in several processes: one with the engine, one or more that speak HTTP, and this
+one, which starts them, starts those again that end, and drains.
+
+    supervisor --+-- engine    Unix socket in a private folder
+                 +-- api 0     SO_REUSEPORT on the port, a client of the engine
+                 +-- api 1     ...
+
+The supervisor holds the port, without listening, so that it stays the server's. Children end with
+it (`child_process`). What must outlive an API process is in the engine's process (requests' shares,
+tenants) or in the folder (counts of metrics); nothing else is kept between requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import tempfile
+import time
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from pagemill.config import ServeConfig
+from pagemill.config.fields import flatten
+from pagemill.server.child_process import ask_to_stop, start_child, wait_ready
+from pagemill.server.http_server import bind
+from pagemill.server.keys import ApiKey
+
+_LOGGER = logging.getLogger("pagemill.server")
+_FIRST_DELAY_S = 0.1
+_LONGEST_DELAY_S = 30.0
+_STABLE_AFTER_S = 60.0
+_STOP_GRACE_S = 10.0
+Start = Callable[[], Awaitable[Process]]
+
+
+def supervise(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit status.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    server = config.server
+    with (
+        contextlib.closing(bind(server.host, server.port, shared=True)) as holder,
+        tempfile.TemporaryDirectory(prefix="pagemill-") as folder,  # mode 0700
+    ):
+        return asyncio.run(_Supervisor(config, keys, holder, folder).run())
+
+
+class _EndedError(Exception):
+    """The server cannot go on; `status` is its exit status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class _Supervisor:
+    def __init__(
+        self, config: ServeConfig, keys: Sequence[ApiKey], holder: socket.socket, folder: str
+    ) -> None:
+        self._config = config
+        self._port = holder.getsockname()[1]
+        self._socket = f"{folder}/engine"
+        self._metrics = f"{folder}/metrics"
+        os.mkdir(self._metrics)
+        self._values = flatten(config)
+        self._keys = msgspec.to_builtins(keys)
+        self._processes: dict[str, Process] = {}
+        self._stop = asyncio.Event()
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        keepers = [asyncio.create_task(self._keep_engine())]
+        for index in range(self._config.server.api_server_count):
+            keepers.append(asyncio.create_task(self._keep_api(f"api {index}")))
+        stopping = asyncio.create_task(self._stop.wait())
+        status = 0
+        try:
+            await asyncio.wait({stopping, *keepers}, return_when=asyncio.FIRST_COMPLETED)
+            for keeper in keepers:
+                if keeper.done():
+                    keeper.result()
+            await self._drain()
+        except _EndedError as ended:
+            status = ended.status
+        finally:
+            for task in (stopping, *keepers):
+                task.cancel()
+            await self._kill(list(self._processes))
+        return status
+
+    def _on_signal(self) -> None:
+        if self._stop.is_set():  # a second time: they wait for no request any longer
+            self._ask_apis()
+        self._stop.set()
+
+    async def _keep_engine(self) -> None:
+        was_ready = False
+
+        async def start() -> Process:
+            Path(self._socket).unlink(missing_ok=True)
+            return await self._start("engine", "pagemill.server.engine_process")
+
+        async def watch(process: Process) -> None:
+            nonlocal was_ready
+            if await wait_ready(process):
+                was_ready = True
+            elif not was_ready:
+                raise _EndedError(await process.wait() or 1)
+
+        await self._keep("engine", start, watch)
+
+    async def _keep_api(self, name: str) -> None:
+        await self._keep(name, lambda: self._start(name, "pagemill.server.api_process"))
+
+    async def _keep(
+        self, name: str, start: Start, watch: Callable[[Process], Awaitable[None]] | None = None
+    ) -> None:
+        """Starts the process again whenever it ends, later and later if it ends soon."""
+        delay_s = _FIRST_DELAY_S
+        while True:
+            started = time.monotonic()
+            process = self._processes[name] = await start()
+            if watch is not None:
+                await watch(process)
+            status = await process.wait()
+            if self._stop.is_set():
+                return
+            if time.monotonic() - started > _STABLE_AFTER_S:
+                delay_s = _FIRST_DELAY_S
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            _LOGGER.error(
+                "%s (process %d) %s; it is started again in %.1f s", name, process.pid, how, delay_s
+            )
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
+
+    async def _start(self, name: str, module: str) -> Process:
+        job = {
+            "name": name,
+            "config": self._values,
+            "keys": self._keys,
+            "socket": self._socket,
+            "metrics": self._metrics,
+            "host": self._config.server.host,
+            "port": self._port,
+        }
+        return await start_child(module, job, {"PROMETHEUS_MULTIPROC_DIR": self._metrics})
+
+    def _ask_apis(self) -> None:
+        for name, process in self._processes.items():
+            if name != "engine":
+                ask_to_stop(process)
+
+    async def _drain(self) -> None:
+        """API processes finish their requests, then the engine ends."""
+        _LOGGER.info("stopping: running requests may go on")
+        self._ask_apis()
+        timeout_s = self._config.server.shutdown_timeout + _STOP_GRACE_S
+        await self._wait([name for name in self._processes if name != "engine"], timeout_s)
+        engine = self._processes.get("engine")
+        if engine is not None:
+            ask_to_stop(engine)
+            await self._wait(["engine"], _STOP_GRACE_S)
+        _LOGGER.info("stopped")
+
+    async def _wait(self, names: list[str], timeout_s: float) -> None:
+        waiting = [asyncio.create_task(self._processes[name].wait()) for name in names]
+        if waiting:
+            await asyncio.wait(waiting, timeout=timeout_s)
+
+    async def _kill(self, names: list[str]) -> None:
+        for name in names:
+            process = self._processes[name]
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()

@@ -1,0 +1,177 @@
+"""What the longest step costs and brings: the gaps of streams beside throughput, by --max-step-ms.
+
+    PYTHONPATH=python:. python3.11 -m tools.bench.step_budget.study MODEL --limits 0 auto 20 30
+
+Starts one server for each limit and measures them in turns, so that a busy machine slows all of
+them. Two loads: `batch` is a closed loop of short requests; `arrivals` is steady streams, among
+which long prompts arrive. Prints medians over the rounds.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_VOCABULARY = range(100, 30_000)
+_CONCURRENCY = 16
+_START_S = 120
+
+
+@dataclass(slots=True)
+class Timings:
+    """Of one load, in seconds."""
+
+    gaps: list[float] = field(default_factory=list[float])  # between tokens of a stream
+    first: list[float] = field(default_factory=list[float])  # from a request to its first token
+    elapsed: float = 0.0
+
+    def row(self) -> list[float]:
+        """Returns ITL p50, p99 and mean and TTFT mean, in ms, and requests per second."""
+        ordered = sorted(self.gaps)
+        p50, p99 = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+        mean, first = statistics.fmean(self.gaps), statistics.fmean(self.first)
+        return [1e3 * p50, 1e3 * p99, 1e3 * mean, 1e3 * first, len(self.first) / self.elapsed]
+
+
+def prompt(size: int) -> list[int]:
+    """Returns tokens that no other prompt begins with."""
+    return random.sample(_VOCABULARY, size)
+
+
+async def stream(port: int, token_ids: list[int], max_tokens: int, timings: Timings) -> None:
+    """Generates `max_tokens` tokens and adds their times."""
+    body = json.dumps(
+        {
+            "model": "model",
+            "prompt": token_ids,
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "stream": True,
+        }
+    )
+    head = (
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    begun = last = time.monotonic()
+    writer.write((head + body).encode())
+    count = 0
+    while line := await reader.readline():
+        if not line.startswith(b'data: {"'):
+            continue
+        now = time.monotonic()
+        (timings.gaps if count else timings.first).append(now - last)
+        last = now
+        count += 1
+    writer.close()
+    if count < max_tokens // 2:
+        raise RuntimeError(f"{count} tokens after {last - begun:.1f} s, of {max_tokens}")
+
+
+async def batch(port: int, num_requests: int) -> Timings:
+    """16 clients, each with one request at a time: 128 tokens in, 64 out."""
+    timings, left = Timings(), iter(range(num_requests))
+
+    async def client() -> None:
+        for _ in left:
+            await stream(port, prompt(128), 64, timings)
+
+    begun = time.monotonic()
+    await asyncio.gather(*(client() for _ in range(_CONCURRENCY)))
+    timings.elapsed = time.monotonic() - begun
+    return timings
+
+
+async def arrivals(port: int, num_prompts: int) -> Timings:
+    """16 streams, among which prompts of 1,024 tokens arrive: gaps of the streams only."""
+    timings, prompts = Timings(), Timings()
+    streams = [
+        asyncio.create_task(stream(port, prompt(32), 400, timings)) for _ in range(_CONCURRENCY)
+    ]
+    begun = time.monotonic()
+    await asyncio.sleep(0.5)
+    for _ in range(num_prompts):
+        await stream(port, prompt(1024), 1, prompts)
+        await asyncio.sleep(0.2)
+    await asyncio.gather(*streams)
+    timings.first, timings.elapsed = prompts.first, time.monotonic() - begun
+    return timings
+
+
+class Server:
+    """`pagemill serve` with one limit; stops with the block."""
+
+    def __init__(self, python: str, model: str, limit: str, flags: Sequence[str]) -> None:
+        """Starts the process; `limit` is a value of --max-step-ms, or "auto"."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        chosen = [] if limit == "auto" else [f"--max-step-ms={limit}"]
+        command = [python, "-m", "pagemill.cli", "serve", model, "--served-model-name=model"]
+        command += ["--host=127.0.0.1", f"--port={self.port}", *chosen, *flags]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    def wait_ready(self) -> None:
+        """Waits until it answers.
+
+        Raises:
+          RuntimeError: it ended, or does not answer in time.
+        """
+        end = time.monotonic() + _START_S
+        while time.monotonic() < end and self._process.poll() is None:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5)
+            except OSError:
+                time.sleep(0.2)
+            else:
+                return
+        raise RuntimeError("the server did not start")
+
+    def stop(self) -> None:
+        """Ends the process."""
+        self._process.terminate()
+        self._process.wait(timeout=30)
+
+
+def main() -> None:
+    """Prints a table for each load."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("--limits", nargs="+", default=["0", "auto"], help="of --max-step-ms")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--python", default=sys.executable, help="the interpreter of the server")
+    parser.add_argument("--flag", action="append", default=[], help="another flag of the server")
+    options = parser.parse_args()
+    random.seed(1)
+    servers = [Server(options.python, options.model, x, options.flag) for x in options.limits]
+    try:
+        for server in servers:
+            server.wait_ready()
+            asyncio.run(batch(server.port, _CONCURRENCY))
+        for name, load, count in (("batch", batch, 64), ("arrivals", arrivals, 6)):
+            rows: list[list[list[float]]] = [[] for _ in servers]
+            for _ in range(options.rounds):
+                for server, measured in zip(servers, rows, strict=True):
+                    measured.append(asyncio.run(load(server.port, count)).row())
+            print(f"\n{name}\n\n| limit | ITL p50 ms | p99 ms | mean ms | TTFT ms | req/s |")
+            print("|---|---|---|---|---|---|")
+            for limit, measured in zip(options.limits, rows, strict=True):
+                medians = [statistics.median(column) for column in zip(*measured, strict=True)]
+                print(f"| {limit} | " + " | ".join(f"{x:.1f}" for x in medians) + " |", flush=True)
+    finally:
+        for server in servers:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()
