@@ -63,7 +63,7 @@ class SchedulerConfig:
     scheduling_policy: str = option(
         "fcfs",
         "Who runs first. fcfs: who came first. priority: the lowest `priority` of the request,"
-        " which preempts others. fair: tenants (header X-Tenant-Id) get equal shares of the tokens,"
+        " which preempts others. fair: tenants (of API keys) get equal shares of the tokens,"
         " or by --tenant-weights.",
         allowed=("fair", "fcfs", "priority"),
     )

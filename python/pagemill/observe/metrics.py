@@ -131,8 +131,8 @@ class RequestMetrics:
         }
         self._http = Counter(
             "pagemill:http_responses",
-            "Responses of the API, by path and status.",
-            ("path", "status"),
+            "Responses of the API, by path, status and API key.",
+            ("path", "status", "key"),
             registry=self.registry,
         )
 
@@ -144,9 +144,9 @@ class RequestMetrics:
         """Counts a choice that ended with `reason`."""
         self._success_of[reason].inc()
 
-    def responded(self, path: str, status: int) -> None:
+    def responded(self, path: str, status: int, key_id: str = "") -> None:
         """Counts an HTTP response; `path` is one of the server's own routes."""
-        self._http.labels(path, str(status)).inc()
+        self._http.labels(path, str(status), key_id).inc()
 
     def render(self) -> bytes:
         """The exposition text."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import types
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, Protocol
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from pagemill.server.answer import Events
 from pagemill.server.disconnect import until_disconnect
 
 _HEADERS = [
@@ -38,22 +39,10 @@ class BodyWriter(Protocol):
     def write(self, data: bytes) -> bool: ...
 
 
-class EventSource(Protocol):
-    """Where the events come from; `respond.ResponseEvents` is one."""
-
-    ended: bool
-
-    def listen(self, on_news: Callable[[], None]) -> None: ...
-
-    def take(self, behind: bool) -> bytes: ...
-
-    def close(self) -> None: ...
-
-
 class EventStream(Response):
     """Streams `source`; closes it when the response is over, however it ends."""
 
-    def __init__(self, source: EventSource) -> None:
+    def __init__(self, source: Events) -> None:
         self._source = source
         self.status_code = 200
         self.background = None
@@ -82,7 +71,7 @@ class EventStream(Response):
 class _Writer:
     """Moves bytes from a source to the connection."""
 
-    def __init__(self, source: EventSource, send: Send, body: BodyWriter | None) -> None:
+    def __init__(self, source: Events, send: Send, body: BodyWriter | None) -> None:
         self._source = source
         self._send = send
         self._body = body

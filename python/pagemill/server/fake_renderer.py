@@ -8,9 +8,17 @@ from typing import Any, NamedTuple
 
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
+from pagemill.render.formats.hermes import Hermes
+from pagemill.render.formats.think import Think
 from pagemill.render.output_parser import Formats
 from pagemill.render.renderer import ChatPrompt
 
+# Bytes that no text has are the markers.
+MARKED = Formats(
+    Think,
+    Hermes,
+    {0xF8: Think.opener, 0xF9: Think.closer, 0xFA: Hermes.opener, 0xFB: Hermes.closer},
+)
 _BYTES = [bytes([value]) for value in range(256)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 import httpx
+from starlette.types import ASGIApp
 
 from pagemill.config import OriginConfig, ServerConfig
 from pagemill.engine.async_engine import AsyncEngine
@@ -22,9 +23,9 @@ from pagemill.engine.messages import ModelFacts
 from pagemill.engine.native import NativeSeam
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.observe.metrics import RequestMetrics
-from pagemill.render.output_parser import Formats
 from pagemill.server.app import create_app
 from pagemill.server.fake_renderer import FakeRenderer
+from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.state import ServerState
@@ -37,6 +38,7 @@ class FakeServer:
     """The parts of a running fake, and a client of its app."""
 
     client: httpx.AsyncClient
+    app: ASGIApp
     state: ServerState
     engine: FakeEngine
     async_engine: AsyncEngine
@@ -80,28 +82,33 @@ async def fake_server(
     options: FakeOptions | None = None,
     *,
     api_keys: Sequence[str] = (),
+    keys: Sequence[ApiKey] = (),
+    trust_tenant_header: bool = False,
     origins: OriginConfig | None = None,
     loaded: bool = True,
-    formats: Formats | None = None,
+    renderer: FakeRenderer | None = None,
     max_model_len: int = 256,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
     engine = FakeEngine(options)
     config = ServerConfig(
-        api_key=tuple(api_keys), max_body_bytes=100_000, origins=origins or OriginConfig()
+        max_body_bytes=100_000,
+        origins=origins or OriginConfig(),
+        trust_tenant_header=trust_tenant_header,
     )
     state = ServerState(config, stuck_after_s=5.0)
-    renderer = FakeRenderer(formats)
+    renderer = renderer or FakeRenderer()
     pipeline = await make_pipeline(
         engine, pooling=options.pooled_size > 0, max_model_len=max_model_len, renderer=renderer
     )
     if loaded:
         state.serve(pipeline, engine.stats)
-    transport = httpx.ASGITransport(create_app(state))
+    app = create_app(state, keys or plain_keys(api_keys))
+    transport = httpx.ASGITransport(app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:
-            yield FakeServer(client, state, engine, pipeline.engine, renderer)
+            yield FakeServer(client, app, state, engine, pipeline.engine, renderer)
     finally:
         await pipeline.engine.shutdown()
         engine.shutdown()

@@ -26,8 +26,9 @@ from uvicorn.server import ServerState as UvicornState
 
 from pagemill.config import ConnectionConfig
 from pagemill.server.connections import Connections
-from pagemill.server.errors import ApiError, error_response
+from pagemill.server.errors import ApiError
 from pagemill.server.event_stream import BODY_WRITER
+from pagemill.server.http_answer import error_response
 
 # The parser is fed so many bytes at a time: what it keeps is known that exactly.
 _PIECE_BYTES = 16 * 1024

@@ -2,9 +2,9 @@
 
 Every endpoint that generates calls `respond` with a `Wording`: how its API writes events.
 
-    wording = ChatWording(...)
-    events = ResponseEvents(generation, wording, interval)    # a stream
-    response = await whole_response(generation, wording)      # the fold of the same events
+    answer = await respond(generation, ChatWording(...), stream_interval)
+
+A response that is not streamed is the fold of the events that a stream writes.
 """
 
 from __future__ import annotations
@@ -116,12 +116,25 @@ class ResponseEvents:
         parts.append(self._wording.end(failure))
 
 
-async def whole_response(generation: Generation, wording: Wording) -> msgspec.Struct:
-    """The response that is not streamed; aborts what runs when it is cancelled.
+async def respond(
+    generation: Generation, wording: Wording, stream_interval: int | None
+) -> msgspec.Struct | ResponseEvents:
+    """The response of an endpoint, which closes `generation`.
+
+    Args:
+        generation: what was submitted.
+        wording: of the endpoint's API.
+        stream_interval: tokens of one event of a stream; None: the response is not streamed.
 
     Raises:
-        ApiError: a choice failed.
+        ApiError: a choice of a response that is not streamed failed.
     """
+    if stream_interval is not None:
+        return ResponseEvents(generation, wording, stream_interval)
+    return await _whole_response(generation, wording)
+
+
+async def _whole_response(generation: Generation, wording: Wording) -> msgspec.Struct:
     choices = [FoldedChoice(index) for index in range(generation.num_choices)]
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -24,11 +24,8 @@ import uvloop
 
 from pagemill.config import ConnectionConfig, ServerConfig
 from pagemill.engine.fake_engine import FakeEngine, FakeOptions
-from pagemill.render.formats.hermes import Hermes
-from pagemill.render.formats.think import Think
-from pagemill.render.output_parser import Formats
 from pagemill.server.app import create_app
-from pagemill.server.fake_renderer import FakeRenderer
+from pagemill.server.fake_renderer import MARKED, FakeRenderer
 from pagemill.server.fake_server import make_pipeline
 from pagemill.server.http_server import HttpServer
 from pagemill.server.state import ServerState
@@ -57,11 +54,6 @@ asyncio.run(main())
 """
 
 
-# Bytes that no text has.
-_MARKER_IDS = {0xF8: Think.opener, 0xF9: Think.closer, 0xFA: Hermes.opener, 0xFB: Hermes.closer}
-_FORMATS = Formats(Think, Hermes, _MARKER_IDS)
-
-
 def _parsed_output(tokens: int) -> Callable[[int, int, int], int]:
     """The `FakeOptions.next_token` of a model that reasons, answers, and calls a tool."""
     part = tokens // 3 - 20
@@ -80,7 +72,7 @@ async def measure(
         options = replace(options, next_token=_parsed_output(tokens))
     engine = FakeEngine(options)
     state = ServerState(ServerConfig())
-    renderer = FakeRenderer(_FORMATS if parsed else None)
+    renderer = FakeRenderer(MARKED if parsed else None)
     pipeline = await make_pipeline(engine, max_model_len=100_000, renderer=renderer)
     state.serve(pipeline, engine.stats)
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)

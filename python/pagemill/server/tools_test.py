@@ -12,6 +12,7 @@ from pagemill.engine.fake_engine import FakeOptions
 from pagemill.render.formats.hermes import Hermes
 from pagemill.render.formats.think import Think
 from pagemill.render.output_parser import Formats
+from pagemill.server.fake_renderer import FakeRenderer
 from pagemill.server.fake_server import FakeServer, fake_server, script
 
 BOTH = Formats(Think, Hermes)
@@ -32,7 +33,9 @@ def run(
 ) -> None:
     async def body() -> None:
         options = FakeOptions(next_token=script(output))
-        async with fake_server(options, formats=formats, max_model_len=2048) as server:
+        async with fake_server(
+            options, renderer=FakeRenderer(formats), max_model_len=2048
+        ) as server:
             client = openai.AsyncOpenAI(
                 api_key="x",
                 base_url="http://fake/v1",

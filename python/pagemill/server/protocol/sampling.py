@@ -48,7 +48,7 @@ class GenerationRequest(SamplingFields, kw_only=True):
     return_tokens_as_token_ids: bool = False
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
     priority: Annotated[int, Meta(ge=-INT32_MAX, le=INT32_MAX)] = 0
-    request_id: Annotated[str, Meta(max_length=128)] | None = None
+    request_id: Annotated[str, Meta(max_length=128)] = ""
 
 
 def _text_format(value: Any) -> bool:
