@@ -58,5 +58,5 @@ def test_too_long(client: openai.OpenAI) -> None:
 
 
 def test_it_does_not_generate(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="makes embeddings"):
+    with pytest.raises(openai.NotFoundError, match="makes embeddings"):
         client.completions.create(model=NAME, prompt="x")

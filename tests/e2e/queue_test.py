@@ -98,4 +98,5 @@ def test_queue_time_and_the_share_of_a_tenant_are_bounded(tmp_path: Path) -> Non
 
     options = ("--scheduling-policy", "fair", "--tenant-weights", '{"blue": 2}')
     options += ("--max-waiting-per-tenant", "1", "--max-queue-time", "0.5")
+    options += ("--trust-tenant-header",)
     with_server(tmp_path, options, check)

@@ -37,6 +37,16 @@ class ModelConfig:
         "Treat control tokens written in chat messages, such as <|im_end|>, as control tokens."
         " By default only the chat template writes them, and in messages they are plain text.",
     )
+    tool_call_parser: str | None = option(
+        None,
+        "How the model writes calls of tools: hermes (also Qwen2.5 and Qwen3), or none. Default:"
+        " what its chat template shows, if that is clear.",
+    )
+    reasoning_parser: str | None = option(
+        None,
+        "How the model writes its reasoning: think (between <think> and </think>), or none, which"
+        " leaves it in the content. Default: what its chat template shows, if that is clear.",
+    )
     generation_config: str = option(
         "auto",
         "Source of default sampling parameters: auto (the model's generation_config.json, or"

@@ -67,8 +67,8 @@ class SchedulerConfig:
     scheduling_policy: str = option(
         "fcfs",
         "Order of requests. fcfs: first come, first served. priority: the lowest `priority` field"
-        " first, which preempts others. fair: tenants (header X-Tenant-Id) get equal shares of the"
-        " tokens, or shares by --tenant-weights.",
+        " first, which preempts others. fair: tenants (of API keys) get equal shares of the tokens,"
+        " or shares by --tenant-weights.",
         allowed=("fair", "fcfs", "priority"),
     )
     tenant_weights: dict[str, int] = option(

@@ -28,8 +28,14 @@ class ServerConfig:
     api_key_file: str | None = option(
         None,
         "File with such keys, one a line, in addition to --api-key; empty lines and lines that"
-        " begin with # are ignored. Unlike an argument, it is not visible in the list of"
-        " processes.",
+        " begin with # are ignored. A .yaml file has names, tenants and scopes of keys as well:"
+        " `NAME: {key: KEY, tenant: TENANT, scopes: [inference, metrics, admin]}`, or `sha256`"
+        " instead of `key`. Unlike an argument, a file is not visible in the list of processes.",
+    )
+    trust_tenant_header: bool = option(
+        False,
+        "Let the header X-Tenant-Id name a request's tenant, instead of its API key. For a proxy"
+        " in front that sets the header and drops that of clients.",
     )
     max_body_bytes: int = option(
         32 * 2**20,

@@ -16,6 +16,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from pagemill.observe.histogram import TokenHistogram
 from pagemill.observe.snapshot import EngineSnapshot, kv_usage
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -93,9 +94,13 @@ class RequestMetrics:
         self.time_to_first_token = self._histogram(
             "time_to_first_token_seconds", "Arrival to the first token.", _TTFT_S
         )
-        self.inter_token_latency = self._histogram(
-            "inter_token_latency_seconds", "From one token to the next.", _TOKEN_S
+        self.inter_token_latency = TokenHistogram(
+            "pagemill:inter_token_latency_seconds",
+            "From one token to the next.",
+            dict(zip(_LABELS, self._label_values, strict=True)),
+            _TOKEN_S,
         )
+        self.registry.register(self.inter_token_latency)
         self.e2e = self._histogram(
             "e2e_request_latency_seconds", "Arrival to the last token.", _REQUEST_S
         )
@@ -126,8 +131,8 @@ class RequestMetrics:
         }
         self._http = Counter(
             "pagemill:http_responses",
-            "Responses of the API, by path and status.",
-            ("path", "status"),
+            "Responses of the API, by path, status and API key.",
+            ("path", "status", "key"),
             registry=self.registry,
         )
 
@@ -139,9 +144,9 @@ class RequestMetrics:
         """Counts a choice that ended with `reason`."""
         self._success_of[reason].inc()
 
-    def responded(self, path: str, status: int) -> None:
+    def responded(self, path: str, status: int, key_id: str = "") -> None:
         """Counts an HTTP response; `path` is one of the server's own routes."""
-        self._http.labels(path, str(status)).inc()
+        self._http.labels(path, str(status), key_id).inc()
 
     def render(self) -> bytes:
         """The exposition text."""

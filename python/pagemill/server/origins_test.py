@@ -54,7 +54,7 @@ def test_what_a_page_may_send_without_asking_reaches_no_handler() -> None:
                 *("", None),
             ):
                 headers = {} if content_type is None else {"content-type": content_type}
-                for path in ("/v1/completions", "/v1/chat/completions", "/v1/embeddings"):
+                for path in ("/v1/completions", "/v1/chat/completions", "/invocations"):
                     content = b'{"prompt": "a"}'
                     got = await server.client.post(path, content=content, headers=headers)
                     assert got.status_code == 400

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
+from typing import Any
 
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pagemill.server.errors import bad_request
@@ -17,7 +17,7 @@ class RequestIds:
     """Gives each request an id, and each response the header.
 
     The id is the client's `X-Request-Id` if that is usable, else a new one. A handler may replace
-    it before the response starts; see `name_request`.
+    it before the response starts; see `named`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -40,20 +40,23 @@ class RequestIds:
         await self._app(scope, receive, send_with_id)
 
 
-def name_request(request: Request, request_id: str | None) -> str:
-    """The request's id, which the body's field `request_id` replaces unless it is None.
+def named(fields: dict[str, Any], request_id: str) -> tuple[dict[str, Any], str]:
+    """`fields` with a `request_id`, their own or else the one given; and that id.
 
     Raises:
         ApiError: 400 for a field that cannot be the value of a header.
     """
-    if request_id:
-        if not NAME.fullmatch(request_id.encode()):
-            raise bad_request(
-                "`request_id` must have 1 to 128 printable ASCII characters without spaces.",
-                "request_id",
-            )
-        request.state.request_id = request_id
-    return request.state.request_id
+    own = fields.get("request_id")
+    if own is None or own == "":
+        return {**fields, "request_id": request_id}, request_id
+    if not isinstance(own, str):
+        return fields, request_id  # to be refused for its type
+    if not NAME.fullmatch(own.encode()):
+        raise bad_request(
+            "`request_id` must have 1 to 128 printable ASCII characters without spaces.",
+            "request_id",
+        )
+    return fields, own
 
 
 def _from_header(scope: Scope) -> str | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import gc
 import logging
 import signal
 import socket
 import time
+from collections.abc import Sequence
 
 import uvloop
 
@@ -26,7 +26,7 @@ from pagemill.observe.stats_line import StatsLine
 from pagemill.server.app import create_app
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.keys import api_keys, warn_if_open
+from pagemill.server.keys import ApiKey, api_keys, warn_if_open
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.rendering import Renderer, open_renderer
@@ -49,15 +49,14 @@ def run(config: ServeConfig) -> int:
     configure(config.observe.log_level)
     keys = api_keys(config.server)
     warn_if_open(config.server.host, keys)
-    server = dataclasses.replace(config.server, api_key=keys)
-    config = dataclasses.replace(config, server=server)
-    if server.isolate_engine or server.api_server_count > 1:
-        return supervise(config)
+    if config.server.isolate_engine or config.server.api_server_count > 1:
+        return supervise(config, keys)
     with (
-        contextlib.closing(listen(server.host, server.port)) as listener,
+        contextlib.closing(listen(config.server.host, config.server.port)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        return runner.run(Server(config, listener, OwnEngine(config.engine)).run())
+        source = OwnEngine(config.engine)
+        return runner.run(Server(config, keys, listener, source).run())
 
 
 class Server:
@@ -70,6 +69,7 @@ class Server:
     def __init__(
         self,
         config: ServeConfig,
+        keys: Sequence[ApiKey],
         listener: socket.socket,
         source: EngineSource,
         shared_metrics: str = "",
@@ -80,7 +80,7 @@ class Server:
         self._shared_metrics = shared_metrics
         self._state = ServerState(config.server)
         self._http = HttpServer(
-            create_app(self._state), config.server.connections, config.observe.access_log
+            create_app(self._state, keys), config.server.connections, config.observe.access_log
         )
         self._engine: AsyncEngine | None = None
         self._stop = asyncio.Event()
