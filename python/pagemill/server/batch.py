@@ -21,7 +21,7 @@ from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport
 from pagemill.server.errors import ApiError, bad_request, error_json
 from pagemill.server.protocol.decode import explain
-from pagemill.server.request_ids import named
+from pagemill.server.protocol.request_id import named
 from pagemill.server.state import ServerState
 
 _LOGGER = logging.getLogger("pagemill.server")
