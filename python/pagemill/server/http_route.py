@@ -18,7 +18,7 @@ from pagemill.server.endpoints.table import Endpoint, Transport
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import answer_response, error_response
 from pagemill.server.protocol.decode import decode_object
-from pagemill.server.request_ids import NAME, named
+from pagemill.server.protocol.request_id import NAME, named
 from pagemill.server.state import ServerState
 
 _LOGGER = logging.getLogger("pagemill.server")

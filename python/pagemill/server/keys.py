@@ -16,7 +16,7 @@ from pagemill.config import ConfigError, ServerConfig, read_environment
 from pagemill.config.server import check_key
 from pagemill.config.yaml_file import read_yaml
 from pagemill.server.caller import DEFAULT_GRANTS, GRANTS, Caller, Scope
-from pagemill.server.request_ids import NAME
+from pagemill.server.protocol.request_id import NAME
 
 _LOGGER = logging.getLogger("pagemill.server")
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import secrets
-from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pagemill.server.errors import bad_request
-
-NAME = re.compile(rb"[\x21-\x7e]{1,128}")
+from pagemill.server.protocol.request_id import NAME
 
 
 class RequestIds:
     """Gives each request an id, and each response the header.
 
     The id is the client's `X-Request-Id` if that is usable, else a new one. A handler may replace
-    it before the response starts; see `named`.
+    it before the response starts; see `HttpRoute`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -38,25 +34,6 @@ class RequestIds:
             await send(message)
 
         await self._app(scope, receive, send_with_id)
-
-
-def named(fields: dict[str, Any], request_id: str) -> tuple[dict[str, Any], str]:
-    """`fields` with a `request_id`, their own or else the one given; and that id.
-
-    Raises:
-        ApiError: 400 for a field that cannot be the value of a header.
-    """
-    own = fields.get("request_id")
-    if own is None or own == "":
-        return {**fields, "request_id": request_id}, request_id
-    if not isinstance(own, str):
-        return fields, request_id  # to be refused for its type
-    if not NAME.fullmatch(own.encode()):
-        raise bad_request(
-            "`request_id` must have 1 to 128 printable ASCII characters without spaces.",
-            "request_id",
-        )
-    return fields, own
 
 
 def _from_header(scope: Scope) -> str | None:
