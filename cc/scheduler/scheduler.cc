@@ -58,11 +58,11 @@ Scheduler::Scheduler(const SchedulerOptions& options)
 
 Scheduler::~Scheduler() = default;
 
+size_t Scheduler::num_steps_in_flight() const { return in_flight_->size(); }
+size_t Scheduler::num_transfers_in_flight() const { return loads_->num_in_flight(); }
 int32_t Scheduler::num_decoding() const {
   return static_cast<int32_t>(running_.size()) - budget_->num_partial();
 }
-size_t Scheduler::num_steps_in_flight() const { return in_flight_->size(); }
-size_t Scheduler::num_transfers_in_flight() const { return loads_->num_in_flight(); }
 const RequestCheck& Scheduler::request_check() const { return admission_->request_check(); }
 const kv_cache::EventLog* Scheduler::kv_events() { return cache_->events(); }
 QueueAdmission& Scheduler::queue_admission() { return admission_->queue(); }

@@ -41,7 +41,7 @@ step::ScheduledRequest* NextEntry(step::StepPlan* plan, size_t* num_entries) {
 
 }  // namespace
 
-void Scheduler::Schedule(step::StepPlan* plan, StepBudget step_budget) {
+void Scheduler::Schedule(step::StepPlan* plan, StepBudget budget) {
   plan->released.clear();
   plan->released_media.clear();
   plan->num_common_prefix_blocks.clear();
@@ -59,9 +59,9 @@ void Scheduler::Schedule(step::StepPlan* plan, StepBudget step_budget) {
     PreemptForPriority();
     const size_t num_waiting = requests_.size() - parking_->size() - running_.size();
     budget_->StartStep({.num_tokens = num_tokens,
+                        .num_prefill_tokens = budget.prefill_tokens,
                         .num_running = static_cast<int32_t>(running_.size()),
-                        .num_waiting = static_cast<int32_t>(num_waiting),
-                        .prefill_tokens = std::max(1, step_budget.prefill_tokens)});
+                        .num_waiting = static_cast<int32_t>(num_waiting)});
     ScheduleRunning(plan);
     ScheduleWaiting(plan);
   }

@@ -7,12 +7,12 @@ namespace pagemill::scheduler::internal {
 void TokenBudget::StartStep(const Step& step) {
   tokens_ = step.num_tokens;
   rows_ = options_.max_num_logits_rows;
-  prefill_tokens_ = step.prefill_tokens;
+  prefill_tokens_ = std::max(1, step.num_prefill_tokens);
   prefill_shares_ = 0;
   if (options_.max_partial_prefills == 0 || !options_.chunked_prefill) return;
   // What requests that decode leave is for the prefills that run and for those that may start.
-  const int32_t beside_decoding = std::max(1, tokens_ - (step.num_running - num_partial_));
-  prefill_tokens_ = std::min(prefill_tokens_, beside_decoding);
+  const int32_t num_decoding = step.num_running - num_partial_;
+  prefill_tokens_ = std::min(prefill_tokens_, std::max(1, tokens_ - num_decoding));
   prefill_shares_ =
       std::max(1, std::min(options_.max_partial_prefills, num_partial_ + step.num_waiting));
 }

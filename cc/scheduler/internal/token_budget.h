@@ -4,7 +4,7 @@
 // which an encoder makes whole.
 //
 //   TokenBudget budget(options, max_request_tokens, &encoder_cache);
-//   budget.StartStep({.num_tokens = 2048, .num_running = 3, .num_waiting = 1});
+//   budget.StartStep({.num_tokens = 2048, .num_prefill_tokens = 512, .num_running = 3});
 //   const int32_t n = budget.NumTokens(request);          // 0: it does not run in this step
 //   budget.Take(&request, {.num_tokens = n, .sample = true});
 //
@@ -14,7 +14,6 @@
 #define PAGEMILL_CC_SCHEDULER_INTERNAL_TOKEN_BUDGET_H_
 
 #include <cstdint>
-#include <limits>
 
 #include "cc/scheduler/request_state.h"
 #include "cc/scheduler/resources/encoder_cache.h"
@@ -25,12 +24,10 @@ namespace pagemill::scheduler::internal {
 class TokenBudget {
  public:
   struct Step {
-    int32_t num_tokens = 0;   // may run
-    int32_t num_running = 0;  // requests
+    int32_t num_tokens = 0;          // may run
+    int32_t num_prefill_tokens = 0;  // of those, of prompts; at least one
+    int32_t num_running = 0;         // requests
     int32_t num_waiting = 0;
-    // Of `num_tokens`, for prefills; a prompt or media item that must not be cut may exceed what is
-    // left.
-    int32_t prefill_tokens = std::numeric_limits<int32_t>::max();
   };
   struct Use {  // of one request in this step
     int32_t num_tokens = 0;

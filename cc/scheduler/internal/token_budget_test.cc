@@ -27,7 +27,7 @@ class TokenBudgetTest : public testing::Test {
     encoder_.StartStep();
   }
   void StartStep(int32_t num_tokens, int32_t num_running, int32_t num_waiting) {
-    budget_.StartStep({num_tokens, num_running, num_waiting});
+    budget_.StartStep({num_tokens, /*num_prefill_tokens=*/1000, num_running, num_waiting});
   }
   void Take(RequestState* request, int32_t num_tokens, bool starts) {
     request->num_scheduled_tokens += num_tokens;
