@@ -99,10 +99,10 @@ def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> 
 
 def _number(rope: Mapping[str, Any], key: str, default: float | None = None) -> float:
     """The number > 0 at `key`; `default`, if there is one, stands for an absent or null value."""
-    value = rope[key] if default is None else rope.get(key)
+    value: object = rope[key] if default is None else rope.get(key)
     value = default if value is None else value
     # The comparison is false for NaN, too.
-    if type(value) not in (int, float) or not 0 < value < _F32_LIMIT:
+    if type(value) is not int and type(value) is not float or not 0 < value < _F32_LIMIT:
         raise ValueError(f"{key} must be a number > 0")
     return float(value)
 

@@ -65,10 +65,15 @@ def mixer(
         weights.vector(f"{prefix}.conv1d.bias", shape.channels) if shape.conv_bias else None,
         state("conv", (shape.taps - 1, shape.channels)),
     )
+    a_log, d, dt_bias = (
+        weights.vector(f"{prefix}.{name}", shape.heads) for name in ("A_log", "D", "dt_bias")
+    )
     y = ops.state_space_scan(
         xbc,
         dt,
-        *(weights.vector(f"{prefix}.{name}", shape.heads) for name in ("A_log", "D", "dt_bias")),
+        a_log,
+        d,
+        dt_bias,
         state("scan", (shape.heads, shape.states, shape.head_dim)),
     )
     y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)

@@ -178,6 +178,11 @@ def make_rotary_table(config: Config, head_dim: int, layer_type: str | None = No
         raise ModelConfigError(f"rotary embedding: {error}") from error
 
 
+def as_list(value: object) -> list[Any] | None:
+    """`value` if it is a list, else None."""
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
 def layer_numbers(config: Config, key: str) -> frozenset[int]:
     """The layers that `key` lists; none if it is absent or null.
 
@@ -185,8 +190,8 @@ def layer_numbers(config: Config, key: str) -> frozenset[int]:
         ModelConfigError: it is not a list of integers.
     """
     value = config.get(key)
-    numbers = cast("list[Any]", value if value is not None else [])
-    if not isinstance(numbers, list) or any(type(layer) is not int for layer in numbers):
+    numbers = [] if value is None else as_list(value)
+    if numbers is None or any(type(layer) is not int for layer in numbers):
         raise ModelConfigError(f"{key} must list layers, it is {shown(value)}")
     return frozenset(numbers)
 
@@ -228,8 +233,8 @@ class DecoderSizes:
 
     def attention(self, *, scale: float | None = None, window: int = 0) -> AttentionShape:
         """The shape of a layer's attention; by default scores are divided by sqrt(head_dim)."""
-        scale = self.head_dim**-0.5 if scale is None else scale
-        return AttentionShape(self.heads, self.kv_heads, self.head_dim, scale, window)
+        factor = self.head_dim**-0.5 if scale is None else scale
+        return AttentionShape(self.heads, self.kv_heads, self.head_dim, factor, window)
 
     @classmethod
     def read(cls, config: Config, *, tied_by_default: bool) -> Self:

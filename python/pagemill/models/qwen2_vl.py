@@ -22,7 +22,7 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import flag, rope_parameters, token_id
+from pagemill.models.config_keys import as_list, flag, rope_parameters, token_id
 from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.qwen2_vl_vision import Qwen2VlVisionTower
 from pagemill.ops.program import GRID_DIMS
@@ -100,7 +100,7 @@ def _text_config(config: Config) -> Config:
 def _dims_of_pairs(sections: object, pairs: int) -> list[int]:
     """The position dimension by which each pair rotates: `sections` has the numbers of pairs for
     time, rows and columns."""
-    counts = cast("list[Any]", sections) if isinstance(sections, list) else []
+    counts = as_list(sections) or []
     valid = len(counts) == GRID_DIMS and all(type(n) is int and n >= 0 for n in counts)
     if not valid or sum(counts) != pairs:
         raise ModelConfigError(

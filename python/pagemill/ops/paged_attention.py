@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from pagemill.ops.checks import require_act, require_f32, require_rank, require_vector
 from pagemill.ops.kv_write import scale_attributes
@@ -77,14 +77,15 @@ class _Softmax:
 
 
 def reference(
-    inputs: Sequence[torch.Tensor | TorchCache | None],
+    inputs: Sequence[Any],
     attributes: Mapping[str, float],
     step: TorchStep,
 ) -> tuple[torch.Tensor, ...]:
     """The op in torch: requests with one token together, each longer one by itself."""
     import torch
 
-    q, cache, sinks, slopes = (*inputs, None, None)[:4]
+    q, cache = cast("tuple[torch.Tensor, TorchCache]", tuple(inputs[:2]))
+    sinks, slopes = (*inputs[2:], None, None)[:2]
     softmax = _Softmax(attributes["scale"], attributes.get("soft_cap", 0.0), sinks, slopes)
     output = torch.empty_like(q)
     table = step.tables[cache.table]

@@ -68,9 +68,9 @@ def reference(
     rows = xbc.float().reshape(xbc.shape[0], -1)
     groups = (rows.shape[1] - inner) // (2 * states)
     x = rows[:, :inner].reshape(-1, heads, head_dim)
+    parts = torch.chunk(rows[:, inner:], 2, dim=1)
     b, c = (
-        part.reshape(-1, groups, states).repeat_interleave(heads // groups, dim=1)
-        for part in rows[:, inner:].split(groups * states, dim=1)
+        part.reshape(-1, groups, states).repeat_interleave(heads // groups, dim=1) for part in parts
     )
     dt = torch.nn.functional.softplus(dt.float() + dt_bias)
     log_decay = -torch.exp(a_log) * dt

@@ -166,5 +166,6 @@ def make_step(batch: Mapping[str, Any], device: torch.device) -> TorchStep:
 def _context_slots(kv: Mapping[str, Any], spans: Sequence[Span]) -> np.ndarray:
     """The slot of each position of the requests' blocks, `[requests, blocks * block_size]`."""
     blocks = kv["block_table"][[span.request for span in spans]].astype(np.int64)
-    slots = blocks[:, :, None] * kv["block_size"] + np.arange(kv["block_size"])
+    block_size: int = kv["block_size"]
+    slots = blocks[:, :, None] * block_size + np.arange(block_size)
     return slots.reshape(len(spans), -1)

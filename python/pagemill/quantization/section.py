@@ -63,12 +63,12 @@ class Section:
         Raises:
             QuantizationError: it is not a list of strings.
         """
-        entries: object = self.get(name)
+        entries = self.get(name)
         if entries is None:
             return default
-        listed = cast("list[object]", entries) if isinstance(entries, list) else [None]
+        listed = cast("list[Any]", entries) if isinstance(entries, list) else [None]
         if not all(isinstance(entry, str) and entry for entry in listed):
-            raise self.refuse(name, entries, "a list of module names")
+            raise self.refuse(name, cast("object", entries), "a list of module names")
         return cast("list[str]", listed)
 
     def bits(self, name: str, value: object, allowed: Sequence[int]) -> int:

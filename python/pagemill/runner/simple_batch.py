@@ -9,6 +9,7 @@ A batch is the int32 arrays of a step by name (`cc/bindings/batch_arrays.h`).
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -85,7 +86,7 @@ class SimpleBatch:
 
     def free(self, request: int) -> None:
         """Remove a request and free its blocks."""
-        self._free += sum(self._blocks.pop(request), [])
+        self._free += itertools.chain(*self._blocks.pop(request))
         del self._computed[request]
 
     def _block_table(self, requests: Sequence[int], table: int) -> Int32Array:

@@ -65,12 +65,15 @@ def _matrix(
         q = q if by_rows else q.T
     scale = scales if by_rows else scales.T
     zero = _zeros(form, bits, zeros, scale.shape)
-    index = np.arange(q.shape[1]) // form.block[1] if groups is None else groups
+    index = groups
+    if index is None:
+        index = np.arange(q.shape[1], dtype=np.int32) // np.int32(form.block[1])
     first_row, first_column = form.at[0] + skipped_rows, form.at[1]
     these = slice(first_row, first_row + rows)
     index = index[first_column : first_column + width]
     q = q[these, first_column : first_column + width]
-    return np.ascontiguousarray(scale[these][:, index] * (q - zero[these][:, index]))
+    product = scale[these][:, index] * (q - zero[these][:, index])
+    return np.ascontiguousarray(product, np.float32)
 
 
 def _unpack(words: Ints, form: Format, bits: int, axis: int) -> Floats:
