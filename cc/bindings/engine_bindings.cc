@@ -89,7 +89,8 @@ void BindRequest(nb::module_& m) {
         constexpr const char* kPrompt = "prompt_token_ids";
         Int32Vector prompt;
         if (fields.contains(kPrompt) && nb::try_cast(fields[kPrompt], prompt, /*convert=*/false)) {
-          made.prompt_token_ids.assign(prompt.data(), prompt.data() + prompt.size());
+          made.prompt_token_ids =
+              std::vector<int32_t>(prompt.data(), prompt.data() + prompt.size());
           nb::del(fields[kPrompt]);
         }
         SetFields(fields, &made);

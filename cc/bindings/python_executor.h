@@ -1,6 +1,6 @@
 // File: cc/bindings/python_executor.h
 // An executor whose step is a Python callable: the torch executor, or a test's own. Takes the GIL
-// only inside Enqueue(), where the step runs; an exception of the callable becomes a failed step
+// only inside Enqueue(), which runs the step; an exception of the callable becomes a failed step
 // that carries its message.
 #ifndef PAGEMILL_CC_BINDINGS_PYTHON_EXECUTOR_H_
 #define PAGEMILL_CC_BINDINGS_PYTHON_EXECUTOR_H_

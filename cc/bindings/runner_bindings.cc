@@ -41,7 +41,7 @@ using step::KvGroupOptions;
 
 namespace {
 
-// What the executor was bound for, it must be able to hold.
+// The limits must not exceed the sizes that the executor was bound for.
 void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& limits) {
   const auto require = [](const char* field, int32_t wanted, int32_t bound) {
     if (wanted <= bound) return;
@@ -90,7 +90,7 @@ std::unique_ptr<sampling::DraftProposer> MakeProposer(const NgramSizes& sizes,
   return std::make_unique<sampling::NgramProposer>(options);
 }
 
-// What encodes media; null = nothing does.
+// The media encoder; null = none.
 using EncoderOptions = std::optional<runner::MediaEncoderOptions>;
 
 // `embeddings_type` is that of the model's own activations.
@@ -111,7 +111,7 @@ std::unique_ptr<runner::MediaEncoder> MakeEncoder(const nb::object& executor,
   return ValueOrThrow(runner::MediaEncoder::Create(encoder, made));
 }
 
-// What a runner has besides its own program.
+// Optional parts of a runner.
 struct Others {
   std::unique_ptr<sampling::DraftProposer> proposer;
   nb::object draft_executor;     // None: no draft model
@@ -285,7 +285,7 @@ void BindRunnerLimits(nb::module_& m) {
       .def_ro("pooling", &RunnerLimits::pooling);
 }
 
-// What a runner knows of where the time of its steps went.
+// The measured times of a runner's steps.
 struct StepProfile {
   int32_t num_threads = 1;
   runner::StepTimes times;

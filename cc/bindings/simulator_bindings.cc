@@ -1,5 +1,6 @@
 // The simulator: option structs with their fields, and Simulator with its report as a dictionary.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -7,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -248,15 +250,17 @@ void BindSimulator(nb::module_& m) {
   BindWorkloads(m);
   using sim::SimulatorOptions;
   const auto options = [](int32_t engines, std::string routing, const SchedulerOptions& scheduler,
-                          const sim::DeviceSpec& device, const sim::ModelShape& model) {
-    SimulatorOptions made{engines, std::move(routing), scheduler, device, model};
+                          const sim::DeviceSpec& device, const sim::ModelShape& model,
+                          std::optional<int64_t> max_step_us) {
+    SimulatorOptions made{engines, std::move(routing), scheduler, device, model, max_step_us};
     made.scheduler.vocab_size = model.vocab_size;
     ThrowIfError(made.Validate());
     return made;
   };
   nb::class_<SimulatorOptions>(m, "SimulatorOptions")
       .def(nb::new_(options), nb::kw_only(), nb::arg("num_engines"), nb::arg("routing"),
-           nb::arg("scheduler"), nb::arg("device"), nb::arg("model"));
+           nb::arg("scheduler"), nb::arg("device"), nb::arg("model"),
+           nb::arg("max_step_us") = SimulatorOptions().max_step_us);
   m.def("best_prefix_hits", &BestHits, nb::arg("trace"), nb::kw_only(), nb::arg("num_blocks"),
         nb::arg("block_size"));
   nb::class_<Simulator>(m, "Simulator")

@@ -38,7 +38,7 @@ StatusOr<bool> CheckFlag(const char* field, int32_t value) {
                          "; it must be 0 or 1");
 }
 
-// When so many seconds from now have passed, in microseconds of the engine's clock.
+// The deadline `timeout_s` seconds from now, in microseconds of the engine's clock.
 StatusOr<std::optional<int64_t>> ToDeadline(const char* field, double timeout_s, int64_t now_us) {
   constexpr double kLongest = 1e9;
   if (!(timeout_s >= 0)) {
@@ -136,25 +136,26 @@ StatusOr<step::Request> ToRequest(const pagemill_request* request, const Host& h
   if (r.sampling != nullptr) {
     PAGEMILL_RETURN_IF_ERROR(CopyIn("sampling", r.sampling, kFirstSamplingParamsSize, &sampling));
   }
-  step::Request made;
-  made.id = step::RequestId(r.request_id);
-  PAGEMILL_ASSIGN_OR_RETURN(made.prompt_token_ids,
+  step::Request result;
+  result.id = step::RequestId(r.request_id);
+  PAGEMILL_ASSIGN_OR_RETURN(result.prompt_token_ids,
                             CopyTokens("prompt_token_ids", r.prompt_token_ids, r.num_prompt_tokens,
                                        static_cast<size_t>(host.max_model_len())));
-  PAGEMILL_ASSIGN_OR_RETURN(made.sampling,
+  PAGEMILL_ASSIGN_OR_RETURN(result.sampling,
                             ToSamplingParams(sampling, static_cast<size_t>(host.vocab_size())));
-  PAGEMILL_ASSIGN_OR_RETURN(made.tenant, CopyOptionalString("tenant", r.tenant));
-  PAGEMILL_ASSIGN_OR_RETURN(made.cache_salt, CopyOptionalString("cache_salt", r.cache_salt));
-  made.priority = r.priority;
-  PAGEMILL_ASSIGN_OR_RETURN(made.skip_reading_prefix_cache,
+  PAGEMILL_ASSIGN_OR_RETURN(result.tenant, CopyOptionalString("tenant", r.tenant));
+  PAGEMILL_ASSIGN_OR_RETURN(result.cache_salt, CopyOptionalString("cache_salt", r.cache_salt));
+  result.priority = r.priority;
+  PAGEMILL_ASSIGN_OR_RETURN(result.skip_reading_prefix_cache,
                             CheckFlag("skip_reading_prefix_cache", r.skip_reading_prefix_cache));
-  PAGEMILL_ASSIGN_OR_RETURN(made.streaming_input, CheckFlag("streaming_input", r.streaming_input));
-  PAGEMILL_ASSIGN_OR_RETURN(made.starts_held, CheckFlag("starts_held", r.starts_held));
+  PAGEMILL_ASSIGN_OR_RETURN(result.streaming_input,
+                            CheckFlag("streaming_input", r.streaming_input));
+  PAGEMILL_ASSIGN_OR_RETURN(result.starts_held, CheckFlag("starts_held", r.starts_held));
   const int64_t now_us = host.NowMicros();
-  PAGEMILL_ASSIGN_OR_RETURN(made.start_deadline_us,
+  PAGEMILL_ASSIGN_OR_RETURN(result.start_deadline_us,
                             ToDeadline("start_timeout_s", r.start_timeout_s, now_us));
-  PAGEMILL_ASSIGN_OR_RETURN(made.deadline_us, ToDeadline("timeout_s", r.timeout_s, now_us));
-  return made;
+  PAGEMILL_ASSIGN_OR_RETURN(result.deadline_us, ToDeadline("timeout_s", r.timeout_s, now_us));
+  return result;
 }
 
 pagemill_output FromOutput(const engine::RequestOutput& output) {

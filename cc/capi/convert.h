@@ -1,6 +1,6 @@
 // File: cc/capi/convert.h
-// The structs of pagemill.h as types of the engine, and back. Everything that a host can get wrong
-// about a struct is refused here, in a sentence, before it is used.
+// Converts the structs of pagemill.h to types of the engine, and back. Rejects every invalid field
+// of a host's struct, with a message, before it is used.
 #ifndef PAGEMILL_CC_CAPI_CONVERT_H_
 #define PAGEMILL_CC_CAPI_CONVERT_H_
 
@@ -28,7 +28,7 @@ inline constexpr size_t kFirstOutputSize = offsetof(pagemill_output, error_messa
 inline constexpr size_t kFirstStatsSize = 5 * sizeof(uint64_t);  // its size and four gauges
 
 StatusOr<HostOptions> ToHostOptions(const pagemill_engine_options* options);
-// The engine's limits bound the arrays before they are copied; timeouts count from now.
+// The engine's limits bound arrays before they are copied; timeouts count from now.
 StatusOr<step::Request> ToRequest(const pagemill_request* request, const Host& host);
 // `field` names the array in messages.
 StatusOr<std::vector<int32_t>> CopyTokens(const char* field, const int32_t* tokens, size_t count,

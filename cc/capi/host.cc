@@ -26,7 +26,7 @@ StatusOr<std::string> ReadFile(const std::string& path) {
   return std::move(text).str();
 }
 
-// Pages for one request of `max_model_len` tokens, and the null page.
+// The pages for one request of `max_model_len` tokens, plus the null page.
 StatusOr<int32_t> PagesForOneRequest(const program::Program& program,
                                      const program::ExecutorOptions& options,
                                      int32_t max_model_len) {
@@ -41,7 +41,7 @@ StatusOr<int32_t> PagesForOneRequest(const program::Program& program,
   return 1 + cache.MaxPagesOfRequest(max_model_len);
 }
 
-// A model runner that also keeps its executor.
+// A model runner that also owns its executor.
 class OwningRunner final : public engine::Runner {
  public:
   OwningRunner(std::unique_ptr<program::NativeExecutor> executor,

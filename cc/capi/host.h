@@ -1,7 +1,6 @@
 // File: cc/capi/host.h
-// An engine around the native executor, put together for a host without Python: reads a program's
-// text, binds it to this machine, and starts an engine on it. The C ABI is a face of this class;
-// C++ hosts may use it directly.
+// An engine with the native executor, for a host without Python: reads a program's text, binds it
+// to this machine, and starts an engine. The C ABI wraps this class; C++ hosts may use it directly.
 //
 //   HostOptions options;
 //   options.program_path = "model.program";
@@ -34,7 +33,7 @@ struct HostOptions {
 
 class Host {
  public:
-  // kNotFound if the program cannot be read; else what parsing, binding or the engine refuse.
+  // kNotFound if the program cannot be read; else errors of parsing, binding or the engine.
   static StatusOr<std::unique_ptr<Host>> Create(HostOptions options);
   ~Host();  // shuts the engine down
   Host(const Host&) = delete;

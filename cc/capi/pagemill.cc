@@ -16,8 +16,9 @@
 
 struct pagemill_engine {
   std::unique_ptr<pagemill::capi::Host> host;
-  std::deque<pagemill::engine::RequestOutput> ready;  // read from the engine, not yet handed out
-  pagemill::engine::RequestOutput current;            // what `pagemill_output` points into
+  std::deque<pagemill::engine::RequestOutput>
+      ready;                                // read from the engine, not yet returned to the host
+  pagemill::engine::RequestOutput current;  // memory that `pagemill_output` points into
 };
 
 namespace {
@@ -40,7 +41,7 @@ pagemill_status Report(const Status& status) {
   return static_cast<pagemill_status>(status.code());
 }
 
-// Runs `body`, which returns a Status, and turns whatever is thrown into one.
+// Runs `body`, which returns a Status, and converts exceptions to statuses.
 template <typename Body>
 pagemill_status Guard(Body&& body) noexcept {
   try {
@@ -51,12 +52,12 @@ pagemill_status Guard(Body&& body) noexcept {
     } catch (const std::exception& e) {
       return Report(pagemill::Internal(e.what()));
     }
-  } catch (...) {  // there was no memory for the sentence
+  } catch (...) {  // there was no memory for the message
     return PAGEMILL_RESOURCE_EXHAUSTED;
   }
 }
 
-// The same for a body that takes the engine of `handle`.
+// Likewise for a body that receives the engine of `handle`.
 template <typename Body>
 pagemill_status WithEngine(const pagemill_engine* handle, Body&& body) noexcept {
   return Guard([&]() -> Status {

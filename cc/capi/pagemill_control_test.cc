@@ -40,7 +40,7 @@ class CapiControlTest : public testing::Test {
   pagemill_status Extend(const std::vector<int32_t>& tokens, int32_t part) {
     return pagemill_engine_extend(engine_, 1, tokens.data(), tokens.size(), part);
   }
-  // Reads until a turn is over, or the request.
+  // Reads until a turn or the request ends.
   std::vector<int32_t> Read() {
     std::vector<int32_t> tokens;
     do {

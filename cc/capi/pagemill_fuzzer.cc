@@ -1,5 +1,6 @@
-// Calls of the C ABI in any order and with any values, NULLs and sizes of other headers among them:
-// each returns a status, and every accepted request ends with exactly one final output.
+// Calls the C ABI in any order and with any values, including NULLs and struct sizes of other
+// headers: each call returns a status, and every accepted request ends with exactly one final
+// output.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -21,7 +22,7 @@ using pagemill::fuzz::ByteReader;
 
 constexpr int32_t kMin = std::numeric_limits<int32_t>::min();
 constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
-constexpr double kPatienceSeconds = 60.0;  // for what must come
+constexpr double kPatienceSeconds = 60.0;  // limit for expected outputs
 
 // The program, in a file of its own that lives as long as the process.
 class ProgramFile {
@@ -55,7 +56,7 @@ float Real(ByteReader* in) {
   return in->Pick<float>({0.0f, 1.0f, 0.5f, -1.0f, 1e-6f, NAN, INFINITY, -INFINITY, 2.0f});
 }
 
-// Its size, or one that no header had.
+// The struct's size, or a size that no header had.
 size_t StructSize(ByteReader* in, size_t size) {
   const uint8_t choice = in->Byte();
   if (choice < 224) return size;
@@ -94,7 +95,7 @@ class Session {
   }
 
  private:
-  // One field gets any value; those that say how much memory or how many threads, a small one.
+  // Sets one field to any value; fields for amounts of memory or threads to a small one.
   void ChangeOptions(pagemill_engine_options* o) {
     const int32_t small = in_->Pick<int32_t>({0, 1, 3, 16, -1, kMin});
     switch (in_->Below(12)) {
@@ -311,7 +312,7 @@ class Session {
     PAGEMILL_CHECK(pagemill_engine_stats(engine_, nullptr) == PAGEMILL_INVALID_ARGUMENT);
   }
 
-  // A refusal has a code of the vocabulary and a sentence, and is never our own mistake.
+  // An error has a code of the vocabulary and a message, and is never kInternal.
   static void Check(pagemill_status status) {
     PAGEMILL_CHECK(status >= PAGEMILL_OK && status <= PAGEMILL_DATA_LOSS);
     PAGEMILL_CHECK(status != PAGEMILL_INTERNAL);
@@ -320,9 +321,9 @@ class Session {
 
   ByteReader* in_;
   pagemill_engine* engine_ = nullptr;
-  // An id that ended may be taken again before its last output was handed out.
+  // An ended id may be reused before its last output was returned.
   std::multiset<uint64_t> unfinished_;
-  std::set<uint64_t> streaming_;  // were once submitted as such
+  std::set<uint64_t> streaming_;  // ids that were submitted as streaming
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ class CapiTest : public testing::Test {
   void Create() {
     ASSERT_EQ(pagemill_engine_create(&options_, &engine_), PAGEMILL_OK) << pagemill_last_error();
   }
-  // Reads until the request ends; its tokens.
+  // Reads until the request ends; returns its tokens.
   std::vector<int32_t> Finish(int32_t* finish_reason) {
     std::vector<int32_t> tokens;
     pagemill_output out;
@@ -46,7 +46,7 @@ class CapiTest : public testing::Test {
   std::string path_;
   pagemill_engine_options options_;
   pagemill_engine* engine_ = nullptr;
-  int32_t num_cached_tokens_ = -1;  // of what Finish() read
+  int32_t num_cached_tokens_ = -1;  // of the request that Finish() read
 };
 
 TEST_F(CapiTest, GeneratesTheModelsTokens) {
@@ -146,7 +146,7 @@ TEST_F(CapiTest, RequestCarriesWhatSubmitDoesNot) {
   pagemill_request_init(&request, sizeof(request));
   request.prompt_token_ids = prompt.data();
   request.num_prompt_tokens = prompt.size();
-  // The same prompt hits the prefix cache under the same salt, and where it may read it.
+  // The same prompt hits the prefix cache if the salt is equal and the request may read the cache.
   const struct {
     const char* salt;
     int32_t skip_reading;
@@ -258,7 +258,7 @@ TEST_F(CapiTest, ValuesOutOfRangeAreRefusedByName) {
   bad.cache_salt = long_name.c_str();
   expect_refusal("cache_salt", bad);
   bad = good;
-  bad.priority = -3;  // of no use under the default policy
+  bad.priority = -3;  // invalid under the default policy
   expect_refusal("priority is -3", bad);
   bad = good;
   bad.skip_reading_prefix_cache = 2;
@@ -315,7 +315,7 @@ TEST(Capi, InitFillsInDefaultsAndNoMoreThanTheStruct) {
   EXPECT_EQ(params.top_p, 1.0f);
   pagemill_stats stats;
   std::memset(&stats, 0xab, sizeof(stats));
-  pagemill_stats_init(&stats, 16);  // of a header that knows one field
+  pagemill_stats_init(&stats, 16);  // size in a header with one field
   EXPECT_EQ(stats.struct_size, 16u);
   EXPECT_EQ(stats.num_running, 0u);
   EXPECT_EQ(stats.num_waiting, 0xababababababababu);

@@ -1,13 +1,13 @@
 // File: cc/capi/versioned.h
-// Structs of the C ABI that a host built against another header passes in. Each begins with its
-// size in the host's header; the library touches no byte behind it.
+// Structs of the C ABI passed by a host that was built with another header. Each begins with its
+// size in the host's header; the library accesses no byte past it.
 //
 //   pagemill_request request;
 //   PAGEMILL_RETURN_IF_ERROR(CopyIn("request", from_host, kFirstRequestSize, &request));
 //
-// A host's size is at least that of the first header of this ABI version, and a whole number of
-// the struct's alignment, so that it never ends within a field. No struct ends with padding:
-// a later field would lie in bytes that older hosts have and do not set (abi_test.py checks it).
+// A host's size must be at least that of the first header of this ABI version, and a multiple of
+// the struct's alignment, so that it never ends within a field. No struct ends with padding: a
+// later field would use bytes that older hosts have but do not set (abi_test.py checks this).
 #ifndef PAGEMILL_CC_CAPI_VERSIONED_H_
 #define PAGEMILL_CC_CAPI_VERSIONED_H_
 
@@ -20,7 +20,7 @@
 
 namespace pagemill::capi {
 
-// What `*_init(to, struct_size)` does: the first `struct_size` bytes of `defaults`.
+// Implements `*_init(to, struct_size)`: copies the first `struct_size` bytes of `defaults`.
 template <typename T>
 void Initialize(const T& defaults, size_t struct_size, T* to) {
   if (to == nullptr || struct_size < sizeof(size_t)) return;
@@ -28,7 +28,8 @@ void Initialize(const T& defaults, size_t struct_size, T* to) {
   to->struct_size = struct_size;
 }
 
-// Is `host`, which the host calls `name`, there and of a size that this library knows?
+// Checks that `host`, named `name` in messages, is not NULL and has a size that this library
+// supports.
 template <typename T>
 Status CheckSize(const char* name, const T* host, size_t first_size) {
   if (host == nullptr) return InvalidArgument(std::string(name) + " is NULL");
@@ -41,7 +42,7 @@ Status CheckSize(const char* name, const T* host, size_t first_size) {
                          "not older than the header");
 }
 
-// Copies what the host's version has over the defaults, which `to` holds.
+// Overwrites the defaults in `to` with the fields of the host's version.
 template <typename T>
 Status CopyIn(const char* name, const T* host, size_t first_size, T* to) {
   PAGEMILL_RETURN_IF_ERROR(CheckSize(name, host, first_size));
@@ -49,7 +50,7 @@ Status CopyIn(const char* name, const T* host, size_t first_size, T* to) {
   return OkStatus();
 }
 
-// Gives the host what its version has of `from`. Only after CheckSize().
+// Copies the fields of the host's version from `from`. Call CheckSize() first.
 template <typename T>
 void CopyOut(T from, T* host) {
   from.struct_size = host->struct_size;

@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Rank `rank` of the segment as a process started with its descriptor would get it.
+// Joins as rank `rank` of the segment, as a process that inherits its descriptor would.
 std::shared_ptr<SharedMemoryWorld> JoinByDescriptor(const SharedSegment& segment, int32_t rank) {
   auto opened = SharedSegment::Open(segment.fd());
   if (!opened.ok()) return nullptr;
@@ -25,7 +25,7 @@ std::shared_ptr<SharedMemoryWorld> JoinByDescriptor(const SharedSegment& segment
   return *std::move(world);
 }
 
-// A child that is rank `rank`; it exits with what `body` returns.
+// Starts a child as rank `rank`; it exits with the result of `body`.
 pid_t StartRank(const SharedSegment& segment, int32_t rank,
                 const std::function<int(const Groups&)>& body) {
   const pid_t child = fork();
@@ -45,14 +45,14 @@ Status Meet(const Groups& groups) {
   return groups.at(Axis::kTensor)->AllReduce(DType::kF32, x.data(), x.data(), 10);
 }
 
-// Calls of every kind along every axis that has several ranks; 0 if all results are right.
+// Makes calls of every kind along every axis with several ranks; 0 if all results are right.
 int CallEverything(const Groups& groups) {
   for (uint32_t round = 0; round < 2; ++round) {
     for (Axis axis : kAxes) {
       if (groups.at(axis) != nullptr) conformance::CheckCollectives(*groups.at(axis), round, 60);
     }
   }
-  // No process ends before all are here: the others would take it for dead.
+  // No process ends before all have arrived: the others would consider it dead.
   float nothing = 0;
   const Status met = groups.at(Axis::kExpert)->AllReduce(DType::kF32, &nothing, &nothing, 1);
   return ::testing::Test::HasFailure() || !met.ok() ? 1 : 0;

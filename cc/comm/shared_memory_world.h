@@ -1,5 +1,5 @@
 // File: cc/comm/shared_memory_world.h
-// A rank among all ranks of one host, processes or (in tests) threads, and its groups.
+// One of the ranks of a host, processes or (in tests) threads, and its groups.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemoryWorld> world,
 //                       SharedMemoryWorld::Join(segment, rank));
@@ -8,11 +8,11 @@
 //   size));
 //
 // A rank that dies, leaves, or makes another call than its peers ends the world: every rank that
-// waits in any group, or waits later, gets an error within some 20 ms, and every later call
-// repeats it.
+// waits in any group, now or later, gets an error within some 20 ms, and every later call repeats
+// it.
 //
-// Ownership: shares the segment; groups() keep the world alive, and the last of them to go leaves
-// it. Thread safety: one thread at a time (the engine's).
+// Ownership: shares the segment; groups() keep the world alive, and destroying the last of them
+// leaves it. Thread safety: one thread at a time (the engine's).
 #ifndef PAGEMILL_CC_COMM_SHARED_MEMORY_WORLD_H_
 #define PAGEMILL_CC_COMM_SHARED_MEMORY_WORLD_H_
 
@@ -38,7 +38,7 @@ struct WaitOptions {
 
 class SharedMemoryWorld : public std::enable_shared_from_this<SharedMemoryWorld> {
  public:
-  // kInvalidArgument: there is no such rank. kFailedPrecondition: it has joined before.
+  // kInvalidArgument: the rank does not exist. kFailedPrecondition: it has joined before.
   static StatusOr<std::shared_ptr<SharedMemoryWorld>> Join(std::shared_ptr<SharedSegment> segment,
                                                            int32_t rank,
                                                            const WaitOptions& wait = {});
@@ -50,18 +50,18 @@ class SharedMemoryWorld : public std::enable_shared_from_this<SharedMemoryWorld>
   int32_t num_ranks() const { return segment_->topology().num_ranks(); }
   Groups groups();
 
-  // Until every rank has joined; kUnavailable names those that have not within `limit`. That does
-  // not end the world: it may be called again.
+  // Waits until every rank has joined; kUnavailable with those that have not within `limit`. That
+  // does not end the world: call it again to wait longer.
   Status WaitForAll(std::chrono::milliseconds limit);
 
   // Ends the world for every rank. Idempotent.
   void Leave();
   // Leaves with this reason; returns it.
   Status Fail(Status status);
-  // OK, or why the world has ended.
+  // OK, or the reason why the world has ended.
   const Status& status() const { return status_; }
 
-  // A rank that has left or died. A system call for each process that is looked at.
+  // A rank that has left or died. Costs a system call per checked process.
   std::optional<int32_t> FindGone();
   std::chrono::steady_clock::duration spin() const { return spin_; }
   const SharedSegment& segment() const { return *segment_; }
@@ -76,7 +76,7 @@ class SharedMemoryWorld : public std::enable_shared_from_this<SharedMemoryWorld>
   const std::shared_ptr<SharedSegment> segment_;
   const int32_t rank_;
   const std::chrono::steady_clock::duration spin_;
-  std::vector<std::unique_ptr<ProcessWatch>> watches_;  // of each rank, from the first look on
+  std::vector<std::unique_ptr<ProcessWatch>> watches_;  // per rank, from the first check on
   Status status_;
   std::array<std::unique_ptr<SharedMemoryGroup>, kAxes.size()> groups_;  // null: an axis of one
 };

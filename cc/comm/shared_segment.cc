@@ -17,7 +17,8 @@ constexpr uint64_t kMagic = 0x32706f6772676d70;  // changes with the layout
 constexpr int64_t kMaxSlotBytes = int64_t{64} << 20;
 constexpr int64_t kPage = 4096;
 
-// Then come the states of all ranks, the lanes of all ranks and, from a page on, their slots.
+// Followed by the states of all ranks, the lanes of all ranks and, from a page boundary, their
+// slots.
 struct alignas(64) SegmentHeader {
   uint64_t magic = kMagic;
   int64_t data = 0;
@@ -26,7 +27,7 @@ struct alignas(64) SegmentHeader {
   int64_t slot_bytes = 0;
 };
 
-// Of one rank along one axis. An axis of one member has none.
+// The lanes of one rank along one axis. An axis of one member has none.
 int64_t NumLanes(const Topology& topology, Axis axis) {
   const int64_t members = topology.Size(axis);
   return members > 1 ? 1 + 2 * members : 0;
@@ -37,7 +38,7 @@ int64_t NumLanesWithSlots(const Topology& topology, Axis axis) {
   return members > 1 ? 1 + members : 0;
 }
 
-// How many a rank has along the axes before `end`.
+// The total of `count` for a rank along the axes before `end`.
 template <typename Count>
 int64_t SumBefore(const Topology& topology, size_t end, const Count& count) {
   int64_t sum = 0;
@@ -45,7 +46,7 @@ int64_t SumBefore(const Topology& topology, size_t end, const Count& count) {
   return sum;
 }
 
-// Where a rank's lane `index` of an axis comes among the lanes of all ranks.
+// The index of a rank's lane `index` of an axis among the lanes of all ranks.
 template <typename Count>
 int64_t Place(const Topology& topology, int32_t rank, Axis axis, LaneIndex index,
               const Count& count) {
@@ -105,7 +106,7 @@ StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Create(const SegmentOpti
     return ResourceExhausted("a shared segment of " + std::to_string(bytes) +
                              " bytes cannot be made: " + reason);
   }
-  // No peer can shorten it under the others; a kernel that cannot seal loses only that.
+  // Prevents a peer from truncating it; on kernels without sealing, only that protection is lost.
   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   StatusOr<std::byte*> base = Map(fd, bytes);
   if (!base.ok()) {
@@ -138,7 +139,7 @@ StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Open(int fd) {
                                   .slot_bytes = header.slot_bytes};
   if (!whole || header.magic != kMagic || !options.Validate().ok() ||
       status.st_size != SegmentBytes(options)) {
-    return InvalidArgument(name + " is no shared segment of this version of Pagemill");
+    return InvalidArgument(name + " is not a shared segment of this version of Pagemill");
   }
   PAGEMILL_ASSIGN_OR_RETURN(std::byte * base, Map(fd, status.st_size));
   return std::shared_ptr<SharedSegment>(new SharedSegment(/*fd=*/-1, base, options));

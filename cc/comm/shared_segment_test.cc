@@ -11,10 +11,10 @@ namespace pagemill::comm {
 namespace {
 
 TEST(SharedSegmentTest, OpenMapsTheMemoryThatCreateMade) {
-  const auto made = SharedSegment::Create(
+  const auto created = SharedSegment::Create(
       {.topology = {.data = 2, .pipeline = 1, .tensor = 3}, .slot_bytes = 192});
-  ASSERT_TRUE(made.ok()) << made.status().ToString();
-  const auto opened = SharedSegment::Open((*made)->fd());
+  ASSERT_TRUE(created.ok()) << created.status().ToString();
+  const auto opened = SharedSegment::Open((*created)->fd());
   ASSERT_TRUE(opened.ok()) << opened.status().ToString();
   EXPECT_EQ((*opened)->topology().data, 2);
   EXPECT_EQ((*opened)->topology().tensor, 3);
@@ -34,7 +34,7 @@ TEST(SharedSegmentTest, OpenMapsTheMemoryThatCreateMade) {
       }
     }
   };
-  for_each(**made, [](Lane* lane, std::byte* slots, uint32_t number) {
+  for_each(**created, [](Lane* lane, std::byte* slots, uint32_t number) {
     lane->begun.store(number);
     if (slots != nullptr) std::memset(slots, static_cast<int>(number % 251), 2 * 192);
   });
@@ -56,9 +56,9 @@ TEST(SharedSegmentTest, OptionsOutsideTheirRangeAreNamed) {
 TEST(SharedSegmentTest, OpenRefusesWhatIsNoSegment) {
   EXPECT_EQ(SharedSegment::Open(-1).status().code(), StatusCode::kInvalidArgument);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  EXPECT_EQ(
-      SharedSegment::Open(null).status().message(),
-      "descriptor " + std::to_string(null) + " is no shared segment of this version of Pagemill");
+  EXPECT_EQ(SharedSegment::Open(null).status().message(),
+            "descriptor " + std::to_string(null) +
+                " is not a shared segment of this version of Pagemill");
   close(null);
 }
 

@@ -1,7 +1,7 @@
 // File: cc/device/capabilities.h
-// What a device can do: the CPU that runs this process, or a GPU. Detected once by the host (never
-// by a kernel) and passed to the op table; tests pass fewer capabilities to test dispatch for other
-// machines.
+// The capabilities of a device: the CPU that runs this process, or a GPU. Detected once by the host
+// (never by a kernel) and passed to the op table; tests pass fewer capabilities to test dispatch
+// for other machines.
 //
 //   const Capabilities caps = DetectCapabilities();
 //   if (caps.cpu.avx2) ...

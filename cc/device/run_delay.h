@@ -18,7 +18,7 @@ namespace pagemill::device {
 
 class RunDelay {
  public:
-  // Allocates nothing later: created outside of a step and read inside of one.
+  // Allocates nothing: pools, which are made outside of a step, construct it inside of one.
   explicit RunDelay(pid_t thread_id, const char* procfs_root = "/proc");
   ~RunDelay();
   RunDelay(const RunDelay&) = delete;

@@ -335,8 +335,8 @@ void ThreadPool::Run(int64_t n, int64_t grain, RawBody raw, void* body) {
   }
   impl.shares[0].units.store(PackShare(0, first(1)), std::memory_order_release);
   const int64_t done = impl.RunPieces(/*worker=*/0);
-  // Relaxed would suffice for this thread's units; the load that sees the others' units acquires
-  // their results.
+  // Relaxed suffices for this thread's units; the load that sees the others' units acquires their
+  // results.
   impl.unfinished.fetch_sub(done, std::memory_order_relaxed);
   impl.WaitForOthers();
   if (others_slept) impl.watch.OthersWaited();

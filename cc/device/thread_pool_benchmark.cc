@@ -1,5 +1,5 @@
-// What a ParallelFor costs beyond the work in it. The limit is one cache line handed to another
-// core and one handed back: about 0.2 us between cores that share an L3.
+// The cost of a ParallelFor beyond the work in it. The limit is one cache line moved to another
+// core and one back: about 0.2 us between cores that share an L3.
 #include <benchmark/benchmark.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -120,7 +120,7 @@ class Engine {
   void Pause(scheduler::PauseMode mode);
   // Waits until the runner is at rest for as long as the pause lasts: no step is in flight, and
   // with kWait no request that started is unfinished, except those that wait for input. False on
-  // timeout, and where the engine is not paused.
+  // timeout, and if the engine is not paused.
   bool WaitPaused(double timeout_s);
   void Resume();
 

@@ -44,7 +44,7 @@ struct EngineOptions {
   scheduler::TenantWeights tenant_weights;
   // false: a step does not end inside the placeholders of a media item.
   bool chunked_media_input = true;
-  // Reuse the KV blocks of equal prefixes. Off where the runner says that they cannot be shared.
+  // Reuse the KV blocks of equal prefixes. Always off if the runner's limits exclude it.
   bool enable_prefix_caching = true;
   // Which cached block without references is handed out first: a name of
   // kv_cache/eviction/policies.h ("lru", "reuse").
@@ -62,9 +62,10 @@ struct EngineOptions {
   int32_t max_in_flight_steps = 1;
   // KV beyond the pool: tiers and connectors, and what names saved sessions.
   KvTierOptions kv_tiers;
-  // Least time between two moments at which clients hear that there are outputs, in microseconds;
-  // 0: they hear after each step. First tokens and ends do not wait, nor does anything while a step
-  // with a prompt runs or none does. Where the CPU computes, each time costs the step a core.
+  // Least time between two notifications of clients that outputs wait, in microseconds; 0: after
+  // each step. First tokens and ends are notified at once, and so is everything while a step with a
+  // prompt runs or no step does. If the CPU computes the steps, each notification takes a core from
+  // one.
   int64_t output_interval_us = 0;
   // The longest step while requests decode, in microseconds: prompts are computed in parts that
   // keep to it, of at least StepBudgeter::kLeastTokens tokens. 0 = no limit; empty = a multiple of

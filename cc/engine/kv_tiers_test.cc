@@ -14,6 +14,7 @@
 
 #include "cc/engine/engine.h"
 #include "cc/engine/fake_runner.h"
+#include "cc/engine/fake_runner_control.h"
 #include "cc/kv_cache/tiers/tiered_connector.h"
 #include "cc/kv_transfer/host_medium.h"
 #include "gtest/gtest.h"
@@ -213,7 +214,8 @@ class KvTiersTest : public testing::Test {
   const std::string folder_ = testing::TempDir() + "kv_tiers_test_" +
                               testing::UnitTest::GetInstance()->current_test_info()->name();
   EngineOptions options_;
-  FakeRunner runner_{SmallPool()};
+  FakeRunnerControl control_;
+  FakeRunner runner_{SmallPool(), &control_};
   SteadyClock clock_;
   std::unique_ptr<kv_cache::TieredConnector> connector_;
   kv_transfer::ThreadedWorker worker_;
@@ -410,6 +412,50 @@ TEST_F(KvTiersTest, AResetReachesTheFolderAndTheProcessesAfterIt) {
   EXPECT_TRUE(Eventually([&] { return engine_->ResetPrefixCache(); }));
   Restart();
   EXPECT_EQ(Answer(MakeRequest(3, 5)), 0);
+}
+
+TEST_F(KvTiersTest, ATaskAtRestWaitsForCopies) {
+  StartUnreliable();
+  StoreAndPushOut();
+  medium_->Hold(true);
+  ASSERT_TRUE(engine_->Submit(MakeRequest(4, 5)).ok());
+  medium_->WaitForLoad();
+  bool idle = false;
+  const auto look = [&] {
+    idle = medium_->is_idle();
+    return OkStatus();
+  };
+  EXPECT_EQ(engine_->RunAtRest(look, 0.02).code(), StatusCode::kDeadlineExceeded);
+  std::thread host([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    medium_->Hold(false);
+  });
+  EXPECT_TRUE(engine_->RunAtRest(look, kLong).ok());
+  EXPECT_TRUE(idle);
+  host.join();
+  Finish(MakeRequest(4, 5));
+}
+
+TEST_F(KvTiersTest, KvOfTiersOutlivesSleepAndNotAnUpdate) {
+  StartUnreliable();
+  EXPECT_EQ(Answer(MakeRequest(1, 5)), 0);
+  WaitForStores(8);
+  ASSERT_TRUE(engine_->Sleep(KvMemory::kFree, kLong).ok());
+  ASSERT_TRUE(engine_->Wake(kLong).ok());
+  EXPECT_EQ(Answer(MakeRequest(2, 5)), 32);
+  EXPECT_GT(engine_->stats().kv_blocks_loaded, 0u);
+  ASSERT_TRUE(engine_->UpdateWeights({}, kLong).ok());
+  EXPECT_EQ(Answer(MakeRequest(3, 5)), 0);
+}
+
+TEST_F(KvTiersTest, AFolderThatIsNamedByWeightsRefusesOthers) {
+  options_.kv_tiers.connector_folder = folder_;
+  options_.kv_tiers.fingerprint = [] { return "a model"; };
+  StartEngine();
+  const Status status = engine_->UpdateWeights({}, kLong);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("--kv-connector-path"), std::string::npos) << status.message();
+  EXPECT_TRUE(engine_->Sleep(KvMemory::kFree, kLong).ok());
 }
 
 TEST_F(KvTiersTest, AnAbortedRequestGivesItsBlocksBackWhenItsLoadEnds) {

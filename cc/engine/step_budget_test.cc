@@ -64,9 +64,8 @@ class StepBudgetProperty : public testing::TestWithParam<Costs> {
       while (scheduler_->stats().num_running + scheduler_->stats().num_waiting < 16) {
         step::Request request;
         request.id = step::RequestId(next_id++);
-        const double most = next_id % 10 == 0 ? 2000 : 200;
-        request.prompt_token_ids =
-            std::vector<int32_t>(16 + static_cast<size_t>(Uniform() * most), 0);
+        request.prompt_token_ids = std::vector<int32_t>(
+            16 + static_cast<size_t>(Uniform() * (next_id % 10 == 0 ? 2000 : 200)));
         request.sampling.max_tokens = 1 + static_cast<int32_t>(Uniform() * 64);
         ASSERT_TRUE(scheduler_->Add(std::move(request)).ok());
       }
@@ -103,7 +102,7 @@ class StepBudgetProperty : public testing::TestWithParam<Costs> {
       answer.index = entry.index;
       if (entry.sample) answer.sampled_token_ids = {0};
     }
-    EXPECT_TRUE(scheduler_->Update(std::move(result), &events_).ok());
+    ASSERT_TRUE(scheduler_->Update(std::move(result), &events_).ok());
     events_.clear();
   }
 

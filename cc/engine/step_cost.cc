@@ -5,9 +5,9 @@
 namespace pagemill::engine {
 namespace {
 
-// Amounts of work that take about the same time, for the first guess.
-constexpr double kDecodeTokens = 16, kDecodeContext = 16 * 1024;
-constexpr double kPrefillTokens = 64, kPrefillContext = 64 * 1024;
+// Amounts of work that the first guess takes to cost the same. It takes too little for decoding
+// rather than too much, since the automatic limit follows from that.
+constexpr double kTokens = 16, kContext = 16 * 1024;
 
 constexpr int kNumFirst = 19;  // steps, of which the n-th has the weight 2 / (n + 1)
 constexpr double kWeight = 2.0 / (kNumFirst + 1);
@@ -36,10 +36,10 @@ StepWork StepWork::Of(const step::StepPlan& plan) {
 }
 
 StepCost::Vector StepCost::TermsOf(const StepWork& work) {
-  return {1, static_cast<double>(work.decode_tokens) / kDecodeTokens,
-          static_cast<double>(work.decode_context) / kDecodeContext,
-          static_cast<double>(work.prefill_tokens) / kPrefillTokens,
-          static_cast<double>(work.prefill_context) / kPrefillContext};
+  return {1, static_cast<double>(work.decode_tokens) / kTokens,
+          static_cast<double>(work.decode_context) / kContext,
+          static_cast<double>(work.prefill_tokens) / kTokens,
+          static_cast<double>(work.prefill_context) / kContext};
 }
 
 double StepCost::Micros(const StepWork& work) const {

@@ -135,7 +135,7 @@ StatusOr<SessionReader> SessionReader::Open(const std::string& path, const Sessi
 
 Status SessionReader::ReadHeader(std::span<const std::byte> header) {
   if (std::memcmp(header.data(), kMagic, sizeof(kMagic)) != 0) {
-    return Damaged(file_, "it is no session, or one of another version");
+    return Damaged(file_, "it is not a session, or one of another version");
   }
   const uint64_t tokens = LoadLittle64(&header[kTokensAt]), pages = LoadLittle64(&header[kPagesAt]);
   constexpr uint64_t kMost = uint64_t{1} << 31;

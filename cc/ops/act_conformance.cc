@@ -9,7 +9,7 @@ namespace {
 
 using Bytes = std::vector<std::vector<uint8_t>>;
 
-// Data one element past a 64-byte boundary, rows one element apart.
+// Data one element past a 64-byte boundary, with one element of padding between rows.
 TestTensorOptions Odd(DType dtype) {
   const int64_t bytes = Info(dtype).block_bytes;
   return {.misalign_bytes = bytes, .row_padding_bytes = bytes};

@@ -326,7 +326,7 @@ void RunKernel(const Kernel& kernel, const OpCall& stored, device::ThreadPool& p
                                     const Tolerance& tolerance) {
   if (actual.size() != expected.size()) {
     return ::testing::AssertionFailure()
-           << actual.size() << " elements where " << expected.size() << " are expected";
+           << actual.size() << " elements, expected " << expected.size();
   }
   size_t failures = 0;
   size_t worst = 0;
@@ -355,7 +355,7 @@ void RunKernel(const Kernel& kernel, const OpCall& stored, device::ThreadPool& p
                                     std::span<const float> expected) {
   if (actual.size() != expected.size()) {
     return ::testing::AssertionFailure()
-           << actual.size() << " elements where " << expected.size() << " are expected";
+           << actual.size() << " elements, expected " << expected.size();
   }
   for (size_t i = 0; i < actual.size(); ++i) {
     if (std::bit_cast<uint32_t>(actual[i]) != std::bit_cast<uint32_t>(expected[i])) {

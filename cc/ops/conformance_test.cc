@@ -51,7 +51,7 @@ TEST(TestTensor, StartsPoisonedAndKeepsRowsApart) {
   EXPECT_TRUE(tensor.GuardsIntact());
 }
 
-TEST(TestTensor, NoticesWritesOutsideItsRows) {
+TEST(TestTensor, DetectsWritesOutsideItsRows) {
   for (int64_t offset : {-1, 20, 27, 28 * 3 - 8}) {
     TestTensor tensor(DType::kF32, {3, 5}, {.row_padding_bytes = 8});
     tensor.view().Row<uint8_t>(0)[offset] ^= 1;
@@ -92,7 +92,7 @@ TEST(AllClose, IsStrictAboutNanAndInfinity) {
   EXPECT_FALSE(AllClose(std::vector<float>{1, kInf, -kInf}, special, {.abs = 1e30, .rel = 1}));
 }
 
-TEST(BitEqual, TellsZerosApart) {
+TEST(BitEqual, DistinguishesZeros) {
   EXPECT_TRUE(BitEqual(std::vector<float>{0.f, kNan}, std::vector<float>{0.f, kNan}));
   EXPECT_FALSE(BitEqual(std::vector<float>{0.f}, std::vector<float>{-0.f}));
   EXPECT_FALSE(BitEqual(std::vector<float>{0.f}, std::vector<float>{}));

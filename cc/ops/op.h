@@ -187,7 +187,7 @@ struct FusedOps {
   int8_t input = 0;                // ... this input of `second` reads
 };
 
-// Properties of an op for code that treats ops of one kind alike: rewrites, profiles, checks.
+// Properties of an op for generic code: rewrites, profiles, checks.
 struct OpTraits {
   MatrixInputs matrices = {};
   TableInputs table = {};

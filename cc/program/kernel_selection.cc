@@ -38,7 +38,7 @@ Status CheckPackedInputs(const Program& program, const Op& op, const ops::Kernel
     if (input.kind == ValueKind::kWeight) continue;
     return InvalidArgument(LinePrefix(op.line) + op.name + ": kernel '" + std::string(kernel.name) +
                            "' packs input " + std::to_string(i) + ", but '" + input.name +
-                           "' is no weight");
+                           "' is not a weight");
   }
   return OkStatus();
 }

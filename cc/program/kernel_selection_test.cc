@@ -46,7 +46,7 @@ TEST(KernelSelection, PacksWeights) { EXPECT_TRUE(Select("w").ok()) << Select("w
 
 TEST(KernelSelection, RefusesToPackWhatIsNoWeight) {
   EXPECT_EQ(Select("x").message(),
-            "program line 8: mix: kernel 'packs' packs input 1, but 'x' is no weight");
+            "program line 8: mix: kernel 'packs' packs input 1, but 'x' is not a weight");
 }
 
 // Kernels never receive a cache of a type that the op's check rejects.

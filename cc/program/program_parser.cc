@@ -475,7 +475,7 @@ Status ProgramParser::ParseConstants(const Fields& fields, std::string_view* res
   program_.constants_.resize(bytes);
   for (size_t i = 0; i < bytes; ++i) {
     const int high = HexDigit(hex[2 * i]), low = HexDigit(hex[2 * i + 1]);
-    if (high < 0 || low < 0) return Error("constants hold a character that is no hex digit");
+    if (high < 0 || low < 0) return Error("constants hold a character that is not a hex digit");
     program_.constants_[i] = static_cast<std::byte>(high * 16 + low);
   }
   rest->remove_prefix(end == std::string_view::npos ? rest->size() : end + 1);

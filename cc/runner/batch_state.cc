@@ -67,7 +67,7 @@ Status BatchState::Apply(const step::StepPlan& plan) {
   kv_.clear();
   for (BlockTables& group : groups_) group.BeginStep();
   query_start_.push_back(0);
-  // Every entry's blocks are applied, whatever is wrong with another's.
+  // The blocks of every entry are applied, even if those of another one are wrong.
   Status failure;
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
     const step::ScheduledRequest& entry = plan.scheduled[i];
@@ -176,8 +176,8 @@ Status BatchState::AppendTokens(const step::ScheduledRequest& entry) {
   return OkStatus();
 }
 
-// Of tokens [begin, end). Every item moves the text behind it by what it takes fewer positions than
-// tokens.
+// Of tokens [begin, end). An item takes fewer positions than tokens, and moves the text behind it
+// by the difference.
 void BatchState::AppendGridPositions(const step::Request& request, int32_t begin, int32_t end) {
   static_assert(ops::kGridDims == step::kMediaGridDims);
   int32_t token = begin, offset = 0;  // position of text - token

@@ -1,6 +1,6 @@
 // File: cc/runner/batch_state.h
-// From step plans to the flat arrays that kernels read (ops::StepBatch). Keeps each slot's block
-// tables (block_tables.h) from step to step and applies a plan as the diff that it is.
+// Turns step plans into the flat arrays that kernels read (ops::StepBatch). Keeps each slot's
+// block tables (block_tables.h) across steps, so that a plan is applied as a diff.
 //
 //   BatchState state(options);
 //   PAGEMILL_RETURN_IF_ERROR(state.Apply(plan));
@@ -57,11 +57,10 @@ class BatchState {
   // that step fail and are released by a later plan; the state stays usable for the others.
   Status Apply(const step::StepPlan& plan);
 
-  // Puts drafts in the places that the plan of the last Apply() has for them, as many, in entry
-  // `entry`.
+  // Replaces the drafts of entry `entry` of the last applied plan by as many others.
   void SetDrafts(size_t entry, std::span<const int32_t> token_ids);
 
-  // Those of entry `entry`, which has so many.
+  // The drafts of entry `entry`, whose number is `count`.
   std::span<const int32_t> drafts(size_t entry, size_t count) const {
     return std::span(token_ids_)
         .subspan(static_cast<size_t>(query_start_[entry + 1]) - count, count);
@@ -78,7 +77,7 @@ class BatchState {
   // The request that a slot holds; null if it is free.
   const step::Request* request(step::RequestIndex index) const;
 
-  // Aborts where slots and arrays contradict each other. O(slots x blocks).
+  // Aborts if slots and arrays are inconsistent. O(slots x blocks).
   void CheckIntegrity() const;
 
  private:

@@ -35,7 +35,7 @@ class BlockTables {
 
   void BeginStep();
   void Reset(int32_t slot);
-  // kInternal if the slot comes to have more blocks than the longest request, or a block does not
+  // kInternal if the slot would have more blocks than the longest request, or a block does not
   // exist.
   Status Append(int32_t slot, std::span<const step::BlockId> blocks);
   // Tokens that the slot's blocks have room for.
@@ -49,7 +49,7 @@ class BlockTables {
   // Of the requests added since BeginStep(); valid until the next call.
   ops::KvArrays View(int32_t num_common_blocks) const;
 
-  // Aborts if slots and running order contradict each other. O(slots x blocks).
+  // Aborts if slots and running order are inconsistent. O(slots x blocks).
   void CheckIntegrity() const;
 
  private:
@@ -57,14 +57,14 @@ class BlockTables {
     uint64_t epoch = 0;  // grows whenever the slot's table starts over
     int32_t num_blocks = 0;
   };
-  // What a row of the running order holds a copy of.
+  // The slot table that a row of the running order is a copy of.
   struct Mirror {
     int32_t slot = -1;
     uint64_t epoch = 0;
     int32_t num_blocks = 0;
   };
 
-  // Where the table of a row or slot begins.
+  // Offset of the table of a row or slot.
   size_t At(size_t row) const { return row * static_cast<size_t>(stride_); }
   void MirrorTable(size_t row, int32_t slot);
 

@@ -217,7 +217,7 @@ Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_id
     }
     table.AddRequest(work.index, position, count);
   }
-  // What only the target knows, the draft model reads as token 0.
+  // Tokens that only the target knows are read as token 0.
   for (int32_t id : token_ids) token_ids_.push_back(id < num_tokens_ ? id : 0);
   for (int32_t i = 0; i < count; ++i) positions_.push_back(position + i);
   query_start_.push_back(static_cast<int32_t>(token_ids_.size()));

@@ -1,6 +1,6 @@
 // File: cc/runner/draft_model.h
-// A smaller model with the same tokens as a second program of the runner: it guesses, the target
-// verifies (speculation.h).
+// A smaller model with the same vocabulary, run as a second program of the runner: it proposes
+// draft tokens, which the target verifies (speculation.h).
 //
 //   DraftModel drafts(executor.get(), &pool, &clock, limits, {.first_kv_group = 1, ...});
 //   PAGEMILL_RETURN_IF_ERROR(drafts.Draft(plan));       // before the target's pass of the same
@@ -13,12 +13,12 @@
 // replaces them when their plan runs: one pass over the known tokens that it has not computed, of
 // all requests together, then one pass for each further draft.
 //
-// It may lag behind. A step without drafts costs it nothing: a request's tokens wait until it has
-// drafts again, or for good. Prompts are computed along with the target if Follow() says that
-// drafts are likely. So a cached block may hold the target's KV only; which blocks are complete is
-// kept for each page, and a request that hits an incomplete one computes it. (A block that was
-// loaded from elsewhere is taken for complete if the page's last content was. Drafts behind it may
-// be worse; what the target makes of them is not.)
+// The draft model may lag behind the target. In a step without drafts it computes nothing: a
+// request's tokens wait until the request has drafts again. Prompts are computed along with the
+// target if Follow() says that drafts are likely. So a cached block may hold the target's KV only;
+// each page records whether its block is complete, and a request that hits an incomplete block
+// computes it. (A block that was loaded from elsewhere counts as complete if the page's previous
+// content was. The drafts behind it may be worse, the accepted tokens are not.)
 //
 // Ownership: executor, pool and clock outlive it. Thread safety: used by the engine thread only.
 // Draft(): O(tokens + drafts) besides its passes.
@@ -61,7 +61,7 @@ class DraftModel final : public sampling::DraftProposer {
   void Start(step::RequestIndex index, std::span<const int32_t> tokens) override;
   void Observe(step::RequestIndex index, std::span<const int32_t> tokens) override;
   void Propose(step::RequestIndex index, int32_t max_tokens, std::vector<int32_t>* drafts) override;
-  // Is the prompt of the slot's request to be computed along with the target's?
+  // Whether to compute the prompt of the slot's request along with the target's.
   void Follow(step::RequestIndex index, bool follows) { At(index).follows = follows; }
 
   // Chooses a token for each draft of the plan.
@@ -72,17 +72,17 @@ class DraftModel final : public sampling::DraftProposer {
   // numbered over all entries.
   const float* probabilities(size_t draft) const { return sampler_.probabilities(draft); }
 
-  // What the last Draft() took.
+  // Duration of the last Draft().
   double last_seconds() const { return last_seconds_; }
-  // What one takes with `num_drafts` for each of `num_requests`, of which one has so many tokens to
-  // catch up with: 0 before any pass was measured.
+  // Expected duration of Draft() with `num_drafts` for each of `num_requests`, one of which has
+  // `num_waiting` tokens to catch up with; 0 before any pass was measured.
   double Seconds(int32_t num_requests, int32_t num_drafts, int32_t num_waiting) const;
   // Known tokens of the slot's request that wait, besides the last one; and those that did before
   // the last Draft() computed them.
   int32_t num_waiting(step::RequestIndex index) const;
   int32_t num_caught_up(step::RequestIndex index) const { return At(index).num_caught_up; }
 
-  // Aborts if slots contradict each other. O(slots x blocks).
+  // Aborts if slots are inconsistent. O(slots x blocks).
   void CheckIntegrity() const;
 
  private:
@@ -95,7 +95,7 @@ class DraftModel final : public sampling::DraftProposer {
     std::vector<step::BlockId> pages;  // of the first table
     bool follows = false;
   };
-  // What the plan wants of one request.
+  // The part of one request in the plan.
   struct Work {
     Slot* slot = nullptr;
     int32_t index = 0;

@@ -1,6 +1,6 @@
 // File: cc/runner/draft_sampler.h
-// From a draft model's logits to draft tokens, and to the distributions that they were drawn from,
-// which the target's sampler needs to verify them (cc/sampling/rejection_sampler.h).
+// Samples draft tokens from a draft model's logits, and keeps the distributions that they were
+// drawn from, which the target's sampler needs to verify them (cc/sampling/rejection_sampler.h).
 //
 //   DraftSampler sampler({.num_columns = 151936, .vocab_size = 151936, ...}, &pool);
 //   sampler.Begin(/*num_drafts=*/8);
@@ -11,7 +11,7 @@
 // temperature, top_k, top_p and minimum probability; penalties, biases and masks are left to the
 // target, which may reject what they change. A row that is not finite gets token 0.
 //
-// Memory: vocab_size floats for each draft of a step that is drawn. Thread safety: used by the
+// Memory: vocab_size floats for each drawn draft of a step. Thread safety: used by the
 // engine thread only; Run() spreads rows over the pool.
 #ifndef PAGEMILL_CC_RUNNER_DRAFT_SAMPLER_H_
 #define PAGEMILL_CC_RUNNER_DRAFT_SAMPLER_H_

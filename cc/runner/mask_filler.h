@@ -12,14 +12,14 @@
 //   if (masks.status(index).ok()) sample(masks.row(0), ...);
 //   masks.Observe(index, sampled_token_ids);   // accepted by the matcher when the next step fills
 //
-// Matchers are made, called and advanced by that thread only. It starts with the first step that
+// Matchers are created, called and advanced by that thread only. It starts with the first step that
 // has a mask to fill; without one no call here takes a lock or allocates.
 //
-// A matcher that cannot be made, fails, or refuses a token that its mask allowed fails its own
-// request: status() says why, and its masks are not to be used.
+// If a matcher cannot be created, fails, or refuses a token that its mask allowed, its own request
+// fails: status() says why, and its masks must not be used.
 //
-// Memory: a mask for each row that a step had at most. Thread safety: used by the engine thread
-// only.
+// Memory: one mask for each row of the largest step so far. Thread safety: used by the engine
+// thread only.
 #ifndef PAGEMILL_CC_RUNNER_MASK_FILLER_H_
 #define PAGEMILL_CC_RUNNER_MASK_FILLER_H_
 
@@ -52,7 +52,7 @@ class MaskFiller {
   void Release(step::RequestIndex index);
   // True if the slot holds a request with a matcher.
   bool Holds(step::RequestIndex index) const { return slot(index).held; }
-  // Tokens of a slot that Holds() became output.
+  // These tokens were sampled for a slot that Holds().
   void Observe(step::RequestIndex index, std::span<const int32_t> token_ids);
 
   void BeginStep() { jobs_.clear(), num_rows_ = 0; }

@@ -1,6 +1,6 @@
 // File: cc/runner/media_encoder.h
-// The second program of a runner: it turns features of media items (patches of images) into
-// embeddings, which take the place of placeholder tokens in the model's own program.
+// The second program of a runner. It computes embeddings from features of media items (patches of
+// images); the model's own program reads them in place of placeholder tokens.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(auto media, MediaEncoder::Create(encoder_executor, options));
 //   PAGEMILL_RETURN_IF_ERROR(media->Apply(plan, batch_state));  // encodes what the plan says

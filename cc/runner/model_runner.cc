@@ -50,7 +50,7 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
   return OkStatus();
 }
 
-// What any runner of this kind does, what the executor lets it do, and the media that it takes.
+// The limits with what this kind of runner, its executor and its encoder add to them.
 engine::RunnerLimits Completed(engine::RunnerLimits limits, const program::Executor& executor,
                                const MediaEncoder* media) {
   limits.token_masks = true;
@@ -59,13 +59,13 @@ engine::RunnerLimits Completed(engine::RunnerLimits limits, const program::Execu
   return limits;
 }
 
-// Was some request of the plan in the step before, or in one before that?
+// True if some request of the plan was in an earlier step.
 bool HasRequestThatGoesOn(const step::StepPlan& plan) {
   return std::any_of(plan.scheduled.begin(), plan.scheduled.end(),
                      [](const step::ScheduledRequest& entry) { return entry.start == nullptr; });
 }
 
-// Does the entry run a token that was not known when it was planned?
+// True if the entry runs a token that was not known when it was planned.
 bool IsAhead(const step::ScheduledRequest& entry) {
   return !entry.token_ids.empty() && entry.token_ids.back() == step::kPlaceholderTokenId;
 }
@@ -118,7 +118,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   stopwatch_.Begin(HasRequestThatGoesOn(plan), &times);
   const int64_t begun_ns = speculation_ ? clock_->NowNanos() : 0;
   PAGEMILL_RETURN_IF_ERROR(batch_.CheckSlots(plan));
-  ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
+  ApplyToSlots(plan);  // first, so that no request stays in them if the step fails
   const step::StepPlan& exact = limits().max_draft_tokens > 0 ? Resolve(plan) : plan;
   PAGEMILL_RETURN_IF_ERROR(batch_.Apply(exact));
   PAGEMILL_RETURN_IF_ERROR(CheckDrafts(exact));
@@ -172,7 +172,7 @@ const step::StepPlan& ModelRunner::Resolve(const step::StepPlan& plan) {
   return exact_;
 }
 
-// Each becomes a token that is known, or the row of the step before that it comes from.
+// Replaces each by its token if that is known, else by the row of the previous step that gives it.
 Status ModelRunner::FillPlaceholders() {
   for (const PlaceholderToken& placeholder : batch_.placeholders()) {
     const Slot& slot = slots_[placeholder.index.value()];
@@ -245,7 +245,7 @@ void ModelRunner::NoteSamples(const StepInFlight& step) {
     const BatchRow& row = step.rows[i];
     if (row.prompt_token_id >= 0) continue;
     Slot& slot = slots_[step.entries[static_cast<size_t>(row.entry)].index.value()];
-    // Behind drafts it depends on them which row the token comes from.
+    // Behind drafts, the row of the token depends on how many are accepted.
     const bool first = slot.step != step.number;
     slot.row = first ? static_cast<int32_t>(i) : kNoRow;
     slot.num_tokens += first;
@@ -329,7 +329,7 @@ bool ModelRunner::WantsOnlyTokens(const step::StepPlan& plan) const {
     if (row.prompt_token_id >= 0 || !sampler_.NeedsOnlyToken(index)) return false;
     const bool greedy = batch_.request(index)->sampling.greedy();
     if (greedy && !masks_.Holds(index)) return true;
-    // Drafts of a distribution are verified with it, which the host has.
+    // Drawn drafts are verified with their distribution, which the host has.
     return executor_->samples() && (greedy || row.draft_token_id < 0 || draft_model_ == nullptr);
   };
   return std::all_of(batch_.rows().begin(), batch_.rows().end(), finds);

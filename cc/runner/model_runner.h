@@ -22,8 +22,8 @@
 // known count on all of them; Execute() corrects their entries, and replaces their placeholders of
 // drafts by what was proposed meanwhile, if so many were.
 //
-// Ownership: executor, pool, pages, control and clock are the caller's and outlive the runner. Thread
-// safety: that of Runner.
+// Ownership: executor, pool, pages, control and clock are the caller's and outlive the runner.
+// Thread safety: that of Runner.
 #ifndef PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
 #define PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
 
@@ -53,7 +53,7 @@
 
 namespace pagemill::runner {
 
-// What a runner may have besides its executor.
+// Optional parts of a runner.
 struct ModelRunnerParts {
   step::PageStore* pages = nullptr;  // the executor's KV cache, if it can be copied elsewhere
   engine::RunnerControl* control = nullptr;  // if weights can leave memory and be replaced
@@ -87,7 +87,7 @@ class ModelRunner final : public engine::Runner {
   // Media items that were encoded since the beginning.
   int64_t num_encoded_media() const { return media_ == nullptr ? 0 : media_->num_encoded_items(); }
 
-  // Aborts where its parts contradict themselves.
+  // Aborts if its parts are inconsistent.
   void CheckIntegrity() const;
 
  private:
@@ -102,11 +102,10 @@ class ModelRunner final : public engine::Runner {
   bool VerifiesDrafts(const StepInFlight& step) const;
   const step::StepPlan& Resolve(const step::StepPlan& plan);
   Status FillPlaceholders();
-  bool AddMasks(const step::StepPlan& plan);  // is there one?
-  // Do steps before the newest have tokens that matchers must accept before they fill masks?
+  bool AddMasks(const step::StepPlan& plan);  // true if there is one
+  // True if steps before the newest have tokens that matchers must accept before they fill masks.
   bool MatchersWait() const;
-  // May the executor leave logits out: is a token of each row that it finds all that this step
-  // wants?
+  // True if the step needs no logits, only the token of each row that the executor finds.
   bool WantsOnlyTokens(const step::StepPlan& plan) const;
   void MakeDraws(const step::StepPlan& plan);
   void SampleOnExecutor(StepInFlight* step);
@@ -117,7 +116,7 @@ class ModelRunner final : public engine::Runner {
   void FinishOldest();
   Status Finish(StepInFlight* step, step::StepResult* result);
   Status CheckOutput(const StepInFlight& step) const;
-  // Does the entry's request still hold the slot? If not, its result is dropped.
+  // True if the entry's request still holds the slot; otherwise its result is dropped.
   bool Holds(const StepEntry& entry) const;
   void AddRows(const StepInFlight& step);
   void SampleRows(const StepInFlight& step, step::StepResult* result);

@@ -1,4 +1,4 @@
-// What becomes of a step once its forward pass is over.
+// Finishes steps whose forward pass is over: sampling, results, drafts.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace pagemill::runner {
 
-// Makes room for a step, and sees to it that the host has sampled what it has to sample before.
+// Makes room for a step, and finishes the steps that the host must sample before it.
 void ModelRunner::FinishForNextStep() {
   size_t num_needed = 0;
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -133,8 +133,8 @@ void ModelRunner::SampleRows(const StepInFlight& step, step::StepResult* result)
   }
 }
 
-// Later steps read here what their placeholders stand for. A request that has got no token fails,
-// and the results of later steps are dropped for it: any token will do there.
+// Later steps resolve their placeholders here. A request without a token fails, and its results of
+// later steps are dropped: any token will do there.
 void ModelRunner::SettleSamples(const StepInFlight& step, const step::StepResult& result) {
   for (size_t i = 0; i < step.entries.size(); ++i) {
     Slot& slot = slots_[step.entries[i].index.value()];

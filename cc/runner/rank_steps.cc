@@ -23,7 +23,7 @@ constexpr size_t kNumRows = 1, kNumMaskWords = 2, kDrawsHeader = 3;
 constexpr int64_t kMaxWordsOfMask = 1 << 17;  // four million tokens
 constexpr size_t kFirstPiece = 1024;  // int32s that every message has, padded; holds the header
 constexpr size_t kKind = 0, kNumbers = 1, kCounts = kNumbers + std::size(ops::kStepNumbers);
-constexpr size_t kTables = kCounts + 3;                          // where tables begin
+constexpr size_t kTables = kCounts + 3;                          // offset of the tables
 constexpr size_t kTableHeader = std::size(ops::kKvNumbers) + 1;  // numbers, then the width
 constexpr size_t kInputHeader = 2 + TensorView::kMaxRank;        // type, rank, shape
 constexpr size_t kMaxInputs = 8;

@@ -1,6 +1,6 @@
 // File: cc/runner/rank_steps.h
-// Every step on every rank: rank 0 (scheduler, sampler, front end) tells the others which batch to
-// run; they run it, and meet rank 0 in the program's collectives.
+// Runs every step on every rank: rank 0 (scheduler, sampler, front end) sends the batch to the
+// others, which run it; all ranks meet in the program's collectives.
 //
 //   LeadingExecutor executor(&native, group, sizes);        // rank 0, for its ModelRunner
 //   Status ended = FollowSteps(&native, *group, sizes);     // any other rank, until rank 0 ends
@@ -42,10 +42,10 @@ struct StepBounds {
 
 class LeadingExecutor final : public program::Executor {
  public:
-  // `cpus`: where the thread that executes is to stay, pinned at its first step; empty = anywhere.
+  // `cpus`: the executing thread is pinned to these at its first step; empty = not pinned.
   LeadingExecutor(program::Executor* executor, comm::Group* group, const StepBounds& bounds,
                   std::vector<int32_t> cpus = {});
-  ~LeadingExecutor() override;  // tells the others to end
+  ~LeadingExecutor() override;  // ends the other ranks
 
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(program::ExecutorOutput* output) override;
@@ -59,7 +59,7 @@ class LeadingExecutor final : public program::Executor {
   std::vector<int32_t> message_;
 };
 
-// Runs what rank 0 says until it ends: OK. Otherwise why the group has ended.
+// Runs the steps of rank 0 until it ends: OK. Otherwise the reason why the group has ended.
 Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds);
 
 }  // namespace pagemill::runner

@@ -5,10 +5,10 @@
 namespace pagemill::runner {
 namespace {
 
-// A prompt that is computed in vain costs more than a draft, so they are tried more rarely.
+// A prompt that is computed in vain costs more than a draft, so prompts are tried less often.
 constexpr int32_t kMaxStepsBetweenPrompts = 1024;
 
-// Does the step run one known token of the request, and drafts behind it?
+// True if the step runs one known token of the request, and drafts behind it.
 bool Decodes(const StepEntry& entry) { return entry.samples && entry.num_tokens == 1; }
 
 }  // namespace

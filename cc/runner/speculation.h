@@ -1,6 +1,6 @@
 // File: cc/runner/speculation.h
-// The draft tokens of a native runner: proposes them, and keeps account of what they cost and gain,
-// so that each request gets as many as are worth their time in its next step.
+// Proposes the draft tokens of a native runner and measures their cost and gain, so that each
+// request gets as many drafts in its next step as are worth their time.
 //
 //   Speculation speculation(proposer.get(), &clock, {.max_num_seqs = 128, .max_draft_tokens = 8});
 //   speculation.Start(index, *request, {});
@@ -8,8 +8,8 @@
 //   speculation.EndStep(step, &result);    // writes RequestResult::draft_token_ids
 //
 // The time of a step is measured from its begin, or the end of the one before if that is later, to
-// EndStep(). Steps in which each request decodes teach what a step costs by its size
-// (step_costs.h). With k drafts for each of the n requests that sample, a step has n (1 + k)
+// EndStep(). The cost of a step by its size (step_costs.h) is learned from steps in which each
+// request decodes. With k drafts for each of the n requests that sample, a step has n (1 + k)
 // tokens: with that cost each request's DraftLength chooses its k. So with many requests, where
 // tokens are no longer nearly free, there are fewer drafts, or none.
 //

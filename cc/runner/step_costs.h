@@ -1,17 +1,18 @@
 // File: cc/runner/step_costs.h
-// What a decode step costs by its number of tokens, learned from the steps that ran: for deciding
+// The cost of a decode step by its number of tokens, learned from the steps that ran. It decides
 // how many drafts are worth verifying.
 //
 //   StepCosts costs;
 //   costs.Observe(/*num_tokens=*/1, /*seconds=*/0.005);
 //   costs.Of(4)  // about 0.0065, until a step with 4 tokens was observed
 //
-// Each size has an average that follows faster steps quickly and slower ones slowly: what else the
-// machine does only adds to a step. It begins with the fastest of three, and counts only then if
-// another size has as many: a single slow step, as the first of a process is, would keep its size
-// from being chosen ever again. Sizes without steps are interpolated between their neighbours;
-// beyond them a token costs a tenth of a step with one token, which is about right for a model
-// whose weights come from memory, and too much for an accelerator, until a step shows it.
+// Each size has an average that follows faster steps quickly and slower ones slowly, because other
+// load on the machine only slows steps down. The average starts with the fastest of three steps,
+// and is used only from then on if another size has three, too: otherwise a single slow step, such
+// as the first of a process, would keep its size from being chosen again. Sizes without steps are
+// interpolated between their neighbours; beyond them a token costs a tenth of a step with one
+// token, which is about right for a model whose weights come from memory, and too much for an
+// accelerator, until a step shows it.
 //
 // Times grow with the size: Of(n) is at most Of(n + 1).
 //
@@ -27,9 +28,9 @@ namespace pagemill::runner {
 
 class StepCosts {
  public:
-  // A step with so many tokens, at least 1, took so long, more than 0.
+  // A step with `num_tokens`, at least 1, took `seconds`, more than 0.
   void Observe(int32_t num_tokens, double seconds);
-  // Was any step observed?
+  // True if any step was observed.
   bool measured() const { return !sizes_.empty(); }
   // Seconds; in an arbitrary unit before the first Observe().
   double Of(int32_t num_tokens) const;

@@ -49,7 +49,7 @@ struct StepInFlight {
   std::vector<BatchRow> rows;
   uint64_t number = 0;    // of those that were enqueued, from 1
   bool enqueued = false;  // with the executor; a step that runs nothing is not
-  // The step behind this one depends on what the host makes of it. False if the executor finds each
+  // The next step depends on what the host computes from this one. False if the executor finds each
   // row's token, the column of its largest logit or one that it draws, and no draft is verified:
   // then that step may begin before this one is over.
   bool needs_host = true;

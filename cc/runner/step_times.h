@@ -1,12 +1,12 @@
 // File: cc/runner/step_times.h
-// Where a step's time goes outside the model: what a runner records while it is asked to.
+// The time of a step outside the model, which a runner records while profiling is on.
 //
 //   StepStopwatch watch;
 //   watch.Set(true);
 //   StepTimes step;
 //   watch.Begin(/*goes_on=*/true, &step);  // since the end of the step before: between_s
 //   ...;  watch.Lap(&StepTimes::batch_s, &step);
-//   ...;  watch.Resume();                  // what came between is no part of a step
+//   ...;  watch.Resume();                  // excludes the time since the last call
 //   ...;  watch.Lap(&StepTimes::model_s, &step);
 //   watch.End(StepKind::kDecode, step);
 //   watch.times(StepKind::kDecode).steps
@@ -30,8 +30,8 @@ struct StepTimes {
   double batch_s = 0;     // the plan becomes flat arrays
   double model_s = 0;     // the executor
   double sampling_s = 0;  // logits become tokens
-  // From the end of the step before, where a request goes on in this one: results, scheduling,
-  // outputs.
+  // Since the end of the previous step, if a request of it goes on in this one: results,
+  // scheduling, outputs.
   double between_s = 0;
 };
 

@@ -5,7 +5,7 @@
 //   proposer->Start(index, prompt_and_outputs);
 //   std::vector<int32_t> drafts;
 //   proposer->Propose(index, /*max_tokens=*/4, &drafts);
-//   ... the step verifies them and gives `tokens`: those it accepted, and one more ...
+//   ... the step returns `tokens`: the accepted drafts and one more ...
 //   proposer->Observe(index, tokens);
 //
 // A fake for tests: cc/sampling/testing/scripted_proposer.h.

@@ -169,8 +169,8 @@ Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) cons
   for (const auto& [id, bias] : params.logit_bias) logits[id] += bias;
   slot.penalties.Apply(logits);
   ops::MaxEntry max = ops::ArgMax(passes_, logits);
-  if (max.token_id <
-      0) {  // everything was excluded: use the allowed token with the largest original logit
+  // If everything was excluded, use the allowed token with the largest original logit.
+  if (max.token_id < 0) {
     CopyAllowed(LogitsOf(row), row.mask, logits);
     max = ops::ArgMax(passes_, logits);
   }

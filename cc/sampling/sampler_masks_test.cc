@@ -142,7 +142,7 @@ TEST_F(SamplerMasksTest, AFoundTokenIsEnoughForAMaskedSlot) {
   EXPECT_EQ(run({.logit = -INFINITY, .column = -1}).failure.code(), StatusCode::kInvalidArgument)
       << "the mask allows none";
   EXPECT_EQ(run({.logit = INFINITY, .column = -1}).failure.code(), StatusCode::kInternal)
-      << "the logits are no numbers";
+      << "the logits are not numbers";
 }
 
 using SamplerMasksDeathTest = SamplerMasksTest;

@@ -2,29 +2,33 @@
 
 #include <utility>
 
+#include "cc/engine/step_cost.h"
 #include "cc/step/step_result.h"
 
 namespace pagemill::sim {
 
 StatusOr<std::unique_ptr<EngineNode>> EngineNode::Create(const scheduler::SchedulerOptions& options,
+                                                         std::optional<int64_t> max_step_us,
                                                          const CostModel* cost,
                                                          RequestTable* requests) {
-  auto made = scheduler::Scheduler::Create(options);
-  PAGEMILL_RETURN_IF_ERROR(made.status());
+  auto scheduler = scheduler::Scheduler::Create(options);
+  PAGEMILL_RETURN_IF_ERROR(scheduler.status());
   return std::unique_ptr<EngineNode>(
-      new EngineNode(*std::move(made), cost, requests, options.max_num_seqs));
+      new EngineNode(*std::move(scheduler), max_step_us, cost, requests, options.max_num_seqs));
 }
 
-EngineNode::EngineNode(std::unique_ptr<scheduler::Scheduler> scheduler, const CostModel* cost,
+EngineNode::EngineNode(std::unique_ptr<scheduler::Scheduler> scheduler,
+                       std::optional<int64_t> max_step_us, const CostModel* cost,
                        RequestTable* requests, int32_t num_slots)
     : scheduler_(std::move(scheduler)),
+      budgeter_(max_step_us),
       cost_(cost),
       requests_(requests),
       slots_(static_cast<size_t>(num_slots)) {}
 
 std::optional<StepCost> EngineNode::Start(int64_t now_ns) {
   if (running_) return std::nullopt;
-  scheduler_->Schedule(&plan_);
+  scheduler_->Schedule(&plan_, budgeter_.Next(scheduler_->num_decoding()));
   if (plan_.empty()) return std::nullopt;
   for (const step::ScheduledRequest& entry : plan_.scheduled) {
     if (entry.start == nullptr) continue;
@@ -34,7 +38,9 @@ std::optional<StepCost> EngineNode::Start(int64_t now_ns) {
     if (!record.start_ns) record.start_ns = now_ns;
   }
   running_ = true;
-  return cost_->Of(plan_);
+  const StepCost cost = cost_->Of(plan_);
+  budgeter_.Observe(engine::StepWork::Of(plan_), cost.total_ns / 1000);
+  return cost;
 }
 
 void EngineNode::Finish(std::vector<scheduler::RequestEvent>* events) {

@@ -2,7 +2,8 @@
 // One simulated engine: the real scheduler, with a cost model instead of a runner. It has no clock;
 // the caller passes the time.
 //
-//   PAGEMILL_ASSIGN_OR_RETURN(auto node, EngineNode::Create(options, &cost_model, &requests));
+//   PAGEMILL_ASSIGN_OR_RETURN(auto node, EngineNode::Create(options, /*max_step_us=*/0,
+//                                                         &cost_model, &requests));
 //   PAGEMILL_RETURN_IF_ERROR(node->Add(std::move(request)));
 //   std::optional<StepCost> step = node->Start(now);    // ends at now + step->total_ns
 //   node->Finish(&events);
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/engine/step_budget.h"
 #include "cc/scheduler/request_event.h"
 #include "cc/scheduler/scheduler.h"
 #include "cc/sim/cost_model.h"
@@ -28,7 +30,9 @@ namespace pagemill::sim {
 class EngineNode {
  public:
   // The pointers must outlive the node. kInvalidArgument if the options are invalid.
+  // `max_step_us` as in engine::EngineOptions.
   static StatusOr<std::unique_ptr<EngineNode>> Create(const scheduler::SchedulerOptions& options,
+                                                      std::optional<int64_t> max_step_us,
                                                       const CostModel* cost,
                                                       RequestTable* requests);
 
@@ -50,8 +54,8 @@ class EngineNode {
   Status CheckIntegrity() const { return scheduler_->CheckIntegrity(); }
 
  private:
-  EngineNode(std::unique_ptr<scheduler::Scheduler> scheduler, const CostModel* cost,
-             RequestTable* requests, int32_t num_slots);
+  EngineNode(std::unique_ptr<scheduler::Scheduler> scheduler, std::optional<int64_t> max_step_us,
+             const CostModel* cost, RequestTable* requests, int32_t num_slots);
 
   struct Slot {
     step::RequestId id;
@@ -59,6 +63,7 @@ class EngineNode {
   };
 
   std::unique_ptr<scheduler::Scheduler> scheduler_;
+  engine::StepBudgeter budgeter_;
   const CostModel* cost_;
   RequestTable* requests_;
   std::vector<Slot> slots_;  // the request in each slot of the plan

@@ -29,6 +29,10 @@ Status SimulatorOptions::Validate() const {
     return InvalidArgument("num_engines is " + std::to_string(num_engines) +
                            ", it must be from 1 to 100000");
   }
+  if (max_step_us.value_or(0) < 0) {
+    return InvalidArgument("max_step_us is " + std::to_string(*max_step_us) +
+                           ", it must be at least 0");
+  }
   PAGEMILL_RETURN_IF_ERROR(device.Validate());
   PAGEMILL_RETURN_IF_ERROR(model.Validate());
   return scheduler.Validate();
@@ -44,7 +48,8 @@ StatusOr<std::unique_ptr<Simulator>> Simulator::Create(const SimulatorOptions& o
   std::unique_ptr<Simulator> simulator(
       new Simulator(options, std::move(workload), *std::move(router)));
   for (int32_t i = 0; i < options.num_engines; ++i) {
-    auto node = EngineNode::Create(scheduler, &simulator->cost_, &simulator->requests_);
+    auto node = EngineNode::Create(scheduler, options.max_step_us, &simulator->cost_,
+                                   &simulator->requests_);
     PAGEMILL_RETURN_IF_ERROR(node.status());
     simulator->engines_.push_back(*std::move(node));
   }

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <string>
 #include <utility>
@@ -41,6 +42,7 @@ struct SimulatorOptions {
   scheduler::SchedulerOptions scheduler;  // of every engine
   DeviceSpec device;
   ModelShape model;
+  std::optional<int64_t> max_step_us = 0;  // as in engine::EngineOptions
 
   // kInvalidArgument names the field, its value and its range.
   Status Validate() const;

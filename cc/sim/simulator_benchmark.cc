@@ -39,10 +39,11 @@ void BM_Requests(benchmark::State& state) {
     load.arrivals.mean_gap_ns = 50000000 / num_engines;  // 20 requests a second for each engine
     load.prefix_tokens = 128;
     load.num_prefixes = 64;
-    auto made = Simulator::Create(Options(num_engines), std::make_unique<SyntheticWorkload>(load));
-    PAGEMILL_CHECK(made.ok());
-    PAGEMILL_CHECK((*made)->Run(kNumRequests).ok());
-    const Report& report = (*made)->report();
+    auto simulator =
+        Simulator::Create(Options(num_engines), std::make_unique<SyntheticWorkload>(load));
+    PAGEMILL_CHECK(simulator.ok());
+    PAGEMILL_CHECK((*simulator)->Run(kNumRequests).ok());
+    const Report& report = (*simulator)->report();
     PAGEMILL_CHECK(report.num_finished == kNumRequests);
     state.counters["steps"] = static_cast<double>(report.num_steps);
     state.counters["tokens"] = static_cast<double>(report.step_tokens);

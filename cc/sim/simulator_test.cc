@@ -1,5 +1,8 @@
 #include "cc/sim/simulator.h"
 
+#include <memory>
+#include <optional>
+
 #include "cc/sim/synthetic_workload.h"
 #include "gtest/gtest.h"
 
@@ -34,9 +37,9 @@ SyntheticOptions Load(int64_t num_requests) {
 
 std::unique_ptr<Simulator> Make(const SimulatorOptions& options, const SyntheticOptions& load) {
   EXPECT_TRUE(load.Validate().ok());
-  auto made = Simulator::Create(options, std::make_unique<SyntheticWorkload>(load));
-  EXPECT_TRUE(made.ok()) << made.status().message();
-  return *std::move(made);
+  auto simulator = Simulator::Create(options, std::make_unique<SyntheticWorkload>(load));
+  EXPECT_TRUE(simulator.ok()) << simulator.status().message();
+  return *std::move(simulator);
 }
 
 void RunChecked(Simulator* simulator) {
@@ -61,6 +64,26 @@ TEST(Simulator, EveryRequestEndsAndEveryTokenIsCounted) {
   EXPECT_LE(report.ttft.Quantile(500), report.e2e.Quantile(500));
   EXPECT_LE(report.most_busy_ns, report.duration_ns);
   EXPECT_LE(report.least_busy_ns, report.most_busy_ns);
+}
+
+TEST(Simulator, StepsWithStreamsKeepToALimit) {
+  SimulatorOptions options = Options(1);
+  options.device.peak_flops = 1000000000;  // about 0.15 ms a token
+  SyntheticOptions load = Load(200);
+  load.concurrency = 8;
+  int64_t p99_ns[3];
+  const std::optional<int64_t> limits[] = {0, 10000, std::nullopt};
+  for (int i = 0; i < 3; ++i) {
+    options.max_step_us = limits[i];
+    auto simulator = Make(options, load);
+    RunChecked(simulator.get());
+    p99_ns[i] = simulator->report().itl.Quantile(990);
+  }
+  EXPECT_GT(p99_ns[0], 25'000'000);
+  EXPECT_LT(p99_ns[1], 13'000'000);
+  EXPECT_LT(p99_ns[2], 16'000'000);
+  options.max_step_us = -1;
+  EXPECT_FALSE(options.Validate().ok());
 }
 
 // One request of 4 tokens of output: one step for the prompt, three for the other tokens.

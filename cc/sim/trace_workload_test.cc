@@ -17,9 +17,9 @@ std::unique_ptr<TraceWorkload> Make(std::vector<TraceRequest> trace, int32_t con
   options.vocab_size = kVocab;
   options.concurrency = concurrency;
   options.think_ns = 5;
-  auto made = TraceWorkload::Create(std::move(trace), options);
-  EXPECT_TRUE(made.ok()) << made.status().message();
-  return *std::move(made);
+  auto workload = TraceWorkload::Create(std::move(trace), options);
+  EXPECT_TRUE(workload.ok()) << workload.status().message();
+  return *std::move(workload);
 }
 
 TEST(TraceWorkload, APromptIsTheStartOfItsContentAndTheAnswerGoesOn) {

@@ -7,7 +7,7 @@ import pytest
 
 import pagemill
 
-HEAVY = {"fastapi", "numpy", "tokenizers", "torch", "transformers", "uvicorn"}
+HEAVY = {"starlette", "numpy", "tokenizers", "torch", "transformers", "uvicorn"}
 
 
 def _modules_after(statement: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""What Bazel 9 would refuse, or Bazel 8 would no longer notice, found without running either."""
+"""Finds what Bazel 9 would reject, or Bazel 8 would no longer notice, without running either."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _is_label(argument: ast.expr, labels: set[str], parameters: set[str]) -> boo
 
 
 def _watches(function: ast.FunctionDef) -> bool:
-    """Does it call `watch`, if Bazel has that? 4.2.3 does not."""
+    """True if it calls `watch` when Bazel has it; 4.2.3 has not."""
     return any(
         isinstance(node, ast.If)
         and "hasattr" in ast.unparse(node.test)

@@ -22,7 +22,7 @@ def kernel_layers(cc_bzl: str) -> list[str]:
 
 
 def outside(files: Iterable[SourceFile], layers: list[str]) -> Iterator[str]:
-    """Yields the files that hold code for aarch64 outside the layers."""
+    """Yields the files outside the layers that contain code for aarch64."""
     for file in files:
         inside = any(file.path.startswith(layer + "/") for layer in layers)
         if not inside and _CPU_CODE.search(file.text):

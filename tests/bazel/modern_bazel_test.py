@@ -1,5 +1,5 @@
-"""The tree is one that Bazel 8 and 9 take, as far as that shows without them; docs/build.md says
-what is checked. Each check is also shown the faults that it is for."""
+"""Bazel 8 and 9 accept the tree, as far as that can be checked without them; docs/build.md lists
+the checks. Each check is also tested on the faults that it detects."""
 
 from __future__ import annotations
 
@@ -128,4 +128,4 @@ def test_unwatched_labels_are_found(tree: Tree, path: str, old: str, new: str) -
 
 def test_bazelisk_alone_reads_the_pin() -> None:
     assert "USE_BAZEL_VERSION=" in (ROOT / ".bazeliskrc").read_text("utf-8")
-    assert not (ROOT / ".bazelversion").exists()  # Debian's bazel obeys it, and refuses to start
+    assert not (ROOT / ".bazelversion").exists()  # Debian's bazel would read it and refuse to start

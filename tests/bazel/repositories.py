@@ -1,4 +1,4 @@
-"""Which repositories MODULE.bazel and WORKSPACE declare, found by running both as Python."""
+"""Finds the repositories that MODULE.bazel and WORKSPACE declare, by running both as Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BUILT_IN = {"bazel_tools"}
 
 
 class _Run:
-    """Runs files with stand-ins for what Bazel has; `declared` grows with each repository."""
+    """Runs files with fakes of Bazel's functions; `declared` grows with each repository."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -57,7 +57,7 @@ class _Run:
         self.declared.add(repo_name or name)
 
     def _use_extension(self, label: str, name: str) -> set[str]:
-        """The repositories that the extension makes."""
+        """The repositories that the extension creates."""
         run = _Run(self.tree)
         run.file(label.removeprefix("//").replace(":", "/"))[name](None)
         return run.declared
@@ -77,7 +77,7 @@ def declared(tree: Tree, path: str) -> set[str]:
     """The repositories that `path`, MODULE.bazel or WORKSPACE, declares.
 
     Raises:
-        ValueError: MODULE.bazel uses what its extension does not make.
+        ValueError: MODULE.bazel uses a repository that its extension does not create.
     """
     run = _Run(tree)
     run.file(path)

@@ -59,14 +59,14 @@ def loads(text: str) -> Iterator[Load]:
 
 
 def defined_names(text: str) -> set[str]:
-    """What a file defines or loads."""
+    """The names that a file defines or loads."""
     table = symtable.symtable(text, "<starlark>", "exec")
     assigned = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned()}
     return assigned | {name for load in loads(text) for name in load.names}
 
 
 def free_names(text: str) -> set[str]:
-    """What a file uses without defining or loading it; Bazel has to have it built in.
+    """The names that a file uses without defining or loading them; they must be built into Bazel.
 
     Attributes of `native` count, as `native.glob`: they are names of BUILD files.
     """

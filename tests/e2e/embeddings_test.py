@@ -24,7 +24,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
 def vectors(client: openai.OpenAI, texts: list[str], encoding: str) -> np.ndarray:
     got = client.embeddings.create(model=NAME, input=texts, encoding_format=encoding)
     assert [item.index for item in got.data] == list(range(len(texts)))
-    if encoding == "base64":  # the client decodes only what it asked for of its own accord
+    if encoding == "base64":  # the client decodes only the encoding that it chose itself
         raw = [base64.b64decode(str(item.embedding)) for item in got.data]
         return np.array([np.frombuffer(data, "<f4") for data in raw])
     return np.array([item.embedding for item in got.data], dtype=np.float32)
@@ -58,5 +58,5 @@ def test_too_long(client: openai.OpenAI) -> None:
 
 
 def test_it_does_not_generate(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="makes embeddings"):
+    with pytest.raises(openai.NotFoundError, match="makes embeddings"):
         client.completions.create(model=NAME, prompt="x")

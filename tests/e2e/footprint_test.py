@@ -1,4 +1,4 @@
-"""What serving the default model takes: time to ready, resident memory, imported packages."""
+"""Costs of serving the default model: time to ready, resident memory, imported packages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from tests.e2e.server_process import NAME, SMOLLM2, SMOLLM2_REASON, ServerProces
 
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 
-# The targets are 2 s and 500 MB on an idle machine. Tests share theirs with others, which
-# stretches time but not memory.
+# The targets are 2 s and 500 MB on an idle machine. Tests share theirs with others, which affects
+# time but not memory.
 SECONDS_TO_READY = 2.0 * 4
 RESIDENT_BYTES = 500e6
 
 
 async def _many(server: ServerProcess, count: int) -> None:
-    """Runs requests of 256 + 128 distinct tokens: more than the KV pool holds, so all is used."""
+    """Runs requests of 256 + 128 distinct tokens: more than fits in the KV pool, so all of it is
+    used."""
     async with httpx.AsyncClient(base_url=server.base_url, timeout=300) as client:
         prompts = [[(i * 997 + j * 11) % 40_000 + 100 for j in range(256)] for i in range(count)]
         bodies = [{"prompt": p, "max_tokens": 128, "ignore_eos": True} for p in prompts]

@@ -44,10 +44,10 @@ def test_chat(client: openai.OpenAI) -> None:
 
 
 def test_chat_stream_equals_the_whole(client: openai.OpenAI) -> None:
-    asked = {"model": NAME, "messages": CAPITAL, "temperature": 0, "max_tokens": 40}
-    whole = client.chat.completions.create(**asked)
+    request = {"model": NAME, "messages": CAPITAL, "temperature": 0, "max_tokens": 40}
+    whole = client.chat.completions.create(**request)
     stream = client.chat.completions.create(
-        **asked, stream=True, stream_options={"include_usage": True}
+        **request, stream=True, stream_options={"include_usage": True}
     )
     text, roles, reasons, usage = "", [], [], None
     for chunk in stream:
@@ -75,11 +75,11 @@ def test_completion_and_prefix_cache(client: openai.OpenAI) -> None:
 
 
 def test_completion_stream(client: openai.OpenAI) -> None:
-    asked = {"model": NAME, "prompt": "Once upon a time", "temperature": 0, "max_tokens": 20}
-    whole = client.completions.create(**asked).choices[0].text
-    assert "".join(c.choices[0].text for c in client.completions.create(**asked, stream=True)) == (
-        whole
-    )
+    request = {"model": NAME, "prompt": "Once upon a time", "temperature": 0, "max_tokens": 20}
+    whole = client.completions.create(**request).choices[0].text
+    assert "".join(
+        c.choices[0].text for c in client.completions.create(**request, stream=True)
+    ) == (whole)
 
 
 def test_one_event_per_token(server: ServerProcess, client: openai.OpenAI) -> None:
@@ -115,47 +115,47 @@ def test_agent_loop(client: openai.OpenAI) -> None:
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "18 degrees and sunny"},
     ]
-    asked: dict[str, Any] = {"model": NAME, "tools": TOOLS, "tool_choice": "none"}
+    request: dict[str, Any] = {"model": NAME, "tools": TOOLS, "tool_choice": "none"}
     for question in ("Is it warm there?", "Thank you."):
-        got = client.chat.completions.create(**asked, messages=history, max_tokens=8)
+        got = client.chat.completions.create(**request, messages=history, max_tokens=8)
         assert got.choices[0].message.content is not None
         history += [got.choices[0].message, {"role": "user", "content": question}]
     refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]}
     stream = client.chat.completions.create(
-        **asked, messages=[*history, refusal, history[1]], max_tokens=8, stream=True
+        **request, messages=[*history, refusal, history[1]], max_tokens=8, stream=True
     )
     assert sum(len(chunk.choices) for chunk in stream) > 1
 
 
 def test_token_id_prompts_and_lists(client: openai.OpenAI) -> None:
-    asked = {"model": NAME, "temperature": 0, "max_tokens": 6}
+    request = {"model": NAME, "temperature": 0, "max_tokens": 6}
     echoed = client.completions.create(
-        **asked, prompt="The sky is", extra_body={"return_token_ids": True}
+        **request, prompt="The sky is", extra_body={"return_token_ids": True}
     )
     ids = echoed.choices[0].model_extra["prompt_token_ids"]
-    got = client.completions.create(**asked, prompt=[ids, ids])
+    got = client.completions.create(**request, prompt=[ids, ids])
     assert [c.text for c in got.choices] == [echoed.choices[0].text] * 2
 
 
 def test_n_and_seed(client: openai.OpenAI) -> None:
     sampling = {"n": 4, "seed": 11, "max_tokens": 12, "temperature": 1.0}
-    asked = {"model": NAME, "prompt": "My name is", **sampling}
-    first, again = (client.completions.create(**asked) for _ in range(2))
+    request = {"model": NAME, "prompt": "My name is", **sampling}
+    first, again = (client.completions.create(**request) for _ in range(2))
     texts = [choice.text for choice in first.choices]
     assert texts == [choice.text for choice in again.choices]
     assert [choice.index for choice in first.choices] == [0, 1, 2, 3]
     assert len(set(texts)) > 1
     # A child's seed is the request's plus its index.
-    third = client.completions.create(**{**asked, "n": 1, "seed": 13})
+    third = client.completions.create(**{**request, "n": 1, "seed": 13})
     assert third.choices[0].text == texts[2]
 
 
 def test_stop(client: openai.OpenAI) -> None:
-    asked = {"model": NAME, "prompt": "1, 2, 3, 4, 5,", "temperature": 0, "max_tokens": 30}
-    whole = client.completions.create(**asked).choices[0].text
+    request = {"model": NAME, "prompt": "1, 2, 3, 4, 5,", "temperature": 0, "max_tokens": 30}
+    whole = client.completions.create(**request).choices[0].text
     stop = whole[4:7]
     for stream in (False, True):
-        got = client.completions.create(**asked, stop=[stop], stream=stream)
+        got = client.completions.create(**request, stop=[stop], stream=stream)
         choices = [chunk.choices[0] for chunk in got] if stream else got.choices
         assert "".join(c.text for c in choices) == whole[: whole.index(stop)]
         assert choices[-1].finish_reason == "stop"
@@ -177,10 +177,10 @@ def test_logprobs(client: openai.OpenAI) -> None:
 
 
 def test_echo_scores_the_prompt_as_generation_does(client: openai.OpenAI) -> None:
-    asked = {"model": NAME, "temperature": 0, "logprobs": 1}
-    made = client.completions.create(**asked, prompt="The sun rises in the", max_tokens=8)
+    request = {"model": NAME, "temperature": 0, "logprobs": 1}
+    made = client.completions.create(**request, prompt="The sun rises in the", max_tokens=8)
     text = "The sun rises in the" + made.choices[0].text
-    scored = client.completions.create(**asked, prompt=text, max_tokens=0, echo=True).choices[0]
+    scored = client.completions.create(**request, prompt=text, max_tokens=0, echo=True).choices[0]
     assert scored.text == text
     assert scored.logprobs is not None and made.choices[0].logprobs is not None
     generated = made.choices[0].logprobs.token_logprobs or []

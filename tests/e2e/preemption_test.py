@@ -1,4 +1,4 @@
-"""A pool so small that requests are preempted all the time: each still gets its greedy tokens."""
+"""A pool so small that requests are preempted continually: each still gets its greedy tokens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TIERS = {
 
 
 async def texts(server: ServerProcess, at_once: int) -> list[str]:
-    """What each prompt is continued with, `at_once` of them at a time."""
+    """The continuation of each prompt, `at_once` of them at a time."""
     gate = asyncio.Semaphore(at_once)
 
     async def one(client: httpx.AsyncClient, prompt: str) -> str:

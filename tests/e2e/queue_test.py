@@ -1,4 +1,4 @@
-"""More requests than can run: who is first, who is refused, and when to come back."""
+"""More requests than can run: their order, rejections, and the time to retry."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def body(max_tokens: int, **fields: Any) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def busy(client: httpx.AsyncClient, **fields: Any) -> AsyncGenerator[None, None]:
-    """A long request runs meanwhile, and hangs up afterwards."""
-    asked = body(900, stream=True, **fields)
-    async with client.stream("POST", "/v1/completions", json=asked) as response:
+    """A long request runs meanwhile and disconnects afterwards."""
+    request = body(900, stream=True, **fields)
+    async with client.stream("POST", "/v1/completions", json=request) as response:
         assert response.status_code == 200
         lines = response.aiter_lines()  # one that is left by `break` would hang up
         assert await anext(lines)
@@ -98,4 +98,5 @@ def test_queue_time_and_the_share_of_a_tenant_are_bounded(tmp_path: Path) -> Non
 
     options = ("--scheduling-policy", "fair", "--tenant-weights", '{"blue": 2}')
     options += ("--max-waiting-per-tenant", "1", "--max-queue-time", "0.5")
+    options += ("--trust-tenant-header",)
     with_server(tmp_path, options, check)

@@ -23,7 +23,7 @@ SMOLLM2_REASON = "PAGEMILL_TEST_SMOLLM2_GGUF does not name the model file"
 MINILM_REASON = "PAGEMILL_TEST_MINILM_DIR does not name the model's directory"
 NAME = "test-model"
 
-# Prints which modules the process has when it exits.
+# Prints the imported modules when the process exits.
 _WITH_MODULES = (
     "import atexit, sys;"
     "atexit.register(lambda: print('modules:', *sorted(sys.modules)));"
@@ -68,7 +68,7 @@ class ServerProcess:
         return values[0]
 
     def wait_until_idle(self, timeout_s: float = 30) -> None:
-        """Returns when nothing runs, waits or holds a block; fails after `timeout_s`."""
+        """Returns when no request runs or waits and no block is in use; fails after `timeout_s`."""
         names = ("num_requests_running", "num_requests_waiting", "kv_blocks_used")
         deadline = time.monotonic() + timeout_s
         while True:
@@ -93,11 +93,11 @@ def serve(
     report_modules: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[ServerProcess]:
-    """Runs `pagemill serve model`, waits until it is ready, and kills it afterwards if need be.
+    """Runs `pagemill serve model`, waits until it is ready, and kills it afterwards if necessary.
 
     Args:
-        model: what to serve.
-        folder: where the log goes.
+        model: the model to serve.
+        folder: the folder of the log.
         options: further command-line arguments.
         report_modules: the log ends with the modules that were imported.
         environment: further environment variables.

@@ -1,4 +1,5 @@
-"""`pagemill serve --tensor-parallel-size 2`: answers, dies as one, leaves nothing behind."""
+"""`pagemill serve --tensor-parallel-size 2`: all ranks answer together, end together, and leave
+nothing behind."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_vocabulary_without_bytes_is_refused() -> None:
 @pytest.mark.skipif(not BINARY, reason="PAGEMILL_TEST_PRINT_TOKENS is not set")
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("", "the header is unknown"), ("words - -\nzz 0\n", "line 2: 'zz' is no token")],
+    [("", "the header is unknown"), ("words - -\nzz 0\n", "line 2: 'zz' is not a token")],
 )
 def test_a_file_that_is_none(content: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "x").write_text(content)

@@ -1,4 +1,4 @@
-"""`cc/examples/embed_engine` writes the same text, without Python, as the offline API does."""
+"""`cc/examples/embed_engine` writes the same text without Python as the offline API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SDK archive alone is enough: its examples build with plain gcc and g++, and run."""
+"""The SDK archive is self-contained: its examples build with plain gcc and g++, and run."""
 
 from __future__ import annotations
 

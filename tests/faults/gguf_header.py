@@ -1,4 +1,4 @@
-"""Writes GGUF files whose header claims anything."""
+"""Writes GGUF files with arbitrary headers."""
 
 from __future__ import annotations
 

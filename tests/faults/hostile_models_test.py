@@ -1,5 +1,5 @@
-"""Models whose configuration, metadata or tensor headers lie: they load, or one sentence says why
-not, within a second and without memory of the size that they claim."""
+"""Models with false values in their configuration, metadata or tensor headers: they load, or one
+sentence says why not, within a second and without allocating the sizes that they claim."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def load(path: Path) -> str | None:
-    """Opens and builds the model; the sentence that refuses it."""
+    """Opens and builds the model; returns the error message, if any."""
     begin = time.process_time()
     try:
         build(ModelSource.open(path), BuildOptions())
@@ -209,7 +209,7 @@ def _parts(path: Path) -> tuple[dict[str, Any], list[TensorInfo], bytes]:
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path of everything in `value`."""
+    """The path of every element of `value`."""
     if isinstance(value, dict):
         inner = [_places(item, (*path, key)) for key, item in value.items()]
     elif isinstance(value, list):
@@ -226,7 +226,7 @@ def _put(value: Any, path: tuple[Any, ...], item: Any) -> None:
 
 
 def _lie(draw: st.DataObject, value: Any) -> None:
-    """Puts something else in one to three places of `value`."""
+    """Replaces one to three elements of `value` by others."""
     for _ in range(draw.draw(st.integers(1, 3))):
         place, item = draw.draw(st.sampled_from(_places(value))), draw.draw(st.sampled_from(VALUES))
         _put(value, place, copy.deepcopy(item))

@@ -1,5 +1,6 @@
-"""Idle, slow and flooding connections, 200 streams of which a third hang up, and 2,000 mixed
-requests: nothing stays allocated or running, memory is flat, and the next request is answered."""
+"""Idle, slow and flooding connections, 200 streams of which a third disconnect, and 2,000 mixed
+requests: nothing stays allocated or running, memory is constant, and the next request is
+answered."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 IDLE, SLOW, FLOODING = 300, 100, 4
 STREAMS, TOKENS = 200, 12
 REQUESTS, CONCURRENCY = 2000, 32
-# The dribbled requests are cut off and begun anew several times while the test runs.
+# The slow requests are cut off and restarted several times while the test runs.
 OPTIONS = (
     *("--header-timeout", "3", "--max-model-len", "512"),
     # A pool that cannot hold the streams, so that requests wait and are preempted as well.
@@ -149,7 +150,7 @@ def test_load(server: ServerProcess) -> None:
         async with httpx.AsyncClient(
             base_url=server.base_url, limits=limits, timeout=300
         ) as client:
-            # What a server allocates once, it allocates in the first requests of each kind.
+            # One-time allocations happen in the first requests of each kind.
             await asyncio.gather(streams(client, 64), mixed(client, 200))
             before = server.resident_bytes
             attack = Attack(server)

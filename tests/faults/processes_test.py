@@ -161,7 +161,7 @@ def test_a_killed_api_process_takes_only_its_own_streams(tmp_path: Path) -> None
     with serve(SMOLLM2, tmp_path, ("--api-server-count", "2", *OPTIONS)) as server:
         wait_until(lambda: len(child(server, "api")) == 2)
         victim, _ = child(server, "api")
-        streams = [Stream(server.base_url, 300).start() for _ in range(12)]
+        streams = [Stream(server.base_url, 150).start() for _ in range(12)]
         for stream in streams:
             assert stream.first.wait(60)
         os.kill(victim, signal.SIGKILL)
@@ -185,7 +185,7 @@ def test_a_killed_api_process_takes_only_its_own_streams(tmp_path: Path) -> None
 
 def test_a_drain_lets_every_process_finish(tmp_path: Path) -> None:
     with serve(SMOLLM2, tmp_path, ("--api-server-count", "2", *OPTIONS)) as server:
-        streams = [Stream(server.base_url, 200).start() for _ in range(6)]
+        streams = [Stream(server.base_url, 60).start() for _ in range(6)]
         for stream in streams:
             assert stream.first.wait(60)
         assert server.stop(60) == 0

@@ -32,7 +32,7 @@ constexpr int32_t kMaxModelLen = 64;
 constexpr int32_t kBlockSize = 16;
 constexpr int32_t kTokenIds = 64;  // ids below this are in every model's vocabulary
 
-// Counts the steps of an executor that overlap.
+// Counts the overlapping steps of an executor.
 class Observed final : public program::Executor {
  public:
   Observed(program::Executor* executor, Generated* counts)
@@ -112,7 +112,7 @@ Status RunRequests(const std::vector<step::Request>& requests, int32_t steps_in_
   return failure;
 }
 
-// Allows two of three tokens, others each time.
+// Allows two of three tokens, different ones each time.
 class TwoOfThree final : public step::TokenMatcher {
  public:
   Status FillMask(std::span<uint32_t> mask) override {
@@ -206,7 +206,7 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
     executor = std::move(on_device);
   }
   Observed observed(executor.get(), &generated);
-  const FakeClock no_time;  // drafts cost none: there are as many as the proposer has
+  const FakeClock no_time;  // drafts are free: as many as the proposer has are used
   runner::ModelRunnerParts parts = {.clock = &no_time};
   if (run.drafts) {
     limits.max_draft_tokens = 4;

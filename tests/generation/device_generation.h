@@ -1,6 +1,6 @@
 // File: tests/generation/device_generation.h
 // Generates with a program on the test device (cc/device/testing), through engine and native
-// runner: so many steps in flight, kernel by kernel or from graphs. Test code only.
+// runner: with a given number of steps in flight, kernel by kernel or from graphs. Test code only.
 //
 //   const std::vector<step::Request> requests = GreedyRequests(program, /*seed=*/1);
 //   PAGEMILL_ASSIGN_OR_RETURN(const Generated one, Generate(program, requests, {.steps_in_flight =
@@ -28,27 +28,27 @@ struct DeviceRun {
   int32_t steps_in_flight = 1;  // 0: the CPU, with one step in flight
   bool graphs = false;
   int32_t num_blocks = 48;  // pages of the KV cache
-  bool drafts = false;      // from the text of the request
+  bool drafts = false;      // from the request's own text
 };
 
 struct Generated {
   std::map<step::RequestId, std::vector<int32_t>> outputs;
   engine::EngineStats stats;
   int64_t num_steps = 0;
-  int64_t num_overlapping_steps = 0;  // enqueued before the step before was collected
-  int64_t num_sampled_steps = 0;      // whose tokens the executor has drawn
+  int64_t num_overlapping_steps = 0;  // enqueued before the previous step was collected
+  int64_t num_sampled_steps = 0;      // whose tokens the executor drew
   int64_t num_replays = 0;            // of graphs
 };
 
-// Prompts of several lengths, so many outputs that requests come and go, and for half of them a
-// token that ends them. All want the most likely tokens.
+// Prompts of several lengths, enough outputs that requests come and go, and for half of them a
+// token that ends them. All are greedy.
 std::vector<step::Request> GreedyRequests(uint64_t seed);
 
-// The same with temperatures for two of three, under every limit on what may be drawn, and with
-// token matchers for one of four.
+// Likewise, but two of three have a temperature, with every kind of limit on the drawn tokens, and
+// one of four has a token matcher.
 std::vector<step::Request> SampledRequests(uint64_t seed);
 
-// Runs the requests at the same time. The first of them that fails says why. `text` is a program
+// Runs the requests concurrently. Returns the error of the first that fails. `text` is a program
 // with logits.
 StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Request>& requests,
                              const DeviceRun& run);

@@ -9,7 +9,7 @@
 namespace pagemill::testing {
 namespace {
 
-// Of 16 tokens, in two groups: two requests may have them all.
+// 16 tokens each, in two groups: two requests may use them all.
 constexpr int32_t kFewBlocks = 16;
 
 Generated MustGenerate(const std::string& text, const std::vector<step::Request>& requests,
@@ -76,8 +76,8 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOneWithDrafts) {
   EXPECT_GT(preempted, 0u);
 }
 
-// Greedy and sampled requests side by side: the device draws the tokens that the host draws on the
-// CPU, and steps overlap as those of greedy requests do.
+// Greedy and sampled requests together: the device draws the same tokens as the host does on the
+// CPU, and steps overlap as with greedy requests.
 TEST_P(StepsOnADevice, GiveTheTokensOfOneToSampledRequests) {
   for (const uint64_t seed : {4, 5}) {
     const std::string text = program::testing::TinyLlamaText({.seed = seed, .window = 8});
@@ -101,7 +101,7 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOneToSampledRequests) {
   }
 }
 
-// Every third wants log probabilities, so that the host samples the steps it is in.
+// Every third request needs log probabilities, so the host samples its steps.
 TEST_P(StepsOnADevice, GiveTheTokensOfOneToWhatTheHostSamples) {
   const std::string text = program::testing::TinyLlamaText({.seed = 4});
   std::vector<step::Request> requests = SampledRequests(4);

@@ -1,6 +1,6 @@
 // Drafts of a second model: greedy outputs equal those without drafts and sampled ones have the
-// same distribution, whatever else happens to the requests; a draft model that equals the target is
-// always right, so that every position of its KV cache is.
+// same distribution, regardless of other events; a draft model that equals the target is always
+// right, which also tests every position of its KV cache.
 #include "cc/runner/draft_model.h"
 
 #include <gtest/gtest.h>
@@ -40,8 +40,7 @@ struct World {
   int32_t steps_in_flight = 1;
 };
 
-// Of a step of the target, whatever its size, and of a pass of the draft model: drafts are worth
-// their time.
+// Times of a step of the target at any size, and of a pass of the draft model: drafts pay off.
 constexpr int64_t kStepNanos = 500'000, kPassNanos = 10'000;
 
 struct Ran {
@@ -49,7 +48,7 @@ struct Ran {
   engine::EngineStats stats;
 };
 
-// Runs the requests of a world at the same time, as far as there are slots and pages.
+// Runs the requests of a world concurrently, as far as slots and pages suffice.
 Ran Generate(World world) {
   const HashModel model(world.model);
   engine::RunnerLimits& limits = world.limits;
@@ -58,7 +57,7 @@ Ran Generate(World world) {
   const int32_t num_slots = limits.num_blocks * 8;
   ContextExecutor target(&model, num_slots, world.steps_in_flight), drafter(&model, num_slots);
   drafter.drafts = true;
-  FakeClock step_clock;  // the same steps in each run, whatever the machine is at
+  FakeClock step_clock;  // the same steps in each run, independent of machine load
   target.on_enqueue = [&](const ops::StepBatch&) {
     step_clock.AdvanceNanos(kStepNanos);
     return OkStatus();
@@ -103,7 +102,7 @@ Ran Generate(World world) {
   return ran;
 }
 
-// Twelve requests of which half share a prefix, in a pool that is too small for all of them.
+// Twelve requests, half of which share a prefix, in a pool that is too small for all of them.
 World CrowdedWorld(uint64_t seed, float draft_noise) {
   World world = {.model = {.vocab_size = 12, .seed = seed, .draft_noise = draft_noise}};
   world.limits.max_num_tokens = 24;
@@ -169,7 +168,7 @@ TEST_P(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
     for (Request& request : world.requests) {
       request.sampling.temperature = request.id.value() % 2 == 0 ? 0.0f : 0.8f;
       if (request.id.value() % 3 == 0) request.sampling.top_p = 0.8f;
-      request.sampling.eos_token_ids.clear();  // drafts behind the end would not count as accepted
+      request.sampling.eos_token_ids.clear();  // drafts after the end would not count as accepted
     }
     world.drafts = true;
     world.steps_in_flight = GetParam();
@@ -186,7 +185,7 @@ TEST_P(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
 
 class SamplingWithADraftModel : public testing::TestWithParam<int32_t> {};  // steps in flight
 
-// The three tokens behind a prompt, by 10,000 seeds, against their exact distribution.
+// Compares the three tokens after a prompt, over 10,000 seeds, with their exact distribution.
 TEST_P(SamplingWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
   constexpr int32_t kVocab = 5, kTokens = 3, kSamples = 10000;
   World world = {.model = {.vocab_size = kVocab, .seed = 3, .scale = 0.8f}};
@@ -204,7 +203,7 @@ TEST_P(SamplingWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
     request.prompt_token_ids = prompt;
     request.sampling.temperature = 1.0f;
     request.sampling.seed = static_cast<uint64_t>(i);
-    request.sampling.max_tokens = kTokens + 2;  // so that the third may have drafts behind it
+    request.sampling.max_tokens = kTokens + 2;  // so that the third may have drafts after it
   }
   const HashModel model(world.model);
   const Ran ran = Generate(std::move(world));
@@ -229,13 +228,13 @@ TEST_P(SamplingWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
     chi_square += difference * difference / expected;
     EXPECT_GT(expected, 5.0);
   }
-  // 124 degrees of freedom: mean 124, standard deviation 15.7. Which tokens had drafts depends on
-  // when the requests come, so the bound is that of one failure in 10^6 runs.
+  // 124 degrees of freedom: mean 124, standard deviation 15.7. The requests' timing decides which
+  // tokens have drafts, so the bound is that of one failure in 10^6 runs.
   EXPECT_LT(chi_square, 211.0);
 }
 
 INSTANTIATE_TEST_SUITE_P(StepsInFlight, GenerationWithADraftModel, testing::Values(1, 2, 4));
-// With more, the first drafts come too late for the third token.
+// With more steps, the first drafts come too late for the third token.
 INSTANTIATE_TEST_SUITE_P(StepsInFlight, SamplingWithADraftModel, testing::Values(1, 2));
 
 }  // namespace

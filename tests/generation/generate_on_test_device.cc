@@ -1,10 +1,10 @@
 // Generates with a program on the test device, with one step in flight and with two, kernel by
 // kernel and from graphs, with drafts and without, and on the CPU: greedy requests, then greedy and
-// sampled ones side by side. All requests must get the same tokens each time.
+// sampled ones together. All requests must get the same tokens each time.
 //
 //   generate_on_test_device PROGRAM_FILE f32|bf16|f16
 //
-// Exits with 0 if they do; else with 1 and a line that says what differs.
+// Exits with 0 if they do; else with 1 and a line that describes the difference.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -28,18 +28,18 @@ Status Check(const Generated& got, const Generated& expected, const DeviceRun& r
   if ((got.num_replays > 0) != run.graphs) {
     return Internal(NameOf(run) + ": " + std::to_string(got.num_replays) + " replays");
   }
-  // Most steps overlap: all that have one before them to wait for.
+  // Most steps overlap: all with a preceding step to wait for.
   const bool overlap = got.num_overlapping_steps > got.num_steps / 2;
   if (overlap == (run.steps_in_flight == 2)) return OkStatus();
   return Internal(NameOf(run) + ": " + std::to_string(got.num_overlapping_steps) + " of " +
                   std::to_string(got.num_steps) + " steps overlap");
 }
 
-// Whether text repeats itself, so that some of its n-grams are right: that of greedy requests does,
-// that of sampled ones may not.
+// Whether text repeats itself, so that some n-gram drafts are right: greedy text does, sampled text
+// may not.
 enum class Text { kRepeats, kMayNotRepeat };
 
-// Steps that verify drafts are not all of one size: few are replayed, and few overlap.
+// Steps that verify drafts differ in size: few are replayed, and few overlap.
 Status RunWithDrafts(const std::string& text, const std::vector<step::Request>& requests, Text kind,
                      const Generated& expected, DeviceRun run) {
   run.drafts = true;
@@ -49,7 +49,7 @@ Status RunWithDrafts(const std::string& text, const std::vector<step::Request>& 
     const StatusOr<Generated> got = Generate(text, requests, run);
     if (!got.ok()) {
       const bool has_states = got.status().message().find("recurrent states") != std::string::npos;
-      return has_states ? OkStatus() : got.status();  // those take no tokens back
+      return has_states ? OkStatus() : got.status();  // recurrent states cannot drop tokens
     }
     if (got->outputs != expected.outputs) return Internal(NameOf(run) + ": tokens differ");
     if (kind == Text::kRepeats && got->stats.accepted_draft_tokens == 0) {

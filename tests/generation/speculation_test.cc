@@ -1,5 +1,5 @@
-// Drafts from the request's own text: outputs equal those without drafts, in fewer steps, whatever
-// else happens to the requests.
+// Drafts from the request's own text: outputs equal those without drafts, in fewer steps,
+// regardless of other events.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -74,9 +74,9 @@ std::vector<Request> MakeRequests(const World& world) {
   return requests;
 }
 
-// Runs the requests of a world at the same time, in a pool that is too small for all of them.
+// Runs the requests of a world concurrently, in a pool that is too small for all of them.
 Ran Generate(const World& world, int32_t max_draft_tokens) {
-  // The next token depends on the two before: texts repeat themselves.
+  // The next token depends on the two before it: texts repeat themselves.
   const HashModel model({.vocab_size = kVocab, .seed = world.seed, .context_tokens = 2});
   engine::RunnerLimits limits;
   limits.max_num_tokens = 24;
@@ -91,7 +91,7 @@ Ran Generate(const World& world, int32_t max_draft_tokens) {
   device::ThreadPool pool({.num_threads = 2});
   auto proposer = std::make_unique<sampling::NgramProposer>(
       sampling::NgramProposerOptions{.max_num_seqs = limits.max_num_seqs, .min_n = 2, .max_n = 4});
-  const FakeClock no_time;  // drafts cost none: there are as many as the proposer has
+  const FakeClock no_time;  // drafts are free: as many as the proposer has are used
   auto runner = *ModelRunner::Create(&executor, &pool, limits,
                                      {.proposer = std::move(proposer), .clock = &no_time});
   SteadyClock clock;

@@ -1,6 +1,6 @@
-// Several steps in flight: engine and native runner together, over an executor that gives its
-// output later than it takes steps. Requests get the tokens that they get with one step in flight
-// and without drafts.
+// Several steps in flight: engine and native runner together, with an executor that returns its
+// output later than it accepts steps. Requests get the same tokens as with one step in flight and
+// without drafts.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -32,7 +32,7 @@ using step::RequestId;
 const std::vector<std::string> kVocabulary = {"(", ")", "[", "]", "x", "y", "()", "</s>"};
 constexpr int32_t kVocab = 8, kEos = 7;
 
-// Which requests a world has besides those that only want the most likely tokens.
+// The requests of a world, in addition to greedy ones.
 struct World {
   uint64_t seed = 1;
   bool drawn = false;    // two of three with a temperature
@@ -40,13 +40,13 @@ struct World {
   bool masked = false;   // some with a token matcher
   bool aborted = false;  // some are aborted at any time
   bool failing = false;  // some steps fail when they are collected
-  bool drafts = false;   // from the text of the request
+  bool drafts = false;   // from the request's own text
   int32_t steps_in_flight = 2;
 };
 
 struct Ran {
   std::map<RequestId, std::vector<int32_t>> outputs;
-  std::map<RequestId, Status> errors;  // of those that failed or were aborted
+  std::map<RequestId, Status> errors;  // of failed and aborted requests
   engine::EngineStats stats;
   int64_t num_overlapping_steps = 0, num_tokens_of_rows = 0, num_drawn = 0;
 };
@@ -96,7 +96,7 @@ engine::RunnerLimits Limits() {
   return limits;
 }
 
-// Runs the requests of a world at the same time, in a pool that is too small for all of them.
+// Runs the requests of a world concurrently, in a pool that is too small for all of them.
 Ran Generate(const World& world) {
   // With so little context, texts soon repeat.
   const HashModel model({.vocab_size = kVocab, .seed = world.seed, .context_tokens = 2});
@@ -107,7 +107,7 @@ Ran Generate(const World& world) {
     executor.on_collect = [&rng] { return rng() % 25 == 0 ? Internal("lost") : OkStatus(); };
   }
   device::ThreadPool pool({.num_threads = 2});
-  const FakeClock no_time;  // drafts cost none: there are as many as the proposer has
+  const FakeClock no_time;  // drafts are free: as many as the proposer has are used
   runner::ModelRunnerParts parts = {.clock = &no_time};
   if (world.drafts) {
     limits.max_draft_tokens = 4;
@@ -146,7 +146,7 @@ Ran Generate(const World& world) {
   return ran;
 }
 
-// Requests that were aborted or failed have a part of what they would have got.
+// Aborted or failed requests have a prefix of the expected tokens.
 void ExpectSameTokens(const Ran& ran, const Ran& plain) {
   for (const auto& [id, tokens] : plain.outputs) {
     const std::vector<int32_t>& got = ran.outputs.at(id);
@@ -185,7 +185,7 @@ TEST_P(StepsInFlight, GiveTheTokensOfOneStepAfterTheOther) {
     drafts += ran.stats.draft_tokens;
     accepted += ran.stats.accepted_draft_tokens;
   }
-  const int64_t few = GetParam().drafts ? 0 : 50;  // a step that verifies drafts is waited for
+  const int64_t few = GetParam().drafts ? 0 : 50;  // the host waits for a step that verifies drafts
   EXPECT_EQ(overlapping > few, GetParam().steps_in_flight > 1);
   EXPECT_EQ(of_rows > few, GetParam().steps_in_flight > 1);
   EXPECT_EQ(drawn > 50, GetParam().drawn || GetParam().sampled) << drawn;

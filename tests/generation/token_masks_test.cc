@@ -98,7 +98,7 @@ TEST_F(MaskedEngineTest, EveryOutputIsBalanced) {
   EXPECT_GT(ended, 10);
 }
 
-// Lets the matcher of a test wait for the forward pass, and the forward pass for the matcher.
+// Makes the matcher of a test wait for the forward pass, and the forward pass for the matcher.
 class Meeting {
  public:
   // True if the other one arrived within ten seconds.

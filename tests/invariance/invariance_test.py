@@ -1,8 +1,8 @@
-"""The same prompt gives the same tokens, whatever else happens around it (decision 0002).
+"""The same prompt gives the same tokens, regardless of other requests and settings (decision 0002).
 
 On the real default model: alone, in a batch of 32, with the prefix cache cold and hot, with prompts
-cut into chunks of 64 tokens, with one thread and two, with a KV pool so small that requests are
-preempted all the time, and with draft tokens. Greedy and seeded sampling alike. Equality is exact.
+split into chunks of 64 tokens, with one thread and two, with a KV pool so small that requests are
+preempted continually, and with draft tokens. Greedy and seeded sampling alike. Equality is exact.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Setup:
-    """What differs between the runs that must agree."""
+    """The differences between the runs that must agree."""
 
     threads: int = 2
     max_num_tokens: int = 2048
@@ -185,7 +185,7 @@ def test_forced_preemption(
 
 def test_drafts(built: BuiltModel, prompts: list[list[int]], expected: list[list[int]]) -> None:
     run = Run(built, Setup(max_draft_tokens=8))
-    # Alone a request has most drafts, in a batch they meet those of others.
+    # A single request has the most drafts; in a batch they compete with those of others.
     for indices in ([index] for index in ALL[:4]):
         assert run.tokens(prompts, indices) == [expected[index] for index in indices]
     assert run.tokens(prompts, ALL) == expected

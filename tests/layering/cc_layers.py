@@ -1,8 +1,8 @@
-"""Which layer of cc/ may use which, checked against #include lines and BUILD files.
+"""Checks which layer of cc/ uses which, from #include lines and BUILD files.
 
-The table is USERS in cc/BUILD.bazel, the same that makes the visibility groups. Bazel already
-refuses a dependency that visibility forbids; this also sees headers of targets that are visible to
-everyone, and what Bazel does not know: system headers.
+The table is USERS in cc/BUILD.bazel, which also makes the visibility groups. Bazel already rejects
+a dependency that visibility forbids; this also checks headers of targets that are visible to
+everyone, and system headers, which Bazel does not know.
 """
 
 import ast
@@ -27,9 +27,9 @@ _FOREIGN = re.compile(
     r"^(Python\.h|nanobind/|pybind11/|torch/|ATen/|c10/|cuda|cublas|nccl|hip/|rccl|sycl/|CL/|"
     r"oneapi/|level_zero/|(cuda|hip|sycl|python)/)"
 )
-# A folder that wraps a library that the rest of cc/ does without, and the library's headers.
+# A folder that wraps a library that the rest of cc/ does not use, and the library's headers.
 _WRAPPERS = {"cc/ops/linear/onednn/": "oneapi/dnnl/"}
-# The scheduler and the cache decide the same given the same calls.
+# The scheduler and the cache are deterministic functions of their calls.
 _PURE_LAYERS = {"kv_cache", "scheduler"}
 _IMPURE = re.compile(
     r"^(chrono|ctime|time\.h|random|thread|mutex|fstream|filesystem|sys/.*|cc/base/clock\.h)$"

@@ -1,4 +1,4 @@
-"""The C++ layers of the real tree keep to the table, and the check sees what breaks it."""
+"""The C++ layers of the real tree follow the table, and the check detects violations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which package of python/pagemill may import which; function-local imports count too."""
+"""Checks which package of python/pagemill imports which, including function-local imports."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -31,8 +31,12 @@ USES: dict[str, set[str]] = {
 # Imported by everyone; they import nothing in-tree.
 _EVERYWHERE = {"config", "observe"}
 
-# The two places that put rendering and engine together.
-COMPOSERS = {"python/pagemill/engine/llm.py", "python/pagemill/server/pipeline.py"}
+# The places that put rendering and engine together.
+COMPOSERS = {
+    "python/pagemill/engine/llm.py",
+    "python/pagemill/server/generation.py",
+    "python/pagemill/server/pipeline.py",
+}
 
 # Never imported by `import pagemill` or by serving a natively supported model.
 _HEAVY = {"torch", "transformers"}
@@ -89,7 +93,7 @@ def layer_offences(files: Iterable[SourceFile]) -> list[str]:
         if file.path in COMPOSERS:
             allowed = allowed | _reachable("render")
         elif package == "server" and {"render", "engine"} <= used:
-            found.add(f"{file.path}: only pipeline.py composes render and engine")
+            found.add(f"{file.path}: only pipeline.py and generation.py compose render and engine")
         found |= {f"{file.path}: {package} may not import {name}" for name in used - allowed}
     return sorted(found)
 

@@ -1,4 +1,4 @@
-"""The Python packages of the real tree keep to the table, and the check sees what breaks it."""
+"""The Python packages of the real tree follow the table, and the check detects violations."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_serving_imports_neither_torch_nor_transformers(start: str):
 
 
 def test_reading_a_model_needs_neither_torch_nor_transformers():
-    """Families and quantization methods are found by name, so no import leads to them."""
+    """Families and quantization methods are found by name, so no import statement reaches them."""
     files, lazy = _python_files(), ("models", "quantization")
     starts = [
         file.path.removeprefix("python/").removesuffix(".py").replace("/", ".")

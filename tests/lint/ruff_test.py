@@ -1,4 +1,4 @@
-"""Python keeps to the rules in pyproject.toml."""
+"""Python follows the rules in pyproject.toml."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""No file and no function of the tree is too long, and the lint sees those that are."""
+"""No file or function of the tree is too long, and the lint detects those that are."""
 
 from tests.lint import sizes
 from tests.source_tree import SourceFile, source_files

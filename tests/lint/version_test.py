@@ -1,4 +1,4 @@
-"""Every place that has to spell the version spells the same one."""
+"""All places that contain the version agree."""
 
 import re
 

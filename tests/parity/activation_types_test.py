@@ -26,12 +26,12 @@ Type = Literal["f32", "bf16", "f16"]
 # The largest relative error of one rounding.
 ROUNDING = {"bf16": 2.0**-9, "f16": 2.0**-12}
 
-# What the roundings of a model leave in a row of logits, in units of one. The 20 to 80 values on
-# the way through 2 to 7 layers are each off by half a rounding in the mean square, independently:
-# 0.58 times the root of their number is 3 to 5, and 5 to 8 were seen, in bf16 as in f16. Native and
-# torch round at the same places, except within attention; but one last bit that differs makes many
-# differ behind it, so they may be as far from each other as from f32. Of the median row, since a
-# router whose best experts are nearly equal may choose another one.
+# Bounds on the rounding errors of a model in a row of logits, in units of one rounding. The 20 to
+# 80 values on the way through 2 to 7 layers each have an independent error of half a rounding in
+# the mean square: 0.58 times the root of their number is 3 to 5, and 5 to 8 were measured, in bf16
+# as in f16. Native and torch round at the same places, except within attention; but one differing
+# last bit causes many later differences, so they may be as far from each other as from f32. Uses
+# the median row, since a router whose best experts are nearly equal may choose another one.
 LARGEST_ERROR = 12.0
 
 CASES: list[tuple[str, Type]] = [
@@ -75,7 +75,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def _error(actual: Array, expected: Array, activation_type: Type) -> float:
-    """Of the median row, relative to the row, in roundings."""
+    """The error of the median row, relative to the row, in roundings."""
     assert actual.shape == expected.shape and np.isfinite(actual).all()
     errors = np.linalg.norm(actual - expected, axis=1) / np.linalg.norm(expected, axis=1)
     return float(np.median(errors)) / ROUNDING[activation_type]
@@ -111,7 +111,7 @@ def test_names_of_types(tmp_path: Path) -> None:
 
 
 def test_an_engine_generates_in_bf16(tmp_path: Path) -> None:
-    """The greedy tail chooses the tokens that logits would."""
+    """The greedy tail chooses the same tokens as logits do."""
     make("llama", tmp_path, "bf16")
     source = ModelSource.open(tmp_path)
     options = {"dtype": "bfloat16", "max_model_len": 64, "pack_cache": False}

@@ -1,4 +1,4 @@
-"""English text that is the same wherever the tests run: documentation in the locked numpy."""
+"""English text that is the same on every machine: documentation in the locked numpy."""
 
 from __future__ import annotations
 

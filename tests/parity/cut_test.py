@@ -1,4 +1,4 @@
-"""A model cut at any layer in two programs gives the logits of the whole."""
+"""A model divided at any layer into two programs gives the logits of the whole."""
 
 from __future__ import annotations
 

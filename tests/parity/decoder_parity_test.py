@@ -61,7 +61,8 @@ def test_prompts_of_many_lengths_in_one_batch(case: Case, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", EXECUTORS)
 def test_chunks_and_decode_mixed(case: Case, kind: str) -> None:
-    """Requests that decode run beside one whose prompt comes in chunks, and one that joins late."""
+    """Requests that decode run together with one whose prompt comes in chunks, and one that joins
+    late."""
     run = make_executor(kind, case.source)
     batches = new_batches(run)
     texts = [case.prompt(53, 10), case.prompt(40, 11), case.prompt(29, 12)]

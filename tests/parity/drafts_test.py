@@ -1,7 +1,7 @@
 """Tiny models of each family: tokens with draft tokens are those without.
 
-How many n-gram drafts are tried depends on the time that steps take. In test_device_test.py it does
-not, and there are some that are accepted.
+The number of n-gram drafts depends on the time of steps. In test_device_test.py it does not, and
+some are accepted.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def test_states_take_no_tokens_back(family: str, tmp_path: Path) -> None:
 
 
 def name_tokens(directory: Path, **changes: str) -> None:
-    """A tokenizer that knows as many tokens as the model."""
+    """A tokenizer with as many tokens as the model."""
     size = json.loads((directory / "config.json").read_text())["vocab_size"]
     pieces = {changes.get(f"t{index}", f"t{index}"): index for index in range(size)}
     (directory / "tokenizer.json").write_text(json.dumps({"model": {"vocab": pieces}}))
@@ -93,7 +93,7 @@ def by_model(directory: Path) -> dict[str, Any]:
     return {"method": "draft_model", "model": str(directory), "num_speculative_tokens": 4}
 
 
-# The target has windows, a latent cache, or KV and a vocabulary of sizes that the draft has not.
+# The target has windows, a latent cache, or other sizes of KV and vocabulary than the draft model.
 @pytest.mark.parametrize("family", ["llama", "gemma3", "deepseek_v2", "qwen3"])
 def test_greedy_tokens_with_a_draft_model_are_those_without(family: str, tmp_path: Path) -> None:
     require_native()
@@ -118,7 +118,7 @@ def test_a_model_that_drafts_for_itself_is_right(tmp_path: Path) -> None:
             tmp_path, (temperature,), speculative_config=by_model(tmp_path), **options
         )
         assert stats.draft_tokens > 0
-        # A request that ends on its length drops what was accepted behind that.
+        # A request that ends by length drops the tokens accepted after that.
         assert stats.accepted_draft_tokens == stats.draft_tokens
 
 

@@ -1,4 +1,4 @@
-"""The executors that parity is tested on, behind one call."""
+"""The executors of the parity tests, behind one interface."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Run(Protocol):
 # with the kernels that the machine chooses, "native-reference" with the plain ones.
 EXECUTORS = ("torch", "torch-rewritten", "native", "native-reference")
 
-# Bazel runs a test per core. OpenMP threads spin while they wait for a core that another test has:
+# Bazel runs a test per core. OpenMP threads spin while they wait for a core that another test uses:
 # greedy_tiny_test took 52 s of processor time for a model with two threads, and 15 s with one.
 torch.set_num_threads(1)
 
@@ -53,7 +53,7 @@ def make_executor(
     activation_dtype: Literal["f32", "bf16", "int8"] = "f32",
     activation_type: Literal["f32", "bf16", "f16"] = "f32",
 ) -> Run:
-    """An executor of the model of `source`; by default it rounds nothing that f32 holds."""
+    """An executor of the model of `source`; by default it rounds no f32 values."""
     if kind != "torch":
         require_native()
     options = BuildOptions(

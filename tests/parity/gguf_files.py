@@ -20,7 +20,7 @@ ARCHITECTURES = {
     "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe",
 }
-BLOCK = 32  # elements; a matrix whose rows are no whole number of blocks is stored as f16
+BLOCK = 32  # elements; a matrix whose rows are not a whole number of blocks is stored as f16
 Array = npt.NDArray[np.float32]
 
 _LAYER = {
@@ -88,7 +88,7 @@ def write_gguf(model: PreTrainedModel, family: str, path: Path, matrix_type: str
 
 
 def _parameters(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
-    """All of them, the experts' gate and up projections apart, as views."""
+    """All parameters, with the experts' gate and up projections as separate views."""
     for name, parameter in model.named_parameters():
         if not name.endswith("gate_up_proj"):
             yield name if name.endswith(("weight", "bias")) else f"{name}.weight", parameter

@@ -15,7 +15,7 @@ from tests.parity.tiny_models import make
 # As in decoder_parity_test.py: both sides take the same rounded weights and compute in f32.
 TOLERANCE = 1e-4
 
-# A format for each family; rows that are no multiple of 32 long make f16 matrices beside them.
+# A format for each family; rows that are not a multiple of 32 long make f16 matrices beside them.
 FILES = [
     ("llama", "Q4_1"),
     ("llama", "Q5_0"),

@@ -1,9 +1,9 @@
 """Greedy generation with an executor, and its comparison with a reference.
 
-The reference is run once over each prompt and the tokens that were generated after it. Token i is
-right if it is the reference's own choice after the tokens before it, so that the comparison goes on
-from the same context whichever of two equal logits was taken: what running both side by side and
-continuing from a common token at each tie would show, in one pass.
+The reference runs once over each prompt and the tokens generated after it. Token i is right if it
+is the reference's own choice after the tokens before it, so the comparison continues from the same
+context whichever of two equal logits was chosen. This is equivalent to running both side by side
+and continuing from a common token at each tie, in one pass.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def generate(
     """Greedy continuations of `prompts`, which are prefilled in chunks and decoded together.
 
     With `context`, the continuations by a reference, each token is chosen after the reference's
-    tokens: both go on alike whichever of two equal logits was taken.
+    tokens: both continue alike whichever of two equal logits was chosen.
     """
     outputs: list[list[int]] = []
     for request, prompt in enumerate(prompts):

@@ -51,7 +51,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_tokens(case: Case, kind: str) -> None:
     run = make_executor(kind, case.source, num_blocks=NUM_BLOCKS)
     outputs = generate(run, new_batches(run, NUM_BLOCKS), case.prompts, NUM_TOKENS)
-    # A model that always says the same would prove little.
+    # A model that always generates the same tokens would prove little.
     assert len({token for output in outputs for token in output}) > 50
     wrong = [
         line

@@ -19,7 +19,7 @@ from transformers import Mamba2Model, PreTrainedModel
 from tests.parity.executors import make_executor, new_batches
 from tests.parity.tiny_models import DECODERS, make
 
-# That of logits in decoder_parity_test.py, for its reasons: the sums are the same.
+# As for logits in decoder_parity_test.py: the sums are the same.
 TOLERANCE = 1e-4
 KINDS = ("torch", "native")  # the native program is rewritten: results come from fused ops
 
@@ -45,7 +45,7 @@ class Case:
         outputs = self.reference(torch.tensor([token_ids]), output_hidden_states=True)
         states = [state[0].numpy() for state in outputs.hidden_states]
         if isinstance(self.reference.base_model, Mamba2Model):
-            # It has no embeddings, and the last layer's result twice: as it is and normalized.
+            # Hooks: no embeddings, and the last layer's result twice, unmodified and normalized.
             states = [np.zeros_like(states[0]), *states[:-2], states[-1]]
         return states
 

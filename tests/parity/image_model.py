@@ -28,7 +28,7 @@ def text(seed: int, length: int) -> list[int]:
 
 
 class ImageModel:
-    """A checkpoint of 257 tokens at `path`, and what `transformers` does with it."""
+    """A checkpoint of 257 tokens at `path`, and its reference in `transformers`."""
 
     def __init__(self, path: Path, reference: Reference) -> None:
         self.path, self.reference = path, reference
@@ -84,5 +84,5 @@ class ImageModel:
 
 
 def encoded(llm: LLM) -> int:
-    """Media items that were encoded since the beginning."""
+    """The number of media items encoded so far."""
     return llm._loaded.core.runner.num_encoded_media

@@ -1,4 +1,4 @@
-"""Gemma 3 with two KV groups: sliding layers let pages go, and tiers and sessions carry both."""
+"""Gemma 3 with two KV groups: sliding layers free pages, and tiers and sessions store both."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def prompt_of(seed: int) -> list[int]:
 def test_a_pool_too_small_for_all_layers_is_enough(
     tier: dict[str, str], model: tuple[Path, PreTrainedModel]
 ) -> None:
-    """Sliding layers let go of the pages outside their window and the step."""
+    """Sliding layers free the pages outside their window and the step."""
     path, reference = model
     prompt = prompt_of(1)
     with engine(path, kv_cache_memory_bytes=POOL, **tier) as core:
@@ -80,8 +80,8 @@ def _medium(name: str, folder: Path) -> dict[str, str]:
 def test_kv_of_both_groups_comes_back(
     medium: str, model: tuple[Path, PreTrainedModel], tmp_path: Path
 ) -> None:
-    """From elsewhere: what sliding layers let go of was stored, and of it only what lies near the
-    end is loaded."""
+    """From another medium: pages freed by sliding layers were stored, and only those near the end
+    are loaded."""
     path, reference = model
     prompts = [prompt_of(seed) for seed in range(2)]
     # Room for what one request has computed: each evicts the other's.

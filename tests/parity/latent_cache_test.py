@@ -1,4 +1,4 @@
-"""DeepSeek-V2 in the engine: the cache holds one latent and one rotated key a token, and is shared,
+"""DeepSeek-V2 in the engine: the cache has one latent and one rotated key per token, and is shared,
 moved and saved like any other."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Images through the engine: LLaVA's tokens are those of `transformers`, whatever happens to its
-requests, and equal images are encoded once."""
+"""Images through the engine: LLaVA's tokens are those of `transformers`, regardless of preemption
+and caching, and equal images are encoded once."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
         refuse("image 0 has pixels that are not finite", IMAGE, [image(1) * np.nan])
         with pytest.raises(EngineError, match="images of 2 prompts, but 1"):
             model.generate(llm, [IMAGE], [[image(1)], [image(1)]])
-        # What does not go through `generate` is checked by the engine.
+        # The engine checks requests that do not come from `generate`.
         sampling = llm._loaded.core.seam.make_sampling(temperature=0.0, max_tokens=1)
         status_error = llm._loaded.core.seam.status_error
 
@@ -186,7 +186,7 @@ def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
         ):
             with pytest.raises(status_error, match=message):
                 submit(items, features)
-        # None of it hurt the engine.
+        # The engine still works.
         (output,) = model.generate(llm, [IMAGE + text(1, 3)], [[image(1)]])
         model.check(output, [image(1)])
 

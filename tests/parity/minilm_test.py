@@ -39,6 +39,6 @@ def test_cosine(kind: str) -> None:
             expected = reference(torch.tensor([tokens])).last_hidden_state[0].mean(0).numpy()
         assert abs(np.linalg.norm(row) - 1) < 1e-5
         cosine = float(row @ expected / np.linalg.norm(expected))
-        assert cosine > 0.999999  # the bound asked for is 0.9999; f32 gives 1 - 1e-7
+        assert cosine > 0.999999  # the required bound is 0.9999; f32 gives 1 - 1e-7
     # Related sentences are close, others are not: the vectors mean something.
     assert pooled[0] @ pooled[1] > 0.7 > 0.3 > pooled[0] @ pooled[2]

@@ -1,5 +1,5 @@
 """One program text of a quantized checkpoint runs on the CPU in f32, on a device in bf16 and in
-torch: what becomes of its weights, each target decides."""
+torch; each target decides how to use its weights."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHECKPOINTS: dict[str, tuple[Write, str]] = {
 
 
 def products(printed: str, where: str) -> set[str]:
-    """The kernels of `where`, each with the layout that it packs."""
+    """The kernels of `where`, each with its packed layout."""
     lines = printed.splitlines()
     return {line.removeprefix(f"{where} ") for line in lines if line.startswith(f"{where} ")}
 

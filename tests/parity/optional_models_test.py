@@ -15,7 +15,7 @@ from tests.parity.greedy import generate, wrong_tokens
 from tests.parity.model_path import model_path
 from tests.parity.real_models import gguf_reference
 
-# As in smollm2_logits_test.py, of the largest logit: these models' logits reach other sizes.
+# As in smollm2_logits_test.py, relative to the largest logit, whose size differs by model.
 RELATIVE_TOLERANCE = 1e-4
 
 

@@ -62,7 +62,7 @@ def test_prompt_and_decode(name: str, kind: str, tmp_path: Path) -> None:
     assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= tolerance
 
 
-# The experts of a layer; and a matrix of which latent attention takes the heads one by one.
+# The experts of a layer; and a matrix that latent attention uses head by head.
 MATRICES = [
     ("qwen3_moe", ".experts.", Scheme("awq")),
     ("qwen3_moe", ".experts.", Scheme("gptq", zeros=False)),
@@ -75,7 +75,7 @@ MATRICES = [
 def test_stacks_of_packed_integers(
     family: str, matrices: str, scheme: Scheme, kind: str, tmp_path: Path
 ) -> None:
-    """All of a layer are one stack of packed integers."""
+    """All experts of a layer are one stack of packed integers."""
     directory = tmp_path / "packed"
     make(family, tmp_path)
     directory.mkdir()

@@ -1,5 +1,5 @@
-"""Images of several sizes through the engine: Qwen2-VL's tokens are those of `transformers`, whose
-positions have three dimensions, whatever happens to its requests."""
+"""Images of several sizes through the engine: Qwen2-VL's tokens are those of `transformers`, with
+positions in three dimensions, regardless of preemption and caching."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Patches = tuple[np.ndarray, tuple[int, int, int]]
 
 
 def image(seed: int, height: int, width: int) -> Patches:
-    """Of so many patches; a quarter as many tokens."""
+    """An image of height x width patches; a quarter as many tokens."""
     values = np.random.default_rng(seed).normal(size=(height * width, CHANNELS))
     return values.astype(np.float32), (1, height, width)
 
@@ -43,7 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
         pixels = torch.tensor(np.concatenate([p for p, _ in images])) if images else None
         grid = torch.tensor([g for _, g in images]) if images else None
         kinds = (row == QWEN2_VL_PLACEHOLDER).int()
-        # It keeps the offset of positions of the call before.
+        # It keeps the position offset of the previous call.
         reference.model.rope_deltas = None
         with torch.inference_mode():
             return reference(
@@ -107,7 +107,7 @@ def test_preempted_requests_keep_their_positions(model: ImageModel) -> None:
 
 
 def test_sessions_keep_their_positions(model: ImageModel, tmp_path: Path) -> None:
-    """Text is the whole of what a session saves: its positions are those of one dimension."""
+    """A session saves only text, whose positions have one dimension."""
     prompt = text(1, 50)
     with model.llm() as llm:
         (output,) = model.generate(llm, [prompt], [[]])
@@ -122,7 +122,7 @@ def test_sessions_keep_their_positions(model: ImageModel, tmp_path: Path) -> Non
 
 
 def test_drafts_behind_an_image(model: ImageModel) -> None:
-    """Drafts have the positions of the tokens that they guess."""
+    """Drafts have the positions of the tokens that they predict."""
     prompt = text(2, 4) + IMAGE + list(range(5, 257))  # so that any token has a follower
     drafts = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1}
     with model.llm(speculative_config=drafts, max_model_len=320) as llm:

@@ -28,7 +28,7 @@ class Scheme:
     block: tuple[int, int] = (128, 128)
     scale_dtype: torch.dtype = torch.float32
     head: bool = False
-    """Is the vocabulary projection quantized, too?"""
+    """True if the vocabulary projection is quantized, too."""
 
 
 SCHEMES = {
@@ -66,8 +66,8 @@ def write_scaled(model: PreTrainedModel, directory: Path, scheme: Scheme) -> Pre
 
 
 def write_scaled_experts(directory: Path, scheme: Scheme) -> None:
-    """Quantizes the experts of the model in `directory`, which keeps the f32 model of exactly the
-    values that `directory / "scaled"` has then."""
+    """Quantizes the experts of the model in `directory`; afterwards `directory` has the f32 model
+    of exactly the values in `directory / "scaled"`."""
     values, scaled = load_file(directory / "model.safetensors"), dict[str, torch.Tensor]()
     for name, value in values.items():
         if ".experts." in name:

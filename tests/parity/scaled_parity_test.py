@@ -1,5 +1,5 @@
-"""Logits of int8 and fp8 checkpoints equal those of `transformers` on the values that they hold;
-where activations are rounded, they are as close as that allows."""
+"""Logits of int8 and fp8 checkpoints equal those of `transformers` on their values; if activations
+are rounded, they are as close as that allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine over a tiny model: what tests of the KV cache drive."""
+"""The engine with a tiny model, for tests of the KV cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
-GENERATED, MODEL_LEN = 24, 360  # tokens, where a test does not say
+GENERATED, MODEL_LEN = 24, 360  # tokens, by default
 
 _IDS = count(1)
 
@@ -56,7 +56,7 @@ def engine(path: Path, *, max_model_len: int = MODEL_LEN, **options: Any) -> Ite
 
 
 def generate(core: EngineCore, prompts: Sequence[list[int]], num_tokens: int) -> list[Answer]:
-    """What the engine answers to prompts that are submitted together."""
+    """The engine's answers to prompts that are submitted together."""
     sampling = core.seam.make_sampling(temperature=0.0, max_tokens=num_tokens, ignore_eos=True)
     native = core.seam.engine
     answers = {next(_IDS): Answer() for _ in prompts}
@@ -82,8 +82,8 @@ def generate_one(
 
 @torch.inference_mode()
 def greedy_choices(reference: PreTrainedModel, prompt: list[int], tokens: list[int]) -> list[int]:
-    """What `transformers` chooses after the prompt and each of `tokens` but the last, without its
-    caches, which are no reference of their own. Equal to `tokens` if those are its own choices."""
+    """The choices of `transformers` after the prompt and each of `tokens` but the last, without its
+    caches, which are no independent reference. Equal to `tokens` if those are its own choices."""
     ids = torch.tensor([prompt + tokens[:-1]])
     logits = reference(ids, use_cache=False).logits[0, len(prompt) - 1 :]
     return logits.argmax(-1).tolist()

@@ -1,4 +1,4 @@
-"""What the tests of SmolLM2 compare, and what `transformers` computes for it.
+"""Inputs of the tests of SmolLM2, and the results of `transformers`.
 
 `transformers` needs several processor minutes for it, so its results are in smollm2_reference.json.
 After a change of the inputs, of numpy, torch or transformers:

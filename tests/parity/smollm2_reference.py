@@ -1,4 +1,4 @@
-"""Computes what smollm2_reference.json holds, with `transformers`, in some minutes."""
+"""Computes smollm2_reference.json with `transformers`, in some minutes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.parity.smollm2 import (
 
 @torch.inference_mode()
 def _choices(model: PreTrainedModel, prompt: list[int]) -> list[list[int]]:
-    """Of each step, the best token and those that nearly tie with it, best first."""
+    """For each step, the best token and those that nearly tie with it, best first."""
     cache = DynamicCache(config=model.config)
     ids, result = torch.tensor([prompt]), list[list[int]]()
     for _ in range(NUM_TOKENS):

@@ -1,4 +1,4 @@
-"""smollm2_reference.json is what `transformers` computes, here and now."""
+"""smollm2_reference.json equals what `transformers` computes now."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ def test_stored_results() -> None:
             for old, new in zip(expected, actual, strict=True):
                 assert old[0] in new and new[0] in old
                 if old[0] != new[0]:
-                    break  # a near tie: what follows has another context
+                    break  # a near tie: later tokens have another context

@@ -1,5 +1,5 @@
-"""State-space layers through the engine: whatever happens to a request, its tokens are those of one
-uninterrupted run, which are those of `transformers`."""
+"""State-space layers through the engine: regardless of preemption and caching, a request's tokens
+are those of one uninterrupted run, which are those of `transformers`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Model:
         self.page_bytes = _native.plan_memory(text, options).kv_page_bytes
 
     def pages(self, tokens: int) -> int:
-        """The most that a request of so many tokens takes."""
+        """The maximum number of pages of a request with this many tokens."""
         sizes = {"block_size": 16, "max_step_tokens": 32, "num_tokens": tokens}
         return _native.max_kv_pages(groups=self._groups, **sizes)
 
@@ -63,7 +63,7 @@ def test_chunks_of_prompts_beside_decode(model: Model, step_tokens: int) -> None
     prompts = [model.prompt(1), model.prompt(2, 33), model.prompt(3, 5)]
     with model.engine(max_num_batched_tokens=step_tokens) as core:
         answers = model.run(core, *prompts)
-    # A model that always says the same would prove little.
+    # A model that always generates the same tokens would prove little.
     assert len({token for answer in answers for token in answer.tokens}) > 8
 
 
@@ -130,7 +130,7 @@ def test_random_workloads(model: Model) -> None:
 
 
 def test_states_come_back_from_host_memory(model: Model) -> None:
-    """A tier wants blocks of one size in all groups."""
+    """A tier requires blocks of one size in all groups."""
     prompts = [model.prompt(seed) for seed in range(20, 28)]
     pool = (1 + model.pages(MODEL_LEN) * 3 // 2) * model.page_bytes
     sizes = {"block_size": model.block, "kv_cache_memory_bytes": str(pool)}

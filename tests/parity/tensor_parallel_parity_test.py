@@ -1,5 +1,5 @@
-"""Tiny models of each family, divided between processes: the tokens of one process, and its log
-probabilities within the rounding of a sum in another order."""
+"""Tiny models of each family, divided between processes: the same tokens as with one process, and
+log probabilities that differ only by the rounding of another summation order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_
 from tests.parity.tiny_models import make, tiny_llama
 
 PROMPTS = [[5, 9, 100, 7, 3, 120, 64, 31, 8], [77], list(range(2, 60))]
-# Attention over what requests share is computed once, 256 tokens at a time.
+# Attention over shared prefixes is computed once, 256 tokens at a time.
 SHARED = [7 * i % 250 + 2 for i in range(300)]
 PROMPTS_THAT_SHARE = [[*SHARED, *end] for end in ([3], [11, 12], [40, 41, 42])]
 TOKENS = 12
@@ -47,7 +47,7 @@ def engine(directory: Path, ranks: int) -> Iterator[LoadedModel]:
 def greedy(
     loaded: LoadedModel, prompts: list[list[int]], *, logprobs: bool = True
 ) -> list[list[tuple[int, float]]]:
-    """Of each prompt: the tokens, each with its log probability; or, with less work, with 0."""
+    """For each prompt, the tokens, each with its log probability, or with 0 to save work."""
     seam = loaded.core.seam
     from pagemill import _native
 
@@ -109,8 +109,8 @@ def test_stacks_of_scaled_experts_are_divided(name: str, tmp_path: Path) -> None
     _check(tmp_path / "scaled", True)
 
 
-# Ranks take rows and columns of packed integers; act-order columns have groups everywhere, and are
-# expanded, of which there is a note.
+# Ranks take rows and columns of packed integers; act-order columns have groups everywhere, so they
+# are expanded, with a note.
 @pytest.mark.parametrize(
     "scheme",
     [
@@ -143,15 +143,15 @@ def _check(
     with engine(directory, ranks) as loaded:
         assert (not loaded.core.built.notes) == divided
         got = greedy(loaded, prompts)
-        # Ranks then tell each other the largest logit of a row instead of all.
+        # Ranks then exchange the largest logit of a row instead of all.
         by_maxima = greedy(loaded, prompts, logprobs=False)
     for mine, theirs in zip(by_maxima, got, strict=True):
         assert [token for token, _ in mine] == [token for token, _ in theirs]
     for mine, theirs in zip(got, expected, strict=True):
         assert [token for token, _ in mine] == [token for token, _ in theirs]
-        # Each of the 6 or so sums that are cut has some 100 terms, of which rounding in another
-        # order moves the result by at most 100 x 2^-24 of their size; what follows a layer can
-        # make that ten times as large.
+        # Each of the 6 or so divided sums has some 100 terms; rounding in another order changes the
+        # result by at most 100 x 2^-24 of their size, and the rest of a layer can amplify that
+        # tenfold.
         np.testing.assert_allclose(
             [logprob for _, logprob in mine], [logprob for _, logprob in theirs], atol=4e-4, rtol=0
         )

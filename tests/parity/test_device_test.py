@@ -1,7 +1,7 @@
-"""Programs give the bits of the CPU on a device that does its work later, in memory that the host
-cannot read: with several steps in flight, kernel by kernel and from graphs. So do requests that go
-through the engine, whose tokens stay on the device where the next step reads them, and those with
-drafts, on the device and on the CPU."""
+"""Programs give the bits of the CPU on a device that executes work later than enqueued, in memory
+that the host cannot read: with several steps in flight, kernel by kernel and from graphs. So do
+requests through the engine, whose tokens stay on the device where the next step reads them, and
+those with drafts, on the device and on the CPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tiny random-weight models of each family, made by `transformers` and saved as checkpoints.
+"""Tiny random-weight models of each family, created by `transformers` and saved as checkpoints.
 
-Sizes are odd on purpose, and nothing is left at its initial value (norms of 1, biases of 0): a
-forgotten operand shows.
+Sizes are odd on purpose, and no parameter keeps its initial value (norms of 1, biases of 0), so
+that a forgotten operand is detected.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _mixtral() -> PreTrainedModel:
 
 
 def _deepseek_v2() -> PreTrainedModel:
-    """As V2: queries by way of a latent of their own, experts in groups, YaRN; with biases."""
+    """As V2: queries from their own latent, experts in groups, YaRN; with biases."""
     rope = {
         "rope_type": "yarn",
         "rope_theta": 1e4,
@@ -204,7 +204,7 @@ def _deepseek_v2() -> PreTrainedModel:
 
 
 def _deepseek_v2_lite() -> PreTrainedModel:
-    """As V2-Lite: queries of the hidden state; and a tied head."""
+    """As V2-Lite: queries from the hidden state; and a tied head."""
     return DeepseekV2ForCausalLM(
         DeepseekV2Config(
             vocab_size=271,
@@ -416,7 +416,7 @@ def save(model: PreTrainedModel, directory: Path, dtype: str = "f32") -> PreTrai
     model.eval()
     _randomize(model)
     model.to(DTYPES[dtype]).save_pretrained(directory)
-    # Loaded anew: `to` has rounded the rotary frequencies as well, which no checkpoint holds.
+    # Reloaded: `to` has rounded the rotary frequencies as well, which no checkpoint contains.
     return (
         type(model)
         .from_pretrained(directory, dtype=torch.float32, attn_implementation="eager")
@@ -434,7 +434,7 @@ def tiny_llama(**changes: Any) -> PreTrainedModel:
 
 @torch.no_grad()
 def _randomize(model: PreTrainedModel) -> None:
-    """Matrices keep the size of what passes through; norms and biases are anything but neutral."""
+    """Matrices keep the size of activations; norms and biases are not neutral."""
     for name, parameter in model.named_parameters():
         noise = torch.randn_like(parameter)
         if name.endswith("bias"):

@@ -1,4 +1,4 @@
-"""A field that crosses boundaries is named where it is declared and where it acts, nowhere else."""
+"""A field that crosses boundaries is named only in its declaration and where it takes effect."""
 
 import re
 
@@ -12,14 +12,14 @@ CODE = [
     for file in source_files(".h", ".cc", ".in", ".py", ".pyi")
     if not _NOT_CODE.search(file.path)
 ]
-# Ops have operands of their own, which may have a field's name.
+# Ops have their own operands, which may have a field's name.
 _OPS = ("cc/ops/", "python/pagemill/ops/")
-# What carries statistics from the engine to its users. Others may count or read them.
+# Files that carry statistics from the engine to its users. Others may count or read them.
 _CARRIERS = ("cc/bindings/engine_bindings.cc", "cc/capi/", "python/pagemill/_native/")
 
 
 def names(file: SourceFile, word: str) -> bool:
-    """Whether `word` stands in the file as a word."""
+    """True if `word` is in the file as a whole word."""
     return re.search(rf"\b{re.escape(word)}\b", file.text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The source tree as tests of the tree itself see it."""
+"""The source tree, for tests of the tree itself."""
 
 from tests.source_tree.source_tree import ROOT, SourceFile, source_files
 

@@ -1,8 +1,8 @@
 """Finds the real source tree from inside a test and lists its text files.
 
-A filegroup in every package would be a burden on each of them and would miss the package that
-forgot it. The runfiles hold MODULE.bazel as a link into the tree, and the sandbox lets a test read
-the tree through it.
+A filegroup in every package would be a burden on each of them and would miss a package without one.
+The runfiles have MODULE.bazel as a link into the tree, and the sandbox lets a test read the tree
+through it.
 """
 
 import dataclasses
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 ROOT = pathlib.Path(os.path.realpath("MODULE.bazel")).parent
 
-# What is generated, fetched, or no part of the project. `.git` is a file in a linked worktree.
+# Generated and fetched folders, and those that are not part of the project. `.git` is a file in a
+# linked worktree.
 _SKIPPED = {
     ".git",
     ".hypothesis",

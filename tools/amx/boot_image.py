@@ -1,4 +1,4 @@
-"""A CD from which an emulated PC boots Linux, runs programs and switches itself off."""
+"""Writes a CD from which an emulated PC boots Linux, runs programs and powers off."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def program_files(programs: Sequence[Path]) -> dict[str, Path]:
 
 
 def init_script(names: Sequence[str], arguments: str) -> str:
-    """What the emulated machine does: every program in turn, its status on a line of its own, and
-    before that the kernel's last lines where a signal ended it."""
+    """The init script: runs every program in turn, and prints its status on a separate line, after
+    the kernel's last lines if a signal ended it."""
     commands = (_COMMAND.format(name=name, arguments=arguments) for name in names)
     return _INIT.format(commands="".join(commands))
 
@@ -59,7 +59,7 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 
 def write_cd(kernel: Path, initramfs: bytes, isolinux: Sequence[Path], to: Path) -> None:
-    """Writes the ISO image `to`; its folder also keeps what it was made from.
+    """Writes the ISO image `to`; its folder also keeps the sources.
 
     Raises:
         subprocess.CalledProcessError: genisoimage failed.

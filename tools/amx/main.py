@@ -1,5 +1,5 @@
-"""Runs test programs under Linux on a CPU with AMX that Bochs emulates: the program behind
-`tools/amx/check`. Exits with 0 when every one of them did."""
+"""Runs test programs under Linux on a CPU with AMX that Bochs emulates; implements
+`tools/amx/check`. Exits with 0 if all of them did."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--isolinux", type=Path, default="/usr/lib/ISOLINUX/isolinux.bin")
     add("--ldlinux", type=Path, default="/usr/lib/syslinux/modules/bios/ldlinux.c32")
     add("--busybox", type=Path, default="/bin/busybox", help="linked statically")
-    add("--arguments", default="--gtest_brief=1", help="of every program [%(default)s]")
+    add("--arguments", default="--gtest_brief=1", help="for every program [%(default)s]")
     add("--timeout", type=int, default=3600, help="seconds for all of them [%(default)s]")
     return parser.parse_args(arguments)
 
 
 def missing(options: argparse.Namespace) -> str | None:
-    """What has to be installed or built first, as a sentence; None if nothing has."""
+    """An error message if something must be installed or built first; else None."""
     if shutil.which("genisoimage") is None:
         return "there is no genisoimage (Debian: genisoimage)"
     if shutil.which(options.bochs) is None:
@@ -70,14 +70,14 @@ def missing(options: argparse.Namespace) -> str | None:
 
 
 def statuses(output: str) -> dict[str, int]:
-    """Exit statuses of the programs that ended, by name, from what the serial line said."""
+    """Exit statuses of the programs that ended, by name, from the serial output."""
     ended = re.findall(r"^== (\S+)\s*$|^== status (\d+)\s*$", output, re.MULTILINE)
     names = [name for name, _ in ended if name]
     return dict(zip(names, (int(status) for _, status in ended if status), strict=False))
 
 
 def check(options: argparse.Namespace, folder: Path) -> int:
-    """Boots, copies the serial line to standard output, returns the exit status."""
+    """Boots, copies the serial output to standard output, and returns the exit status."""
     names = [program.name for program in options.programs]
     files = boot_image.program_files(options.programs) | {"bin/busybox": options.busybox}
     contents = {name: file.read_bytes() for name, file in files.items()}
@@ -108,13 +108,14 @@ def check(options: argparse.Namespace, folder: Path) -> int:
 
 
 def last_words(log: Path) -> list[str]:
-    """The last five lines of the emulator's log, less those of registers that it does not have."""
+    """The last five lines of the emulator's log, without those of unknown registers."""
     text = log.read_text(errors="replace") if log.exists() else ""
     return [line for line in text.splitlines() if "Unknown register" not in line][-5:]
 
 
 def _follow(serial: Path, emulator: subprocess.Popen[bytes], programs: int, timeout_s: int) -> str:
-    """Prints what is written to `serial` until all programs ended, or the emulator, or the time."""
+    """Prints what is written to `serial` until all programs or the emulator ended, or the time is
+    up."""
     shown, deadline = "", time.monotonic() + timeout_s
     while len(statuses(shown)) < programs and time.monotonic() < deadline:
         ended = emulator.poll() is not None
@@ -128,7 +129,7 @@ def _follow(serial: Path, emulator: subprocess.Popen[bytes], programs: int, time
 
 
 def main() -> int:
-    """Checks what is there first."""
+    """Checks requirements, then runs."""
     options = parse(sys.argv[1:])
     reason = missing(options)
     if reason is not None:

@@ -1,4 +1,4 @@
-"""What `tools/amx/check` reads and refuses; the emulator itself is not part of the tests."""
+"""Input and errors of `tools/amx/check`, without the emulator itself."""
 
 from pathlib import Path
 

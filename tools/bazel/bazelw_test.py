@@ -1,4 +1,4 @@
-"""bazelw leaves the directory alone within the workspace, for relative labels and paths."""
+"""bazelw keeps the current directory within the workspace, for relative labels and paths."""
 
 import os
 import shutil

@@ -8,15 +8,16 @@ load("//tools/bazel:requires.bzl", "has_tools", "requires")
 
 _PORTABLE_CPUS = ["aarch64", "s390x"]
 
-# Layers with code for instruction sets. Elsewhere code is portable, and s390x, which differs from
-# x86-64 in its byte order and in the sign of char, finds what any second CPU would.
+# Layers with code for instruction sets. Code elsewhere is portable, and s390x, which differs from
+# x86-64 in its byte order and in the sign of char, covers any other CPU.
 _KERNEL_LAYERS = ["cc/device", "cc/ops", "cc/program", "cc/tensor"]
 _PORTABLE_CODE_CPUS = ["s390x"]
 
-# Emulated tests that `bazel test //...` leaves out; .ci/matrix runs them.
+# Emulated tests that `bazel test //...` omits; .ci/matrix runs them.
 _MATRIX_TAGS = ["manual", "matrix"]
 
-# CPUs with less than the kernels can use: name -> (family, qemu's model, what is detected on it).
+# CPUs with fewer features than the kernels can use: name -> (family, qemu's model, what is detected
+# on it).
 _LESSER_CPUS = {
     "cortex_a53": ("aarch64", "cortex-a53", "baseline"),
     "haswell": ("x86_64", "Haswell", "avx2"),
@@ -25,7 +26,7 @@ _LESSER_CPUS = {
     "z14": ("s390x", "max,vxeh2=off", "vxe"),
 }
 
-# What a test on a lesser CPU must find there.
+# Features that a test must detect on a lesser CPU.
 _CAPABILITIES = "PAGEMILL_TEST_CAPABILITIES"
 
 def _has_kernels(package):

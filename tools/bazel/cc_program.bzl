@@ -2,8 +2,8 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 
-# `bazel run` starts programs in a directory of its own. The binary lies beside the launcher, in the
-# output tree as in runfiles.
+# `bazel run` starts programs in a different directory. The binary is beside the launcher, both in
+# the output tree and in runfiles.
 _LAUNCHER = """#!/bin/sh
 self="$(cd "$(dirname "$0")" && pwd)"
 if [ -n "$BUILD_WORKING_DIRECTORY" ]; then cd "$BUILD_WORKING_DIRECTORY"; fi

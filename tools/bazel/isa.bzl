@@ -4,7 +4,7 @@
 _AVX512 = [
     "-march=x86-64-v4",
     "-mprefer-vector-width=512",
-    # GCC 12 takes the undefined operands inside its own intrinsics for mistakes of the caller.
+    # GCC 12 warns about undefined operands inside its own intrinsics.
     "-Wno-uninitialized",
     "-Wno-maybe-uninitialized",
 ]

@@ -22,7 +22,7 @@ def _impl(rctx):
     tools = {name: rctx.which(name) or "" for name in _OTHER_TOOLS}
     versions = {}
 
-    # The cross toolchains are set up for x86-64 Linux hosts.
+    # The cross toolchains are configured for x86-64 Linux hosts.
     host_fits = rctx.execute(["uname", "-sm"]).stdout.strip() == "Linux x86_64"
     for cpu in _CROSS_CPUS:
         gcc, qemu = _cross_tools(cpu)
@@ -30,7 +30,7 @@ def _impl(rctx):
         tools[qemu] = rctx.which(qemu) or "" if host_fits else ""
         versions[cpu] = rctx.execute([tools[gcc], "-dumpversion"]).stdout.strip() if tools[gcc] else ""
 
-    # Of this machine's own family: for CPUs that have less than it.
+    # For this machine's own family: for CPUs with fewer features.
     tools["qemu-x86_64"] = rctx.which("qemu-x86_64") or "" if host_fits else ""
 
     rctx.file("defs.bzl", _dict("TOOLS", tools) + _dict("CROSS_GCC_VERSIONS", versions))

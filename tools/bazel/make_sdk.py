@@ -12,7 +12,7 @@ Arguments: MANIFEST OUT. The manifest is JSON:
               headers            path from the root -> path: those, and all that they may include
               strip              cut off a header's path from the root
 
-Of the headers, those that the roots include, directly or not, are packed.
+Packs only the headers that the roots include, directly or indirectly.
 """
 
 import gzip
@@ -43,7 +43,7 @@ def reached(roots: list[str], headers: dict[str, str]) -> dict[str, bytes]:
     """Returns the headers that `roots` include, directly or not: path from the root -> content.
 
     Raises:
-        SystemExit: a header includes what is not in `headers`.
+        SystemExit: a header includes a file that is not in `headers`.
     """
     found: dict[str, bytes] = {}
     left = list(roots)

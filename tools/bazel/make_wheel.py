@@ -6,13 +6,13 @@ import hashlib
 import pathlib
 import zipfile
 
-# The oldest time that a zip file can state: the bytes do not depend on when they were packed.
+# The oldest time that a zip file can state: the bytes do not depend on the time of packing.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _TESTS = ("_test.py",)
 
 
 class _Wheel:
-    """A zip file that remembers what RECORD must say."""
+    """A zip file that records the entries of RECORD."""
 
     def __init__(self, path: str) -> None:
         self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
@@ -68,7 +68,7 @@ def _wheel_file(tag: str) -> str:
 
 
 def _packed_files(root: str, pairs: list[str]) -> list[tuple[str, pathlib.Path]]:
-    """Returns (name in the wheel, file) of what lies below `root` and is no test, sorted."""
+    """Returns (name in the wheel, file) of the files below `root` that are not tests, sorted."""
     files = {}
     for pair in pairs:
         name, path = pair.split("=", 1)

@@ -1,4 +1,4 @@
-"""The wheel has what pip needs, leaves tests out, and is the same every time."""
+"""The wheel has everything that pip needs, contains no tests, and is reproducible."""
 
 import subprocess
 import sys

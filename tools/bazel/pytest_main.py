@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-# Plugin -> the word that a test file which needs it contains. Each takes 0.3 s of processor time to
-# load, which is more than most tests take.
+# Plugin -> the word in test files that need it. Each plugin takes 0.3 s of processor time to load,
+# more than most tests take.
 _PLUGINS = {"anyio": "anyio", "hypothesispytest": "hypothesis", "schemathesis": "schemathesis"}
 
 
@@ -16,7 +16,7 @@ def _plugin_options(files: list[str]) -> list[str]:
     unneeded = [plugin for plugin, word in _PLUGINS.items() if word not in text]
     options = [option for plugin in unneeded for option in ("-p", f"no:{plugin}")]
     if "hypothesispytest" not in unneeded:
-        options.append("--hypothesis-seed=0")  # what passes once passes again; see docs/build.md
+        options.append("--hypothesis-seed=0")  # reproducible; see docs/build.md
     return options
 
 
@@ -50,5 +50,5 @@ def main(root: str, files: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # What follows the files is passed on by `--test_arg`.
+    # Arguments after the files come from `--test_arg`.
     sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -9,8 +9,8 @@ _ENVIRONMENTS = {
     "test": "@py_test//:python",
 }
 
-# $root is the root of the source tree inside the runfiles. Bazel names it for tests; a program is
-# started by `bazel run`, by its path, or by a test that has it among its data.
+# $root is the root of the source tree inside the runfiles. Bazel sets it for tests; a program is
+# started by `bazel run`, by its path, or by a test that has it in its data.
 _LAUNCHER = """#!/bin/sh
 case "$0" in
   /*) self="$0" ;;
@@ -23,7 +23,7 @@ export PYTHONPATH="$root/python:$root"
 {exports}{chdir}exec "$root/{python}" -P {arguments} "$@"
 """
 
-# A program resolves relative paths against the directory that the person is in.
+# A program resolves relative paths against the user's current directory.
 _CHDIR = """if [ -n "$BUILD_WORKING_DIRECTORY" ]; then cd "$BUILD_WORKING_DIRECTORY"; fi
 """
 
@@ -68,7 +68,7 @@ def _exports(ctx):
 def _launch(ctx, arguments, srcs, chdir):
     """Writes the launcher; returns the providers of an executable target."""
 
-    # Not the target's bare name: //python:pagemill lies beside the folder python/pagemill.
+    # Not the target's bare name: //python:pagemill is beside the folder python/pagemill.
     launcher = ctx.actions.declare_file(ctx.label.name + ".sh")
     ctx.actions.write(launcher, _LAUNCHER.format(
         arguments = " ".join(arguments),

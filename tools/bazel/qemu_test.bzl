@@ -58,7 +58,7 @@ qemu_test = rule(
     test = True,
 )
 
-# A binary of this machine's family, on a lesser CPU of it.
+# A binary of this machine's family, on one of its lesser CPUs.
 native_qemu_test = rule(
     implementation = _native_qemu_test_impl,
     attrs = dict(_ATTRS, binary = attr.label()),

@@ -1,10 +1,9 @@
-"""What a run of all tests says beyond its result: the slowest targets, and unexpected skips.
+"""Reports the slowest targets and unexpected skips of a run of all tests.
 
     report.py LOG TESTLOGS SKIPS
 
-LOG is what `bazel test` printed, TESTLOGS the folder `bazel-testlogs`, SKIPS the list of what may
-be skipped. Prints the slowest targets; fails if a target or a test was skipped that the list does
-not name.
+LOG is the output of `bazel test`, TESTLOGS the folder `bazel-testlogs`, SKIPS the list of allowed
+skips. Prints the slowest targets; fails if a target or a test was skipped that is not in the list.
 """
 
 import dataclasses
@@ -54,7 +53,7 @@ def results(log: str) -> list[Result]:
 
 
 def skipped_tests(report: str) -> Iterator[str]:
-    """The names, as `class.test`, of what a test.xml of googletest or pytest says was skipped."""
+    """The names, as `class.test`, of skipped tests in a test.xml of googletest or pytest."""
     for case in ElementTree.fromstring(report).iter("testcase"):
         if case.get("result") == "skipped" or case.find("skipped") is not None:
             yield f"{case.get('classname')}.{case.get('name')}"

@@ -1,6 +1,6 @@
 // File: tools/fuzz/byte_reader.h
-// Turns the bytes that a fuzzer makes into values. At the end of the bytes everything is 0, so
-// every input means something.
+// Turns a fuzzer's bytes into values. After the end of the bytes everything is 0, so every input is
+// valid.
 //
 //   ByteReader in(data, size);
 //   while (!in.empty()) switch (in.Below(5)) ...

@@ -1,4 +1,4 @@
-"""Packs libFuzzer's corpus folder into one text file, an input a line in base64, and back.
+"""Packs libFuzzer's corpus folder into one text file, one input per line in base64, and back.
 
 corpus.py pack FOLDER FILE       writes FILE
 corpus.py unpack FILE FOLDER     adds the inputs to FOLDER

@@ -1,5 +1,5 @@
-// Runs the inputs of a corpus file (tools/fuzz/corpus.py) through a fuzz target: what fuzzing found
-// stays found, on every CPU and without a fuzzing compiler.
+// Runs the inputs of a corpus file (tools/fuzz/corpus.py) through a fuzz target: a regression test
+// of fuzzing's findings, on every CPU and without a fuzzing compiler.
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>

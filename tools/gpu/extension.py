@@ -2,9 +2,9 @@
 
 Which sources: every `cc/**/*.cc` but
 
-- what only tests use: `*_test.cc`, `*_benchmark.cc`, `fake_*.cc`, and whatever includes, directly
-  or not, a `*conformance.h`;
-- the folders that no binding reaches (`capi`, `examples`, `sim`);
+- files used only by tests: `*_test.cc`, `*_benchmark.cc`, `fake_*.cc`, and files that include,
+  directly or indirectly, a `*conformance.h`;
+- the folders that no binding uses (`capi`, `examples`, `sim`);
 - the kernels of other CPUs: a file named `<op>_<isa>.cc` is compiled with the flags that
   `tools/bazel/isa.bzl` gives for the instruction set, and only on its CPU.
 """
@@ -29,12 +29,12 @@ _FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-strict-alia
 
 
 class BuildError(RuntimeError):
-    """A compiler or the linker failed; the message is what it said."""
+    """A compiler or the linker failed; the message is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsaTable:
-    """`flags`: those of each instruction set; `cpu`: the CPU it is one of ("" = any)."""
+    """`flags` of each instruction set; `cpu`: the CPU that has it ("" = any)."""
 
     flags: dict[str, list[str]]
     cpu: dict[str, str]
@@ -53,13 +53,13 @@ class IsaTable:
         )
 
     def of_file(self, path: Path) -> str:
-        """The instruction set that a file's name ends in; "portable" where it names none."""
+        """The instruction set that a file's name ends in; "portable" if it names none."""
         found = [name for name in self.flags if path.stem.endswith("_" + name)]
         return max(found, key=len, default="portable")
 
 
 def sources(root: Path, isas: IsaTable, machine: str) -> list[Path]:
-    """The files to compile on `machine`, as this module's rule says."""
+    """The files to compile on `machine`, by this module's rule."""
     found: list[Path] = []
     for path in sorted((root / "cc").rglob("*.cc")):
         if path.relative_to(root / "cc").parts[0] in _LEFT_OUT_FOLDERS:
@@ -74,7 +74,7 @@ def sources(root: Path, isas: IsaTable, machine: str) -> list[Path]:
 
 
 def _included(root: Path, path: Path) -> set[str]:
-    """The in-tree headers that `path` includes, directly or not, as paths from the root."""
+    """The in-tree headers that `path` includes, directly or indirectly, as paths from the root."""
     seen: set[str] = set()
     frontier = [path]
     while frontier:

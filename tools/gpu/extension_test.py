@@ -1,4 +1,4 @@
-"""The rule that finds sources without Bazel finds what the extension needs and nothing else."""
+"""The rule that finds sources without Bazel finds exactly those that the extension needs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Checks and measures the torch executor on a GPU: the program behind `tools/gpu/check`."""
+"""Checks and measures the torch executor on a GPU; implements `tools/gpu/check`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NATIVE_MODELS = ("tiny", "smollm2-135m")
 
 
 def missing(device: str) -> str | None:
-    """Why nothing can be checked here, as a sentence; None if it can."""
+    """The reason why nothing can be checked here; None if it can."""
     for module in ("torch", "numpy", "safetensors", "nanobind"):
         if importlib.util.find_spec(module) is None:
             return f"the Python package {module} is not installed"

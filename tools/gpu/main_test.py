@@ -1,4 +1,4 @@
-"""The check runs from end to end on the CPU, and says so if there is nothing to check."""
+"""The check runs from end to end on the CPU, and reports if there is nothing to check."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Speed of the torch executor against what the device can do.
+"""Speed of the torch executor relative to the device's limits.
 
 Decode is bound by reading weights and caches, prefill by arithmetic: decode is given as a fraction
 of the copy bandwidth, prefill as one of the matrix-multiply rate, both measured on random data.
@@ -25,7 +25,7 @@ from pagemill.weights.source import ModelSource
 from tools.gpu.work import decode_bytes, prefill_operations
 
 BLOCK_SIZE = 16
-REPEATS = 15  # timings of which the median counts
+REPEATS = 15  # timings, of which the median is used
 _BF16_BYTES = 2
 
 

@@ -104,9 +104,9 @@ def tensor_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 
 def write_checkpoint(config: Config, directory: Path, device: str) -> None:
-    """Save bf16 weights that keep the size of what passes through them; `device` draws them."""
+    """Save bf16 weights that keep the size of activations; `device` draws them."""
     generator = torch.Generator(device).manual_seed(0)
-    # Gemma's norms are stored less 1.
+    # Gemma's norms are stored minus 1.
     centre = 0.0 if config["model_type"] == "gemma3_text" else 1.0
     tensors: dict[str, torch.Tensor] = {}
     for name, shape in tensor_shapes(config).items():

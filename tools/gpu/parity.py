@@ -1,6 +1,7 @@
-"""Are the logits of the torch executor right on this device, for models of real shapes?
+"""Compares the logits of the torch executor on this device with a reference, for models of real
+shapes.
 
-The reference is `transformers` in f32 on the same device, or, where it is not installed, the torch
+The reference is `transformers` in f32 on the same device, or, if it is not installed, the torch
 executor in f32 on the CPU. An error is the norm of the difference over the norm of the reference.
 """
 
@@ -26,11 +27,11 @@ Run = Callable[[Batch], tuple[Logits | None, Logits | None]]
 # An order of magnitude below what tf32 would give, which must not be on.
 F32_BOUND = 5e-5
 
-# bf16 has 8 bits, so that the result depends on where one rounds. What `transformers` loses in bf16
-# on the same weights is the measure; half as much again is a different but no worse place to round.
+# bf16 has 8 bits, so the result depends on where values are rounded. The bound is the error of
+# `transformers` in bf16 on the same weights, plus half: a different but no worse place to round.
 BF16_FACTOR = 1.5
-# Where there is no such measure: a relative error of 2^-8 each in some 10^2 roundings that add up
-# like a random walk.
+# Without that measure: a relative error of 2^-8 each in some 10^2 roundings that add up like a
+# random walk.
 BF16_BOUND = 0.06
 
 NUM_BLOCKS, BLOCK_SIZE = 64, 16
@@ -122,7 +123,7 @@ def _native(built: BuiltModel) -> Run:
 def _expected(
     directory: Path, device: str, built: BuiltModel, prompts: list[list[int]]
 ) -> tuple[str, Logits, float | None]:
-    """The reference's name, its f32 logits, and the error it makes itself in bf16, if known."""
+    """The reference's name, its f32 logits, and its own error in bf16, if known."""
     if importlib.util.find_spec("transformers") is None:
         return "torch executor, f32, CPU", _run_torch(built, "cpu", "f32", prompts), None
     exact = _transformers(directory, device, torch.float32, prompts)

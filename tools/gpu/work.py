@@ -1,4 +1,4 @@
-"""The least work that a step of a program can be: operations, and bytes to read."""
+"""The minimum work of a step of a program: operations, and bytes to read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _matrices(program: Program) -> list[WeightEntry | QuantizedEntry]:
 
 
 def _windows(program: Program) -> dict[str, int]:
-    """The tokens that a query of each cache sees, 0 = all."""
+    """The tokens that a query of each cache attends to, 0 = all."""
     groups = {group.name: group.window for group in program.groups}
     return {cache.name: groups[cache.group] for cache in program.caches}
 

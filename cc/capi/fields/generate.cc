@@ -1,10 +1,11 @@
-// Writes what the C ABI derives from the engine's lists of fields (cc/base/field_info.h):
+// Generates the parts of the C ABI that derive from the engine's lists of fields
+// (cc/base/field_info.h):
 //
 //   generate header pagemill.h.in   the header; the struct named in a line `@struct@` goes there
 //   generate conversion             convert_fields.cc: values of these structs, to and from C
 //
-// A field is in the C ABI if its FieldInfo says at which position. abi_test refuses a struct that
-// ends in padding: a field of 4 bytes comes with a second one.
+// A field is in the C ABI if its FieldInfo gives its position. abi_test rejects a struct that ends
+// in padding: a field of 4 bytes must come with a second one.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

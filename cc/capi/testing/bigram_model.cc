@@ -25,7 +25,7 @@ std::string BigramModel::ProgramText() const {
     both.insert(both.end(), row, row + kHidden);
   }
   const size_t bytes = both.size() * sizeof(float);
-  // The cache is never read: its blocks let the prefix cache find tokens.
+  // The cache is never read: its blocks make prefix cache hits possible.
   std::string text = "pagemill-program 3\nfile 0 @\ngroup all full\ncache kv0 all kv kv 1,2\n";
   text += "weight table f32 53,32 0 0\n";
   text += "weight head f32 53,32 0 " + std::to_string(kVocab * kHidden * 4) + "\n";

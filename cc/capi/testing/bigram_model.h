@@ -1,7 +1,7 @@
 // File: cc/capi/testing/bigram_model.h
 // The smallest model that an engine runs: no attention, a vocabulary of 53 tokens; the next token
 // is the one whose row of W has the largest product with the row of the last token. For tests of
-// what lies around a model.
+// code around a model.
 //
 //   BigramModel model;
 //   std::ofstream(path) << model.ProgramText();
@@ -28,7 +28,7 @@ class BigramModel {
 
  private:
   std::vector<float> weights_;
-  std::vector<int> shifted_;  // without it every token would be followed by itself
+  std::vector<int> shifted_;  // without the shift every token would follow itself
 };
 
 }  // namespace pagemill::capi

@@ -91,7 +91,7 @@ StatusOr<Bpe> Bpe::Load(const std::string& path) {
     std::string bytes;
     if ((hex != "-" && !ParseHex(hex, bytes)) || (rank == -2 && bytes.size() != 1)) {
       const std::string line = std::to_string(bpe.bytes_.size() + 2);
-      return DataLoss(path + " line " + line + ": '" + hex + "' is no token");
+      return DataLoss(path + " line " + line + ": '" + hex + "' is not a token");
     }
     bpe.Add(std::move(bytes), rank);
   }

@@ -1,12 +1,12 @@
 // File: cc/examples/embed_engine/bpe.h
-// Just enough tokenization for an example: BPE from the vocabulary file that `pagemill export`
-// writes. Byte-level vocabularies (GPT-2's kind) split a text into words as GPT-2 does, with digits
-// apart (SmolLM2), and take every byte above 127 for a letter: exact for SmolLM2 and ASCII text.
-// SentencePiece vocabularies are not split. Real hosts bring their own tokenizer.
+// Minimal tokenization for an example: BPE with the vocabulary file that `pagemill export` writes.
+// For byte-level vocabularies (GPT-2's kind), text is split into words as in GPT-2, with separate
+// digits (SmolLM2), and every byte above 127 counts as a letter: exact for SmolLM2 and ASCII text.
+// SentencePiece vocabularies are not split. Real hosts use their own tokenizer.
 //
-// The file's first line is "words" (byte-level) or "text" (SentencePiece), the bytes in hex that
-// stand before every text, and the ids of the tokens before it, with commas; "-" is none. Then one
-// line per token, in id order: the token's bytes in hex, and its rank among merges or
+// The file's first line is "words" (byte-level) or "text" (SentencePiece), the prefix of every text
+// as bytes in hex, and the comma-separated ids of the tokens before it; "-" is none. Then one line
+// per token, in id order: the token's bytes in hex, and its rank among merges or
 //   -1  merges begin with it: a byte of a byte-level vocabulary, else a character
 //   -2  a byte for characters that no token covers
 //   -3  not made from text, such as control tokens
@@ -26,7 +26,7 @@ namespace pagemill::examples {
 
 class Bpe {
  public:
-  // kNotFound or kDataLoss name the file and line.
+  // kNotFound or kDataLoss with the file and line.
   static StatusOr<Bpe> Load(const std::string& path);
 
   std::vector<int32_t> Encode(std::string_view text) const;
@@ -44,11 +44,11 @@ class Bpe {
     int32_t rank;
   };
   bool splits_words_ = true;
-  std::string prefix_;                               // stands before every text
-  std::vector<int32_t> prefix_ids_;                  // before the tokens of every text
+  std::string prefix_;                               // prefix of every text
+  std::vector<int32_t> prefix_ids_;                  // ids before the tokens of every text
   std::vector<std::string> bytes_;                   // by token id
-  std::unordered_map<std::string, Entry> by_bytes_;  // tokens that text is made of
-  std::array<int32_t, 256> byte_ids_ = {};           // for what none of them covers, 0 = none
+  std::unordered_map<std::string, Entry> by_bytes_;  // tokens that text can contain
+  std::array<int32_t, 256> byte_ids_ = {};           // for bytes that no token covers, 0 = none
 };
 
 }  // namespace pagemill::examples

@@ -1,5 +1,5 @@
-// Generates text from a model with no Python in the process. `pagemill export` made the two files
-// that it reads: the program (which says where the weights lie) and the vocabulary.
+// Generates text from a model without Python in the process. Reads the two files that `pagemill
+// export` wrote: the program (which contains the locations of the weights) and the vocabulary.
 //
 //   pagemill export --output /tmp/smollm2
 //   embed_engine /tmp/smollm2 "The capital of France is" 24
@@ -15,7 +15,7 @@ namespace {
 using pagemill::capi::Host;
 using pagemill::examples::Bpe;
 
-// Submits one greedy request and writes its text to standard output as it comes.
+// Submits one greedy request and writes its text to standard output as it arrives.
 pagemill::Status Generate(const std::string& folder, const std::string& prompt, int max_tokens) {
   PAGEMILL_ASSIGN_OR_RETURN(const Bpe bpe, Bpe::Load(folder + "/model.vocabulary"));
 

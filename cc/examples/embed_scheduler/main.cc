@@ -1,14 +1,14 @@
-// Pagemill's scheduler with a runner of your own: this program links //cc/scheduler and nothing
-// above it. No engine, no thread, no model; the loop below is yours.
+// Pagemill's scheduler with a custom runner: this program links //cc/scheduler and nothing above
+// it. It needs no engine, thread or model; it runs the loop itself.
 //
 //   ./bazelw run //cc/examples/embed_scheduler
 //
-// What a runner does with a StepPlan: free the slots in `released`; then for each entry start a
-// request if it says so, append the new blocks to the slot's block table, write the tokens' keys
-// and values into those blocks, and sample a token where it says so. The toy below has a "model"
-// whose next token is a sum over the whole context, and its keys and values are the tokens
-// themselves, so the program can check at the end that paging, batching, shared prefixes and
-// preemption changed nothing.
+// A runner processes a StepPlan as follows: it frees the slots in `released`; then for each entry
+// it starts a request if the entry says so, appends the new blocks to the slot's block table,
+// writes the tokens' keys and values into those blocks, and samples a token if the entry says so.
+// The "model" below computes the next token from a sum over the whole context, and its keys and
+// values are the tokens themselves, so the program can check at the end that paging, batching,
+// shared prefixes and preemption changed nothing.
 #include <cstdio>
 #include <map>
 #include <numeric>
@@ -33,7 +33,7 @@ using pagemill::step::StepResult;
 
 constexpr int32_t kVocabSize = 101;
 
-// The "model": what follows a context.
+// The "model": the next token of a context.
 int32_t NextToken(const std::vector<int32_t>& context) {
   int32_t sum = 0;
   for (size_t i = 0; i < context.size(); ++i) {
@@ -64,7 +64,7 @@ class ToyRunner {
       for (int32_t token : entry.token_ids) At(table, position++) = token;
 
       result.results.emplace_back().index = entry.index;
-      if (!entry.sample) continue;  // the prompt goes on in a later step
+      if (!entry.sample) continue;  // the prompt continues in a later step
       std::vector<int32_t> context;
       for (int32_t i = 0; i < position; ++i) context.push_back(At(table, i));
       result.results.back().sampled_token_ids.push_back(NextToken(context));
@@ -86,7 +86,7 @@ class ToyRunner {
 Request MakeRequest(uint64_t id) {
   Request request;
   request.id = RequestId(id);
-  std::vector<int32_t> prompt(20 + id);  // they begin alike, so they share blocks
+  std::vector<int32_t> prompt(20 + id);  // equal beginnings, so they share blocks
   std::iota(prompt.begin(), prompt.end(), 1);
   prompt.back() = static_cast<int32_t>(id);
   request.prompt_token_ids = std::move(prompt);
@@ -130,12 +130,12 @@ int main() {
     if (!status.ok()) return Fail(status.ToString());
     expected[request.id] = AnswerAlone(request);
   }
-  // A refusal is a value with a sentence.
+  // Errors are values with a message.
   Request too_long = MakeRequest(70);
   std::printf("refused: %s\n", scheduler.Add(std::move(too_long)).message().c_str());
 
   StepPlan plan;                     // reused from step to step
-  std::vector<RequestEvent> events;  // news of one step
+  std::vector<RequestEvent> events;  // events of one step
   int num_steps = 0;
   while (scheduler.HasWork()) {
     scheduler.Schedule(&plan);

@@ -1,5 +1,5 @@
 // File: cc/ops/add/add.h
-// Elementwise sum: y = a + b, where b is a tensor of a's rows or one row for all of them.
+// Elementwise sum: y = a + b; b is a tensor of the shape of a, or one row for all rows of a.
 //
 //   inputs   a  act [N, ...]   rows of H elements, any trailing shape
 //            b  act [N, ...] (rows of H elements) or f32 [H]

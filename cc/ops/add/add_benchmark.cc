@@ -1,4 +1,4 @@
-// Speed of `add` against reading its operands from the cache level that they fit in.
+// Speed of `add` next to reading its operands from the cache level that they fit in.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/add/add.h"

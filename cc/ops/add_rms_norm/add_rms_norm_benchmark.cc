@@ -1,4 +1,4 @@
-// Speed of `add_rms_norm` against reading its operands from the cache level that they fit in.
+// Speed of `add_rms_norm` next to reading its operands from the cache level that they fit in.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/add_rms_norm/add_rms_norm.h"

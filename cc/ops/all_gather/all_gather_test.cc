@@ -12,7 +12,7 @@ TEST(AllGather, Conformance) {
   CheckAllGatherConformance(AllGatherOp(), device::DetectCapabilities());
 }
 
-TEST(AllGather, CheckNamesWhatDoesNotFit) {
+TEST(AllGather, CheckNamesTheMismatch) {
   const TensorView x = TensorView::Dense(nullptr, DType::kF32, {3, 5});
   const TensorView y = TensorView::Dense(nullptr, DType::kF32, {3, 9});
   const auto message = [&](int ranks, int rank) {

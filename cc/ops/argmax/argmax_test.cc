@@ -10,7 +10,7 @@ namespace {
 
 TEST(Argmax, Conformance) { CheckArgmaxConformance(ArgmaxOp(), device::DetectCapabilities()); }
 
-TEST(Argmax, CheckNamesWhatDoesNotFit) {
+TEST(Argmax, CheckNamesTheMismatch) {
   const TensorView inputs[] = {TensorView::Dense(nullptr, DType::kF32, {4, 9})};
   const TensorView outputs[] = {TensorView::Dense(nullptr, DType::kI32, {3}),
                                 TensorView::Dense(nullptr, DType::kF32, {4})};

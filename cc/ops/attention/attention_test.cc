@@ -44,7 +44,7 @@ TEST(Attention, MeansByHand) {
   }
 }
 
-TEST(Attention, CheckNamesWhatDoesNotFit) {
+TEST(Attention, CheckNamesTheMismatch) {
   const BatchView batch{{.num_tokens = 9, .num_requests = 2}, {}};
   const auto view = [](std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, DType::kF32, dims);

@@ -1,4 +1,4 @@
-// Speed of `causal_conv` against reading its operands from the cache level that they fit in.
+// Speed of `causal_conv` next to reading its operands from the cache level that they fit in.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"

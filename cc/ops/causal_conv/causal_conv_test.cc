@@ -51,7 +51,7 @@ TEST(CausalConv, ByHand) {
   }
 }
 
-TEST(CausalConv, RefusesWhatDoesNotFit) {
+TEST(CausalConv, RefusesMismatchedOperands) {
   const auto view = [](std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, DType::kF32, dims);
   };

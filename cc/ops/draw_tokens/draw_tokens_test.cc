@@ -20,7 +20,7 @@ TEST(DrawTokens, Conformance) {
   CheckDrawTokensConformance(DrawTokensOp(), device::DetectCapabilities());
 }
 
-TEST(DrawTokens, CheckNamesWhatDoesNotFit) {
+TEST(DrawTokens, CheckNamesTheMismatch) {
   const TensorView columns = TensorView::Dense(nullptr, DType::kI32, {4});
   const TensorView inputs[] = {TensorView::Dense(nullptr, DType::kF32, {4, 9}), columns,
                                TensorView::Dense(nullptr, DType::kF32, {4}),

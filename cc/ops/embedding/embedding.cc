@@ -23,7 +23,7 @@ Status CheckEmbedding(const OpCall& call) {
   if (const Status fits = CheckWeight(call.inputs[1]); !fits.ok()) {
     check.Require(false, fits.message());
   }
-  check.Require(!IsScaled(call.inputs[1]), "W must not have scales beside it");
+  check.Require(!IsScaled(call.inputs[1]), "W must not have scales");
   check.Input(0, "ids", DType::kI32, "N");
   check.Input(1, "W", dtype, "V,H");
   check.ActOutput(0, "y", "N,H*");

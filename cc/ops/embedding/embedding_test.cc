@@ -12,7 +12,7 @@ TEST(Embedding, Conformance) {
   CheckEmbeddingConformance(EmbeddingOp(), device::DetectCapabilities());
 }
 
-TEST(Embedding, CheckNamesWhatDoesNotFit) {
+TEST(Embedding, CheckNamesTheMismatch) {
   const auto view = [](DType dtype, std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, dtype, dims);
   };

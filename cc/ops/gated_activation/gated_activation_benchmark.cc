@@ -1,4 +1,4 @@
-// Speed of `gated_activation` (SiLU) against reading its operands from the cache level that they
+// Speed of `gated_activation` (SiLU) next to reading its operands from the cache level that they
 // fit in.
 #include <benchmark/benchmark.h>
 

@@ -163,14 +163,14 @@ class GroupedLinearCheck : public ::testing::Test {
   const TensorView w = View(DType::kQ4_0, {4, 18, 64});
 };
 
-TEST_F(GroupedLinearCheck, TakesSharedRowsAndOwnOnes) {
+TEST_F(GroupedLinearCheck, AcceptsSharedAndSeparateRows) {
   EXPECT_TRUE(Check(View(kF32, {8, 64}), ids, w, View(kF32, {8, 2, 18})).ok());
   EXPECT_TRUE(Check(View(kF32, {8, 2, 64}), ids, w, View(kF32, {8, 2, 9, 2})).ok());
   EXPECT_TRUE(
       Check(View(kF32, {8, 4, 16}), ids, w, View(kF32, {8, 2, 18}), View(kF32, {4, 18})).ok());
 }
 
-TEST_F(GroupedLinearCheck, NamesWhatDoesNotFit) {
+TEST_F(GroupedLinearCheck, NamesTheMismatch) {
   const TensorView x = View(kF32, {8, 64}), y = View(kF32, {8, 2, 18});
   EXPECT_EQ(Check(View(kF32, {8, 96}), ids, w, y).message(),
             "grouped_linear: x has 96 elements a token, neither K nor J * K");

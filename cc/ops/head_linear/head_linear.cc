@@ -29,7 +29,7 @@ Status CheckHeadLinear(const OpCall& call) {
   check.ActOutput(0, "y", "N,J,M");
   if (!check.ok()) return check.Result();
   check.Require(check.Dim(transposed ? 'M' : 'K') > 0, "W is empty");
-  check.Require(!IsScaled(call.inputs[1]), "W must not have scales beside it");
+  check.Require(!IsScaled(call.inputs[1]), "W must not have scales");
   return check.Result();
 }
 

@@ -15,8 +15,8 @@
 // Result: the product with the dequantized weights in float. The bits of y[n] depend on x[n] and W
 // alone. Without `transposed` they are those of `linear` in the kernel of the same name.
 //
-// Error bound: |y - exact| <= LinearErrorBound(K) * sum_k |x_k w_k| (linear.h); transposed, where
-// each output is one chain of K multiply-adds, K * 2^-24 * sum_k |x_k w_k|.
+// Error bound: |y - exact| <= LinearErrorBound(K) * sum_k |x_k w_k| (linear.h); with `transposed`,
+// each output is one chain of K multiply-adds, and the bound is K * 2^-24 * sum_k |x_k w_k|.
 //
 // Kernels: "avx512", "avx2", "portable", "reference".
 #ifndef PAGEMILL_CC_OPS_HEAD_LINEAR_HEAD_LINEAR_H_

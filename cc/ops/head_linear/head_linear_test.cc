@@ -38,7 +38,7 @@ TEST(HeadLinear, ByHand) {
   }
 }
 
-TEST(HeadLinear, CheckNamesWhatDoesNotFit) {
+TEST(HeadLinear, CheckNamesTheMismatch) {
   const auto check = [](DType dtype, std::initializer_list<int64_t> w, bool transposed) {
     const TensorView inputs[] = {TensorView::Dense(nullptr, DType::kF32, {5, 3, 32}),
                                  TensorView::Dense(nullptr, dtype, w)};

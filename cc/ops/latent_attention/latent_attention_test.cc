@@ -52,7 +52,7 @@ TEST(LatentAttention, ByHand) {
 }
 
 // A stored NaN makes the queries that see it NaN, and no others.
-TEST(LatentAttention, NaNIsSeenByLaterQueriesOnly) {
+TEST(LatentAttention, NaNReachesLaterQueriesOnly) {
   conformance::LatentCase c({.heads = 4, .size = 20, .rope_size = 4, .dtype = DType::kF32},
                             {{.context = 3, .tokens = 4}});
   TensorView cache = c.call().inputs[2];
@@ -67,7 +67,7 @@ TEST(LatentAttention, NaNIsSeenByLaterQueriesOnly) {
   }
 }
 
-TEST(LatentAttention, CheckNamesWhatDoesNotFit) {
+TEST(LatentAttention, CheckNamesTheMismatch) {
   const BatchView batch{{}, {.block_size = 16}};
   const auto check = [&](DType dtype, std::initializer_list<int64_t> cache, double scale,
                          const BatchView* view) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kKeys = 32;
 constexpr int kKeyBlock = 4;     // keys whose scores are summed at once
-constexpr int kColumnBlock = 4;  // vectors of y that stay in registers while the keys pass by
+constexpr int kColumnBlock = 4;  // vectors of y that stay in registers for all keys
 constexpr int kBlockRows = Vec::kRegisters >= 32 ? 4 : 2;
 
 // Consecutive tokens of the context: [size + rope_size] each.

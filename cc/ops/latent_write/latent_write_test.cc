@@ -41,7 +41,7 @@ TEST(LatentWrite, ByHand) {
   }
 }
 
-TEST(LatentWrite, CheckNamesWhatDoesNotFit) {
+TEST(LatentWrite, CheckNamesTheMismatch) {
   const BatchView batch{{}, {.block_size = 16}};
   const auto check = [&](DType dtype, std::initializer_list<int64_t> cache, const BatchView* view) {
     const TensorView inputs[] = {TensorView::Dense(nullptr, DType::kF32, {4, 24}),

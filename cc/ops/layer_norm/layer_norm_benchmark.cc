@@ -1,4 +1,4 @@
-// Speed of `layer_norm` against reading its operands from the cache level that they fit in.
+// Speed of `layer_norm` next to reading its operands from the cache level that they fit in.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"

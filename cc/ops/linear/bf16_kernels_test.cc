@@ -198,7 +198,7 @@ TEST(Bf16Kernels, NaNReachesTheOutputsOfItsRowOnly) {
   }
 }
 
-TEST(Bf16Kernels, PartsOfKGiveTheBitsOfTheWhole) {
+TEST(Bf16Kernels, DividingKKeepsTheBits) {
   Random random(6);
   for (const NamedSet& set : SetsOfThisMachine()) {
     const PackedGemm& kernels = *set.kernels;

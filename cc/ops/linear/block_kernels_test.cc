@@ -86,7 +86,7 @@ std::vector<float> ProductInParts(const PackedGemm& kernels, const Case& c, int6
   return y;
 }
 
-TEST(BlockKernels, PartsOfKGiveTheBitsOfTheWhole) {
+TEST(BlockKernels, DividingKKeepsTheBits) {
   const device::Capabilities caps = device::DetectCapabilities();
   if (!caps.cpu.avx512 || !caps.cpu.avx512_vnni) GTEST_SKIP() << "needs AVX-512 with VNNI";
   Random random(7);
@@ -130,7 +130,7 @@ TEST(BlockKernels, DividedMixedRowsConform) {
 
 class AmxBlocksTest : public ::testing::TestWithParam<int64_t> {};
 
-TEST_P(AmxBlocksTest, GiveTheBitsOfVnni) {
+TEST_P(AmxBlocksTest, MatchVnni) {
   const device::Capabilities caps = device::DetectCapabilities();
   if (!caps.cpu.avx512 || !caps.cpu.avx512_vnni || !caps.cpu.avx512_bf16) {
     GTEST_SKIP() << "needs AVX-512 with VNNI and BF16";

@@ -246,7 +246,7 @@ TEST_F(LinearCheck, AcceptsAnyRankWithTheRightRows) {
   EXPECT_TRUE(Check(View(kF32, {0, 3}), View(DType::kBF16, {5, 3}), View(kF32, {0, 5})).ok());
 }
 
-TEST_F(LinearCheck, NamesWhatDoesNotFit) {
+TEST_F(LinearCheck, NamesTheMismatch) {
   const TensorView w = View(DType::kQ4_0, {18, 64});
   const TensorView x = View(kF32, {8, 64});
   const TensorView y = View(kF32, {8, 18});

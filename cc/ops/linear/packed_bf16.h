@@ -33,7 +33,7 @@ void ReadPackedBf16Row(DType dtype, const uint8_t* slice, int64_t row, int64_t k
 extern const PackedGemm kAvx512Bf16Kernels;
 extern const PackedGemm kAmxBf16Kernels;
 #elif defined(__aarch64__)
-extern const PackedGemm kAsimdBf16Kernels;  // with slices of its own
+extern const PackedGemm kAsimdBf16Kernels;  // with its own slice layout
 #endif
 
 }  // namespace pagemill::ops::linear

@@ -10,7 +10,7 @@
 //               lower is from -64 to 63
 //   float32     scale: the block's largest |x| / L; L = 127, or 127 * 128 with two planes
 //   4 bytes     weights with minima: float32, scale * the sum of the integers; else int32, the
-//               negative zero point times the sum of the integers, of elements 0..15 alone where
+//               negative zero point times the sum of the integers, of elements 0..15 alone if
 //               halves of a block have scales
 //   4 bytes     there: int32, the same of elements 16..31
 //
@@ -30,7 +30,7 @@
 //
 // Order of accumulation: blocks ascending, by
 //   sum = fma(float(sum of integer products), weight scale * x scale, sum)
-//   sum = fma(weight minimum, x scale * sum of integers, sum)    where the format has minima
+//   sum = fma(weight minimum, x scale * sum of integers, sum)    if the format has minima
 // then + bias. Integer sums are exact: with two planes and Q6_K, including its scales of half
 // blocks, 32 * 32 * 127 * 128 * 128 < 2^31.
 #ifndef PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_H_

@@ -30,7 +30,7 @@ namespace {
 
 // A chunk of 32 rows of 576 elements takes at most 43 KB: it stays in L1 while slices are read.
 constexpr int64_t kMaxChunkRows = 32;
-constexpr int64_t kFewRows = 16;  // a chunk of at most so many rows is the only one of a call
+constexpr int64_t kFewRows = 16;  // smaller chunks are the only chunk of a call
 constexpr int64_t kLanes = 16;
 
 PAGEMILL_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }

@@ -12,7 +12,7 @@ TEST(MaskTokens, Conformance) {
   CheckMaskTokensConformance(MaskTokensOp(), device::DetectCapabilities());
 }
 
-TEST(MaskTokens, CheckNamesWhatDoesNotFit) {
+TEST(MaskTokens, CheckNamesTheMismatch) {
   const TensorView x = TensorView::Dense(nullptr, DType::kF32, {4, 33});
   const TensorView inputs[] = {x, TensorView::Dense(nullptr, DType::kI32, {4, 8}),
                                TensorView::Dense(nullptr, DType::kI32, {2, 1})};

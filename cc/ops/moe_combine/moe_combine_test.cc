@@ -12,7 +12,7 @@ TEST(MoeCombine, Conformance) {
   CheckMoeCombineConformance(MoeCombineOp(), device::DetectCapabilities());
 }
 
-TEST(MoeCombine, CheckNamesWhatDoesNotFit) {
+TEST(MoeCombine, CheckNamesTheMismatch) {
   const auto check = [](std::initializer_list<int64_t> x, std::initializer_list<int64_t> y) {
     const TensorView inputs[] = {TensorView::Dense(nullptr, DType::kF32, x),
                                  TensorView::Dense(nullptr, DType::kF32, {5, 3})};

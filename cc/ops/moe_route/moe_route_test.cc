@@ -87,7 +87,7 @@ TEST(MoeRoute, NanIsSeenInWeightsNeverInIds) {
   for (const float weight : routed.weights) EXPECT_TRUE(std::isnan(weight));
 }
 
-TEST(MoeRoute, CheckNamesWhatDoesNotFit) {
+TEST(MoeRoute, CheckNamesTheMismatch) {
   const auto check = [](int64_t choices, const Settings& settings) {
     const TensorView inputs[] = {TensorView::Dense(nullptr, DType::kF32, {3, 8}), {}};
     const TensorView outputs[] = {TensorView::Dense(nullptr, DType::kI32, {3, choices}),

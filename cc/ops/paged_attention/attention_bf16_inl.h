@@ -27,7 +27,7 @@ namespace {
 
 enum class DotOrder {
   kPairs,  // one chain, pair after pair
-  kTiles,  // of each 32 elements a chain of the even and one of the odd ones (tile_band.h)
+  kTiles,  // per 32 elements, a chain of the even and one of the odd ones (tile_band.h)
 };
 
 constexpr int kPairsPerBlock = 16;  // of kTiles
@@ -128,7 +128,7 @@ inline void WidenF8(__m512i codes, __m512i* lower, __m512i* upper) {
 }
 
 // Four dimensions of 16 keys, of which `dims` exist (others are 0), as pairs: the first two and the
-// last two. kAdjacent: they lie side by side, and all exist.
+// last two. kAdjacent: they are contiguous, and all exist.
 template <bool kAdjacent>
 inline void LoadF8Keys(const uint8_t* key, int64_t stride, int dims, __m512i* pairs) {
   __m512i rows;

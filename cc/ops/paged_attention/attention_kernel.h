@@ -74,7 +74,8 @@ struct AttentionGroup {
   int32_t kv_head = 0;
 };
 
-// Tiles of at most so many rows are bound by memory, larger ones by arithmetic.
+// Tiles of at most this many rows are bound by memory and prefetch; larger ones are bound by
+// arithmetic.
 inline constexpr int32_t kAttentionPrefetchRows = 12;
 inline constexpr int32_t kAttentionSplitGroups = kAttentionSplit / kAttentionKeyGroup;
 

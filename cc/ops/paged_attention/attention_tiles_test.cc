@@ -50,7 +50,7 @@ TEST(AttentionTiles, Invariance) {
 }
 
 // With tiles of 8 quads of dimensions, and of 16.
-TEST(AttentionTiles, Int8HasTheBitsOfQuadsInVectors) {
+TEST(AttentionTiles, Int8MatchesVnni) {
   const device::Capabilities caps = device::DetectCapabilities();
   device::ThreadPool pool({.num_threads = 1});
   for (const int64_t head_dim : {80, 64, 120}) {

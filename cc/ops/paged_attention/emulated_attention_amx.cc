@@ -1,6 +1,6 @@
 #include "cc/ops/paged_attention/emulated_attention.h"
 
-// The instruction set comes first.
+// The header that selects the instruction set must be included first.
 // clang-format off
 #include "cc/ops/vec/vec_avx512.h"
 #include "cc/ops/paged_attention/attention_amx_inl.h"

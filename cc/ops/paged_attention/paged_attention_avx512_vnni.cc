@@ -1,4 +1,4 @@
-// The instruction set comes first.
+// The header that selects the instruction set must be included first.
 // clang-format off
 #include "cc/ops/vec/vec_avx512.h"
 #include "cc/ops/paged_attention/attention_int8_inl.h"

@@ -76,7 +76,7 @@ TEST(PagedAttention, SinkAndSlopeByHand) {
 }
 
 // A stored infinity or NaN makes every row that sees the key NaN, and no others.
-TEST(PagedAttention, AnInt8KeyOrValueWithoutAScaleMakesRowsNaN) {
+TEST(PagedAttention, NaNScalesMakeRowsThatSeeThemNaN) {
   for (const bool of_value : {false, true}) {
     conformance::AttentionCase c({.q_heads = 1, .kv_heads = 1, .head_dim = 4, .dtype = DType::kI8},
                                  {{.context = 20, .tokens = 1}, {.context = 20, .tokens = 1}});
@@ -149,7 +149,7 @@ TEST(PagedAttention, EveryF8KeyIsDecoded) {
   }
 }
 
-TEST(PagedAttention, RefusesWhatDoesNotFit) {
+TEST(PagedAttention, RefusesMismatchedOperands) {
   const TensorView q = TensorView::Dense(nullptr, DType::kF32, {4, 6, 8});
   const BatchView batch{{}, {.block_size = 16}};
   const auto check = [&](int64_t kv_heads, std::vector<std::pair<const char*, double>> values,

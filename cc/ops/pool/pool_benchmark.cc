@@ -1,4 +1,4 @@
-// Speed of the mean of `pool` against reading its input.
+// Speed of the mean of `pool` next to reading its input.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"

@@ -179,7 +179,7 @@ TEST(QuantizedOps, OnlyProductsTakeScales) {
   const TensorView outputs[] = {y.view()};
   const Attributes attributes;
   EXPECT_EQ(EmbeddingOp().check({inputs, outputs, &attributes, nullptr}).message(),
-            "embedding: W must not have scales beside it");
+            "embedding: W must not have scales");
 }
 
 }  // namespace

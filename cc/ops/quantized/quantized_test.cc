@@ -51,7 +51,7 @@ Weight Scaled() {
           View(DType::kI8, {32, 64})};
 }
 
-TEST(CheckWeight, TakesWhatFits) {
+TEST(CheckWeight, AcceptsValidWeights) {
   EXPECT_EQ(Awq().Message(), "");
   EXPECT_EQ(Packed().Message(), "");
   EXPECT_EQ(Scaled().Message(), "");
@@ -70,7 +70,7 @@ TEST(CheckWeight, TakesWhatFits) {
   EXPECT_TRUE(CheckWeight(View(DType::kQ4_K, {3, 256})).ok());
 }
 
-TEST(CheckWeight, NamesWhatDoesNotFit) {
+TEST(CheckWeight, NamesTheMismatch) {
   EXPECT_EQ(CheckWeight(View(DType::kU8, {32, 64})).message(), "W must be a weight dtype, got u8");
   EXPECT_EQ(CheckWeight(View(DType::kQ4_0, {3, 32 * 5})).message(), "");
   EXPECT_NE(CheckWeight(View(DType::kF32, {3})).message(), "");
@@ -124,7 +124,7 @@ TEST(CheckWeight, NamesWhatDoesNotFit) {
       {[](Weight& w) {
          w.parts.zeros = View(DType::kI32, {1, 1});
        },
-       "no zeros"},
+       "must not have zeros"},
       {[](Weight& w) { w.parts.format.first_row = 1; }, "or a place in another matrix"},
       {[](Weight& w) {
          w.parts.scales = View(DType::kF16, {32, 1});

@@ -12,7 +12,7 @@ namespace {
 
 TEST(RmsNorm, Conformance) { CheckRmsNormConformance(RmsNormOp(), device::DetectCapabilities()); }
 
-TEST(RmsNorm, RefusesWhatDoesNotFit) {
+TEST(RmsNorm, RefusesMismatchedOperands) {
   const TensorView x = TensorView::Dense(nullptr, DType::kF32, {4, 8});
   const TensorView w = TensorView::Dense(nullptr, DType::kF32, {8});
   const TensorView narrow = TensorView::Dense(nullptr, DType::kF32, {4});

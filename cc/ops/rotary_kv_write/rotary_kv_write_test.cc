@@ -15,7 +15,7 @@ TEST(RotaryKvWrite, SameBitsAsTheTwoOps) {
   CheckRotaryKvWriteConformance(ops, device::DetectCapabilities());
 }
 
-TEST(RotaryKvWrite, RefusesWhatOneOfTheTwoDoes) {
+TEST(RotaryKvWrite, RefusesWhatASingleOpRefuses) {
   const TensorView q = TensorView::Dense(nullptr, DType::kF32, {4, 2, 8});
   const TensorView k = TensorView::Dense(nullptr, DType::kF32, {4, 1, 8});
   const TensorView positions = TensorView::Dense(nullptr, DType::kI32, {4});

@@ -4,7 +4,7 @@
 //
 //   inputs   x     act [T, ...]
 //            y     act [M, ...] with as many elements a row as x
-//            rows  i32 [M], each in [0, T), no two alike
+//            rows  i32 [M], each in [0, T), distinct
 //   outputs  z     act [T, ...]
 //   aliasing       z may be x
 //

@@ -14,7 +14,7 @@ TEST(ScatterRows, Conformance) {
   CheckScatterRowsConformance(ScatterRowsOp(), device::DetectCapabilities());
 }
 
-TEST(ScatterRows, CheckNamesWhatDoesNotFit) {
+TEST(ScatterRows, CheckNamesTheMismatch) {
   const auto view = [](DType dtype, std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, dtype, dims);
   };

@@ -12,7 +12,7 @@ TEST(SelectRows, Conformance) {
   CheckSelectRowsConformance(SelectRowsOp(), device::DetectCapabilities());
 }
 
-TEST(SelectRows, CheckNamesWhatDoesNotFit) {
+TEST(SelectRows, CheckNamesTheMismatch) {
   const auto view = [](DType dtype, std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, dtype, dims);
   };

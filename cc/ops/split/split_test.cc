@@ -12,7 +12,7 @@ namespace {
 
 TEST(Split, Conformance) { CheckSplitConformance(SplitOp(), device::DetectCapabilities()); }
 
-TEST(Split, CheckNamesWhatDoesNotFit) {
+TEST(Split, CheckNamesTheMismatch) {
   const auto check = [](DType dtype, std::initializer_list<int64_t> a,
                         std::initializer_list<int64_t> b, double at = 6) {
     const TensorView inputs[] = {TensorView::Dense(nullptr, DType::kF32, {5, 3, 8})};

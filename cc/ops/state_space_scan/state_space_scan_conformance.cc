@@ -19,7 +19,7 @@ void CheckStateSpaceScanConformance(const OpDefinition& op, const device::Capabi
     c.AddRows(s.heads, -3, 3);       // dt
     c.AddShared({s.heads}, -3, 2);   // a_log
     c.AddShared({s.heads}, -1, 1);   // d
-    c.AddShared({s.heads}, -2, 30);  // dt_bias: beyond where softplus is x
+    c.AddShared({s.heads}, -2, 30);  // dt_bias: up to values at which softplus(x) = x
     c.AddState({s.heads, s.states, s.head_dim});
     c.output_width = s.heads * s.head_dim;
     // States decay by exp(-dt exp(a_log)), at least 0.3 % a token: about 300 tokens have a weight,

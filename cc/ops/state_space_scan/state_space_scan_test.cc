@@ -56,7 +56,7 @@ TEST(StateSpaceScan, ByHand) {
   }
 }
 
-TEST(StateSpaceScan, RefusesWhatDoesNotFit) {
+TEST(StateSpaceScan, RefusesMismatchedOperands) {
   const auto view = [](std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, DType::kF32, dims);
   };

@@ -18,7 +18,7 @@
 //   in pages that held NaN, with 1 to 3 threads, give the same bits, outputs and states;
 // - a step writes the pages of its states and nothing else: neither others' nor its source, unless
 //   that is its target.
-// Then the same in bf16 and f16, as act_conformance.h says; rows are activations, states f32.
+// The same is checked in bf16 and f16 (act_conformance.h); rows are activations, states f32.
 #ifndef PAGEMILL_CC_OPS_STATES_STATE_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_STATES_STATE_CONFORMANCE_H_
 

@@ -7,13 +7,13 @@
 // vec.h, which includes one of vec_avx512.h, vec_avx2.h and vec_portable.h. `Vec` itself is in an
 // anonymous namespace too, so that the linker never merges code of different instruction sets.
 //
-// What each member means, for n in [0, kLanes]:
+// Members, for n in [0, kLanes]:
 //   Load(p), Store(p, v)       kLanes elements; float, or uint16_t holding bf16 (stores round to
 //                              nearest even), uint8_t holding f8_e4m3 (cc/tensor/float8.h), or,
 //                              loads only, int8_t; no alignment needed
 //   LoadN(p, n), StoreN        the first n only: others read as 0, and are not touched
-//   Fma(a, b, c)               a b + c, rounded once where the machine can
-//   Max(a, b), Min(a, b)       b where either is NaN
+//   Fma(a, b, c)               a b + c, rounded once if the CPU supports it
+//   Max(a, b), Min(a, b)       b if either is NaN
 //   Less(a, b, x, y)           a < b ? x : y, lane by lane
 //   Range(x, y, low, high)     x in lanes [low, high), y elsewhere
 //   Round(a)                   nearest integer, |a| < 2^22

@@ -55,7 +55,7 @@ class Binder {
     for (ValueId id : op.outputs) BindOperand(id);
   }
 
-  // The operand that BindOperand() added last is the weight.
+  // The operand that was added last is the weight.
   void BindWeight(size_t op, size_t input, const Value& value) {
     TensorView& view = bound_.operands.back();
     const WeightOperand weight = addresses_.weight(op, input);

@@ -58,7 +58,7 @@ class Planner {
     }
   }
 
-  // The bytes of the smallest block of one layer.
+  // The largest cache block of one layer, in bytes, with the geometry's tokens per block.
   int64_t LargestCacheBytes() const {
     int64_t largest = 0;
     for (const Members& group : members_) {

@@ -21,7 +21,7 @@ StatusOr<LazyMemory> LazyMemory::Allocate(int64_t bytes, const char* purpose,
   if (bytes >= 2 * kHugePage) ::madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
 #endif
   LazyMemory memory(std::span(static_cast<std::byte*>(data), static_cast<size_t>(bytes)));
-  (void)device::PlaceMemory(memory.bytes(), placement);  // refused: slower, not wrong
+  (void)device::PlaceMemory(memory.bytes(), placement);  // failure only costs speed
   return memory;
 }
 

@@ -214,7 +214,7 @@ TEST(PackedWeights, AQuantizedWeightIsPackedFromItsParts) {
 
 TEST(PackedWeights, AQuantizedWeightThatCannotBeReadIsAnError) {
   std::string text = kQuantized;
-  text.replace(text.find("0000803f"), 8, "0000c07f");  // the scale is no number
+  text.replace(text.find("0000803f"), 8, "0000c07f");  // the scale is not a number
   const Program program = *Program::Parse(text);
   const StatusOr<Weights> weights = Weights::Load(program);
   ASSERT_TRUE(weights.ok());

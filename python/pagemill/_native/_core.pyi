@@ -735,6 +735,7 @@ class SimulatorOptions:
         scheduler: SimScheduler,
         device: SimDevice,
         model: SimModel,
+        max_step_us: int | None = 0,
     ) -> None:
         """Raises StatusError where a field is out of range."""
 

@@ -48,7 +48,7 @@ class OfflineModel:
         profile.start()
         return profile
 
-    def temperature(self, requested: float | None) -> float:
+    def temperature(self, requested: float | None) -> float | None:
         """Returns the sampling temperature of a request; None is one that has none."""
         return self._loaded.defaults.temperature if requested is None else requested
 

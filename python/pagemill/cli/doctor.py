@@ -18,7 +18,7 @@ from pagemill.config.quantities import format_bytes
 
 # Distribution, module, and what it is for.
 _REQUIRED = (
-    ("fastapi", "fastapi", "serve"),
+    ("starlette", "starlette", "serve"),
     ("uvicorn", "uvicorn", "serve"),
     ("uvloop", "uvloop", "serve"),
     ("httptools", "httptools", "serve"),

@@ -57,8 +57,12 @@ def _field(spec: FieldSpec) -> str:
 
 
 def _number(value: float | None) -> str:
-    named = {None: "", 2**31 - 1: "2^31 - 1", 2**63 - 1: "2^63 - 1", -(2**63): "-2^63"}
-    return named.get(value) or f"{value:g}"
+    named: dict[float, str] = {
+        2**31 - 1: "2^31 - 1",
+        2**63 - 1: "2^63 - 1",
+        -(2**63): "-2^63",
+    }
+    return "" if value is None else named.get(value, f"{value:g}")
 
 
 def _value(value: object) -> str:

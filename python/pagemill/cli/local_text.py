@@ -6,14 +6,13 @@ from pagemill.cli.text_source import Message
 from pagemill.config import EngineConfig, SamplingConfig
 from pagemill.config.env import cache_folder
 from pagemill.config.sampling import stated_fields
-from pagemill.engine.assembly import ChoiceAssembler
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel, load
 from pagemill.engine.offline_batch import OfflineBatch, Request
 from pagemill.engine.sampling import SamplingParams
+from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.renderer import Renderer
-from pagemill.render.stop_strings import StopStringFilter
 
 _COMPLETION_TOKENS = 256  # without --max-tokens; a chat gets all the room there is
 
@@ -83,10 +82,7 @@ class LocalText:
             eos_token_ids=(*built.eos_token_ids, *self._renderer.eos_token_ids),
             make=loaded.core.seam.make_sampling,
         )
-        assembler = ChoiceAssembler(
-            self._renderer.detokenizer(token_ids),
-            StopStringFilter(sampling.stop) if sampling.stop else None,
-        )
+        assembler = ChoiceAssembler(self._renderer.detokenizer(token_ids), stop=sampling.stop or ())
         batch = OfflineBatch(loaded.core.seam, [Request(prompt, native)], 1, self._next_id)
         self._next_id += 1
         for news in batch:

@@ -72,8 +72,7 @@ def _run(simulator: Any, num_requests: int) -> dict[str, Any]:
     ended = 0
     while not simulator.done:
         simulator.run(max(1, num_requests // 200))
-        for _ in range(simulator.num_ended - ended):
-            bar.add(tokens=0, finished=True)
+        bar.add(tokens=0, finished=simulator.num_ended - ended)
         ended = simulator.num_ended
     bar.close()
     return simulator.report()

@@ -37,6 +37,7 @@ class Command:
 COMMANDS = (
     Command(("serve",), "pagemill.cli.serve", "serve a model over HTTP, as OpenAI's API"),
     Command(("generate",), "pagemill.cli.generate", "generate text from prompts, offline"),
+    Command(("batch",), "pagemill.cli.batch", "answer an OpenAI batch file, offline"),
     Command(("chat",), "pagemill.cli.chat", "talk to a model, here or on a server"),
     Command(("complete",), "pagemill.cli.complete", "continue text, here or on a server"),
     Command(("bench", "latency"), "pagemill.cli.bench_latency", "time one batch from start to end"),

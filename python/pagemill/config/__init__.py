@@ -1,4 +1,4 @@
-"""Configuration: frozen dataclasses from which flags, YAML, help and docs all come.
+"""Configuration: frozen dataclasses that define flags, YAML, help and docs.
 
 from pagemill.config import EngineConfig, build
 

@@ -7,7 +7,7 @@ from pagemill.config.fields import ConfigError, Range, check, option
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """The KV cache: how large, in what pages, shared or not."""
+    """The KV cache: size, pages and sharing."""
 
     block_size: int = option(
         16, "Tokens per KV block: a power of two.", unit="tokens", allowed=Range(1, 256)
@@ -15,12 +15,10 @@ class CacheConfig:
     kv_cache_dtype: str = option(
         "auto",
         "Type of cached keys and values. auto: f32 for a model with f32 weights, else bf16; with"
-        " --dtype bfloat16, bf16."
-        " bfloat16 is bf16. int8,"
-        " with a scale for each token and head, and fp8 (fp8_e4m3), with the checkpoint's scales"
-        " if it has some: half the memory of bf16, and half of what long contexts read per token;"
-        " int8 is the finer of the two."
-        " Both need --executor native.",
+        " --dtype bfloat16, bf16. bfloat16 is bf16. int8, with a scale for each token and head,"
+        " and fp8 (fp8_e4m3), with the checkpoint's scales if present: half the memory of bf16,"
+        " and half of the bytes that long contexts read per token; int8 is the more accurate of"
+        " the two. Both need --executor native.",
         allowed=("auto", "bf16", "bfloat16", "f32", "fp8", "fp8_e4m3", "int8"),
     )
     kv_cache_memory_bytes: int | None = option(
@@ -37,18 +35,18 @@ class CacheConfig:
         allowed=Range(0.01, 1.0),
     )
     enable_prefix_caching: bool = option(
-        True, "Reuse the KV blocks of prompts that begin alike. Off: every prompt is computed."
+        True, "Reuse the KV blocks of equal prompt prefixes. Off: every prompt is computed."
     )
     prefix_caching_hash_algo: str = option(
         "xxh3-128",
-        "How equal prompts are recognised. xxh3-128 is fast; sha256 where a tenant must not be able"
-        " to construct a prompt that is taken for another's.",
+        "Hash that identifies equal prefixes. xxh3-128 is fast; use sha256 if a tenant must not be"
+        " able to construct a prompt that collides with another tenant's.",
         allowed=("xxh3-128", "sha256"),
     )
     prefix_cache_eviction: str = option(
         "lru",
-        "Which cached block gives way first. lru: the one unused for longest. reuse: blocks that"
-        " were used again outlive those that never were.",
+        "Which cached block is evicted first. lru: the least recently used one. reuse: blocks that"
+        " were used again are kept longer than those that were not.",
         allowed=("lru", "reuse"),
     )
 

@@ -14,7 +14,7 @@ from pagemill.config.speculation import SpeculationConfig
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Everything about one engine.
+    """All options of one engine.
 
     `build(EngineConfig, {"model": "model.gguf", "max_model_len": 4096})` makes one from flat names.
     """
@@ -29,7 +29,7 @@ class EngineConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServeConfig:
-    """Everything about `pagemill serve`."""
+    """All options of `pagemill serve`."""
 
     engine: EngineConfig = field(default_factory=EngineConfig)
     server: ServerConfig = field(default_factory=ServerConfig)

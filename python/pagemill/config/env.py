@@ -1,13 +1,13 @@
-"""The environment, read in this one place.
+"""The only module that reads the environment.
 
 | name | meaning |
 |---|---|
 | PAGEMILL_API_KEY | key(s) of the server, separated by commas; `--api-key` wins |
 | PAGEMILL_CACHE_DIR | folder for downloaded models and packed weights; `--cache-dir` wins |
-| XDG_CACHE_HOME | parent of the cache folder where neither is given; else `~/.cache` |
+| XDG_CACHE_HOME | parent of the cache folder if neither is given; else `~/.cache` |
 
-Other programs' variables (proxies, `HF_TOKEN`, `PIP_INDEX_URL`) are theirs to read: pip and
-huggingface_hub, which do the downloading, see the same environment.
+Other programs read their own variables (proxies, `HF_TOKEN`, `PIP_INDEX_URL`): pip and
+huggingface_hub, which download models, use the same environment.
 """
 
 import difflib
@@ -26,14 +26,14 @@ NAMES = (_API_KEY, _CACHE_DIR, _XDG_CACHE)
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the environment says. `api_keys` is empty if no key is set."""
+    """Settings from the environment. `api_keys` is empty if no key is set."""
 
     api_keys: tuple[str, ...]
     cache_dir: Path
 
 
 def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
-    """Returns the settings of `variables`, which is the process's environment where None.
+    """Returns the settings in `variables`; None means the process's environment.
 
     Raises:
       ConfigError: a value cannot be used, or a name is a near miss of one of ours (a misspelt
@@ -49,8 +49,13 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
 
 
 def cache_folder(cache_dir: str | None) -> Path:
-    """Returns `cache_dir`, where that is given (`--cache-dir`), else the environment's folder."""
+    """Returns `cache_dir` if it is given (`--cache-dir`), else the environment's folder."""
     return Path(cache_dir).expanduser() if cache_dir else read_environment().cache_dir
+
+
+def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns this process's environment with `variables` in it, for a process that it starts."""
+    return {**os.environ, **variables}
 
 
 def _api_keys(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -72,7 +77,7 @@ def _cache_dir(env: Mapping[str, str]) -> Path:
         path = Path(value).expanduser()
         if not path.is_absolute():
             if name == _XDG_CACHE:
-                continue  # the XDG specification says to ignore relative paths
+                continue  # the XDG specification requires relative paths to be ignored
             raise ConfigError(f"{name}={value!r} is not an absolute path")
         return path / below
     try:

@@ -1,4 +1,4 @@
-"""What runs the model's program."""
+"""Options of the model's execution."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from pagemill.config.fields import Range, check, option
 
 @dataclass(frozen=True, slots=True)
 class ExecutorConfig:
-    """Execution: which executor, on how many threads."""
+    """Execution: executor, threads and numeric types."""
 
     executor: str = option(
         "native",
@@ -17,24 +17,24 @@ class ExecutorConfig:
     )
     threads: int = option(
         0,
-        "Threads that compute; 0 is one for each physical core this process may use. With several"
-        " ranks, threads of each; 0 is one for each core of its share.",
+        "Compute threads; 0 = one for each physical core that this process may use. With several"
+        " ranks, threads per rank; 0 = one for each core of its share.",
         unit="threads",
         allowed=Range(0, 1024),
     )
     tensor_parallel_size: int = option(
         1,
-        "Processes of this machine that divide the model among them (ranks): each has a part of"
-        " every large matrix, in memory near its own cores. Worth it where a machine has several"
-        " memory nodes; on one node it is slower than one process with all cores.",
+        "Number of processes (ranks) on this machine that divide the model: each has a part of"
+        " every large matrix, in memory near its own cores. Faster on a machine with several memory"
+        " nodes; slower than one process on a machine with one node.",
         unit="ranks",
         allowed=Range(1, 64),
     )
     dtype: str = option(
         "auto",
-        "Type of activations: what operations pass on to one another. auto: f32, the fast one on"
-        " CPUs. With bf16 or f16 the native executor computes each operation in f32 with a plain"
-        " kernel and rounds the result, many times slower: to compare results with those of a"
+        "Type of activations, the values between operations. auto: f32, which is fast on CPUs."
+        " With bf16 or f16 the native executor computes each operation in f32 with a plain kernel"
+        " and rounds the result, which is many times slower: for comparing results with those of a"
         " GPU. float32 and float are f32, bfloat16 is bf16, float16 and half are f16. Logits are"
         " f32 in any case; the KV cache has a type of its own (--kv-cache-dtype).",
         allowed=(
@@ -51,39 +51,38 @@ class ExecutorConfig:
     )
     activation_dtype: str = option(
         "auto",
-        "What activations may be rounded to while they are multiplied with weights, where this CPU"
-        " is faster for it. f32: nothing. auto: with bf16 weights, bf16; with quantized weights,"
-        " integers of 8 bits in blocks of 32 with a scale each, and of 15 in blocks with outliers"
-        " (SmolLM2's perplexity rises by 0.07 %); with int8 weights that were made for"
+        "Lowest precision to which activations may be rounded in products with weights, if this"
+        " makes this CPU faster. f32: no rounding. auto: with bf16 weights, bf16; with quantized"
+        " weights, integers of 8 bits in blocks of 32 with a scale each, and of 15 in blocks with"
+        " outliers (SmolLM2's perplexity rises by 0.07 %); with int8 weights that were made for"
         " int8 activations (W8A8), those; over a bf16 KV cache, attention rounds queries and"
         " softmax weights to bf16, too. int8: as auto, but with quantized weights 8 bits in all"
-        " blocks: SmolLM2's perplexity rises by 0.34 %, and where two tokens are nearly as likely,"
-        " greedy decoding may take the other.",
+        " blocks: SmolLM2's perplexity rises by 0.34 %, and if two tokens are nearly equally"
+        " likely, greedy decoding may choose the other.",
         allowed=("auto", "f32", "int8"),
     )
     pack_cache: bool = option(
         True,
-        "Keep weights in the order in which this CPU's kernels read them, in the folder `packed` of"
-        " the cache folder: the next start maps them, and several processes share them, or copies"
-        " them where this system keeps files in small pages, which are read more slowly. A"
-        " tenth of the disk stays free: those not used for longest go first, and those not used for"
-        " 30 days.",
+        "Keep weights packed for this CPU's kernels in the folder `packed` of the cache folder:"
+        " the next start maps them, and several processes share them; if this system keeps files"
+        " in small pages, which are read more slowly, they are copied instead. A tenth of the disk"
+        " stays free: the least recently used files are removed first, and those not used for 30"
+        " days.",
     )
     numa: str = option(
         "auto",
-        "Where weights and KV cache lie on a machine with several memory nodes. auto: on the node"
-        " of the threads where they all are on one, as those of a rank should be; else interleaved"
-        " over the nodes of the threads. off: as the system does. With one node there is nothing to"
-        " place.",
+        "Placement of weights and KV cache on a machine with several memory nodes. auto: on the"
+        " node of the threads if all are on one node, as those of a rank should be; else"
+        " interleaved over the nodes of the threads. off: the system's default. No effect with one"
+        " node.",
         allowed=("auto", "off"),
     )
     kernel_filter: str = option(
         "",
-        "Run every operation that has one by the kernel of this name, such as portable or"
-        " reference, and the others by their best: to find out whether a kernel is at fault, or is"
-        " faster."
-        " A name that no operation of the model has a kernel of is refused with the names there"
-        " are. `pagemill doctor` shows what is chosen.",
+        "Run every operation that has a kernel of this name, such as portable or reference, with"
+        " it, and the others with their best kernel: to find out whether a kernel is wrong, or"
+        " faster. A name without any kernel in the model is refused with the list of names."
+        " `pagemill doctor` shows the chosen kernels.",
     )
 
     def __post_init__(self) -> None:

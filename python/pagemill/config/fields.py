@@ -1,4 +1,4 @@
-"""One description of an option, from which flags, YAML keys, checks, help and docs all come.
+"""One description per option, which defines flags, YAML keys, checks, help and docs.
 
 A configuration is a tree of frozen dataclasses. A leaf is a field made by `option()`:
 
@@ -28,12 +28,12 @@ _METADATA_KEY = "pagemill.option"
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used. The message names the option and what would be right."""
+    """A configuration that cannot be used. The message names the option and its valid values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from `low` to `high`, both included; None leaves that side open."""
+    """Numbers from `low` to `high`, both included; None means no bound."""
 
     low: float | None = None
     high: float | None = None
@@ -49,7 +49,7 @@ Kind = Literal["flag", "positional", "secret"]
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """What a field's metadata says about it; see `option`."""
+    """The metadata of a field; see `option`."""
 
     help: str
     unit: str
@@ -83,12 +83,12 @@ class Leaf:
 
     @property
     def is_optional(self) -> bool:
-        """May the value be None (left to the program to choose)?"""
+        """True if the value may be None (chosen by the program)."""
         return self.base_type is not self.annotation
 
     @property
     def is_list(self) -> bool:
-        """Is it a tuple that a repeated flag or a YAML list fills?"""
+        """True for a tuple that a repeated flag or a YAML list fills."""
         return typing.get_origin(self.base_type) is tuple
 
 
@@ -104,7 +104,7 @@ def option(
     """Returns a dataclass field that is a command-line flag and a YAML key too.
 
     Args:
-      default: the value where nothing is said. None: the program chooses, and `help` says how.
+      default: the value if none is given. None: the program chooses, and `help` says how.
       help: one or two sentences for `--help` and the docs, without the default.
       unit: "tokens", "bytes", "s", ...; "bytes" lets the value be written as 4GiB.
       allowed: the choices of a string, or the range of a number.
@@ -175,7 +175,7 @@ def check(config: Any) -> None:
     """Checks every option of one dataclass; its `__post_init__` calls this.
 
     Raises:
-      ConfigError: a value is of the wrong type or outside what is allowed.
+      ConfigError: a value has the wrong type or is not allowed.
     """
     cls = typing.cast(type[Any], type(config))
     for leaf in leaves(cls):

@@ -40,10 +40,10 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class FlagParser(argparse.ArgumentParser):
-    """An argument parser for configuration trees, which names the flag a typo was meant to be."""
+    """An argument parser for configuration trees, which suggests the intended flag for a typo."""
 
     def __init__(self, prog: str, description: str, examples: str = "") -> None:
-        """Makes a parser without options; `examples` has one example on each line."""
+        """Creates a parser without options; `examples` has one example per line."""
         super().__init__(
             prog=prog,
             description=description,
@@ -94,10 +94,10 @@ class FlagParser(argparse.ArgumentParser):
         Args:
           cls: the tree to build.
           args: what `parse_args` returned.
-          known: further trees of this command, whose names the file may hold too.
+          known: further trees of this command, whose names the file may also contain.
 
         Raises:
-          ConfigError: the file holds an unknown name, or a value does not fit.
+          ConfigError: the file has an unknown name, or a value is invalid.
         """
         own = {leaf.name for leaf in leaves(cls)}
         allowed = own.union(*({leaf.name for leaf in leaves(other)} for other in known))
@@ -132,7 +132,7 @@ class FlagParser(argparse.ArgumentParser):
     def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> Any:
-        """As argparse's, but an unknown flag is answered with the closest known one."""
+        """As argparse's, but the error for an unknown flag names the closest known one."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             name = rest[0].split("=")[0]
@@ -145,7 +145,7 @@ class FlagParser(argparse.ArgumentParser):
         return found
 
     def error(self, message: str) -> NoReturn:
-        """Prints `message` and where to read more, and exits with status 2."""
+        """Prints `message` and a hint to --help, and exits with status 2."""
         self.exit(2, f"{self.prog}: {message}\nTry `{self.prog} --help`.\n")
 
     def _with_dashes(self, arg: str) -> str:
@@ -205,7 +205,7 @@ def _metavar(leaf: Leaf) -> str:
 
 
 class _OnOff(argparse.BooleanOptionalAction):
-    """`--x` and `--no-x`, with our own words about the default."""
+    """`--x` and `--no-x`, with our own text about the default."""
 
     def __init__(
         self, option_strings: Sequence[str], dest: str, nargs: int, default: Any, help: str

@@ -85,10 +85,10 @@ def test_file_and_flags(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("max-modle-len: 1", "unknown option 'max-modle-len'; did you mean 'max-model-len'"),
-        ("- port", "option: value"),
+        ("- port", "name: value"),
         ("port: [", "is not YAML"),
         ("port: {a: 1}", "--port"),
-        ("1: 2", "option: value"),
+        ("1: 2", "name: value"),
         ("port: 1\nport: 2", "'port' is given twice"),
         ("max-num-seqs: 1\nmax_num_seqs: 2", "given twice"),
         ("port: !!python/object/apply:os.getcwd []", "is not YAML"),

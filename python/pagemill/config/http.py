@@ -1,4 +1,4 @@
-"""What the HTTP server takes: connections and their bounds, and pages of other origins."""
+"""Options of HTTP connections and of pages of other origins."""
 
 import re
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ _HOST = re.compile(r"\*|(\*\.)?[a-z0-9._-]+|\[?[0-9a-f:.]+\]?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ConnectionConfig:
-    """HTTP connections: what a client may send, and how slowly, before its request is complete."""
+    """HTTP connections: limits on their number, and on the size and time of a request."""
 
     max_connections: int = option(
         4096,
-        "Most open connections. At this limit a new connection closes the one that has waited"
-        " longest for a request; if all are being answered, it is refused with HTTP status 503.",
+        "Maximum number of open connections. At this limit a new connection closes the one that has"
+        " been idle longest; if all have a request, it is refused with HTTP status 503.",
         unit="connections",
         allowed=Range(1, 10**6),
     )
@@ -28,14 +28,14 @@ class ConnectionConfig:
     )
     header_timeout: float = option(
         10.0,
-        "How long the headers of a request may take, counted from the first byte, or on a new"
-        " connection from its start; then HTTP status 408.",
+        "Time limit for the headers of a request, from the first byte, or on a new connection from"
+        " its start; then HTTP status 408.",
         unit="s",
         allowed=Range(0.1, 86400),
     )
     body_timeout: float = option(
         30.0,
-        "How long a request's body may pause between two bytes; then HTTP status 408.",
+        "Longest pause between two bytes of a request's body; then HTTP status 408.",
         unit="s",
         allowed=Range(0.1, 86400),
     )
@@ -47,18 +47,18 @@ class ConnectionConfig:
 
 @dataclass(frozen=True, slots=True)
 class OriginConfig:
-    """Browsers: pages of which other origins may use the server (CORS)."""
+    """Browsers: other origins whose pages may use the server (CORS)."""
 
     allowed_origins: tuple[str, ...] = option(
         (),
-        "Origin, such as https://example.com, whose pages may send requests; may be repeated. * is"
-        " every origin. Default: only pages of the server's own origin.",
+        "Origin, such as https://example.com, whose pages may send requests; may be repeated. *"
+        " allows every origin. Default: only pages of the server's own origin.",
     )
     allowed_methods: tuple[str, ...] = option(
-        ("*",), "Method that pages of --allowed-origins may use; may be repeated. * is all."
+        ("*",), "Method that pages of --allowed-origins may use; may be repeated. * allows all."
     )
     allowed_headers: tuple[str, ...] = option(
-        ("*",), "Header that pages of --allowed-origins may send; may be repeated. * is all."
+        ("*",), "Header that pages of --allowed-origins may send; may be repeated. * allows all."
     )
     allow_credentials: bool = option(
         False,
@@ -82,7 +82,7 @@ class OriginConfig:
         for origin in self.allowed_origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ConfigError(
-                    f"--allowed-origins: {origin!r} is no origin; write it as"
+                    f"--allowed-origins: {origin!r} is not an origin; write it as"
                     " https://example.com or http://localhost:3000, without a path"
                 )
         if "*" in self.allowed_origins and self.allow_credentials:
@@ -90,5 +90,5 @@ class OriginConfig:
         for host in self.allowed_hosts:
             if not _HOST.fullmatch(host):
                 raise ConfigError(
-                    f"--allowed-hosts: {host!r} is no host; write example.com, without port"
+                    f"--allowed-hosts: {host!r} is not a host; write example.com, without port"
                 )

@@ -1,4 +1,4 @@
-"""Where KV goes that the pool has no room for: docs/kv_tiers.md."""
+"""Options for KV blocks that are evicted from the pool: docs/kv_tiers.md."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ class KvTierConfig:
 
     kv_offloading_bytes: int | None = option(
         None,
-        "Host memory for KV blocks that gave way in the pool, such as 2GiB; they are copied back"
+        "Host memory for KV blocks evicted from the pool, such as 2GiB; they are copied back"
         " instead of being computed again. Default: none.",
         unit="bytes",
         allowed=Range(1, 2**62),
     )
     kv_offloading_disk_path: str = option(
         "",
-        "A file that must not exist, for KV blocks that gave way in host memory. Its space is taken"
+        "A file that must not exist, for KV blocks evicted from host memory. Its space is allocated"
         " at the start and freed at the end. Needs --kv-offloading-disk-bytes.",
     )
     kv_offloading_disk_bytes: int | None = option(
@@ -26,25 +26,25 @@ class KvTierConfig:
     )
     kv_offloading_policy: str = option(
         "lru",
-        "Which block of a tier gives way. lru: the least recently used one. arc: that, but blocks"
-        " used more than once are kept from a stream of blocks that are used once.",
+        "Eviction policy of a tier. lru: the least recently used block. arc: likewise, but protects"
+        " blocks used more than once from a stream of blocks that are used once.",
         allowed=("arc", "lru"),
     )
     kv_connector_path: str = option(
         "",
-        "Folder for KV blocks as files, in place of the tiers: they outlive the server, and servers"
+        "Folder for KV blocks as files, instead of the tiers: they outlive the server, and servers"
         " of the same model may share it.",
     )
     kv_connector_bytes: int = option(
         16 * 2**30,
-        "Most bytes in that folder; nothing is removed from it to make room.",
+        "Maximum bytes in that folder; nothing is removed from it to make room.",
         unit="bytes",
         allowed=Range(1, 2**62),
     )
     kv_transfer_timeout_ms: int = option(
         10_000,
-        "After so long a request does not wait any longer for KV that is copied back, and computes"
-        " it. While more than three copies take longer, no new ones are started.",
+        "After this time a request no longer waits for KV that is copied back, and computes it."
+        " While more than three copies take longer, no new ones are started.",
         unit="ms",
         allowed=Range(1, 2**31 - 1),
     )
@@ -65,12 +65,12 @@ class KvTierConfig:
 
     @property
     def enabled(self) -> bool:
-        """Does KV leave the pool at all?"""
+        """True if evicted KV is stored outside the pool."""
         return bool(
             self.kv_offloading_bytes or self.kv_offloading_disk_path or self.kv_connector_path
         )
 
     @property
     def host_bytes(self) -> int:
-        """Memory that the tiers take."""
+        """The memory that the tiers take."""
         return self.kv_offloading_bytes or 0

@@ -1,6 +1,6 @@
-"""How much memory there is, and how much of it the KV cache gets.
+"""Available memory, and the share of the KV cache.
 
-`pagemill plan` and the server decide with the same function, so that they agree.
+`pagemill plan` and the server use the same function, so that they agree.
 """
 
 from collections.abc import Callable
@@ -11,23 +11,23 @@ from pagemill.config.cache import CacheConfig
 from pagemill.config.fields import ConfigError
 from pagemill.config.quantities import format_bytes
 
-# The pool is touched as it fills and then stays resident: room for so many requests of so many
-# tokens, 11,008 in all, keeps a busy server of the default model (22.5 KiB a token) under 500 MB.
+# The pool is touched as it fills and then stays resident: room for this many requests of this many
+# tokens, 11,008 in all, keeps a busy server of the default model (22.5 KiB per token) below 500 MB.
 _AUTO_REQUESTS, _AUTO_REQUEST_TOKENS = 43, 256
-# Of a request that is counted. The pages of windows and states alone hold a request of any length.
+# Limit of a counted request. With only windows and states, the pages hold a request of any length.
 MOST_TOKENS = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class KvPages:
-    """What requests take of the KV cache: pages of `page_bytes` bytes over all ranks, 0 for a model
-    that caches nothing; `pages(n)` are the most that a request of n tokens holds."""
+    """The KV cache pages of requests: `page_bytes` bytes over all ranks, 0 for a model without a
+    cache; `pages(n)` is the maximum that a request of n tokens holds."""
 
     page_bytes: int
     pages: Callable[[int], int]
 
     def tokens(self, pages: int) -> int:
-        """The longest request that `pages` pages hold, at most MOST_TOKENS."""
+        """The longest request that fits in `pages` pages, at most MOST_TOKENS."""
         if self.pages(MOST_TOKENS) <= pages:
             return MOST_TOKENS
         low, high = 0, 1
@@ -41,10 +41,10 @@ class KvPages:
 
 @dataclass(frozen=True, slots=True)
 class FixedCosts:
-    """What a model takes whatever the KV cache is, from the executor's planner.
+    """Memory that a model takes besides the KV cache, from the executor's planner.
 
     `fixed_bytes`: weights (packed copies included), activations, workspace and outputs.
-    `offloading_bytes`: host memory for KV that gives way in the pool.
+    `offloading_bytes`: host memory for KV blocks evicted from the pool.
     """
 
     fixed_bytes: int
@@ -54,24 +54,24 @@ class FixedCosts:
 
 @dataclass(frozen=True, slots=True)
 class KvBudget:
-    """The KV cache that was decided on."""
+    """The KV cache to allocate."""
 
     num_blocks: int  # pages, the null page included
     kv_bytes: int
     num_tokens: int  # of the longest request that fits
-    limit_bytes: int  # what all parts together may take
+    limit_bytes: int  # for all parts together
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
     """Returns the bytes that this process may still take without swapping, on Linux.
 
-    The least of what the kernel calls available and what each enclosing control group leaves.
+    The minimum of the kernel's estimate and the rest of each enclosing control group.
 
     Args:
-      root: where /proc and /sys are looked for.
+      root: the folder that contains /proc and /sys.
 
     Raises:
-      ConfigError: the kernel does not say.
+      ConfigError: the kernel does not report it.
     """
     meminfo = _read(root / "proc/meminfo")
     for line in meminfo.splitlines():
@@ -87,7 +87,7 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
         ):
             limit, usage = _read(group / limit_name).strip(), _read(group / usage_name).strip()
             if limit.isdigit() and usage.isdigit():
-                # The page cache counts as usage, but gives way.
+                # The page cache counts as usage, but is reclaimed when needed.
                 reclaimable = _inactive_file_bytes(group)
                 least = min(least, max(0, int(limit) - int(usage) + reclaimable))
     return least
@@ -99,7 +99,7 @@ def plan_kv_cache(
     """Returns the KV cache to allocate.
 
     Args:
-      cache: what was asked for.
+      cache: the options.
       max_model_len: tokens of the longest request; that much always fits.
       costs: what the model takes besides.
       available_bytes: see `available_memory_bytes`.
@@ -125,16 +125,16 @@ def plan_kv_cache(
 
 def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: int) -> None:
     needed = (costs.kv.pages(max_model_len) + 1) * costs.kv.page_bytes
-    asked = cache.kv_cache_memory_bytes
-    if asked is not None and asked < needed:
-        fitting = _fitting_len(costs, asked)
+    requested = cache.kv_cache_memory_bytes
+    if requested is not None and requested < needed:
+        fitting = _fitting_len(costs, requested)
         raise ConfigError(
-            f"a KV cache of {format_bytes(asked)} does not hold one request of {max_model_len}"
+            f"a KV cache of {format_bytes(requested)} does not hold one request of {max_model_len}"
             f" tokens, which takes {format_bytes(needed)}: raise --kv-cache-memory-bytes"
             + (f", or lower --max-model-len to {fitting}" if fitting > 0 else "")
         )
     left = limit - costs.fixed_bytes - costs.offloading_bytes
-    size = format_bytes(asked or needed)
+    size = format_bytes(requested or needed)
     share = f"--memory-utilization {cache.memory_utilization:g}"
     head = (
         f"the model takes {format_bytes(costs.fixed_bytes)} without its KV cache and the KV cache"
@@ -142,11 +142,11 @@ def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: in
     )
     if costs.offloading_bytes:
         head += f" and --kv-offloading-bytes takes {format_bytes(costs.offloading_bytes)} of that"
-        room = limit - costs.fixed_bytes - (asked or needed)
+        room = limit - costs.fixed_bytes - (requested or needed)
         if room > 0:
             raise ConfigError(f"{head}: lower --kv-offloading-bytes to {format_bytes(room)}")
     fitting = _fitting_len(costs, left)
-    if asked is not None and left > needed:
+    if requested is not None and left > needed:
         raise ConfigError(f"{head}: lower --kv-cache-memory-bytes to {format_bytes(left)}")
     if fitting > 0:
         raise ConfigError(f"{head}: set --max-model-len {fitting}, or raise --memory-utilization")
@@ -169,7 +169,7 @@ def _control_groups(root: Path) -> list[Path]:
         if controllers not in ("", "memory"):
             continue
         base = root / "sys/fs/cgroup" / controllers
-        # Within a container the path may be the host's, so the mount's own root is tried too.
+        # In a container the path may be the host's, so the mount's root is tried too.
         group = base / path.lstrip("/")
         while group != base and base in group.parents:
             groups.append(group)

@@ -25,7 +25,7 @@ def full(page_bytes: int) -> KvPages:
 
 
 def sliding(page_bytes: int) -> KvPages:
-    """A third of the layers see everything, the others at most 512 tokens."""
+    """A third of the layers have full attention, the others a window of 512 tokens."""
     return KvPages(page_bytes, lambda tokens: -(-tokens // 16) + 2 * min(-(-tokens // 16), 33))
 
 
@@ -83,10 +83,10 @@ def test_a_budget_fits_and_holds_a_request(
     fixed: int,
     per_block: int,
     available: int,
-    asked: int | None,
+    requested: int | None,
     shape: Callable[[int], KvPages],
 ) -> None:
-    cache = CacheConfig(kv_cache_memory_bytes=asked)
+    cache = CacheConfig(kv_cache_memory_bytes=requested)
     try:
         budget = plan_kv_cache(cache, length, FixedCosts(fixed, shape(per_block)), available)
     except ConfigError as error:
@@ -94,7 +94,7 @@ def test_a_budget_fits_and_holds_a_request(
         return
     assert budget.num_tokens >= length
     assert budget.kv_bytes + fixed <= budget.limit_bytes <= available
-    assert asked is None or per_block == 0 or budget.kv_bytes <= asked
+    assert requested is None or per_block == 0 or budget.kv_bytes <= requested
 
 
 def test_windows_leave_room_for_longer_requests() -> None:
@@ -105,14 +105,14 @@ def test_windows_leave_room_for_longer_requests() -> None:
 
 
 def test_a_model_of_windows_alone_has_no_longest_request() -> None:
-    asked: list[int] = []
+    counts: list[int] = []
 
     def pages(tokens: int) -> int:
-        asked.append(tokens)
+        counts.append(tokens)
         return min(-(-tokens // 16), 33)
 
     assert KvPages(MIB, pages).tokens(33) == MOST_TOKENS
-    assert max(asked) < 2**31  # the native count takes no more
+    assert max(counts) < 2**31  # the limit of the native count
 
 
 def test_available_memory_honours_control_groups(tmp_path: Path) -> None:

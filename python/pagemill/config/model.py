@@ -1,4 +1,4 @@
-"""Which model, under which names, and what it assumes."""
+"""Options of the model: location, names and defaults."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from pagemill.config.fields import Range, check, option
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The model: where it is, how much context it gets, how it speaks."""
+    """The model: location, context length, chat template and defaults."""
 
     model: str | None = option(
         None,
@@ -23,8 +23,8 @@ class ModelConfig:
     )
     max_model_len: int | None = option(
         None,
-        "Most tokens of one request, prompt and output together. Default: what the model was"
-        " trained for.",
+        "Maximum tokens of one request, prompt and output together. Default: the length that the"
+        " model was trained for.",
         unit="tokens",
         allowed=Range(1, 2**31 - 1),
     )
@@ -34,27 +34,37 @@ class ModelConfig:
     )
     trust_control_tokens: bool = option(
         False,
-        "Read control tokens that chat messages spell, such as <|im_end|>, as control tokens."
+        "Treat control tokens written in chat messages, such as <|im_end|>, as control tokens."
         " By default only the chat template writes them, and in messages they are plain text.",
+    )
+    tool_call_parser: str | None = option(
+        None,
+        "How the model writes calls of tools: hermes (also Qwen2.5 and Qwen3), or none. Default:"
+        " what its chat template shows, if that is clear.",
+    )
+    reasoning_parser: str | None = option(
+        None,
+        "How the model writes its reasoning: think (between <think> and </think>), or none, which"
+        " leaves it in the content. Default: what its chat template shows, if that is clear.",
     )
     generation_config: str = option(
         "auto",
-        "Where default sampling parameters come from: auto (the model's generation_config.json, or"
+        "Source of default sampling parameters: auto (the model's generation_config.json, or"
         " values that suit its size), none or vllm (temperature 1 and nothing cut off), or a folder"
         " that holds such a file.",
     )
     override_generation_config: dict[str, Any] = option(
         {},
-        'Default sampling parameters that win over --generation-config, as JSON: {"top_p": 0.9}.',
+        'Default sampling parameters that override --generation-config, as JSON: {"top_p": 0.9}.',
     )
     max_logprobs: int = option(
         20,
-        "Most alternatives per token that a request may ask for; -1 is the whole vocabulary.",
+        "Maximum alternatives per token that a request may ask for; -1 = the whole vocabulary.",
         allowed=Range(-1, 2**31 - 1),
     )
     cache_dir: str | None = option(
         None,
-        "Folder for downloaded models, packed weights and what else is kept for the next start."
+        "Folder for downloaded models, packed weights and other data kept between starts."
         " Default: PAGEMILL_CACHE_DIR, or pagemill/ in the user's cache folder.",
     )
     revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")

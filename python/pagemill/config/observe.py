@@ -1,4 +1,4 @@
-"""What the server says about itself."""
+"""Options of logging."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from pagemill.config.fields import check, option
 
 @dataclass(frozen=True, slots=True)
 class ObserveConfig:
-    """Logging: how much is written to standard error."""
+    """Logging: verbosity of the output on standard error."""
 
     log_level: str = option(
         "info",
-        "Least severe messages that are logged.",
+        "Lowest severity of messages that are logged.",
         allowed=("debug", "info", "warning", "error"),
     )
     access_log: bool = option(False, "Log a line for each HTTP request.")

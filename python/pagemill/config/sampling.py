@@ -1,8 +1,8 @@
-"""The sampling fields of a request: one list from which the HTTP schema, flags and help come.
+"""The sampling fields of a request: one list that defines the HTTP schema, flags and help.
 
 A field added here is a field of both generating routes, of `SamplingParams` and of the native
 parameters of the same name (cc/step/sampling_params.h), and a flag unless its `extra` says
-`flag=False`. `neutral` is what an unstated field means if the model has no default of its own.
+`flag=False`. `neutral` is the value of an unstated field if the model has no default of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_CHOICES = 128  # `n`, as in the OpenAI API
 
 
 class SamplingFields(msgspec.Struct, kw_only=True):
-    """How tokens are chosen, as a caller states it. None: not stated, the model's own default.
+    """A caller's sampling fields. None: not stated, the model's default applies.
 
     The ranges are those of the HTTP API; the engine checks again and names the field.
     """
@@ -64,7 +64,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
             Meta(
                 ge=-1,
                 le=INT32_MAX,
-                description="Sample only from this many likeliest tokens; 0 is all.",
+                description="Sample only from this many likeliest tokens; 0 = all.",
                 extra={"neutral": 0},
             ),
         ]
@@ -84,10 +84,11 @@ class SamplingFields(msgspec.Struct, kw_only=True):
         | None
     ) = None
     presence_penalty: Annotated[
-        float, Meta(ge=-2, le=2, description="Lowers tokens that the output already has.")
+        float,
+        Meta(ge=-2, le=2, description="Lowers scores of tokens that occur in the output."),
     ] = 0.0
     frequency_penalty: Annotated[
-        float, Meta(ge=-2, le=2, description="The same, once for each time that it has them.")
+        float, Meta(ge=-2, le=2, description="Likewise, once for each occurrence.")
     ] = 0.0
     repetition_penalty: (
         Annotated[
@@ -95,7 +96,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
             Meta(
                 gt=0,
                 le=1000,
-                description="Divides the scores of tokens that prompt or output already have.",
+                description="Divides the scores of tokens that occur in prompt or output.",
                 extra={"neutral": 1.0},
             ),
         ]
@@ -113,9 +114,11 @@ class SamplingFields(msgspec.Struct, kw_only=True):
         | None
     ) = None
     min_tokens: Annotated[
-        int, Meta(ge=0, le=INT32_MAX, description="Tokens before which the output does not end.")
+        int, Meta(ge=0, le=INT32_MAX, description="Minimum number of output tokens.")
     ] = 0
-    ignore_eos: Annotated[bool, Meta(description="Go on where the model would end.")] = False
+    ignore_eos: Annotated[
+        bool, Meta(description="Continue after the model's end-of-sequence token.")
+    ] = False
     stop_token_ids: Annotated[
         list[Annotated[int, Meta(ge=0, le=INT32_MAX)]],
         Meta(description="Tokens that end the output.", extra={"flag": False}),
@@ -125,13 +128,13 @@ class SamplingFields(msgspec.Struct, kw_only=True):
         Meta(description="Keep the stop string at the end of the text.", extra={"flag": False}),
     ] = False
     skip_special_tokens: Annotated[
-        bool, Meta(description="Leave control tokens out of the text.", extra={"flag": False})
+        bool, Meta(description="Omit control tokens from the text.", extra={"flag": False})
     ] = True
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One of `SamplingFields`: its type without `| None`, and what its annotation says."""
+    """One of `SamplingFields`: its type without `| None`, and its annotation's metadata."""
 
     name: str
     kind: Any
@@ -145,7 +148,7 @@ class FieldSpec:
 
     @property
     def neutral(self) -> float:
-        """What the field means if it is stated nowhere; only of `MODEL_FIELDS`."""
+        """The value of the field if it is stated nowhere; only for `MODEL_FIELDS`."""
         return self.extra["neutral"]
 
 
@@ -167,7 +170,7 @@ _SPECS = field_specs()
 MODEL_FIELDS: typing.Final[Mapping[str, FieldSpec]] = {
     spec.name: spec for spec in _SPECS if "neutral" in spec.extra
 }
-"""The fields that a model may have defaults of."""
+"""The fields for which a model may have defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +192,12 @@ def _flag(spec: FieldSpec) -> tuple[str, Any, Any]:
     meta = spec.meta
     is_number = spec.kind in (int, float)
     low = meta.ge if meta.ge is not None else meta.gt
-    made = option(
+    field = option(
         None if is_number else spec.default,
         meta.description or "",
         allowed=Range(low, meta.le) if is_number else None,
     )
-    return spec.name, spec.kind | None if is_number else spec.kind, made
+    return spec.name, spec.kind | None if is_number else spec.kind, field
 
 
 if typing.TYPE_CHECKING:
@@ -205,8 +208,8 @@ else:
         [_flag(spec) for spec in _SPECS if spec.extra.get("flag", True)],
         bases=(_TextLimits,),
         namespace={
-            "__doc__": "Sampling: how tokens are chosen. What is not given is the model's own"
-            " default.",
+            "__doc__": "Sampling: how tokens are chosen. Options that are not given have the"
+            " model's defaults.",
             "__module__": __name__,
         },
         frozen=True,

@@ -1,4 +1,4 @@
-"""What may run in one step, and what may wait."""
+"""Limits of a step and of the queue."""
 
 from dataclasses import dataclass
 
@@ -13,41 +13,45 @@ class SchedulerConfig:
     """Batching: limits of one step and of the queue."""
 
     max_num_seqs: int = option(
-        128, "Most requests that run at the same time.", unit="requests", allowed=Range(1, 65536)
+        128,
+        "Maximum number of requests that run at the same time.",
+        unit="requests",
+        allowed=Range(1, 65536),
     )
     max_num_batched_tokens: int = option(
         1024,
-        "Most tokens of one step over all requests; a longer prompt runs in several steps. Decides"
-        " how much memory activations take.",
+        "Maximum tokens of one step over all requests; a longer prompt runs in several steps."
+        " Determines the memory of activations.",
         unit="tokens",
         allowed=Range(1, 2**20),
     )
     max_num_logits_rows: int = option(
         256,
-        "Most positions of one step whose logits are computed: one for each request, and one for"
-        " each prompt token whose log probability was asked for. --speculative-config adds room for"
-        " guesses.",
+        "Maximum positions of one step whose logits are computed: one for each request, and one for"
+        " each prompt token whose log probability was requested. --speculative-config adds room for"
+        " drafts.",
         unit="rows",
         allowed=Range(1, 2**20),
     )
     long_prefill_token_threshold: int = option(
         0,
-        "Most tokens of one request in one step, so that a long prompt does not delay the others;"
-        " 0 is no such limit.",
+        "Maximum tokens of one request in one step, so that a long prompt does not delay the"
+        " others; 0 = no limit.",
         unit="tokens",
         allowed=Range(0, _INT32),
     )
     max_num_partial_prefills: int = option(
         0,
-        "Most requests whose prompt is partly computed at a time; they share the tokens of a step"
-        " equally. 0 is no limit, and those that started first get all they can use.",
+        "Maximum number of requests whose prompt is partly computed at a time; they share the"
+        " tokens of a step equally. 0 = no limit, and requests that started first get all they can"
+        " use.",
         unit="requests",
         allowed=Range(0, _INT32),
     )
     max_long_partial_prefills: int = option(
         0,
-        "Of those, most whose prompt is longer than --long-prefill-token-threshold; shorter ones"
-        " pass those that wait for it. 0 is no limit.",
+        "Of those, the maximum number whose prompt is longer than --long-prefill-token-threshold;"
+        " shorter ones overtake waiting long ones. 0 = no limit.",
         unit="requests",
         allowed=Range(0, _INT32),
     )
@@ -62,40 +66,40 @@ class SchedulerConfig:
     )
     scheduling_policy: str = option(
         "fcfs",
-        "Who runs first. fcfs: who came first. priority: the lowest `priority` of the request,"
-        " which preempts others. fair: tenants (header X-Tenant-Id) get equal shares of the tokens,"
-        " or by --tenant-weights.",
+        "Order of requests. fcfs: first come, first served. priority: the lowest `priority` field"
+        " first, which preempts others. fair: tenants (of API keys) get equal shares of the tokens,"
+        " or shares by --tenant-weights.",
         allowed=("fair", "fcfs", "priority"),
     )
     tenant_weights: dict[str, int] = option(
         {},
         'Shares of tenants under --scheduling-policy fair, as JSON: {"gold": 4}. From 1 to 1000;'
-        " who is not named has 1.",
+        " others have 1.",
     )
     max_num_queued_reqs: int = option(
         1024,
-        "Most requests that wait to run; one more is refused with HTTP status 429.",
+        "Maximum number of waiting requests; one more is refused with HTTP status 429.",
         unit="requests",
         allowed=Range(0, _INT32),
     )
     max_waiting_tokens: int = option(
         0,
-        "Most prompt tokens of requests that wait for their first step; more are refused with HTTP"
-        " status 429, except that an empty queue accepts one larger prompt. 0 is no such limit.",
+        "Maximum prompt tokens of requests that wait for their first step; more are refused with"
+        " HTTP status 429, except that an empty queue accepts one larger prompt. 0 = no limit.",
         unit="tokens",
         allowed=Range(0, 2**62),
     )
     max_waiting_per_tenant: int = option(
         0,
-        "Most requests of one tenant that wait; one more is refused with HTTP status 429. 0 is no"
-        " such limit.",
+        "Maximum number of waiting requests of one tenant; one more is refused with HTTP status"
+        " 429. 0 = no limit.",
         unit="requests",
         allowed=Range(0, _INT32),
     )
     max_queue_time: float = option(
         0.0,
-        "How long a request may wait for its first step. One that would probably wait longer is"
-        " refused at once with HTTP status 429, one that did when the time is over. 0 is no limit.",
+        "Maximum time until a request's first step. A request that would probably wait longer is"
+        " refused at once with HTTP status 429; one that has waited this long, then. 0 = no limit.",
         unit="s",
         allowed=Range(0, 86400),
     )
@@ -104,7 +108,7 @@ class SchedulerConfig:
         """Checks each field; see `check`.
 
         Raises:
-          ConfigError: options contradict each other, or a weight is no whole number in its range.
+          ConfigError: options contradict each other, or a weight is not a whole number in range.
         """
         check(self)
         if self.max_long_partial_prefills > 0 and self.long_prefill_token_threshold == 0:

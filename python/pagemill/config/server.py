@@ -8,15 +8,15 @@ from pagemill.config.http import ConnectionConfig, OriginConfig
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """HTTP: where it listens, who may ask, when it stops."""
+    """HTTP: address, keys and limits."""
 
     host: str = option(
         "127.0.0.1",
-        "Address to listen on. 0.0.0.0 is every IPv4 interface, :: every IPv6 one; set --api-key"
-        " when others can reach it.",
+        "Address to listen on. 0.0.0.0 = every IPv4 interface, :: = every IPv6 interface; set"
+        " --api-key if others can reach it.",
     )
     port: int = option(
-        8000, "Port to listen on; 0 is any free one, which is printed.", allowed=Range(0, 65535)
+        8000, "Port to listen on; 0 = any free port, which is printed.", allowed=Range(0, 65535)
     )
     api_key: tuple[str, ...] = option(
         (),
@@ -28,7 +28,14 @@ class ServerConfig:
     api_key_file: str | None = option(
         None,
         "File with such keys, one a line, in addition to --api-key; empty lines and lines that"
-        " begin with # do not count. Unlike an argument, it is not shown in the list of processes.",
+        " begin with # are ignored. A .yaml file has names, tenants and scopes of keys as well:"
+        " `NAME: {key: KEY, tenant: TENANT, scopes: [inference, metrics, admin]}`, or `sha256`"
+        " instead of `key`. Unlike an argument, a file is not visible in the list of processes.",
+    )
+    trust_tenant_header: bool = option(
+        False,
+        "Let the header X-Tenant-Id name a request's tenant, instead of its API key. For a proxy"
+        " in front that sets the header and drops that of clients.",
     )
     max_body_bytes: int = option(
         32 * 2**20,
@@ -38,14 +45,14 @@ class ServerConfig:
     )
     stream_interval: int = option(
         1,
-        "Tokens of one event of a stream; the first token and the last never wait for others. A"
-        " request can ask for more with its field of the same name.",
+        "Tokens per stream event; the first and the last token are never delayed. A request can"
+        " set a larger number with its field of the same name.",
         unit="tokens",
         allowed=Range(1, 10**6),
     )
     shutdown_timeout: float = option(
         30.0,
-        "After SIGTERM, how long running requests may go on before they are aborted.",
+        "After SIGTERM, the time that running requests may continue before they are aborted.",
         unit="s",
         allowed=Range(0, 86400),
     )

@@ -17,10 +17,11 @@ _METHODS: Final[Mapping[str, Mapping[str, int | type[str]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class NgramDrafts:
-    """Drafts are what followed the last tokens where the request's own text had them before.
+    """Drafts are the tokens that followed the last tokens at an earlier occurrence in the request's
+    own text.
 
-    `max_tokens` is the most drafts of one request in one step; the longest match of `min_match` to
-    `max_match` tokens decides.
+    `max_tokens` is the maximum number of drafts of one request in one step; the longest match of
+    `min_match` to `max_match` tokens is used.
     """
 
     max_tokens: int
@@ -30,8 +31,8 @@ class NgramDrafts:
 
 @dataclass(frozen=True, slots=True)
 class ModelDrafts:
-    """Drafts are what `model` says, a smaller one with the same tokens: given as the model itself
-    is. `max_tokens` is the most drafts of one request in one step."""
+    """Drafts come from `model`, a smaller one with the same tokens, given like the model itself.
+    `max_tokens` is the maximum number of drafts of one request in one step."""
 
     max_tokens: int
     model: str
@@ -45,14 +46,14 @@ class SpeculationConfig:
     speculative_config: dict[str, Any] = option(
         {},
         'Speculative decoding, as JSON: {"method": "ngram", "num_speculative_tokens": 8} verifies'
-        " guesses of the next tokens in one step, at most so many of a request. ngram guesses what"
-        " followed the last tokens when the prompt or the output had them before: faster where"
-        ' answers repeat their prompt, as when code is edited. "prompt_lookup_min" and'
-        ' "prompt_lookup_max" (3 and 8) say how many tokens have to match. {"method":'
-        ' "draft_model", "model": "small.gguf", "num_speculative_tokens": 5} lets a smaller model'
-        ' with the same tokens guess, which is found like the model itself ("revision" of a hub'
-        " id). Greedy outputs are the same, others have the same distribution; how many guesses are"
-        " tried depends on how many were right and what they cost, down to none.",
+        " drafts of the next tokens in one step, at most this many per request. ngram drafts the"
+        " tokens that followed the last tokens at an earlier occurrence in prompt or output: faster"
+        ' if answers repeat their prompt, as when code is edited. "prompt_lookup_min" and'
+        ' "prompt_lookup_max" (3 and 8) bound the tokens that must match. {"method":'
+        ' "draft_model", "model": "small.gguf", "num_speculative_tokens": 5} drafts with a smaller'
+        ' model with the same tokens, which is given like the model itself ("revision" of a hub'
+        " id). Greedy outputs are the same, others have the same distribution; the number of drafts"
+        " depends on how many were accepted and on their cost, down to none.",
     )
 
     def __post_init__(self) -> None:
@@ -93,7 +94,7 @@ class SpeculationConfig:
 
     @property
     def ngram(self) -> NgramDrafts | None:
-        """None if drafts are not made of the text."""
+        """None if drafts do not come from the text."""
         values = self.speculative_config
         if self._method != "ngram":
             return None
@@ -103,7 +104,7 @@ class SpeculationConfig:
 
     @property
     def draft_model(self) -> ModelDrafts | None:
-        """None if no model makes drafts."""
+        """None if drafts do not come from a model."""
         values = self.speculative_config
         if self._method != "draft_model":
             return None
@@ -112,7 +113,7 @@ class SpeculationConfig:
 
     @property
     def max_tokens(self) -> int:
-        """The most drafts of one request in one step; 0 if nothing is guessed."""
+        """The maximum number of drafts of one request in one step; 0 without speculation."""
         drafts = self.ngram or self.draft_model
         return 0 if drafts is None else drafts.max_tokens
 

@@ -1,4 +1,4 @@
-"""What --speculative-config takes."""
+"""Values of --speculative-config."""
 
 import pytest
 
@@ -29,18 +29,18 @@ def test_fields_and_their_defaults() -> None:
         ' "prompt_lookup_max": 4}'
     )
     assert ngram(text) == NgramDrafts(5, 2, 4)
-    # One of the two alone moves the default of the other.
+    # Setting only one of the two adjusts the default of the other.
     assert ngram('{"method": "ngram", "prompt_lookup_max": 2}') == NgramDrafts(8, 2, 2)
     assert ngram('{"method": "ngram", "prompt_lookup_min": 9}') == NgramDrafts(8, 9, 9)
 
 
 def test_a_draft_model() -> None:
-    made = speculation('{"method": "draft_model", "model": "a.gguf"}')
-    assert made.draft_model == ModelDrafts(5, "a.gguf")
-    assert made.ngram is None and made.max_tokens == 5
-    # A model says what the method is.
-    made = speculation('{"model": "o/m", "num_speculative_tokens": 3, "revision": "v1"}')
-    assert made.draft_model == ModelDrafts(3, "o/m", "v1")
+    config = speculation('{"method": "draft_model", "model": "a.gguf"}')
+    assert config.draft_model == ModelDrafts(5, "a.gguf")
+    assert config.ngram is None and config.max_tokens == 5
+    # A model implies the method.
+    config = speculation('{"model": "o/m", "num_speculative_tokens": 3, "revision": "v1"}')
+    assert config.draft_model == ModelDrafts(3, "o/m", "v1")
     assert speculation("{}").max_tokens == 0
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
+import uvloop
 
 from pagemill.engine.client import EngineClient
 from pagemill.engine.fake_engine import FakeEngine, FakeOptions, next_token
@@ -86,6 +87,12 @@ def expected(last: int, count: int) -> list[int]:
     return tokens
 
 
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Runs `main` on the event loop that the server has."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
 def run(
     connect: Connect, engine: FakeEngine, body: Callable[[EngineClient, Listener], Any]
 ) -> None:
@@ -104,7 +111,7 @@ def run(
                 await client.close()
 
     try:
-        asyncio.run(main())
+        run_loop(main())
     finally:
         engine.shutdown()
 
@@ -135,7 +142,7 @@ def test_equal_ids_of_two_clients_are_two_requests(connect: Connect) -> None:
                 await client.close()
 
     engine = FakeEngine()
-    asyncio.run(main())
+    run_loop(main())
     engine.shutdown()
 
 
@@ -157,7 +164,7 @@ def test_a_client_closes_without_the_requests_of_others(connect: Connect) -> Non
             await staying.close()
 
     engine = FakeEngine()
-    asyncio.run(main())
+    run_loop(main())
     engine.shutdown()
 
 

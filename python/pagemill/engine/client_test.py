@@ -14,7 +14,7 @@ import pytest
 
 from pagemill.engine.client import EngineClient
 from pagemill.engine.client_conformance import *  # noqa: F403
-from pagemill.engine.client_conformance import Connect, Listener, expected, request
+from pagemill.engine.client_conformance import Connect, Listener, expected, request, run_loop
 from pagemill.engine.engine_server import EngineServer
 from pagemill.engine.fake_engine import (
     FakeEngine,
@@ -93,7 +93,7 @@ def test_requests_fail_when_the_engine_goes_and_a_new_engine_is_found() -> None:
             await second.close()
 
     engine = FakeEngine()
-    asyncio.run(main())
+    run_loop(main())
     engine.shutdown()
 
 
@@ -106,7 +106,7 @@ def test_an_engine_of_another_version_is_refused() -> None:
             await client.close()
 
     engine = FakeEngine()
-    asyncio.run(main())
+    run_loop(main())
     engine.shutdown()
 
 
@@ -134,11 +134,11 @@ def test_garbage_ends_its_connection_only() -> None:
             await client.close()
 
     engine = FakeEngine()
-    asyncio.run(main())
+    run_loop(main())
     engine.shutdown()
 
 
-def test_a_client_that_does_not_read_loses_nothing_and_delays_nobody() -> None:
+def test_a_client_that_does_not_read_loses_nothing_and_delays_no_other() -> None:
     async def main() -> None:
         async with served(engine) as path:
             slow, heard = SocketClient(path, CODEC), Listener()
@@ -160,5 +160,5 @@ def test_a_client_that_does_not_read_loses_nothing_and_delays_nobody() -> None:
             await quick.close()
 
     engine = FakeEngine()
-    asyncio.run(main())
+    run_loop(main())
     engine.shutdown()

@@ -17,12 +17,16 @@ from pagemill.engine.outputs import EngineError
 OPERATIONS = frozenset(
     {
         "drain",
+        "is_sleeping",
+        "kv_events",
         "pause",
+        "pin_prefix",
         "reset_prefix_cache",
         "restore_session",
         "resume",
         "save_session",
         "sleep",
+        "unpin_prefix",
         "update_weights",
         "wait_idle",
         "wait_paused",

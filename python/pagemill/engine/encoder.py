@@ -8,6 +8,7 @@ runner = _native.ModelRunner(..., encoder=executor, encoder_options=sizes.media_
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pagemill import _native
 from pagemill.config import EngineConfig
@@ -62,7 +63,7 @@ class EncoderSizes:
 
     def executor_options(self) -> _native.ExecutorOptions:
         """Those of a program without KV cache and logits."""
-        arguments = self._sizes.option_arguments(self._config, num_blocks=1) | {
+        arguments: dict[str, Any] = self._sizes.option_arguments(self._config, num_blocks=1) | {
             "max_num_tokens": self.encoder_tokens,
             "max_num_seqs": self.max_items,
             "max_num_logits_rows": 1,

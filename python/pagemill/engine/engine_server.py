@@ -5,10 +5,10 @@
     ...
     await server.close()
 
-Who connects may do everything, so the socket is for this user alone: it has mode 0600 in a folder
-of mode 0700, and a process of another user is turned away. A client that does not read its outputs
-has them merged in the engine, so that it costs memory per request and token; one that sends what is
-no message is disconnected, and its requests are aborted.
+A process that connects may do everything, so the socket is for this user alone: it has mode 0600 in
+a folder of mode 0700, and a process of another user is turned away. A client that does not read its
+outputs has them merged in the engine, so that it costs memory per request and token; one that sends
+what is no message is disconnected, and its requests are aborted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import logging
 import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -202,7 +203,7 @@ class _Connection(asyncio.Protocol):
             case Extend() | Call():
                 self._start(message, client)
 
-    def _reply(self, sequence: int, act: Any) -> None:
+    def _reply(self, sequence: int, act: Callable[[], None]) -> None:
         try:
             act()
             self._send(Reply(sequence))

@@ -20,7 +20,6 @@ import numpy as np
 
 from pagemill.config import EngineConfig, build
 from pagemill.config.env import cache_folder
-from pagemill.engine.assembly import ChoiceAssembler
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel, load, update_weights
@@ -32,8 +31,8 @@ from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.observe.snapshot import EngineSnapshot
+from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.renderer import Renderer
-from pagemill.render.stop_strings import StopStringFilter
 
 Message = Mapping[str, Any]
 Prompt = str | Sequence[int]
@@ -417,12 +416,9 @@ class LLM:
         return OfflineBatch(core.seam, requests, core.max_choices, first_id, token_matcher)
 
     def _assembler(self, prompt: np.ndarray, params: SamplingParams) -> ChoiceAssembler:
-        stop = None
-        if params.stop:
-            stop = StopStringFilter(params.stop, params.include_stop_str_in_output)
         return ChoiceAssembler(
             self._renderer.detokenizer(prompt.tolist(), params.skip_special_tokens),
-            stop,
+            stop=params.stop,
             include_stop=params.include_stop_str_in_output,
             min_tokens=params.min_tokens,
         )

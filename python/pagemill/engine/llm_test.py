@@ -110,4 +110,3 @@ def test_progress_bar_is_for_terminals() -> None:
         bar.add(tokens=5, finished=True)
         bar.close()
         assert ("2/2" in stream.getvalue()) == drawn
-    assert ProgressBar(4, io.StringIO()).text(1.0) == f"[{'.' * 30}] 0/4 0 tok/s"

@@ -89,7 +89,8 @@ def place_images(
 def _features(image: ImageInput, index: int, encoder: BuiltEncoder) -> MediaFeatures:
     pixels, grid = image if isinstance(image, tuple) else (image, None)
     try:
-        features = encoder.features(Image(np.asarray(pixels, np.float32), grid and _sizes(grid)))
+        sizes = None if grid is None else _sizes(grid)
+        features = encoder.features(Image(np.asarray(pixels, np.float32), sizes))
     except ValueError as error:
         raise _refusal(f"image {index}: {error}") from error
     if not np.isfinite(features.rows).all():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 
@@ -40,12 +40,11 @@ class TokenLogprobs(Protocol):
     def top(self) -> Sequence[tuple[int, float]]: ...
 
 
-@dataclass(slots=True)
-class ChoiceOutput:
-    """What one choice of a request produced since the last time it was asked.
+class ChoiceOutput(msgspec.Struct):
+    """What one choice of a request produced since the last time it was taken.
 
     `token_ids` holds every new token, the one that stopped the choice included. `token_times` and,
-    if asked for, `logprobs` run parallel to it. `prompt_logprobs[i]` belongs to prompt token
+    if requested, `logprobs` run parallel to it. `prompt_logprobs[i]` belongs to prompt token
     `i + 1` and comes with the first output. `finish_reason` is None until the last output. Times
     are `time.monotonic()`.
     """
@@ -85,7 +84,7 @@ class ChoiceOutput:
             for at, token in enumerate(self.token_ids[:last])
         ]
         parts.append(
-            replace(
+            msgspec.structs.replace(
                 self,
                 token_ids=self.token_ids[last:],
                 token_times=self.token_times[last:],

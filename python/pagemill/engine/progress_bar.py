@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from typing import TextIO
 
-_WIDTH = 30
-_REDRAW_S = 0.1
+from tqdm import tqdm
 
 
 class ProgressBar:
-    """Counts finished requests and generated tokens; silent where `stream` is no terminal."""
+    """Counts finished requests and generated tokens; silent if `stream` is no terminal."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
-        self._total = total
-        self._stream = stream if stream.isatty() else None
-        self._done = 0
+        self._bar = tqdm(total=total, file=stream, unit="req", disable=None)
         self._tokens = 0
-        self._began = time.monotonic()
-        self._drawn = 0.0
 
-    def add(self, *, tokens: int, finished: bool) -> None:
-        """Something happened."""
-        self._tokens += tokens
-        self._done += finished
-        if self._stream is None:
+    def add(self, *, tokens: int, finished: int) -> None:
+        """So many tokens came, and so many requests ended."""
+        if self._bar.disable:
             return
-        now = time.monotonic()
-        if now - self._drawn >= _REDRAW_S or self._done == self._total:
-            self._drawn = now
-            self._stream.write("\r" + self.text(now - self._began))
-            self._stream.flush()
+        self._tokens += tokens
+        elapsed = self._bar.format_dict["elapsed"]
+        if elapsed > 0 and self._tokens:
+            self._bar.set_postfix_str(f"{self._tokens / elapsed:.0f} tok/s", refresh=False)
+        self._bar.update(finished)
 
     def close(self) -> None:
-        """Leaves the last state standing."""
-        if self._stream is not None:
-            self._stream.write("\n")
-
-    def text(self, elapsed_s: float) -> str:
-        """The bar after `elapsed_s` seconds."""
-        filled = _WIDTH * self._done // max(1, self._total)
-        bar = "#" * filled + "." * (_WIDTH - filled)
-        rate = self._tokens / max(elapsed_s, 1e-9)
-        return f"[{bar}] {self._done}/{self._total} {rate:.0f} tok/s"
+        """Leaves the last state on the screen."""
+        self._bar.close()

@@ -1,4 +1,4 @@
-"""The outputs of one submitted request, merged over its choices, as an async iterator."""
+"""The outputs of one submitted request, merged over its choices."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError
 
 
 class RequestStream:
-    """Yields lists of `ChoiceOutput`, each list holding at most one entry per choice.
+    """Gives lists of `ChoiceOutput`, each list holding at most one entry per choice.
 
-    Outputs that arrive while the consumer is busy are merged, so a slow consumer costs no more
-    memory than the tokens themselves. Use it as a context manager: leaving the block aborts what
-    has not finished, whatever the reason for leaving.
+    A consumer either iterates, or listens and takes. Outputs that arrive while it is busy are
+    merged, so a slow consumer costs no more memory than the tokens themselves. Use it as a context
+    manager: leaving the block aborts what has not finished, whatever the reason for leaving.
 
     Used on the event loop's thread only.
     """
@@ -23,7 +23,9 @@ class RequestStream:
         self._choice_of: dict[int, int] = {}  # live child id -> choice index
         self._pending: dict[int, ChoiceOutput] = {}  # choice index -> output
         self._waiter: asyncio.Future[None] | None = None
-        self._failure: EngineError | None = None
+        self._on_news: Callable[[], None] | None = None
+        self.failure: EngineError | None = None
+        """What ended all choices together, if that happened."""
 
     def __enter__(self) -> RequestStream:
         return self
@@ -36,8 +38,8 @@ class RequestStream:
 
     async def __anext__(self) -> list[ChoiceOutput]:
         while not self._pending:
-            if self._failure is not None:
-                raise self._failure
+            if self.failure is not None:
+                raise self.failure
             if not self._choice_of:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
@@ -45,14 +47,22 @@ class RequestStream:
                 await self._waiter
             finally:
                 self._waiter = None
+        return self.take()
+
+    def listen(self, on_news: Callable[[], None]) -> None:
+        """Calls `on_news`, which must not raise, when there are outputs or the stream has ended."""
+        self._on_news = on_news
+
+    def take(self) -> list[ChoiceOutput]:
+        """The outputs since the last call."""
         outputs = list(self._pending.values())
         self._pending.clear()
         return outputs
 
     @property
-    def has_pending(self) -> bool:
-        """True if outputs wait for the consumer."""
-        return bool(self._pending)
+    def exhausted(self) -> bool:
+        """True once all choices have ended and their outputs have been taken."""
+        return not self._choice_of and not self._pending
 
     @property
     def live_children(self) -> list[int]:
@@ -79,7 +89,7 @@ class RequestStream:
     def fail(self, error: EngineError) -> None:
         """Ends the stream: what is pending is still delivered, then `error` is raised."""
         self._choice_of.clear()
-        self._failure = error
+        self.failure = error
         self._wake()
 
     def stop(self, index: int) -> None:
@@ -93,12 +103,15 @@ class RequestStream:
         """Aborts every choice that has not finished. Idempotent."""
         live, self._choice_of = self._choice_of, {}
         self._pending.clear()
+        self._on_news = None
         for child in live:
             self._abort(child)
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
+        if self._on_news is not None:
+            self._on_news()
+        elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
 

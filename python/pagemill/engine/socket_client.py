@@ -103,11 +103,9 @@ class SocketClient:
     def stats(self) -> EngineSnapshot:
         """The last that came. An engine process that sends none is as stuck as its steps."""
         silent_s = time.monotonic() - self._values_at
-        values = self._values
-        if silent_s > _STALE_AFTER_S and "progress_age_s" in vars(values):
-            values = _Values(values.fields, list(vars(values).values())[1:])
-            values.progress_age_s = max(values.progress_age_s, silent_s)
-        return cast(EngineSnapshot, values)
+        if silent_s > _STALE_AFTER_S:
+            self._values.progress_age_s = max(self._values.progress_age_s, silent_s)
+        return cast(EngineSnapshot, self._values)
 
     async def close(self) -> None:
         """See `EngineClient`."""
@@ -155,6 +153,8 @@ class SocketClient:
                 if self._hello is not None:
                     self._values = _Values(self._hello.stat_fields, values)
                     self._values_at = time.monotonic()
+                if self._first is not None and not self._first.done():
+                    self._first.set_result(None)  # they follow Hello
             case Hello():
                 if (message.protocol, message.output_schema) != (PROTOCOL, self._codec.schema):
                     raise EngineError(
@@ -164,8 +164,6 @@ class SocketClient:
                     )
                 self._hello = message
                 self._connection = connection
-                if self._first is not None and not self._first.done():
-                    self._first.set_result(None)
             case Reply():
                 connection.answer(message)
 
@@ -173,7 +171,7 @@ class SocketClient:
 class _Values:
     """Statistics by name, with the table of them."""
 
-    progress_age_s: float
+    progress_age_s: float = 0.0
 
     def __init__(self, fields: Sequence[tuple[str, str, str, str]], values: list[float]) -> None:
         self.fields = fields

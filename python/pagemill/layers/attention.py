@@ -13,8 +13,8 @@ from pagemill.ops.trace import Tensor
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """`scale` multiplies scores; `window` is how many tokens a query sees (0 = all); `shard` is
-    which of the heads this rank computes, by default all (see `divide`)."""
+    """`scale` multiplies scores; `window` is the number of tokens a query attends to (0 = all);
+    `shard` is the part of the heads that this rank computes, by default all (see `divide`)."""
 
     heads: int
     kv_heads: int
@@ -50,7 +50,7 @@ def divide(weights: Weights, shape: AttentionShape, out_name: str) -> AttentionS
     if features % block:
         weights.note(
             f"every rank computes the whole attention: {features} features, a rank's part of"
-            f" {out_name}, are no whole number of blocks of {block}"
+            f" {out_name}, are not a whole number of blocks of {block}"
         )
         return shape
     return replace(shape, shard=weights.shard)
@@ -98,7 +98,7 @@ def attend(
 
 
 def attend_both_ways(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:
-    """Attend among all tokens of a request, which the step runs whole: [T, heads, head_dim]."""
+    """Attend among all tokens of a request, which must run in one step: [T, heads, head_dim]."""
     return ops.attention(q, k, v, scale=shape.scale, causal=False)
 
 

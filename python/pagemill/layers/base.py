@@ -1,4 +1,4 @@
-"""What a layer needs of the weights."""
+"""The interface of weights for layers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Weights(Protocol):
 
     trace: Trace
     shard: Shard
-    """The rank that the trace is for: layers that divide ask for its part."""
+    """The rank that the trace is for: layers that divide use its part."""
 
     def has(self, name: str) -> bool:
-        """Does the model have a tensor of this name?"""
+        """True if the model has a tensor of this name."""
         ...
 
     def claim(self, name: str) -> None:
@@ -59,8 +59,8 @@ class Weights(Protocol):
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        """The weights of `module` of all experts, [experts, out, in], or of each a part: one tensor
-        `<experts>.<module>.weight`, or `<experts>.<i>.<module>.weight` of each."""
+        """The weights of `module` of all experts, [experts, out, in], or a part of each: one tensor
+        `<experts>.<module>.weight`, or `<experts>.<i>.<module>.weight` of each expert."""
         ...
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
@@ -82,11 +82,12 @@ class Weights(Protocol):
         ...
 
     def block_elements(self, name: str) -> int:
-        """How many elements of a row are stored together: columns divide at multiples of it."""
+        """The number of elements of a row that are stored together: columns divide at its
+        multiples."""
         ...
 
     def note(self, text: str) -> None:
-        """Something to tell the operator about how the model was built; once each."""
+        """Record a note for the operator on how the model was built, once each."""
         ...
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:

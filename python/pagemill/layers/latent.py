@@ -1,8 +1,9 @@
 """Multi-head latent attention (arXiv 2405.04434, 2.1) over a paged cache of latents.
 
-Keys and values of all heads are projections of one latent vector a token, which is all that the
-cache holds beside one rotated key. The projection of keys is moved over to the queries, that of
-values to the results, for prompts as for decoded tokens (`cc/ops/latent_attention` has the cost).
+Keys and values of all heads are projections of one latent vector per token; the cache contains only
+that and one rotated key. The projection of keys is applied to the queries instead, and that of
+values to the results, for prompts and decoded tokens alike (`cc/ops/latent_attention` has the
+cost).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _GROUP = GroupEntry("mla", "mla")
 
 @dataclass(frozen=True, slots=True)
 class LatentShape:
-    """Sizes of a head: `nope` elements of a query or key that stay, `rope` that are rotated,
-    `value` of a value; `latent` elements of the vector that keys and values are made of, `query` of
-    the one that queries are made of (None: of the hidden state); `scale` multiplies scores."""
+    """Sizes of a head: `nope` unrotated and `rope` rotated elements of a query or key, `value`
+    elements of a value; `latent` elements of the vector from which keys and values are projected,
+    `query` of the one for queries (None: the hidden state); `scale` multiplies scores."""
 
     heads: int
     nope: int
@@ -66,7 +67,7 @@ def latent_attention(
     ops.latent_write(latent, k_rope, cache)
 
     def projection(begin: int, end: int) -> Tensor:
-        """Rows of each head of the matrix that makes keys, then values, of a latent."""
+        """Rows of each head in the matrix that projects a latent to keys, then values."""
         rows = Part(begin, end, shape.nope + shape.value)
         return weights.head_matrices(f"{prefix}.kv_b_proj", shape.latent, heads=heads, rows=rows)
 

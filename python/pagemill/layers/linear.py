@@ -39,9 +39,9 @@ def row_parallel(
 ) -> Tensor:
     """x [N, ..., columns.size], this rank's part of the inputs -> [N, out] of all ranks together.
 
-    A group of one, or an input that is whole on every rank, needs no exchange.
+    A group of one, or an input that is complete on every rank, needs no exchange.
     """
-    # The sum has it once.
+    # Added once to the sum.
     has_bias = bias and (columns.whole or weights.shard.rank == 0)
     vector = weights.vector(f"{name}.bias", out) if has_bias else None
     if bias and not has_bias:

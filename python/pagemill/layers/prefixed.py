@@ -1,4 +1,4 @@
-"""Weights of a model that is part of another, under the names that it has by itself.
+"""Weights of a model that is part of another, under the names of the standalone model.
 
 text = PrefixedWeights(weights, "language_model.")
 text.vector("model.norm.weight", 64)   # language_model.model.norm.weight

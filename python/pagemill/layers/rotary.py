@@ -1,8 +1,7 @@
 """Rotary position embedding: the frequencies of each scaling rule, and the layer.
 
-The frequencies are those of `transformers`: the same formulas, rounded to f32 at the same places,
-so that they differ by no more than the last bit. Plain Python, since a table has a few dozen
-entries.
+The frequencies equal those of `transformers`: the same formulas, rounded to f32 at the same places,
+so that they differ by at most the last bit. Plain Python, since a table has a few dozen entries.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ def bind_grid_rotary(
     dims: Sequence[int],
     positions: Tensor,
 ) -> Rotary:
-    """As `bind_rotary`, with positions i32 [T, 3] in time, row and column: `dims` says for each
-    frequency of `table` by which of the three it turns."""
+    """As `bind_rotary`, with positions i32 [T, 3] in time, row and column: `dims` has, for each
+    frequency of `table`, the dimension by which it rotates."""
     rows = [
         [f if of == dim else 0.0 for f, of in zip(table.inv_freq, dims, strict=True)]
         for dim in range(GRID_DIMS)
@@ -100,10 +99,10 @@ def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> 
 
 def _number(rope: Mapping[str, Any], key: str, default: float | None = None) -> float:
     """The number > 0 at `key`; `default`, if there is one, stands for an absent or null value."""
-    value = rope[key] if default is None else rope.get(key)
+    value: object = rope[key] if default is None else rope.get(key)
     value = default if value is None else value
     # The comparison is false for NaN, too.
-    if type(value) not in (int, float) or not 0 < value < _F32_LIMIT:
+    if type(value) is not int and type(value) is not float or not 0 < value < _F32_LIMIT:
         raise ValueError(f"{key} must be a number > 0")
     return float(value)
 
@@ -185,7 +184,7 @@ def _yarn(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
 
 
 def yarn_mscale(factor: float, weight: float) -> float:
-    """By what YaRN multiplies cosines and sines at context `factor` times as long (section 3.4)."""
+    """YaRN's factor of cosines and sines for a context `factor` times as long (section 3.4)."""
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
 

@@ -1,10 +1,10 @@
-"""The layers of a model, one after the other: the loop that every family has.
+"""The loop over the layers of a model.
 
     x = stack(weights, x, sizes.layers, lambda layer, x: self._layer(weights, layer, x, rotary))
 
 The value after layer i is `layer.<i>` in the program, and the experts that it chooses for each
-token are `experts.<i>`. By these names a program is cut into stages (`ops/cut.py`), and hidden
-states and choices are returned from a step.
+token are `experts.<i>`. These names are used to divide a program into stages (`ops/cut.py`) and to
+return hidden states and choices from a step.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def _weights() -> Weights:
 
 
 def _layer(layer: int, x: Tensor) -> Tensor:
-    """Layer i is i + 1 ops, so that its number shows."""
+    """Layer i has i + 1 ops, so that layers can be told apart."""
     for _ in range(layer + 1):
         x = ops.activation(x, SILU)
     return x

@@ -1,6 +1,6 @@
 """State-space layers: the mixer of Mamba-2.
 
-Every rank computes whole mixers: the rows of `in_proj` that a rank needs lie in three places.
+Every rank computes whole mixers, because a rank's rows of `in_proj` would lie in three places.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ class MixerShape:
 def mixer(
     weights: Weights, prefix: str, x: Tensor, shape: MixerShape, eps: float, layer: int
 ) -> Tensor:
-    """x [T, H] -> [T, H]; the states of layer `layer` are caches of their own.
+    """x [T, H] -> [T, H]; the states of layer `layer` have their own caches.
 
-    Weights: `<prefix>.{in_proj, conv1d, A_log, D, dt_bias, norm, out_proj}`. in_proj gives the
-    gate, what the convolution takes, and dt; the gated result of the scan is normalized in groups.
+    Weights: `<prefix>.{in_proj, conv1d, A_log, D, dt_bias, norm, out_proj}`. in_proj yields the
+    gate, the input of the convolution, and dt; the gated result of the scan is normalized in
+    groups.
     """
     if weights.shard.ranks > 1:
         weights.note("every rank computes whole state-space layers")
@@ -64,10 +65,15 @@ def mixer(
         weights.vector(f"{prefix}.conv1d.bias", shape.channels) if shape.conv_bias else None,
         state("conv", (shape.taps - 1, shape.channels)),
     )
+    a_log, d, dt_bias = (
+        weights.vector(f"{prefix}.{name}", shape.heads) for name in ("A_log", "D", "dt_bias")
+    )
     y = ops.state_space_scan(
         xbc,
         dt,
-        *(weights.vector(f"{prefix}.{name}", shape.heads) for name in ("A_log", "D", "dt_bias")),
+        a_log,
+        d,
+        dt_bias,
         state("scan", (shape.heads, shape.states, shape.head_dim)),
     )
     y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)

@@ -1,4 +1,4 @@
-"""What a model family is to the program builder."""
+"""The interface between model families and the program builder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Config = Mapping[str, Any]
 
 
 class ModelConfigError(ValueError):
-    """A configuration lacks a key, or asks for something that the family does not support."""
+    """A configuration lacks a key, or requests something that the family does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class MediaInputs:
-    """`rows` [media_rows, ...] that media give, features to an encoder and embeddings to the model,
-    and `tokens`, i32 [media_rows], which of the step's tokens each of them is."""
+    """`rows` [media_rows, ...] of media: features for an encoder, embeddings for the model;
+    `tokens`, i32 [media_rows], is the step's token of each row."""
 
     rows: Tensor
     tokens: Tensor
@@ -41,7 +41,7 @@ class StepInputs:
 
 @dataclass(frozen=True, slots=True)
 class EncoderInputs:
-    """What an encoder reads: features and the tokens that `media` names (MediaTraits.any_size);
+    """Inputs of an encoder: features and the tokens that `media` lists (MediaTraits.any_size);
     positions, i32 [T], count up in each item; grid_positions, i32 [T, 3], if items have a grid."""
 
     media: MediaInputs
@@ -81,8 +81,8 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class GridPositions:
-    """In time, row and column, i32 [n, 3]: of an item's `rows` in the encoder, and of its `tokens`
-    from its start on; the token behind it is at `next`."""
+    """In time, row and column, i32 [n, 3]: of an item's `rows` in the encoder, and of its `tokens`,
+    relative to its start; `next` is the position of the token after it."""
 
     rows: np.ndarray
     tokens: np.ndarray
@@ -91,8 +91,8 @@ class GridPositions:
 
 @dataclass(frozen=True, slots=True)
 class MediaFeatures:
-    """What an encoder reads of an item, f32 [rows, channels], how many `tokens` it stands for, and
-    where they are if it has a grid."""
+    """An encoder's input for an item, f32 [rows, channels], the number of `tokens` that the item
+    stands for, and their positions if it has a grid."""
 
     rows: np.ndarray
     tokens: int
@@ -101,7 +101,7 @@ class MediaFeatures:
 
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
-    """What the engine has to know of a model. `causal`: a token never sees a later one;
+    """Properties of a model that the engine needs. `causal`: a token never attends to a later one;
     `generates`: it has logits; `media`: it is a MediaModel."""
 
     vocab_size: int
@@ -112,7 +112,7 @@ class ModelTraits:
     media: MediaTraits | None = None
 
 
-# Of decoders with rotary positions.
+# For decoders with rotary positions.
 IGNORED_IN_DECODERS: Mapping[str, str] = {
     r".*\.rotary_emb\.inv_freq": "frequencies are computed from the configuration",
     r"lm_head\.weight": "the embedding is used if they are tied, no head if vectors are pooled",
@@ -122,12 +122,12 @@ IGNORED_IN_DECODERS: Mapping[str, str] = {
 class Model(Protocol):
     """One model of a family.
 
-    1. `from_config` reads a config.json (or its equivalent of a GGUF file) and refuses what the
-       family cannot do with a ModelConfigError.
+    1. `from_config` reads a config.json (or the equivalent of a GGUF file) and rejects, with a
+       ModelConfigError, what the family does not support.
     2. `hidden` traces the model from token ids to final, normalized vectors [T, H].
-    3. `logits` traces the head on some of their rows [L, H] -> [L, vocab]; only where it generates.
-    4. `ignored` says which tensors of a checkpoint may stay unread, and why: a regular expression
-       of whole names each. All others are asked for, or the model is refused.
+    3. `logits` traces the head on some of their rows [L, H] -> [L, vocab]; only if it generates.
+    4. `ignored` lists the tensors of a checkpoint that may stay unread, each with the reason: a
+       regular expression over whole names. All others must be used, or the model is rejected.
     """
 
     ignored: ClassVar[Mapping[str, str]]
@@ -147,10 +147,10 @@ class Model(Protocol):
 class MediaModel(Model, Protocol):
     """A model that takes images; its traits have `media`.
 
-    1. `features` makes what the encoder reads of one image. A ValueError says what it takes.
+    1. `features` computes the encoder's input for one image. A ValueError says what it accepts.
     2. `embeddings` traces the encoder from features to a row for each token that an item stands
        for.
-    3. `hidden` puts `inputs.media` in place of the embeddings of tokens.
+    3. `hidden` uses `inputs.media` instead of the embeddings of tokens.
     """
 
     def features(self, image: Image) -> MediaFeatures: ...

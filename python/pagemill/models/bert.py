@@ -85,6 +85,6 @@ class BertModel:
         return self._close(weights, f"{prefix}.output", ops.activation(y, self._activation), x)
 
     def _close(self, weights: Weights, prefix: str, y: Tensor, residual: Tensor) -> Tensor:
-        """The end of a branch: project back, add the residual, normalize."""
+        """Ends a branch: projects back, adds the residual, normalizes."""
         y = linear(weights, f"{prefix}.dense", y, (self._hidden,), bias=True)
         return norm.layer_norm(weights, f"{prefix}.LayerNorm", ops.add(y, residual), self._eps)

@@ -1,4 +1,4 @@
-"""What decoders share around their layers: embedding, final norm and head, under Llama's names.
+"""The parts of decoders around their layers: embedding, final norm and head, with Llama's names.
 
 x = causal_lm.hidden(weights, inputs, sizes, lambda i, x: self._layer(weights, i, x, rotary))
 y = causal_lm.logits(weights, rows, sizes)

@@ -30,7 +30,7 @@ _LAYER_MODULES = (
 
 
 class ClipVisionTower:
-    """One tower without its last norm, which models that take vectors of all patches leave out."""
+    """One tower without its last norm, which models that use the vectors of all patches omit."""
 
     def __init__(self, config: Config) -> None:
         if config.get("model_type", "clip_vision_model") != "clip_vision_model":
@@ -47,7 +47,7 @@ class ClipVisionTower:
         self._patch = positive_int(config, "patch_size")
         self._side, rest = divmod(positive_int(config, "image_size"), self._patch)
         if rest or not self._side:
-            raise ModelConfigError(f"image_size is no multiple of patch_size {self._patch}")
+            raise ModelConfigError(f"image_size is not a multiple of patch_size {self._patch}")
         heads = positive_int(config, "num_attention_heads")
         head_dim, rest = divmod(self.hidden_size, heads)
         if rest:
@@ -61,7 +61,7 @@ class ClipVisionTower:
 
     @property
     def channels(self) -> int:
-        """Numbers of a patch."""
+        """Elements of a patch."""
         return self._colors * self._patch**2
 
     def features(self, pixels: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Typed reading of a configuration, and the part of it that all decoders share."""
+"""Typed access to a configuration, and the part of it that all decoders share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def number(
     """The number at `key`, from `least` to `most`; `default` if it is absent or null.
 
     Raises:
-        ModelConfigError: it is no such number.
+        ModelConfigError: it is not such a number.
     """
     value = config.get(key)
     value = default if value is None else value
@@ -60,10 +60,10 @@ def token_id(config: Config, key: str, vocab_size: int) -> int:
 
 
 def epsilon(config: Config, key: str, default: float) -> float:
-    """What a norm adds to the variance.
+    """The value that a norm adds to the variance.
 
     Raises:
-        ModelConfigError: it is no number from 0 to 1.
+        ModelConfigError: it is not a number from 0 to 1.
     """
     return number(config, key, default, least=0.0, most=1.0)
 
@@ -132,14 +132,14 @@ def activation(config: Config, key: str, default: str) -> ActivationKind:
 
 
 def refuse(config: Config, *keys: str) -> None:
-    """Raise ModelConfigError if one of `keys` is set: what it asks for is not supported."""
+    """Raise ModelConfigError if one of `keys` is set to an unsupported feature."""
     for key in keys:
         if config.get(key):
             raise ModelConfigError(f"{key}={shown(config[key])} is not supported by this family")
 
 
 def rope_parameters(config: Config, layer_type: str | None = None) -> Mapping[str, Any]:
-    """The rotary parameters, of one layer type where they differ by layer.
+    """The rotary parameters; those of `layer_type` if they differ by layer.
 
     Newer checkpoints have one `rope_parameters` object (or one for each layer type); older ones
     have `rope_theta`, `rope_scaling` and, for sliding layers, `rope_local_base_freq`.
@@ -178,21 +178,27 @@ def make_rotary_table(config: Config, head_dim: int, layer_type: str | None = No
         raise ModelConfigError(f"rotary embedding: {error}") from error
 
 
+def as_list(value: object) -> list[Any] | None:
+    """`value` if it is a list, else None."""
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
 def layer_numbers(config: Config, key: str) -> frozenset[int]:
     """The layers that `key` lists; none if it is absent or null.
 
     Raises:
-        ModelConfigError: it is no list of integers.
+        ModelConfigError: it is not a list of integers.
     """
     value = config.get(key)
-    numbers = cast("list[Any]", value if value is not None else [])
-    if not isinstance(numbers, list) or any(type(layer) is not int for layer in numbers):
+    numbers = [] if value is None else as_list(value)
+    if numbers is None or any(type(layer) is not int for layer in numbers):
         raise ModelConfigError(f"{key} must list layers, it is {shown(value)}")
     return frozenset(numbers)
 
 
 def read_routing(config: Config, experts: int, choices: int, *, renormalize: bool) -> Routing:
-    """A router that takes `num_experts_per_tok` of `experts` by softmax; `choices` if it is absent.
+    """A router that chooses `num_experts_per_tok` of `experts` by softmax; `choices` if it is
+    absent.
 
     Raises:
         ModelConfigError: it takes more than there are.
@@ -220,15 +226,15 @@ class DecoderSizes:
 
     @property
     def traits(self) -> ModelTraits:
-        """Those of a decoder that generates."""
+        """The traits of a decoder that generates."""
         return ModelTraits(
             self.vocab_size, self.hidden_size, self.max_positions, causal=True, generates=True
         )
 
     def attention(self, *, scale: float | None = None, window: int = 0) -> AttentionShape:
         """The shape of a layer's attention; by default scores are divided by sqrt(head_dim)."""
-        scale = self.head_dim**-0.5 if scale is None else scale
-        return AttentionShape(self.heads, self.kv_heads, self.head_dim, scale, window)
+        factor = self.head_dim**-0.5 if scale is None else scale
+        return AttentionShape(self.heads, self.kv_heads, self.head_dim, factor, window)
 
     @classmethod
     def read(cls, config: Config, *, tied_by_default: bool) -> Self:

@@ -39,7 +39,7 @@ from pagemill.models.config_keys import (
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
-_INNER_NORM_EPS = 1e-6  # of queries and latents, whatever rms_norm_eps is
+_INNER_NORM_EPS = 1e-6  # of queries and latents, independent of rms_norm_eps
 
 
 class DeepseekV2Model:
@@ -48,8 +48,8 @@ class DeepseekV2Model:
     ignored = IGNORED_IN_DECODERS
 
     def __init__(self, config: Config) -> None:
-        # Implementations differ on whether weights that add up to 1 are multiplied by
-        # routed_scaling_factor; no published checkpoint asks for them.
+        # Implementations differ on whether weights that sum to 1 are multiplied by
+        # routed_scaling_factor; no published checkpoint needs both.
         refuse(config, "norm_topk_prob")
         self._sizes = DecoderSizes.read(config, tied_by_default=False)
         self._attention = _read_attention(config, self._sizes.heads)
@@ -118,7 +118,7 @@ def _read_attention(config: Config, heads: int) -> LatentShape:
     scale = (nope + rope) ** -0.5
     rotary = rope_parameters(config)
     if rotary.get("rope_type", "default") != "default":
-        # What YaRN leaves out of cosines and sines.
+        # The factor that YaRN omits from cosines and sines.
         weight = number(rotary, "mscale_all_dim", 0.0, least=0.0)
         scale *= yarn_mscale(number(rotary, "factor", 1.0), weight) ** 2 if weight else 1.0
     return LatentShape(

@@ -1,4 +1,4 @@
-"""Settings that DeepSeek-V2 has and this family does not compute are refused by name."""
+"""Settings of DeepSeek-V2 that this family does not support are rejected by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUPS = {"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2}
 def test_what_is_published_is_read():
     DeepseekV2Model.from_config(CONFIG)
     DeepseekV2Model.from_config(CONFIG | GROUPS)
-    # As config.json of the published checkpoints has it.
+    # As in config.json of the published checkpoints.
     rope = {
         "type": "yarn",
         "factor": 40,

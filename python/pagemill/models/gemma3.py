@@ -1,7 +1,8 @@
-"""Gemma 3 (text): sliding and full attention layers, norms on queries, keys and each branch's end.
+"""Gemma 3 (text): sliding and full attention layers, norms on queries, keys and the end of each
+branch.
 
 Weights as Llama's, plus `self_attn.{q,k}_norm`, `pre_feedforward_layernorm` and
-`post_feedforward_layernorm`. A checkpoint stores norm weights less 1, GGUF stores them whole
+`post_feedforward_layernorm`. A checkpoint stores norm weights minus 1, GGUF stores them whole
 (`norm_weight_offset`).
 """
 

@@ -24,7 +24,7 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.clip_vision import CLASS_TOKENS, ClipVisionTower
-from pagemill.models.config_keys import activation, flag, token_id
+from pagemill.models.config_keys import activation, as_list, flag, token_id
 from pagemill.models.llama import LlamaModel
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -123,11 +123,12 @@ def _part(config: Config, key: str) -> Mapping[str, Any]:
 
 
 def _selected_layers(config: Config, layers: int) -> int:
-    """After how many layers of the tower its results are taken. `vision_feature_layer` counts the
+    """The number of tower layers whose results are used. `vision_feature_layer` counts the
     embeddings as 0, or from the end."""
-    value = config.get("vision_feature_layer", -2)
-    if isinstance(value, list) and len(cast("list[Any]", value)) == 1:
-        value = cast("list[Any]", value)[0]
+    value: object = config.get("vision_feature_layer", -2)
+    listed = as_list(value)
+    if listed is not None and len(listed) == 1:
+        value = listed[0]
     if type(value) is not int:
         raise ModelConfigError(
             f"vision_feature_layer is {shown(value)}; one layer is supported, not several"

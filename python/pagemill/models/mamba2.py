@@ -19,7 +19,7 @@ from pagemill.models.state_space_keys import check_mixer
 from pagemill.ops.trace import Tensor
 
 _EMBEDDING = "backbone.embeddings"
-# Of models that state none: a state has no positions, but tables of checkpoints have a size.
+# For models that state none: states have no positions, but tables of checkpoints have a size.
 _MAX_MODEL_LEN = 2**17
 
 

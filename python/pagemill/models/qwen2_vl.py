@@ -22,7 +22,7 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import flag, rope_parameters, token_id
+from pagemill.models.config_keys import as_list, flag, rope_parameters, token_id
 from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.qwen2_vl_vision import Qwen2VlVisionTower
 from pagemill.ops.program import GRID_DIMS
@@ -39,7 +39,7 @@ class Qwen2VlModel:
         text = _text_config(config)
         rope = dict(rope_parameters(text))
         sections = rope.pop("mrope_section", None)
-        # Older configurations name M-RoPE as if it were a rule of scaling.
+        # Older configurations list M-RoPE as a scaling rule.
         if rope.get("rope_type") == "mrope":
             rope["rope_type"] = "default"
         tied = flag(config, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
@@ -98,9 +98,9 @@ def _text_config(config: Config) -> Config:
 
 
 def _dims_of_pairs(sections: object, pairs: int) -> list[int]:
-    """By which dimension of a position each pair turns: `sections` has the pairs of time, rows and
-    columns."""
-    counts = cast("list[Any]", sections) if isinstance(sections, list) else []
+    """The position dimension by which each pair rotates: `sections` has the numbers of pairs for
+    time, rows and columns."""
+    counts = as_list(sections) or []
     valid = len(counts) == GRID_DIMS and all(type(n) is int and n >= 0 for n in counts)
     if not valid or sum(counts) != pairs:
         raise ModelConfigError(

@@ -3,8 +3,8 @@
 Weights: `patch_embed.proj`, `blocks.<i>.{norm1, attn.{qkv, proj}, norm2, mlp.{fc1, fc2}}`,
 `merger.{ln_q, mlp.0, mlp.2}`.
 
-Patches come as the processor gives them: the 2 x 2 that are merged follow each other, such groups
-row by row.
+Patches are in the processor's order: each 2 x 2 group to be merged is consecutive, groups row by
+row.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Qwen2VlVisionTower:
 
     @property
     def channels(self) -> int:
-        """Numbers of a patch."""
+        """Elements of a patch."""
         return int(np.prod(self._patch))
 
     def features(self, image: Image) -> MediaFeatures:
@@ -102,8 +102,8 @@ class Qwen2VlVisionTower:
         return self._merge(weights, x, inputs.media.tokens)
 
     def _rotary(self, weights: Weights, positions: Tensor) -> Rotary:
-        """Half of the pairs turn by the row, with the frequencies of that many, half by the
-        column."""
+        """Half of the pairs rotate by the row, with the frequencies for that many pairs, half by
+        the column."""
         half = rotary_table({"rope_theta": self._theta}, self._shape.head_dim // 2, 1).inv_freq
         dims = (_ROW,) * len(half) + (_COLUMN,) * len(half)
         return bind_grid_rotary(weights, "inv_freq", RotaryTable(half * 2), dims, positions)
@@ -120,7 +120,7 @@ class Qwen2VlVisionTower:
         return ops.add(x, linear(weights, f"{prefix}.mlp.fc2", y, (hidden,), bias=True))
 
     def _project_qkv(self, weights: Weights, name: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One matrix holds the three, one after the other."""
+        """One matrix contains the three, one after the other."""
         hidden, row_shape = self._hidden, (self._shape.heads, self._shape.head_dim)
 
         def project(index: int) -> Tensor:

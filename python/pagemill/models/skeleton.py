@@ -1,7 +1,7 @@
 """The smallest decoder that works: copy it to start a family (`docs/add_a_model.md`).
 
 One attention head of rotary attention and a gated MLP for each layer, RMS norms before both, the
-embedding as head. It has no row in `table.py`; its test builds and runs it.
+embedding as head. It has no entry in `table.py`; its test builds and runs it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pagemill.ops.trace import Tensor
 
 
 class SkeletonModel:
-    """One model of the family. State is what the configuration says, nothing else."""
+    """One model of the family. Its only state is the configuration."""
 
     ignored = IGNORED_IN_DECODERS
 

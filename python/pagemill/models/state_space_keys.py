@@ -1,4 +1,4 @@
-"""What all families with state-space layers check in a configuration."""
+"""Checks of a configuration for all families with state-space layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_LIMIT = ([0, math.inf], [0, {"__float__": "Infinity"}])
 
 
 def check_mixer(config: Config, shape: MixerShape) -> None:
-    """Refuse what no state-space layer here can do.
+    """Reject what no state-space layer here supports.
 
     Raises:
         ModelConfigError: heads do not divide by groups, the activation is not SiLU, or the steps

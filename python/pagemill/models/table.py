@@ -1,4 +1,4 @@
-"""Model families by the architecture that a config.json names; imported at their first use."""
+"""Model families by the architecture in a config.json; imported at first use."""
 
 from __future__ import annotations
 

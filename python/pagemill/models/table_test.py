@@ -1,4 +1,4 @@
-"""The table of architectures, and what families refuse."""
+"""The table of architectures, and settings that families reject."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def test_unknown_architecture_lists_the_known():
         (
             "LlavaForConditionalGeneration",
             {"vision_config": VISION | {"image_size": 9}},
-            "image_size is no multiple of patch_size 4",
+            "image_size is not a multiple of patch_size 4",
         ),
         ("LlavaForConditionalGeneration", {"image_token_index": 100}, "outside the vocabulary"),
         ("LlavaForConditionalGeneration", {"vision_feature_layer": 4}, "is 4, of 3 layers"),

@@ -1,1 +1,1 @@
-"""What the server tells about itself: Prometheus metrics, logs, a statistics line."""
+"""Observability of the server: Prometheus metrics, logs, a statistics line."""

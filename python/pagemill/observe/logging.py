@@ -14,9 +14,9 @@ def configure(level: str, process: str = "") -> None:
     """Sends the records of this program and of the HTTP server to standard error.
 
     Args:
-        level: "debug", "info", "warning" or "error". Below "debug", uvicorn's own chatter about
-            starting and stopping is left out: the server says these things itself.
-        process: which of the server's processes this is, for each line; "" if it is the only one.
+        level: "debug", "info", "warning" or "error". Below "debug", uvicorn's own messages about
+            starting and stopping are dropped: the server logs these events itself.
+        process: the name of this server process, for each line; "" if it is the only one.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

@@ -1,7 +1,7 @@
 """Prometheus metrics of one server.
 
-The engine's own gauges and counters are read when Prometheus asks (`EngineCollector`); what only
-the front end sees (times, finish reasons) is counted as it happens (`RequestMetrics`).
+The engine's gauges and counters are read when Prometheus scrapes (`EngineCollector`); times and
+finish reasons, which only the front end knows, are recorded as they occur (`RequestMetrics`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from pagemill.observe.histogram import TokenHistogram
 from pagemill.observe.snapshot import EngineSnapshot, kv_usage
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -61,7 +62,7 @@ class EngineCollector(Collector):
                 yield self._family(kind, family, sentence, getattr(stats, name))
 
     def describe(self) -> Iterable[Metric]:
-        """Names nothing ahead of time: registering must not ask the engine."""
+        """Declares no metrics in advance: registration must not call the engine."""
         return ()
 
     def _family(self, kind: str, name: str, text: str, value: float) -> Metric:
@@ -72,7 +73,7 @@ class EngineCollector(Collector):
 
 
 class RequestMetrics:
-    """What the front end observes about requests. One registry per server: no globals.
+    """Metrics of requests in the front end. One registry per server: no globals.
 
     With `shared_folder`, the counts are those of all processes of the server, also of those that
     have ended. Each keeps its own in mapped files there, which prometheus_client does if its
@@ -93,9 +94,13 @@ class RequestMetrics:
         self.time_to_first_token = self._histogram(
             "time_to_first_token_seconds", "Arrival to the first token.", _TTFT_S
         )
-        self.inter_token_latency = self._histogram(
-            "inter_token_latency_seconds", "From one token to the next.", _TOKEN_S
+        self.inter_token_latency = TokenHistogram(
+            "pagemill:inter_token_latency_seconds",
+            "From one token to the next.",
+            dict(zip(_LABELS, self._label_values, strict=True)),
+            _TOKEN_S,
         )
+        self.registry.register(self.inter_token_latency)
         self.e2e = self._histogram(
             "e2e_request_latency_seconds", "Arrival to the last token.", _REQUEST_S
         )
@@ -126,8 +131,8 @@ class RequestMetrics:
         }
         self._http = Counter(
             "pagemill:http_responses",
-            "Responses of the API, by path and status.",
-            ("path", "status"),
+            "Responses of the API, by path, status and API key.",
+            ("path", "status", "key"),
             registry=self.registry,
         )
 
@@ -139,9 +144,9 @@ class RequestMetrics:
         """Counts a choice that ended with `reason`."""
         self._success_of[reason].inc()
 
-    def responded(self, path: str, status: int) -> None:
+    def responded(self, path: str, status: int, key_id: str = "") -> None:
         """Counts an HTTP response; `path` is one of the server's own routes."""
-        self._http.labels(path, str(status)).inc()
+        self._http.labels(path, str(status), key_id).inc()
 
     def render(self) -> bytes:
         """The exposition text."""

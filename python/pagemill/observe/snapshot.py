@@ -1,4 +1,4 @@
-"""The engine's state as metrics and the statistics line need it."""
+"""The engine's state for metrics and the statistics line."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Protocol
 
 
 class EngineSnapshot(Protocol):
-    """What the native EngineStats offers: a table of all statistics, and each by its name.
+    """The interface of the native EngineStats: a table of all statistics, and each by name.
 
-    Named here are those that Python reads; counters only grow, durations are in seconds.
+    Lists the ones that Python reads; counters only grow, durations are in seconds.
     """
 
     @property
@@ -43,6 +43,6 @@ def kv_usage(stats: EngineSnapshot) -> float:
 
 
 def hit_rate(stats: EngineSnapshot) -> float:
-    """Share of looked-up prompt tokens that the prefix cache had, 0 to 1."""
+    """Share of looked-up prompt tokens found in the prefix cache, 0 to 1."""
     queries = stats.prefix_cache_query_tokens
     return stats.prefix_cache_hit_tokens / queries if queries else 0.0

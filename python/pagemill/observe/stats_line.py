@@ -12,7 +12,7 @@ _LOGGER = logging.getLogger("pagemill.stats")
 
 
 class StatsLine:
-    """Remembers the last counters, so that rates are of the time since the last line."""
+    """Stores the last counters, so that rates cover the time since the last line."""
 
     def __init__(
         self, stats: Callable[[], EngineSnapshot], now: Callable[[], float] = time.monotonic

@@ -1,7 +1,8 @@
 """The ops a model is written with; see `docs/program_format.md` for the vocabulary.
 
-Each module `<op>.py` holds the typed face that a model calls while it is traced, the shape rule,
-and the torch reference that the native kernels are tested against. Importing a face needs no torch.
+Each module `<op>.py` has the typed function that a model calls while it is traced, the shape rule,
+and the torch reference that native kernels are tested against. Importing such a module needs no
+torch.
 """
 
 from pagemill.ops.activation import ActivationKind, activation

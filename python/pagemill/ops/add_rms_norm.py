@@ -1,6 +1,6 @@
 """`add_rms_norm`: residual add and normalization in one pass.
 
-A rewrite of the traced program makes it, so it has a reference and no face.
+A rewrite of the traced program creates it, so it has a reference but no tracing function.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`all_gather`: columns that the ranks of a group have computed, side by side."""
+"""`all_gather`: concatenates the columns of all ranks of a group."""
 
 from __future__ import annotations
 

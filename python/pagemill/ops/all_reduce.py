@@ -1,4 +1,4 @@
-"""`all_reduce`: the sum of what every rank of a group has."""
+"""`all_reduce`: the sum over all ranks of a group."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`argmax`: the largest element of each row and its column.
 
-Executors of devices put it behind a program's logits, so it has no face for models.
+Device executors run it after a program, so it has no tracing function.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def reference(
     del attributes, step
     (x,) = inputs
     values = x.amax(-1)
-    # The lowest of the columns that have it.
+    # The lowest column with the maximum.
     columns = (x == values[:, None]).to(torch.int32).argmax(-1).to(torch.int32)
     values = torch.where(values.isnan(), torch.inf, values)
     return torch.where(values.isfinite(), columns, -1), values

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool) -> Tensor:
     """q [T, Hq, D], k, v [T, Hk, D] -> softmax(q k^T scale) v, [T, Hq, D].
 
-    A token sees all tokens that its request has in the step; with `causal` those up to itself.
-    Heads are grouped: Hq is a multiple of Hk.
+    A token attends to all tokens that its request has in the step; with `causal`, to those up to
+    itself. Heads are grouped: Hq is a multiple of Hk.
 
     Raises:
         ShapeError: the operands do not fit.

@@ -1,4 +1,4 @@
-"""Shape and dtype checks that the faces of the ops share; each message names op and operand."""
+"""Shape and dtype checks of the ops' tracing functions; each message names op and operand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def require_dtype(op: str, name: str, tensor: Tensor, allowed: Iterable[str]) ->
 
 
 def require_vector(op: str, name: str, tensor: Tensor | None, length: int) -> None:
-    """`tensor`, where present, is [length]."""
+    """`tensor`, if present, is [length]."""
     if tensor is not None and tensor.shape != (length,):
         shape = format_shape(tensor.shape)
         raise ShapeError(f"{op}: {name} ({tensor.name}) must be [{length}], got {shape}")

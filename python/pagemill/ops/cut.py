@@ -1,9 +1,9 @@
-"""A program as two that run one after the other: stages of a pipeline.
+"""Divides a program into two that run one after the other: stages of a pipeline.
 
     first, second = cut(program, "layer.3")     # layers.stack names the value after each layer
 
-The first returns, under their names, the values that the second reads; the second declares them
-as inputs. Each has the weights, caches and KV groups of its own ops, and the outputs that they
+The first program returns, under their names, the values that the second reads; the second declares
+them as inputs. Each has the weights, caches and KV groups of its own ops, and the outputs that they
 compute.
 """
 
@@ -57,7 +57,7 @@ def _part(
     received: Collection[ValueEntry],
     outputs: list[OutputEntry],
 ) -> Program:
-    """What of `program` the ops need; `received` are inputs of their own."""
+    """The part of `program` that the ops need; `received` become inputs."""
     read = _operands(ops)
     made: list[QuantizedEntry | StackEntry] = [*program.quantized, *program.stacks]
     for entry in made:  # quantized ones first: their parts may be stacks
@@ -85,7 +85,7 @@ def _part(
 def _with_files(
     program: Program, weights: list[WeightEntry]
 ) -> tuple[list[str], list[WeightEntry]]:
-    """The files that the weights lie in, and the weights with the numbers that these have then."""
+    """The files of these weights, and the weights with renumbered files."""
     used = sorted({weight.file for weight in weights})
     numbers = {file: number for number, file in enumerate(used)}
     return (

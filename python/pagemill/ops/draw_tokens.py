@@ -1,13 +1,13 @@
 """`draw_tokens`: tokens drawn from rows of logits.
 
-Executors of devices put it behind `argmax`, so it has no face for models.
+Device executors run it after `argmax`, so it has no tracing function.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import torch
@@ -60,9 +60,10 @@ def reference(
 
     del attributes, step
     x, columns, _, draws = inputs
-    limits = draws[:, :3].contiguous().view(torch.float32).tolist()
+    limits = cast("list[list[float]]", draws[:, :3].contiguous().view(torch.float32).tolist())
+    integers = cast("list[list[int]]", draws[:, 3:7].tolist())
     y = columns.clone()
-    for row, (top_k, seed_low, seed_high, position) in enumerate(draws[:, 3:7].tolist()):
+    for row, (top_k, seed_low, seed_high, position) in enumerate(integers):
         if y[row] < 0 or limits[row][0] <= 0:
             continue
         seed = (seed_high & _WORD) << 32 | (seed_low & _WORD)

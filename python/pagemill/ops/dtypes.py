@@ -39,9 +39,9 @@ DTYPES: dict[str, DTypeInfo] = {
 
 FLOAT_DTYPES = frozenset({"f32", "bf16", "f16"})
 
-# What a matrix may be stored as in one tensor.
+# Dtypes of a matrix that is stored in one tensor.
 MATRIX_DTYPES = FLOAT_DTYPES | {name for name in DTYPES if name.startswith("q")}
-# Values that need scales beside them.
+# Dtypes of values that need separate scales.
 SCALED_DTYPES = ("f8_e4m3", "i8")
 
 
@@ -49,7 +49,7 @@ def tensor_bytes(dtype: str, shape: Sequence[int]) -> int:
     """Bytes of a dense row-major tensor.
 
     Raises:
-        ValueError: `dtype` is unknown, or a row is no whole number of blocks.
+        ValueError: `dtype` is unknown, or a row is not a whole number of blocks.
     """
     if dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
@@ -57,6 +57,7 @@ def tensor_bytes(dtype: str, shape: Sequence[int]) -> int:
     row = shape[-1] if shape else 1
     if row % info.block_elements:
         raise ValueError(
-            f"a row of {row} elements is no whole number of {dtype} blocks of {info.block_elements}"
+            f"a row of {row} elements is not a whole number of {dtype} blocks of"
+            f" {info.block_elements}"
         )
     return math.prod(shape) // info.block_elements * info.block_bytes

@@ -31,7 +31,7 @@ def gated_activation(gate: Tensor, up: Tensor, kind: ActivationKind) -> Tensor:
 def reference(
     inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """The op in torch; computed in f32 whatever the type of `gate`."""
+    """The op in torch; computed in f32 for every type of `gate`."""
     del step
     gate, up = inputs
     kind = ActivationKind(int(attributes["kind"]))

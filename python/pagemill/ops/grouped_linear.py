@@ -1,4 +1,4 @@
-"""`grouped_linear`: rows times the matrices of the experts that were chosen for them."""
+"""`grouped_linear`: rows times the matrices of their chosen experts."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def grouped_linear(
 def reference(
     inputs: Sequence[torch.Tensor | None], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """The op in torch, expert after expert on all rows: how many rows an expert has is known on the
-    device only, and a reference does not wait for it."""
+    """The op in torch, one expert at a time on all rows: only the device knows the number of rows
+    of an expert, and a reference does not wait for it."""
     import torch
     from torch.nn.functional import linear
 

@@ -1,4 +1,4 @@
-"""`head_linear`: each head times a matrix of its own."""
+"""`head_linear`: each head times its own matrix."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def kv_write(
 
 
 def scale_attributes(k_scale: float, v_scale: float) -> list[tuple[str, float]]:
-    """Attributes of the ops that use an fp8 cache; 1 is what they take without."""
+    """Attributes of the ops that use an fp8 cache; the default is 1."""
     scales = (("k_scale", k_scale), ("v_scale", v_scale))
     return [(name, scale) for name, scale in scales if scale != 1.0]
 

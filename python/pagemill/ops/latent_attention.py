@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def latent_attention(q: Tensor, rope: Tensor, cache: Cache, *, scale: float) -> Tensor:
     """q [T, H, R], rope [T, H, P] -> softmax((q c^T + rope k^T) scale) c, [T, H, R].
 
-    c and k are the latents and the rotated keys in the cache, of the tokens of the request at and
-    before the query's. Queries are absorbed: each was multiplied with the key projection of its
-    head, and the value projection comes after. The step's own tokens must have been written before.
+    c and k are the cached latents and rotated keys of the request's tokens up to the query's.
+    Queries are absorbed: they are already multiplied by the key projection of their head; the value
+    projection follows later. The step's own tokens must have been written before.
 
     Raises:
         ShapeError: the operands do not fit.

@@ -1,4 +1,4 @@
-"""`latent_write`: stores what latent attention keeps of the step's tokens in a layer's cache."""
+"""`latent_write`: stores the latents of the step's tokens in a layer's cache."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, *, eps: float) -> Tensor
 def reference(
     inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """The op in torch; computed in f32 whatever the type of `x`."""
+    """The op in torch; computed in f32 for every type of `x`."""
     del step
     x, weight, bias = inputs
     wide = x.float()

@@ -53,7 +53,8 @@ def reference(
 ) -> tuple[torch.Tensor, ...]:
     """The op in torch, weights and product in the type of `x` (torch accumulates in f32).
 
-    A rewrite makes ops of several products of one `x`: each weight is followed by its bias or None.
+    A rewrite creates ops with several products of one `x`: each weight is followed by its bias or
+    None.
     """
     from torch.nn.functional import linear as torch_linear
 

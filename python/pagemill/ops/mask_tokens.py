@@ -1,6 +1,6 @@
 """`mask_tokens`: rows of logits without the tokens that masks exclude.
 
-Executors of devices put it before `argmax`, so it has no face for models.
+Device executors run it before `argmax`, so it has no tracing function.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`moe_combine`: the weighted sum of what a token's experts gave."""
+"""`moe_combine`: the weighted sum of the outputs of a token's experts."""
 
 from __future__ import annotations
 

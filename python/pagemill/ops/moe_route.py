@@ -1,4 +1,4 @@
-"""`moe_route`: from a router's logits to the experts of each token and their weights."""
+"""`moe_route`: selects the experts of each token and their weights from a router's logits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Scoring(IntEnum):
-    """What makes scores of logits; softmax is over all experts."""
+    """The function from logits to scores; softmax is over all experts."""
 
     SOFTMAX = 0
     SIGMOID = 1
@@ -27,9 +27,9 @@ class Scoring(IntEnum):
 class Routing:
     """How a router chooses (`cc/ops/moe_route/moe_route.h` has the formulas).
 
-    `choices` experts a token; `renormalize`: their weights are divided by their sum; `scale`
-    multiplies them in the end. Experts lie in `groups` of equal size and are chosen from
-    `group_choices` of them (0 = all), each worth the sum of its `group_top` best experts.
+    `choices` experts per token; `renormalize`: their weights are divided by their sum; `scale`
+    multiplies the result. Experts form `groups` of equal size and are chosen from `group_choices`
+    of them (0 = all); the score of a group is the sum of its `group_top` best experts.
     """
 
     choices: int
@@ -41,7 +41,7 @@ class Routing:
     group_top: int = 1
 
     def attributes(self) -> list[tuple[str, float]]:
-        """Those of the op, without the defaults."""
+        """The op's attributes, without defaults."""
         named: list[tuple[str, float]] = [
             ("choices", self.choices),
             ("scoring", int(self.scoring)),
@@ -88,7 +88,7 @@ def moe_route(
 def reference(
     inputs: Sequence[torch.Tensor | None], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """The op in torch, in f32: stable sorts, so that of equal keys the lower expert wins."""
+    """The op in torch, in f32: sorts are stable, so the lower of equal experts wins."""
     import torch
 
     del step
@@ -101,7 +101,7 @@ def reference(
     if attributes.get("groups", 1) > 1:
         worth = _ordered(scores) if bias is None else keys
         left_out = _left_out(worth, attributes)
-        # Experts of other groups go behind the rest, which stays in its order.
+        # Experts of other groups are sorted last; the order of the rest is kept.
         behind = torch.argsort(left_out.gather(1, order).int(), dim=-1, stable=True)
         order = order.gather(1, behind)
     ids = order[:, : int(attributes["choices"])]
@@ -114,12 +114,12 @@ def reference(
 
 
 def _ordered(keys: torch.Tensor) -> torch.Tensor:
-    """`keys` with -infinity for NaN, which has no place in an order."""
+    """`keys` with -infinity for NaN, which cannot be ordered."""
     return keys.masked_fill(keys.isnan(), float("-inf"))
 
 
 def _left_out(worth: torch.Tensor, attributes: Mapping[str, float]) -> torch.Tensor:
-    """Which experts are in none of the best groups, [N, experts]."""
+    """True for experts that are in none of the best groups, [N, experts]."""
     import torch
 
     groups, top = int(attributes["groups"]), int(attributes.get("group_top", 1))

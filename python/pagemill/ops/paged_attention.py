@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from pagemill.ops.checks import require_act, require_f32, require_rank, require_vector
 from pagemill.ops.kv_write import scale_attributes
@@ -30,13 +30,13 @@ def paged_attention(
 ) -> Tensor:
     """q [T, Hq, D] -> softmax(q k^T scale) v, [T, Hq, D].
 
-    A query at position p sees the keys in (p - window, p] of its request, `window` being the
-    cache's (0 = all); with `causal` false it sees all of them. Scores are capped to
-    soft_cap * tanh(score / soft_cap) where soft_cap > 0. Then slopes [Hq], where given, adds
+    A query at position p attends to keys in (p - window, p] of its request, with the cache's
+    `window` (0 = all); with `causal` false, to all of them. If soft_cap > 0, scores become
+    soft_cap * tanh(score / soft_cap). Then slopes [Hq], if given, adds
     slope * (position of the key - position of the query) to a head's scores (ALiBi); sinks [Hq] are
-    logits that join the softmax's denominator (attention sinks). Heads are grouped: Hq is a
-    multiple of the cache's heads. k_scale and v_scale are those of `kv_write`. The step's own keys
-    and values must have been written before.
+    logits added to the softmax's denominator (attention sinks). Heads are grouped: Hq is a multiple
+    of the cache's heads. k_scale and v_scale are those of `kv_write`. The step's own keys and
+    values must have been written before.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -64,7 +64,7 @@ def paged_attention(
 
 @dataclass(frozen=True, slots=True)
 class _Softmax:
-    """What scores become weights by. `sinks` and `slopes` are [Hq], in f32."""
+    """Parameters of the softmax. `sinks` and `slopes` are [Hq], in f32."""
 
     scale: float
     soft_cap: float
@@ -77,21 +77,22 @@ class _Softmax:
 
 
 def reference(
-    inputs: Sequence[torch.Tensor | TorchCache | None],
+    inputs: Sequence[Any],
     attributes: Mapping[str, float],
     step: TorchStep,
 ) -> tuple[torch.Tensor, ...]:
     """The op in torch: requests with one token together, each longer one by itself."""
     import torch
 
-    q, cache, sinks, slopes = (*inputs, None, None)[:4]
+    q, cache = cast("tuple[torch.Tensor, TorchCache]", tuple(inputs[:2]))
+    sinks, slopes = (*inputs[2:], None, None)[:2]
     softmax = _Softmax(attributes["scale"], attributes.get("soft_cap", 0.0), sinks, slopes)
     output = torch.empty_like(q)
     table = step.tables[cache.table]
     if step.decode is not None and table.decode_slots is not None:
         group, slots = step.decode, table.decode_slots
         key_positions = torch.arange(slots.shape[1], device=q.device)
-        # With one token, what the request has is what it sees: padding is masked in either mode.
+        # With one token, a request sees all that it has: padding is masked in either mode.
         visible = _visible(group.positions, key_positions, attributes, causal=True).unsqueeze(1)
         distances = (key_positions - group.positions).unsqueeze(1)
         queries = q[group.rows].unsqueeze(1)
@@ -119,7 +120,8 @@ def _visible(
     *,
     causal: bool,
 ) -> torch.Tensor:
-    """Which key does a query see? positions [..., 1], key_positions [C] -> bool [..., C]."""
+    """True for keys that a query attends to. positions [..., 1], key_positions [C] ->
+    bool [..., C]."""
     if not causal:
         return key_positions >= positions * 0
     visible = key_positions <= positions
@@ -137,8 +139,7 @@ def _attend(
 ) -> torch.Tensor:
     """q [B, Q, Hq, D], k, v [B, C, Hk, D], visible, distances [B, Q, C] -> [B, Q, Hq, D].
 
-    The queries of the heads that share keys become rows of one product, so that keys are not
-    repeated.
+    The queries of heads that share keys become rows of one product, so keys are not repeated.
     """
     from torch.nn.functional import scaled_dot_product_attention
 

@@ -32,8 +32,8 @@ class WeightEntry:
 
 @dataclass(frozen=True, slots=True)
 class StackEntry:
-    """A weight [parts, ...] that is made of others when the program is bound; `parts` are their
-    names, weights of its dtype."""
+    """A weight [parts, ...] that is composed of others when the program is bound; `parts` are their
+    names, weights of the same dtype."""
 
     name: str
     dtype: str
@@ -45,10 +45,10 @@ class StackEntry:
 class Format:
     """How a checkpoint stores a quantized matrix (`cc/tensor/quantized.h`).
 
-    `layout` is scaled, awq, gptq, gptq_v2 or pack_quantized; `block` the rows and columns that
-    share a scale and a zero point; `at` the row and column of the file's matrix where it begins,
-    and `row_step` the rows from one to the next of a stack of such; `int8_activations`: made for
-    these.
+    `layout` is scaled, awq, gptq, gptq_v2 or pack_quantized; `block` is the rows and columns that
+    share a scale and a zero point; `at` is the first row and column in the file's matrix, and
+    `row_step` the rows between consecutive matrices of a stack; `int8_activations`: the weights
+    were made for 8-bit activations.
     """
 
     layout: str
@@ -58,7 +58,7 @@ class Format:
     int8_activations: bool = False
 
     def like(self, other: Format) -> bool:
-        """Are both alike, whatever places in larger matrices they have?"""
+        """True if both are alike, regardless of their position in larger matrices."""
         return replace(self, at=other.at, row_step=other.row_step) == other
 
 
@@ -76,8 +76,8 @@ class QuantizedEntry:
 
 @dataclass(frozen=True, slots=True)
 class GroupEntry:
-    """Layers whose KV lives equally long; `kind` is one of cc/kv_cache/kinds, `window` the tokens
-    that a query sees (0 = all)."""
+    """Layers whose KV has the same lifetime; `kind` is one of cc/kv_cache/kinds, `window` the
+    tokens that a query sees (0 = all)."""
 
     name: str
     kind: str
@@ -144,7 +144,7 @@ class Program:
         """Names are unique, operands exist, each value has one writer that precedes its readers.
 
         Raises:
-            ValueError: naming the op or value at fault.
+            ValueError: with the name of the invalid op or value.
         """
         ready: set[str] = set()
         self._check_recipes()
@@ -176,7 +176,7 @@ class Program:
                 raise ValueError(f"weight {weight.name!r} lies in file {weight.file}, undeclared")
 
     def _check_recipes(self) -> None:
-        """What weights are made of is declared."""
+        """Checks that the parts of weights are declared."""
         stored = {weight.name for weight in self.weights}
         parts = stored | {stack.name for stack in self.stacks}
         for made, known in [(self.stacks, stored), (self.quantized, parts)]:

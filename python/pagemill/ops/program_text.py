@@ -1,4 +1,4 @@
-"""The text form of a program (`docs/program_format.md`): what Python hands to C++ and back."""
+"""The text form of a program (`docs/program_format.md`), shared by Python and C++."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADER = "pagemill-program 3"
 
 
 class ProgramTextError(ValueError):
-    """The text is no program; the message names the line."""
+    """The text is not a program; the message names the line."""
 
 
 def to_text(program: Program) -> str:
@@ -61,7 +61,7 @@ def to_text(program: Program) -> str:
 
 
 def from_text(text: str) -> Program:
-    """Read a program and check that it is sound.
+    """Read a program and check its integrity.
 
     Raises:
         ProgramTextError: a line cannot be read, or the program is inconsistent.

@@ -1,4 +1,4 @@
-"""Program text reads back as it was written, and bad text is refused with its line."""
+"""Program text reads back as it was written, and invalid text is rejected with its line."""
 
 import pytest
 

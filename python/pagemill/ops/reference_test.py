@@ -1,4 +1,4 @@
-"""The torch references against plain formulas; they in turn are what native kernels must equal."""
+"""The torch references against plain formulas; native kernels must equal the references."""
 
 import math
 import struct
@@ -290,7 +290,8 @@ def _state_step(lengths: list[int], new: list[int], table: list[list[int]]) -> T
 
 
 def test_state_runs_end_at_pages_and_at_the_end():
-    # One fresh, one that decodes in its page, one that passes boundaries at 8 (null) and 12.
+    # One fresh request, one that decodes in its page, one that passes boundaries at 8 (null),
+    # and 12.
     step = _state_step([3, 6, 14], [3, 1, 9], [[5, 0, 0, 0], [0, 6, 0, 0], [0, 1, 2, 3]])
     assert list(step.state_runs(0)) == [
         StateRun(0, 5, 0, 3),

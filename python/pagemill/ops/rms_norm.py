@@ -34,7 +34,7 @@ def rms_norm(x: Tensor, weight: Tensor, *, eps: float, weight_offset: float = 0.
 def reference(
     inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """The op in torch; computed in f32 whatever the type of `x`."""
+    """The op in torch; computed in f32 for every type of `x`."""
     del step
     x, weight = inputs
     wide = x.float()

@@ -27,7 +27,7 @@ def rotary(
 
     The angle of pair i is position * inv_freq[i] (radians); the first `rot` dimensions rotate. With
     positions [T, N] and inv_freq [N, rot / 2] it is the sum over d of position[d] * inv_freq[d, i].
-    A pair is (2i, 2i + 1) where `interleaved`, else (i, i + rot / 2). Cosine and sine are
+    A pair is (2i, 2i + 1) if `interleaved`, else (i, i + rot / 2). Cosine and sine are
     multiplied by `mscale`.
 
     Raises:

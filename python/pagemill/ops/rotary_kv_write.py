@@ -1,6 +1,6 @@
 """`rotary_kv_write`: rotary position embedding, and storing keys and values, in one pass.
 
-A rewrite of the traced program makes it, so it has a reference and no face.
+A rewrite of the traced program creates it, so it has a reference but no tracing function.
 """
 
 from __future__ import annotations

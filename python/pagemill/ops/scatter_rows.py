@@ -1,5 +1,5 @@
-"""`scatter_rows`: rows in place of others, such as an image's embeddings in place of those of its
-placeholder tokens."""
+"""`scatter_rows`: replaces rows, such as the embeddings of an image's placeholder tokens by those
+of the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`select_rows`: some rows of a value, such as those of the tokens that logits are wanted for."""
+"""`select_rows`: some rows of a value, such as those that need logits."""
 
 from __future__ import annotations
 

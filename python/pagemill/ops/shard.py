@@ -1,4 +1,4 @@
-"""Which part of a model a rank has."""
+"""A rank's part of a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Axis(IntEnum):
-    """What ranks divide among them; the numbers are those of cc/comm/group.h."""
+    """The axes along which ranks divide work; the numbers are those of cc/comm/group.h."""
 
     TENSOR = 0
     """Each layer's matrices."""
@@ -54,8 +54,8 @@ class Shard:
 
     def part(self, total: int, unit: int = 1) -> Part:
         """This rank's part of a dimension of `total`, in whole units of `unit` (the last part may
-        end with less than one). Parts differ by one unit at most; `GatherBegin` of
-        cc/ops/all_gather divides alike.
+        end with a partial unit). Parts differ by at most one unit; `GatherBegin` of
+        cc/ops/all_gather divides in the same way.
 
         Raises:
             ValueError: there are fewer units than ranks.

@@ -1,4 +1,4 @@
-"""How a dimension is divided among ranks."""
+"""Division of a dimension among ranks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`split`: two parts of the last dimension of a value, each a value of its own."""
+"""`split`: splits the last dimension of a value into two values."""
 
 from __future__ import annotations
 

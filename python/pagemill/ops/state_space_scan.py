@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pagemill.ops.torch_step import TorchState, TorchStep
 
-_CHUNK = 16  # tokens: sums of so many logarithms of decays keep six digits in f32
+_CHUNK = 16  # tokens: sums of this many decay logarithms keep six digits in f32
 
 
 def state_space_scan(
@@ -68,9 +68,9 @@ def reference(
     rows = xbc.float().reshape(xbc.shape[0], -1)
     groups = (rows.shape[1] - inner) // (2 * states)
     x = rows[:, :inner].reshape(-1, heads, head_dim)
+    parts = torch.chunk(rows[:, inner:], 2, dim=1)
     b, c = (
-        part.reshape(-1, groups, states).repeat_interleave(heads // groups, dim=1)
-        for part in rows[:, inner:].split(groups * states, dim=1)
+        part.reshape(-1, groups, states).repeat_interleave(heads // groups, dim=1) for part in parts
     )
     dt = torch.nn.functional.softplus(dt.float() + dt_bias)
     log_decay = -torch.exp(a_log) * dt
@@ -88,8 +88,8 @@ def reference(
 def _advance(
     h: torch.Tensor, x: torch.Tensor, log_decay: torch.Tensor, b: torch.Tensor, c: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """h [H, N, P] over tokens x [L, H, P], log_decay [L, H], b and c [L, H, N]: the new h, and what
-    the states give to y."""
+    """Advances h [H, N, P] over tokens x [L, H, P], log_decay [L, H], b and c [L, H, N]: returns
+    the new h, and the contribution of the states to y."""
     import torch
 
     total = log_decay.cumsum(0)

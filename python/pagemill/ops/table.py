@@ -1,4 +1,4 @@
-"""The ops by name, and where the torch reference of each lives (imported at its first use)."""
+"""The ops by name, with the module of each torch reference (imported at first use)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`take_tokens`: the tokens of a step, some of which the step before has sampled.
+"""`take_tokens`: the tokens of a step, some of which the previous step sampled.
 
-Executors of devices put it before a program, so it has no face for models.
+Device executors run it before a program, so it has no tracing function.
 """
 
 from __future__ import annotations

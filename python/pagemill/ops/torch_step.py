@@ -1,6 +1,6 @@
-"""What the torch references of the ops see of a step: its batch on the device, and the KV caches.
+"""A step as the torch references of the ops see it: its batch on the device, and the KV caches.
 
-Importing this module imports torch; the faces of the ops do not import it.
+Importing this module imports torch; the ops' modules do not import it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class TorchCache:
-    """One layer's KV cache as two arrays of slots, `[slots, kv_heads, head_dim]`, whose slots
-    block table `table` of the step names.
+    """One layer's KV cache as two arrays of slots, `[slots, kv_heads, head_dim]`, addressed through
+    block table `table` of the step.
 
-    The layout is the torch executor's own: the paged layout of `docs/program_format.md` serves the
-    native kernels, and slot numbers mean the same in both.
+    The layout is specific to the torch executor: native kernels use the paged layout of
+    `docs/program_format.md`; slot numbers mean the same in both.
     """
 
     key: torch.Tensor
@@ -29,7 +29,8 @@ class TorchCache:
 
 @dataclass(frozen=True, slots=True)
 class TorchState:
-    """One layer's states: `pages` [pages, ...], which block table `table` of the step names."""
+    """One layer's states: `pages` [pages, ...], addressed through block table `table` of the
+    step."""
 
     pages: torch.Tensor
     table: int = 0
@@ -41,7 +42,8 @@ class TorchState:
 
 @dataclass(frozen=True, slots=True)
 class StateRun:
-    """From the state in page `source` over the step's tokens [begin, end) to that in `target`."""
+    """Advances the state in page `source` over tokens [begin, end) of the step into page
+    `target`."""
 
     source: int
     target: int
@@ -80,9 +82,9 @@ class DecodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class TorchTable:
-    """What the layers of one block table see. `slot_mapping` [tokens]; `decode_slots` [D, C]: the
-    slot of each context position, padded to the longest context; `prefill_slots`: of each request
-    that runs several tokens, [C]; `blocks`: the block table of each request, on the host."""
+    """One block table of a step. `slot_mapping` [tokens]; `decode_slots` [D, C]: the slot of each
+    context position, padded to the longest context; `prefill_slots`: [C] for each request with
+    several tokens; `blocks`: the block table of each request, on the host."""
 
     slot_mapping: torch.Tensor
     decode_slots: torch.Tensor | None
@@ -103,7 +105,8 @@ class TorchStep:
     tables: Sequence[TorchTable]
 
     def state_runs(self, table: int) -> Iterator[StateRun]:
-        """Where states are read and written (`cc/ops/states/state_pages.h`), requests in order."""
+        """The pages that states are read from and written to (`cc/ops/states/state_pages.h`),
+        requests in order."""
         size = self.tables[table].block_size
         for span in self.spans:
             blocks = self.tables[table].blocks[span.request]
@@ -131,7 +134,7 @@ def make_step(batch: Mapping[str, Any], device: torch.device) -> TorchStep:
     ]
 
     def upload(array: np.ndarray) -> torch.Tensor:
-        # Indices are 64 bit in torch. A copy, since the caller may reuse its array after the step.
+        # Indices are 64 bit in torch. Copied, since the caller may reuse its array after the step.
         return torch.as_tensor(array.astype(np.int64)).to(device, non_blocking=True)
 
     single = [span for span in spans if span.end - span.begin == 1]
@@ -163,5 +166,6 @@ def make_step(batch: Mapping[str, Any], device: torch.device) -> TorchStep:
 def _context_slots(kv: Mapping[str, Any], spans: Sequence[Span]) -> np.ndarray:
     """The slot of each position of the requests' blocks, `[requests, blocks * block_size]`."""
     blocks = kv["block_table"][[span.request for span in spans]].astype(np.int64)
-    slots = blocks[:, :, None] * kv["block_size"] + np.arange(kv["block_size"])
+    block_size: int = kv["block_size"]
+    slots = blocks[:, :, None] * block_size + np.arange(block_size)
     return slots.reshape(len(spans), -1)

@@ -6,8 +6,8 @@
     trace.output("logits", ops.linear(ops.embedding(ids, table), table))
     text = to_text(trace.program)
 
-The ops are functions of `pagemill.ops`; each checks shapes when it is called, so that a mistake in
-a model is reported at the line that makes it.
+The ops are functions of `pagemill.ops`; each checks shapes when it is called, so that an error in a
+model is reported at the line that causes it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONSTANT_ALIGNMENT = 64  # bytes; a cache line, so that kernels may use aligned
 
 
 class ShapeError(ValueError):
-    """An op was called on operands that do not fit its contract."""
+    """An op was called with operands that violate its contract."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,8 @@ class Trace:
         offset: int,
         row_stride: int = 0,
     ) -> Tensor:
-        """Declare a tensor that lies in a file, row-major, `offset` bytes from its start;
-        `row_stride` bytes from row to row, 0 if they follow each other."""
+        """Declare a tensor in a file, row-major, `offset` bytes from its start; `row_stride` bytes
+        from row to row, 0 if rows are contiguous."""
         tensor_bytes(dtype, shape)
         entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride)
         self.program.weights.append(entry)
@@ -141,7 +141,7 @@ class Trace:
         self, name: str, dtype: str, shape: Sequence[int], form: Format, parts: Parts
     ) -> Tensor:
         """Declare a weight of quantized values; `parts` are values, scales, zeros and groups, None
-        if there are none."""
+        if absent."""
         tensor_bytes(dtype, shape)
         values, scales, zeros, groups = (None if part is None else part.name for part in parts)
         entry = QuantizedEntry(name, dtype, tuple(shape), form, (values, scales, zeros, groups))
@@ -150,7 +150,7 @@ class Trace:
         return Tensor(name, dtype, entry.shape, self, form)
 
     def parts(self, tensor: Tensor) -> Parts:
-        """Those of a quantized weight."""
+        """The parts of a quantized weight."""
         values, scales, zeros, groups = (
             None if name is None else self._weights[name]
             for name in self._quantized[tensor.name].parts
@@ -190,8 +190,8 @@ class Trace:
         return tensor
 
     def constant(self, name: str, dtype: str, shape: Sequence[int], data: bytes) -> Tensor:
-        """Declare a tensor whose bytes (little endian) travel in the program: rotary frequencies,
-        norms of a checkpoint that stores them in another type than f32."""
+        """Declare a tensor whose bytes (little endian) are part of the program: rotary frequencies,
+        or norms that a checkpoint stores in a type other than f32."""
         if len(data) != tensor_bytes(dtype, shape):
             raise ValueError(f"constant {name}: {len(data)} bytes do not fill {dtype} {shape}")
         constants = self.program.constants
@@ -237,11 +237,11 @@ class Trace:
         self.program.outputs.append(OutputEntry(name, value.name))
 
     def name(self, value: Tensor, name: str) -> Tensor:
-        """Give the result of an op a name of its own in the program, before any op reads it; only
-        the tensor returned is valid from then on.
+        """Give the result of an op an explicit name in the program, before any op reads it; only
+        the returned tensor is valid afterwards.
 
         Raises:
-            ValueError: `value` has a name of its own already, as inputs and weights have.
+            ValueError: `value` already has an explicit name, as inputs and weights do.
         """
         values, ops = self.program.values, self.program.ops
         at = next((i for i, entry in enumerate(values) if entry.name == value.name), None)
@@ -260,8 +260,8 @@ class Trace:
         results: Sequence[tuple[Shape, str]],
         attributes: Sequence[tuple[str, float]] = (),
     ) -> tuple[Tensor, ...]:
-        """Append an op and its outputs, a shape and a dtype each; called by the faces in
-        `pagemill.ops` only."""
+        """Append an op and its outputs, a shape and a dtype each; called only by the tracing
+        functions in `pagemill.ops`."""
         for operand in inputs:
             if operand is not None and operand.trace is not self:
                 raise ValueError(f"{op}: operand {operand.name} belongs to another trace")

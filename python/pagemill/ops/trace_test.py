@@ -1,4 +1,4 @@
-"""Ops give the shapes of their contract, and refuse operands that do not fit it."""
+"""Ops return the shapes of their contract, and reject operands that violate it."""
 
 from collections.abc import Callable
 
@@ -412,5 +412,5 @@ def test_constants_must_fill_their_shape():
 
 
 def test_a_row_must_be_whole_blocks():
-    with pytest.raises(ValueError, match="no whole number of q4_k blocks"):
+    with pytest.raises(ValueError, match="not a whole number of q4_k blocks"):
         _Values().weight("q4_k", 4, 128)

@@ -1,4 +1,4 @@
-"""AWQ, in AutoAWQ's GEMM layout: integers of 4 bits, eight in a word, input by input."""
+"""AWQ, in AutoAWQ's GEMM layout: 4-bit integers, eight per word, input by input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pagemill.weights.location import TensorLocation
 
 
 class Awq:
-    """One scheme for all modules but those of `modules_to_not_convert`."""
+    """One scheme for all modules except those of `modules_to_not_convert`."""
 
     notes = ()
     parts = PARTS

@@ -1,4 +1,4 @@
-"""What a quantization method is to the binder."""
+"""The interface between quantization methods and the binder."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pagemill.weights.location import TensorLocation
 class Scheme(Protocol):
     """How the matrices of some modules are stored; stateless.
 
-    1. `stores` says whether the tensors beside `module` hold a matrix of this scheme. It reads no
+    1. `stores` is true if the tensors beside `module` contain a matrix of this scheme. It reads no
        data.
-    2. `block_elements` is how many elements of a row cannot be divided between ranks.
+    2. `block_elements` is the number of elements of a row that cannot be divided between ranks.
     3. `operand` declares the matrix [out, in], or a part of it, as one tensor, quantized or not. It
-       refuses tensors that do not fit `shape` or the scheme with a WeightsError that names them.
+       rejects tensors that do not fit `shape` or the scheme with a WeightsError that names them.
     4. `head_matrices` declares some rows of some heads of a matrix [heads.total * rows.total,
-       width], [heads.size, rows.size, width], or refuses.
+       width] as [heads.size, rows.size, width], or raises.
     """
 
     @property
     def name(self) -> str:
-        """What messages call it, e.g. "awq (4 bits, groups of 128)"."""
+        """The name in messages, e.g. "awq (4 bits, groups of 128)"."""
         ...
 
     def stores(self, tensors: DeclaredTensors, module: str) -> bool: ...
@@ -50,9 +50,9 @@ class Scheme(Protocol):
 class Method(Protocol):
     """One quantization method, as a model's configuration sets it.
 
-    1. `from_section` reads the method's part of the configuration, once, and refuses what cannot be
-       computed with a QuantizationError.
-    2. `scheme` names the scheme that the configuration states for a module.
+    1. `from_section` reads the method's part of the configuration, once, and rejects what is not
+       supported with a QuantizationError.
+    2. `scheme` returns the scheme that the configuration states for a module.
     3. `may_ignore` accepts tensors that no layer reads: scales of activations, for example.
     """
 
@@ -61,12 +61,12 @@ class Method(Protocol):
 
     @property
     def notes(self) -> Collection[str]:
-        """What the operator should know of the checkpoint."""
+        """Notes on the checkpoint for the operator."""
         ...
 
     @property
     def parts(self) -> Collection[str]:
-        """Last components of the names of tensors that stand for a `weight`, e.g. "qweight"."""
+        """Last components of the names of tensors that replace a `weight`, e.g. "qweight"."""
         ...
 
     def scheme(self, module: str) -> Scheme: ...

@@ -1,11 +1,11 @@
-"""Declares a source's tensors in a trace, under the names and in the forms that ops want.
+"""Declares a source's tensors in a trace, under the names and in the forms that ops need.
 
     weights = WeightBinder(Trace(), ModelSource.open(path))
     weights.linear("model.layers.0.mlp.down_proj", (576, 1536))  # a Tensor, perhaps with a format
 
-What a matrix may be stored as, the configuration says (`Method.scheme`); what it is stored as, its
-tensors say. A matrix whose scheme does not store it, as that of lm_head often, is used as it lies
-in its file. Nothing is read as if it were not quantized.
+The configuration says how a matrix may be stored (`Method.scheme`); its tensors say how it is
+stored. A matrix whose tensors are not of its scheme, often that of lm_head, is used as stored.
+Quantized data is never read as if it were not quantized.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class WeightBinder:
 
     @property
     def notes(self) -> list[str]:
-        """What there is to tell the operator."""
+        """Notes for the operator."""
         return self._tensors.notes
 
     def note(self, text: str) -> None:
-        """Keep something to tell the operator, once."""
+        """Record a note for the operator, once."""
         self._tensors.note(text)
 
     def has(self, name: str) -> bool:
-        """Does the source have a tensor of this name, or others that make one?"""
+        """True if the source has a tensor of this name, or parts of it."""
         module = name.removesuffix(".weight")
         return self._tensors.has(name) or (module != name and self._has_scheme(module))
 
@@ -75,11 +75,11 @@ class WeightBinder:
         self._tensors.locate(name)
 
     def claim_all(self, other: WeightBinder) -> None:
-        """Marks what another program of the same model uses."""
+        """Marks the tensors that another program of the same model uses."""
         self._tensors.claimed |= other._tensors.claimed
 
     def block_elements(self, name: str) -> int:
-        """How many elements of a row of the matrix `name` are stored together.
+        """The number of elements of a row of the matrix `name` that are stored together.
 
         Raises:
             WeightsError: it is missing.
@@ -95,8 +95,8 @@ class WeightBinder:
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        """The weight of the linear layer `module`, [out, in], as it is stored; or some of its rows,
-        or of its columns: a part that is whole is no part.
+        """The weight of the linear layer `module`, [out, in], as it is stored; or some of its rows
+        or columns. A part that covers everything is the whole weight.
 
         Raises:
             WeightsError: it is missing, or of another shape or type than the configuration says, or
@@ -112,7 +112,7 @@ class WeightBinder:
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        """As `linear`, the weight `name` of an op that takes no scales beside it: `embedding`.
+        """As `linear`, for the weight `name` of an op that takes no separate scales: `embedding`.
 
         Raises:
             WeightsError: as `linear`, or it has scales beside it.
@@ -217,12 +217,12 @@ class WeightBinder:
         does not have both.
 
         Raises:
-            WeightsError: one is no number > 0.
+            WeightsError: one is not a number > 0.
         """
         return kv_scales.kv_scales(self._tensors, module)
 
     def check_all_used(self, ignored: Mapping[str, str]) -> None:
-        """Refuses a model with tensors that nothing asked for; call it after tracing the whole
+        """Rejects a model with tensors that nothing has used; call it after tracing the whole
         model. `ignored` are those of the family (`Model.ignored`).
 
         Raises:

@@ -1,5 +1,5 @@
-"""The compressed-tensors library: int8 or e4m3 weights, scales a tensor, a row or (e4m3) a block;
-packed integers of 4 or 8 bits, scales a row or a group of columns. Groups of modules may have
+"""The compressed-tensors library: int8 or e4m3 weights with scales per tensor, row or (e4m3) block;
+packed integers of 4 or 8 bits with scales per row or group of columns. Groups of modules may have
 different schemes."""
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _CLASS = "Linear"  # as a target, every linear layer that no other target names
 
 
 class CompressedTensors:
-    """A module has the scheme of the first target that names it, else of the first that is all
-    linear layers; none if it is in `ignore`. `targets` are pairs of a name or pattern and a
-    scheme."""
+    """A module has the scheme of the first target that names it, else of the first target that
+    means all linear layers; none if it is in `ignore`. `targets` are pairs of a name or pattern and
+    a scheme."""
 
     parts = frozenset(packed.PACK_PARTS) | scaled.PARTS
 
@@ -71,7 +71,7 @@ class CompressedTensors:
 
 
 def _scheme(group: Section, section: Section) -> tuple[Scheme, tuple[str, ...]]:
-    """The scheme of a group, and what to note of it."""
+    """The scheme of a group, and its notes."""
     stored = group.get("format") or section.get("format")
     section.require("format", stored, {known: known for known in _FORMATS})
     if group.get("output_activations") is not None:

@@ -1,4 +1,4 @@
-"""What a compressed-tensors configuration says is understood or refused, never ignored."""
+"""Every setting of a compressed-tensors configuration is applied or rejected, never ignored."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ UP, DOWN = "model.layers.0.mlp.up_proj", "model.layers.0.mlp.down_proj"
 
 
 def compressed(kind: str = "int", **weights: object) -> dict[str, Any]:
-    """A section of 8 bits, a scale a row, activations of their own rows."""
+    """A section of 8 bits, with a scale per row and per-row activations."""
     numbers = {"num_bits": 8, "type": kind, "symmetric": True}
     return {
         "quant_method": METHOD,

@@ -1,4 +1,4 @@
-"""The `fp8` method of transformers: e4m3 weights with a scale a tensor, a row or a block."""
+"""The `fp8` method of transformers: e4m3 weights with a scale per tensor, row or block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pagemill.weights.location import TensorLocation
 
 
 class Fp8:
-    """One scheme for all modules but those that are listed as not converted."""
+    """One scheme for all modules except those listed as not converted."""
 
     parts = PARTS
 

@@ -1,5 +1,5 @@
-"""GPTQ, in AutoGPTQ's and GPTQModel's layout, with zero points stored less one (gptq) or as they
-are (gptq_v2)."""
+"""GPTQ, in AutoGPTQ's and GPTQModel's layout, with zero points stored minus one (gptq) or unchanged
+(gptq_v2)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import is_zero
 
-# What an override may say of a module. All but the first two are about how the integers were
-# found; what they are, the tensors say.
+# Fields that an override may set for a module. All but the first two describe how the integers were
+# computed; the tensors describe their format.
 _OVERRIDES = (
     *("bits", "group_size"),
     *("act_group_aware", "damp_auto_increment", "damp_percent", "desc_act", "mse"),

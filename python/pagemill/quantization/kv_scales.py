@@ -1,4 +1,4 @@
-"""Scales of the KV cache that a checkpoint brings along.
+"""Scales of the KV cache in a checkpoint.
 
     kv_scales(tensors, "model.layers.0.self_attn")  # (0.031, 0.044)
 
@@ -20,8 +20,8 @@ from pagemill.weights.read import REAL_DTYPES, read_f32
 
 _KEYS = ("k_scale", "kv_scale", "k_proj.output_scale", "k_proj.k_scale")
 _VALUES = ("v_scale", "kv_scale", "v_proj.output_scale", "v_proj.v_scale")
-# Of queries and of what comes out of the softmax, for attention that is itself computed in 8 bits;
-# and zero points of asymmetric caches.
+# Scales of queries and softmax outputs, for attention that is itself computed in 8 bits; and zero
+# points of asymmetric caches.
 _OTHERS = (
     *("q_scale", "prob_scale", "prob_output_scale", "q_proj.output_scale", "q_proj.q_scale"),
     *("q_zero_point", "k_zero_point", "v_zero_point"),
@@ -30,7 +30,8 @@ _ENDS = tuple(f".{name}" for name in {*_KEYS, *_VALUES, *_OTHERS})
 
 
 def is_attention_scale(name: str) -> bool:
-    """Is this tensor a scale, or zero point, of keys, values, queries or attention weights?"""
+    """True if this tensor is a scale, or zero point, of keys, values, queries or attention
+    weights."""
     return name.endswith(_ENDS)
 
 
@@ -39,7 +40,7 @@ def kv_scales(tensors: DeclaredTensors, module: str) -> tuple[float, float]:
     not have both.
 
     Raises:
-        WeightsError: one is no number > 0.
+        WeightsError: one is not a number > 0.
     """
     names = [
         next((name for kind in kinds if tensors.has(name := f"{module}.{kind}")), None)

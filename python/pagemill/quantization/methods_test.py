@@ -67,7 +67,7 @@ def test_gptq_overrides() -> None:
     section = GPTQ | {"dynamic": dynamic}
     assert scheme(section) == PackedScheme("gptq", "gptq", 8, 32)
     assert scheme(section, "model.layers.2.mlp.up_proj") is UNQUANTIZED
-    # The first that matches counts.
+    # The first match counts.
     assert scheme(section, "model.layers.2.self_attn.q") == PackedScheme("gptq", "gptq", 4, 64)
     assert scheme(section, "lm_head") == PackedScheme("gptq", "gptq", 4, 32)
 

@@ -1,4 +1,4 @@
-"""Names of modules that a configuration lists."""
+"""Names of modules in a configuration."""
 
 from __future__ import annotations
 

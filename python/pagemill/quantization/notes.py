@@ -1,4 +1,4 @@
-"""What several methods tell the operator."""
+"""Notes of several methods for the operator."""
 
 STATIC_ACTIVATIONS = (
     "the checkpoint's scales of activations (input_scale) are not used: activations are scaled row"

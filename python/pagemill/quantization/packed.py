@@ -1,12 +1,12 @@
-"""Matrices of packed integers (AWQ, GPTQ, pack-quantized): where their tensors lie.
+"""Locates matrices of packed integers (AWQ, GPTQ, pack-quantized).
 
     scheme = PackedScheme("awq", "awq", bits=4, group=128)
     packed = scheme.matrix(tensors, "model.layers.0.mlp.down_proj", (576, 1536))
     packed.parts     # values, scales, zeros, groups: locations, None if there are none
 
-Zero points and indices of groups are read, so that a program says what they hold, whatever the
-configuration says of it: zero points that are all in the middle are none, an index that counts up
-is none.
+Zero points and group indices are read, so that the program describes their content regardless of
+the configuration: zero points that are all in the middle are omitted, and so is an index that
+counts up.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _ZEROS_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class PackedMatrix:
-    """`group`: columns that share a scale; `parts`: values, scales, zeros, groups; `note`: what the
-    operator should know, or nothing."""
+    """`group`: columns that share a scale; `parts`: values, scales, zeros, groups; `note`: a note
+    for the operator, or nothing."""
 
     group: int
     parts: tuple[TensorLocation | None, ...]
@@ -191,13 +191,13 @@ class PackedScheme:
         )
 
     def _in_the_middle(self, zeros: TensorLocation) -> bool:
-        """Are all zero points half of the range?"""
+        """True if all zero points are half of the range."""
         middle = (1 << (self.bits - 1)) - (self.layout == "gptq")
         word = sum(middle << place for place in range(0, 32, self.bits))
         return bool((read_bytes(zeros).view("<u4") == word).all())
 
     def _is_plain(self, index: TensorLocation, group: int) -> bool:
-        """Are groups in the order of columns: does the index count up, or was it never filled?
+        """True if groups are in column order: the index counts up, or was never filled.
 
         Older writers of GPTQ leave zeros there; compressed-tensors leaves -1.
         """

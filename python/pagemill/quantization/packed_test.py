@@ -1,4 +1,5 @@
-"""Packed integers are declared as what their tensors hold, or refused with what was found."""
+"""Packed integers are declared according to their tensors, or rejected with a message of what was
+found."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def quantized(weights: WeightBinder) -> list[str]:
 
 
 def parts(weights: WeightBinder) -> str:
-    """The parts of the weight `a.weight`, as they stand in its line."""
+    """The parts of the weight `a.weight` in its line."""
     assert weights.matrix("a.weight", (8, 64)).dtype in ("u4", "u8")
     (line,) = quantized(weights)
     return line.split(" ")[-1]

@@ -4,9 +4,8 @@
     patterns.first("model.layers.7.mlp.down_proj")  # 0
     patterns.first("lm_head")                       # None
 
-Python's `re` tries one way to match after the other, which takes hours with a pattern that was
-made for it. Here all patterns become one automaton whose sets of states are computed as texts need
-them and kept. The work for that is bounded, too.
+Python's `re` backtracks, which takes hours with a malicious pattern. Here all patterns become one
+automaton whose sets of states are computed on demand and cached. That work is bounded, too.
 
 Source: Ken Thompson, "Regular Expression Search Algorithm", CACM 11(6), 1968.
 """
@@ -55,8 +54,8 @@ class _Match:
 
 @dataclass(slots=True, eq=False)
 class _Set:
-    """What may come next after some text: the states that read a character, and the first pattern
-    that matches here, or here if the text ends."""
+    """The state after some text: the states that read a character, and the first pattern that
+    matches here, or here if the text ends."""
 
     readers: tuple[int, ...]
     match: int
@@ -65,7 +64,7 @@ class _Set:
 
 
 class Patterns:
-    """Which is the first of several patterns that match a text, from its beginning on (`re.match`)?
+    """Finds the first of several patterns that matches a text from its beginning (`re.match`).
 
     Raises:
         PatternError: one is not valid or not supported.
@@ -90,7 +89,7 @@ class Patterns:
         """The index of the first pattern that matches.
 
         Raises:
-            PatternError: the patterns are too large for so many different texts.
+            PatternError: the patterns are too complex for this many different texts.
         """
         at = self._start
         found = at.match
@@ -113,8 +112,8 @@ class Patterns:
         return len(self._states) - 1
 
     def _build(self, node: Node, then: int) -> int:
-        """Adds states that match `node` and go on at `then`; the first of them. It is at least one,
-        so that the bound on their number bounds the work."""
+        """Adds states that match `node` and continue at `then`; returns the first. There is at
+        least one, so that the bound on their number bounds the work."""
         if isinstance(node, Chars):
             return self._add(_Read(node, then))
         if isinstance(node, Anchor):
@@ -153,7 +152,7 @@ class Patterns:
         return self._set(following, at_start=False)
 
     def _set(self, states: Iterable[int], *, at_start: bool) -> _Set:
-        """All that is reached from `states` without reading a character."""
+        """All states reachable from `states` without reading a character."""
         readers: set[int] = set()
         matches = [_NONE, _NONE]  # here; here if the text ends
         open_ends = [(state, False) for state in states]

@@ -1,4 +1,4 @@
-"""Patterns match what `re` matches, in bounded time; what is not supported is refused."""
+"""Patterns match what `re` matches, in bounded time; unsupported syntax is rejected."""
 
 import random
 import re
@@ -77,7 +77,7 @@ _TREES = st.recursive(
     texts=st.lists(st.text("ab.", max_size=7), min_size=1, max_size=5),
 )
 def test_the_first_match_is_that_of_re(patterns: list[str], texts: list[str]) -> None:
-    automaton = Patterns(patterns)  # states that one text computed serve the next
+    automaton = Patterns(patterns)  # states computed for one text are reused for the next
     for text in texts:
         matches = [i for i, pattern in enumerate(patterns) if re.match(pattern, text)]
         assert automaton.first(text) == (matches[0] if matches else None)

@@ -1,4 +1,4 @@
-"""Matrices of 8-bit elements times scales, which lie beside them as `<module>.weight_scale` or
+"""Matrices of 8-bit elements times scales, stored beside them as `<module>.weight_scale` or
 `weight_scale_inv` (both multiply); whole or in parts."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pagemill.weights.read import REAL_DTYPES, read_f32
 
 _SUFFIXES = ("weight_scale", "weight_scale_inv")
 PARTS = frozenset(_SUFFIXES)
-# Rows of a block that is as high as any matrix: one scale for all of them, and the same attribute
-# for matrices of any height, so that they can be multiplied by one op.
+# Rows of a block as high as any matrix: one scale for all of them, and the same attribute for
+# matrices of any height, so that one op can multiply them.
 _ALL_ROWS = 1 << 30
 
 
@@ -33,7 +33,7 @@ class Scales:
 
 @dataclass(frozen=True, slots=True)
 class ScaledScheme:
-    """`dtype` is "i8" or "f8_e4m3"; `block` the rows and columns that share a scale, None if a
+    """`dtype` is "i8" or "f8_e4m3"; `block` is the rows and columns that share a scale, None if a
     row or the matrix does; `int8_activations`: made for activations that are int8, too."""
 
     method: str

@@ -1,4 +1,4 @@
-"""Typed reading of `quantization_config`: each field is understood or refused."""
+"""Typed access to `quantization_config`: each field is applied or rejected."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ class Section:
         )
 
     def require(self, name: str, value: object, allowed: Mapping[Any, str]) -> None:
-        """Refuses a `value` of a field that is no key of `allowed`, which says how to write them.
+        """Rejects a `value` of a field that is not a key of `allowed`, which maps values to their
+        spelling.
 
         Raises:
             QuantizationError: it is none.
         """
-        if value not in list(allowed):  # a list, which may be compared with what cannot be a key
+        if value not in list(allowed):  # a list, since the value may be unhashable
             raise self.refuse(name, value, ", ".join(allowed.values()))
 
     def section(self, name: str) -> Section:
         """The object at `name`, empty if it is absent.
 
         Raises:
-            QuantizationError: it is no object.
+            QuantizationError: it is not an object.
         """
         value = self.get(name)
         if value is not None and not isinstance(value, Mapping):
@@ -60,14 +61,14 @@ class Section:
         """The names and patterns of modules at `name`; `default` if it is absent.
 
         Raises:
-            QuantizationError: it is no list of strings.
+            QuantizationError: it is not a list of strings.
         """
-        entries: object = self.get(name)
+        entries = self.get(name)
         if entries is None:
             return default
-        listed = cast("list[object]", entries) if isinstance(entries, list) else [None]
+        listed = cast("list[Any]", entries) if isinstance(entries, list) else [None]
         if not all(isinstance(entry, str) and entry for entry in listed):
-            raise self.refuse(name, entries, "a list of module names")
+            raise self.refuse(name, cast("object", entries), "a list of module names")
         return cast("list[str]", listed)
 
     def bits(self, name: str, value: object, allowed: Sequence[int]) -> int:
@@ -84,7 +85,7 @@ class Section:
         """Columns that share a scale; None, all of a row, for -1.
 
         Raises:
-            QuantizationError: they are no multiple of 32.
+            QuantizationError: they are not a multiple of 32.
         """
         if type(value) is int and value == -1:
             return None
@@ -96,7 +97,7 @@ class Section:
         """Rows and columns of a block, [128, 128] or "128x128"; None if the field is absent.
 
         Raises:
-            QuantizationError: it is no such pair, or columns are no multiple of 4.
+            QuantizationError: it is not such a pair, or columns are not a multiple of 4.
         """
         value = self.get(name)
         if value is None:

@@ -1,4 +1,4 @@
-"""Stacks of experts, and parts of them, are the matrices that the file has, however it has them."""
+"""Stacks of experts, and parts of them, equal the file's matrices in every storage form."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> ModelSource:
 
 
 def _stored(program: Program, entry: WeightEntry) -> np.ndarray:
-    """What `entry` says lies in its file."""
+    """The values of `entry` in its file."""
     data = Path(program.files[entry.file]).read_bytes()
     row = tensor_bytes(entry.dtype, (1, *entry.shape[1:]))
     stride = entry.row_stride or row
@@ -54,9 +54,9 @@ def _values(program: Program, name: str) -> np.ndarray:
     stacks = {entry.name: entry for entry in program.stacks}
     if name in weights:
         return weights[name]
-    made = np.stack([weights[part] for part in stacks[name].parts])
-    assert made.shape == stacks[name].shape
-    return made
+    stacked = np.stack([weights[part] for part in stacks[name].parts])
+    assert stacked.shape == stacks[name].shape
+    return stacked
 
 
 @pytest.mark.parametrize(("rows", "columns"), PARTS)

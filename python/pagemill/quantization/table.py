@@ -3,7 +3,7 @@
     method = method_of(source.config)
     method.scheme("model.layers.0.mlp.down_proj").name
 
-Another method is a module of this package and a row of `METHODS`.
+To add a method, add a module to this package and an entry to `METHODS`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def method_of(config: Mapping[str, Any]) -> Method:
         if entry is None:
             continue
         if not isinstance(entry, Mapping):
-            raise QuantizationError(f"{key} is no object")
+            raise QuantizationError(f"{key} is not an object")
         section = cast("Mapping[str, Any]", entry)
         name = section.get("quant_method")
         if not isinstance(name, str) or name not in METHODS:

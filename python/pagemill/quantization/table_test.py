@@ -1,4 +1,4 @@
-"""The table of methods: what it refuses, and that a row of it is all that a method needs."""
+"""The table of methods: what it rejects, and that a method needs only an entry in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_table_is_sorted_and_every_row_loads() -> None:
     assert list(METHODS) == sorted(METHODS)
     for name in METHODS:
         with pytest.raises(QuantizationError, match=f"quantization_config .{name}.: "):
-            # No method takes a list for an object, or numbers for names.
+            # No method accepts a list instead of an object, or numbers as names.
             wrong: dict[str, Any] = {"bits": 0, "config_groups": [], "ignored_layers": [1]}
             method_of({"quantization_config": {"quant_method": name, **wrong}})
 
@@ -41,7 +41,7 @@ def test_the_table_is_sorted_and_every_row_loads() -> None:
         ({"quant_method": "hqq"}, "the quant_method 'hqq' is not supported; supported: awq, comp"),
         ({"quant_method": ["awq"]}, "the quant_method a list is not supported"),
         ({}, "quant_method None is not supported; supported: .*compressed-tensors"),
-        ([], "quantization_config is no object"),
+        ([], "quantization_config is not an object"),
     ],
 )
 def test_unknown_methods_are_refused(section: object, message: str) -> None:

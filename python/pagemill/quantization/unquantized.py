@@ -1,5 +1,5 @@
-"""Matrices as they are stored: floating point, or one of GGUF's block formats, whose scales are
-inside of it."""
+"""Matrices as they are stored: floating point, or one of GGUF's block formats, which contain their
+scales."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pagemill.weights.location import TensorLocation
 
 
 class UnquantizedScheme:
-    """`<module>.weight`, as it lies in its file."""
+    """`<module>.weight`, as it is stored."""
 
     name = "unquantized"
 
@@ -39,7 +39,7 @@ class UnquantizedScheme:
     def head_matrices(
         self, tensors: DeclaredTensors, module: str, width: int, heads: Part, rows: Part
     ) -> Tensor:
-        """Where they lie: no byte is copied."""
+        """Uses them in place: no byte is copied."""
         location = _locate(tensors, module, (heads.total * rows.total, width))
         return tensors.head_matrices(location, heads, rows)
 

@@ -1,4 +1,4 @@
-"""Tensors of a model that no layer asked for."""
+"""Tensors of a model that no layer uses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SHOWN = 5
 def check_all_used(
     source: ModelSource, method: Method, claimed: Collection[str], ignored: Mapping[str, str]
 ) -> bool:
-    """Compares the tensors of `source` with those that were `claimed` (as stored) by all programs
-    that are made of it.
+    """Compares the tensors of `source` with those `claimed` (stored names) by all programs of the
+    model.
 
-    `ignored` has the patterns (of whole names, those that layers use) of tensors that the family
-    may leave unread, each with its reason; a pattern for `x.weight` holds for all tensors that
-    stand for that weight. Returns whether scales of attention are among what is left unread.
+    `ignored` has patterns (of whole names, as layers use them) of tensors that the family may leave
+    unread, each with its reason; a pattern for `x.weight` holds for all tensors that replace that
+    weight. Returns true if scales of attention are among the unread tensors.
 
     Raises:
         UnusedTensorError: there are others, with the first names.

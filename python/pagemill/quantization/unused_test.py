@@ -1,4 +1,4 @@
-"""Tensors that no layer asks for are refused, unless the family or the method knows them; scales of
+"""Tensors that no layer uses are rejected, unless the family or the method knows them; scales of
 the KV cache are read."""
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_a_quantized_head_that_is_not_used(directory: Path) -> None:
     quantized["lm_head.input_scale"] = torch.tensor(0.5)
     source = _change(directory, quantized, quantization_config={"quant_method": "fp8"})
     assert _build(source, pooling="mean") == () == _build(source)
-    # Nothing but that method knows such companions.
+    # Only that method knows such tensors.
     with pytest.raises(UnusedTensorError, match=r"'lm_head\.input_scale', 'lm_head\.weight_scale'"):
         _build(_change(directory, {}), pooling="mean")
 
@@ -120,7 +120,7 @@ def test_biases_of_zeros_beside_gptq(directory: Path) -> None:
 
 
 def test_parts_of_a_model_are_checked_together(directory: Path) -> None:
-    """A program of some of the layers claims less; what counts is the union."""
+    """A program of some layers claims fewer tensors; the union counts."""
     source = ModelSource.open(directory)
     model: Model = model_class("LlamaForCausalLM").from_config(source.config)
     claimed = {tensor.name for tensor in source.tensors if ".layers.0." in tensor.name}

@@ -41,6 +41,9 @@ def prepared(message: Message, *, takes_parts: bool, takes_null: bool) -> dict[s
         )
     elif "content" not in fields:
         fields["content"] = None if takes_null else ""
+    reasoning = fields.get("reasoning", fields.get("reasoning_content"))
+    if isinstance(reasoning, str):  # templates know it by the one name or the other
+        fields |= {"reasoning": reasoning, "reasoning_content": reasoning}
     calls = as_array(fields.get("tool_calls"))
     if calls is not None:
         fields["tool_calls"] = [_with_parsed_arguments(call) for call in calls]

@@ -7,6 +7,7 @@ were portioned, and never half a character. Bytes that are no UTF-8 become U+FFF
 import codecs
 from collections.abc import Sequence
 
+from pagemill.render.events import Piece
 from pagemill.render.token_bytes import TokenBytes
 
 _CONTEXT_BYTES = 4  # a character has at most so many, so it began at most so many ago
@@ -52,6 +53,17 @@ class Detokenizer:
             self._at_start = False
             data = data.removeprefix(b" ")
         return self._utf8.decode(data)
+
+    def piece(self, token_id: int) -> Piece:
+        """Returns the text that one token completes."""
+        special = self._token_bytes.is_special(token_id)
+        if special and self._skip_special:
+            return Piece("", token_id, True)
+        data = self._token_bytes[token_id]
+        if self._at_start and data:
+            self._at_start = False
+            data = data.removeprefix(b" ")
+        return Piece(self._utf8.decode(data), token_id, special)
 
     def flush(self) -> str:
         """Returns what an unfinished character leaves: U+FFFD or nothing."""

@@ -15,6 +15,7 @@ from pagemill.render.chat_messages import Message
 from pagemill.render.detokenizer import Detokenizer
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array, as_object
+from pagemill.render.output_parser import FormatNames, Formats
 from pagemill.render.special_tokens import (
     end_ids,
     read_json,
@@ -70,6 +71,7 @@ class Renderer:
         templates: TemplateProcesses | None,
         eos_token_ids: Sequence[int],
         trust_control_tokens: bool = False,
+        formats: Formats | None = None,
     ) -> None:
         """Joins the parts; `open` makes them.
 
@@ -78,8 +80,10 @@ class Renderer:
           templates: None if the model has no template.
           eos_token_ids: tokens that end a generation.
           trust_control_tokens: control tokens in messages count, instead of being plain text.
+          formats: those of the model's output; None: it writes text only.
         """
         self._tokenizer = tokenizer
+        self.formats: Formats = formats or Formats()
         self._templates = templates
         self._trust_control_tokens = trust_control_tokens
         self.eos_token_ids: tuple[int, ...] = tuple(dict.fromkeys(eos_token_ids))
@@ -92,6 +96,7 @@ class Renderer:
         chat_template: str | None = None,
         trust_control_tokens: bool = False,
         cache: Path | None = None,
+        formats: FormatNames | None = None,
     ) -> "Renderer":
         """Returns the renderer of an opened model.
 
@@ -100,9 +105,11 @@ class Renderer:
           chat_template: a file or a template to use in place of the model's own.
           trust_control_tokens: control tokens in messages count, instead of being plain text.
           cache: the folder where what takes long to derive is kept for the next start.
+          formats: names of the output's formats that are not to be chosen by the template.
 
         Raises:
-          RenderError: there is no tokenizer, or it or the template cannot be used.
+          RenderError: there is no tokenizer, it or the template cannot be used, or a format is
+            unknown.
         """
         sources = _template_sources(source, chat_template)
         templates = TemplateProcesses() if sources else None  # starts while the vocabulary is read
@@ -122,7 +129,9 @@ class Renderer:
             templates.compile(Setup(sources, tokens, tokenizer.control_tokens))
         ends.append(source.config.get("eos_token_id"))
         ids = [index for value in ends for index in end_ids(value)]
-        return cls(tokenizer, templates, ids, trust_control_tokens)
+        template = "\n".join(sources.values())
+        found = Formats.of(template, formats or FormatNames(), tokenizer.added_token_id)
+        return cls(tokenizer, templates, ids, trust_control_tokens, found)
 
     def close(self) -> None:
         """Ends the processes of chat templates. Idempotent."""

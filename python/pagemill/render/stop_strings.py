@@ -9,7 +9,10 @@
 What comes out does not depend on how the text was portioned.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Container, Sequence
+
+from pagemill.render.events import NO_TOKEN, Piece
 
 MAX_STOP_CHARS = 4096
 
@@ -77,3 +80,38 @@ class StopStringFilter:
                 if any(text.startswith(tail) for text in self._stop):
                     return length
         return 0
+
+
+class StopPieces:
+    """A `StopStringFilter` for pieces: text that is held back keeps its tokens."""
+
+    def __init__(self, stop: StopStringFilter, markers: Container[int] = ()) -> None:
+        """Filters by `stop`. A match alone cuts pieces whose tokens are `markers`."""
+        self._stop = stop
+        self._markers = markers
+        self._held: deque[Piece] = deque()
+        self._spare = 0  # characters of the first piece that may come out
+
+    def push(self, piece: Piece) -> tuple[list[Piece], str | None]:
+        """Adds `piece`; returns the pieces that are certain, and the stop string once it is met."""
+        self._held.append(piece)
+        text, matched = self._stop.push(piece.text)
+        return self._released(len(text), matched is not None), matched
+
+    def flush(self) -> list[Piece]:
+        """Returns what was held back, since nothing follows."""
+        return self._released(len(self._stop.flush()), True)
+
+    def _released(self, num_chars: int, is_last: bool) -> list[Piece]:
+        self._spare += num_chars
+        pieces: list[Piece] = []
+        while self._held and len(self._held[0].text) <= self._spare:
+            piece = self._held.popleft()
+            self._spare -= len(piece.text)
+            pieces.append(piece)
+        if self._spare and (is_last or self._held[0].token_id not in self._markers):
+            first = self._held.popleft()
+            pieces.append(Piece(first.text[: self._spare], NO_TOKEN, False))
+            self._held.appendleft(first._replace(text=first.text[self._spare :]))
+            self._spare = 0
+        return pieces

@@ -45,6 +45,7 @@ class TextTokenizer:
         self.vocab_size: int = tokenizer.get_vocab_size(with_added_tokens=True)
         self._token_bytes: TokenBytes | None = None
         added = tokenizer.get_added_tokens_decoder()
+        self._added_ids = {token.content: i for i, token in added.items()}
         self._control = {i: token for i, token in sorted(added.items()) if token.special}
         if len(self._control) > MAX_CONTROL_TOKENS:
             raise RenderError(
@@ -131,6 +132,10 @@ class TextTokenizer:
     def token_id(self, content: str) -> int | None:
         """Returns the id of the token that is exactly `content`, if there is one."""
         return self._tokenizer.token_to_id(content)
+
+    def added_token_id(self, content: str) -> int | None:
+        """Returns the id of `content` if it is a token that text cannot spell in another way."""
+        return self._added_ids.get(content)
 
     def token_content(self, token_id: int) -> str | None:
         """Returns a token as the vocabulary spells it, if there is one."""

@@ -1,4 +1,4 @@
-"""From a model on disk to the program that an executor runs.
+"""Builds the program that an executor runs from a model on disk.
 
 built = build(ModelSource.open(path), BuildOptions())
 executor = _native.NativeExecutor(built.program_text, options)
@@ -40,12 +40,12 @@ from pagemill.weights.source import ModelSource
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """`max_model_len` tokens of prompt and output, None = as many as the model knows; `pooling`
-    makes an embedding model of any model ("mean", "first", "last"), None = what the model's files
-    say; `rewrite` applies the fusions of the native rewriter (needs the compiled extension);
-    `shard` is the rank that the program is for; `hidden_states` are layers, counted from 0, whose
-    results [tokens, hidden size] each step returns, as the outputs `hidden.<layer>`; `experts` are
-    layers whose chosen experts [tokens, choices] it returns, as `experts.<layer>`."""
+    """`max_model_len` tokens of prompt and output, None = the model's maximum; `pooling` makes an
+    embedding model of any model ("mean", "first", "last"), None = according to the model's files;
+    `rewrite` applies the fusions of the native rewriter (needs the compiled extension); `shard` is
+    the rank that the program is for; `hidden_states` are layers, counted from 0, whose results
+    [tokens, hidden size] each step returns as the outputs `hidden.<layer>`; `experts` are layers
+    whose chosen experts [tokens, choices] it returns as `experts.<layer>`."""
 
     max_model_len: int | None = None
     pooling: str | None = None
@@ -58,8 +58,8 @@ class BuildOptions:
 
 @dataclass(frozen=True, slots=True)
 class BuiltEncoder:
-    """The program that makes embeddings of media items; `features` makes what it reads of an image
-    (`MediaModel.features`)."""
+    """The program that computes embeddings of media items; `features` computes its input for an
+    image (`MediaModel.features`)."""
 
     program_text: str
     traits: MediaTraits
@@ -68,8 +68,8 @@ class BuiltEncoder:
 
 @dataclass(frozen=True, slots=True)
 class BuiltModel:
-    """A program and what the engine has to know to run it. `output_size` is the width of a step's
-    output rows: the vocabulary, or the embedding's dimension."""
+    """A program and the properties that the engine needs to run it. `output_size` is the width of a
+    step's output rows: the vocabulary, or the embedding's dimension."""
 
     program_text: str
     architecture: str
@@ -82,9 +82,9 @@ class BuiltModel:
     kv_groups: tuple[GroupEntry, ...]
     eos_token_ids: tuple[int, ...]
     encoder: BuiltEncoder | None = None
-    """Of a model with media."""
+    """Only for a model with media."""
     notes: tuple[str, ...] = ()
-    """What the operator should know of how the model was read and divided."""
+    """Notes for the operator on how the model was read and divided."""
 
 
 def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
@@ -111,8 +111,8 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
             f"{source.architecture} is not divided among ranks; use --tensor-parallel-size 1"
         )
     text = _text_of(program, options)
-    # A pooled vector is computed from the tokens of one step: a prompt must run whole, and a step
-    # that skips a cached prefix could not pool over it.
+    # A pooled vector is computed from the tokens of one step: a prompt must run in one step, and a
+    # step that skips a cached prefix could not pool over it.
     generates = pooling is None
     return BuiltModel(
         program_text=text,
@@ -142,12 +142,12 @@ def _text_of(program: Program, options: BuildOptions) -> str:
 def _build_encoder(
     model: Model, source: ModelSource, options: BuildOptions, weights: WeightBinder
 ) -> BuiltEncoder | None:
-    """The encoder of a model with media; what it reads counts as used in `weights`."""
+    """The encoder of a model with media; the tensors it reads count as used in `weights`."""
     if not isinstance(model, MediaModel):
         return None
     media = model.traits.media
     assert media is not None
-    own = WeightBinder(Trace(), source)  # whole: one rank runs it
+    own = WeightBinder(Trace(), source)  # undivided: one rank runs it
     trace = own.trace
     rows = "tokens" if media.any_size else "media_rows"
     features = trace.input("features", ACT, (rows, media.channels))
@@ -160,7 +160,7 @@ def _build_encoder(
     return BuiltEncoder(_text_of(trace.program, options), media, model.features)
 
 
-# Sizes of a configuration that are no larger than the largest dimension of the model's tensors.
+# Sizes of a configuration that are at most the largest dimension of the model's tensors.
 _SIZES = (
     "vocab_size",
     "hidden_size",
@@ -172,8 +172,8 @@ _SIZES = (
 
 
 def _check_sizes(source: ModelSource) -> None:
-    """Compares what the configuration claims with what the files hold, before anything is made
-    from a number of it. Each weight's exact shape is checked when it is traced."""
+    """Compares the sizes in the configuration with the files before anything is allocated from
+    them. Each weight's exact shape is checked when it is traced."""
     stored = [tensor for tensor in source.tensors if math.prod(tensor.shape)]
     largest = max((max(tensor.shape, default=0) for tensor in stored), default=0)
     limits = [(key, largest, "the largest dimension of a tensor") for key in _SIZES]

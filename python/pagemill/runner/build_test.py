@@ -1,4 +1,4 @@
-"""What `build` says of a model, and what it refuses."""
+"""The results and errors of `build`."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_a_generator(directory: Path):
     assert built.eos_token_ids == (2, 3, 9)
     program = from_text(built.program_text)
     by_name = {weight.name: weight for weight in program.weights}
-    # Matrices are used from the file as they are; bf16 norms travel as f32 constants.
+    # Matrices are used from the file in place; bf16 norms become f32 constants of the program.
     assert by_name["model.embed_tokens.weight"].dtype == "bf16"
     assert program.files[by_name["model.embed_tokens.weight"].file].endswith("model.safetensors")
     norm = by_name["model.norm.weight"]

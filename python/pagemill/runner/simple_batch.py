@@ -1,4 +1,4 @@
-"""Makes step batches without an engine: for tests and measurements that drive an executor directly.
+"""Builds step batches without an engine, for tests and benchmarks that call an executor directly.
 
     sequences = SimpleBatch(num_blocks=64, block_size=16)
     batch = sequences.step({0: [1, 5, 9], 1: [7]})      # request 0 runs three tokens, 1 runs one
@@ -9,6 +9,7 @@ A batch is the int32 arrays of a step by name (`cc/bindings/batch_arrays.h`).
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,18 +21,18 @@ Int32Array = npt.NDArray[np.int32]
 
 
 class SimpleBatch:
-    """Contexts and block tables of some requests. Blocks are handed out in a shuffled order (by
+    """Contexts and block tables of some requests. Blocks are allocated in a shuffled order (by
     `seed`), so that a kernel that ignores the block table gives wrong results.
 
-    `block_size` is that of each of the executor's block tables, or of its only one; no table ever
-    lets a block go.
+    `block_size` is that of each of the executor's block tables, or of its only one; blocks are
+    never evicted from a table.
     """
 
     def __init__(self, num_blocks: int, block_size: int | Sequence[int], *, seed: int = 0) -> None:
         self._block_sizes = [block_size] if isinstance(block_size, int) else list(block_size)
         self._free = list(range(1, num_blocks))  # block 0 is null
         random.Random(seed).shuffle(self._free)
-        self._blocks: dict[int, list[list[int]]] = {}  # of each table
+        self._blocks: dict[int, list[list[int]]] = {}  # per table
         self._computed: dict[int, int] = {}
 
     def step(
@@ -39,7 +40,7 @@ class SimpleBatch:
     ) -> dict[str, Any]:
         """A batch that appends `tokens` to each request, in the mapping's order.
 
-        Wants logits of each request's last token, or of every token.
+        Requests logits of each request's last token, or of every token.
 
         Raises:
             IndexError: no block is left.
@@ -84,8 +85,8 @@ class SimpleBatch:
         return batch | {"kv": kv}
 
     def free(self, request: int) -> None:
-        """Forget a request and take its blocks back."""
-        self._free += sum(self._blocks.pop(request), [])
+        """Remove a request and free its blocks."""
+        self._free += itertools.chain(*self._blocks.pop(request))
         del self._computed[request]
 
     def _block_table(self, requests: Sequence[int], table: int) -> Int32Array:

@@ -1,4 +1,4 @@
-"""Programs divided among ranks compute what the whole one does; torch references on threads."""
+"""Programs divided among ranks compute the same as the whole one; torch references on threads."""
 
 import json
 import threading
@@ -67,7 +67,7 @@ def _model(directory: Path, **changes: Any) -> ModelSource:
 
 
 class _Group:
-    """Collectives of threads that call in step; each thread says once which rank it is."""
+    """Collectives of threads that call in step; each thread sets its rank once."""
 
     def __init__(self, ranks: int) -> None:
         self._parts: list[torch.Tensor | None] = [None] * ranks
@@ -223,7 +223,7 @@ def test_heads_that_would_cut_a_block_are_not_divided():
     shape = AttentionShape(heads=2, kv_heads=2, head_dim=24, scale=1.0)
     assert divide(weights, shape, "o") == shape
     assert weights.notes == [
-        "every rank computes the whole attention: 24 features, a rank's part of o, are no whole"
+        "every rank computes the whole attention: 24 features, a rank's part of o, are not a whole"
         " number of blocks of 32"
     ]
     shape = AttentionShape(heads=2, kv_heads=2, head_dim=32, scale=1.0)

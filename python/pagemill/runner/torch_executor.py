@@ -7,8 +7,8 @@ text and the same batches as the native executor, and serves the engine as the c
     executor = TorchExecutor(built.program_text, TorchOptions(device="cuda", dtype="bf16"))
     logits = executor(batch)["logits"]
 
-Values have the types that the program says, `act` and `kv` those of the options. Matrices are
-expanded to the activations' type when they are loaded. Within a step nothing waits for the device
+Values have the types in the program; `act` and `kv` have those of the options. Matrices are
+converted to the activations' type when they are loaded. Within a step nothing waits for the device
 before the result is copied to the host.
 """
 
@@ -46,9 +46,9 @@ Batch = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TorchOptions:
-    """`device` as torch names it; `dtype` is what `act` stands for and the type of matrices,
-    `kv_cache_dtype` what `kv` stands for, each "f32", "bf16" or "f16"; `num_blocks` KV blocks of
-    `block_size` tokens, the null block included."""
+    """`device` as torch names it; `dtype` is the type of `act` and of matrices, `kv_cache_dtype`
+    the type of `kv`, each "f32", "bf16" or "f16"; `num_blocks` KV blocks of `block_size` tokens,
+    the null block included."""
 
     device: str = "cpu"
     dtype: str = "f32"
@@ -105,7 +105,7 @@ class TorchExecutor:
                 self._device, self._dtype
             )
         self.weight_bytes = sum(t.nbytes for t in self._constants.values())
-        # Each group has one block table: a block takes one page here, whatever its layers.
+        # Each group has one block table: a block takes one page here, for any number of layers.
         tables = {group.name: index for index, group in enumerate(program.groups)}
         self._num_tables = len(tables)
         slots = options.num_blocks * options.block_size
@@ -131,7 +131,7 @@ class TorchExecutor:
 
     @property
     def table_block_sizes(self) -> list[int]:
-        """Tokens of a block in each of the block tables that a batch has."""
+        """Tokens per block in each block table of a batch."""
         return [self._options.block_size] * self._num_tables
 
     def __call__(self, batch: Batch) -> dict[str, npt.NDArray[np.float32]]:
@@ -185,13 +185,13 @@ class TorchExecutor:
 
 
 def _parts(program: Program) -> set[str]:
-    """What quantized weights are made of, which no op reads."""
+    """The parts of quantized weights, which no op reads."""
     parts = {name for entry in program.quantized for name in entry.parts if name is not None}
     return parts | {name for stack in program.stacks if stack.name in parts for name in stack.parts}
 
 
 class _Numbers:
-    """The numbers of a program's quantized weights and of their parts."""
+    """The values of a program's quantized weights and of their parts."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -238,7 +238,7 @@ def _bind(program: Program, dtypes: Mapping[str, torch.dtype]) -> list[_BoundOp]
     types = {value.name: dtypes[value.dtype] for value in program.values}
     last_use: dict[str, int] = {}
     for index, op in enumerate(program.ops):
-        # A result that no op reads dies where it is made.
+        # A result that no op reads dies at its own op.
         last_use |= {name: index for name in (*op.inputs, *op.outputs) if name in shapes}
     for output in program.outputs:
         last_use[output.value] = len(program.ops)

@@ -1,4 +1,4 @@
-"""Options of the torch executor that the parity tests do not reach."""
+"""Options of the torch executor that the parity tests do not cover."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_narrow_activations(tmp_path: Path, stored: torch.dtype, dtype: str):
 
 
 def test_no_logits_rows(tmp_path: Path):
-    """A chunk in the middle of a prompt wants none."""
+    """A chunk in the middle of a prompt needs no logits."""
     text = _program(tmp_path, torch.randn(9, 40))
     batch = SimpleBatch(4, 16).step({0: [3, 8]}) | {"logits_rows": np.zeros(0, np.int32)}
     outputs = TorchExecutor(text, TorchOptions())(batch)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pagemill.server.errors import ApiError, error_response
+from pagemill.server.errors import ApiError
+from pagemill.server.http_answer import error_response
 from pagemill.server.lifecycle import Lifecycle
-from pagemill.server.request_ids import NAME
 
-_API_PREFIX = "/v1/"
+_API_PREFIXES = ("/v1/", "/invocations")
 
 
 class Admission:
-    """Counts requests to `/v1/...` as active, and refuses them unless ready."""
+    """Counts requests to `/v1/...` and `/invocations` as active, and refuses them unless ready."""
 
     def __init__(self, app: ASGIApp, lifecycle: Lifecycle) -> None:
         self._app = app
@@ -24,7 +24,7 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
-        if scope["type"] != "http" or not scope["path"].startswith(_API_PREFIX):
+        if scope["type"] != "http" or not scope["path"].startswith(_API_PREFIXES):
             await self._app(scope, receive, send)
             return
         try:
@@ -72,17 +72,3 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
         parts.append(part)
         if not message.get("more_body", False):
             return b"".join(parts)
-
-
-def tenant_of(request: Request) -> str:
-    """Whose share of the server a request takes: the header X-Tenant-Id, or "" without it.
-
-    Raises:
-        ApiError: 400 for a header that is not 1 to 128 printable ASCII characters without spaces.
-    """
-    tenant = request.headers.get("x-tenant-id", "")
-    if tenant and not NAME.fullmatch(tenant.encode()):
-        raise ApiError(
-            400, "X-Tenant-Id must have 1 to 128 printable ASCII characters without spaces.", None
-        )
-    return tenant

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import uvloop
 
 from pagemill.config import ServeConfig
@@ -15,18 +16,20 @@ from pagemill.observe.logging import configure
 from pagemill.server.child_process import follow_parent
 from pagemill.server.engine_source import OtherEngine
 from pagemill.server.http_server import listen
+from pagemill.server.keys import ApiKey
 from pagemill.server.serve import Server
 
 
 def run(job: Mapping[str, Any]) -> int:
     """Serves until the parent asks it to stop; see `supervisor`."""
     config = build(ServeConfig, job["config"])
+    keys = msgspec.convert(job["keys"], tuple[ApiKey, ...])
     configure(config.observe.log_level, job["name"])
     with (
         contextlib.closing(listen(job["host"], job["port"], shared=True)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        server = Server(config, listener, OtherEngine(job["socket"]), job["metrics"])
+        server = Server(config, keys, listener, OtherEngine(job["socket"]), job["metrics"])
 
         async def serve() -> int:
             follow_parent(server.stop)

@@ -2,80 +2,49 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Match
 from starlette.types import ASGIApp
 
-from pagemill import __version__
 from pagemill.server.admission import Admission
 from pagemill.server.auth import ApiKeyAuth
-from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Handler
-from pagemill.server.errors import ApiError, error_response
-from pagemill.server.openapi import describe
+from pagemill.server.dispatch import no_such_route
+from pagemill.server.endpoints.table import ENDPOINTS, Endpoint
+from pagemill.server.errors import ApiError
+from pagemill.server.http_answer import error_response
+from pagemill.server.http_route import HttpRoute
+from pagemill.server.keys import ApiKey
 from pagemill.server.origins import guard_origins
 from pagemill.server.request_ids import RequestIds
-from pagemill.server.state import ServerState, state_of
-
-_LOGGER = logging.getLogger("pagemill.server")
-_CLIENT_GONE = 499
+from pagemill.server.state import ServerState
 
 
-def create_app(state: ServerState, endpoints: Sequence[Endpoint] = ENDPOINTS) -> ASGIApp:
+def create_app(
+    state: ServerState, keys: Sequence[ApiKey] = (), endpoints: Sequence[Endpoint] = ENDPOINTS
+) -> ASGIApp:
     """The application over `state`, which may still be loading its model.
 
-    The API keys are those of `state.config`.
+    Without `keys` every caller is the same, anonymous one.
     """
-    app = FastAPI(title="Pagemill", version=__version__, docs_url=None, redoc_url=None)
+    app = Starlette(
+        routes=[HttpRoute(state, endpoint) for endpoint in endpoints],
+        exception_handlers={HTTPException: _http_error},
+    )
     app.state.server = state
-    for endpoint in endpoints:
-        app.add_api_route(
-            endpoint.path,
-            _answering(endpoint),
-            methods=[endpoint.method, "HEAD"] if endpoint.method == "GET" else [endpoint.method],
-            name=endpoint.name,
-            response_model=None,
-        )
-    app.add_exception_handler(HTTPException, _http_error)
-    describe(app, endpoints)
-    guarded = ApiKeyAuth(Admission(app, state.lifecycle), state.config.api_key)
+    guarded = ApiKeyAuth(Admission(app, state.lifecycle), keys)
     return RequestIds(guard_origins(guarded, state.config.origins))
-
-
-def _answering(endpoint: Endpoint) -> Handler:
-    """The endpoint's handler with every outcome turned into a response, and counted."""
-    handler, path = endpoint.load(), endpoint.path
-
-    async def answer(request: Request) -> Response:
-        try:
-            response = await handler(request)
-        except ApiError as error:
-            response = error_response(error)
-        except ClientDisconnect:
-            response = Response(status_code=_CLIENT_GONE)  # no client reads it
-        except Exception:
-            _LOGGER.exception("%s %s failed", endpoint.method, path)
-            response = error_response(
-                ApiError(500, "The server failed in an unexpected way; its log says more.")
-            )
-        pipeline = state_of(request).loaded
-        if pipeline is not None:
-            pipeline.metrics.responded(path, response.status_code)
-        return response
-
-    return answer
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """What the router itself refuses: unknown paths and methods. It also answers OPTIONS."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return error_response(ApiError(404, f"There is no route {request.url.path[:200]}."))
+        return error_response(_no_route(request))
     if error.status_code != 405:
         return error_response(ApiError(error.status_code, str(error.detail)))
     allowed = {"allow": ", ".join(_methods(request))}
@@ -87,11 +56,19 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return response
 
 
+def _no_route(request: Request) -> ApiError:
+    state, path = request.app.state.server, request.url.path[:200]
+    assert isinstance(state, ServerState)
+    if any(path == row.path and not state.has_task(row.task) for row in ENDPOINTS):
+        return no_such_route(state.models, path)
+    return ApiError(404, f"There is no route {path}.")
+
+
 def _methods(request: Request) -> list[str]:
     """The methods of a path, which several routes may share."""
-    routes: list[BaseRoute] = request.app.routes
+    routes: list[HttpRoute] = request.app.routes
     found = {"OPTIONS"}
     for route in routes:
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+        if route.matches(request.scope)[0] is not Match.NONE:
             found |= route.methods or set()
     return sorted(found)

@@ -2,50 +2,58 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pagemill.server.errors import ApiError, error_response
-
-OPEN_PATHS = frozenset({"/health", "/ping", "/ready"})
+from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.endpoints.table import OPEN_PATHS
+from pagemill.server.errors import ApiError
+from pagemill.server.http_answer import error_response
+from pagemill.server.keys import ApiKey
 
 
 class ApiKeyAuth:
-    """Refuses requests without a valid `Authorization: Bearer KEY` or `X-API-Key: KEY` with 401.
+    """Finds out who sends a request: the owner of `Authorization: Bearer KEY` or `X-API-Key: KEY`.
 
-    The headers decide: the body of a refused request is never read. Only digests of the keys are
-    kept. Every comparison takes the same time, whether and where the key differs, and all keys are
-    always compared.
+    Requests without a valid key are refused with 401, except those of `OPEN_PATHS`. The headers
+    decide: the body of a refused request is never read. Every comparison is one of digests and
+    takes the same time, whether and where the key differs, and all keys are always compared.
     """
 
-    def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, keys: Sequence[ApiKey]) -> None:
         self._app = app
-        self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
+        self._keys = tuple(keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
-        if (
-            not self._digests
-            or scope["type"] not in ("http", "websocket")
-            or scope["path"] in OPEN_PATHS
-            or self._is_valid(scope)
-        ):
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        error = ApiError(
-            401,
-            "A valid API key is required: send it as `Authorization: Bearer <key>` or as"
-            " `X-API-Key: <key>`.",
-        )
-        await error_response(error)(scope, receive, send)
+        caller = self._caller(scope)
+        if caller is None:
+            error = ApiError(
+                401,
+                "A valid API key is required: send it as `Authorization: Bearer <key>` or as"
+                " `X-API-Key: <key>`.",
+            )
+            await error_response(error)(scope, receive, send)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, send)
 
-    def _is_valid(self, scope: Scope) -> bool:
-        digests = [hashlib.sha256(key).digest() for key in _keys(scope)]
-        matches = [hmac.compare_digest(a, b) for a in digests for b in self._digests]
-        return any(matches)
+    def _caller(self, scope: Scope) -> Caller | None:
+        if not self._keys or scope["path"] in OPEN_PATHS:
+            return ANONYMOUS
+        found: Caller | None = None
+        for sent in _keys(scope):
+            digest = sha256(sent).digest()
+            for key in self._keys:
+                if hmac.compare_digest(digest, key.digest):
+                    found = key.caller
+        return found
 
 
 def _keys(scope: Scope) -> Iterator[bytes]:

@@ -16,7 +16,6 @@ from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.config import ConnectionConfig, OriginConfig
-from pagemill.server.app import create_app
 from pagemill.server.fake_server import FakeServer, fake_server
 from pagemill.server.http_server import HttpServer, listen
 
@@ -110,7 +109,7 @@ def test_pages(tmp_path: Path) -> None:
             origins = OriginConfig(allowed_origins=(allowed,))
             async with (
                 fake_server(api_keys=["key"], origins=origins) as server,
-                serving(create_app(server.state)) as port,
+                serving(server.app) as port,
             ):
                 page["html"] = PAGE.replace("PORT", str(port))
                 # localhost is another site, not only another port of this one.

@@ -20,6 +20,8 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pagemill.config.env import child_environment
+
 # The child imports what this process would, wherever it found that.
 _BOOT = (
     "import importlib, json, sys\n"
@@ -30,20 +32,18 @@ _BOOT = (
 _STOP = b"\n"
 
 
-async def start_child(
-    module: str, job: Mapping[str, Any], variables: Mapping[str, str] | None = None
-) -> Process:
+async def start_child(module: str, job: Mapping[str, Any], variables: Mapping[str, str]) -> Process:
     """Starts a process that runs `module.run(job)`, with `variables` in its environment. Secrets
     may be in the job: it is not shown in the list of processes."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _BOOT),
         stdin=PIPE,
         stdout=PIPE,
-        env={**os.environ, **(variables or {})},
+        env=child_environment(variables),
     )
     assert process.stdin is not None
     message = json.dumps({**job, "module": module, "path": sys.path}).encode() + b"\n"
-    with contextlib.suppress(ConnectionError):  # it has ended; who waits for it sees that
+    with contextlib.suppress(ConnectionError):  # it has ended, which the caller learns from wait()
         process.stdin.write(message)
         await process.stdin.drain()
     return process

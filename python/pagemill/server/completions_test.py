@@ -314,7 +314,8 @@ def test_a_full_queue() -> None:
         waiting = asyncio.create_task(
             server.client.post("/v1/completions", json={"prompt": ["a"] * 3})
         )
-        await asyncio.sleep(0.05)
+        while server.engine.stats().num_submitted < 3:
+            await asyncio.sleep(0.001)
         response = await server.client.post("/v1/completions", json={"prompt": ["a"] * 3})
         assert response.status_code == 429
         assert int(response.headers["retry-after"]) >= 1
@@ -335,33 +336,18 @@ def test_a_full_queue_says_when_to_retry() -> None:
     run(body, FakeOptions(max_running=1, max_waiting=1, retry_after_s=17))
 
 
-def test_priority_and_tenant_reach_the_engine() -> None:
+def test_priority_and_salt_reach_the_engine() -> None:
     async def body(server: FakeServer) -> None:
-        asked = {"prompt": "a", "max_tokens": 1, "priority": -3, "cache_salt": "s"}
-        headers = {"X-Tenant-Id": "team/blue"}
-        response = await server.client.post("/v1/completions", json=asked, headers=headers)
+        request = {"prompt": "a", "max_tokens": 1, "priority": -3, "cache_salt": "s"}
+        headers = {"X-Tenant-Id": "team/blue"}  # which only --trust-tenant-header reads
+        response = await server.client.post("/v1/completions", json=request, headers=headers)
         assert response.status_code == 200
         chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
         response = await server.client.post("/v1/chat/completions", json=chat)
         assert response.status_code == 200
-        assert server.engine.submitted == [Submitted(-3, "s", "team/blue"), Submitted(0, "", "")]
+        assert server.engine.submitted == [Submitted(-3, "s", ""), Submitted(0, "", "")]
 
     run(body, FakeOptions(uses_priority=True))
-
-
-@pytest.mark.parametrize("tenant", ["a b", "x" * 129, "caf\u00e9".encode().decode("latin-1")])
-def test_a_tenant_that_is_no_name_is_refused(tenant: str) -> None:
-    async def body(server: FakeServer) -> None:
-        response = await server.client.post(
-            "/v1/completions",
-            json={"prompt": "a"},
-            headers={"X-Tenant-Id": tenant.encode("latin-1")},
-        )
-        assert response.status_code == 400
-        assert "X-Tenant-Id" in response.json()["error"]["message"]
-        assert server.engine.submitted == []
-
-    run(body)
 
 
 @pytest.mark.parametrize("step_s", [0.0, 0.01], ids=["merged", "apart"])

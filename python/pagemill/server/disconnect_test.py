@@ -8,7 +8,6 @@ import pytest
 from starlette.types import Message
 
 from pagemill.engine.fake_engine import FakeEngine, FakeOptions
-from pagemill.server.app import create_app
 from pagemill.server.fake_server import FakeServer, fake_server
 
 
@@ -42,7 +41,7 @@ async def disconnect(server: FakeServer, body: dict[str, Any], after: asyncio.Ev
         "headers": [(b"content-type", b"application/json")],
         "http_version": "1.1",
     }
-    await asyncio.wait_for(create_app(server.state)(scope, receive, send), 10)
+    await asyncio.wait_for(server.app(scope, receive, send), 10)
     return received
 
 

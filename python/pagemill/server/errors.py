@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 
 import msgspec
-from starlette.responses import Response
 
 from pagemill.engine.outputs import EngineError
 
@@ -84,11 +83,6 @@ def not_implemented(message: str, param: str) -> ApiError:
     return ApiError(400, message, param)
 
 
-def model_not_found(model: str) -> ApiError:
-    """The 404 of an unknown model name."""
-    return ApiError(404, f"The model `{model}` does not exist.", "model")
-
-
 def from_engine(error: EngineError) -> ApiError:
     """The engine's refusal or failure as the client sees it."""
     status = STATUS_OF_CODE.get(error.code, 500)
@@ -116,13 +110,3 @@ def error_json(error: ApiError) -> bytes:
     return msgspec.json.encode(
         ErrorResponse(ErrorBody(message, error.type_name, error.param, error.status))
     )
-
-
-def error_response(error: ApiError) -> Response:
-    """The complete HTTP response, with Retry-After where retrying can help."""
-    headers: dict[str, str] = {}
-    if error.status in RETRY_AFTER_S:
-        headers["retry-after"] = str(error.retry_after_s)
-    if error.status == 401:
-        headers["www-authenticate"] = "Bearer"
-    return Response(error_json(error), error.status, headers, media_type="application/json")

@@ -3,34 +3,67 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pagemill.render.errors import RenderError
+from pagemill.render.events import Piece
+from pagemill.render.formats.hermes import Hermes
+from pagemill.render.formats.think import Think
+from pagemill.render.output_parser import Formats
 from pagemill.render.renderer import ChatPrompt
+
+# Bytes that no text has are the markers.
+MARKED = Formats(
+    Think,
+    Hermes,
+    {0xF8: Think.opener, 0xF9: Think.closer, 0xFA: Hermes.opener, 0xFB: Hermes.closer},
+)
+_BYTES = [bytes([value]) for value in range(256)]
 
 
 class FakeDetokenizer:
-    """Bytes to complete characters; byte 0 is a special token without text."""
+    """Bytes to complete characters; byte 0 and markers are special tokens without text."""
 
-    def __init__(self, skip_special_tokens: bool) -> None:
+    def __init__(self, skip_special_tokens: bool, marker_ids: Container[int] = ()) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._skip = skip_special_tokens
+        self._marker_ids = marker_ids
 
     def push(self, token_ids: Sequence[int]) -> str:
         """The text that `token_ids` complete."""
         kept = (i for i in token_ids if i or not self._skip)
         return self._decoder.decode(b"".join(b"<eos>" if i == 0 else bytes([i]) for i in kept))
 
+    def piece(self, token_id: int) -> Piece:
+        """The text that one token completes."""
+        if token_id in self._marker_ids:
+            return Piece("", token_id, True)
+        if token_id == 0:
+            return Piece(self.push((token_id,)), token_id, True)
+        return Piece(self._decoder.decode(_BYTES[token_id]), token_id, False)
+
     def flush(self) -> str:
         """What an unfinished character leaves."""
         return self._decoder.decode(b"", final=True)
+
+
+class FakeRendered(NamedTuple):
+    """What a chat template was given."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None
 
 
 class FakeRenderer:
     """Has the methods of `rendering.Renderer`."""
 
     eos_token_ids: tuple[int, ...] = (0,)
+
+    def __init__(self, formats: Formats | None = None) -> None:
+        """`formats`: those of the output; None: all of it is text."""
+        self.formats: Formats = formats or Formats()
+        self.rendered: list[FakeRendered] = []
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
@@ -48,7 +81,8 @@ class FakeRenderer:
         template_kwargs: Mapping[str, Any] | None = None,
     ) -> ChatPrompt:
         """`role:content` lines; a role "refuse" is refused."""
-        del tools, continue_final_message, template_kwargs
+        del continue_final_message, template_kwargs
+        self.rendered.append(FakeRendered(messages, tools))
         if any(message["role"] == "refuse" for message in messages):
             raise RenderError("the template refuses", "messages")
         lines = [f"{message['role']}:{message.get('content')}" for message in messages]
@@ -77,7 +111,7 @@ class FakeRenderer:
     ) -> FakeDetokenizer:
         """A detokenizer for what follows."""
         del prompt_token_ids
-        return FakeDetokenizer(skip_special_tokens)
+        return FakeDetokenizer(skip_special_tokens, self.formats.marker_ids)
 
     def token_bytes(self, token_id: int) -> bytes:
         """The byte."""

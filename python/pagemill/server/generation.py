@@ -1,30 +1,36 @@
-"""One submitted request as its response reads it: text, stop strings, usage and metrics.
+"""One submitted request as its response reads it: events, stop strings, usage and metrics.
 
-Streaming and non-streaming responses read the same `Generation`; they differ in when they write.
+    generation.listen(on_news)          # called as outputs come; must not raise
+    for delta in generation.take(1):    # in `on_news`
+        ...
+    if generation.ended: ...
+
+Streamed responses and others read the same `Generation`; they differ in when they write. Nothing
+waits here: between the engine's output and the response's bytes there are only calls.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import msgspec
 import numpy as np
 
-from pagemill.engine.assembly import ChoiceAssembler, ChoiceDelta
-from pagemill.engine.outputs import ChoiceOutput, EngineError
+from pagemill.engine.outputs import ChoiceOutput
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.observe.metrics import RequestMetrics
-from pagemill.server.errors import from_engine
+from pagemill.render.assembly import ChoiceAssembler, ChoiceDelta
+from pagemill.server.errors import ApiError, from_engine
 from pagemill.server.protocol.usage import PromptTokensDetails, Usage
 
 
 class Generation:
     """One submitted request: deltas of its choices, and its usage so far.
 
-    Iterate `deltas` once. `close` aborts whatever has not finished; it is idempotent, and must be
-    called however the request ends.
+    `close` aborts whatever has not finished; it is idempotent, and must be called however the
+    request ends.
     """
 
     def __init__(
@@ -44,6 +50,8 @@ class Generation:
         self._completion_tokens = 0
         self._cached_tokens = [0] * len(prompts)
         self._choices = [_Choice(assembler) for assembler in assemblers]
+        self.failure: ApiError | None = None
+        """Why the request ended early; what was generated before it is in the deltas."""
         for prompt in prompts:
             self._metrics.prompt_tokens.observe(len(prompt))
 
@@ -66,29 +74,29 @@ class Generation:
         """The usage before the first generated token."""
         return self._usage(0)
 
-    async def deltas(self, portion: int = 0) -> AsyncGenerator[Iterator[ChoiceDelta], None]:
-        """Yields batches of deltas as they come; a batch must be read before the next is asked for.
+    @property
+    def ended(self) -> bool:
+        """True once `take` has returned the last delta."""
+        return self.failure is not None or self._stream.exhausted
+
+    def listen(self, on_news: Callable[[], None]) -> None:
+        """Calls `on_news` when `take` has something or the generation has ended."""
+        self._stream.listen(on_news)
+
+    def take(self, portion: int) -> Iterable[ChoiceDelta]:
+        """The deltas since the last call, to be read before the next one.
 
         Args:
             portion: tokens of one delta. A choice's first token and its end do not wait for others.
-                If more arrived while the reader held the last batch, it is behind: then a choice's
-                delta has all that it missed. 0: as many tokens as there are.
-
-        Raises:
-            ApiError: a choice failed; what was generated before it has been yielded, and the other
-                choices are aborted by `close`.
+                0: as many tokens as there are, such as for a reader that is behind.
         """
-        behind = False
-        try:
-            async for outputs in self._stream:
-                yield self._batch(outputs, 0 if behind else portion)
-                for output in outputs:
-                    self._raise_failure(output)
-                behind = self._stream.has_pending
-        except EngineError as error:
-            self._metrics.finished("error")
-            yield iter([choice.held for choice in self._choices if choice.held is not None])
-            raise from_engine(error) from error
+        outputs = self._stream.take()
+        if portion == 1 and len(outputs) == 1 and self._stream.failure is None:
+            output = outputs[0]
+            choice = self._choices[output.index]
+            if len(output.token_ids) == 1 and choice.held is None and output.error is None:
+                return (self._take(choice, output),)
+        return self._batch(outputs, portion)
 
     def close(self) -> None:
         """Aborts what has not finished."""
@@ -115,35 +123,48 @@ class Generation:
                     yield delta
                 if choice.assembler.finished:
                     break
+        yield from self._failed(outputs)
+
+    def _failed(self, outputs: Sequence[ChoiceOutput]) -> Iterator[ChoiceDelta]:
+        """Notes a failure among `outputs`; yields what waited to fill a portion."""
+        error = self._stream.failure
+        for output in outputs:
+            assembler = self._choices[output.index].assembler
+            # Tokens merged with the failure may hold a stop string: then the choice is complete.
+            if error is None and output.error is not None and not assembler.finished:
+                assembler.finished = True
+                error = output.error
+        if error is None or self.failure is not None:
+            return
+        self._metrics.finished("error")
+        self.failure = from_engine(error)
+        yield from [choice.held for choice in self._choices if choice.held is not None]
 
     def _take(self, choice: _Choice, output: ChoiceOutput) -> ChoiceDelta:
-        if output.error is not None:  # no reason a client could read: `deltas` raises it afterwards
-            output = replace(output, finish_reason=None)
+        if output.error is not None:  # no reason that a client could read: it is a failure
+            output = msgspec.structs.replace(output, finish_reason=None)
         delta = choice.assembler.push(output)
         delta.prompt_logprobs = output.prompt_logprobs
         self._completion_tokens += len(delta.token_ids)
-        prompt, sample = divmod(output.index, self.sampling.n)
-        if sample == 0:  # its siblings find what it has computed
-            self._cached_tokens[prompt] = max(self._cached_tokens[prompt], output.num_cached_tokens)
+        if choice.num_tokens == 0:
+            prompt, sample = divmod(output.index, self.sampling.n)
+            if sample == 0:  # its siblings find what it has computed
+                self._cached_tokens[prompt] = output.num_cached_tokens
         self._observe(choice, output, delta)
         if delta.finish_reason is not None and output.finish_reason is None:
             self._stream.stop(output.index)  # a stop string, of which the engine knows nothing
         return delta
 
-    def _raise_failure(self, output: ChoiceOutput) -> None:
-        assembler = self._choices[output.index].assembler
-        # Tokens merged with the failure may have held a stop string: the choice was complete then.
-        if output.error is not None and not assembler.finished:
-            assembler.finished = True
-            raise output.error
-
     def _observe(self, choice: _Choice, output: ChoiceOutput, delta: ChoiceDelta) -> None:
         metrics = self._metrics
-        for at in output.token_times[: len(delta.token_ids)]:
-            if choice.num_tokens == 0:
-                metrics.time_to_first_token.observe(at - self._arrived)
-            else:
+        times = output.token_times
+        if len(times) != len(delta.token_ids):
+            times = times[: len(delta.token_ids)]
+        for at in times:
+            if choice.num_tokens:
                 metrics.inter_token_latency.observe(at - choice.last)
+            else:
+                metrics.time_to_first_token.observe(at - self._arrived)
             choice.last = at
             choice.num_tokens += 1
         if delta.finish_reason is None:
@@ -158,7 +179,7 @@ class Generation:
 
 
 class _Choice:
-    """A choice's text so far, when its last token came, and what waits to fill a portion."""
+    """A choice's assembler, when its last token came, and what waits to fill a portion."""
 
     __slots__ = ("assembler", "begun", "held", "last", "num_tokens")
 

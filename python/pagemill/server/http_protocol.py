@@ -17,12 +17,18 @@ from typing import Any
 
 import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.server import ServerState as UvicornState
 
 from pagemill.config import ConnectionConfig
 from pagemill.server.connections import Connections
-from pagemill.server.errors import ApiError, error_response
+from pagemill.server.errors import ApiError
+from pagemill.server.event_stream import BODY_WRITER
+from pagemill.server.http_answer import error_response
 
 # The parser is fed so many bytes at a time: what it keeps is known that exactly.
 _PIECE_BYTES = 16 * 1024
@@ -48,6 +54,23 @@ class _Received:
     begun: bool = False  # its first byte came
     head_complete: bool = False
     unused_bytes: int = 0  # since the last byte that began a request or was part of a body
+
+
+class _BodyWriter:
+    """Writes parts of one response's body without a coroutine; see `event_stream.BodyWriter`."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def write(self, data: bytes) -> bool:
+        """Writes `data`, a part that is not the last; False if it takes `send` to."""
+        cycle = self._cycle
+        if cycle.flow.write_paused or cycle.disconnected or not cycle.chunked_encoding:
+            return False
+        cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -121,6 +144,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._stop(self._too_large())
         self._check_number_of_headers()
         super().on_headers_complete()
+        self.scope["state"][BODY_WRITER] = _BodyWriter(self.cycle)
         self.headers = []  # trailers come into this one, and no further
         self._received.head_complete = True
         self._connections.became_busy(self)

@@ -18,7 +18,6 @@ import uvloop
 
 from pagemill.config import ConnectionConfig
 from pagemill.server import http_protocol
-from pagemill.server.app import create_app
 from pagemill.server.connections import RESERVED_DESCRIPTORS, Connections, raise_descriptor_limit
 from pagemill.server.fake_server import fake_server
 from pagemill.server.http_server import HttpServer, listen
@@ -65,7 +64,7 @@ async def read_all(reader: asyncio.StreamReader) -> bytes:
 async def running(config: ConnectionConfig, keys: tuple[str, ...]) -> AsyncGenerator[Edge, None]:
     listener = listen("127.0.0.1", 0)
     async with fake_server(api_keys=keys) as fake:
-        server = HttpServer(create_app(fake.state), config)
+        server = HttpServer(fake.app, config)
         serving = asyncio.create_task(server.serve([listener]))
         try:
             yield Edge(listener.getsockname()[1])

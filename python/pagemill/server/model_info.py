@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pagemill.engine.sampling import SamplingDefaults
-from pagemill.server.errors import bad_request, model_not_found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,26 +30,3 @@ class ModelInfo:
     def name(self) -> str:
         """The name in responses."""
         return self.names[0]
-
-    def check_name(self, name: str | None) -> None:
-        """Raises a 404 ApiError for a name this server does not know; no name is any model."""
-        if name is not None and name not in self.names:
-            raise model_not_found(name[:200])
-
-    def check_generates(self) -> None:
-        """Raises a 400 ApiError for an embedding model."""
-        if self.pooling:
-            raise bad_request(
-                f"The model `{self.name}` makes embeddings and does not generate text: use"
-                " /v1/embeddings.",
-                "model",
-            )
-
-    def check_pools(self) -> None:
-        """Raises a 400 ApiError for a generating model."""
-        if not self.pooling:
-            raise bad_request(
-                f"The model `{self.name}` generates text and makes no embeddings: use"
-                " /v1/completions or /v1/chat/completions.",
-                "model",
-            )

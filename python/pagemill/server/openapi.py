@@ -2,104 +2,74 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI
 
-from pagemill.server.auth import OPEN_PATHS
-from pagemill.server.endpoints.models import ModelCard, ModelList
-from pagemill.server.endpoints.table import Endpoint
+from pagemill import __version__
+from pagemill.server.caller import Scope
+from pagemill.server.endpoints.table import Endpoint, Transport
 from pagemill.server.errors import RETRY_AFTER_S, TYPE_OF_STATUS, ErrorResponse
-from pagemill.server.protocol.chat import ChatChunk, ChatRequest, ChatResponse
-from pagemill.server.protocol.completion import CompletionRequest, CompletionResponse
-from pagemill.server.protocol.embedding import EmbeddingRequest, EmbeddingResponse
 
 _JSON = "application/json"
 _ERRORS_OF_ALL = {403, 408, 431, 500, 503}
 _ERRORS_OF_KEYS = {401}
 _ERRORS_OF_BODIES = {400, 404, 413, 429, 504}
 _ERRORS_OF_PARAMETERS = {404}
+_OBJECT = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Bodies:
-    """Types of an endpoint's bodies: of the response, the request, and a stream's events."""
-
-    response: Any = dict[str, str]
-    request: type | None = None
-    event: type | None = None
-    media_type: str = _JSON
-
-
-# By the endpoint's name. An endpoint that is not here takes no body, and answers an object.
-_BODIES = {
-    "chat_completions": _Bodies(ChatResponse, ChatRequest, ChatChunk),
-    "completions": _Bodies(CompletionResponse, CompletionRequest, CompletionResponse),
-    "embeddings": _Bodies(EmbeddingResponse, EmbeddingRequest),
-    "metrics": _Bodies(str, media_type="text/plain"),
-    "model": _Bodies(ModelCard),
-    "models": _Bodies(ModelList),
-}
-
-
-def describe(app: FastAPI, endpoints: Sequence[Endpoint]) -> None:
-    """Makes `app` describe `endpoints`, whose bodies it does not parse itself."""
-
-    def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _document(app, endpoints)
-        return app.openapi_schema
-
-    app.openapi = document
-
-
-def _document(app: FastAPI, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    used = [_BODIES.get(endpoint.name, _Bodies()) for endpoint in endpoints]
-    types = [ErrorResponse, *(kind for bodies in used for kind in _types(bodies))]
+@functools.lru_cache(maxsize=4)
+def document(endpoints: tuple[Endpoint, ...]) -> bytes:
+    """The document that describes `endpoints`, as JSON."""
+    types = {ErrorResponse, _OBJECT}
+    for endpoint in endpoints:
+        types |= {endpoint.response_type(), endpoint.event_type() or ErrorResponse, _body(endpoint)}
+    ordered = sorted(types, key=str)
     found, components = msgspec.json.schema_components(
-        types, ref_template="#/components/schemas/{name}"
+        ordered, ref_template="#/components/schemas/{name}"
     )
-    schemas = dict(zip(types, found, strict=True))
+    schemas = dict(zip(ordered, found, strict=True))
     paths: dict[str, Any] = {}
-    for endpoint, bodies in zip(endpoints, used, strict=True):
+    for endpoint in endpoints:
         path = re.sub(r"\{(\w+):\w+\}", r"{\1}", endpoint.path)
-        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(
-            endpoint, bodies, schemas, re.findall(r"\{(\w+)\}", path)
-        )
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": app.title, "version": app.version},
-        "paths": paths,
-        "components": {
-            "schemas": components,
-            "headers": {"X-Request-Id": _header("The id of the request.", "string")},
-            "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer"},
-                "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        operation = _operation(endpoint, schemas, re.findall(r"\{(\w+)\}", path))
+        paths.setdefault(path, {})[endpoint.method.lower()] = operation
+    return msgspec.json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": "Pagemill", "version": __version__},
+            "paths": paths,
+            "components": {
+                "schemas": components,
+                "headers": {"X-Request-Id": _header("The id of the request.", "string")},
+                "securitySchemes": {
+                    "bearer": {"type": "http", "scheme": "bearer"},
+                    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+                },
             },
-        },
-    }
+        }
+    )
 
 
-def _types(bodies: _Bodies) -> Iterator[Any]:
-    yield bodies.response
-    if bodies.request is not None:
-        yield bodies.request
-    if bodies.event is not None:
-        yield bodies.event
+def _body(endpoint: Endpoint) -> Any:
+    """The type of a JSON body."""
+    if endpoint.transport is not Transport.JSON:
+        return _OBJECT
+    body = endpoint.request_type()
+    return _OBJECT if body is None else body.kind
 
 
 def _operation(
-    endpoint: Endpoint, bodies: _Bodies, schemas: dict[Any, Any], parameters: list[str]
+    endpoint: Endpoint, schemas: dict[Any, Any], parameters: list[str]
 ) -> dict[str, Any]:
-    content = {bodies.media_type: {"schema": schemas[bodies.response]}}
-    if bodies.event is not None:
-        content["text/event-stream"] = {"schema": schemas[bodies.event]}
+    content = {endpoint.media_type: {"schema": schemas[endpoint.response_type()]}}
+    event = endpoint.event_type()
+    if event is not None:
+        content["text/event-stream"] = {"schema": schemas[event]}
     errors = _ERRORS_OF_ALL | (_ERRORS_OF_PARAMETERS if parameters else set())
     operation: dict[str, Any] = {
         "operationId": endpoint.name,
@@ -110,15 +80,15 @@ def _operation(
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in parameters
         ]
-    if endpoint.path not in OPEN_PATHS:
+    if endpoint.scope is not Scope.OPEN:
         errors |= _ERRORS_OF_KEYS
         # Without --api-key none is needed: {} is that alternative.
         operation["security"] = [{"bearer": []}, {"header": []}, {}]
-    if bodies.request is not None:
+    if endpoint.transport is Transport.JSON:
         errors |= _ERRORS_OF_BODIES
         operation["requestBody"] = {
             "required": True,
-            "content": {_JSON: {"schema": schemas[bodies.request]}},
+            "content": {_JSON: {"schema": schemas[_body(endpoint)]}},
         }
     responses = {"200": _response("The answer.", content)}
     for status in sorted(errors):

@@ -21,7 +21,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     async def get() -> Any:
-        async with fake_server(api_keys=["k"]) as server:
+        async with fake_server(api_keys=["k"], loaded=False) as server:
             first = await server.client.get("/openapi.json", headers=KEY)
             again = await server.client.get("/openapi.json", headers=KEY)
         assert first.content == again.content
@@ -75,6 +75,19 @@ def test_it_names_every_route(document: dict[str, Any]) -> None:
     assert "Retry-After" in chat["429"]["headers"]
 
 
+def test_it_names_the_routes_of_the_loaded_model() -> None:
+    async def paths(options: FakeOptions) -> set[str]:
+        async with fake_server(options) as server:
+            return set((await server.client.get("/openapi.json")).json()["paths"])
+
+    async def body() -> None:
+        generates, embeds = await paths(FakeOptions()), await paths(FakeOptions(pooled_size=4))
+        assert generates - embeds == {"/v1/chat/completions", "/v1/completions"}
+        assert embeds - generates == {"/v1/embeddings"}
+
+    asyncio.run(body())
+
+
 def check(document: dict[str, Any], path: str, response: httpx.Response) -> None:
     """The response is one that the document describes."""
     operation = document["paths"][path][response.request.method.lower()]
@@ -102,6 +115,9 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
         ("/v1/chat/completions", {"messages": messages, "stream": True, **generating}),
         ("/v1/chat/completions", {"messages": messages, "model": "absent"}),
         ("/v1/chat/completions", {"messages": 5}),
+        ("/invocations", {"prompt": "a", **generating}),
+        ("/invocations", {"messages": messages, "stream": True}),
+        ("/invocations", {}),
         ("/v1/embeddings", {"input": "a"}),
     ]
 

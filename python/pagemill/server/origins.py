@@ -15,8 +15,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.config import OriginConfig
-from pagemill.server.auth import OPEN_PATHS
-from pagemill.server.errors import ApiError, error_response
+from pagemill.server.endpoints.table import OPEN_PATHS
+from pagemill.server.errors import ApiError
+from pagemill.server.http_answer import error_response
 
 
 def guard_origins(app: ASGIApp, config: OriginConfig) -> ASGIApp:

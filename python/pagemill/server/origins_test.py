@@ -54,7 +54,7 @@ def test_what_a_page_may_send_without_asking_reaches_no_handler() -> None:
                 *("", None),
             ):
                 headers = {} if content_type is None else {"content-type": content_type}
-                for path in ("/v1/completions", "/v1/chat/completions", "/v1/embeddings"):
+                for path in ("/v1/completions", "/v1/chat/completions", "/invocations"):
                     content = b'{"prompt": "a"}'
                     got = await server.client.post(path, content=content, headers=headers)
                     assert got.status_code == 400
@@ -143,7 +143,7 @@ def test_allowed_hosts() -> None:
     [
         ({"allowed_origins": ("example.com",)}, "https://example.com"),
         ({"allowed_origins": ("https://example.com/",)}, "without a path"),
-        ({"allowed_origins": ('["*"]',)}, "no origin"),
+        ({"allowed_origins": ('["*"]',)}, "not an origin"),
         ({"allowed_origins": ("*",), "allow_credentials": True}, "by name"),
         ({"allowed_hosts": ("example.com:8000",)}, "without port"),
         ({"allowed_hosts": ("http://example.com",)}, "without port"),

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pagemill.engine.assembly import ChoiceAssembler
 from pagemill.engine.async_engine import AsyncEngine, Prompt
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.observe.metrics import RequestMetrics
-from pagemill.render.stop_strings import StopStringFilter
+from pagemill.render.assembly import ChoiceAssembler
+from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.rendering import Renderer, Rendering
+
+_PROMPT_END_TOKENS = 16  # a marker that opens reasoning, and white space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class GenerationOptions:
     priority: int = 0
     tenant: str = ""
     param: str = "prompt"
+    parsed: ParserOptions = NOTHING
+    """What is read out of the output beside text."""
 
 
 class Pipeline:
@@ -83,7 +87,7 @@ class Pipeline:
             raise from_engine(error) from error
         token_ids = [prompt.token_ids for prompt in checked]
         assemblers = [
-            _assembler(self.renderer, prompt, sampling)
+            _assembler(self.renderer, prompt, sampling, options.parsed)
             for prompt in token_ids
             for _ in range(sampling.n)
         ]
@@ -187,13 +191,17 @@ class Pipeline:
         return output.pooled
 
 
-def _assembler(renderer: Renderer, prompt: np.ndarray, sampling: SamplingParams) -> ChoiceAssembler:
-    stop_filter = None
-    if sampling.stop:
-        stop_filter = StopStringFilter(sampling.stop, sampling.include_stop_str_in_output)
+def _assembler(
+    renderer: Renderer, prompt: np.ndarray, sampling: SamplingParams, parsed: ParserOptions
+) -> ChoiceAssembler:
+    formats = renderer.formats
+    if parsed.reasoning and formats.reasoning is not None and not parsed.in_reasoning:
+        end = renderer.decode(prompt[-_PROMPT_END_TOKENS:].tolist(), skip_special_tokens=False)
+        parsed = replace(parsed, in_reasoning=formats.in_reasoning(end))
     return ChoiceAssembler(
         renderer.detokenizer(prompt.tolist(), sampling.skip_special_tokens),
-        stop_filter,
+        OutputParser(formats, parsed),
+        sampling.stop,
         include_stop=sampling.include_stop_str_in_output,
         min_tokens=sampling.min_tokens,
     )

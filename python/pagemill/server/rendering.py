@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
-
-from starlette.types import Receive
 
 from pagemill.config.env import cache_folder
 from pagemill.config.model import ModelConfig
 from pagemill.render.errors import RenderError
+from pagemill.render.events import Piece
+from pagemill.render.output_parser import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt, RenderSource
 from pagemill.render.renderer import Renderer as ModelRenderer
 from pagemill.render.template_process import MAX_PROCESSES
 from pagemill.render.token_reach import utf8_bytes
-from pagemill.server.disconnect import until_disconnect
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.text_gate import TextGate
 
@@ -45,6 +45,8 @@ class Detokenizer(Protocol):
 
     def push(self, token_ids: Sequence[int]) -> str: ...
 
+    def piece(self, token_id: int) -> Piece: ...
+
     def flush(self) -> str: ...
 
 
@@ -52,6 +54,7 @@ class Renderer(Protocol):
     """The part of `render.Renderer` that the server uses."""
 
     eos_token_ids: tuple[int, ...]
+    formats: Formats
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
@@ -90,27 +93,23 @@ class Rendering:
         self._renderer = renderer
         self._max_model_len = max_model_len
         self._gate = TextGate(MAX_BYTES_AT_ONCE)
-        self._renders = 0
+        self._renders = threading.BoundedSemaphore(MAX_RENDERS)
         self._trims = False
         self._threads = ThreadPoolExecutor(MAX_PROCESSES, "chat-template")
 
-    async def chat(
-        self, render: Callable[[], ChatPrompt], add_special_tokens: bool, receive: Receive
-    ) -> list[int]:
+    async def chat(self, render: Callable[[], ChatPrompt], add_special_tokens: bool) -> list[int]:
         """Token ids of what `render`, which calls `Renderer.render_chat`, returns.
 
         Raises:
             ApiError: 400 if the messages or the template cannot be rendered, or the prompt cannot
                 fit; 429 if too many requests wait for their templates.
-            ClientDisconnect: the client went away while the request waited.
         """
         with _refusals():
-            prompt = await self._rendered(render, receive)
+            prompt = await self._rendered(render)
             return await self._tokenized(
                 [prompt.text],
                 lambda: self._renderer.encode_prompt(prompt, add_special_tokens),
                 "messages",
-                receive,
             )
 
     async def token_ids(
@@ -119,7 +118,6 @@ class Rendering:
         add_special_tokens: bool,
         parse_special: bool,
         param: str,
-        receive: Receive,
         *,
         keeps_head: bool = False,
     ) -> list[list[int]]:
@@ -129,7 +127,6 @@ class Rendering:
 
         Raises:
             ApiError: 400 if a text cannot be tokenized, or cannot fit.
-            ClientDisconnect: the client went away while the request waited.
         """
 
         if keeps_head and sum(map(len, prompts)) > INLINE_CHARS:
@@ -146,7 +143,7 @@ class Rendering:
 
         texts = [prompt for prompt in prompts if isinstance(prompt, str)]
         with _refusals():
-            return await self._tokenized(texts, encode, param, receive)
+            return await self._tokenized(texts, encode, param)
 
     async def decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of `token_ids`."""
@@ -154,27 +151,21 @@ class Rendering:
             return self._renderer.decode(token_ids, skip_special_tokens)
         return await asyncio.to_thread(self._renderer.decode, token_ids, skip_special_tokens)
 
-    async def _rendered(self, render: Callable[[], ChatPrompt], receive: Receive) -> ChatPrompt:
-        if self._renders >= MAX_RENDERS:
+    async def _rendered(self, render: Callable[[], ChatPrompt]) -> ChatPrompt:
+        if not self._renders.acquire(blocking=False):
             raise ApiError(429, "Too many chat requests wait for their chat template; try again.")
-        self._renders += 1
-        try:
-            running = asyncio.get_running_loop().run_in_executor(self._threads, render)
-            if self._renders <= MAX_PROCESSES:
-                return await running
-            return await until_disconnect(_result(running), receive)
-        finally:
-            self._renders -= 1
+        # Cancelling takes it out of the queue; one that has begun keeps its thread until it ends.
+        running = self._threads.submit(render)
+        running.add_done_callback(lambda _: self._renders.release())
+        return await asyncio.wrap_future(running)
 
-    async def _tokenized(
-        self, texts: Sequence[str], work: Callable[[], T], param: str, receive: Receive
-    ) -> T:
+    async def _tokenized(self, texts: Sequence[str], work: Callable[[], T], param: str) -> T:
         num_chars = sum(map(len, texts))
         if num_chars <= INLINE_CHARS:
             return work()
         try:
             size = await asyncio.to_thread(self._checked_bytes, texts, param)
-            return await self._gate.run(size, work, receive)
+            return await self._gate.run(size, work)
         finally:
             if num_chars >= TRIM_CHARS and not self._trims:
                 self._trims = True
@@ -216,11 +207,10 @@ def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
     """
     _bound_free_memory()
     cache = cache_folder(config.cache_dir)
-    return ModelRenderer.open(source, config.chat_template, config.trust_control_tokens, cache)
-
-
-async def _result(future: Awaitable[T]) -> T:
-    return await future
+    formats = FormatNames(config.reasoning_parser, config.tool_call_parser)
+    return ModelRenderer.open(
+        source, config.chat_template, config.trust_control_tokens, cache, formats
+    )
 
 
 def _bound_free_memory() -> None:

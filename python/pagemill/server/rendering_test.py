@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from starlette.requests import ClientDisconnect
 
 from pagemill.engine.fake_engine import FakeOptions
 from pagemill.render.renderer import ChatPrompt
@@ -33,10 +32,6 @@ class _Counting(FakeRenderer):
         return super().encode(text, add_special_tokens, parse_special)
 
 
-async def _here() -> Any:
-    await asyncio.Event().wait()
-
-
 def _run(test: Callable[[Rendering, _Counting], Awaitable[None]], max_model_len: int) -> None:
     async def body() -> None:
         renderer = _Counting()
@@ -50,13 +45,13 @@ def test_what_cannot_fit_is_not_tokenized() -> None:
 
     async def body(texts: Rendering, renderer: _Counting) -> None:
         with pytest.raises(ApiError) as error:
-            await texts.token_ids(["a", long + "y"], True, True, "prompt", _here)
+            await texts.token_ids(["a", long + "y"], True, True, "prompt")
         with pytest.raises(ApiError):
-            await texts.chat(lambda: ChatPrompt(long + "y"), False, _here)
+            await texts.chat(lambda: ChatPrompt(long + "y"), False)
         assert renderer.chars == 0
         assert (error.value.status, error.value.param) == (400, "prompt")
         assert f"maximum context length is {len(long)} tokens" in error.value.message
-        assert await texts.token_ids([long, [1, 2]], True, True, "prompt", _here) == [
+        assert await texts.token_ids([long, [1, 2]], True, True, "prompt") == [
             list(long.encode()),
             [1, 2],
         ]
@@ -172,11 +167,11 @@ def test_memory_is_returned_after_large_texts(monkeypatch: pytest.MonkeyPatch) -
 
     async def body(texts: Rendering, renderer: _Counting) -> None:
         del renderer
-        await texts.token_ids(["x" * 5000], True, True, "prompt", _here)
+        await texts.token_ids(["x" * 5000], True, True, "prompt")
         await asyncio.sleep(0.05)
         assert not returned.is_set()
         with pytest.raises(ApiError):
-            await texts.token_ids(["x" * TRIM_CHARS], True, True, "prompt", _here)
+            await texts.token_ids(["x" * TRIM_CHARS], True, True, "prompt")
         for _ in range(2):
             await asyncio.sleep(0.05)
         assert returned.wait(5)
@@ -192,19 +187,19 @@ def test_renders_wait_in_a_bounded_queue(monkeypatch: pytest.MonkeyPatch) -> Non
         release.wait(10)
         return ChatPrompt("a")
 
-    async def gone() -> Any:
-        return {"type": "http.disconnect"}
-
     async def body(texts: Rendering, renderer: _Counting) -> None:
         del renderer
-        busy = [asyncio.create_task(texts.chat(slow, False, _here)) for _ in range(7)]
+        busy = [asyncio.create_task(texts.chat(slow, False)) for _ in range(7)]
         await asyncio.sleep(0.05)
-        with pytest.raises(ClientDisconnect):
-            await texts.chat(slow, False, gone)
-        busy.append(asyncio.create_task(texts.chat(slow, False, _here)))
+        cancelled = asyncio.create_task(texts.chat(slow, False))
+        await asyncio.sleep(0.05)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        busy.append(asyncio.create_task(texts.chat(slow, False)))
         await asyncio.sleep(0.05)
         with pytest.raises(ApiError) as error:
-            await texts.chat(slow, False, _here)
+            await texts.chat(slow, False)
         assert error.value.status == 429
         release.set()
         assert await asyncio.gather(*busy) == [[97]] * 8

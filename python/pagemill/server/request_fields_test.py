@@ -79,6 +79,8 @@ BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "documents": (5, "x", {}, ["x"]),
         "reasoning_effort": NO_TEXT,
         "tools": (5, "x", {}, ["x"], [{"type": "function"}]),
+        "parallel_tool_calls": NO_FLAG,
+        "include_reasoning": NO_FLAG,
         "tool_choice": (5, ["auto"], "required", {"type": "function"}),
     },
     COMPLETIONS: {

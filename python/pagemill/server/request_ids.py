@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pagemill.server.errors import bad_request
-
-NAME = re.compile(rb"[\x21-\x7e]{1,128}")
+from pagemill.server.protocol.request_id import NAME
 
 
 class RequestIds:
     """Gives each request an id, and each response the header.
 
     The id is the client's `X-Request-Id` if that is usable, else a new one. A handler may replace
-    it before the response starts; see `name_request`.
+    it before the response starts; see `HttpRoute`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -38,22 +34,6 @@ class RequestIds:
             await send(message)
 
         await self._app(scope, receive, send_with_id)
-
-
-def name_request(request: Request, request_id: str | None) -> str:
-    """The request's id, which the body's field `request_id` replaces unless it is None.
-
-    Raises:
-        ApiError: 400 for a field that cannot be the value of a header.
-    """
-    if request_id:
-        if not NAME.fullmatch(request_id.encode()):
-            raise bad_request(
-                "`request_id` must have 1 to 128 printable ASCII characters without spaces.",
-                "request_id",
-            )
-        request.state.request_id = request_id
-    return request.state.request_id
 
 
 def _from_header(scope: Scope) -> str | None:

@@ -8,28 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import gc
 import logging
 import signal
 import socket
 import time
+from collections.abc import Sequence
 
 import uvloop
 
 from pagemill.config import ServeConfig
 from pagemill.engine.async_engine import AsyncEngine
-from pagemill.engine.messages import ModelFacts
 from pagemill.observe.logging import configure
-from pagemill.observe.metrics import RequestMetrics
 from pagemill.observe.stats_line import StatsLine
 from pagemill.server.app import create_app
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.keys import api_keys, warn_if_open
-from pagemill.server.model_info import ModelInfo
-from pagemill.server.pipeline import Pipeline
-from pagemill.server.rendering import Renderer, open_renderer
+from pagemill.server.keys import ApiKey, api_keys, warn_if_open
+from pagemill.server.open_model import open_model
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
 
@@ -49,15 +45,14 @@ def run(config: ServeConfig) -> int:
     configure(config.observe.log_level)
     keys = api_keys(config.server)
     warn_if_open(config.server.host, keys)
-    server = dataclasses.replace(config.server, api_key=keys)
-    config = dataclasses.replace(config, server=server)
-    if server.isolate_engine or server.api_server_count > 1:
-        return supervise(config)
+    if config.server.isolate_engine or config.server.api_server_count > 1:
+        return supervise(config, keys)
     with (
-        contextlib.closing(listen(server.host, server.port)) as listener,
+        contextlib.closing(listen(config.server.host, config.server.port)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        return runner.run(Server(config, listener, OwnEngine(config.engine)).run())
+        source = OwnEngine(config.engine)
+        return runner.run(Server(config, keys, listener, source).run())
 
 
 class Server:
@@ -70,6 +65,7 @@ class Server:
     def __init__(
         self,
         config: ServeConfig,
+        keys: Sequence[ApiKey],
         listener: socket.socket,
         source: EngineSource,
         shared_metrics: str = "",
@@ -80,7 +76,7 @@ class Server:
         self._shared_metrics = shared_metrics
         self._state = ServerState(config.server)
         self._http = HttpServer(
-            create_app(self._state), config.server.connections, config.observe.access_log
+            create_app(self._state, keys), config.server.connections, config.observe.access_log
         )
         self._engine: AsyncEngine | None = None
         self._stop = asyncio.Event()
@@ -120,15 +116,8 @@ class Server:
 
     async def _load_and_report(self) -> None:
         started = time.monotonic()
-        client = await self._source.open()
-        engine = AsyncEngine(client)
-        await engine.start()
-        self._engine = engine
-        renderer = await self._open_renderer()
-        engine.eos_token_ids = tuple(
-            dict.fromkeys((*client.model.eos_token_ids, *renderer.eos_token_ids))
-        )
-        pipeline = self._make_pipeline(engine, client.model, renderer)
+        client, pipeline = await open_model(self._source, self._config.engine, self._shared_metrics)
+        self._engine = pipeline.engine
         # What exists now lives as long as the process: collections need not look at it again.
         gc.collect()
         gc.freeze()
@@ -149,28 +138,6 @@ class Server:
                 self._source.check()
             if not self._shared_metrics:  # else the engine's process writes it
                 line.log()
-
-    async def _open_renderer(self) -> Renderer:
-        source = await self._source.model_source()
-        return await asyncio.to_thread(open_renderer, source, self._config.engine.model)
-
-    def _make_pipeline(
-        self, engine: AsyncEngine, facts: ModelFacts, renderer: Renderer
-    ) -> Pipeline:
-        model = ModelInfo(
-            names=facts.names,
-            max_model_len=facts.max_model_len,
-            vocab_size=facts.vocab_size,
-            pooling=facts.pooling,
-            created=int(time.time()),
-            defaults=facts.defaults,
-            max_tokens_cap=facts.max_tokens_cap,
-            max_choices=facts.max_choices,
-            max_logprobs=self._config.engine.model.max_logprobs,
-            root=str(self._config.engine.model.model or facts.names[0]),
-        )
-        metrics = RequestMetrics(model.name, model.max_model_len, self._shared_metrics)
-        return Pipeline(engine, renderer, model, metrics)
 
     async def _drain(self) -> None:
         lifecycle = self._state.lifecycle

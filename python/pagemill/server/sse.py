@@ -1,26 +1,18 @@
-"""Server-sent events: an ASGI response that writes what its source yields.
-
-Written for one event per token: no task group and no wrapper per chunk. The source is closed, and
-with it the engine's side of the request, as soon as the client is gone.
-"""
+"""Server-sent events: their bytes, and what every stream of an OpenAI endpoint has."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator, Callable
+import msgspec
 
-from starlette.requests import ClientDisconnect
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
-
-from pagemill.server.disconnect import until_disconnect
+from pagemill.server.errors import ApiError, error_json
+from pagemill.server.protocol.sampling import StreamOptions
 
 DONE = b"data: [DONE]\n\n"
-_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # a proxy that collects events defeats their purpose
-]
+HOLE = "\0"
+"""What stands for the text of an `EventTemplate`."""
+
+_encode = msgspec.json.Encoder().encode
+_ENCODED_HOLE = _encode(HOLE)
 
 
 def event(payload: bytes) -> bytes:
@@ -28,31 +20,34 @@ def event(payload: bytes) -> bytes:
     return b"data: " + payload + b"\n\n"
 
 
-class EventStream(Response):
-    """Streams `source`, whose items are complete events (one or several, concatenated).
+class EventTemplate:
+    """Events that differ in one text: what is around it is encoded once."""
 
-    `close` is called when the response is over, however it ends: a source that was never started
-    has no `finally` to run.
+    __slots__ = ("_after", "_before")
+
+    def __init__(self, payload: msgspec.Struct) -> None:
+        """`payload` has HOLE as its text, and nowhere else."""
+        self._before, self._after = event(_encode(payload)).split(_ENCODED_HOLE)
+
+    def event(self, text: str) -> bytes:
+        """The event with `text`."""
+        return self._before + _encode(text) + self._after
+
+
+def usage_events(options: StreamOptions | None) -> tuple[bool, bool]:
+    """Where a stream has `usage`: in a last event of its own, and in every event.
+
+    `include_usage: false` means no usage at all.
     """
+    final = options is not None and options.include_usage
+    return final, final and options.continuous_usage_stats
 
-    def __init__(self, source: AsyncGenerator[bytes, None], close: Callable[[], None]) -> None:
-        self._source = source
-        self._close = close
-        self.status_code = 200
-        self.background = None
-        self.raw_headers = list(_HEADERS)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI entry."""
-        try:
-            with contextlib.suppress(ClientDisconnect):  # the client has gone
-                await until_disconnect(self._write(send), receive)
-        finally:
-            self._close()
-            await self._source.aclose()
+def last_events(usage: msgspec.Struct | None, failure: ApiError | None) -> bytes:
+    """The end of a stream: the chunk with the usage or the error object, and `[DONE]`.
 
-    async def _write(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async for chunk in self._source:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    The status line is long gone when a stream fails, so this is the only way to say it.
+    """
+    if failure is not None:
+        return event(error_json(failure)) + DONE
+    return DONE if usage is None else event(_encode(usage)) + DONE

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from starlette.requests import Request
-
 from pagemill.config import ServerConfig
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.pipeline import Pipeline
+from pagemill.server.registry import ModelRegistry, Task
 
 # A step of a large model on a small machine may take minutes; beyond this it is stuck.
 STUCK_AFTER_S = 600.0
 
 
 class ServerState:
-    """Configuration and phase from the start; the pipeline once the model is loaded."""
+    """Configuration and phase from the start; the models once they are loaded."""
 
     def __init__(self, config: ServerConfig, stuck_after_s: float = STUCK_AFTER_S) -> None:
         self.config = config
         self.lifecycle = Lifecycle()
         self.stuck_after_s = stuck_after_s
         self._pipeline: Pipeline | None = None
+        self._models: ModelRegistry | None = None
         self._stats: Callable[[], EngineSnapshot] | None = None
         self._connected: Callable[[], bool] = lambda: True
 
@@ -33,15 +33,15 @@ class ServerState:
         return self._pipeline
 
     @property
-    def pipeline(self) -> Pipeline:
-        """The pipeline.
+    def models(self) -> ModelRegistry:
+        """The models that requests name.
 
         Raises:
             ApiError: 503 while the model is being loaded.
         """
-        if self._pipeline is None:
+        if self._models is None:
             raise ApiError(503, "The model is still being loaded; try again in a few seconds.")
-        return self._pipeline
+        return self._models
 
     def serve(
         self,
@@ -52,6 +52,7 @@ class ServerState:
         """The model is loaded: from now on requests are served, while the engine is connected."""
         pipeline.metrics.watch(stats)
         self._pipeline = pipeline
+        self._models = ModelRegistry(pipeline)
         self._stats = stats
         self._connected = connected
         self.lifecycle.became_ready()
@@ -61,14 +62,12 @@ class ServerState:
         """False while the engine's process is started again."""
         return self._connected()
 
-    def stuck_for_s(self) -> float:
-        """Seconds without progress, where that is too long; else 0."""
+    def has_task(self, task: Task | None) -> bool:
+        """Whether requests of `task` can be served; any may until the model is loaded."""
+        return task is None or self._models is None or task is self._models.task
+
+    def check_progress(self) -> None:
+        """Raises a 503 ApiError if the engine has made no progress for too long."""
         age = self._stats().progress_age_s if self._stats is not None else 0.0
-        return age if age > self.stuck_after_s else 0.0
-
-
-def state_of(request: Request) -> ServerState:
-    """The state of the server that `request` came to."""
-    state = request.app.state.server
-    assert isinstance(state, ServerState)
-    return state
+        if age > self.stuck_after_s:
+            raise ApiError(503, f"The engine has made no progress for {age:.0f} s.")

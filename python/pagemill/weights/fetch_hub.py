@@ -1,6 +1,6 @@
 """Models on the Hugging Face hub. Only data is fetched: safetensors, GGUF, JSON, templates.
 
-huggingface_hub is imported when a hub id is given and at no other time. It honours HF_TOKEN.
+huggingface_hub is imported only if a hub id is given. It uses HF_TOKEN.
 """
 
 import fnmatch
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagemill.weights.fetch_errors import FetchError
+from pagemill.weights.errors import FetchError
 
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w./-]+\.gguf))?")
 _DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model")
@@ -21,7 +21,7 @@ PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 
 @dataclass(frozen=True, slots=True)
 class HubId:
-    """`owner/name`, one GGUF file of it where `file` is given."""
+    """`owner/name`, or with `file` one GGUF file of it."""
 
     repo: str
     file: str | None
@@ -29,7 +29,7 @@ class HubId:
 
     @property
     def slug(self) -> str:
-        """A file name that stands for this id."""
+        """A file name for this id."""
         parts = [self.repo, self.file or "", self.revision or ""]
         return "--".join(part.replace("/", "-") for part in parts if part)
 
@@ -43,10 +43,10 @@ def parse_hub_id(text: str, revision: str | None) -> HubId | None:
 
 
 def choose_files(wanted: HubId, files: list[str]) -> list[str]:
-    """Returns which of a repository's `files` to fetch.
+    """Returns the ones of a repository's `files` to fetch.
 
     Raises:
-      FetchError: it has none that can be used; the message says what it has.
+      FetchError: it has no usable ones; the message lists what it has.
     """
     if wanted.file is not None:
         if wanted.file not in files:
@@ -73,7 +73,7 @@ def choose_files(wanted: HubId, files: list[str]) -> list[str]:
 
 
 def cached_model(wanted: HubId, cache: Path) -> Path | None:
-    """Returns where a model lies that was fetched completely before, without any network."""
+    """Returns the path of a model that was fetched completely before, without network access."""
     try:
         path = Path(json.loads(_marker(wanted, cache).read_text(encoding="utf-8"))["path"])
     except (OSError, ValueError, KeyError, TypeError):

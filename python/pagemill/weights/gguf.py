@@ -24,14 +24,14 @@ from pagemill.weights.location import TensorLocation
 _MAGIC = b"GGUF"
 _MAX_DIMENSIONS = 4
 _MAX_ARRAY_DEPTH = 2
-# Bounds on what a header becomes in memory; the largest known have 16 MB, 2,000 tensors, 100
-# entries, and arrays of 500,000 items.
+# Bounds on the memory of a parsed header; the largest known have 16 MB, 2,000 tensors, 100 entries,
+# and arrays of 500,000 items.
 _MAX_HEADER_BYTES = 2**26
 _MAX_TENSORS = 2**17
 _MAX_ENTRIES = 2**16
 _MAX_ARRAY_ITEMS = 2**22
 
-# GGML's numbers of the tensor types that Pagemill computes on, and names of some others.
+# GGML's numbers of the supported tensor types, and names of some others.
 _TENSOR_TYPES = {
     0: "f32",
     1: "f16",
@@ -69,7 +69,7 @@ Metadata = dict[str, Any]  # str, int, float, bool, or a list of one of them
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """An opened file; a value, it holds no descriptor."""
+    """An opened file; a value without a descriptor."""
 
     path: str
     metadata: Metadata
@@ -80,7 +80,8 @@ class GgufFile:
         """Read the header of `path`.
 
         Raises:
-            WeightsError: the file is no GGUF file, is cut short or inconsistent, or stores tensors
+            WeightsError: the file is not a GGUF file, is cut short or inconsistent, or stores
+            tensors
                 in a type that is not supported.
             OSError: the file cannot be read.
         """
@@ -88,7 +89,7 @@ class GgufFile:
         with open(path, "rb") as file:
             size = file.seek(0, 2)
             if size < 24:
-                raise WeightsError(f"{path}: {size} bytes are no GGUF file")
+                raise WeightsError(f"{path}: {size} bytes are not a GGUF file")
             header_end = min(size, _MAX_HEADER_BYTES)
             with mmap.mmap(file.fileno(), header_end, access=mmap.ACCESS_READ) as data:
                 try:
@@ -98,7 +99,7 @@ class GgufFile:
 
 
 class _Parser:
-    """`data` is all that may be header of a file of `size` bytes."""
+    """`data` is the part of a file of `size` bytes that may be header."""
 
     def __init__(self, path: str, data: mmap.mmap, size: int) -> None:
         self._path = path
@@ -184,8 +185,8 @@ class _Parser:
         return [bool(number) for number in numbers] if kind == _BOOL else list(numbers)
 
     def _strings(self, count: int) -> list[str]:
-        # The one hot loop of the parser (vocabularies have 10^5 entries): local names, no calls to
-        # our own methods, one slice for each string.
+        # The only hot loop of the parser (vocabularies have 10^5 entries): uses local names, no
+        # method calls, and one slice per string.
         data, at, limit = self._data, self._at, self._end
         from_bytes = int.from_bytes
         strings: list[str] = []
@@ -222,7 +223,7 @@ class _Parser:
     ) -> dict[str, TensorLocation]:
         alignment = metadata.get("general.alignment", 32)
         if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
-            raise self._error(f"the alignment {shown(alignment)} is no power of two")
+            raise self._error(f"the alignment {shown(alignment)} is not a power of two")
         start = -(-self._at // alignment) * alignment
         tensors: dict[str, TensorLocation] = {}
         for name, dtype, shape, offset in infos:

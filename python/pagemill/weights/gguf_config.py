@@ -1,5 +1,5 @@
-"""GGUF metadata in the shape of a Hugging Face `config.json`, so that a model family reads one kind
-of configuration wherever its weights come from."""
+"""Converts GGUF metadata to the form of a Hugging Face `config.json`, so that a model family reads
+one kind of configuration for all weights."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _MAX_PIECE_CHARS, _MAX_PIECES_CHARS = 2**10, 2**23  # 8 and 4 times the largest 
 def config_from_gguf(gguf: GgufFile) -> Config:
     """The configuration of the model in `gguf`.
 
-    Beyond the keys of `config.json`: `rope_interleaved`, whether query and key rows are stored for
-    interleaved rotary pairs (GGUF's order for Llama); `norm_weight_offset`, what a norm's stored
-    weight lacks (Gemma's GGUF already holds the + 1 that its checkpoints leave out).
+    Beyond the keys of `config.json`: `rope_interleaved`, true if query and key rows are stored for
+    interleaved rotary pairs (GGUF's order for Llama); `norm_weight_offset`, the value to add to a
+    norm's stored weight (Gemma's GGUF already contains the + 1 that its checkpoints omit).
 
     Raises:
         WeightsError: the architecture is not known or a key is missing or of the wrong type.
@@ -132,14 +132,14 @@ def _rope(reader: _Reader) -> Config:
 
 
 def _check_tokenizer(gguf: GgufFile) -> None:
-    """Types of what describes the tokenizer, and bounds on its pieces: merges follow from every way
-    to cut a piece in two."""
+    """Checks the types of the tokenizer's metadata, and bounds its pieces: merges follow from every
+    way to split a piece in two."""
     for key, value in gguf.metadata.items():
         name = key.removeprefix(_TOKENIZER)
         kind, items = _TOKENIZER_TYPES.get(name, (None, None))
         if kind is None or name == key:
             continue
-        # The items of an array of GGUF are all of one type.
+        # All items of a GGUF array have one type.
         if type(value) is not kind or (items and value and type(value[0]) is not items):
             raise WeightsError(f"{gguf.path}: {key} is of the wrong type: {shown(value)}")
     pieces = gguf.metadata.get(f"{_TOKENIZER}tokens") or [""]
@@ -197,8 +197,8 @@ def _experts(reader: _Reader) -> Config:
 
 def _qwen3_moe(reader: _Reader, config: Config) -> Config:
     del config
-    # There is no key for layers without experts, nor for what all models of the family do: they
-    # normalize the weights of a token's experts.
+    # There is no key for layers without experts, nor for the normalization of the weights of a
+    # token's experts, which all models of the family do.
     dense = [
         int(match[1])
         for name in reader.gguf.tensors
@@ -218,8 +218,8 @@ def _qwen(reader: _Reader, config: Config) -> Config:
 
 
 def _gemma3(reader: _Reader, config: Config) -> Config:
-    # The 27B model is the one of the family whose query scale is not its head size; GGUF has no
-    # key for it (62 layers are how llama.cpp tells it, too).
+    # The 27B model is the only one of the family whose query scale is not its head size; GGUF has
+    # no key for it (llama.cpp also identifies it by its 62 layers).
     scalar = config["head_dim"]
     if config["num_hidden_layers"] == 62:
         scalar = config["hidden_size"] // config["num_attention_heads"]

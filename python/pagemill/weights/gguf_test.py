@@ -114,7 +114,7 @@ def test_message(tmp_path: Path, data: bytes, message: str):
 def test_a_size_that_costs_the_file_nothing_costs_the_reader_nothing(
     tmp_path: Path, tensors: int, entries: int, rest: bytes, message: str
 ):
-    """A sparse file has as many bytes as it likes."""
+    """A sparse file can have any size."""
     path = tmp_path / "x.gguf"
     path.write_bytes(_header(3, tensors, entries)[:24] + rest)
     with path.open("r+b") as file:

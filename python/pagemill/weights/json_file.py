@@ -1,4 +1,4 @@
-"""JSON of a model directory: small files that others wrote."""
+"""Reads JSON files of a model directory, which are small but not trusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def read_json(path: Path) -> Any:
     """The value in the file `path`.
 
     Raises:
-        WeightsError: it cannot be read, is larger than MAX_JSON_BYTES, or is no JSON.
+        WeightsError: it cannot be read, is larger than MAX_JSON_BYTES, or is not JSON.
     """
     try:
         with open(path, "rb") as file:
@@ -30,7 +30,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The object in the file `path`.
 
     Raises:
-        WeightsError: as `read_json`, or the value is no object.
+        WeightsError: as `read_json`, or the value is not an object.
     """
     value = read_json(path)
     if not isinstance(value, dict):
@@ -39,7 +39,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def parse_json(data: bytes, what: str) -> Any:
-    """The value in `data`, which errors call `what`.
+    """The value in `data`; `what` names it in errors.
 
     Raises:
         WeightsError: as `read_json`.
@@ -55,7 +55,7 @@ def parse_json(data: bytes, what: str) -> Any:
 
 
 def shown(value: object) -> str:
-    """`value` for an error message, short however large it is."""
+    """`value` for an error message, shortened."""
     if isinstance(value, (list, tuple)):
         return "a list"
     if isinstance(value, dict):

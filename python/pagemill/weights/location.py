@@ -1,4 +1,4 @@
-"""Where a tensor lies on disk."""
+"""The location of a tensor on disk."""
 
 from __future__ import annotations
 

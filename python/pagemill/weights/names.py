@@ -1,4 +1,4 @@
-"""GGUF's tensor names for the names that Hugging Face checkpoints use, by GGUF architecture."""
+"""Maps between tensor names of GGUF and of Hugging Face checkpoints, by GGUF architecture."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _LAYERS = {
 
 
 def gguf_name(architecture: str, name: str) -> str | None:
-    """What a GGUF file of `architecture` calls the tensor `name`; None if it has no such tensor.
+    """The name of tensor `name` in a GGUF file of `architecture`; None if it has no such tensor.
 
     >>> gguf_name("llama", "model.layers.7.self_attn.q_proj.weight")
     'blk.7.attn_q.weight'
@@ -79,7 +79,7 @@ def gguf_name(architecture: str, name: str) -> str | None:
 
 
 def layer_name(architecture: str, stored: str) -> str:
-    """The name by which layers ask for what a GGUF file of `architecture` calls `stored`; `stored`
+    """The name that layers use for the tensor `stored` of a GGUF file of `architecture`; `stored`
     itself if none do.
 
     >>> layer_name("llama", "blk.7.attn_q.weight")

@@ -19,7 +19,7 @@ _MODES = {
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """`kind` is "mean", "first" (CLS) or "last"; `max_seq_length` in tokens, where stated."""
+    """`kind` is "mean", "first" (CLS) or "last"; `max_seq_length` in tokens, if stated."""
 
     kind: str
     normalize: bool
@@ -30,8 +30,7 @@ def read_pooling(directory: Path) -> Pooling | None:
     """The pooling of `directory`; None if it is no sentence-transformers model.
 
     Raises:
-        WeightsError: a file cannot be read, or asks for a pooling or module that does not exist
-            here.
+        WeightsError: a file cannot be read, or requests an unsupported pooling or module.
     """
     modules_path = directory / "modules.json"
     if not modules_path.exists():
@@ -59,7 +58,7 @@ def _modules(path: Path) -> list[tuple[str, str]]:
     for module in cast("list[Any]", modules):
         entry = cast("dict[str, Any]", module) if isinstance(module, dict) else {}
         kind, folder = entry.get("type"), entry.get("path", "")
-        # A module's folder lies in the model's own.
+        # A module's folder must be inside the model's.
         if not isinstance(kind, str) or not isinstance(folder, str) or ".." in folder:
             raise WeightsError(f"{path}: a module needs a type and the name of a folder")
         found.append((kind, folder.lstrip("/")))

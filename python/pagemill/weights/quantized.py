@@ -1,5 +1,5 @@
-"""Values of quantized weights in f32: for the torch executor, and what tests compare the native
-executor with. `cc/tensor/quantized.h` has the layouts."""
+"""Values of quantized weights in f32: for the torch executor, and as a reference for tests of the
+native executor. `cc/tensor/quantized.h` has the layouts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pagemill.ops.program import Format, QuantizedEntry
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 
-_AWQ_ROWS = (0, 2, 4, 6, 1, 3, 5, 7)  # of the integers of a word, from its lowest bits
+_AWQ_ROWS = (0, 2, 4, 6, 1, 3, 5, 7)  # rows of the integers in a word, from its lowest bits
 
 
 def dequantize_parts(
@@ -21,13 +21,13 @@ def dequantize_parts(
     zeros: Ints | None,
     groups: Ints | None,
 ) -> Floats:
-    """The weight `entry`, of whose parts these are the numbers; each is rounded to f32 once."""
+    """The weight `entry` from the values of its parts; each result is rounded to f32 once."""
     if len(entry.shape) == 2:
         return _matrix(entry, 0, values, scales, zeros, groups)
     step = entry.format.row_step
     matrices: list[Floats] = []
     for i in range(entry.shape[0]):
-        own = () if step else (i,)  # with a step all share the parts
+        own = () if step else (i,)  # with a step, all matrices share the parts
         matrices.append(
             _matrix(
                 entry,
@@ -65,12 +65,15 @@ def _matrix(
         q = q if by_rows else q.T
     scale = scales if by_rows else scales.T
     zero = _zeros(form, bits, zeros, scale.shape)
-    index = np.arange(q.shape[1]) // form.block[1] if groups is None else groups
+    index = groups
+    if index is None:
+        index = np.arange(q.shape[1], dtype=np.int32) // np.int32(form.block[1])
     first_row, first_column = form.at[0] + skipped_rows, form.at[1]
     these = slice(first_row, first_row + rows)
     index = index[first_column : first_column + width]
     q = q[these, first_column : first_column + width]
-    return np.ascontiguousarray(scale[these][:, index] * (q - zero[these][:, index]))
+    product = scale[these][:, index] * (q - zero[these][:, index])
+    return np.ascontiguousarray(product, np.float32)
 
 
 def _unpack(words: Ints, form: Format, bits: int, axis: int) -> Floats:

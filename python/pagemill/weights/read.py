@@ -10,7 +10,7 @@ from pagemill.weights.dequantize import dequantize
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 
-REAL_DTYPES = ("f32", "bf16", "f16")  # one number an element, without a scale
+REAL_DTYPES = ("f32", "bf16", "f16")  # one number per element, without a scale
 
 
 def e4m3_values() -> npt.NDArray[np.float32]:
@@ -29,11 +29,10 @@ def read_bytes(location: TensorLocation) -> npt.NDArray[np.uint8]:
     """The tensor's bytes as they are stored, a read-only map of the file.
 
     Raises:
-        WeightsError: the dtype is one that nothing is computed on.
-        OSError: the file cannot be read.
+        WeightsError: the dtype is not supported. OSError: the file cannot be read.
     """
     if location.dtype not in DTYPES:
-        raise WeightsError(f"a tensor of {location.dtype} is no weight")
+        raise WeightsError(f"a tensor of {location.dtype} is not a weight")
     size = tensor_bytes(location.dtype, location.shape)
     if size == 0:
         return np.empty(0, np.uint8)
@@ -60,7 +59,7 @@ def as_f32(
         return e4m3_values()[data].reshape(shape)
     if dtype.startswith("q"):
         return dequantize(dtype, data).reshape(shape)
-    raise WeightsError(f"a tensor of {dtype} is no weight")
+    raise WeightsError(f"a tensor of {dtype} is not a weight")
 
 
 def read_f32(location: TensorLocation) -> npt.NDArray[np.float32]:
@@ -74,7 +73,7 @@ def read_f32(location: TensorLocation) -> npt.NDArray[np.float32]:
 
 
 def is_zero(location: TensorLocation) -> bool:
-    """Has the tensor zeros only?
+    """True if the tensor contains only zeros.
 
     Raises:
         OSError: the file cannot be read.

@@ -26,8 +26,8 @@ _DTYPES = {
     "I8": "i8",
     "U8": "u8",
 }
-# Bytes of an element of types that nothing is computed on. A file may hold them if no layer
-# asks for them, such as BERT's position_ids.
+# Element sizes of types that are not supported. A file may contain them if no layer uses them, such
+# as BERT's position_ids.
 _OTHER_BYTES = {
     "BOOL": 1,
     "F64": 8,
@@ -47,7 +47,7 @@ def read_directory(directory: Path) -> dict[str, TensorLocation]:
     """The tensors of `model.safetensors`, or of the shards that the index file names.
 
     Raises:
-        WeightsError: there is neither, or a file is corrupt.
+        WeightsError: neither exists, or a file is corrupt.
     """
     index = directory / INDEX_FILE
     if not index.exists():
@@ -60,7 +60,7 @@ def read_directory(directory: Path) -> dict[str, TensorLocation]:
     for shard in sorted(set(weight_map.values())):
         # Without this check an index file could name any file of the machine.
         if Path(shard).name != shard or "\n" in shard:
-            raise WeightsError(f"{index}: the shard {shown(shard)} is no plain file name")
+            raise WeightsError(f"{index}: the shard {shown(shard)} is not a plain file name")
         found = read_file(directory / shard)
         tensors |= {name: at for name, at in found.items() if weight_map.get(name) == shard}
     missing = sorted(weight_map.keys() - tensors.keys())
@@ -72,8 +72,8 @@ def read_directory(directory: Path) -> dict[str, TensorLocation]:
 
 
 def read_file(path: Path) -> dict[str, TensorLocation]:
-    """The tensors of one file. Types that `pagemill.ops.dtypes` does not have are called as the
-    file calls them, in lower case.
+    """The tensors of one file. Types that `pagemill.ops.dtypes` lacks keep the file's name, in
+    lower case.
 
     Raises:
         WeightsError: the header is corrupt, a tensor ends beyond the file or is of an unknown type.
@@ -88,7 +88,7 @@ def read_file(path: Path) -> dict[str, TensorLocation]:
         header = file.read(header_bytes)
     entries = parse_json(header, f"the header of {path}")
     if not isinstance(entries, dict):
-        raise WeightsError(f"{path}: the header is no JSON object")
+        raise WeightsError(f"{path}: the header is not a JSON object")
     found = [
         _entry(path, name, entry)
         for name, entry in cast("dict[str, Any]", entries).items()
@@ -152,7 +152,7 @@ def _entry(path: Path, name: str, entry: Any) -> _Entry:
 
 
 def _check_layout(path: Path, entries: list[_Entry], data_bytes: int) -> None:
-    """The format wants each byte after the header to belong to one tensor."""
+    """Checks that each byte after the header belongs to exactly one tensor."""
     at, before = 0, "the header"
     for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
         if entry.end > data_bytes:

@@ -31,7 +31,7 @@ def test_values(tmp_path: Path):
         "h": "f16",
         "wide": "f64",
     }
-    with pytest.raises(WeightsError, match="a tensor of f64 is no weight"):
+    with pytest.raises(WeightsError, match="a tensor of f64 is not a weight"):
         read_f32(found.pop("wide"))
     for name, location in found.items():
         assert torch.equal(torch.from_numpy(read_f32(location).copy()), TENSORS[name].float())
@@ -50,7 +50,7 @@ def test_shards(tmp_path: Path):
         read_directory(tmp_path)
     index["weight_map"] = {"a": "../secret.safetensors"}
     (tmp_path / INDEX_FILE).write_text(json.dumps(index))
-    with pytest.raises(WeightsError, match="no plain file name"):
+    with pytest.raises(WeightsError, match="not a plain file name"):
         read_directory(tmp_path)
 
 
@@ -68,7 +68,7 @@ def _f32(begin: int, end: int) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ([], "no JSON object"),
+        ([], "not a JSON object"),
         ({"a": 3}, "malformed entry"),
         ({"a": {"dtype": "F32", "shape": [4]}}, "malformed entry"),
         ({"a": {"dtype": "F32", "shape": [5], "data_offsets": [0, 20]}}, "outside the file"),

@@ -1,10 +1,10 @@
-"""One opened model on disk: a GGUF file or a Hugging Face directory, seen alike.
+"""One opened model on disk, with the same interface for a GGUF file and a Hugging Face directory.
 
     source = ModelSource.open("SmolLM2-135M-Instruct.Q4_1.gguf")
     source.config["num_hidden_layers"]                            # as config.json would say it
     source.tensor("model.layers.0.self_attn.q_proj.weight").dtype # "q4_1"
 
-Nothing is read but headers and configuration.
+Reads only headers and configuration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pagemill.weights.safetensors import read_directory
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model's weights and configuration are; holds no file open.
+    """The locations of a model's weights and configuration; keeps no file open.
 
     `kind` is "gguf" or "hf"; `config` has the shape of `config.json` for both (see
     `gguf_config.config_from_gguf`), with `eos_token_id` a list of all tokens that end a text.
@@ -95,22 +95,22 @@ class ModelSource:
 
     @property
     def tensors(self) -> ValuesView[TensorLocation]:
-        """Every tensor, under the name that it is stored by."""
+        """Every tensor, with its stored name."""
         return self._tensors.values()
 
     @property
     def parameters(self) -> int:
-        """About how many numbers the tensors hold: each 32-bit word counts as eight of 4 bits."""
+        """The approximate number of parameters: each 32-bit word counts as eight of 4 bits."""
         return sum(
             math.prod(tensor.shape) * (8 if tensor.dtype == "i32" else 1) for tensor in self.tensors
         )
 
     def has(self, name: str) -> bool:
-        """Is there a tensor of this (Hugging Face) name?"""
+        """True if there is a tensor of this (Hugging Face) name."""
         return self._find(name) is not None
 
     def tensor(self, name: str) -> TensorLocation:
-        """Where the tensor of this (Hugging Face) name lies.
+        """The location of the tensor of this (Hugging Face) name.
 
         Raises:
             MissingTensorError: the model has none.
@@ -137,7 +137,7 @@ def _directory_config(directory: Path) -> dict[str, Any]:
     config = read_object(directory / "config.json")
     generation = directory / "generation_config.json"
     ends = _token_ids(config.get("eos_token_id"))
-    text = config.get("text_config")  # of a model that has a language model as a part
+    text = config.get("text_config")  # of a model that contains a language model
     if isinstance(text, dict):
         ends |= _token_ids(cast("dict[str, object]", text).get("eos_token_id"))
     if generation.exists():

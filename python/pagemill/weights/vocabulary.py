@@ -1,4 +1,4 @@
-"""Which text each token id stands for, as a model's files say it: to compare two models."""
+"""The text of each token id according to a model's files, to compare two models."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pagemill.weights.source import ModelSource
 
 
 def vocabulary(source: ModelSource) -> Mapping[int, str]:
-    """The pieces of the tokenizer of `source` by their ids, added tokens included; empty if its
-    files hold no tokenizer.
+    """The pieces of the tokenizer of `source` by their ids, including added tokens; empty if its
+    files contain no tokenizer.
 
     Raises:
         WeightsError: its tokenizer cannot be read.
@@ -38,6 +38,6 @@ def vocabulary(source: ModelSource) -> Mapping[int, str]:
 
 
 def first_difference(a: Mapping[int, str], b: Mapping[int, str]) -> int | None:
-    """The lowest id that stands for different texts; ids of one alone are padding. None if there is
-    no such id."""
+    """The lowest id that has different texts; ids of only one vocabulary are padding. None if there
+    is no such id."""
     return min((index for index in a.keys() & b.keys() if a[index] != b[index]), default=None)

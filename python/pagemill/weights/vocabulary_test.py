@@ -1,4 +1,4 @@
-"""Which tokens two models have in common."""
+"""Comparison of the vocabularies of two models."""
 
 import json
 from pathlib import Path

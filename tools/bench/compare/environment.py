@@ -1,4 +1,4 @@
-"""A virtual environment for each peer, made once."""
+"""A virtual environment for each peer, created once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOG_LINES = 15
 
 
 class PeerError(Exception):
-    """A peer cannot be installed, started or used; the message ends with what it said itself."""
+    """A peer cannot be installed, started or used; the message ends with its own output."""
 
 
 def tail(log: Path) -> str:
@@ -20,10 +20,10 @@ def tail(log: Path) -> str:
 
 
 def run_logged(argv: Sequence[str | Path], log: Path, folder: Path | None = None) -> None:
-    """Runs a command of an installation, its output added to `log`.
+    """Runs a command of an installation and appends its output to `log`.
 
     Raises:
-      PeerError: it fails, or there is no such program.
+      PeerError: it fails, or the program does not exist.
     """
     with log.open("a") as output:
         output.write(f"$ {' '.join(map(str, argv))}\n")
@@ -41,10 +41,10 @@ def run_logged(argv: Sequence[str | Path], log: Path, folder: Path | None = None
 
 
 class Environment:
-    """A folder with a virtual environment and whatever else a peer needs."""
+    """A folder with a virtual environment and other files that a peer needs."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is made yet."""
+        """Creates nothing yet."""
         self.folder = folder
         self.log = folder / "install.log"
         self._installed = folder / "installed"
@@ -55,15 +55,15 @@ class Environment:
         return self.folder / "venv/bin/python"
 
     def has(self, what: Sequence[str]) -> bool:
-        """Was this installed, to the end?"""
+        """True if all of this was installed."""
         return self._installed.is_file() and self._installed.read_text() == "\n".join(what)
 
     def mark(self, what: Sequence[str]) -> None:
-        """Remembers that all of it is installed."""
+        """Records that all of it is installed."""
         self._installed.write_text("\n".join(what))
 
     def install(self, packages: Sequence[str], unwanted: Sequence[str] = ()) -> None:
-        """Makes the environment with these packages, from wherever pip is configured to look.
+        """Creates the environment with these packages, from pip's configured index.
 
         Raises:
           PeerError: pip fails.

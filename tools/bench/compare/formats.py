@@ -1,4 +1,5 @@
-"""One model in the number formats and file formats that the peers load, made from a GGUF file."""
+"""One model in the number formats and file formats that the peers load, converted from a GGUF
+file."""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ from tools.bench.compare.peers.llama_cpp import tool
 
 
 class ModelFiles:
-    """Files made on demand and kept in `folder`: by llama-quantize, or by transformers.
+    """Files created on demand and kept in `folder`: by llama-quantize, or by transformers.
 
-    They hold the values of the given file. One of four bits stays a model of four-bit quality in
-    bf16, which no speed depends on.
+    They have the values of the given file. A 4-bit model keeps 4-bit quality in bf16, which does
+    not affect speed.
     """
 
     def __init__(
         self, given: Path, folder: Path, environments: Callable[[str], Environment]
     ) -> None:
-        """Makes nothing yet. `environments` returns the installed one of a name."""
+        """Creates nothing yet. `environments` returns the installed environment of a name."""
         self._given = given
         self._folder = folder / "models"
         self._environments = environments
@@ -29,7 +30,7 @@ class ModelFiles:
         """Returns the file or folder of that kind: a value of `Peer.models`.
 
         Raises:
-          PeerError: it cannot be made.
+          PeerError: it cannot be created.
         """
         if kind == "given":
             return self._given

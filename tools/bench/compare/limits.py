@@ -1,4 +1,4 @@
-"""What the machine allows any engine, whatever instructions its kernels use."""
+"""The machine's limits for any engine, with the best instructions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PEAK_SECONDS = 0.1
 
 
 def measure_best(config: EngineConfig, *, integers: bool) -> MachineLimits:
-    """Returns the limits of the configured model, multiplied by the fastest instructions here.
+    """Returns the limits of the configured model, with the fastest instructions of this machine.
 
-    Those for integers count only where the weights are quantized; tiles are loaded from L1.
+    Integer instructions count only if the weights are quantized; tiles are loaded from L1.
 
     Raises:
       ValueError, StatusError: as `measure_limits`.

@@ -1,4 +1,4 @@
-"""Limits by made-up measurements."""
+"""Limits from fake measurements."""
 
 import pytest
 from pagemill import _native

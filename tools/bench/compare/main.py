@@ -1,15 +1,15 @@
 """Pagemill and its peers side by side: the same prompts, taking turns, in one run.
 
-Each peer is installed from PyPI into a virtual environment of its own below --folder, once. Then,
-for each number format, all are started, and for each workload and round one after the other runs
-the same random prompts while the others are stopped. Each round begins with measuring what the
-machine allows. A run that other processes disturbed is repeated, and marked where it remained so.
+Each peer is installed from PyPI into its own virtual environment below --folder, once. Then, for
+each number format, all are started, and for each workload and round each peer in turn runs the same
+random prompts while the others are paused. Each round begins with a measurement of the machine's
+limits. A run that other processes disturbed is repeated, and marked if it remained so.
 
     ./bazelw run --config=release //tools/bench/compare -- --peers pagemill,llama.cpp
     ./bazelw run --config=release //tools/bench/compare -- --formats given --model FILE.gguf
     ./bazelw run --config=release //tools/bench/compare -- --install-only
 
-docs/performance.md says what the figures mean and what the machine has to be like.
+docs/performance.md explains the figures and the requirements on the machine.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 class _Setting:
-    """Everything that is needed to start a peer."""
+    """Creates everything needed to start a peer."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         from pagemill import _native
@@ -101,7 +101,7 @@ class _Setting:
         self._installed: dict[str, Environment] = {}
 
     def installed(self, name: str) -> Environment:
-        """The environment of that name, installed at its first use."""
+        """The environment of that name, installed at first use."""
         if name not in self._installed:
             environment = Environment(self.folder / name)
             for found in map(peer, PEERS):
@@ -113,7 +113,7 @@ class _Setting:
         return self._installed[name]
 
     def contestant(self, name: str, number_format: str) -> Contestant:
-        """The peer with its model; whatever is missing is installed or converted now."""
+        """The peer with its model; missing parts are installed or converted now."""
         found = peer(name)
         environment = self.installed(found.environment)
         model = self.files.path(found.models[number_format])
@@ -130,7 +130,7 @@ class _Setting:
 
 
 def does(found: Peer, work: Workload) -> bool:
-    """Can this peer run it?"""
+    """True if this peer can run it."""
     if work.server_only:
         return found.kind == "http"
     return found.concurrent or work.requests == 1
@@ -152,7 +152,7 @@ def _compare(setting: _Setting, options: argparse.Namespace) -> list[Table]:
         )
 
         limits = functools.partial(measure_best, config, integers=number_format != "bf16")
-        # All are started once before, so that whatever they cache is there, as it is on a server.
+        # All are started once before, so that their caches are filled, as on a server.
         for contestant in contestants:
             _note(f"first start of {contestant.name} ...")
             contestant.start().stop()
@@ -167,7 +167,7 @@ def _compare(setting: _Setting, options: argparse.Namespace) -> list[Table]:
 
 
 def _warn_of_load() -> None:
-    """Before an hour is spent on figures that will be marked."""
+    """Warns before an hour is spent on figures that will be marked."""
     load = MachineLoad()
     time.sleep(_LOOK_S)
     others = load.other_cores()
@@ -195,7 +195,7 @@ def _cpu_name() -> str:
 def main(arguments: Sequence[str]) -> int:
     """Compares; returns the exit status."""
     options = parse(arguments)
-    # So that the peers' processes end with this one.
+    # Ends the peers' processes with this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         setting = _Setting(options)

@@ -1,4 +1,4 @@
-"""What is installed, converted and started, and what the command line takes."""
+"""Installation, conversion, start, and the command line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A peer's running process: started, paused, resumed, asked and stopped."""
+"""A peer's running process: start, pause, resume, requests and stop."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _POLL_S = 0.02
 
 
 def free_port() -> int:
-    """Returns a port of 127.0.0.1 that no process listens on."""
+    """Returns a free port of 127.0.0.1."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
 
 
 class PeerProcess:
-    """One process and its children. Paused between its turns, so that it costs the others nothing.
+    """One process and its children. Paused between its turns, so that it does not slow the others.
 
     `ready_s` is the time from its start until it could take requests.
     """
@@ -58,7 +58,7 @@ class PeerProcess:
                     stdin=subprocess.PIPE,
                     stdout=self._output(output.fileno()),
                     stderr=output,
-                    # Unbuffered: what a peer said before it is stopped is in the log.
+                    # Unbuffered, so that the log is complete when a peer is stopped.
                     env={**os.environ, "PYTHONUNBUFFERED": "1", **command.environment},
                     start_new_session=True,  # its process group is that of its children
                     text=True,
@@ -99,11 +99,11 @@ class PeerProcess:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets them go on."""
+        """Continues the processes."""
         self._signal(signal.SIGCONT)
 
     def resident_bytes(self) -> int:
-        """Memory of the group's processes, what they share counted once."""
+        """Memory of the group's processes, with shared memory counted once."""
         total = 0
         for folder in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError):
@@ -127,7 +127,7 @@ class PeerProcess:
 
     @contextlib.contextmanager
     def _deadline(self, seconds: float) -> Iterator[None]:
-        """Kills what takes longer; what waits for it then fails."""
+        """Kills a process that takes longer; waiting calls then fail."""
         timer = threading.Timer(seconds, self._signal, [signal.SIGKILL])
         timer.start()
         try:
@@ -170,7 +170,7 @@ class ServerProcess(PeerProcess):
     def run(
         self, prompts: list[list[int]], output_len: int, concurrency: int
     ) -> list[RequestTimes]:
-        """Each request on a connection of its own, streaming."""
+        """Each request on its own connection, streaming."""
         load = Load(
             prompts, self._model, output_len, float("inf"), concurrency, seed=0, temperature=0
         )
@@ -214,6 +214,6 @@ class DriverProcess(PeerProcess):
 
 
 def _times(tokens: list[float]) -> RequestTimes:
-    """Sent at zero."""
+    """Times with the request sent at zero."""
     gaps = [after - before for before, after in zip(tokens, tokens[1:], strict=False)]
     return RequestTimes(first=tokens[0], last=tokens[-1], gaps=gaps, output_tokens=len(tokens))

@@ -1,4 +1,4 @@
-"""Real processes: a driver, and a server, that make up their tokens."""
+"""Real processes: a driver and a server that generate fake tokens."""
 
 import os
 import sys

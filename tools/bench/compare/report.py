@@ -19,7 +19,7 @@ OURS = "pagemill"  # and the peers whose names begin with it
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was measured, and on what."""
+    """The measurements and the machine."""
 
     model: str
     cpu: str
@@ -31,12 +31,12 @@ class Comparison:
 
     @property
     def disturbed(self) -> int:
-        """How many runs are not to be trusted."""
+        """The number of disturbed runs."""
         return sum(run.disturbed for table in self.tables for run in table.runs)
 
 
 def write(comparison: Comparison, stem: Path) -> list[Path]:
-    """Writes `stem`.json, .md and, where matplotlib is there, .svg. Returns what was written."""
+    """Writes `stem`.json, .md and, if matplotlib is installed, .svg. Returns the written paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + ending) for ending in (".json", ".md")]
     paths[0].write_text(json.dumps(dataclasses.asdict(comparison), indent=2) + "\n")
@@ -98,7 +98,7 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _ratios(table: Table, work: Sequence[Workload]) -> Iterator[str]:
-    """What the machine allows, and how Pagemill stands to that and to the best other peer."""
+    """The machine's limits, and Pagemill relative to them and to the best other peer."""
     ours = [peer for peer in table.ready_s if peer.startswith(OURS)]
     others = [peer for peer in table.ready_s if peer not in ours]
     rows: dict[str, list[str]] = {"the machine's limit": []}

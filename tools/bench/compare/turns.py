@@ -1,4 +1,4 @@
-"""The peers take turns at the workloads, until each has had every round."""
+"""Runs the workloads on the peers in turns, until each has had every round."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tools.bench.compare.workloads import Workload
 if TYPE_CHECKING:
     from pagemill.benchmark.machine_limits import MachineLimits
 
-# A run is thrown away and repeated, some times, when others used more of the cores meanwhile.
+# A run is discarded and repeated, up to a limit, if others used more of the cores meanwhile.
 QUIET_CORES = 0.1
 _ATTEMPTS = 3
-# Seed of the round that is not measured.
+# Seed of the warm-up round.
 _WARM_UP = -1
 
 
@@ -34,17 +34,17 @@ class Run:
     first_token_ms: float
     gap_p50_ms: float | None  # None if there was one token
     gap_p99_ms: float | None
-    other_cores: float | None  # what processes other than the peer and its client used
+    other_cores: float | None  # used by processes other than the peer and its client
 
     @property
     def disturbed(self) -> bool:
-        """Is it not to be trusted? True if the system does not say."""
+        """True if other processes disturbed it, or if the system does not report this."""
         return self.other_cores is None or self.other_cores > QUIET_CORES
 
 
 @dataclass(slots=True)
 class Table:
-    """Everything measured of one number format."""
+    """All measurements of one number format."""
 
     number_format: str
     ready_s: dict[str, float] = field(default_factory=dict[str, float])
@@ -54,7 +54,7 @@ class Table:
     limits: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
 
     def of(self, peer: str, workload: str) -> list[Run]:
-        """Its runs."""
+        """The runs of `peer`."""
         return [run for run in self.runs if (run.peer, run.workload) == (peer, workload)]
 
     def median(self, peer: str, workload: str, what: str = "value") -> float | None:
@@ -121,7 +121,7 @@ def take_turns(
 
 
 def _one_turn(name: str, process: PeerProcess, work: Workload, number: int) -> Run:
-    """Repeated where it was disturbed; the last attempt counts in any case."""
+    """Repeats a disturbed run; the last attempt counts in any case."""
     attempts = 1 if number == _WARM_UP else _ATTEMPTS
     process.resume()
     try:

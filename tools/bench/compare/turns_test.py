@@ -1,4 +1,4 @@
-"""Turns of peers that are not there, and the report of them."""
+"""Turns of fake peers, and their report."""
 
 import json
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from tools.bench.compare.workloads import WORKLOADS
 
 
 class FakeProcess:
-    """Takes `first_s` for the first token, and a tenth of it for each other; notes what happens."""
+    """Takes `first_s` for the first token, and a tenth of it for each other; records events."""
 
     ready_s = 1.5
     pid = 0
@@ -47,7 +47,7 @@ class FakeProcess:
 
 
 def _limits() -> MachineLimits:
-    """A token takes a second to read, and multiplies 100 times faster."""
+    """Reading weights takes a second per token; multiplication is 100 times faster."""
     work = ModelWork((Multiplication("k", 1000, 1000, True),))
     return MachineLimits(work, 1, 1000.0, {"k": 1e5}, {"k": ("k", "f32", "L1")})
 

@@ -1,4 +1,4 @@
-"""What each peer is asked to do, and what is read off the clock."""
+"""The workloads, and the values computed from their times."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Workload:
     unit: str
     requests: int
     concurrency: int
-    prefix_len: int  # of each prompt, how much all have in common
+    prefix_len: int  # length of the common prefix of all prompts
     input_len: int
     output_len: int
     value: Callable[[Workload, Sequence[RequestTimes]], float]
     server_only: bool = False
 
     def prompts(self, seed: int) -> list[list[int]]:
-        """Returns the prompts of one round: those of two rounds have nothing in common."""
+        """Returns the prompts of one round: prompts of different rounds have no common prefix."""
         rng = random.Random(f"{self.name} {seed}")
 
         def ids(count: int) -> list[int]:
@@ -46,7 +46,7 @@ class Workload:
         return [prefix + ids(self.input_len - self.prefix_len) for _ in range(self.requests)]
 
     def limit(self, limits: MachineLimits) -> float:
-        """Returns what the machine allows at most, in the unit of `value`."""
+        """Returns the machine's limit, in the unit of `value`."""
         from pagemill.benchmark.machine_limits import RunSize
 
         own = self.requests * (self.input_len - self.prefix_len)

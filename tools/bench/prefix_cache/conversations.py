@@ -1,7 +1,7 @@
 """Conversations of token ids as a trace for the simulator.
 
-A conversation is a list of messages; an assistant's message is the answer to the request that holds
-all before it, which is how an agent's traffic looks to a server.
+A conversation is a list of messages; an assistant's message is the answer to the request that
+contains all messages before it, which is the traffic of an agent at a server.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def requests_of(conversation: Conversation, cuts: Sequence[int]) -> list[TraceRo
 
 
 def common_starts(conversations: Sequence[Conversation]) -> list[int]:
-    """Returns at which positions some two conversations part, ascending."""
+    """Returns the positions at which any two conversations diverge, ascending."""
     starts = [_tokens(conversation) for conversation in conversations]
     # Neighbours in sorted order have the longest common prefixes.
     starts.sort()
@@ -57,8 +57,8 @@ def common_starts(conversations: Sequence[Conversation]) -> list[int]:
 
 
 def interleave(requests: Sequence[Sequence[TraceRow]], at_once: int) -> list[TraceRow]:
-    """Returns the requests of conversations of which `at_once` take turns; the next one begins
-    where one ends."""
+    """Returns the requests of conversations, `at_once` of which take turns; the next one begins
+    when one ends."""
     waiting = [list(rows) for rows in reversed(requests)]
     going = [waiting.pop() for _ in range(min(at_once, len(waiting)))]
     order: list[TraceRow] = []

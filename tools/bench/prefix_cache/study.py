@@ -1,9 +1,9 @@
-"""Prefix-cache hit rates of the real scheduler beside the best possible ones.
+"""Prefix-cache hit rates of the real scheduler compared with the best possible ones.
 
     PYTHONPATH=python:. python3.11 -m tools.bench.prefix_cache.study MODEL.gguf --json=FILE
 
 The tokenizer is MODEL's. Requests run one after the other, in the order of a trace, so that the
-offline optimum is exact: conversations one after the other, or so many at once that take turns.
+offline optimum is exact: conversations one after the other, or several that take turns.
 """
 
 import argparse
@@ -33,7 +33,7 @@ _HYBRIDS = {
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Hit rates, of 1: what share of prompt tokens came from the cache."""
+    """Hit rates, 0 to 1: the share of prompt tokens that came from the cache."""
 
     at_once: int
     pool_of_longest: float
@@ -72,7 +72,7 @@ def measure_hits(
 
 
 def best_hits(trace: list[TraceRow], num_blocks: int) -> float:
-    """Returns the hit rate that no eviction order can beat with so many usable blocks."""
+    """Returns the best possible hit rate of any eviction order with this many usable blocks."""
     total, hits = _native.best_prefix_hits(trace, num_blocks=num_blocks, block_size=_BLOCK)
     return hits / total
 

@@ -6,10 +6,10 @@
     python3.11 tools/bench/scheduler_vs_vllm/compare.py --reference=/tmp/vllm/bin/python \
         --benchmark=bazel-bin/cc/scheduler/scheduler_benchmark --json=bench/results/NAME.json
 
-The two take turns, so that what else the machine does meets both; times are of the CPU, medians of
-steps and then of rounds. Both get the same requests: blocks of 16 tokens, prefix caching on, one
-decoded token a request and step. vLLM hashes a prompt when a request is added, which is not timed;
-Pagemill does it in the step.
+The two take turns, so that other load affects both; times are of the CPU, medians of steps and then
+of rounds. Both get the same requests: blocks of 16 tokens, prefix caching on, one decoded token per
+request and step. vLLM hashes a prompt when a request is added, which is not timed; Pagemill does it
+in the step.
 """
 
 import argparse

@@ -37,7 +37,7 @@ VOCAB_SIZE = 50000
 MAX_MODEL_LEN = 1 << 21
 MAX_NUM_TOKENS = 16384
 
-# Of a model that is never loaded.
+# The configuration of a model that is never loaded.
 MODEL_CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

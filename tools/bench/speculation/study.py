@@ -1,15 +1,15 @@
-"""Time of a token with drafts beside that without, for one request at a time.
+"""Time per token with and without drafts, for one request at a time.
 
     PYTHONPATH=python:. python3.11 -m tools.bench.speculation.study MODEL.gguf --threads=2
     ... study TARGET.gguf --draft-model=SMALL.gguf --drafts=5
 
-Two engines in one process answer each prompt in turns, so that what else the machine does meets
-both. Times are of decoding: the prompt is in the prefix cache. "edit" repeats its prompt with small
-changes, "code" is new code, "free" is sampled at temperature 1, so that guesses fail. "prompt" is
-the time of a prompt of 500 tokens that is not cached, to its first token.
+Two engines in one process answer each prompt in turns, so that other load affects both. Times are
+of decoding: the prompt is in the prefix cache. "edit" repeats its prompt with small changes, "code"
+is new code, "free" is sampled at temperature 1, so that drafts fail. "prompt" is the time of a
+prompt of 500 tokens that is not cached, to its first token.
 
-With a draft model, the bound: k drafts that are all right make k + 1 tokens in the time of a step
-with k + 1 tokens and k passes of the draft model. The last lines say what those take here.
+With a draft model, the bound: k drafts that are all right produce k + 1 tokens in the time of a
+step with k + 1 tokens and k passes of the draft model. The last lines print these times.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def compare_prompts(engines: Sequence[LLM], rounds: int) -> None:
     sampling = SamplingParams(temperature=0.0, max_tokens=2)
 
     def seconds(llm: LLM) -> float:
-        # Each prompt begins with another token.
+        # Each prompt begins with a different token.
         prompt = [next(first), *range(2000, 2000 + _PROMPT_TOKENS - 1)]
         begin = time.perf_counter()
         llm.generate(prompt, sampling)

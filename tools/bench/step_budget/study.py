@@ -130,7 +130,7 @@ class Server:
         end = time.monotonic() + _START_S
         while time.monotonic() < end and self._process.poll() is None:
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5)
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready", timeout=5)
             except OSError:
                 time.sleep(0.2)
             else:

@@ -32,7 +32,7 @@ constexpr int32_t kMixed = 0;
 struct Tested {
   std::string name;
   const PackedGemm* kernels;
-  int32_t planes;  // of activations: 1 for 8 bits, 2 for 15, kMixed for both
+  int32_t planes;  // of activations: 1 (8 bits), 2 (15 bits) or kMixed
 };
 
 // The GEMMs that this machine can run.
@@ -266,7 +266,7 @@ class IntegerKernelsTest : public ::testing::TestWithParam<int64_t> {
   }
 };
 
-TEST_P(IntegerKernelsTest, GiveTheBitsOfTheirDefinition) {
+TEST_P(IntegerKernelsTest, MatchTheirDefinition) {
   Random random(GetParam());
   for (DType dtype : kWeightDTypes) {
     if (!IsBlockFormat(dtype)) continue;

@@ -7,7 +7,7 @@
 //   1. An output has the same bits for any `height`: it is a sum in an order that depends on the
 //      shape of the block alone. `supports` is false if that does not hold.
 //   2. Any number of threads may call any of its functions at the same time.
-//   3. The sum is accurate as the contract of `linear` wants it of Precision::kBf16.
+//   3. The sum is as accurate as the contract of `linear` requires of Precision::kBf16.
 #ifndef PAGEMILL_CC_OPS_LINEAR_ONEDNN_BLOCK_LIBRARY_H_
 #define PAGEMILL_CC_OPS_LINEAR_ONEDNN_BLOCK_LIBRARY_H_
 

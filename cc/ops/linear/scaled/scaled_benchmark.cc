@@ -1,4 +1,4 @@
-// Speed of scaled weights on all matrices of SmolLM2-135M, beside the same matrices in bf16 and
+// Speed of scaled weights on all matrices of SmolLM2-135M, next to the same matrices in bf16 and
 // Q8_0, in one process. Counters: tok/s, an upper bound of the model's speed; GB/s of weights;
 // Gop/s (a multiplication and an addition are two).
 //

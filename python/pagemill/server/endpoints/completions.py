@@ -2,228 +2,81 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncGenerator
+from collections.abc import Sequence
 
-import msgspec
-from msgspec import UNSET
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import Receive
-
-from pagemill.engine.assembly import ChoiceDelta
-from pagemill.server.admission import read_body, tenant_of
-from pagemill.server.disconnect import until_disconnect
-from pagemill.server.echo import echoed_texts, prompt_offsets
+from pagemill.server.answer import Answer
+from pagemill.server.caller import Caller
+from pagemill.server.completion_wording import CompletionWording
+from pagemill.server.echo import echoed_texts
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
-from pagemill.server.logprobs import LogprobFormatter
 from pagemill.server.pipeline import GenerationOptions, Pipeline
-from pagemill.server.protocol.completion import (
-    DEFAULT_MAX_TOKENS,
-    RULES,
-    CompletionChoice,
-    CompletionLogprobs,
-    CompletionRequest,
-    CompletionResponse,
-    prompts,
-)
-from pagemill.server.protocol.decode import decode_request
+from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, prompts
 from pagemill.server.protocol.sampling import to_sampling
-from pagemill.server.request_ids import name_request
-from pagemill.server.sse import EventStream, event
-from pagemill.server.state import state_of
-from pagemill.server.streaming import guarded, usage_events
+from pagemill.server.respond import respond
+from pagemill.server.state import ServerState
 
 
-async def create(request: Request) -> Response:
+async def create(server: ServerState, body: CompletionRequest, caller: Caller) -> Answer:
     """Continues one or several prompts."""
-    state = state_of(request)
-    body = await read_body(request, state.config.max_body_bytes)
-    asked = decode_request(body, CompletionRequest, RULES)
-    pipeline = state.pipeline
-    pipeline.model.check_name(asked.model)
-    pipeline.model.check_generates()
-    name = f"cmpl-{name_request(request, asked.request_id)}"
-    completion = await _Completion.start(pipeline, asked, name, request)
-    if asked.stream:
-        events = completion.events(max(state.config.stream_interval, asked.stream_interval))
-        return EventStream(guarded(events), completion.close)
+    pipeline, _ = server.models.resolve(body.model)
+    generation, echoes = await _start(pipeline, body, caller)
+    wording = CompletionWording(pipeline, body, f"cmpl-{body.request_id}", generation, echoes)
+    interval = max(server.config.stream_interval, body.stream_interval)
+    return await respond(generation, wording, interval if body.stream else None)
+
+
+async def _start(
+    pipeline: Pipeline, request: CompletionRequest, caller: Caller
+) -> tuple[Generation, Sequence[str]]:
+    """Renders and submits; returns the texts that `echo` repeats, too.
+
+    Raises:
+        ApiError: the request cannot be served.
+    """
+    if request.prompt_logprobs is not None and request.stream:
+        raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
+    if request.max_tokens == 0 and not request.echo:
+        raise bad_request("`max_tokens` must be at least 1 unless `echo` is set.", "max_tokens")
+    prompt_logprobs = request.prompt_logprobs
+    if request.echo and prompt_logprobs is None:
+        # The engine scores a prompt without generating only for the sake of its logprobs.
+        prompt_logprobs = 0 if request.max_tokens == 0 else None
+        prompt_logprobs = request.logprobs if request.logprobs is not None else prompt_logprobs
+    sampling = to_sampling(
+        request,
+        logprobs=request.logprobs,
+        prompt_logprobs=prompt_logprobs,
+        max_logprobs=pipeline.model.max_logprobs,
+    )
+    token_ids, texts = await _render(pipeline, request)
+    options = GenerationOptions(
+        max_tokens=request.max_tokens,
+        default_max_tokens=DEFAULT_MAX_TOKENS,
+        truncate_prompt_tokens=request.truncate_prompt_tokens,
+        truncation_side=request.truncation_side,
+        cache_salt=request.cache_salt or "",
+        priority=request.priority,
+        tenant=caller.tenant,
+    )
+    generation = await pipeline.generate(token_ids, sampling, options)
+    if not request.echo:
+        return generation, ()
     try:
-        response = await until_disconnect(completion.collect(), request.receive)
-    finally:
-        completion.close()
-    return Response(msgspec.json.encode(response), media_type="application/json")
-
-
-class _Completion:
-    """One request being answered."""
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        asked: CompletionRequest,
-        name: str,
-        generation: Generation,
-    ) -> None:
-        self._asked = asked
-        self._head = CompletionResponse(name, int(time.time()), pipeline.model.name, [])
-        self._encoder = msgspec.json.Encoder()
-        self._generation = generation
-        self._renderer = pipeline.renderer
-        self._echoes: list[str] = []  # one per prompt, if `echo` is set
-        self._formatter = LogprobFormatter(pipeline.renderer, asked.return_tokens_as_token_ids)
-        self._started: set[int] = set()
-
-    @classmethod
-    async def start(
-        cls, pipeline: Pipeline, asked: CompletionRequest, name: str, request: Request
-    ) -> _Completion:
-        """Renders and submits.
-
-        Raises:
-            ApiError: the request cannot be served.
-        """
-        if asked.prompt_logprobs is not None and asked.stream:
-            raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
-        if asked.max_tokens == 0 and not asked.echo:
-            raise bad_request("`max_tokens` must be at least 1 unless `echo` is set.", "max_tokens")
-        prompt_logprobs = asked.prompt_logprobs
-        if asked.echo and prompt_logprobs is None:
-            # The engine scores a prompt without generating only for the sake of its logprobs.
-            prompt_logprobs = 0 if asked.max_tokens == 0 else None
-            prompt_logprobs = asked.logprobs if asked.logprobs is not None else prompt_logprobs
-        sampling = to_sampling(
-            asked,
-            logprobs=asked.logprobs,
-            prompt_logprobs=prompt_logprobs,
-            max_logprobs=pipeline.model.max_logprobs,
-        )
-        token_ids, texts = await _render(pipeline, asked, request.receive)
-        options = GenerationOptions(
-            max_tokens=asked.max_tokens,
-            default_max_tokens=DEFAULT_MAX_TOKENS,
-            truncate_prompt_tokens=asked.truncate_prompt_tokens,
-            truncation_side=asked.truncation_side,
-            cache_salt=asked.cache_salt or "",
-            priority=asked.priority,
-            tenant=tenant_of(request),
-        )
-        generation = await pipeline.generate(token_ids, sampling, options)
-        completion = cls(pipeline, asked, name, generation)
-        if asked.echo:
-            try:
-                completion._echoes = await echoed_texts(
-                    pipeline.rendering, texts, token_ids, generation.prompts
-                )
-            except BaseException:
-                completion.close()
-                raise
-        return completion
-
-    def close(self) -> None:
-        """Aborts what has not finished."""
-        self._generation.close()
-
-    async def collect(self) -> CompletionResponse:
-        """The complete response."""
-        choices = [
-            CompletionChoice(i, "", prompt_logprobs=None)
-            for i in range(self._generation.num_choices)
-        ]
-        texts: list[list[str]] = [[] for _ in choices]
-        async for deltas in self._generation.deltas():
-            for delta in deltas:
-                part, whole = self._choice(delta), choices[delta.index]
-                texts[delta.index].append(part.text)
-                _extend_logprobs(whole, part.logprobs)
-                whole.finish_reason, whole.stop_reason = part.finish_reason, part.stop_reason
-                if part.token_ids is not UNSET:
-                    seen = [] if whole.token_ids is UNSET else whole.token_ids
-                    whole.token_ids = seen + part.token_ids
-                if part.prompt_token_ids is not UNSET:
-                    whole.prompt_token_ids = part.prompt_token_ids
-                if delta.prompt_logprobs is not None and self._asked.prompt_logprobs is not None:
-                    whole.prompt_logprobs = self._formatter.prompt(delta.prompt_logprobs)
-        for choice, parts in zip(choices, texts, strict=True):
-            choice.text = "".join(parts)
-        return msgspec.structs.replace(self._head, choices=choices, usage=self._generation.usage)
-
-    async def events(self, interval: int) -> AsyncGenerator[bytes, None]:
-        """The stream's events of `interval` tokens each, without the `[DONE]`."""
-        encode = self._encoder.encode
-        final_usage, continuous_usage = usage_events(self._asked.stream_options)
-        head = msgspec.structs.replace(self._head)
-        async for deltas in self._generation.deltas(interval):
-            events: list[bytes] = []
-            for delta in deltas:
-                choice = self._choice(delta)
-                if not (choice.text or choice.finish_reason or choice.logprobs or choice.token_ids):
-                    continue  # tokens that are no complete character yet, or may be a stop string
-                head.choices = [choice]
-                if continuous_usage:
-                    head.usage = self._generation.usage
-                events.append(event(encode(head)))
-            if events:
-                yield b"".join(events)
-        if final_usage:
-            head.choices, head.usage = [], self._generation.usage
-            yield event(encode(head))
-
-    def _choice(self, delta: ChoiceDelta) -> CompletionChoice:
-        asked = self._asked
-        choice = CompletionChoice(
-            delta.index, delta.text, None, delta.finish_reason, delta.stop_reason
-        )
-        first = delta.index not in self._started
-        if first:
-            self._started.add(delta.index)
-            if asked.echo:
-                choice.text = self._echo_of(delta.index) + delta.text
-            if asked.return_token_ids:
-                choice.prompt_token_ids = self._generation.prompt_of(delta.index).tolist()
-        if asked.logprobs is not None:
-            choice.logprobs = self._logprobs(delta, first)
-        if asked.return_token_ids:
-            choice.token_ids = delta.token_ids
-        return choice
-
-    def _echo_of(self, index: int) -> str:
-        return self._echoes[index // self._generation.sampling.n] if self._asked.echo else ""
-
-    def _logprobs(self, delta: ChoiceDelta, first: bool) -> CompletionLogprobs:
-        entries, echoed = delta.logprobs or [], self._echo_of(delta.index)
-        offsets = [len(echoed) + offset for offset in delta.offsets]
-        if not (first and self._asked.echo):
-            return self._formatter.completion(entries, offsets)
-        prompt = self._generation.prompt_of(delta.index).tolist()
-        return self._formatter.completion(
-            (delta.prompt_logprobs or []) + entries,
-            prompt_offsets(self._renderer, prompt, echoed) + offsets,
-            prompt[0],
-        )
+        rendering, prompts = pipeline.rendering, generation.prompts
+        return generation, await echoed_texts(rendering, texts, token_ids, prompts)
+    except BaseException:
+        generation.close()
+        raise
 
 
 async def _render(
-    pipeline: Pipeline, asked: CompletionRequest, receive: Receive
+    pipeline: Pipeline, request: CompletionRequest
 ) -> tuple[list[list[int]], list[str | None]]:
     """Token ids of the prompts, and their texts if they came as text."""
-    asked_prompts = prompts(asked.prompt)
-    pipeline.check_choices(len(asked_prompts), asked.n)
+    sent = prompts(request.prompt)
+    pipeline.check_choices(len(sent), request.n)
     token_ids = await pipeline.rendering.token_ids(
-        asked_prompts, asked.add_special_tokens, asked.parse_special, "prompt", receive
+        sent, request.add_special_tokens, request.parse_special, "prompt"
     )
-    texts = [prompt if isinstance(prompt, str) else None for prompt in asked_prompts]
-    return token_ids, texts
-
-
-def _extend_logprobs(whole: CompletionChoice, part: CompletionLogprobs | None) -> None:
-    if part is None:
-        return
-    if whole.logprobs is None:
-        whole.logprobs = part
-        return
-    whole.logprobs.text_offset += part.text_offset
-    whole.logprobs.token_logprobs += part.token_logprobs
-    whole.logprobs.tokens += part.tokens
-    whole.logprobs.top_logprobs += part.top_logprobs
+    return token_ids, [prompt if isinstance(prompt, str) else None for prompt in sent]

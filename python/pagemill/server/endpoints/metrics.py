@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import Response
+from typing import Any
 
 from pagemill.observe.metrics import CONTENT_TYPE
-from pagemill.server.state import state_of
+from pagemill.server.answer import Text
+from pagemill.server.caller import Caller
+from pagemill.server.state import ServerState
 
 
-async def get(request: Request) -> Response:
+async def get(server: ServerState, body: dict[str, Any], caller: Caller) -> Text:
     """All families; nothing while the model is being loaded."""
-    pipeline = state_of(request).loaded
-    body = b"" if pipeline is None else pipeline.metrics.render()
-    return Response(body, headers={"content-type": CONTENT_TYPE})
+    del body, caller
+    pipeline = server.loaded
+    return Text(b"" if pipeline is None else pipeline.metrics.render(), CONTENT_TYPE)

@@ -5,38 +5,212 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
 
-from starlette.requests import Request
-from starlette.responses import Response
+from pagemill.server.answer import Answer
+from pagemill.server.caller import Caller, Scope
+from pagemill.server.protocol.decode import FieldRules
+from pagemill.server.registry import Task
 
-Handler = Callable[[Request], Awaitable[Response]]
+if TYPE_CHECKING:
+    from pagemill.server.state import ServerState
+
+Handler = Callable[["ServerState", Any, Caller], Awaitable[Answer]]
+"""(server, body, caller) -> answer. The body is a `request` struct. Knows nothing of HTTP."""
+
+
+class Transport(Enum):
+    """Where the fields of a request come from."""
+
+    JSON = auto()
+    """A JSON object: the body of a POST, or a line of a batch file."""
+    PATH = auto()
+    """The parameters of an HTTP path; such an endpoint exists over HTTP only."""
 
 
 @dataclass(frozen=True, slots=True)
+class BodyType:
+    """A request's struct, and the rules for fields that it does not have."""
+
+    kind: type[Any]
+    rules: FieldRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """`target` is "module:function" below this package, imported when an app is made."""
+    """One route.
+
+    `handler` is "module:function" below this package; `request`, `response` and `event` (of a
+    stream) are "module:Type" below `protocol`. They are imported when they are needed. A module of
+    `request` has its `RULES`; without `request` the handler gets the fields as they are. Without
+    `response` the answer is an object of strings. `task` None: whatever the model does.
+    """
 
     name: str
     method: str
     path: str
-    target: str
+    handler: str
+    scope: Scope
+    task: Task | None = None
+    transport: Transport = Transport.PATH
+    request: str = ""
+    response: str = ""
+    event: str = ""
+    media_type: str = "application/json"
 
     def load(self) -> Handler:
         """The handler."""
-        module, _, function = self.target.partition(":")
+        module, _, function = self.handler.partition(":")
         return getattr(importlib.import_module(f"{__package__}.{module}"), function)
+
+    def request_type(self) -> BodyType | None:
+        """The type of the handler's body."""
+        if not self.request:
+            return None
+        module, kind = _protocol(self.request)
+        return BodyType(kind, module.RULES)
+
+    def response_type(self) -> Any:
+        """The type of an answer."""
+        return _protocol(self.response)[1] if self.response else dict[str, str]
+
+    def event_type(self) -> Any:
+        """The type of a stream's events; None for an endpoint without streams."""
+        return _protocol(self.event)[1] if self.event else None
+
+
+def _protocol(target: str) -> tuple[Any, Any]:
+    name, _, kind = target.partition(":")
+    module = importlib.import_module(f"pagemill.server.protocol.{name}")
+    return module, getattr(module, kind)
 
 
 ENDPOINTS = (
-    Endpoint("chat_completions", "POST", "/v1/chat/completions", "chat_completions:create"),
-    Endpoint("completions", "POST", "/v1/completions", "completions:create"),
-    Endpoint("embeddings", "POST", "/v1/embeddings", "embeddings:create"),
-    Endpoint("health", "GET", "/health", "health:get"),
-    Endpoint("metrics", "GET", "/metrics", "metrics:get"),
-    Endpoint("model", "GET", "/v1/models/{model:path}", "models:retrieve"),
-    Endpoint("models", "GET", "/v1/models", "models:list_models"),
-    Endpoint("ping", "GET", "/ping", "ready:get"),
-    Endpoint("ping_post", "POST", "/ping", "ready:get"),
-    Endpoint("ready", "GET", "/ready", "ready:get"),
-    Endpoint("version", "GET", "/version", "version:get"),
+    Endpoint(
+        name="chat_completions",
+        method="POST",
+        path="/v1/chat/completions",
+        handler="chat_completions:create",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.JSON,
+        request="chat:ChatRequest",
+        response="chat:ChatResponse",
+        event="chat:ChatChunk",
+    ),
+    Endpoint(
+        name="completions",
+        method="POST",
+        path="/v1/completions",
+        handler="completions:create",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.JSON,
+        request="completion:CompletionRequest",
+        response="completion:CompletionResponse",
+        event="completion:CompletionResponse",
+    ),
+    Endpoint(
+        name="embeddings",
+        method="POST",
+        path="/v1/embeddings",
+        handler="embeddings:create",
+        scope=Scope.INFERENCE,
+        task=Task.EMBED,
+        transport=Transport.JSON,
+        request="embedding:EmbeddingRequest",
+        response="embedding:EmbeddingResponse",
+    ),
+    Endpoint(
+        name="health",
+        method="GET",
+        path="/health",
+        handler="health:get",
+        scope=Scope.OPEN,
+        response="status:Status",
+    ),
+    Endpoint(
+        name="invocations",
+        method="POST",
+        path="/invocations",
+        handler="invocations:create",
+        scope=Scope.INFERENCE,
+        transport=Transport.JSON,
+        response="status:DOCUMENT",
+        event="status:DOCUMENT",
+    ),
+    Endpoint(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        handler="metrics:get",
+        scope=Scope.METRICS,
+        response="status:METRICS",
+        media_type="text/plain",
+    ),
+    Endpoint(
+        name="model",
+        method="GET",
+        path="/v1/models/{model:path}",
+        handler="models:retrieve",
+        scope=Scope.KEY,
+        request="model:ModelName",
+        response="model:ModelCard",
+    ),
+    Endpoint(
+        name="models",
+        method="GET",
+        path="/v1/models",
+        handler="models:list_models",
+        scope=Scope.KEY,
+        response="model:ModelList",
+    ),
+    Endpoint(
+        name="openapi",
+        method="GET",
+        path="/openapi.json",
+        handler="openapi:get",
+        scope=Scope.KEY,
+        response="status:DOCUMENT",
+    ),
+    Endpoint(
+        name="ping",
+        method="GET",
+        path="/ping",
+        handler="ready:get",
+        scope=Scope.OPEN,
+        response="status:Status",
+    ),
+    Endpoint(
+        name="ping_post",
+        method="POST",
+        path="/ping",
+        handler="ready:get",
+        scope=Scope.OPEN,
+        response="status:Status",
+    ),
+    Endpoint(
+        name="ready",
+        method="GET",
+        path="/ready",
+        handler="ready:get",
+        scope=Scope.OPEN,
+        response="status:Status",
+    ),
+    Endpoint(
+        name="version",
+        method="GET",
+        path="/version",
+        handler="version:get",
+        scope=Scope.KEY,
+        response="status:Version",
+    ),
 )
+OPEN_PATHS = frozenset(e.path for e in ENDPOINTS if e.scope is Scope.OPEN)
+"""What is answered without a key."""
+
+
+def endpoint_named(name: str) -> Endpoint:
+    """The row `name`."""
+    return next(endpoint for endpoint in ENDPOINTS if endpoint.name == name)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
+from typing import Any
 
 from pagemill import __version__
+from pagemill.server.caller import Caller
+from pagemill.server.protocol.status import Version
+from pagemill.server.state import ServerState
 
 
-async def get(request: Request) -> Response:
+async def get(server: ServerState, body: dict[str, Any], caller: Caller) -> Version:
     """The version of the program."""
-    del request
-    return Response(msgspec.json.encode({"version": __version__}), media_type="application/json")
+    del server, body, caller
+    return Version(__version__)

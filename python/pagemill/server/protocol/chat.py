@@ -13,7 +13,7 @@ from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, on
 from pagemill.server.protocol.sampling import IGNORED, UNSUPPORTED, GenerationRequest, Positive
 from pagemill.server.protocol.usage import Usage
 
-_TOOLS = 'tool calls are not parsed in this version; send `tool_choice: "none"` with tools.'
+_TOOLS = "send `tools` and `tool_choice`."
 
 
 class ChatRequest(GenerationRequest, kw_only=True):
@@ -34,6 +34,8 @@ class ChatRequest(GenerationRequest, kw_only=True):
     reasoning_effort: str | None = None
     tools: list[dict[str, Any]] = []
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool = True
+    include_reasoning: bool = True
 
 
 RULES = FieldRules(
@@ -47,7 +49,7 @@ RULES = FieldRules(
         "verbosity": Unsupported(only("medium"), "say in a message how long the answer should be."),
         "return_prompt_text": Unsupported(only(False), "`return_token_ids` gives its ids."),
     },
-    ignored=IGNORED | {"parallel_tool_calls", "include_reasoning", "prediction"},
+    ignored=IGNORED | {"prediction"},
 )
 
 
@@ -71,6 +73,31 @@ def check_messages(messages: list[dict[str, Any]]) -> None:
                 f"`messages[{at}].content` must be a string or a list of parts, not"
                 f" {type(content).__name__}.",
                 "messages",
+            )
+        if message.get("tool_calls") is not None:
+            _check_functions(message["tool_calls"], f"messages[{at}].tool_calls", "messages")
+
+
+def check_tools(tools: list[dict[str, Any]]) -> None:
+    """Checks that each of `tools` defines a function with a name.
+
+    Raises:
+        ApiError: 400 naming the tool.
+    """
+    _check_functions(tools, "tools", "tools")
+
+
+def _check_functions(items: Any, where: str, param: str) -> None:
+    if not isinstance(items, list):
+        raise bad_request(f"`{where}` must be a list.", param)
+    for at, item in enumerate(cast(list[Any], items)):
+        fields = cast(dict[str, Any], item) if isinstance(item, dict) else {}
+        function = fields.get("function")
+        name = cast(dict[str, Any], function).get("name") if isinstance(function, dict) else None
+        if fields.get("type", "function") != "function" or not (isinstance(name, str) and name):
+            raise bad_request(
+                f"`{where}[{at}]` must be of type `function` and have a `function` with a `name`.",
+                param,
             )
 
 
@@ -114,12 +141,29 @@ class ChoiceLogprobs(msgspec.Struct):
     content: list[ContentLogprob]
 
 
+class CalledFunction(msgspec.Struct):
+    """A call's function; `arguments` is JSON, as far as the model wrote such."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct):
+    """A call of a tool."""
+
+    id: str
+    function: CalledFunction
+    type: str = "function"
+
+
 class ChatMessage(msgspec.Struct):
     """The message of a complete choice."""
 
     role: str
-    content: str
+    content: str | None
     refusal: None = None
+    reasoning: str | UnsetType = UNSET
+    tool_calls: list[ToolCall] | UnsetType = UNSET
 
 
 class PromptLogprob(msgspec.Struct):
@@ -158,11 +202,29 @@ class ChatResponse(msgspec.Struct):
     prompt_token_ids: list[int] | UnsetType = UNSET
 
 
+class FunctionDelta(msgspec.Struct):
+    """What a chunk adds to a call's function."""
+
+    name: str | UnsetType = UNSET
+    arguments: str = ""
+
+
+class ToolCallDelta(msgspec.Struct):
+    """What a chunk adds to call `index` of the message."""
+
+    index: int
+    function: FunctionDelta
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+
+
 class ChatDelta(msgspec.Struct):
     """What a chunk adds to the message."""
 
     role: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    tool_calls: list[ToolCallDelta] | UnsetType = UNSET
 
 
 class ChatChunkChoice(msgspec.Struct):

@@ -51,13 +51,12 @@ class FieldRules:
     """Fields of the contract that cannot change this server's output."""
 
 
-def decode_request(body: bytes, kind: type[T], rules: FieldRules) -> T:
-    """The body as a `kind`. A null field counts as absent; unknown fields are logged and ignored.
+def decode_fields(raw: Mapping[str, Any], kind: type[T], rules: FieldRules) -> T:
+    """The fields of a request as a `kind`; unknown ones are logged and ignored, null is absent.
 
     Raises:
-        ApiError: 400 for a body that is not such a struct, or an unsupported field.
+        ApiError: 400 for fields that are not such a struct's, or an unsupported one.
     """
-    raw = decode_object(body)
     present = {name: value for name, value in raw.items() if value is not None}
     for name, rule in rules.unsupported.items():
         if name in present and not rule.harmless(present[name]):

@@ -48,7 +48,7 @@ class GenerationRequest(SamplingFields, kw_only=True):
     return_tokens_as_token_ids: bool = False
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
     priority: Annotated[int, Meta(ge=-INT32_MAX, le=INT32_MAX)] = 0
-    request_id: Annotated[str, Meta(max_length=128)] | None = None
+    request_id: Annotated[str, Meta(max_length=128)] = ""
 
 
 def _text_format(value: Any) -> bool:
@@ -71,7 +71,7 @@ UNSUPPORTED = {
     "kv_transfer_params": Unsupported(only({}), "this server does not exchange KV caches."),
     "vllm_xargs": Unsupported(only({}), "this server has no plugins."),
     "prompt_embeds": Unsupported(only([]), "prompts are text or token ids."),
-    "thinking_token_budget": Unsupported(only(-1), "reasoning is not recognized in this version."),
+    "thinking_token_budget": Unsupported(only(-1), "use `max_tokens`."),
     "repetition_detection": Unsupported(nothing, "use `frequency_penalty` or `stop`."),
     "logprob_token_ids": Unsupported(nothing, "`logprobs` are of the most likely tokens."),
     "watermarking": Unsupported(only(False), "this server has no watermarks."),

@@ -1,8 +1,9 @@
-"""How a driver talks to the comparison: a job a line in, an answer a line out, as JSON.
+"""The protocol between a driver and the comparison: a job per line in, an answer per line out, as
+JSON.
 
-A driver runs in its peer's own environment, so this imports nothing else. First it says
-`{"ready": true}`. A job is `{"prompts": [[ids]], "output_len": n}`; the answer has, for each
-prompt, seconds since the job came: `{"tokens": [[seconds of each output token]]}`.
+A driver runs in its peer's environment, so this imports nothing else. First it writes `{"ready":
+true}`. A job is `{"prompts": [[ids]], "output_len": n}`; the answer has, for each prompt, seconds
+since the job arrived: `{"tokens": [[seconds of each output token]]}`.
 """
 
 import json
@@ -17,7 +18,7 @@ Generate = Callable[[list[list[int]], int], list[list[float]]]
 
 def serve(load: Callable[[], Generate]) -> None:
     """Loads, and answers jobs until the input ends."""
-    # What a library prints must not get between the answers.
+    # Output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     generate = load()

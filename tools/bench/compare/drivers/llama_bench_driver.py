@@ -1,6 +1,6 @@
 """Runs llama-bench once for each job: llama_bench_driver.py PROGRAM FILE.gguf THREADS.
 
-It times a prompt or an output, not both, and only the whole: the tokens' times are spread evenly.
+It times a prompt or an output, not both, and only in total: the tokens' times are spread evenly.
 """
 
 import json

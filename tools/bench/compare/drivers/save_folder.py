@@ -12,7 +12,7 @@ def main() -> None:
     given, folder = Path(sys.argv[1]), sys.argv[2]
     source = {"pretrained_model_name_or_path": given.parent, "gguf_file": given.name}
     loaded = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.bfloat16)
-    # The loaded one counts as quantized and refuses to be saved.
+    # The loaded model counts as quantized and cannot be saved.
     config = loaded.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, StoppingCriteria
 
 
 class _Clock(StoppingCriteria):
-    """Is asked after each step, and stops nothing."""
+    """Records the time of each step; never stops."""
 
     def __init__(self) -> None:
         self.times: list[float] = []

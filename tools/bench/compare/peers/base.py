@@ -1,4 +1,4 @@
-"""What a peer is to the comparison. To add one: a module beside this one, and a row in table.py."""
+"""The interface of a peer. To add one, add a module beside this one and an entry in table.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 
 from tools.bench.compare.environment import Environment
 
-# How its process is talked to. "http": a server with /v1/completions. "driver": a program that
-# reads jobs from its standard input, as drivers/driver_loop.py has it.
+# The protocol of its process. "http": a server with /v1/completions. "driver": a program that reads
+# jobs from its standard input, see drivers/driver_loop.py.
 Kind = Literal["http", "driver"]
 
 DRIVERS = Path(__file__).absolute().parent.parent / "drivers"
@@ -18,7 +18,7 @@ DRIVERS = Path(__file__).absolute().parent.parent / "drivers"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a process is to be started with."""
+    """The arguments for starting a process."""
 
     model: Path
     threads: int
@@ -40,16 +40,16 @@ class Peer(Protocol):
     kind: Kind
     # Name of the environment: two ways to run one package share it.
     environment: str
-    # Number format -> what it loads for it: a method of formats.ModelFiles.
+    # Number format -> the kind of file that it loads: a method of formats.ModelFiles.
     models: Mapping[str, str]
-    # Takes it several requests at the same time?
+    # True if it accepts several requests at the same time.
     concurrent: bool
 
     def install(self, environment: Environment) -> None:
-        """Makes the peer's environment, where it is not there already.
+        """Creates the peer's environment unless it exists.
 
         Raises:
-          PeerError: it cannot be made.
+          PeerError: it cannot be created.
         """
         ...
 

@@ -17,7 +17,7 @@ class Transformers:
     concurrent = True
 
     def install(self, environment: Environment) -> None:
-        """Raises PeerError where it cannot be installed."""
+        """Raises PeerError if it cannot be installed."""
         if not environment.has(_PACKAGES):
             environment.install(_PACKAGES)
             environment.mark(_PACKAGES)

@@ -14,12 +14,12 @@ _VERSION = "0.3.36"
 _TOOLS = ("llama-server", "llama-bench", "llama-quantize")
 _OFF = ("TESTS", "EXAMPLES", "APP", "UI")
 _MODELS = {"bf16": "gguf_bf16", "q8_0": "gguf_q8_0", "given": "given"}
-# Requests at the same time, and the longest: what the workloads need.
+# The number of concurrent requests, and the longest, in the workloads.
 _SLOTS = 32
 _SLOT_TOKENS = 1280
 
-# GCC 12's _tile_loadconfig says that it reads 8 bytes of the 64, and drops the stores to the
-# others: every AMX path crashes. With the barrier the stores stay.
+# GCC 12's _tile_loadconfig declares that it reads 8 of the 64 bytes, so the stores to the others
+# are removed: every AMX path crashes. The barrier keeps the stores.
 _AMX_FILE = "ggml/src/ggml-cpu/amx/mmq.cpp"
 _AMX_LOAD = "    _tile_loadconfig(&tc);"
 _AMX_BARRIER = '    __asm__ volatile("" ::: "memory");\n'
@@ -76,7 +76,7 @@ class LlamaServer:
     concurrent = True
 
     def install(self, environment: Environment) -> None:
-        """Raises PeerError where it cannot be built."""
+        """Raises PeerError if it cannot be built."""
         install_llama_cpp(environment)
 
     def command(self, environment: Environment, start: Start) -> Command:
@@ -101,7 +101,7 @@ class LlamaBench:
     concurrent = False
 
     def install(self, environment: Environment) -> None:
-        """Raises PeerError where it cannot be built."""
+        """Raises PeerError if it cannot be built."""
         install_llama_cpp(environment)
 
     def command(self, environment: Environment, start: Start) -> Command:

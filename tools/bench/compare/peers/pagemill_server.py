@@ -18,7 +18,7 @@ class Pagemill:
     flags: tuple[str, ...] = ()
 
     def install(self, environment: Environment) -> None:
-        """It is here already."""
+        """Does nothing: it is installed already."""
 
     def command(self, environment: Environment, start: Start) -> Command:
         """Returns how to start it."""

@@ -1,4 +1,4 @@
-"""The peers by name; imported at their first use."""
+"""The peers by name; imported at first use."""
 
 from __future__ import annotations
 

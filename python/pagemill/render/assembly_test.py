@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from pagemill.engine.assembly import ChoiceAssembler
 from pagemill.engine.outputs import ChoiceOutput
-from pagemill.render.stop_strings import StopStringFilter
+from pagemill.render.assembly import ChoiceAssembler
+from pagemill.render.events import Piece
 
 
 class Letters:
@@ -15,10 +15,9 @@ class Letters:
     def __init__(self) -> None:
         self.held = ""
 
-    def push(self, token_ids):
-        text = self.held + "".join(map(chr, token_ids))
-        self.held = text[-1:]
-        return text[:-1]
+    def piece(self, token_id):
+        text, self.held = self.held, chr(token_id)
+        return Piece(text, token_id, False)
 
     def flush(self):
         held, self.held = self.held, ""
@@ -48,7 +47,7 @@ def drive(assembler: ChoiceAssembler, parts: list[ChoiceOutput]):
 
 
 def test_length() -> None:
-    assert drive(ChoiceAssembler(Letters(), None), outputs("hello", "length", [2])) == (
+    assert drive(ChoiceAssembler(Letters()), outputs("hello", "length", [2])) == (
         "hello",
         5,
         "length",
@@ -57,14 +56,14 @@ def test_length() -> None:
 
 
 def test_the_stopping_token_is_counted_and_not_spoken() -> None:
-    assert drive(ChoiceAssembler(Letters(), None), outputs("hello$", "stop", [2])) == (
+    assert drive(ChoiceAssembler(Letters()), outputs("hello$", "stop", [2])) == (
         "hello",
         6,
         "stop",
         None,
     )
     part = ChoiceOutput(0, [104, 36], [], finish_reason="stop", stop_token_id=36)
-    assert drive(ChoiceAssembler(Letters(), None), [part]) == ("h", 2, "stop", 36)
+    assert drive(ChoiceAssembler(Letters()), [part]) == ("h", 2, "stop", 36)
 
 
 def test_the_stopping_token_is_spoken_where_asked() -> None:
@@ -79,30 +78,28 @@ def test_stop_strings_do_not_depend_on_portions(include: bool) -> None:
     results = set()
     for _ in range(200):
         cuts = sorted(rng.sample(range(1, len(text)), rng.randrange(len(text) - 1)))
-        assembler = ChoiceAssembler(
-            Letters(), StopStringFilter(stop, include), include_stop=include
-        )
+        assembler = ChoiceAssembler(Letters(), stop=stop, include_stop=include)
         results.add(drive(assembler, outputs(text, "length", cuts)))
     # The letters arrive one token late, so the token after "brow" completes it.
     assert results == {("the quick brow" if include else "the quick ", 15, "stop", "brow")}
 
 
 def test_a_stop_string_may_be_completed_by_the_flush() -> None:
-    assembler = ChoiceAssembler(Letters(), StopStringFilter(["end"]))
+    assembler = ChoiceAssembler(Letters(), stop=["end"])
     assert drive(assembler, outputs("the end", "length", [])) == ("the ", 7, "stop", "end")
 
 
 def test_held_back_text_comes_out_at_the_end() -> None:
-    assembler = ChoiceAssembler(Letters(), StopStringFilter(["ending"]))
+    assembler = ChoiceAssembler(Letters(), stop=["ending"])
     assert drive(assembler, outputs("the end", "length", [3])) == ("the end", 7, "length", None)
 
 
 def test_stop_strings_count_after_min_tokens() -> None:
-    assembler = ChoiceAssembler(Letters(), StopStringFilter(["a"]), min_tokens=4)
+    assembler = ChoiceAssembler(Letters(), stop=["a"], min_tokens=4)
     assert drive(assembler, outputs("aaabcadd", "length", [])) == ("aaabc", 7, "stop", "a")
 
 
 def test_logprobs_end_with_the_token_that_completes_the_stop_string() -> None:
     part = ChoiceOutput(0, [ord(c) for c in "abcd"], [], logprobs=list("wxyz"))  # type: ignore[arg-type]
-    delta = ChoiceAssembler(Letters(), StopStringFilter(["b"])).push(part)
+    delta = ChoiceAssembler(Letters(), stop=["b"]).push(part)
     assert (delta.text, delta.logprobs, delta.token_ids) == ("a", ["w", "x", "y"], [97, 98, 99])

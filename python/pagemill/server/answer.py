@@ -1,0 +1,42 @@
+"""What an endpoint's handler returns; the transport encodes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text that is not JSON."""
+
+    content: bytes
+    media_type: str
+
+
+class Events(Protocol):
+    """A stream of server-sent events, encoded as they arise; `respond.ResponseEvents` is one.
+
+    The transport calls `close` when the response is over, however it ends.
+    """
+
+    ended: bool
+    """Set by the `take` that returns the last events."""
+
+    def listen(self, on_news: Callable[[], None]) -> None:
+        """Calls `on_news` when `take` may have something."""
+        ...
+
+    def take(self, behind: bool) -> bytes:
+        """Complete events since the last call: fewer and larger ones for a reader `behind`."""
+        ...
+
+    def close(self) -> None:
+        """Aborts what has not finished."""
+        ...
+
+
+Answer = msgspec.Struct | Text | Events

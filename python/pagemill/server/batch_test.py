@@ -1,0 +1,124 @@
+"""Batch files and `/invocations` get the answers that HTTP gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from pagemill.engine.fake_engine import FakeOptions
+from pagemill.server.batch import BatchOutput, answer_lines
+from pagemill.server.fake_server import FakeServer, fake_server
+
+CHAT = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 3, "n": 2, "seed": 5}
+COMPLETION = {"prompt": ["a", "b"], "max_tokens": 3, "seed": 5, "echo": True}
+EMBEDDING = {"input": ["ab", "c"]}
+GENERATE = {"/v1/chat/completions": CHAT, "/v1/completions": COMPLETION}
+
+
+def line(custom_id: str, url: str, body: Any, method: str = "POST") -> bytes:
+    fields = {"custom_id": custom_id, "method": method, "url": url, "body": body}
+    return json.dumps(fields).encode() + b"\n"
+
+
+async def answers(server: FakeServer, lines: list[bytes], concurrency: int = 4) -> list[Any]:
+    written: list[BatchOutput] = []
+    await answer_lines(server.state, lines, written.append, concurrency)
+    return [json.loads(msgspec.json.encode(output)) for output in written]
+
+
+def comparable(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in ("id", "created")}
+
+
+@pytest.mark.parametrize(
+    ("pooled_size", "requests"), [(0, GENERATE), (4, {"/v1/embeddings": EMBEDDING})]
+)
+def test_http_batch_and_invocations_answer_alike(pooled_size: int, requests: Any) -> None:
+    async def body() -> None:
+        async with fake_server(FakeOptions(pooled_size=pooled_size)) as server:
+            lines = [line(url, url, fields) for url, fields in requests.items()]
+            batch = {a["custom_id"]: a for a in await answers(server, lines)}
+            for url, fields in requests.items():
+                http = await server.client.post(url, json=fields)
+                invoked = await server.client.post("/invocations", json=fields)
+                answer = batch[url]
+                assert answer["error"] is None and answer["response"]["status_code"] == 200
+                assert http.status_code == invoked.status_code == 200
+                expected = comparable(http.json())
+                assert comparable(answer["response"]["body"]) == expected
+                assert comparable(invoked.json()) == expected
+                assert answer["response"]["body"]["id"].endswith(answer["response"]["request_id"])
+                refused = {**fields, "model": "absent"}
+                (answer,) = await answers(server, [line("x", url, refused)])
+                http = await server.client.post(url, json=refused)
+                assert answer["response"]["status_code"] == http.status_code == 404
+                assert answer["response"]["body"] == http.json()
+
+    asyncio.run(body())
+
+
+def test_each_line_has_its_own_error() -> None:
+    url = "/v1/completions"
+    good = [line(str(i), url, {"prompt": "a", "max_tokens": 2}) for i in range(3)]
+    bad = [
+        *(b"{\n", b"\n", b'{"custom_id": "a"}\n', b"\xff\n", b"[" * 100_000 + b"\n"),
+        *(line("get", url, {}, "GET"), line("0", url, {"prompt": "again"})),
+        *(line("empty", url, {}), line("streams", url, {"prompt": "a", "stream": True})),
+        *(line("embeds", "/v1/embeddings", EMBEDDING), line("nope", "/nope", {})),
+    ]
+
+    async def body() -> None:
+        async with fake_server() as server:
+            found = await answers(server, [*good, *bad])
+            assert len(found) == len(good) + len(bad) - 1  # one line is blank
+            assert len({a["id"] for a in found}) == len(found)
+            status = {a["custom_id"]: a["response"]["status_code"] for a in found if a["response"]}
+            refusals = {"empty": 400, "streams": 400, "embeds": 404, "nope": 404}
+            assert status == {"0": 200, "1": 200, "2": 200, **refusals}
+            errors = [a["error"]["message"] for a in found if a["error"]]
+            assert [e.partition(":")[0] for e in errors] == [
+                f"Line {n}" for n in (4, 6, 7, 8, 9, 10)
+            ]
+            assert "custom_id" in errors[-1]
+            assert server.async_engine.num_live == 0
+
+    asyncio.run(body())
+
+
+def test_lines_wait_for_room_and_at_most_so_many_run() -> None:
+    running: list[int] = []
+
+    async def body() -> None:
+        options = FakeOptions(max_running=2, max_waiting=1, retry_after_s=0)
+        async with fake_server(options) as server:
+            lines = [line(str(i), "/v1/completions", {"prompt": "a", "n": 2}) for i in range(6)]
+
+            async def watch() -> None:
+                while True:
+                    running.append(server.async_engine.num_live)
+                    await asyncio.sleep(0)
+
+            watcher = asyncio.create_task(watch())
+            found = await answers(server, lines, concurrency=2)
+            watcher.cancel()
+            assert [a["response"]["status_code"] for a in found] == [200] * 6
+
+    asyncio.run(body())
+    assert 0 < max(running) <= 4
+
+
+def test_invocations_need_a_known_field() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            got = await server.client.post("/invocations", json={"inputs": "a"})
+            assert got.status_code == 400 and "`messages`" in got.text
+            got = await server.client.post("/invocations", json=EMBEDDING)
+            assert got.status_code == 404 and "/v1/completions" in got.text
+            got = await server.client.post("/invocations", json={**CHAT, "stream": True})
+            assert got.text.endswith("data: [DONE]\n\n")
+
+    asyncio.run(body())

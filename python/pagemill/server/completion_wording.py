@@ -1,0 +1,135 @@
+"""How `/v1/completions` writes a response."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from pagemill.render.assembly import ChoiceDelta
+from pagemill.server.echo import prompt_offsets
+from pagemill.server.errors import ApiError
+from pagemill.server.generation import Generation
+from pagemill.server.logprobs import LogprobFormatter, TokenLogprobs
+from pagemill.server.pipeline import Pipeline
+from pagemill.server.protocol.completion import (
+    CompletionChoice,
+    CompletionLogprobs,
+    CompletionRequest,
+    CompletionResponse,
+)
+from pagemill.server.respond import FoldedChoice
+from pagemill.server.sse import HOLE, EventTemplate, event, last_events, usage_events
+
+
+class CompletionWording:
+    """Implements `respond.Wording` for one request."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        request: CompletionRequest,
+        name: str,
+        generation: Generation,
+        echoes: Sequence[str] = (),
+    ) -> None:
+        """`echoes`: the text of each prompt, if `echo` is set."""
+        self._request = request
+        self._generation = generation
+        self._renderer = pipeline.renderer
+        self._formatter = LogprobFormatter(pipeline.renderer, request.return_tokens_as_token_ids)
+        self._echoes = echoes
+        self._final_usage, self._continuous_usage = usage_events(request.stream_options)
+        self._head = CompletionResponse(name, int(time.time()), pipeline.model.name, [])
+        self._encode = msgspec.json.Encoder().encode
+        self._started: set[int] = set()
+        has_more = request.logprobs is not None or request.return_token_ids or request.echo
+        self._templates: list[EventTemplate] = []
+        if not (has_more or self._continuous_usage):
+            for index in range(generation.num_choices):
+                choices = [CompletionChoice(index, HOLE)]
+                self._templates.append(
+                    EventTemplate(msgspec.structs.replace(self._head, choices=choices))
+                )
+
+    def whole(self, choices: Sequence[FoldedChoice]) -> CompletionResponse:
+        """See `respond.Wording`."""
+        written: list[CompletionChoice] = []
+        for folded in choices:
+            choice = self._choice(_one_delta(folded), folded.message.text)
+            choice.prompt_logprobs = None
+            if folded.prompt_logprobs is not None and self._request.prompt_logprobs is not None:
+                choice.prompt_logprobs = self._formatter.prompt(folded.prompt_logprobs)
+            written.append(choice)
+        return msgspec.structs.replace(self._head, choices=written, usage=self._generation.usage)
+
+    def begin(self) -> bytes:
+        """See `respond.Wording`."""
+        return b""
+
+    def delta(self, delta: ChoiceDelta) -> bytes:
+        """See `respond.Wording`."""
+        text = delta.text
+        if self._templates and delta.finish_reason is None:
+            return self._templates[delta.index].event(text) if text else b""
+        choice = self._choice(delta, text)
+        if not (choice.text or choice.finish_reason or choice.logprobs or choice.token_ids):
+            return b""  # tokens that are no complete character yet, or may be a stop string
+        self._head.choices = [choice]
+        if self._continuous_usage:
+            self._head.usage = self._generation.usage
+        return event(self._encode(self._head))
+
+    def end(self, failure: ApiError | None) -> bytes:
+        """See `respond.Wording`."""
+        if not self._final_usage:
+            return last_events(None, failure)
+        self._head.choices, self._head.usage = [], self._generation.usage
+        return last_events(self._head, failure)
+
+    def _choice(self, delta: ChoiceDelta, text: str) -> CompletionChoice:
+        request = self._request
+        choice = CompletionChoice(delta.index, text, None, delta.finish_reason, delta.stop_reason)
+        is_first = delta.index not in self._started
+        if is_first:
+            self._started.add(delta.index)
+            if request.echo:
+                choice.text = self._echo_of(delta.index) + text
+            if request.return_token_ids:
+                choice.prompt_token_ids = self._generation.prompt_of(delta.index).tolist()
+        if request.logprobs is not None:
+            choice.logprobs = self._logprobs(delta, is_first)
+        if request.return_token_ids:
+            choice.token_ids = delta.token_ids
+        return choice
+
+    def _echo_of(self, index: int) -> str:
+        return self._echoes[index // self._generation.sampling.n] if self._request.echo else ""
+
+    def _logprobs(self, delta: ChoiceDelta, is_first: bool) -> CompletionLogprobs:
+        entries: list[TokenLogprobs] = delta.logprobs or []
+        echoed = self._echo_of(delta.index)
+        offsets = [len(echoed) + offset for offset in delta.offsets]
+        if not (is_first and self._request.echo):
+            return self._formatter.completion(entries, offsets)
+        prompt = self._generation.prompt_of(delta.index).tolist()
+        return self._formatter.completion(
+            (delta.prompt_logprobs or []) + entries,
+            prompt_offsets(self._renderer, prompt, echoed) + offsets,
+            prompt[0],
+        )
+
+
+def _one_delta(folded: FoldedChoice) -> ChoiceDelta:
+    """All of a choice as one delta; its text is in `folded.message`."""
+    return ChoiceDelta(
+        folded.index,
+        [],
+        folded.token_ids,
+        folded.logprobs,
+        folded.offsets,
+        folded.finish_reason,
+        folded.stop_reason,
+        folded.prompt_logprobs,
+    )

@@ -1,0 +1,30 @@
+"""Answers and refusals as ASGI responses."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from pagemill.server.answer import Answer, Text
+from pagemill.server.errors import RETRY_AFTER_S, ApiError, error_json
+from pagemill.server.event_stream import EventStream
+
+
+def answer_response(answer: Answer) -> Response:
+    """The response that carries `answer`."""
+    if isinstance(answer, Text):
+        return Response(answer.content, headers={"content-type": answer.media_type})
+    if isinstance(answer, msgspec.Struct):
+        # Encoding thousands of vectors takes long, but a thread would hold the GIL for as long.
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+    return EventStream(answer)
+
+
+def error_response(error: ApiError) -> Response:
+    """The complete HTTP response, with Retry-After if retrying can help."""
+    headers: dict[str, str] = {}
+    if error.status in RETRY_AFTER_S:
+        headers["retry-after"] = str(error.retry_after_s)
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return Response(error_json(error), error.status, headers, media_type="application/json")

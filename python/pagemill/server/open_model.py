@@ -1,0 +1,53 @@
+"""From an engine to a pipeline: what serving and batch files begin with."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from pagemill.config import EngineConfig
+from pagemill.engine.async_engine import AsyncEngine
+from pagemill.engine.client import EngineClient, ModelFacts
+from pagemill.observe.metrics import RequestMetrics
+from pagemill.server.engine_source import EngineSource
+from pagemill.server.model_info import ModelInfo
+from pagemill.server.pipeline import Pipeline
+from pagemill.server.rendering import open_renderer
+
+
+async def open_model(
+    source: EngineSource, config: EngineConfig, shared_metrics: str = ""
+) -> tuple[EngineClient, Pipeline]:
+    """Starts a client of the engine and opens the model's renderer.
+
+    The caller ends `pipeline.engine` and then `source`; after a failure only `source`.
+
+    Raises:
+        What `EngineSource.open` and `open_renderer` raise.
+    """
+    client = await source.open()
+    engine = AsyncEngine(client)
+    await engine.start()
+    files = await source.model_source()
+    renderer = await asyncio.to_thread(open_renderer, files, config.model)
+    engine.eos_token_ids = tuple(
+        dict.fromkeys((*client.model.eos_token_ids, *renderer.eos_token_ids))
+    )
+    model = _model_info(client.model, config)
+    metrics = RequestMetrics(model.name, model.max_model_len, shared_metrics)
+    return client, Pipeline(engine, renderer, model, metrics)
+
+
+def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:
+    return ModelInfo(
+        names=facts.names,
+        max_model_len=facts.max_model_len,
+        vocab_size=facts.vocab_size,
+        pooling=facts.pooling,
+        created=int(time.time()),
+        defaults=facts.defaults,
+        max_tokens_cap=facts.max_tokens_cap,
+        max_choices=facts.max_choices,
+        max_logprobs=config.model.max_logprobs,
+        root=str(config.model.model or facts.names[0]),
+    )

@@ -1,0 +1,160 @@
+"""From a `Generation` to the response of an API, streamed or not.
+
+Every endpoint that generates calls `respond` with a `Wording`: how its API writes events.
+
+    answer = await respond(generation, ChatWording(...), stream_interval)
+
+A response that is not streamed is the fold of the events that a stream writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from pagemill.render.assembly import ChoiceDelta
+from pagemill.render.events import Message
+from pagemill.server.errors import ApiError
+from pagemill.server.generation import Generation
+
+_LOGGER = logging.getLogger("pagemill.server")
+
+
+class FoldedChoice:
+    """A complete choice: the fold of its deltas."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.message = Message()
+        self.token_ids: list[int] = []
+        self.offsets: list[int] = []
+        self.logprobs: list[Any] = []
+        self.prompt_logprobs: list[Any] | None = None
+        self.finish_reason = "abort"
+        self.stop_reason: str | int | None = None
+
+    def add(self, delta: ChoiceDelta) -> None:
+        """Appends the next delta."""
+        for event in delta.events:
+            self.message.add(event)
+        self.token_ids += delta.token_ids
+        self.offsets += delta.offsets
+        self.logprobs += delta.logprobs or ()
+        if delta.prompt_logprobs is not None:
+            self.prompt_logprobs = delta.prompt_logprobs
+        if delta.finish_reason is not None:
+            self.finish_reason, self.stop_reason = delta.finish_reason, delta.stop_reason
+
+
+class Wording(Protocol):
+    """How one API writes one response. Streams are bytes of server-sent events."""
+
+    def whole(self, choices: Sequence[FoldedChoice]) -> msgspec.Struct:
+        """A response that is not streamed."""
+        ...
+
+    def begin(self) -> bytes:
+        """What comes before the first delta."""
+        ...
+
+    def delta(self, delta: ChoiceDelta) -> bytes:
+        """A delta; b"" if it says nothing in this API."""
+        ...
+
+    def end(self, failure: ApiError | None) -> bytes:
+        """What comes after the last delta."""
+        ...
+
+
+class ResponseEvents:
+    """A stream: the bytes of a generation's events as they come."""
+
+    def __init__(self, generation: Generation, wording: Wording, interval: int) -> None:
+        """`interval`: tokens of one event."""
+        self._generation = generation
+        self._wording = wording
+        self._interval = interval
+        self._begun = False
+        self.ended = False
+
+    def listen(self, on_news: Callable[[], None]) -> None:
+        """Calls `on_news` when `take` may have something."""
+        self._generation.listen(on_news)
+
+    def take(self, behind: bool) -> bytes:
+        """The events since the last call; sets `ended` with the last ones.
+
+        A reader that is `behind`, because its connection is full, gets one event for all tokens of
+        a choice that it missed.
+        """
+        generation, write = self._generation, self._wording.delta
+        parts: list[bytes] = []
+        try:
+            for delta in generation.take(0 if behind else self._interval):
+                if not self._begun:
+                    self._begun = True
+                    parts.append(self._wording.begin())
+                parts.append(write(delta))
+            if generation.ended:
+                self._end(parts, generation.failure)
+        except Exception:
+            _LOGGER.exception("a stream failed")
+            failure = ApiError(500, "The server failed while it streamed; see its log.")
+            self._end(parts, failure)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        """Aborts what has not finished."""
+        self._generation.close()
+
+    def _end(self, parts: list[bytes], failure: ApiError | None) -> None:
+        self.ended = True
+        parts.append(self._wording.end(failure))
+
+
+async def respond(
+    generation: Generation, wording: Wording, stream_interval: int | None
+) -> msgspec.Struct | ResponseEvents:
+    """The response of an endpoint, which closes `generation`.
+
+    Args:
+        generation: what was submitted.
+        wording: of the endpoint's API.
+        stream_interval: tokens of one event of a stream; None: the response is not streamed.
+
+    Raises:
+        ApiError: a choice of a response that is not streamed failed.
+    """
+    if stream_interval is not None:
+        return ResponseEvents(generation, wording, stream_interval)
+    return await _whole_response(generation, wording)
+
+
+async def _whole_response(generation: Generation, wording: Wording) -> msgspec.Struct:
+    choices = [FoldedChoice(index) for index in range(generation.num_choices)]
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def fold() -> None:
+        if ended.done():
+            return
+        try:
+            for delta in generation.take(0):
+                choices[delta.index].add(delta)
+            if generation.ended:
+                ended.set_result(None)
+        except Exception as error:
+            ended.set_exception(error)
+
+    try:
+        generation.listen(fold)
+        fold()
+        await ended
+        if generation.failure is not None:
+            raise generation.failure
+        return wording.whole(choices)
+    finally:
+        generation.close()
