@@ -40,7 +40,7 @@ MIXED = (
     ("POST", "/v1/completions", {"prompt": "Hello", "temperature": -1}, 400),
     ("POST", "/v1/completions", {"prompt": "Hello", "suffix": "x"}, 400),
     ("POST", "/v1/chat/completions", {"messages": 5}, 400),
-    ("POST", "/v1/embeddings", {"input": "x" * 20_000}, 400),
+    ("POST", "/v1/embeddings", {"input": "x" * 20_000}, 404),
 )
 
 

@@ -513,6 +513,15 @@ class EngineStats:
 
     fields: tuple[tuple[str, str, str, str], ...]
     """(name, "gauge" or "counter", Prometheus family or "", help) of each statistic."""
+    num_running: int
+    num_waiting: int
+    kv_blocks_total: int
+    kv_blocks_used: int
+    prefix_cache_query_tokens: int
+    prefix_cache_hit_tokens: int
+    prompt_tokens: int
+    generation_tokens: int
+    progress_age_s: float
     def __getattr__(self, name: str) -> float: ...
     def to_wire(self) -> tuple[Any, ...]: ...
     @staticmethod

@@ -23,7 +23,7 @@ INT32_MAX = 2**31 - 1
 MAX_CHOICES = 128  # `n`, as in the OpenAI API
 
 
-class SamplingFields(msgspec.Struct, kw_only=True):
+class SamplingFields(msgspec.Struct, kw_only=True, frozen=True):
     """A caller's sampling fields. None: not stated, the model's default applies.
 
     The ranges are those of the HTTP API; the engine checks again and names the field.
@@ -64,7 +64,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
             Meta(
                 ge=-1,
                 le=INT32_MAX,
-                description="Sample only from this many likeliest tokens; 0 = all.",
+                description="Sample only from this many likeliest tokens; 0 is all.",
                 extra={"neutral": 0},
             ),
         ]

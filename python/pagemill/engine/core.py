@@ -30,13 +30,14 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 @dataclass(frozen=True, slots=True)
 class EngineCore:
-    """A running engine: `seam` is how to talk to it, `budget` the KV cache it got.
+    """A running engine: `seam` is how clients talk to it, `budget` the KV cache it got.
 
     `runner` is the engine's own; others ask it for its profile, between requests.
     """
 
     built: BuiltModel
     seam: NativeSeam
+    engine: _native.Engine
     runner: _native.ModelRunner
     budget: KvBudget
     max_choices: int
@@ -159,7 +160,7 @@ class EngineCore:
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.Request, _native.StatusError)
         held = config.scheduler.max_num_queued_reqs
-        return cls(built, seam, runner, budget, max(1, held), workers)
+        return cls(built, seam, engine, runner, budget, max(1, held), workers)
 
 
 def _require_dividable(config: EngineConfig) -> None:

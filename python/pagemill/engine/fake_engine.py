@@ -14,7 +14,6 @@ import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -91,7 +90,7 @@ class FakeOutput:
 class FakeStats:
     """The statistics of the native EngineStats that the fake engine keeps."""
 
-    fields: ClassVar[Sequence[tuple[str, str, str, str]]] = (
+    fields: Sequence[tuple[str, str, str, str]] = (
         ("num_running", "gauge", "num_requests_running", "requests that hold a slot"),
         ("num_waiting", "gauge", "num_requests_waiting", "requests without a slot"),
         ("prompt_tokens", "counter", "prompt_tokens", "prompt tokens of requests that started"),
@@ -303,9 +302,10 @@ class FakeEngine:
         new_token_matcher: object | None = None,
         media: Sequence[tuple[str, int, int]] = (),
         media_features: Sequence[np.ndarray] = (),
+        media_positions: Sequence[tuple[np.ndarray, np.ndarray, int]] = (),
     ) -> None:
         """Accepts a request. Raises FakeStatusError for a refusal."""
-        del skip_reading_prefix_cache, new_token_matcher, media, media_features
+        del skip_reading_prefix_cache, new_token_matcher, media, media_features, media_positions
         assert sampling is None or isinstance(sampling, FakeSampling)
         self.accept(
             request_id,

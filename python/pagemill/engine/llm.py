@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO, cast
 
@@ -128,7 +128,7 @@ class LLM:
 
     def _open(self, config: EngineConfig) -> None:
         self._loaded: LoadedModel = load(config)
-        self._engine = self._loaded.core.seam.engine
+        self._engine = self._loaded.core.engine
         self._next_id = 1
         try:
             model = config.model
@@ -347,7 +347,7 @@ class LLM:
         return list(tokens)
 
     @contextlib.contextmanager
-    def _native_errors(self) -> Iterator[None]:
+    def _native_errors(self) -> Generator[None]:
         try:
             yield
         except self._loaded.core.seam.status_error as error:

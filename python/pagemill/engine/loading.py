@@ -81,7 +81,7 @@ def update_weights(
     programs = {"model": built.program_text}
     if built.encoder is not None:
         programs["encoder"] = built.encoder.program_text
-    core.seam.engine.update_weights(programs, timeout_s=timeout_s)
+    core.engine.update_weights(programs, timeout_s=timeout_s)
 
 
 def model_facts(loaded: LoadedModel) -> ModelFacts:

@@ -6,7 +6,7 @@ interchangeable and nothing here imports the extension.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -71,7 +71,10 @@ class NativeClient(Protocol):
 
 
 class NativeEngine(Protocol):
-    """The engine's facade: requests in, outputs out, its own thread in between."""
+    """The engine's facade: requests in, outputs out, its own thread in between.
+
+    What concerns all requests is reached by name (`control_calls`), or by the native type.
+    """
 
     def submit(
         self,
@@ -104,20 +107,6 @@ class NativeEngine(Protocol):
     def drain(self) -> None: ...
 
     def shutdown(self) -> None: ...
-
-    def save_session(self, path: str, token_ids: Sequence[int], *, cache_salt: str = "") -> int: ...
-
-    def restore_session(self, path: str, *, cache_salt: str = "") -> tuple[list[int], int]: ...
-
-    def reset_prefix_cache(self, *, preempt_running: bool = False) -> bool: ...
-
-    def sleep(self, *, keep_kv: bool = False, timeout_s: float = 60.0) -> None: ...
-
-    def wake(self, *, timeout_s: float = 60.0) -> None: ...
-
-    def is_sleeping(self) -> bool: ...
-
-    def update_weights(self, programs: Mapping[str, str], *, timeout_s: float = 60.0) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -115,7 +115,7 @@ class SocketClient:
                 await self._keeper
         self._keeper = None
 
-    async def _ask(self, make: Any) -> Any:
+    async def _ask(self, make: Callable[[int], ClientMessage]) -> Any:
         if self._connection is None:
             raise _gone()
         return await self._connection.ask(make)
@@ -211,7 +211,7 @@ class _Connection(asyncio.Protocol):
         except (msgspec.DecodeError, self._codec.error) as error:
             self._break(EngineError("INTERNAL", f"The engine sent what is no message: {error}"))
 
-    async def ask(self, make: Any) -> Any:
+    async def ask(self, make: Callable[[int], ClientMessage]) -> Any:
         """Sends the message that `make(sequence)` returns, and waits for its answer."""
         if len(self._waiting) >= _MAX_UNANSWERED:
             raise EngineError(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pagemill.server.answer import Events
+from pagemill.server.answer import Text
 from pagemill.server.caller import ANONYMOUS
 from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport
@@ -138,10 +138,11 @@ async def _patient(server: ServerState, endpoint: Endpoint, fields: dict[str, An
                 raise
             await asyncio.sleep(error.retry_after_s)
             continue
-        if isinstance(answer, Events):
-            answer.close()
-            raise bad_request("`stream` must be false in a batch file.", "stream")
-        return msgspec.json.encode(answer)
+        if isinstance(answer, msgspec.Struct):
+            return msgspec.json.encode(answer)
+        assert not isinstance(answer, Text), "an endpoint with a task answers with JSON"
+        answer.close()
+        raise bad_request("`stream` must be false in a batch file.", "stream")
 
 
 def _endpoint(url: str) -> Endpoint:

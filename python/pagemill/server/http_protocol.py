@@ -13,7 +13,7 @@ import asyncio
 import enum
 import secrets
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import httptools
 import uvicorn
@@ -144,7 +144,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._stop(self._too_large())
         self._check_number_of_headers()
         super().on_headers_complete()
-        self.scope["state"][BODY_WRITER] = _BodyWriter(self.cycle)
+        self.scope.setdefault("state", {})[BODY_WRITER] = _BodyWriter(self.cycle)
         self.headers = []  # trailers come into this one, and no further
         self._received.head_complete = True
         self._connections.became_busy(self)
@@ -176,6 +176,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _feed(self, piece: memoryview) -> None:
         received = self._received
         received.unused_bytes += len(piece)
+        assert self.parser is not None, "the connection is open"
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
@@ -204,7 +205,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         raise httptools.HttpParserError
 
     def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
+        return cycle is not None and not cycle.response_complete
 
     def _is_answering_earlier(self) -> bool:
         """True if a request before the one that the parser is at has no complete response."""

@@ -15,10 +15,10 @@ from pagemill.server.endpoints.table import Endpoint, Transport
 from pagemill.server.errors import RETRY_AFTER_S, TYPE_OF_STATUS, ErrorResponse
 
 _JSON = "application/json"
-_ERRORS_OF_ALL = {403, 408, 431, 500, 503}
-_ERRORS_OF_KEYS = {401}
-_ERRORS_OF_BODIES = {400, 404, 413, 429, 504}
-_ERRORS_OF_PARAMETERS = {404}
+_ERRORS_OF_ALL = frozenset({403, 408, 431, 500, 503})
+_ERRORS_OF_KEYS = frozenset({401})
+_ERRORS_OF_BODIES = frozenset({400, 404, 413, 429, 504})
+_ERRORS_OF_PARAMETERS = frozenset({404})
 _OBJECT = dict[str, Any]
 
 
@@ -70,12 +70,13 @@ def _operation(
     event = endpoint.event_type()
     if event is not None:
         content["text/event-stream"] = {"schema": schemas[event]}
-    errors = _ERRORS_OF_ALL | (_ERRORS_OF_PARAMETERS if parameters else set())
+    errors = set(_ERRORS_OF_ALL)
     operation: dict[str, Any] = {
         "operationId": endpoint.name,
         "summary": inspect.getdoc(endpoint.load()),
     }
     if parameters:
+        errors |= _ERRORS_OF_PARAMETERS
         operation["parameters"] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in parameters

@@ -39,8 +39,9 @@ def usage_events(options: StreamOptions | None) -> tuple[bool, bool]:
 
     `include_usage: false` means no usage at all.
     """
-    final = options is not None and options.include_usage
-    return final, final and options.continuous_usage_stats
+    if options is None or not options.include_usage:
+        return False, False
+    return True, options.continuous_usage_stats
 
 
 def last_events(usage: msgspec.Struct | None, failure: ApiError | None) -> bytes:

@@ -16,7 +16,7 @@ from pagemill.server.protocol.usage import Usage
 _TOOLS = "send `tools` and `tool_choice`."
 
 
-class ChatRequest(GenerationRequest, kw_only=True):
+class ChatRequest(GenerationRequest, kw_only=True, frozen=True):
     """The request. Messages keep every key they have, for the template to read."""
 
     messages: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=16384)]

@@ -23,7 +23,7 @@ DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 2048
 
 
-class CompletionRequest(GenerationRequest, kw_only=True):
+class CompletionRequest(GenerationRequest, kw_only=True, frozen=True):
     """The request. `prompt` has four shapes; `prompts` sorts them out."""
 
     prompt: Any

@@ -29,7 +29,7 @@ class StreamOptions(msgspec.Struct, kw_only=True):
     continuous_usage_stats: bool = False
 
 
-class GenerationRequest(SamplingFields, kw_only=True):
+class GenerationRequest(SamplingFields, kw_only=True, frozen=True):
     """Fields of a generating request beside those of `SamplingFields`.
 
     `None` is "not stated" and becomes the model's default.
@@ -111,9 +111,13 @@ def to_sampling(
         raise bad_request(
             "`stream_options` may only be given with `stream: true`.", "stream_options"
         )
-    shared = {name: getattr(fields, name) for name in SamplingFields.__struct_fields__}
+    shared: dict[str, Any] = {
+        name: getattr(fields, name) for name in SamplingFields.__struct_fields__
+    }
+    if fields.seed == -1:
+        shared["seed"] = None
     return SamplingParams(
-        **(shared | {"seed": None if fields.seed == -1 else fields.seed}),
+        **shared,
         logit_bias=_logit_bias(fields.logit_bias),
         stop=_stop_strings(fields.stop),
         logprobs=logprobs,
