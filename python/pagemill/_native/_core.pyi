@@ -1,10 +1,12 @@
 """The compiled extension (cc/bindings). Written by hand; `native_test.py` compares the names."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pagemill.observe.snapshot import EngineSnapshot
 
 version: str
 
@@ -508,20 +510,11 @@ class EngineOptions:
         max_step_us: int | None = None,
     ) -> None: ...
 
-class EngineStats:
+class EngineStats(EngineSnapshot):
     """cc/engine/engine_stats.h, whose `Visit` lists the statistics."""
 
-    fields: tuple[tuple[str, str, str, str], ...]
-    """(name, "gauge" or "counter", Prometheus family or "", help) of each statistic."""
-    num_running: int
-    num_waiting: int
-    kv_blocks_total: int
-    kv_blocks_used: int
-    prefix_cache_query_tokens: int
-    prefix_cache_hit_tokens: int
-    prompt_tokens: int
-    generation_tokens: int
-    progress_age_s: float
+    fields: ClassVar[Sequence[tuple[str, str, str, str]]]
+
     def __getattr__(self, name: str) -> float: ...
     def to_wire(self) -> tuple[Any, ...]: ...
     @staticmethod

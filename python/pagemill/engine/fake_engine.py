@@ -14,6 +14,7 @@ import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -90,7 +91,7 @@ class FakeOutput:
 class FakeStats:
     """The statistics of the native EngineStats that the fake engine keeps."""
 
-    fields: Sequence[tuple[str, str, str, str]] = (
+    fields: ClassVar[Sequence[tuple[str, str, str, str]]] = (
         ("num_running", "gauge", "num_requests_running", "requests that hold a slot"),
         ("num_waiting", "gauge", "num_requests_waiting", "requests without a slot"),
         ("prompt_tokens", "counter", "prompt_tokens", "prompt tokens of requests that started"),

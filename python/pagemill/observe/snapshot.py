@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 
 class EngineSnapshot(Protocol):
@@ -12,10 +12,8 @@ class EngineSnapshot(Protocol):
     Lists the ones that Python reads; counters only grow, durations are in seconds.
     """
 
-    @property
-    def fields(self) -> Sequence[tuple[str, str, str, str]]:
-        """(name, "gauge" or "counter", Prometheus family or "", help) of each statistic."""
-        ...
+    fields: ClassVar[Sequence[tuple[str, str, str, str]]]
+    """(name, "gauge" or "counter", Prometheus family or "", help) of each statistic."""
 
     @property
     def num_running(self) -> int: ...

@@ -15,7 +15,7 @@ from pagemill.config.fields import build
 from pagemill.observe.logging import configure
 from pagemill.server.child_process import follow_parent
 from pagemill.server.engine_source import OtherEngine
-from pagemill.server.http_server import listen
+from pagemill.server.http_server import bind
 from pagemill.server.keys import ApiKey
 from pagemill.server.serve import Server
 
@@ -26,7 +26,7 @@ def run(job: Mapping[str, Any]) -> int:
     keys = msgspec.convert(job["keys"], tuple[ApiKey, ...])
     configure(config.observe.log_level, job["name"])
     with (
-        contextlib.closing(listen(job["host"], job["port"], shared=True)) as listener,
+        contextlib.closing(bind(job["host"], job["port"], shared=True)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         server = Server(config, keys, listener, OtherEngine(job["socket"]), job["metrics"])

@@ -50,20 +50,20 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A socket that listens; `shared`: other processes may listen on the port, too, and the system
-    deals connections out.
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
 
     Raises:
         OSError: the address cannot be listened on.
     """
-    listener = bind(host, port, shared=shared)
+    listener = bind(host, port)
     listener.listen(_BACKLOG)
     return listener
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A socket that has the address and does not listen; see `listen`.
+    """A socket that has the address and does not listen yet; `shared`: other processes may listen
+    on the port, too, and the system distributes connections among those that do.
 
     Raises:
         OSError: the address cannot be had.

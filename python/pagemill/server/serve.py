@@ -1,7 +1,8 @@
 """`pagemill serve`: listens, loads the model, serves, drains, exits.
 
 The socket listens before the model is loaded, so that probes are answered from the start: `/health`
-says that the process lives, `/ready` that it is not there yet.
+says that the process lives, `/ready` that it is not there yet. One of several API processes listens
+once it can serve: the system distributes connections among those that listen.
 """
 
 from __future__ import annotations
@@ -79,6 +80,9 @@ class Server:
             create_app(self._state, keys), config.server.connections, config.observe.access_log
         )
         self._engine: AsyncEngine | None = None
+        self._may_listen = asyncio.Event()
+        if config.server.api_server_count == 1:
+            self._may_listen.set()
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
@@ -87,7 +91,7 @@ class Server:
         if not self._shared_metrics:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
-        serving = asyncio.create_task(self._http.serve([self._listener]))
+        serving = asyncio.create_task(self._listen())
         background = asyncio.create_task(self._load_and_report())
         stopping = asyncio.create_task(self._stop.wait())
         try:
@@ -103,6 +107,8 @@ class Server:
                 await self._engine.shutdown()
             await self._source.close()
             self._http.should_exit = True
+            if not self._may_listen.is_set():
+                serving.cancel()
             await asyncio.wait({serving}, timeout=_ABORT_GRACE_S)
         _LOGGER.info("stopped")
         return 0
@@ -114,6 +120,10 @@ class Server:
             self._state.lifecycle.give_up()
         self._stop.set()
 
+    async def _listen(self) -> None:
+        await self._may_listen.wait()
+        await self._http.serve([self._listener])
+
     async def _load_and_report(self) -> None:
         started = time.monotonic()
         client, pipeline = await open_model(self._source, self._config.engine, self._shared_metrics)
@@ -122,6 +132,7 @@ class Server:
         gc.collect()
         gc.freeze()
         self._state.serve(pipeline, client.stats, lambda: client.connected)
+        self._may_listen.set()
         host, port = self._listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         _LOGGER.info(
