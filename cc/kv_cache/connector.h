@@ -69,7 +69,7 @@ struct KvConnectorStats {
 // 3. Transfer() appends the transfers (ids unset) that load `blocks`, or store them. A load covers
 //    all blocks, in transfers of its own, each in order; a store may leave out what it does not
 //    want. It may append transfers that have no page, too.
-// 4. Finish() hears of every transfer once, `transfer` as it was started.
+// 4. Finish() is called once for every transfer, with `transfer` as it was started.
 // 5. After Reset() no lookup finds content that was stored before it, or that a store under way
 //    brings. It is called while no load is under way, and may append transfers (kForget). The
 //    default refuses: then the engine's prefix cache cannot be reset either.
