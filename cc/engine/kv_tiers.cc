@@ -173,6 +173,7 @@ bool KvTiers::TakeResults(scheduler::Scheduler* scheduler, int64_t now_ns) {
 void KvTiers::AbandonLate(scheduler::Scheduler* scheduler, int64_t now_ns) {
   while (!started_.empty() && now_ns - started_.begin()->second > timeout_ns_) {
     scheduler->AbandonTransfer(started_.begin()->first);
+    worker_->Abandon(started_.begin()->first);
     LogFailure(Unavailable("it took longer than " + std::to_string(timeout_ns_ / kNanosPerMilli) +
                            " ms (--kv-transfer-timeout-ms)"),
                now_ns);
