@@ -426,7 +426,7 @@ TEST(EngineWithoutCache, AModelThatKeepsNoKvPools) {
     Status Execute(const step::StepPlan& plan) override {
       result_ = {plan.step_id, {}};
       for (const step::ScheduledRequest& entry : plan.scheduled) {
-        if (!entry.new_block_ids.empty() || entry.sample) return Internal("unexpected plan");
+        if (entry.has_new_blocks() || entry.sample) return Internal("unexpected plan");
         step::RequestResult& answer = result_.results.emplace_back();
         answer.index = entry.index;
         answer.pooled = FakeModel::Pool(entry.token_ids);

@@ -68,8 +68,11 @@ BlockHash BlockHasher::Hash(const BlockHash& parent, std::string_view extra_keys
   StoreLittle32(static_cast<uint32_t>(extra_keys.size()), out + kParentSize);
   if (!extra_keys.empty()) std::memcpy(out + header, extra_keys.data(), extra_keys.size());
   uint8_t* token_bytes = out + header + extra_keys.size();
-  for (int32_t i = begin; i < end; ++i, token_bytes += 4) {
-    StoreLittle32(static_cast<uint32_t>(tokens[i]), token_bytes);
+  for (std::span<const int32_t> part : tokens.Parts(begin, end)) {
+    for (size_t i = 0; i < part.size(); ++i) {
+      StoreLittle32(static_cast<uint32_t>(part[i]), token_bytes + 4 * i);
+    }
+    token_bytes += 4 * part.size();
   }
 
   BlockHash hash;

@@ -78,9 +78,8 @@ void KvCacheManager::Grow(const Group& group, TokenRange range, RequestBlocks* b
   }
 }
 
-void KvCacheManager::Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
-                              Tables* new_block_ids) {
-  if (Covers(*blocks, num_tokens)) return;
+void KvCacheManager::Extend(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
+                            Tables* new_block_ids) {
   const int32_t size = options_.block_size;
   blocks->num_covered_tokens_ = (num_tokens + size - 1) / size * size;
   if (blocks->empty()) {

@@ -6,12 +6,9 @@
 
 namespace pagemill::kv_cache {
 
-void KvCacheManager::Commit(const step::Request& request, const step::TokenSequence& tokens,
-                            int32_t num_computed_tokens, RequestBlocks* blocks) {
-  // Most calls end here: a decode step fills no block.
+void KvCacheManager::CommitFilled(const step::Request& request, const step::TokenSequence& tokens,
+                                  int32_t num_computed_tokens, RequestBlocks* blocks) {
   const int32_t size = options_.block_size;
-  if (num_computed_tokens < blocks->num_committed_tokens_ + size) return;
-  if (blocks->empty()) return;
   const int32_t num_full = num_computed_tokens / size * size;
   const bool caching = caching_ && blocks->generation_ == generation_;
   if (caching) ExtendHashes(request, tokens, num_full / size, blocks);

@@ -108,7 +108,9 @@ class KvCacheManager {
   // Extends `blocks`, first by the match. Appends what is new to `new_block_ids`, one list per
   // group; it stays empty if nothing is new. Only after CanAllocate() said yes.
   void Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
-                std::vector<std::vector<BlockId>>* new_block_ids);
+                std::vector<std::vector<BlockId>>* new_block_ids) {
+    if (!Covers(*blocks, num_tokens)) Extend(num_tokens, match, blocks, new_block_ids);
+  }
   // The same, for tokens that are loaded instead of computed: only what a step needs that goes on
   // after them. `num_tokens` is a multiple of prefix_grain_tokens(). No plan tells the runner; the
   // request's first plan must have all of groups().
@@ -116,7 +118,11 @@ class KvCacheManager {
   // The first `num_computed_tokens` of `tokens` are in the cache, computed or loaded: full blocks
   // may be reused, and what no later step needs is freed.
   void Commit(const step::Request& request, const step::TokenSequence& tokens,
-              int32_t num_computed_tokens, RequestBlocks* blocks);
+              int32_t num_computed_tokens, RequestBlocks* blocks) {
+    // Most calls end here: a decode step fills no block.
+    if (num_computed_tokens < blocks->num_committed_tokens_ + options_.block_size) return;
+    if (!blocks->empty()) CommitFilled(request, tokens, num_computed_tokens, blocks);
+  }
   // Gives all blocks back, the last one first, so that the end of a prefix is evicted before its
   // start.
   void Free(RequestBlocks* blocks);
@@ -212,12 +218,16 @@ class KvCacheManager {
   void FillMatch(const RequestBlocks& blocks, PrefixMatch* match) const;
 
   // kv_cache_allocation.cc
+  void Extend(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
+              Tables* new_block_ids);
   void Begin(const PrefixMatch* match, RequestBlocks* blocks);
   void Grow(const Group& group, TokenRange range, RequestBlocks* blocks,
             std::vector<BlockId>* added);
   void GiveBack(const Group& group, int32_t index, RequestBlocks* blocks);
 
   // kv_cache_commit.cc
+  void CommitFilled(const step::Request& request, const step::TokenSequence& tokens,
+                    int32_t num_computed_tokens, RequestBlocks* blocks);
   void CacheFilled(const step::Request& request, const step::TokenSequence& tokens,
                    const Group& group, int32_t num_computed_tokens, RequestBlocks* blocks);
   void AppendStored(const step::Request& request, const step::TokenSequence& tokens,

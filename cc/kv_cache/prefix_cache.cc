@@ -10,16 +10,16 @@ PrefixCache::PrefixCache(const std::vector<Block>* blocks)
 
 size_t PrefixCache::Probe(const BlockHash& hash, GroupId group) const {
   size_t at = Home(hash);
-  while (slots_[at] != kNullBlock) {
-    const Block& block = (*blocks_)[slots_[at].value()];
+  for (; slots_[at].id != kNullBlock; at = (at + 1) & mask_) {
+    if (slots_[at].tag != Tag(hash)) continue;
+    const Block& block = (*blocks_)[slots_[at].id.value()];
     if (block.hash == hash && block.group == group) break;
-    at = (at + 1) & mask_;
   }
   return at;
 }
 
 std::optional<BlockId> PrefixCache::Find(const BlockHash& hash, GroupId group) const {
-  const BlockId id = slots_[Probe(hash, group)];
+  const BlockId id = slots_[Probe(hash, group)].id;
   if (id == kNullBlock) return std::nullopt;
   return id;
 }
@@ -27,30 +27,30 @@ std::optional<BlockId> PrefixCache::Find(const BlockHash& hash, GroupId group) c
 void PrefixCache::Insert(BlockId id) {
   const Block& block = (*blocks_)[id.value()];
   const size_t at = Probe(block.hash, block.group);
-  PAGEMILL_CHECK(slots_[at] == kNullBlock);
-  slots_[at] = id;
+  PAGEMILL_CHECK(slots_[at].id == kNullBlock);
+  slots_[at] = {id, Tag(block.hash)};
   ++size_;
 }
 
 void PrefixCache::Erase(BlockId id) {
   const Block& block = (*blocks_)[id.value()];
   size_t hole = Probe(block.hash, block.group);
-  PAGEMILL_CHECK(slots_[hole] == id);
+  PAGEMILL_CHECK(slots_[hole].id == id);
   // Entries behind the hole move up, unless that would put them before their home slot; so the
   // table needs no tombstones.
-  for (size_t at = (hole + 1) & mask_; slots_[at] != kNullBlock; at = (at + 1) & mask_) {
-    const size_t home = Home((*blocks_)[slots_[at].value()].hash);
+  for (size_t at = (hole + 1) & mask_; slots_[at].id != kNullBlock; at = (at + 1) & mask_) {
+    const size_t home = Home((*blocks_)[slots_[at].id.value()].hash);
     if (((at - home) & mask_) >= ((at - hole) & mask_)) {
       slots_[hole] = slots_[at];
       hole = at;
     }
   }
-  slots_[hole] = kNullBlock;
+  slots_[hole] = {};
   --size_;
 }
 
 void PrefixCache::Clear() {
-  std::fill(slots_.begin(), slots_.end(), kNullBlock);
+  std::fill(slots_.begin(), slots_.end(), Slot());
   size_ = 0;
 }
 
@@ -64,8 +64,8 @@ Status PrefixCache::CheckIntegrity() const {
       return Internal("prefix cache: a block with a hash is not found");
     }
   }
-  const auto used =
-      std::count_if(slots_.begin(), slots_.end(), [](BlockId id) { return id != kNullBlock; });
+  const auto used = std::count_if(slots_.begin(), slots_.end(),
+                                  [](const Slot& slot) { return slot.id != kNullBlock; });
   if (hashed != size_ || used != size_) return Internal("prefix cache: entries and size disagree");
   return OkStatus();
 }

@@ -2,7 +2,8 @@
 // Which block holds the content with a given hash. At most one block per (hash, group).
 //
 // An open-addressing table (linear probing, at most half full) of block ids; the keys are the
-// hashes in the blocks. 8 to 16 bytes a block, sized once, never allocates again.
+// hashes in the blocks, of which the table has a part, so that a search reads no block but the one
+// it finds. 16 to 32 bytes a block, sized once, never allocates again.
 //
 //   PrefixCache cache(&blocks);
 //   blocks[3].hash = hash;
@@ -38,12 +39,17 @@ class PrefixCache {
   Status CheckIntegrity() const;
 
  private:
+  struct Slot {
+    BlockId id;        // the null block = empty
+    uint32_t tag = 0;  // of the key
+  };
+  static uint32_t Tag(const BlockHash& hash) { return static_cast<uint32_t>(hash.words[1]); }
   size_t Home(const BlockHash& hash) const { return hash.words[0] & mask_; }
   // The slot of the block with this key, or the empty slot where the search ends.
   size_t Probe(const BlockHash& hash, GroupId group) const;
 
   const std::vector<Block>* blocks_;
-  std::vector<BlockId> slots_;  // the null block = empty; size is a power of two
+  std::vector<Slot> slots_;  // size is a power of two
   size_t mask_;
   int32_t size_ = 0;
 };

@@ -138,6 +138,7 @@ Status BatchState::ApplyBlocks(const step::ScheduledRequest& entry) {
   }
   Status failure;
   for (size_t g = 0; g < std::min(groups_.size(), entry.new_block_ids.size()); ++g) {
+    if (entry.new_block_ids[g].empty()) continue;
     const Status status = groups_[g].Append(slot, entry.new_block_ids[g]);
     if (!status.ok() && failure.ok()) failure = BadPlan(entry, status.message());
   }

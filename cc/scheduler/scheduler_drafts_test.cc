@@ -156,7 +156,7 @@ TEST_F(DraftsTest, DraftsTakeNoBlockThatOthersNeed) {
   Schedule();
   Answer({31}, {40, 41, 42});
   EXPECT_EQ(Schedule(), "1:2");  // up to the end of its block
-  EXPECT_TRUE(plan_.scheduled[0].new_block_ids.empty());
+  EXPECT_FALSE(plan_.scheduled[0].has_new_blocks());
 }
 
 TEST_F(DraftsTest, AnAbortDropsDraftsInFlight) {

@@ -35,7 +35,7 @@ step::ScheduledRequest* NextEntry(step::StepPlan* plan, size_t* num_entries) {
   entry->resumed_output_token_ids.clear();
   entry->draft_token_ids.clear();
   entry->media_to_encode.clear();
-  entry->new_block_ids.clear();
+  for (std::vector<step::BlockId>& group : entry->new_block_ids) group.clear();
   return entry;
 }
 

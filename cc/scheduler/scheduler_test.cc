@@ -84,7 +84,7 @@ TEST_F(SchedulerTest, APlanIsADiff) {
     EXPECT_EQ(entry.start, nullptr);
     EXPECT_EQ(entry.num_computed_tokens, position);
     EXPECT_EQ(entry.token_ids.size(), 1u);
-    EXPECT_EQ(entry.new_block_ids.empty(), position != 8) << position;
+    EXPECT_EQ(entry.has_new_blocks(), position == 8) << position;
     EXPECT_TRUE(entry.sample);
   }
 }

@@ -96,7 +96,7 @@ void Scheduler::Apply(RequestState* request, const PlannedEntry& entry, step::Re
   if (!request->held_media.empty()) {
     encoder_cache_->Advance(*request->request, request->num_computed_tokens, &request->held_media);
   }
-  FinishPrompt(request, entry, result, event);
+  if (!request->generates || entry.prompt_logprobs) FinishPrompt(request, entry, result, event);
   if (stop) {
     FinishTurn(request, *stop, event);
   } else if (request->generates && !entry.sample &&
@@ -130,7 +130,7 @@ std::optional<Stop> Scheduler::AppendTokens(RequestState* request, const Planned
   --request->num_samples_in_flight;
   event->first_tokens = request->output_token_ids.empty();
   event->new_token_ids = std::move(result->sampled_token_ids);
-  event->logprobs = std::move(result->logprobs);
+  if (!result->logprobs.empty()) event->logprobs = std::move(result->logprobs);
   const size_t num_accepted = event->new_token_ids.size() - 1;
   std::optional<Stop> stop;
   size_t kept = 0;
@@ -143,9 +143,11 @@ std::optional<Stop> Scheduler::AppendTokens(RequestState* request, const Planned
                      static_cast<int32_t>(request->output_token_ids.size()), request->num_tokens(),
                      request_check().max_request_tokens());
   }
-  // Tokens accepted behind the one that stops are not part of the output.
-  event->new_token_ids.resize(kept);
-  if (event->logprobs.size() > kept) event->logprobs.resize(kept);
+  if (kept < event->new_token_ids.size()) {
+    // Tokens accepted behind the one that stops are not part of the output.
+    event->new_token_ids.resize(kept);
+    if (event->logprobs.size() > kept) event->logprobs.resize(kept);
+  }
   drafts_->Settle(request, {.num_planned = entry.num_drafts,
                             .num_verified = entry.num_drafts - result->num_missing_drafts,
                             .num_accepted = static_cast<int32_t>(std::min(kept, num_accepted))});

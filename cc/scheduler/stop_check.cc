@@ -1,13 +1,16 @@
 #include "cc/scheduler/stop_check.h"
 
-#include <algorithm>
 #include <vector>
 
 namespace pagemill::scheduler {
 namespace {
 
+// The lists are short: most models have one EOS token, most requests no stop token.
 bool Contains(const std::vector<int32_t>& ids, int32_t token) {
-  return std::find(ids.begin(), ids.end(), token) != ids.end();
+  for (int32_t id : ids) {
+    if (id == token) return true;
+  }
+  return false;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #ifndef PAGEMILL_CC_STEP_STEP_PLAN_H_
 #define PAGEMILL_CC_STEP_STEP_PLAN_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -43,8 +44,8 @@ struct ScheduledRequest {
   // Indices into Request::media: encoder outputs to make before the tokens run. All that a token of
   // this step needs and no earlier step made for it.
   std::vector<int32_t> media_to_encode;
-  // Blocks appended to the slot's block table, one list per KV group. The null block stands at
-  // positions that the group's layers never read.
+  // Blocks appended to the slot's block table, one list per KV group; without new blocks there are
+  // no lists, or empty ones. The null block stands at positions that the group's layers never read.
   std::vector<std::vector<BlockId>> new_block_ids;
   // Does the step reach the request's last known token, so that a token is to be sampled?
   bool sample = false;
@@ -54,6 +55,10 @@ struct ScheduledRequest {
 
   int32_t num_tokens() const {
     return static_cast<int32_t>(token_ids.size() + draft_token_ids.size());
+  }
+  bool has_new_blocks() const {
+    return std::any_of(new_block_ids.begin(), new_block_ids.end(),
+                       [](const std::vector<BlockId>& group) { return !group.empty(); });
   }
 };
 

@@ -200,9 +200,11 @@ void AppendEntry(const ScheduledRequest& entry, std::string* out) {
   fields.Numbers("tokens", entry.token_ids);
   fields.Numbers("drafts", entry.draft_token_ids);
   fields.Numbers("encode", entry.media_to_encode);
-  for (const std::vector<BlockId>& group : entry.new_block_ids) {
-    fields.List("blocks", group,
-                [](BlockId id, std::string* text) { AppendNumber(id.value(), text); });
+  if (entry.has_new_blocks()) {
+    for (const std::vector<BlockId>& group : entry.new_block_ids) {
+      fields.List("blocks", group,
+                  [](BlockId id, std::string* text) { AppendNumber(id.value(), text); });
+    }
   }
   fields.Number("sample", int32_t{entry.sample});
   fields.Number("prompt_logprobs", int32_t{entry.prompt_logprobs});

@@ -9,6 +9,7 @@
 #define PAGEMILL_CC_STEP_TOKEN_SEQUENCE_H_
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -33,12 +34,17 @@ class TokenSequence {
       out->push_back((*this)[begin]);
       return;
     }
-    const int32_t border = std::clamp(prompt_size(), begin, end);
-    const int32_t n = prompt_size();
-    if (begin < border) out->assign(prompt_.begin() + begin, prompt_.begin() + border);
-    if (border < end) {
-      out->insert(out->end(), output_.begin() + (border - n), output_.begin() + (end - n));
+    for (std::span<const int32_t> part : Parts(begin, end)) {
+      out->insert(out->end(), part.begin(), part.end());
     }
+  }
+
+  // The tokens [begin, end), of the prompt and of the output.
+  std::array<std::span<const int32_t>, 2> Parts(int32_t begin, int32_t end) const {
+    const int32_t n = prompt_size(), border = std::clamp(n, begin, end);
+    const auto at = [](int32_t i) { return static_cast<size_t>(i); };
+    return {begin < border ? prompt_.subspan(at(begin), at(border - begin)) : prompt_.first(0),
+            border < end ? output_.subspan(at(border - n), at(end - border)) : output_.first(0)};
   }
 
  private:

@@ -7,9 +7,8 @@
 
 namespace pagemill::scheduler::internal {
 
-int32_t DraftAccounts::NumToRun(const RequestState& request, int32_t num_tokens,
-                                const Room& room) const {
-  if (request.draft_token_ids.empty()) return 0;
+int32_t DraftAccounts::NumThatFit(const RequestState& request, int32_t num_tokens,
+                                  const Room& room) const {
   const int32_t end = request.num_scheduled_tokens + num_tokens;
   const int32_t in_flight = request.num_tokens_in_flight();
   if (end != request.num_tokens() + in_flight || !request.prompt_logprobs_done) return 0;
@@ -42,8 +41,7 @@ void DraftAccounts::Place(const RequestState& request, int32_t num_drafts,
   }
 }
 
-void DraftAccounts::Settle(RequestState* request, const Verified& verified) {
-  if (verified.num_planned == 0) return;
+void DraftAccounts::SettleDrafts(RequestState* request, const Verified& verified) {
   request->num_drafts_in_flight -= verified.num_planned;
   request->num_computed_tokens += verified.num_accepted;
   request->num_scheduled_tokens -= verified.num_planned - verified.num_accepted;
@@ -52,9 +50,7 @@ void DraftAccounts::Settle(RequestState* request, const Verified& verified) {
   counters_.accepted_draft_tokens += static_cast<uint64_t>(verified.num_accepted);
 }
 
-void DraftAccounts::Propose(RequestState* request, std::vector<int32_t>&& draft_token_ids) const {
-  request->draft_token_ids.clear();
-  if (options_.max_draft_tokens == 0) return;
+void DraftAccounts::Keep(RequestState* request, std::vector<int32_t>&& draft_token_ids) const {
   request->draft_token_ids = std::move(draft_token_ids);
   const auto most = static_cast<size_t>(options_.max_draft_tokens);
   if (request->draft_token_ids.size() > most) request->draft_token_ids.resize(most);

@@ -12,6 +12,7 @@
 #define PAGEMILL_CC_SCHEDULER_INTERNAL_DRAFT_ACCOUNTS_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "cc/kv_cache/kv_cache_manager.h"
@@ -44,7 +45,9 @@ class DraftAccounts {
 
   // How many of the proposed drafts the request verifies behind the `num_tokens` tokens that it
   // gets in this step.
-  int32_t NumToRun(const RequestState& request, int32_t num_tokens, const Room& room) const;
+  int32_t NumToRun(const RequestState& request, int32_t num_tokens, const Room& room) const {
+    return request.draft_token_ids.empty() ? 0 : NumThatFit(request, num_tokens, room);
+  }
   // Of a request with drafts in flight. They preempt no other: blocks for `num_tokens` may be more
   // than the request needs once some of them are rejected.
   bool WaitsForRejections(const RequestState& request, int32_t num_tokens) const;
@@ -53,12 +56,20 @@ class DraftAccounts {
   static void Place(const RequestState& request, int32_t num_drafts,
                     std::vector<int32_t>* draft_token_ids);
   // The drafts of a step are in flight no longer.
-  void Settle(RequestState* request, const Verified& verified);
+  void Settle(RequestState* request, const Verified& verified) {
+    if (verified.num_planned > 0) SettleDrafts(request, verified);
+  }
   // Takes over what the runner proposes behind the token that it sampled. If a later step runs that
   // token already, the proposal says how many drafts the step after it should have.
-  void Propose(RequestState* request, std::vector<int32_t>&& draft_token_ids) const;
+  void Propose(RequestState* request, std::vector<int32_t>&& draft_token_ids) const {
+    if (options_.max_draft_tokens > 0) Keep(request, std::move(draft_token_ids));
+  }
 
  private:
+  int32_t NumThatFit(const RequestState& request, int32_t num_tokens, const Room& room) const;
+  void SettleDrafts(RequestState* request, const Verified& verified);
+  void Keep(RequestState* request, std::vector<int32_t>&& draft_token_ids) const;
+
   const SchedulerOptions& options_;
   const int32_t max_request_tokens_;
   kv_cache::KvCacheManager& cache_;

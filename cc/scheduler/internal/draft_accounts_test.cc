@@ -80,6 +80,8 @@ TEST_F(DraftAccountsTest, RejectedDraftsWereNeverThere) {
 TEST_F(DraftAccountsTest, ProposalsAreCutToTheMost) {
   drafts_.Propose(&request_, {1, 2, 3, 4, 5});
   EXPECT_EQ(request_.draft_token_ids, (std::vector<int32_t>{1, 2, 3}));
+  drafts_.Propose(&request_, {});
+  EXPECT_TRUE(request_.draft_token_ids.empty());
   options_.max_draft_tokens = 0;
   drafts_.Propose(&request_, {1});
   EXPECT_TRUE(request_.draft_token_ids.empty());

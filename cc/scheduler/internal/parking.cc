@@ -34,8 +34,7 @@ void Parking::Start(RequestState* request, int32_t num_cached_tokens) {
   }
 }
 
-void Parking::Advance(RequestState* request) {
-  if (request->announced_block < 0) return;  // most calls: a decode step
+void Parking::AdvancePrefix(RequestState* request) {
   prefixes_.Advance(request, request->num_computed_tokens / options_.block_size, &awake_);
 }
 

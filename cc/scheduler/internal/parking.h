@@ -58,7 +58,10 @@ class Parking {
 
   // What running requests do. Each may wake others.
   void Start(RequestState* request, int32_t num_cached_tokens);
-  void Advance(RequestState* request);  // its computed tokens are in the prefix cache
+  // Its computed tokens are in the prefix cache.
+  void Advance(RequestState* request) {
+    if (request->announced_block >= 0) AdvancePrefix(request);  // in a decode step it is not
+  }
   void Stop(RequestState* request);
   // A request ended that waited, in a queue or here.
   void Forget(const RequestState& request) { adapters_.Forget(request.request->adapter); }
@@ -71,6 +74,8 @@ class Parking {
   Status CheckIntegrity() const;
 
  private:
+  void AdvancePrefix(RequestState* request);
+
   const Options options_;
   ParkedRequests lists_;
   AdapterSlots adapters_;

@@ -9,17 +9,20 @@
 namespace pagemill::scheduler::internal {
 namespace {
 
-Status CheckVocabulary(const std::vector<int32_t>& tokens, bool drafts, int32_t vocab_size) {
-  for (int32_t token : tokens) {
+// Null if all are tokens of the vocabulary; among drafts, placeholders are allowed.
+const int32_t* FirstOutside(const std::vector<int32_t>& tokens, bool drafts, int32_t vocab_size) {
+  for (const int32_t& token : tokens) {
     if (drafts && token == step::kPlaceholderTokenId) continue;
-    if (token >= 0 && (vocab_size == 0 || token < vocab_size)) continue;
-    return Internal("the runner " + std::string(drafts ? "drafted" : "sampled") + " token " +
-                    std::to_string(token) + ", which is outside the vocabulary");
+    if (token < 0 || (vocab_size != 0 && token >= vocab_size)) return &token;
   }
-  return OkStatus();
+  return nullptr;
 }
 
-// Of a step that was to sample: accepted drafts, then one token more.
+Status OutsideVocabulary(const char* how, int32_t token) {
+  return Internal("the runner " + std::string(how) + " token " + std::to_string(token) +
+                  ", which is outside the vocabulary");
+}
+
 Status CheckSampled(const RequestState& request, const PlannedEntry& entry,
                     const step::RequestResult& result, int32_t vocab_size) {
   const std::vector<int32_t>& tokens = result.sampled_token_ids;
@@ -33,12 +36,17 @@ Status CheckSampled(const RequestState& request, const PlannedEntry& entry,
   const auto same = [](int32_t token, int32_t draft) {
     return token == draft || draft == step::kPlaceholderTokenId;
   };
-  if (entry.knows_drafts &&
+  if (entry.knows_drafts && tokens.size() > 1 &&
       !std::equal(tokens.begin(), tokens.end() - 1, request.draft_token_ids.begin(), same)) {
     return Internal("the runner accepted tokens that were not drafted");
   }
-  PAGEMILL_RETURN_IF_ERROR(CheckVocabulary(tokens, /*drafts=*/false, vocab_size));
-  return CheckVocabulary(result.draft_token_ids, /*drafts=*/true, vocab_size);
+  if (const int32_t* token = FirstOutside(tokens, /*drafts=*/false, vocab_size)) {
+    return OutsideVocabulary("sampled", *token);
+  }
+  if (const int32_t* token = FirstOutside(result.draft_token_ids, /*drafts=*/true, vocab_size)) {
+    return OutsideVocabulary("drafted", *token);
+  }
+  return OkStatus();
 }
 
 }  // namespace
