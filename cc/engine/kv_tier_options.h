@@ -31,6 +31,10 @@ struct KvTierOptions {
   std::string connector_folder = {};
   int64_t connector_bytes = int64_t{16} << 30;
 
+  // Shared memory by which the KV of finished requests goes to other engines of this machine, and
+  // theirs comes here, instead of all these: a bound, taken as it is used. 0 = none.
+  int64_t shared_memory_bytes = 0;
+
   // A connector and its worker of the host's own, instead of all these. Both outlive the engine,
   // and are used by its thread only.
   kv_cache::KvConnector* connector = nullptr;
@@ -46,13 +50,19 @@ struct KvTierOptions {
   int32_t num_step_threads = 0;
 
   // What the bytes of KV depend on besides tokens: model, weights, format. Content of others is not
-  // loaded. Needed for what outlives the engine, the folder and saved sessions; called only when
-  // one of them is used, since it may read all weights. From any thread.
+  // loaded. Needed for what other engines read, the folder, shared memory and saved sessions;
+  // called only when one of them is used, since it may read all weights. From any thread.
   std::function<std::string()> fingerprint = nullptr;
 
   bool enabled() const {
     return host_bytes > 0 || !disk_path.empty() || !connector_folder.empty() ||
-           connector != nullptr;
+           shared_memory_bytes > 0 || connector != nullptr;
+  }
+  // The flag of what has the engine's KV named by its weights for other engines, so that these
+  // cannot change; "" if there is nothing.
+  const char* names_weights() const {
+    if (shared_memory_bytes > 0) return "--kv-shared-memory-bytes";
+    return connector_folder.empty() ? "" : "--kv-connector-path";
   }
   // kInvalidArgument names the field, its value, its range and its flag.
   Status Validate() const;

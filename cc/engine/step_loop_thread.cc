@@ -319,6 +319,7 @@ RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
 
   output.finish_reason = event.finish_reason;
   output.error = std::move(event.error);
+  output.kv_transfer_params = std::move(event.kv_transfer_params);
   if (tracked.queue_timed && tracked.started == kNever &&
       output.error.code() == StatusCode::kDeadlineExceeded) {
     output.error = QueueTimeOver();

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,22 +70,33 @@ class AsyncEngine:
         priority: int = 0,
         cache_salt: str = "",
         tenant: str = "",
+        kv_transfer_params: Mapping[str, str] | None = None,
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
         `sampling` None asks for pooled outputs. `priority` and `tenant` are for the scheduling
         policies of these names: lower numbers run first, tenants share. Requests whose `cache_salt`
-        differs share no KV. All or nothing: when one child is refused, none runs.
+        differs share no KV. `kv_transfer_params` are for the KV connector: what a choice of another
+        engine ended with. All or nothing: when one child is refused, none runs.
 
         Raises:
             EngineError: the engine's refusal.
         """
         requests: list[EngineRequest] = []
+        params = dict(kv_transfer_params or {})
         for prompt in prompts:
             token_ids = prompt_bytes(prompt.token_ids)
             for child in self._children(prompt, sampling):
                 requests.append(
-                    EngineRequest(next(self._ids), token_ids, child, priority, cache_salt, tenant)
+                    EngineRequest(
+                        next(self._ids),
+                        token_ids,
+                        child,
+                        priority,
+                        cache_salt,
+                        tenant,
+                        kv_transfer_params=params,
+                    )
                 )
         stream = RequestStream(self._abort)
         for index, request in enumerate(requests):  # outputs may come before `submit` returns
@@ -156,6 +167,7 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
     if made.finish_reason is not None:  # the rest comes with the end, and reading it is not free
         made.stop_token_id = output.stop_token_id
         made.pooled = output.pooled
+        made.kv_transfer_params = output.kv_transfer_params
         made.queued_s = output.queued_s
         made.prefill_s = output.prefill_s
         made.decode_s = output.decode_s

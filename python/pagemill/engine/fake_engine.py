@@ -12,8 +12,9 @@ import os
 import threading
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import ClassVar
 
 import msgspec
@@ -41,6 +42,7 @@ class FakeRequest(types.SimpleNamespace):
     tenant: str = ""
     starts_held: bool = False
     streaming_input: bool = False
+    kv_transfer_params: Mapping[str, str] = MappingProxyType({})
 
 
 class FakeSampling(types.SimpleNamespace):
@@ -82,6 +84,7 @@ class FakeOutput:
     error_code: str | None = None
     error_message: str | None = None
     error_retry_after_s: int = 0
+    kv_transfer_params: dict[str, str] = field(default_factory=dict[str, str])
     queued_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0
@@ -144,6 +147,7 @@ class _Request:
     sampling: FakeSampling | None
     held: bool = False
     input_open: bool = False
+    sends_kv: bool = False
     output: list[int] = field(default_factory=list[int])
 
 
@@ -154,6 +158,7 @@ class Submitted:
     priority: int
     cache_salt: str
     tenant: str
+    kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class _Outbox:
@@ -346,8 +351,10 @@ class FakeEngine:
                 raise FakeStatusError("FAILED_PRECONDITION", "The request id is in use.")
             prompt = [int(t) for t in request.prompt_token_ids]
             held, streams = request.starts_held, request.streaming_input
-            self._requests[request_id] = _Request(prompt, sampling, held, streams)
-            self.submitted.append(Submitted(priority, request.cache_salt, request.tenant))
+            params = request.kv_transfer_params
+            sends = params.get("do_remote_decode") == "true"
+            self._requests[request_id] = _Request(prompt, sampling, held, streams, sends)
+            self.submitted.append(Submitted(priority, request.cache_salt, request.tenant, params))
             self._stats.num_submitted += 1
             self._stats.prompt_tokens += len(prompt)
             self._lock.notify_all()
@@ -489,6 +496,8 @@ class FakeEngine:
                     output.finish_reason, output.stop_token_id = "stop", token
         if output.finish_reason is None and len(request.output) >= sampling.max_tokens:
             output.finish_reason = "length"
+        if output.finish_reason is not None and request.sends_kv:
+            output.kv_transfer_params = {"do_remote_prefill": "true", "remote_engine_id": "fake"}
         self._finish(output) if output.finish_reason else self._emit(output)
 
     def _finish(self, output: FakeOutput) -> None:

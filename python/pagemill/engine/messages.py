@@ -39,6 +39,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """It starts after Release."""
     streaming_input: bool = False
     """More of its input comes by Extend."""
+    kv_transfer_params: dict[str, str] = {}
+    """For the KV connector, from the engine that computed the prompt."""
 
     @property
     def token_ids(self) -> np.ndarray:

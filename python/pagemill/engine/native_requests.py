@@ -11,7 +11,7 @@ from pagemill.engine.native import NativeClient, NativeSeam
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingParams
 
-_REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority"}
+_REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority", "kv_transfer_params"}
 
 
 def submit_all(seam: NativeSeam, client: NativeClient, requests: Sequence[EngineRequest]) -> None:
@@ -53,6 +53,7 @@ def _native_request(seam: NativeSeam, request: EngineRequest) -> Any:
             tenant=request.tenant,
             starts_held=request.starts_held,
             streaming_input=request.streaming_input,
+            kv_transfer_params=request.kv_transfer_params,
             **fields,
         )
     except (TypeError, ValueError, OverflowError) as error:
