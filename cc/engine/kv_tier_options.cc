@@ -5,7 +5,7 @@
 namespace pagemill::engine {
 namespace {
 
-// Of a size or a time: as much as the flag's own check lets through, which keeps sums and
+// Range of a size or a time: as wide as the flag's own check, which keeps sums and
 // nanoseconds within 64 bits.
 Status CheckRange(const char* field, int64_t value, int64_t low, int64_t high, const char* flag) {
   if (value >= low && value <= high) return OkStatus();

@@ -19,11 +19,11 @@ namespace pagemill::engine {
 struct KvTierOptions {
   // Host memory for blocks; 0 = no host tier.
   int64_t host_bytes = 0;
-  // A file that must not exist, for blocks that gave way in host memory or, without a host tier, in
+  // A file that must not exist, for blocks evicted from host memory or, without a host tier, from
   // the pool. Its content dies with the engine. Empty, and 0 bytes = no disk tier.
   std::string disk_path = {};
   int64_t disk_bytes = 0;
-  // Which block of a tier gives way: "lru" or "arc".
+  // Which block of a tier is evicted first: "lru" or "arc".
   std::string policy = "lru";
 
   // A folder of block files that outlives the engine and that engines may share, instead of tiers;

@@ -56,7 +56,7 @@ Status ModelControl::UpdateWeights(const WeightSources& sources, double timeout_
     return FailedPrecondition(
         "weights cannot be updated with " + weights_flag_ +
         ": KV for other engines is named by the weights that the engine started with; start it "
-        "without, or anew");
+        "without that flag, or restart it");
   }
   const auto update = [this, &sources](Scheduler* scheduler) -> Status {
     PAGEMILL_RETURN_IF_ERROR(CheckNoSession(scheduler));

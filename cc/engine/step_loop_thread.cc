@@ -11,7 +11,7 @@
 namespace pagemill::engine {
 namespace {
 
-// Is the event something else than the next tokens of a request that has some?
+// True if the event is anything but the next tokens of a request that has some.
 bool IsMoreThanTokens(const scheduler::RequestEvent& event) {
   return event.first_tokens || event.turn_finished || event.finish_reason ||
          event.new_token_ids.empty();

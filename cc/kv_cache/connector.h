@@ -74,7 +74,7 @@ struct KvConnectorStats {
 // 3. Transfer() appends the transfers (ids unset) that load `blocks`, or store them. A load covers
 //    all blocks, in transfers of its own, each in order; a store may leave out what it does not
 //    want. It may append transfers that have no page, too.
-// 4. Finish() hears of every transfer once, `transfer` as it was started.
+// 4. Finish() is called once for every transfer, with `transfer` as it was started.
 // 5. RequestFinished() is called once for each request that ended by itself (stop or length), with
 //    what is cached of its full blocks; nothing if kSend transfers hold so many blocks that these
 //    would exceed half of the pool. To keep blocks until they were sent it appends kSend transfers:

@@ -111,7 +111,7 @@ TEST(ThreadedWorker, ItsThreadsLeaveCpusToStepsIfThereAreMore) {
   EXPECT_EQ(SeenBeside(all).num_cpus, all);
 }
 
-TEST(ThreadedWorker, ItsThreadsGiveWayToThoseThatCompute) {
+TEST(ThreadedWorker, ItsThreadsYieldToThoseThatCompute) {
   const ObservedMedium::Seen seen = SeenBeside(0);
   EXPECT_EQ(seen.niceness, std::min(getpriority(PRIO_PROCESS, 0) + kCopyThreadNiceness, 19));
 }

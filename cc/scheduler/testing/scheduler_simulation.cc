@@ -340,7 +340,7 @@ class Simulation {
     TakeEvents(flight, failing);
   }
 
-  // Of a step: news of its requests, at most once each.
+  // What a step reports: events of its requests, at most one each.
   void TakeEvents(const Flight& flight, const std::set<RequestId>& failing) {
     std::set<RequestId> seen;
     for (const RequestEvent& event : events_) {
