@@ -1,5 +1,7 @@
-#include "cc/ops/paged_attention/paged_attention_conformance.h"
-
+// Closeness to the reference over head dimensions, groups, block sizes, windows, bidirectional and
+// capped scores, with all memory that a query must not read poisoned; the same bits with 1 to 3
+// threads. Invariance: a prompt in one step, in chunks of 64 and token by token, alone and among
+// 31 other requests: each query's output has the same bits.
 #include <algorithm>
 #include <initializer_list>
 #include <span>
@@ -9,6 +11,7 @@
 
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/paged_attention/attention_case.h"
 #include "cc/ops/paged_attention/paged_attention.h"
 
