@@ -1,4 +1,4 @@
-// When clients hear of outputs (EngineOptions::output_interval_us), step by step.
+// When clients receive outputs (EngineOptions::output_interval_us), step by step.
 #include <poll.h>
 
 #include <atomic>

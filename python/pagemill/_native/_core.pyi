@@ -473,7 +473,13 @@ class RequestOutput:
     @property
     def num_cached_tokens(self) -> int: ...
     @property
+    def kv_transfer_params(self) -> dict[str, str]:
+        """Of the KV connector, on the last output."""
+    @property
     def pooled(self) -> NDArray[np.float32] | None: ...
+    @property
+    def kv_transfer_params(self) -> dict[str, str]:
+        """With `finish_reason`: what the KV connector gives to another engine."""
     @property
     def error_code(self) -> str | None: ...
     @property
@@ -510,6 +516,7 @@ class KvTierOptions:
         policy: str = "lru",
         connector_folder: str = "",
         connector_bytes: int = 17179869184,
+        shared_memory_bytes: int = 0,
         transfer_timeout_ms: int = 10000,
         num_step_threads: int = 0,
         fingerprint: Callable[[], str] | None = None,

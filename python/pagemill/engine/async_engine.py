@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,19 +69,27 @@ class AsyncEngine:
         priority: int = 0,
         cache_salt: str = "",
         tenant: str = "",
+        kv_transfer_params: Mapping[str, str] | None = None,
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
         `sampling` None asks for pooled outputs. `priority` and `tenant` are for the scheduling
         policies of these names: lower numbers run first, tenants share. Requests whose `cache_salt`
-        differs share no KV. All or nothing: when one child is refused, none runs.
+        differs share no KV. `kv_transfer_params` are for the KV connector: what a choice of another
+        engine ended with. All or nothing: when one child is refused, none runs.
 
         Raises:
             EngineError: the engine's refusal.
         """
+        params = dict(kv_transfer_params or {})
         requests = [
             EngineRequest(
-                prompt.rendered, self._choices(prompt, sampling), priority, cache_salt, tenant
+                prompt.rendered,
+                self._choices(prompt, sampling),
+                priority,
+                cache_salt,
+                tenant,
+                kv_transfer_params=params,
             )
             for prompt in prompts
         ]
@@ -156,6 +164,7 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
     if made.finish_reason is not None:  # the rest comes with the end, and reading it is not free
         made.stop_token_id = output.stop_token_id
         made.pooled = output.pooled
+        made.kv_transfer_params = output.kv_transfer_params
         made.queued_s = output.queued_s
         made.prefill_s = output.prefill_s
         made.decode_s = output.decode_s

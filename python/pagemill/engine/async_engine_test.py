@@ -88,13 +88,18 @@ def test_all_choices_have_priority_salt_and_tenant_of_their_request() -> None:
         fake = FakeEngine(FakeOptions(uses_priority=True))
         async with started(fake) as engine:
             stream = await engine.submit(
-                [prompt(1)], sampling(n=2), priority=-2, cache_salt="salt", tenant="blue"
+                [prompt(1)],
+                sampling(n=2),
+                priority=-2,
+                cache_salt="salt",
+                tenant="blue",
+                kv_transfer_params={"peer": "x"},
             )
             await collect(stream)
         assert [
-            (state.request.priority, state.request.cache_salt, state.request.tenant)
-            for state in fake.submitted
-        ] == [(-2, "salt", "blue")] * 2
+            (r.priority, r.cache_salt, r.tenant, r.kv_transfer_params)
+            for r in (state.request for state in fake.submitted)
+        ] == [(-2, "salt", "blue", {"peer": "x"})] * 2
 
     asyncio.run(body())
 

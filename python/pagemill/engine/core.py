@@ -101,6 +101,7 @@ class EngineCore:
             fixed_bytes + (0 if encoder is None else encoder.memory().total_bytes),
             wanted.kv_pages((built, *others), config, plans, draft),
             config.kv_tiers.host_bytes,
+            config.kv_tiers.host_bytes_flag,
         )
         budget = plan_kv_cache(config.cache, built.max_model_len, fixed, available_memory_bytes())
         _LOGGER.info(
@@ -169,7 +170,8 @@ def _require_dividable(config: EngineConfig) -> None:
         raise ConfigError(f"{size} needs --executor native: no other executor has ranks")
     if config.kv_tiers.enabled:
         raise ConfigError(
-            "--kv-offloading-bytes, --kv-offloading-disk-path and --kv-connector-path need"
+            "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
+            " --kv-shared-memory-bytes need"
             f" --tensor-parallel-size 1, not {config.executor.tensor_parallel_size}: the KV of"
             " other ranks cannot be copied"
         )
@@ -236,16 +238,17 @@ def _kv_tiers(
     native = [each for each in executors if isinstance(each, _native.NativeExecutor)]
     if config.enabled and not native:
         raise ConfigError(
-            "--kv-offloading-bytes, --kv-offloading-disk-path and --kv-connector-path need"
-            " --executor native: no other executor's KV can be copied"
+            "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
+            " --kv-shared-memory-bytes need --executor native: no other executor's KV can be copied"
         )
     return _native.KvTierOptions(
-        host_bytes=config.host_bytes,
+        host_bytes=config.kv_offloading_bytes or 0,
         disk_path=config.kv_offloading_disk_path,
         disk_bytes=config.kv_offloading_disk_bytes or 0,
         policy=config.kv_offloading_policy,
         connector_folder=config.kv_connector_path,
         connector_bytes=config.kv_connector_bytes,
+        shared_memory_bytes=config.kv_shared_memory_bytes or 0,
         transfer_timeout_ms=config.kv_transfer_timeout_ms,
         num_step_threads=threads,
         # Pages hold the KV of all programs.

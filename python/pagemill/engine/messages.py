@@ -50,6 +50,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """Each choice starts after Release."""
     streaming_input: bool = False
     """More of the input of each choice comes by Extend."""
+    kv_transfer_params: dict[str, str] = {}
+    """For the KV connector, from the engine that computed the prompt."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):

@@ -13,7 +13,7 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 
-_REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority"}
+_REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority", "kv_transfer_params"}
 
 
 def submit_all(
@@ -64,6 +64,7 @@ def native_requests(
                 starts_held=request.starts_held,
                 streaming_input=request.streaming_input,
                 new_token_matcher=new_token_matcher,
+                kv_transfer_params=request.kv_transfer_params,
                 **fields,
             )
             yield choice, native

@@ -351,6 +351,29 @@ def test_priority_and_salt_reach_the_engine() -> None:
     run(body, FakeOptions(uses_priority=True))
 
 
+def test_kv_transfer_params_reach_the_engine_and_come_back() -> None:
+    async def body(server: FakeServer) -> None:
+        sends = {"do_remote_decode": True, "remote_port": 7, "remote_host": None}
+        more = {"max_tokens": 2, "n": 2, "temperature": 1, "kv_transfer_params": sends}
+        loads = {"do_remote_prefill": "true", "remote_engine_id": "fake"}
+        response = await server.client.post("/v1/completions", json={"prompt": "a", **more})
+        assert response.json()["kv_transfer_params"] == loads
+        read = {"do_remote_decode": "true", "remote_port": "7"}
+        sent = [state.request.kv_transfer_params for state in server.engine.submitted]
+        assert sent == [read] * 2
+        chunks = await stream(server, prompt="a", **more)
+        assert chunks[-1]["kv_transfer_params"] == loads
+        chat = {"messages": [{"role": "user", "content": "a"}], **more}
+        response = await server.client.post("/v1/chat/completions", json=chat)
+        assert response.json()["kv_transfer_params"] == loads
+        response = await server.client.post("/v1/chat/completions", json=chat | {"stream": True})
+        assert f'"kv_transfer_params":{msgspec.json.encode(loads).decode()}' in response.text
+        response = await server.client.post("/v1/completions", json={"prompt": "a"})
+        assert "kv_transfer_params" not in response.json()
+
+    run(body)
+
+
 @pytest.mark.parametrize("step_s", [0.0, 0.01], ids=["merged", "apart"])
 def test_a_request_that_fails_while_it_runs(step_s: float) -> None:
     """What was generated before is delivered, also where the failure comes in the same output."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,8 +31,8 @@ class GenerationOptions:
     `max_tokens` is the client's own number; `default_max_tokens` applies where it gave none, and
     None means all the room there is. `param` and `max_tokens_param` name the fields that prompts
     and `max_tokens` came from. `truncation_side` is the end of the prompt that
-    `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `tenant` and `cache_salt` are
-    `AsyncEngine.submit`'s.
+    `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `tenant`, `cache_salt` and
+    `kv_transfer_params` are `AsyncEngine.submit`'s.
     """
 
     max_tokens: int | None
@@ -43,6 +43,7 @@ class GenerationOptions:
     cache_salt: str = ""
     priority: int = 0
     tenant: str = ""
+    kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
     param: str = "prompt"
     parsed: ParserOptions = NOTHING
     """What is read out of the output beside text."""
@@ -135,6 +136,7 @@ class Pipeline:
             priority=options.priority,
             cache_salt=options.cache_salt,
             tenant=options.tenant,
+            kv_transfer_params=options.kv_transfer_params,
         )
 
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:

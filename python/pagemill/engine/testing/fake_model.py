@@ -67,6 +67,9 @@ def step(options: FakeOptions, request_id: int, state: FakeState) -> FakeOutput:
         _generate(options, state, sampling, output)
     if output.finish_reason is None and len(state.output) >= sampling.max_tokens:
         output.finish_reason = "length"
+    sends_kv = state.request.kv_transfer_params.get("do_remote_decode") == "true"
+    if output.finish_reason is not None and sends_kv:
+        output.kv_transfer_params = {"do_remote_prefill": "true", "remote_engine_id": "fake"}
     return output
 
 

@@ -38,6 +38,7 @@ class FakeOutput:
     error_code: str | None = None
     error_message: str | None = None
     error_retry_after_s: int = 0
+    kv_transfer_params: dict[str, str] = field(default_factory=dict[str, str])
     queued_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0

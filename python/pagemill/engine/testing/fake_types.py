@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,7 @@ class FakeRequest(types.SimpleNamespace):
     tenant: str = ""
     starts_held: bool = False
     streaming_input: bool = False
+    kv_transfer_params: Mapping[str, str] = types.MappingProxyType({})
 
 
 class FakeTypes:

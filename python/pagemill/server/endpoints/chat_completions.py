@@ -13,7 +13,7 @@ from pagemill.server.errors import bad_request, not_implemented
 from pagemill.server.generation import Generation
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import ChatRequest, check_messages, check_tools
-from pagemill.server.protocol.sampling import to_sampling
+from pagemill.server.protocol.sampling import to_sampling, transfer_params
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -64,6 +64,7 @@ async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Ge
         cache_salt=request.cache_salt or "",
         priority=request.priority,
         tenant=caller.tenant,
+        kv_transfer_params=transfer_params(request),
         param="messages",
         parsed=parsed,
     )

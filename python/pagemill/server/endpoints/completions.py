@@ -13,7 +13,7 @@ from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, prompts
-from pagemill.server.protocol.sampling import to_sampling
+from pagemill.server.protocol.sampling import to_sampling, transfer_params
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -59,6 +59,7 @@ async def _start(
         cache_salt=request.cache_salt or "",
         priority=request.priority,
         tenant=caller.tenant,
+        kv_transfer_params=transfer_params(request),
     )
     generation = await pipeline.generate(rendered, sampling, options)
     if not request.echo:
