@@ -29,6 +29,7 @@ from pagemill.engine.testing.client_listener import (
 )
 from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_outputs import FAKE_CODEC
+from pagemill.engine.testing.input_conformance import *  # noqa: F403
 
 MODEL = ModelFacts(names=("fake",), path="", max_model_len=256, vocab_size=256)
 
