@@ -110,7 +110,7 @@ def test_a_kv_cache_of_bytes_generates(dtype: str) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_tiers_are_refused_where_kv_cannot_be_copied() -> None:
-    with pytest.raises(ConfigError, match="--kv-connector-path need --executor native"):
+    with pytest.raises(ConfigError, match="--kv-shared-memory-bytes need --executor native"):
         load(config(max_model_len=128, executor="torch", kv_offloading_bytes="64MiB"))
 
 
