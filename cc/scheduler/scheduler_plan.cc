@@ -279,7 +279,10 @@ void Scheduler::Place(RequestState* request, const Run& run, step::ScheduledRequ
   const int32_t begin = request->num_scheduled_tokens;
   const int32_t end = begin + run.num_tokens;
   const int32_t num_known = request->num_tokens();
-  cache_->Allocate(end + run.num_drafts, run.match, &request->blocks, &entry->new_block_ids);
+  // There is room: MakeRoom() made it, or CanAllocate() found it before the request started.
+  PAGEMILL_CHECK(
+      cache_->Allocate(end + run.num_drafts, run.match, &request->blocks, &entry->new_block_ids)
+          .ok());
   entry->index = request->index;
   entry->num_computed_tokens = begin;
   if (begin < request->media_end) {
