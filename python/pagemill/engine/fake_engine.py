@@ -14,7 +14,7 @@ import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -276,6 +276,9 @@ class FakeEngine:
         self._stopping = False
         self._paused = False
         self.submitted: list[Submitted] = []
+        self.kv_log_id = 1
+        self.kv_log: list[dict[str, Any]] = []
+        """What `kv_events` returns; nothing is cached, so a test fills it."""
         self._thread = threading.Thread(target=self._run, name="fake-engine", daemon=True)
         self._thread.start()
 
@@ -437,6 +440,14 @@ class FakeEngine:
     def reset_prefix_cache(self) -> bool:
         """Nothing is cached."""
         return not self._requests
+
+    def kv_events(self, sequence: int, max_events: int) -> dict[str, Any]:
+        """Those of `kv_log`, numbered from 1."""
+        if sequence > len(self.kv_log) + 1:
+            raise FakeStatusError("INVALID_ARGUMENT", f"KV event {sequence} does not exist yet")
+        events = self.kv_log[sequence - 1 :][:max_events]
+        following = sequence + len(events)
+        return {"log_id": self.kv_log_id, "events": events, "next": following, "dropped": 0}
 
     def _run(self) -> None:
         while True:

@@ -14,6 +14,7 @@ from pagemill.server.generation import Generation
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import ChatRequest, check_messages, check_tools
 from pagemill.server.protocol.sampling import to_sampling
+from pagemill.server.rendering import Rendering
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -43,15 +44,7 @@ async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Ge
         max_logprobs=pipeline.model.max_logprobs,
         logprobs_param="top_logprobs",
     )
-    render = functools.partial(
-        pipeline.renderer.render_chat,
-        request.messages,
-        request.tools or None,
-        request.add_generation_prompt,
-        request.continue_final_message,
-        _template_variables(request),
-    )
-    token_ids = await pipeline.rendering.chat(render, request.add_special_tokens)
+    token_ids = await prompt_token_ids(pipeline.rendering, request)
     requested, requested_param = request.max_completion_tokens, "max_completion_tokens"
     if requested is None:
         requested, requested_param = request.max_tokens, "max_tokens"
@@ -68,6 +61,23 @@ async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Ge
         parsed=parsed,
     )
     return await pipeline.generate([token_ids], sampling, options)
+
+
+async def prompt_token_ids(rendering: Rendering, request: ChatRequest) -> list[int]:
+    """The tokens of the request's messages and tools.
+
+    Raises:
+        ApiError: see `Rendering.chat`.
+    """
+    render = functools.partial(
+        rendering.renderer.render_chat,
+        request.messages,
+        request.tools or None,
+        request.add_generation_prompt,
+        request.continue_final_message,
+        _template_variables(request),
+    )
+    return await rendering.chat(render, request.add_special_tokens)
 
 
 def _check(request: ChatRequest) -> None:
