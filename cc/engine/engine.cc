@@ -69,7 +69,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, R
                             StepLoop::Create(options, runner, clock, std::move(log)));
   StatusOr<SavedSessions> sessions = MakeSessions(options, runner, loop.get());
   auto control = std::make_unique<ModelControl>(runner->control(), loop.get(),
-                                                options.kv_tiers.connector_folder);
+                                                options.kv_tiers.names_weights());
   return std::unique_ptr<Engine>(
       new Engine(std::move(loop), std::move(sessions), std::move(control)));
 }

@@ -147,7 +147,7 @@ class Engine {
   // Goes on with other weights of the same model: next tokens are theirs, also those of requests
   // under way, which compute all their tokens again. Forgets all cached prefixes and embeddings of
   // media, those in tiers too. Not OK: nothing has changed. Errors: those of Sleep(), and
-  // kFailedPrecondition with KvTierOptions::connector_folder, or if a connector cannot forget. Old
+  // kFailedPrecondition with KvTierOptions::names_weights(), or if a connector cannot forget. Old
   // and new weights are in memory at once, unless the engine is asleep.
   Status UpdateWeights(const WeightSources& sources, double timeout_s);
 

@@ -7,8 +7,8 @@
 //   PAGEMILL_ASSIGN_OR_RETURN(std::vector<KvEvent> events, log.Since(next));   // kNotFound: too
 //   old next += events.size();
 //
-// A listener that comes too late has no way to know what it missed: it must take the state anew, or
-// start from nothing after the next kCleared.
+// A listener that comes too late has no way to know what it missed: it must read the state again,
+// or start from nothing after the next kCleared.
 //
 // Thread safety: none.
 #ifndef PAGEMILL_CC_KV_CACHE_EVENT_LOG_H_

@@ -5,7 +5,7 @@
 //   KvCacheManager cache(options);
 //   RequestBlocks blocks;                                       // of one request
 //   PrefixMatch match = cache.FindPrefix(request, tokens, &blocks);
-//   if (!cache.CanAllocate(blocks, &match, num_tokens)) ...     // wait, or preempt somebody
+//   if (!cache.CanAllocate(blocks, &match, num_tokens)) ...     // wait, or preempt a request
 //   cache.Allocate(num_tokens, &match, &blocks, &plan_entry.new_block_ids);
 //   ... the step runs ...
 //   cache.Commit(request, tokens, num_computed_tokens, &blocks);
@@ -96,7 +96,7 @@ class KvCacheManager {
   PrefixMatch FindPrefix(const step::Request& request, const step::TokenSequence& tokens,
                          RequestBlocks* blocks);
 
-  // Does `blocks` have room for `num_tokens` tokens as it is?
+  // True if `blocks` has room for `num_tokens` tokens as it is.
   static bool Covers(const RequestBlocks& blocks, int32_t num_tokens) {
     return num_tokens <= blocks.num_covered_tokens_;
   }
@@ -128,9 +128,9 @@ class KvCacheManager {
   void Free(RequestBlocks* blocks);
 
   // Frees what only tokens from `num_tokens` on use; they are computed, or loaded, again.
-  // `num_tokens` is a multiple of block_size, and no step is in flight. False where the request
-  // cannot go on after so many tokens: they are no multiple of prefix_grain_tokens(), or a group
-  // has freed or overwritten what that takes. Then the caller must Free() and start over.
+  // `num_tokens` is a multiple of block_size, and no step is in flight. False if the request
+  // cannot continue there: `num_tokens` is not a multiple of prefix_grain_tokens(), or a group has
+  // freed or overwritten what that takes. Then the caller must Free() and start over.
   bool TruncateComputed(int32_t num_tokens, RequestBlocks* blocks);
 
   // The hash chain over the full blocks of block_size among the first `num_tokens` tokens. Valid
@@ -153,7 +153,7 @@ class KvCacheManager {
   void CachedContents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                       std::vector<BlockContent>* contents) const;
 
-  // Keeps blocks that somebody holds, and their content, until Unhold(), whatever becomes of their
+  // Keeps blocks that are held, and their content, until Unhold(), whatever becomes of their
   // requests: a transfer reads or writes them. Calls count.
   void Hold(std::span<const BlockId> ids);
   void Unhold(std::span<const BlockId> ids);

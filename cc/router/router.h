@@ -67,7 +67,7 @@ class Router {
   // What an engine's cache stored or removed. Events of other groups of layers than the first, of
   // other media than the pool, and of blocks of another size are ignored.
   void Observe(int32_t engine, const kv_cache::KvEvent& event);
-  // The engine's cache is empty, or not known any longer: it was started anew, or events were lost.
+  // The engine's cache is empty, or not known any longer: it was restarted, or events were lost.
   void Forget(int32_t engine);
   // An engine that is not available gets no requests.
   void SetAvailable(int32_t engine, bool available);

@@ -31,7 +31,7 @@ struct SchedulerStats {
   uint64_t draft_tokens = 0;
   uint64_t accepted_draft_tokens = 0;
 
-  // Of the scheduler only: not visited.
+  // Used by the scheduler only: not visited.
   std::array<int64_t, kNumParkReasons> num_parked{};         // by ParkReason
   int64_t num_started = 0;                                   // started and not ended
   std::array<uint64_t, step::kNumFinishReasons> finished{};  // by FinishReason

@@ -1,6 +1,8 @@
 // File: cc/kv_cache/kinds/full.h
 // Full attention: every token of the context is read, so every block stays until the request ends,
-// and a prefix is usable up to the first block that is missing.
+// and a prefix is usable up to the first block that is missing. The same holds for multi-head latent
+// attention ("mla"), which keeps one compressed vector a token: the group's block_size and
+// pages_per_block say how large its pages are.
 #ifndef PAGEMILL_CC_KV_CACHE_KINDS_FULL_H_
 #define PAGEMILL_CC_KV_CACHE_KINDS_FULL_H_
 
@@ -10,7 +12,7 @@
 
 namespace pagemill::kv_cache {
 
-class FullAttention : public CacheKind {
+class FullAttention final : public CacheKind {
  public:
   explicit FullAttention(int32_t block_size) : block_size_(block_size) {}
 

@@ -4,40 +4,37 @@
 #include <string_view>
 #include <utility>
 
-#include "cc/kv_cache/kinds/chunked_local.h"
-#include "cc/kv_cache/kinds/cross.h"
-#include "cc/kv_cache/kinds/encoder_only.h"
+#include "cc/kv_cache/kinds/encoder.h"
 #include "cc/kv_cache/kinds/full.h"
-#include "cc/kv_cache/kinds/mla.h"
-#include "cc/kv_cache/kinds/sliding_window.h"
 #include "cc/kv_cache/kinds/state_space.h"
+#include "cc/kv_cache/kinds/windowed.h"
 
 namespace pagemill::kv_cache {
 namespace {
 
-using Made = std::unique_ptr<CacheKind>;
+using KindPtr = std::unique_ptr<CacheKind>;
 
 struct Row {
   std::string_view name;
   bool has_window;
-  Made (*make)(const KvGroupOptions& group, int32_t block_size);
+  KindPtr (*make)(const KvGroupOptions& group, int32_t block_size);
 };
 
 template <typename Kind>
-Made Make(const KvGroupOptions&, int32_t block_size) {
+KindPtr Make(const KvGroupOptions&, int32_t block_size) {
   return std::make_unique<Kind>(block_size);
 }
 
 template <typename Kind>
-Made MakeWindowed(const KvGroupOptions& group, int32_t block_size) {
+KindPtr MakeWindowed(const KvGroupOptions& group, int32_t block_size) {
   return std::make_unique<Kind>(block_size, group.window_tokens);
 }
 
-Made MakeEncoderOnly(const KvGroupOptions&, int32_t) {
+KindPtr MakeEncoderOnly(const KvGroupOptions&, int32_t) {
   return std::make_unique<EncoderOnlyAttention>();
 }
 
-Made MakeStateSpace(const KvGroupOptions& group, int32_t block_size) {
+KindPtr MakeStateSpace(const KvGroupOptions& group, int32_t block_size) {
   return std::make_unique<StateSpace>(block_size, group.checkpoints);
 }
 
@@ -46,7 +43,7 @@ constexpr Row kKinds[] = {
     {"cross", false, Make<CrossAttention>},
     {"encoder_only", false, MakeEncoderOnly},
     {"full", false, Make<FullAttention>},
-    {"mla", false, Make<MultiHeadLatentAttention>},
+    {"mla", false, Make<FullAttention>},
     {"sliding_window", true, MakeWindowed<SlidingWindowAttention>},
     {"state_space", false, MakeStateSpace},
 };
@@ -75,7 +72,7 @@ Status CheckShape(const KvGroupOptions& group, bool has_window, int32_t grain) {
 
 }  // namespace
 
-StatusOr<Made> MakeCacheKind(const KvGroupOptions& group, int32_t grain) {
+StatusOr<KindPtr> MakeCacheKind(const KvGroupOptions& group, int32_t grain) {
   std::string known;
   for (const Row& row : kKinds) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);

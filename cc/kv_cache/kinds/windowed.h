@@ -1,10 +1,10 @@
 // File: cc/kv_cache/kinds/windowed.h
-// Base of the kinds whose layers read the last part of the context only: sliding windows and
-// chunks. Blocks in front of that part go back to the pool while the request runs (what they hold
+// Kinds whose layers read the last part of the context only: sliding windows and chunks. Blocks in front of that part go back to the pool while the request runs (what they hold
 // stays in the prefix cache), and a prefix is usable where the part before its end is there.
 #ifndef PAGEMILL_CC_KV_CACHE_KINDS_WINDOWED_H_
 #define PAGEMILL_CC_KV_CACHE_KINDS_WINDOWED_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cc/kv_cache/kinds/cache_kind.h"
@@ -31,6 +31,31 @@ class WindowedAttention : public CacheKind {
 
   const int32_t block_size_;     // tokens
   const int32_t window_tokens_;  // at least 1
+};
+
+// A token reads itself and the window_tokens - 1 tokens before it.
+class SlidingWindowAttention final : public WindowedAttention {
+ public:
+  SlidingWindowAttention(int32_t block_size, int32_t window_tokens)
+      : WindowedAttention(block_size, window_tokens) {}
+
+ private:
+  int32_t FirstToken(int32_t position) const override {
+    return std::max(0, position - window_tokens() + 1);
+  }
+};
+
+// The context is divided into chunks of `chunk_tokens`, and a token reads the tokens of its own
+// chunk that are before it, and itself.
+class ChunkedLocalAttention final : public WindowedAttention {
+ public:
+  ChunkedLocalAttention(int32_t block_size, int32_t chunk_tokens)
+      : WindowedAttention(block_size, chunk_tokens) {}
+
+ private:
+  int32_t FirstToken(int32_t position) const override {
+    return position / window_tokens() * window_tokens();
+  }
 };
 
 }  // namespace pagemill::kv_cache

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/activation/activation_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

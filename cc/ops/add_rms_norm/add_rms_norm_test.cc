@@ -7,8 +7,8 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/add/add.h"
-#include "cc/ops/add_rms_norm/add_rms_norm_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rms_norm/rms_norm.h"
 
 namespace pagemill::ops {

@@ -1,8 +1,9 @@
-#include "cc/ops/all_gather/all_gather_conformance.h"
-
+// What every kernel of `all_gather` has to pass: a copy in a group of one; in a group of threads,
+// the columns of all ranks side by side.
 #include <vector>
 
 #include "cc/ops/all_gather/all_gather.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/group_conformance.h"
 #include "cc/ops/rowwise_conformance.h"
 

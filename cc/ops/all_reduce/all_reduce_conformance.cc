@@ -1,7 +1,8 @@
-#include "cc/ops/all_reduce/all_reduce_conformance.h"
-
+// What every kernel of `all_reduce` has to pass: a copy in a group of one; in a group of threads,
+// the sum in rank order, bit for bit.
 #include <vector>
 
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/group_conformance.h"
 #include "cc/ops/rowwise_conformance.h"
 

@@ -1,5 +1,6 @@
-#include "cc/ops/argmax/argmax_conformance.h"
-
+// What every kernel of `argmax` that supports the call has to pass: empty input, equal elements,
+// NaN and infinities at any place, misaligned and padded rows, 1 and 3 threads; bit for bit, since
+// the contract is exact.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 
 #include "cc/device/thread_pool.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -1,5 +1,3 @@
-#include "cc/ops/attention/attention_conformance.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,6 +5,7 @@
 
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/paged_attention/paged_attention.h"
 
 namespace pagemill::ops {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/attention/attention_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -1,5 +1,5 @@
-#include "cc/ops/causal_conv/causal_conv_conformance.h"
-
+// What every kernel of `causal_conv` has to pass (state_conformance.h), for odd sizes.
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/states/state_conformance.h"
 
 namespace pagemill::ops {

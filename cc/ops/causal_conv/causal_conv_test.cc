@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/causal_conv/causal_conv_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -1,5 +1,7 @@
-#include "cc/ops/draw_tokens/draw_tokens_conformance.h"
-
+// What every kernel of `draw_tokens` that supports the call has to pass: empty input, rows with
+// and without a temperature side by side, every limit alone and with others, equal logits,
+// excluded tokens, rows without a largest element, misaligned and padded rows, an output that
+// aliases the columns, 1 and 3 threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +13,7 @@
 
 #include "cc/device/thread_pool.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/sample/row_draw.h"
 #include "cc/ops/sample/sample.h"
 

@@ -10,7 +10,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/draw_tokens/draw_tokens_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/sample/row_draw.h"
 
 namespace pagemill::ops {

@@ -1,5 +1,6 @@
-#include "cc/ops/embedding/embedding_conformance.h"
-
+// What every kernel of `embedding` that supports the call has to pass: every weight dtype, empty
+// input, misaligned and padded operands, a scale, 1 and 3 threads; bit for bit, since the contract
+// is exact.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/embedding/embedding_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

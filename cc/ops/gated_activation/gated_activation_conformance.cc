@@ -1,6 +1,7 @@
-#include "cc/ops/gated_activation/gated_activation_conformance.h"
-
+// What every kernel of `gated_activation` has to pass: closeness to the reference within the
+// contract's bound for odd sizes, and the checks of rowwise_conformance.h.
 #include "cc/ops/activation/activation_kind.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {

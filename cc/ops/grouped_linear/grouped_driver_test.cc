@@ -5,8 +5,8 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
-#include "cc/ops/grouped_linear/grouped_linear_conformance.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/linear_amx_inl.h"

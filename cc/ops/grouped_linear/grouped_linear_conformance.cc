@@ -1,5 +1,9 @@
-#include "cc/ops/grouped_linear/grouped_linear_conformance.h"
-
+// What every kernel of `grouped_linear` has to pass. Each row of each output has the bits of the
+// kernel of `linear` of the same name for this row and its expert's matrix (values are checked by
+// the conformance of `linear`): for all weight dtypes, one stack and two, with and without bias, x
+// shared by a token's choices or not, misaligned and padded operands, 1 and 3 threads, experts
+// without rows, all rows on one expert, ids of no expert, no tokens. Exactly the outputs are
+// written.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +15,7 @@
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/quantized/quantized.h"
 #include "cc/tensor/quantized.h"
 

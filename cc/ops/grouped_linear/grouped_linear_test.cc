@@ -9,8 +9,8 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/grouped_linear/expert_rows.h"
-#include "cc/ops/grouped_linear/grouped_linear_conformance.h"
 #include "cc/ops/linear/linear.h"
 
 namespace pagemill::ops {

@@ -1,5 +1,6 @@
-#include "cc/ops/head_linear/head_linear_conformance.h"
-
+// What every kernel of `head_linear` has to pass: for each type of weights and both orientations:
+// results close to the reference, matrices that lie apart, odd sizes, padded and misaligned rows,
+// and the same bits with 1 to 3 threads and however the rows are divided into calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -1,11 +1,10 @@
-#include "cc/ops/kv_write/kv_write_conformance.h"
-
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/kv_page.h"
 #include "cc/ops/paged_batch.h"
 

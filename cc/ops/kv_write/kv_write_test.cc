@@ -7,7 +7,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/kv_write/kv_write_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -1,5 +1,6 @@
-#include "cc/ops/latent_attention/latent_attention_conformance.h"
-
+// What every kernel of `latent_attention` has to pass: results close to the reference for both
+// cache types, odd sizes, batches of prompts, chunks and decoded tokens; and the same bits with 1
+// to 3 threads and however a prompt is divided into steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/latent_attention/latent_case.h"
 
 namespace pagemill::ops {

@@ -7,7 +7,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/latent_attention/latent_attention_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/latent_attention/latent_case.h"
 
 namespace pagemill::ops {

@@ -1,5 +1,6 @@
-#include "cc/ops/latent_write/latent_write_conformance.h"
-
+// What every kernel of `latent_write` has to pass: odd sizes, runs and single tokens, tokens that
+// are not stored, infinities and NaN, padded rows, 1 to 3 threads; bit for bit, and no byte of
+// another slot is touched.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/paged_batch.h"
 
 namespace pagemill::ops {

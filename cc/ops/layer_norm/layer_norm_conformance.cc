@@ -1,5 +1,6 @@
-#include "cc/ops/layer_norm/layer_norm_conformance.h"
-
+// What every kernel of `layer_norm` has to pass: closeness to the reference within the contract's
+// bound for odd sizes, and the checks of rowwise_conformance.h.
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {

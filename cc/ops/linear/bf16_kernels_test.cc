@@ -11,10 +11,10 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/linear_amx_inl.h"
-#include "cc/ops/linear/linear_conformance.h"
 #include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"

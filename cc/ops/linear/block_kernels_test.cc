@@ -8,10 +8,10 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/emulated_blocks.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/linear/linear_conformance.h"
 #include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 

@@ -1,5 +1,9 @@
-#include "cc/ops/linear/linear_conformance.h"
-
+// What every kernel of `linear` that supports the call has to pass: closeness
+// to the double-precision reference within the contract's bound (another one for kernels that
+// round activations) for odd sizes, all weight dtypes, with and without bias, misaligned and
+// padded operands, empty input; exactly the outputs are written; y[n] has the same bits whatever
+// else is in the call, however the rows are divided into calls, and with 1 to 3 threads. Row
+// maxima are checked by row_maxima_conformance.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +14,7 @@
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/matrix_conformance.h"
 #include "cc/ops/row_maxima_conformance.h"

@@ -9,7 +9,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/linear/linear_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 
 namespace pagemill::ops {

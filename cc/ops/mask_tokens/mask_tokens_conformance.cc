@@ -1,5 +1,7 @@
-#include "cc/ops/mask_tokens/mask_tokens_conformance.h"
-
+// What every kernel of `mask_tokens` that supports the call has to pass: empty input, rows with
+// and without a mask, masks that two rows share, that allow all, nothing and some, bits beyond the
+// columns, NaN and infinities, misaligned and padded rows, an output that aliases x, 1 and 3
+// threads; bit for bit, since the contract is exact.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +11,7 @@
 
 #include "cc/device/thread_pool.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/sample/row_draw.h"
 
 namespace pagemill::ops {

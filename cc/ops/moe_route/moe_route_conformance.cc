@@ -1,5 +1,7 @@
-#include "cc/ops/moe_route/moe_route_conformance.h"
-
+// What every kernel of `moe_route` has to pass. For many numbers of experts, choices and groups,
+// both scorings, with and without bias, misaligned and padded operands: the ids of the reference
+// and weights within the contract's bound; equal logits; NaN and infinite logits; the same bits
+// with 1 to 3 threads and when each token is alone; exactly the outputs are written.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/moe_route/moe_route_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

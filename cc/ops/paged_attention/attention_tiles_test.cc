@@ -7,12 +7,12 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/paged_attention/attention_case.h"
 #include "cc/ops/paged_attention/attention_driver.h"
 #include "cc/ops/paged_attention/emulated_attention.h"
 #include "cc/ops/paged_attention/paged_attention.h"
-#include "cc/ops/paged_attention/paged_attention_conformance.h"
 
 namespace pagemill::ops {
 namespace {

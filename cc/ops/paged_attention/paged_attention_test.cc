@@ -9,8 +9,8 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/paged_attention/attention_case.h"
-#include "cc/ops/paged_attention/paged_attention_conformance.h"
 #include "cc/tensor/float8.h"
 
 namespace pagemill::ops {

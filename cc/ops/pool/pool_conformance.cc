@@ -1,7 +1,6 @@
-#include "cc/ops/pool/pool_conformance.h"
-
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/paged_batch.h"
 #include "cc/ops/pool/pool.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/rms_norm/rms_norm_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -1,5 +1,5 @@
-#include "cc/ops/rotary/rotary_conformance.h"
-
+// What every kernel of `rotary` has to pass: closeness to the reference within the contract's
+// bound for odd sizes, and the checks of rowwise_conformance.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +7,7 @@
 
 #include "cc/device/thread_pool.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {

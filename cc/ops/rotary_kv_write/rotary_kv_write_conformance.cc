@@ -1,10 +1,11 @@
-#include "cc/ops/rotary_kv_write/rotary_kv_write_conformance.h"
-
+// What every kernel of `rotary_kv_write` has to pass: the same bits as `rotary` followed by
+// `kv_write`.
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/kv_page.h"
 #include "cc/ops/paged_batch.h"
 

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "cc/device/capabilities.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/kv_write/kv_write.h"
 #include "cc/ops/rotary/rotary.h"
-#include "cc/ops/rotary_kv_write/rotary_kv_write_conformance.h"
 
 namespace pagemill::ops {
 namespace {

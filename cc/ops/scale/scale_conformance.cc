@@ -1,5 +1,5 @@
-#include "cc/ops/scale/scale_conformance.h"
-
+// What every kernel of `scale` has to pass (rowwise_conformance.h), for odd sizes.
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {

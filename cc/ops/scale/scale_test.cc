@@ -6,7 +6,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/scale/scale_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

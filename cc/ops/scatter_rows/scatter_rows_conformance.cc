@@ -1,5 +1,5 @@
-#include "cc/ops/scatter_rows/scatter_rows_conformance.h"
-
+// What every kernel of `scatter_rows` has to pass: bit for bit, since the contract is exact: no
+// rows at all, every row replaced, misaligned and padded operands, an output that aliases x.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {

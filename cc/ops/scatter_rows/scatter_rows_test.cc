@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/scatter_rows/scatter_rows_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

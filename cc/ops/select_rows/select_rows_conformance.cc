@@ -1,5 +1,5 @@
-#include "cc/ops/select_rows/select_rows_conformance.h"
-
+// What every kernel of `select_rows` that supports the call has to pass: empty input, repeated
+// rows, misaligned and padded operands, 1 and 3 threads; bit for bit, since the contract is exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {

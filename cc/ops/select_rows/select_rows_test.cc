@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/select_rows/select_rows_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -1,5 +1,5 @@
-#include "cc/ops/split/split_conformance.h"
-
+// What every kernel of `split` has to pass: for each type, odd sizes, misaligned and padded rows,
+// 1 to 3 threads and no rows; bit for bit, since the contract is exact.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/split/split_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

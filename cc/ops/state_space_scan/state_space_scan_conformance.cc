@@ -1,5 +1,5 @@
-#include "cc/ops/state_space_scan/state_space_scan_conformance.h"
-
+// What every kernel of `state_space_scan` has to pass (state_conformance.h), for odd sizes.
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/states/state_conformance.h"
 
 namespace pagemill::ops {

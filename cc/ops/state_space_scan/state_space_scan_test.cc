@@ -7,7 +7,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/state_space_scan/state_space_scan_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -1,5 +1,6 @@
-#include "cc/ops/take_tokens/take_tokens_conformance.h"
-
+// What every kernel of `take_tokens` that supports the call has to pass: no tokens, all and some
+// of them sampled, rows without a token, misaligned operands, an output that aliases the ids; bit
+// for bit, since the contract is exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "cc/device/thread_pool.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/take_tokens/take_tokens_conformance.h"
+#include "cc/ops/conformance_bodies.h"
 
 namespace pagemill::ops {
 namespace {

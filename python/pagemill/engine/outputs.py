@@ -60,6 +60,8 @@ class ChoiceOutput(msgspec.Struct):
     num_cached_tokens: int = 0
     pooled: np.ndarray | None = None
     error: EngineError | None = None
+    kv_transfer_params: dict[str, str] = {}
+    """Of the KV connector, for the engine that goes on with the prompt; with the last output."""
     queued_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0

@@ -8,7 +8,7 @@ import msgspec
 
 from pagemill.config import RouterConfig
 from pagemill.router.fleet import Hint
-from pagemill.server.endpoints.chat_completions import prompt_token_ids
+from pagemill.server.endpoints.chat_completions import rendered_prompt
 from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.chat import ChatRequest
@@ -65,14 +65,11 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
     if kind is None:
         return Hint()
     request = decode_fields(decode_object(body), kind.kind, kind.rules)
-    token_ids: list[int] = []
-    salt = ""
     if isinstance(request, ChatRequest):
-        token_ids = await prompt_token_ids(rendering, request)
-        salt = request.cache_salt or ""
-    elif isinstance(request, CompletionRequest):
-        (token_ids,) = await rendering.token_ids(
+        prompt = await rendered_prompt(rendering, request)
+    else:
+        assert isinstance(request, CompletionRequest)
+        (prompt,) = await rendering.prompts(
             prompts(request.prompt)[:1], request.add_special_tokens, request.parse_special, "prompt"
         )
-        salt = request.cache_salt or ""
-    return Hint(token_ids, salt)
+    return Hint(prompt.token_ids.tolist(), request.cache_salt or "")

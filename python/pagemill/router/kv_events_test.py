@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import xxhash
 
-from pagemill.router.fake_fleet import FakeFleet, fake_fleet, until
+from pagemill.router.testing.fake_fleet import FakeFleet, fake_fleet, until
 from pagemill.server.caller import GRANTS, Caller
 from pagemill.server.keys import ApiKey
 

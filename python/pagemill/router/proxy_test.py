@@ -13,8 +13,14 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from pagemill.engine.fake_engine import FakeOptions
-from pagemill.router.fake_fleet import FakeFleet, fake_fleet, listening, running_router, until
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.router.testing.fake_fleet import (
+    FakeFleet,
+    fake_fleet,
+    listening,
+    running_router,
+    until,
+)
 from pagemill.server.caller import Caller
 from pagemill.server.keys import ApiKey, plain_keys
 

@@ -21,9 +21,9 @@ from collections.abc import Generator
 
 import uvloop
 
-from pagemill.engine.fake_engine import FakeOptions
-from pagemill.router.fake_fleet import MAX_MODEL_LEN, listening, running_router, until
-from pagemill.server.fake_server import fake_server
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.router.testing.fake_fleet import MAX_MODEL_LEN, listening, running_router, until
+from pagemill.server.testing.fake_server import fake_server
 
 _CLIENT = """
 import asyncio, json, sys, time

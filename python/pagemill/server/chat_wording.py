@@ -72,6 +72,7 @@ class ChatWording:
                 None if prompt_logprobs is None else self._formatter.prompt(prompt_logprobs)
             ),
             prompt_token_ids=self._prompt_token_ids(),
+            kv_transfer_params=self._generation.kv_transfer_params or UNSET,
         )
 
     def begin(self) -> bytes:
@@ -108,6 +109,8 @@ class ChatWording:
         self._chunk.choices = [choice]
         if self._continuous_usage:
             self._chunk.usage = self._generation.usage
+        if delta.finish_reason is not None:
+            self._chunk.kv_transfer_params = self._generation.kv_transfer_params or UNSET
         return event(self._encode(self._chunk))
 
     def end(self, failure: ApiError | None) -> bytes:

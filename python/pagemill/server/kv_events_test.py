@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from pagemill.server.caller import GRANTS, Caller
-from pagemill.server.fake_server import fake_server
 from pagemill.server.keys import ApiKey
+from pagemill.server.testing.fake_server import fake_server
 
 ADMIN = ApiKey.of("admin", Caller("admin", scopes=frozenset(GRANTS)))
 USER = ApiKey.of("user", Caller("user"))

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/linear/linear_conformance.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::linear {

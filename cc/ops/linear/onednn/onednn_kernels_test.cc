@@ -9,8 +9,8 @@
 #include "cc/device/capabilities.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/linear/linear_conformance.h"
 
 namespace pagemill::ops::linear {
 namespace {

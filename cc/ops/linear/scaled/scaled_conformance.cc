@@ -1,5 +1,6 @@
-#include "cc/ops/linear/scaled/scaled_conformance.h"
-
+// Conformance checks for `linear` with scaled weights, for every kernel that `caps` supports:
+// values within the contract's bounds of the exact product, and equal bits of a row in any batch,
+// with any number of threads, alone and among several matrices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/matrix_conformance.h"
 #include "cc/ops/row_maxima_conformance.h"

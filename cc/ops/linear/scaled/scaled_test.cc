@@ -3,8 +3,8 @@
 #include <string>
 
 #include "cc/device/capabilities.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/linear/scaled/scaled_conformance.h"
 #include "cc/tensor/quantized.h"
 
 namespace pagemill::ops {

@@ -3,11 +3,11 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/linear/scaled/emulated_scaled.h"
 #include "cc/ops/linear/scaled/packed_scaled.h"
-#include "cc/ops/linear/scaled/scaled_conformance.h"
 
 namespace pagemill::ops::scaled {
 namespace {
