@@ -15,6 +15,7 @@ void BindExecutors(nanobind::module_& m);
 void BindRanks(nanobind::module_& m);
 void BindRunner(nanobind::module_& m);
 void BindSamplingParams(nanobind::module_& m);
+void BindInputs(nanobind::module_& m);
 void BindKvTierOptions(nanobind::module_& m);
 void BindEngine(nanobind::module_& m);
 void BindEngineClient(nanobind::module_& m);

@@ -16,6 +16,7 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindRunner(m);
   pagemill::bindings::BindSamplingParams(m);
   pagemill::bindings::BindKvTierOptions(m);
+  pagemill::bindings::BindInputs(m);
   pagemill::bindings::BindEngine(m);
   pagemill::bindings::BindEngineClient(m);
   pagemill::bindings::BindSimulator(m);

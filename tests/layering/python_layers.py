@@ -12,16 +12,17 @@ USES: dict[str, set[str]] = {
     "benchmark": {"engine"},
     "simulation": {"_native", "weights"},
     "server": {"engine", "render", "structured"},
-    "render": {"weights"},  # a tokenizer may lie in a GGUF file
-    "engine": {"_native", "distributed", "kv", "runner", "structured"},
+    "render": {"inputs", "weights"},  # a tokenizer may lie in a GGUF file
+    "engine": {"_native", "distributed", "inputs", "kv", "runner", "structured"},
     "distributed": {"runner"},
     "kv": {"_native"},
     "runner": {"models"},
-    "models": {"layers", "quantization"},
+    "models": {"inputs", "layers", "quantization"},
     "layers": {"ops"},
     "quantization": {"weights"},
     "weights": {"ops"},
     "ops": {"_native"},
+    "inputs": set(),  # what rendering hands to the engine
     "structured": set(),
     "_native": set(),
     "config": set(),
@@ -34,6 +35,7 @@ _EVERYWHERE = {"config", "observe"}
 # The places that put rendering and engine together.
 COMPOSERS = {
     "python/pagemill/engine/llm.py",
+    "python/pagemill/engine/text_batch.py",
     "python/pagemill/server/generation.py",
     "python/pagemill/server/pipeline.py",
 }

@@ -16,22 +16,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from pagemill.engine.client import EngineClient
 from pagemill.engine.fan_out import child_sampling
-from pagemill.engine.messages import EngineRequest, prompt_bytes
+from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeOutput
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt of a request: int32 token ids `[tokens]` and how many may follow."""
+    """One prompt of a request, and how many tokens may follow."""
 
-    token_ids: np.ndarray
+    rendered: RenderedPrompt
     max_tokens: int = 0
 
 
@@ -82,26 +81,23 @@ class AsyncEngine:
         Raises:
             EngineError: the engine's refusal.
         """
-        requests: list[EngineRequest] = []
         params = dict(kv_transfer_params or {})
-        for prompt in prompts:
-            token_ids = prompt_bytes(prompt.token_ids)
-            for child in self._children(prompt, sampling):
-                requests.append(
-                    EngineRequest(
-                        next(self._ids),
-                        token_ids,
-                        child,
-                        priority,
-                        cache_salt,
-                        tenant,
-                        kv_transfer_params=params,
-                    )
-                )
+        requests = [
+            EngineRequest(
+                prompt.rendered,
+                self._choices(prompt, sampling),
+                priority,
+                cache_salt,
+                tenant,
+                kv_transfer_params=params,
+            )
+            for prompt in prompts
+        ]
+        choices = [choice for request in requests for choice in request.choices]
         stream = RequestStream(self._abort)
-        for index, request in enumerate(requests):  # outputs may come before `submit` returns
-            self._routes[request.id] = (stream, index)
-            stream.adopt(request.id, index)
+        for index, choice in enumerate(choices):  # outputs may come before `submit` returns
+            self._routes[choice.id] = (stream, index)
+            stream.adopt(choice.id, index)
         try:
             await self._client.submit(requests)
         except BaseException:
@@ -120,14 +116,15 @@ class AsyncEngine:
         await self._client.close()
         self._fail_all(EngineError("UNAVAILABLE", "The server is shutting down."))
 
-    def _children(
+    def _choices(
         self, prompt: Prompt, sampling: SamplingParams | None
-    ) -> Sequence[dict[str, Any] | None]:
-        if sampling is None:
-            return [None]
-        return child_sampling(
-            sampling, max_tokens=prompt.max_tokens, eos_token_ids=self.eos_token_ids, make=dict
-        )
+    ) -> tuple[ChoiceRequest, ...]:
+        children: Sequence[dict[str, Any] | None] = [None]
+        if sampling is not None:
+            children = child_sampling(
+                sampling, max_tokens=prompt.max_tokens, eos_token_ids=self.eos_token_ids
+            )
+        return tuple(ChoiceRequest(next(self._ids), child) for child in children)
 
     def _abort(self, child: int) -> None:
         if self._routes.pop(child, None) is not None:

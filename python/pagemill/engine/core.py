@@ -1,7 +1,7 @@
 """A built model and a configuration become a running native engine.
 
 core = EngineCore.create(built, config, weights_dtype="bfloat16")
-core.seam.engine.submit(...)
+core.bindings.engine.submit(...)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes,
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_bytes
-from pagemill.engine.native import NativeSeam
+from pagemill.engine.native import NativeBindings
 from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
 
@@ -30,13 +30,13 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 @dataclass(frozen=True, slots=True)
 class EngineCore:
-    """A running engine: `seam` is how clients talk to it, `budget` the KV cache it got.
+    """A running engine: `bindings` is how clients talk to it, `budget` the KV cache it got.
 
     `runner` is the engine's own; others ask it for its profile, between requests.
     """
 
     built: BuiltModel
-    seam: NativeSeam
+    bindings: NativeBindings
     engine: _native.Engine
     runner: _native.ModelRunner
     budget: KvBudget
@@ -159,9 +159,9 @@ class EngineCore:
         )
         tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
-        seam = NativeSeam(engine, _native.SamplingParams, _native.Request, _native.StatusError)
+        bindings = NativeBindings(engine, _native)
         held = config.scheduler.max_num_queued_reqs
-        return cls(built, seam, engine, runner, budget, max(1, held), workers)
+        return cls(built, bindings, engine, runner, budget, max(1, held), workers)
 
 
 def _require_dividable(config: EngineConfig) -> None:

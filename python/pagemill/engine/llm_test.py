@@ -56,6 +56,27 @@ def test_chat(llm: LLM) -> None:
 
 
 @needs_smollm2
+def test_streams_are_the_same_texts_in_pieces(llm: LLM) -> None:
+    prompt = "The capital of France is"
+    pieces = list(llm.stream(prompt, GREEDY))
+    assert len(pieces) > 1
+    (whole,) = llm.generate(prompt, GREEDY)
+    assert "".join(pieces) == whole.choices[0].text
+    question = [{"role": "user", "content": "What is the capital of France?"}]
+    (answer,) = llm.chat(question, temperature=0.0, stop=("Paris",))
+    streamed = "".join(llm.stream_chat(question, temperature=0.0, stop=("Paris",)))
+    assert streamed == answer.choices[0].text
+    with pytest.raises(EngineError, match="`n` must be 1"):
+        llm.stream(prompt, n=2, temperature=1.0)
+    left = llm.stream(prompt, temperature=0.0, max_tokens=200)
+    next(left)
+    left.close()
+    (again,) = llm.generate(prompt, GREEDY)
+    assert again.choices == whole.choices
+    assert llm.stats().num_running == 0
+
+
+@needs_smollm2
 def test_n_stop_and_logprobs(llm: LLM) -> None:
     (out,) = llm.generate("1, 2, 3,", n=3, seed=5, max_tokens=20, stop=("5",), logprobs=2)
     for choice in out.choices:

@@ -8,10 +8,10 @@ import httpx
 import numpy as np
 import pytest
 
-from pagemill.engine.fake_engine import FakeOptions
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.errors import STATUS_OF_CODE, TYPE_OF_STATUS, not_implemented
-from pagemill.server.fake_server import fake_server
+from pagemill.server.testing.fake_server import fake_server
 
 JSON = {"content-type": "application/json"}
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pagemill.server.fake_server import FakeServer, fake_server
+from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 USER = [{"role": "user", "content": "Hi"}]
 

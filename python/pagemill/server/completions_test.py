@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pagemill.engine.fake_engine import FakeOptions, Submitted, next_token
-from pagemill.server.fake_server import FakeServer, fake_server
+from pagemill.engine.testing.fake_model import FakeOptions, next_token
+from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 Body = dict[str, Any]
 
@@ -345,7 +345,8 @@ def test_priority_and_salt_reach_the_engine() -> None:
         chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
         response = await server.client.post("/v1/chat/completions", json=chat)
         assert response.status_code == 200
-        assert server.engine.submitted == [Submitted(-3, "s", ""), Submitted(0, "", "")]
+        requests = [state.request for state in server.engine.submitted]
+        assert [(r.priority, r.cache_salt) for r in requests] == [(-3, "s"), (0, "")]
 
     run(body, FakeOptions(uses_priority=True))
 
@@ -358,7 +359,8 @@ def test_kv_transfer_params_reach_the_engine_and_come_back() -> None:
         response = await server.client.post("/v1/completions", json={"prompt": "a", **more})
         assert response.json()["kv_transfer_params"] == loads
         read = {"do_remote_decode": "true", "remote_port": "7"}
-        assert server.engine.submitted == [Submitted(0, "", "", read)] * 2
+        sent = [state.request.kv_transfer_params for state in server.engine.submitted]
+        assert sent == [read] * 2
         chunks = await stream(server, prompt="a", **more)
         assert chunks[-1]["kv_transfer_params"] == loads
         chat = {"messages": [{"role": "user", "content": "a"}], **more}

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pagemill.engine.fake_engine import FakeOptions
-from pagemill.server.fake_server import fake_server
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.server.testing.fake_server import fake_server
 
 Body = dict[str, Any]
 CHAT, COMPLETIONS, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 from starlette.types import Message
 
-from pagemill.engine.fake_engine import FakeEngine, FakeOptions
-from pagemill.server.fake_server import FakeServer, fake_server
+from pagemill.engine.testing.fake_engine import FakeEngine
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 
 async def disconnect(server: FakeServer, body: dict[str, Any], after: asyncio.Event) -> int:

@@ -50,7 +50,7 @@ class OwnEngine:
     async def open(self) -> EngineClient:
         """Loads the model in a thread."""
         self._loaded = await asyncio.to_thread(load, self._config)
-        return LocalClient(self._loaded.core.seam, model_facts(self._loaded))
+        return LocalClient(self._loaded.core.bindings, model_facts(self._loaded))
 
     async def model_source(self) -> ModelSource:
         """Read already."""
@@ -66,7 +66,7 @@ class OwnEngine:
         """Joins the engine's thread, ends the other ranks."""
         loaded, self._loaded = self._loaded, None
         if loaded is not None:
-            await asyncio.to_thread(loaded.core.seam.engine.shutdown)
+            await asyncio.to_thread(loaded.core.bindings.engine.shutdown)
             await asyncio.to_thread(loaded.core.close_ranks)
 
 

@@ -19,8 +19,8 @@ import uvloop
 from pagemill.config import ConnectionConfig
 from pagemill.server import http_protocol
 from pagemill.server.connections import RESERVED_DESCRIPTORS, Connections, raise_descriptor_limit
-from pagemill.server.fake_server import fake_server
 from pagemill.server.http_server import HttpServer, listen
+from pagemill.server.testing.fake_server import fake_server
 
 GET = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

@@ -10,9 +10,9 @@ import jsonschema_rs
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
-from pagemill.engine.fake_engine import FakeOptions
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.endpoints.table import ENDPOINTS
-from pagemill.server.fake_server import fake_server
+from pagemill.server.testing.fake_server import fake_server
 
 KEY = {"authorization": "Bearer k"}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

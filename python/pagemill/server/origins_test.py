@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from pagemill.config import ConfigError, OriginConfig
-from pagemill.server.fake_server import fake_server
+from pagemill.server.testing.fake_server import fake_server
 
 PAGE = "https://app.example"
 ASKED = {"prompt": "a", "max_tokens": 1}

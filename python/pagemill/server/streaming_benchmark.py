@@ -23,12 +23,13 @@ from dataclasses import replace
 import uvloop
 
 from pagemill.config import ConnectionConfig, ServerConfig
-from pagemill.engine.fake_engine import FakeEngine, FakeOptions
+from pagemill.engine.testing.fake_engine import FakeEngine
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.app import create_app
-from pagemill.server.fake_renderer import MARKED, FakeRenderer
-from pagemill.server.fake_server import make_pipeline
 from pagemill.server.http_server import HttpServer
 from pagemill.server.state import ServerState
+from pagemill.server.testing.fake_renderer import MARKED, FakeRenderer
+from pagemill.server.testing.fake_server import make_pipeline
 
 _CLIENT = """
 import asyncio, json, sys

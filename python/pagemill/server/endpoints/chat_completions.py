@@ -51,7 +51,7 @@ async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Ge
         request.continue_final_message,
         _template_variables(request),
     )
-    token_ids = await pipeline.rendering.chat(render, request.add_special_tokens)
+    prompt = await pipeline.rendering.chat(render, request.add_special_tokens)
     requested, requested_param = request.max_completion_tokens, "max_completion_tokens"
     if requested is None:
         requested, requested_param = request.max_tokens, "max_tokens"
@@ -68,7 +68,7 @@ async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Ge
         param="messages",
         parsed=parsed,
     )
-    return await pipeline.generate([token_ids], sampling, options)
+    return await pipeline.generate([prompt], sampling, options)
 
 
 def _check(request: ChatRequest) -> None:

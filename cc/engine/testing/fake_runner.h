@@ -1,4 +1,4 @@
-// File: cc/engine/fake_runner.h
+// File: cc/engine/testing/fake_runner.h
 // A Runner without a model, for tests of everything above the runner: step::FakeModel (a
 // pseudo-model whose tokens depend on every token of the context, read through the block tables)
 // behind the Runner interface, with failures, delays and hangs on request.
@@ -8,8 +8,8 @@
 //   ... EXPECT_EQ(tokens, step::FakeModel::Continue(prompt, tokens.size(), vocab_size));
 //
 // Thread safety: the injection methods may be called from any thread while an engine runs it.
-#ifndef PAGEMILL_CC_ENGINE_FAKE_RUNNER_H_
-#define PAGEMILL_CC_ENGINE_FAKE_RUNNER_H_
+#ifndef PAGEMILL_CC_ENGINE_TESTING_FAKE_RUNNER_H_
+#define PAGEMILL_CC_ENGINE_TESTING_FAKE_RUNNER_H_
 
 #include <condition_variable>
 #include <cstdint>
@@ -83,4 +83,4 @@ class FakeRunner final : public Runner {
 
 }  // namespace pagemill::engine
 
-#endif  // PAGEMILL_CC_ENGINE_FAKE_RUNNER_H_
+#endif  // PAGEMILL_CC_ENGINE_TESTING_FAKE_RUNNER_H_

@@ -1,4 +1,4 @@
-// File: cc/engine/fake_runner_control.h
+// File: cc/engine/testing/fake_runner_control.h
 // A RunnerControl without weights, for tests of what calls one: it counts, and fails on request.
 //
 //   FakeRunnerControl control;
@@ -8,8 +8,8 @@
 // An update takes any sources; their texts are what sources() returns from then on.
 //
 // Thread safety: that of RunnerControl; tests read it when the engine's call has returned.
-#ifndef PAGEMILL_CC_ENGINE_FAKE_RUNNER_CONTROL_H_
-#define PAGEMILL_CC_ENGINE_FAKE_RUNNER_CONTROL_H_
+#ifndef PAGEMILL_CC_ENGINE_TESTING_FAKE_RUNNER_CONTROL_H_
+#define PAGEMILL_CC_ENGINE_TESTING_FAKE_RUNNER_CONTROL_H_
 
 #include <functional>
 #include <optional>
@@ -54,4 +54,4 @@ class FakeRunnerControl final : public RunnerControl {
 
 }  // namespace pagemill::engine
 
-#endif  // PAGEMILL_CC_ENGINE_FAKE_RUNNER_CONTROL_H_
+#endif  // PAGEMILL_CC_ENGINE_TESTING_FAKE_RUNNER_CONTROL_H_

@@ -5,27 +5,38 @@ A test module makes the clients:
     @pytest.fixture(params=...)
     def connect() -> Connect: ...
 
-    from pagemill.engine.client_conformance import *
+    from pagemill.engine.testing.client_conformance import *
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
 
+import numpy as np
 import pytest
-import uvloop
 
 from pagemill.engine.client import EngineClient
-from pagemill.engine.fake_engine import FakeEngine, FakeOptions, next_token
-from pagemill.engine.messages import EngineRequest, prompt_bytes
-from pagemill.engine.native import NativeOutput
+from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.outputs import EngineError
-
-Connect = Callable[[FakeEngine], contextlib.AbstractAsyncContextManager[Callable[[], EngineClient]]]
-"""Gives a maker of clients, not started, of the engine."""
+from pagemill.engine.testing.client_listener import (
+    Connect,
+    Listener,
+    expected,
+    request,
+    run,
+    run_loop,
+)
+from pagemill.engine.testing.fake_engine import FakeEngine
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.engine.testing.fake_types import FakeMediaItem
+from pagemill.inputs.rendered_prompt import (
+    GridPositions,
+    InputChunk,
+    MediaFeatures,
+    MediaItem,
+    RenderedPrompt,
+)
 
 __all__ = [
     "test_a_call_returns_what_the_engine_returned",
@@ -35,85 +46,17 @@ __all__ = [
     "test_a_prompt_may_come_in_parts",
     "test_a_refused_extension_says_why",
     "test_a_refused_request_takes_the_others_of_its_submit_along",
-    "test_a_sampling_field_that_does_not_exist_is_refused",
+    "test_a_sampling_field_that_does_not_fit_is_refused",
     "test_aborted_requests_end",
     "test_all_outputs_arrive_in_order",
     "test_calls_outside_the_list_are_refused",
+    "test_choices_of_a_long_prompt_fit_a_message",
     "test_equal_ids_of_two_clients_are_two_requests",
+    "test_media_and_their_positions_arrive",
     "test_pooled_outputs_and_errors_arrive",
     "test_statistics_are_those_of_the_engine",
     "test_what_is_submitted_after_close_is_refused",
 ]
-
-
-class Listener:
-    """Collects what a client passes on."""
-
-    def __init__(self) -> None:
-        self.tokens: dict[int, list[int]] = {}
-        self.ends: dict[int, NativeOutput] = {}
-        self.lost: EngineError | None = None
-        self._news = asyncio.Event()
-
-    def on_outputs(self, outputs: Sequence[NativeOutput]) -> None:
-        for output in outputs:
-            self.tokens.setdefault(output.request_id, []).extend(output.new_token_ids)
-            if output.finish_reason is not None:
-                assert output.request_id not in self.ends
-                self.ends[output.request_id] = output
-        self._news.set()
-
-    def on_lost(self, error: EngineError) -> None:
-        self.lost = error
-        self._news.set()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Waits for outputs until `condition` holds."""
-        async with asyncio.timeout(20):
-            while not condition():
-                self._news.clear()
-                await self._news.wait()
-
-
-def request(request_id: int, *prompt: int, max_tokens: int = 8, **fields: Any) -> EngineRequest:
-    return EngineRequest(request_id, prompt_bytes(prompt), {"max_tokens": max_tokens}, **fields)
-
-
-def expected(last: int, count: int) -> list[int]:
-    tokens: list[int] = []
-    for position in range(count):
-        last = next_token(last, position, 0)
-        tokens.append(last)
-    return tokens
-
-
-def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Runs `main` on the event loop that the server has."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main)
-
-
-def run(
-    connect: Connect, engine: FakeEngine, body: Callable[[EngineClient, Listener], Any]
-) -> None:
-    """Runs `body` with a started client of `engine`."""
-
-    async def main() -> None:
-        async with connect(engine) as make:
-            client, listener = make(), Listener()
-            await client.start(listener.on_outputs, listener.on_lost)
-            assert client.connected
-            assert client.model.names == ("fake",)
-            try:
-                await body(client, listener)
-            finally:
-                await client.close()
-                await client.close()
-
-    try:
-        run_loop(main())
-    finally:
-        engine.shutdown()
 
 
 def test_all_outputs_arrive_in_order(connect: Connect) -> None:
@@ -187,11 +130,11 @@ def test_a_refused_request_takes_the_others_of_its_submit_along(connect: Connect
     run(connect, engine, body)
 
 
-def test_a_sampling_field_that_does_not_exist_is_refused(connect: Connect) -> None:
+def test_a_sampling_field_that_does_not_fit_is_refused(connect: Connect) -> None:
     async def body(client: EngineClient, heard: Listener) -> None:
-        broken = EngineRequest(1, b"abc", {"max_tokens": 3})  # no whole number of token ids
+        broken = ChoiceRequest(1, {"temperature": "warm"})
         with pytest.raises(EngineError) as refused:
-            await client.submit([broken])
+            await client.submit([EngineRequest(RenderedPrompt.of([1]), (broken,))])
         assert refused.value.code == "INVALID_ARGUMENT"
         await client.submit([request(2, 1)])
         await heard.until(lambda: 2 in heard.ends)
@@ -240,8 +183,8 @@ def test_a_held_request_starts_when_it_is_released(connect: Connect) -> None:
 def test_a_prompt_may_come_in_parts(connect: Connect) -> None:
     async def body(client: EngineClient, heard: Listener) -> None:
         await client.submit([request(1, 1, streaming_input=True)])
-        await client.extend(1, [2, 3], "more")
-        await client.extend(1, [4], "last")
+        await client.extend(1, InputChunk(RenderedPrompt.of([2, 3]), "more"))
+        await client.extend(1, InputChunk(RenderedPrompt.of([4])))
         await heard.until(lambda: 1 in heard.ends)
         assert heard.tokens[1] == expected(4, 8)
 
@@ -251,7 +194,63 @@ def test_a_prompt_may_come_in_parts(connect: Connect) -> None:
 def test_a_refused_extension_says_why(connect: Connect) -> None:
     async def body(client: EngineClient, heard: Listener) -> None:
         with pytest.raises(EngineError, match="does not exist"):
-            await client.extend(1, [2], "last")
+            await client.extend(1, InputChunk(RenderedPrompt.of([2])))
+
+    run(connect, FakeEngine(), body)
+
+
+def image(seed: int, first_token: int, *, grid: bool) -> MediaItem:
+    rows = np.random.default_rng(seed).random((4, 3), np.float32)
+    positions = GridPositions(
+        np.arange(12, dtype=np.int32).reshape(4, 3), np.full((2, 3), seed, np.int32), seed + 1
+    )
+    return MediaItem(
+        f"sha-{seed}", first_token, MediaFeatures(rows, 2, positions if grid else None)
+    )
+
+
+def check_media(got: FakeMediaItem, sent: MediaItem, first_token: int) -> None:
+    features = sent.features
+    assert (got.content_id, got.first_token) == (sent.content_id, first_token)
+    assert got.num_tokens == features.tokens
+    assert got.features is not None and got.features.dtype == np.float32
+    assert np.array_equal(got.features, features.rows)
+    assert (got.positions is None) == (features.positions is None)
+    if got.positions is not None and features.positions is not None:
+        assert np.array_equal(got.positions[0], features.positions.rows)
+        assert np.array_equal(got.positions[1], features.positions.tokens)
+        assert got.positions[2] == features.positions.next
+
+
+def test_media_and_their_positions_arrive(connect: Connect) -> None:
+    items = image(1, 0, grid=False), image(2, 3, grid=False), image(3, 1, grid=True)
+
+    async def body(client: EngineClient, heard: Listener) -> None:
+        prompt = RenderedPrompt(np.arange(5, dtype=np.int32), items[:2])
+        choices = tuple(ChoiceRequest(i, {"max_tokens": 2}) for i in (1, 2))
+        await client.submit([EngineRequest(prompt, choices, streaming_input=True)])
+        more = RenderedPrompt(np.array([7, 8, 9], np.int32), items[2:])
+        for request_id in (1, 2):
+            await client.extend(request_id, InputChunk(more))
+        await heard.until(lambda: len(heard.ends) == 2)
+        assert heard.tokens == {i: expected(9, 2) for i in (1, 2)}
+        for state in engine.submitted:
+            assert state.prompt == [0, 1, 2, 3, 4, 7, 8, 9]
+            for got, sent, first in zip(state.media, items, (0, 3, 6), strict=True):
+                check_media(got, sent, first)
+        first, second = (state.request.media for state in engine.submitted)
+        assert first[0].features is second[0].features  # choices share them
+
+    engine = FakeEngine()
+    run(connect, engine, body)
+
+
+def test_choices_of_a_long_prompt_fit_a_message(connect: Connect) -> None:
+    async def body(client: EngineClient, heard: Listener) -> None:
+        prompt = RenderedPrompt(np.full(2**20, 5, np.int32))
+        choices = tuple(ChoiceRequest(i, {"max_tokens": 1}) for i in range(80))  # 320 MiB if copied
+        await client.submit([EngineRequest(prompt, choices)])
+        await heard.until(lambda: len(heard.ends) == 80)
 
     run(connect, FakeEngine(), body)
 
@@ -281,7 +280,8 @@ def test_calls_outside_the_list_are_refused(connect: Connect) -> None:
 
 def test_pooled_outputs_and_errors_arrive(connect: Connect) -> None:
     async def pools(client: EngineClient, heard: Listener) -> None:
-        await client.submit([EngineRequest(1, prompt_bytes([1]), None)])
+        pooling = ChoiceRequest(1, None)
+        await client.submit([EngineRequest(RenderedPrompt.of([1]), (pooling,))])
         await heard.until(lambda: 1 in heard.ends)
         pooled = heard.ends[1].pooled
         assert pooled is not None and pooled.shape == (4,)

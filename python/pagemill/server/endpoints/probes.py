@@ -1,4 +1,4 @@
-"""`GET /ready`, and `/ping`, its name on SageMaker: would a new request be served?"""
+"""`GET /health` and `GET /ready`: would a restart help, and would a new request be served?"""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from pagemill.server.protocol.status import Status
 from pagemill.server.state import ServerState
 
 
-async def get(server: ServerState, body: dict[str, Any], caller: Caller) -> Status:
-    """200 only while the server takes requests; the 503 says what it does instead."""
+async def health(server: ServerState, body: dict[str, Any], caller: Caller) -> Status:
+    """200 while the process lives and the engine makes progress, also while loading or draining."""
+    del body, caller
+    server.check_progress()
+    return Status("ok")
+
+
+async def ready(server: ServerState, body: dict[str, Any], caller: Caller) -> Status:
+    """200 only while the server takes requests; the 503 says what it does instead. `/ping` is its
+    name on SageMaker."""
     del body, caller
     if server.lifecycle.phase is not Phase.READY:
         raise ApiError(503, f"The server is {server.lifecycle.phase.value}.")

@@ -1,4 +1,4 @@
-#include "cc/engine/fake_runner.h"
+#include "cc/engine/testing/fake_runner.h"
 
 #include <chrono>
 #include <memory>

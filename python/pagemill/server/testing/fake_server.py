@@ -11,24 +11,18 @@ from starlette.types import ASGIApp
 
 from pagemill.config import OriginConfig, ServerConfig
 from pagemill.engine.async_engine import AsyncEngine
-from pagemill.engine.fake_engine import (
-    FakeEngine,
-    FakeOptions,
-    FakeRequest,
-    FakeSampling,
-    FakeStatusError,
-)
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import ModelFacts
-from pagemill.engine.native import NativeSeam
 from pagemill.engine.sampling import SamplingDefaults
+from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.server.app import create_app
-from pagemill.server.fake_renderer import FakeRenderer
 from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.state import ServerState
+from pagemill.server.testing.fake_renderer import FakeRenderer
 
 EOS = 0
 
@@ -53,11 +47,10 @@ async def make_pipeline(
     renderer: FakeRenderer | None = None,
 ) -> Pipeline:
     """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
-    seam = NativeSeam(engine, FakeSampling, FakeRequest, FakeStatusError)
     facts = ModelFacts(
         names=("fake", "alias"), path="", max_model_len=max_model_len, vocab_size=256
     )
-    async_engine = AsyncEngine(LocalClient(seam, facts), [EOS])
+    async_engine = AsyncEngine(LocalClient(fake_bindings(engine), facts), [EOS])
     await async_engine.start()
     model = ModelInfo(
         names=("fake", "alias"),
