@@ -111,6 +111,10 @@ class AsyncEngine:
             if child not in stream.live_children:
                 raise AssertionError(f"child request {child} is routed to a stream without it")
 
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """Runs a control operation of the engine; see `EngineClient.call`."""
+        return await self._client.call(operation, **arguments)
+
     async def shutdown(self) -> None:
         """Aborts what runs, leaves the engine and ends every stream."""
         await self._client.close()
