@@ -54,6 +54,13 @@ def test_a_request_arrives_as_it_was() -> None:
     assert item.features.positions.tokens.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
+def test_choices_share_their_prompt() -> None:
+    choices = tuple(ChoiceRequest(i, {"seed": i}) for i in range(100))
+    long = RenderedPrompt(np.arange(10_000, dtype=np.int32), prompt().media)
+    size = len(message_encoder().encode(Submit(1, [EngineRequest(long, choices)])))
+    assert size < 40_000 + 100 * 20
+
+
 def test_every_other_array_layout_arrives_contiguous() -> None:
     turned = np.arange(6, dtype=np.float32).reshape(3, 2).T
     sent = RenderedPrompt(np.arange(9, dtype=np.int32)[::3], (MediaItem("a", 0, _only(turned)),))

@@ -22,7 +22,6 @@ from pagemill.inputs.rendered_prompt import (
 __all__ = [
     "test_a_prompt_may_come_in_parts",
     "test_a_refused_extension_says_why",
-    "test_choices_of_a_long_prompt_fit_a_message",
     "test_media_and_their_positions_arrive",
 ]
 
@@ -90,13 +89,3 @@ def test_media_and_their_positions_arrive(connect: Connect) -> None:
 
     engine = FakeEngine()
     run(connect, engine, body)
-
-
-def test_choices_of_a_long_prompt_fit_a_message(connect: Connect) -> None:
-    async def body(client: EngineClient, received: Listener) -> None:
-        prompt = RenderedPrompt(np.full(2**20, 5, np.int32))
-        choices = tuple(ChoiceRequest(i, {"max_tokens": 1}) for i in range(80))  # 320 MiB if copied
-        await client.submit([EngineRequest(prompt, choices)])
-        await received.until(lambda: len(received.ends) == 80)
-
-    run(connect, FakeEngine(), body)
