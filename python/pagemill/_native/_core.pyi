@@ -440,7 +440,7 @@ class RequestOutput:
     def num_cached_tokens(self) -> int: ...
     @property
     def kv_transfer_params(self) -> dict[str, str]:
-        """Of the KV connector, on the last output."""
+        """From the KV connector, on the last output."""
     @property
     def pooled(self) -> NDArray[np.float32] | None: ...
     @property
