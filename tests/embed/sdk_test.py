@@ -6,14 +6,14 @@ import os
 import re
 import shutil
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pagemill
 import pytest
 from pagemill.cli.program import run
 
-SDK = os.environ.get("PAGEMILL_TEST_SDK", "")
+from tests.embed.sdk_archive import SDK, output, unpack
+
 MODEL = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
 
 pytestmark = pytest.mark.skipif(
@@ -30,26 +30,19 @@ IMPURE = re.compile(
 )
 
 
-def _output(*command: str | Path) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 @pytest.fixture(scope="module")
 def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sdk")
-    with tarfile.open(SDK) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+    return unpack(tmp_path_factory.mktemp("sdk"))
 
 
 @pytest.fixture(scope="module")
 def examples(sdk: Path) -> Path:
     done = subprocess.run(
-        ["make", "-C", str(sdk / "cc/examples")], capture_output=True, text=True, check=False
+        ["make", "-C", str(sdk / "examples")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "warning" not in done.stderr
-    return sdk / "cc/examples/bin"
+    return sdk / "examples/bin"
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +66,8 @@ def test_has_licence_readme_and_parts(sdk: Path) -> None:
         "libpagemill.so",
         "libpagemill_engine.a",
         "libpagemill_scheduler.a",
+        "PagemillConfig.cmake",
+        "PagemillConfigVersion.cmake",
         "pagemill.pc",
         "pagemill-engine.pc",
         "pagemill-scheduler.pc",
@@ -80,21 +75,8 @@ def test_has_licence_readme_and_parts(sdk: Path) -> None:
     assert not [name for name in names if re.search(r"_test\.|/internal/|BUILD", name)]
 
 
-def test_every_header_stands_alone(sdk: Path, tmp_path: Path) -> None:
-    root = sdk / "include/pagemill"
-    headers = sorted(str(path.relative_to(root)) for path in root.rglob("*.h"))
-    source = tmp_path / "all.cc"
-    for order in (headers, headers[::-1]):
-        source.write_text("".join(f'#include "{header}"\n' for header in order))
-        command = ["g++", "-std=c++20", "-Wall", "-Werror", "-fsyntax-only", f"-I{root}", source]
-        subprocess.run(command, check=True)
-    for compiler in (["gcc", "-std=c99", "-xc"], ["g++", "-std=c++98", "-xc++"]):
-        flags = ["-Wall", "-Wpedantic", "-Wno-long-long", "-fsyntax-only"]
-        subprocess.run([*compiler, *flags, sdk / "include/pagemill.h"], check=True)
-
-
 def test_shared_library_exports_the_c_abi_only(sdk: Path) -> None:
-    symbols = _output("nm", "-D", "--defined-only", sdk / "lib/libpagemill.so")
+    symbols = output("nm", "-D", "--defined-only", sdk / "lib/libpagemill.so")
     names = {line.split()[-1].split("@")[0] for line in symbols.splitlines()}
     names.discard("PAGEMILL_1")  # the version itself
     header = (sdk / "include/pagemill.h").read_text()
@@ -102,25 +84,25 @@ def test_shared_library_exports_the_c_abi_only(sdk: Path) -> None:
 
 
 def test_scheduler_library_is_pure(sdk: Path) -> None:
-    undefined = _output("nm", "-uC", sdk / "lib/libpagemill_scheduler.a")
+    undefined = output("nm", "-uC", sdk / "lib/libpagemill_scheduler.a")
     symbols = [line.split(maxsplit=1)[1] for line in undefined.splitlines() if " U " in line]
     assert symbols
     assert not [symbol for symbol in symbols if IMPURE.search(symbol)]
 
 
 def test_scheduler_example(examples: Path) -> None:
-    assert "12 requests" in _output(examples / "embed_scheduler")
+    assert "12 requests" in output(examples / "embed_scheduler")
 
 
 def test_engine_example(examples: Path, exported: Path, expected: pagemill.RequestOutput) -> None:
-    text = _output(examples / "embed_engine", exported, PROMPT, str(MAX_TOKENS))
+    text = output(examples / "embed_engine", exported, PROMPT, str(MAX_TOKENS))
     assert text == PROMPT + expected.choices[0].text + "\n"
 
 
 def test_c_example(examples: Path, exported: Path, expected: pagemill.RequestOutput) -> None:
     prompt = [str(token) for token in expected.prompt_token_ids]
     program = exported / "model.program"
-    tokens = _output(examples / "embed_c", program, str(MAX_TOKENS), *prompt)
+    tokens = output(examples / "embed_c", program, str(MAX_TOKENS), *prompt)
     assert [int(token) for token in tokens.split()] == list(expected.choices[0].token_ids)
     refused = subprocess.run(
         [examples / "embed_c", exported / "none", "8", "1"],
@@ -137,7 +119,7 @@ def test_pkg_config_files_suffice(sdk: Path, exported: Path, tmp_path: Path) -> 
     engine = ["embed_engine/main.cc", "embed_engine/bpe.cc"]
     builds = {
         "pagemill": ["gcc", "embed_c/main.c"],
-        "pagemill-engine": ["g++", "-std=c++20", f"-I{sdk}", *engine],
+        "pagemill-engine": ["g++", "-std=c++20", *engine],
         "pagemill-scheduler": ["g++", "-std=c++20", "embed_scheduler/main.cc"],
     }
     environment = {**os.environ, "PKG_CONFIG_PATH": str(sdk / "lib/pkgconfig")}
@@ -151,7 +133,7 @@ def test_pkg_config_files_suffice(sdk: Path, exported: Path, tmp_path: Path) -> 
         ).stdout.split()
         binary = tmp_path / package
         command = [compiler, *arguments, *flags, "-o", str(binary)]
-        subprocess.run(command, check=True, cwd=sdk / "cc/examples")
-    assert "12 requests" in _output(tmp_path / "pagemill-scheduler")
-    assert PROMPT in _output(tmp_path / "pagemill-engine", exported, PROMPT, "2")
-    assert _output(tmp_path / "pagemill", exported / "model.program", "2", "504").split()
+        subprocess.run(command, check=True, cwd=sdk / "examples")
+    assert "12 requests" in output(tmp_path / "pagemill-scheduler")
+    assert PROMPT in output(tmp_path / "pagemill-engine", exported, PROMPT, "2")
+    assert output(tmp_path / "pagemill", exported / "model.program", "2", "504").split()

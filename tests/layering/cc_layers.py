@@ -21,7 +21,7 @@ RUNNER_INTERFACE = {
 }
 
 # May use every layer; see EMBEDDERS in cc/BUILD.bazel.
-_EMBEDDERS = {"bindings", "capi", "examples"}
+_EMBEDDERS = {"bindings", "capi", "examples", "sdk"}
 
 _FOREIGN = re.compile(
     r"^(Python\.h|nanobind/|pybind11/|torch/|ATen/|c10/|cuda|cublas|nccl|hip/|rccl|sycl/|CL/|"

@@ -2,17 +2,17 @@
 
 Arguments: MANIFEST OUT. The manifest is JSON:
 
-    version   of every pkg-config file
+    version   of the packages
     files     place in the archive -> path: licence, examples
     parts     package, summary   of lib/pkgconfig/<package>.pc
+              target             CMake's Pagemill::<target>, in lib/cmake/Pagemill
               lib                path of the library, which becomes lib/<its name>
-              link               flags of `Libs`
-              include            folder of the headers in the archive, what `-I` names
-              roots              headers that hosts include
-              headers            path from the root -> path: those, and all that they may include
-              strip              cut off a header's path from the root
+              link               flags that hosts link with besides
+              roots              headers that hosts include, below include/
+              headers            path below include/ -> path: those, and all that they may include
 
-Packs only the headers that the roots include, directly or indirectly.
+Packs only the headers that the roots include, directly or indirectly. All places are relative to
+one another, so that an unpacked archive can be moved.
 """
 
 import gzip
@@ -27,7 +27,7 @@ from typing import Any
 _PKG_CONFIG = """\
 prefix=${{pcfiledir}}/../..
 libdir=${{prefix}}/lib
-includedir=${{prefix}}/{include}
+includedir=${{prefix}}/include
 
 Name: {package}
 Description: {summary}
@@ -36,11 +36,41 @@ Libs: -L${{libdir}} {link}
 Cflags: -I${{includedir}}
 """
 
+_CMAKE_CONFIG = """\
+# find_package(Pagemill): the targets {targets}.
+get_filename_component(_pagemill "${{CMAKE_CURRENT_LIST_DIR}}/../../.." ABSOLUTE)
+{blocks}
+unset(_pagemill)
+"""
+
+_CMAKE_TARGET = """
+# {summary}
+if(NOT TARGET Pagemill::{target})
+  add_library(Pagemill::{target} {kind} IMPORTED)
+  set_target_properties(Pagemill::{target} PROPERTIES
+    IMPORTED_LOCATION "${{_pagemill}}/lib/{lib}"
+    INTERFACE_INCLUDE_DIRECTORIES "${{_pagemill}}/include"
+{properties})
+endif()
+"""
+
+# A minor version may change the C++ interface as long as the major version is 0.
+_CMAKE_VERSION = """\
+set(PACKAGE_VERSION {version})
+if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+if(NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION
+   AND "${{PACKAGE_FIND_VERSION_MAJOR}}.${{PACKAGE_FIND_VERSION_MINOR}}" STREQUAL "{minor}")
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()
+"""
+
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
 
 def reached(roots: list[str], headers: dict[str, str]) -> dict[str, bytes]:
-    """Returns the headers that `roots` include, directly or not: path from the root -> content.
+    """Returns the headers that `roots` include, directly or not: path below include/ -> content.
 
     Raises:
         SystemExit: a header includes a file that is not in `headers`.
@@ -58,25 +88,66 @@ def reached(roots: list[str], headers: dict[str, str]) -> dict[str, bytes]:
     return found
 
 
+def _is_shared(part: dict[str, Any]) -> bool:
+    return part["lib"].endswith(".so")
+
+
+def pkg_config(part: dict[str, Any], version: str) -> str:
+    """Returns the text of the part's pkg-config file."""
+    name = pathlib.Path(part["lib"]).stem.removeprefix("lib")
+    rpath = ["-Wl,-rpath,${libdir}"] if _is_shared(part) else []
+    link = " ".join([*rpath, f"-l{name}", *part["link"]])
+    return _PKG_CONFIG.format(
+        link=link, package=part["package"], summary=part["summary"], version=version
+    )
+
+
+def _cmake_target(part: dict[str, Any]) -> str:
+    lib = pathlib.Path(part["lib"]).name
+    if _is_shared(part):
+        properties = {"IMPORTED_SONAME": lib}
+    else:
+        properties = {
+            "IMPORTED_LINK_INTERFACE_LANGUAGES": "CXX",
+            "INTERFACE_COMPILE_FEATURES": "cxx_std_20",
+            "INTERFACE_LINK_LIBRARIES": ";".join(part["link"]),
+        }
+    return _CMAKE_TARGET.format(
+        kind="SHARED" if _is_shared(part) else "STATIC",
+        lib=lib,
+        properties="\n".join(f'    {key} "{value}"' for key, value in properties.items()),
+        summary=part["summary"],
+        target=part["target"],
+    )
+
+
+def cmake(parts: list[dict[str, Any]], version: str) -> dict[str, str]:
+    """Returns the files of CMake's package: name -> text."""
+    return {
+        "PagemillConfig.cmake": _CMAKE_CONFIG.format(
+            blocks="".join(map(_cmake_target, parts)),
+            targets=", ".join(f"Pagemill::{part['target']}" for part in parts),
+        ),
+        "PagemillConfigVersion.cmake": _CMAKE_VERSION.format(
+            minor=version.rpartition(".")[0], version=version
+        ),
+    }
+
+
 def contents(manifest: dict[str, Any]) -> dict[str, tuple[bytes, int]]:
     """Returns place in the archive -> (bytes, mode)."""
     entries = {
         place: (pathlib.Path(path).read_bytes(), 0o644) for place, path in manifest["files"].items()
     }
+    for name, text in cmake(manifest["parts"], manifest["version"]).items():
+        entries[f"lib/cmake/Pagemill/{name}"] = (text.encode(), 0o644)
     for part in manifest["parts"]:
         for name, data in reached(part["roots"], part["headers"]).items():
-            entries[f"{part['include']}/{name.removeprefix(part['strip'])}"] = (data, 0o644)
-        pkg_config = _PKG_CONFIG.format(
-            include=part["include"],
-            link=" ".join(part["link"]),
-            package=part["package"],
-            summary=part["summary"],
-            version=manifest["version"],
-        )
-        entries[f"lib/pkgconfig/{part['package']}.pc"] = (pkg_config.encode(), 0o644)
+            entries[f"include/{name}"] = (data, 0o644)
+        text = pkg_config(part, manifest["version"])
+        entries[f"lib/pkgconfig/{part['package']}.pc"] = (text.encode(), 0o644)
         lib = pathlib.Path(part["lib"])
-        mode = 0o755 if lib.suffix == ".so" else 0o644
-        entries[f"lib/{lib.name}"] = (lib.read_bytes(), mode)
+        entries[f"lib/{lib.name}"] = (lib.read_bytes(), 0o755 if _is_shared(part) else 0o644)
     return entries
 
 

@@ -1,11 +1,12 @@
 """Rules that make the C and C++ SDK archive. It is reproducible: the same inputs give the same bytes.
 
-An SDK has parts. A part is one library, the headers that a host includes to use it, and a
-pkg-config file; `sdk_shared_library` and `sdk_static_library` make them, `sdk` packs them.
+An SDK has parts. A part is one library, the headers that a host includes to use it, a pkg-config
+file and a CMake target; `sdk_shared_library` and `sdk_static_library` make them, `sdk` packs them.
 """
 
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+load("//tools/bazel:public_cc_library.bzl", "PublicHeadersInfo")
 
 SdkPartInfo = provider(
     doc = "One library of an SDK.",
@@ -16,50 +17,48 @@ SdkPartInfo = provider(
 )
 
 _PART_ATTRS = {
-    "include": attr.string(
-        doc = "Folder of the headers in the archive, for -I.",
-        mandatory = True,
-    ),
     "package": attr.string(doc = "Name for pkg-config.", mandatory = True),
+    "public": attr.label(
+        doc = "The public_cc_library whose headers hosts include.",
+        mandatory = True,
+        providers = [CcInfo, PublicHeadersInfo],
+    ),
+    "roots": attr.string_list(doc = "Headers that hosts include, as they include them."),
     "summary": attr.string(mandatory = True),
+    "target": attr.string(doc = "Name for CMake, after `Pagemill::`.", mandatory = True),
 }
 
-def _part(ctx, lib, roots, headers, link):
+def _part(ctx, lib, link):
+    headers = ctx.attr.public[PublicHeadersInfo].headers
     manifest = {
-        "headers": {header.short_path: header.path for header in headers},
-        "include": ctx.attr.include,
+        "headers": {path: header.path for path, header in headers.items()},
         "lib": lib.path,
         "link": link,
         "package": ctx.attr.package,
-        "roots": roots,
-        "strip": getattr(ctx.attr, "strip", ""),
+        "roots": ctx.attr.roots,
         "summary": ctx.attr.summary,
+        "target": ctx.attr.target,
     }
     return [
         DefaultInfo(files = depset([lib])),
-        SdkPartInfo(files = depset([lib] + headers), manifest = manifest),
+        SdkPartInfo(files = depset([lib] + headers.values()), manifest = manifest),
     ]
 
 def _shared_impl(ctx):
-    link = ["-Wl,-rpath,${libdir}", "-l" + ctx.file.lib.basename[len("lib"):-len(".so")]]
-    roots = [header.short_path for header in ctx.files.hdrs]
-    return _part(ctx, ctx.file.lib, roots, ctx.files.hdrs, link)
+    return _part(ctx, ctx.file.lib, [])
 
 sdk_shared_library = rule(
     implementation = _shared_impl,
     attrs = dict(
         _PART_ATTRS,
-        hdrs = attr.label_list(allow_files = [".h"]),
         lib = attr.label(allow_single_file = [".so"], mandatory = True),
-        strip = attr.string(doc = "Cut off the headers' paths from the root."),
     ),
 )
 
-def _objects(deps):
-    """Returns the objects of all libraries below `deps`, each once."""
-    inputs = [dep[CcInfo].linking_context.linker_inputs for dep in deps]
+def _objects(library):
+    """Returns the objects of `library` and of all below it, each once."""
     objects = []
-    for linker_input in depset(transitive = inputs).to_list():
+    for linker_input in library[CcInfo].linking_context.linker_inputs.to_list():
         for library in linker_input.libraries:
             members = library.pic_objects or library.objects
             if not members and (library.pic_static_library or library.static_library):
@@ -69,7 +68,7 @@ def _objects(deps):
 
 def _static_impl(ctx):
     lib = ctx.actions.declare_file("lib{}.a".format(ctx.label.name))
-    objects = _objects(ctx.attr.deps)
+    objects = _objects(ctx.attr.public)
     toolchain = ctx.attr._cc_toolchain[cc_common.CcToolchainInfo]
     args = ctx.actions.args()
     args.use_param_file("@%s", use_always = True)
@@ -84,30 +83,26 @@ def _static_impl(ctx):
         outputs = [lib],
         progress_message = "Archiving " + lib.short_path,
     )
-    headers = depset(transitive = [
-        dep[CcInfo].compilation_context.headers
-        for dep in ctx.attr.deps
-    ])
-    link = ["-l" + ctx.label.name] + ctx.attr.linkopts
-    return _part(ctx, lib, ctx.attr.roots, headers.to_list(), link)
+    return _part(ctx, lib, ctx.attr.linkopts)
 
 sdk_static_library = rule(
     implementation = _static_impl,
     attrs = dict(
         _PART_ATTRS,
-        deps = attr.label_list(doc = "Their whole closure is packed.", providers = [CcInfo]),
         linkopts = attr.string_list(doc = "What hosts link besides."),
-        roots = attr.string_list(doc = "Headers that hosts include, as they include them."),
         _cc_toolchain = attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     ),
-    doc = "lib<name>.a with everything below `deps`, and the headers that `roots` reach.",
+    doc = "lib<name>.a with everything below `public`, and the headers that `roots` reach.",
 )
 
 def _sdk_impl(ctx):
     out = ctx.actions.declare_file(ctx.label.name + ".tar.gz")
     manifest = ctx.actions.declare_file(ctx.label.name + ".json")
     parts = [part[SdkPartInfo] for part in ctx.attr.parts]
-    files = {file.short_path: file.path for file in ctx.files.examples}
+    files = {
+        file.short_path[len(ctx.attr.strip):]: file.path
+        for file in ctx.files.examples
+    }
     files["LICENSE"] = ctx.file._license.path
     files["README.md"] = ctx.file.readme.path
     ctx.actions.write(manifest, json.encode({
@@ -134,10 +129,11 @@ sdk = rule(
     attrs = {
         "examples": attr.label_list(
             allow_files = True,
-            doc = "Sources, kept under their paths from the root.",
+            doc = "Sources, kept under their paths after `strip`.",
         ),
         "parts": attr.label_list(providers = [SdkPartInfo]),
         "readme": attr.label(allow_single_file = True, mandatory = True),
+        "strip": attr.string(doc = "Cut off the examples' paths from the root."),
         "version": attr.string(mandatory = True),
         "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
         "_python": attr.label(allow_single_file = True, default = "@py_server//:python"),

@@ -1,4 +1,4 @@
-#include "cc/examples/embed_engine/bpe.h"
+#include "bpe.h"
 
 #include <cctype>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// File: cc/examples/embed_engine/bpe.h
+// File: examples/embed_engine/bpe.h
 // Minimal tokenization for an example: BPE with the vocabulary file that `pagemill export` writes.
 // For byte-level vocabularies (GPT-2's kind), text is split into words as in GPT-2, with separate
 // digits (SmolLM2), and every byte above 127 counts as a letter: exact for SmolLM2 and ASCII text.
@@ -20,7 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cc/base/status.h"
+#include "pagemill/base/status.h"
 
 namespace pagemill::examples {
 

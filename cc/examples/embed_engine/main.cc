@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "cc/capi/host.h"
-#include "cc/examples/embed_engine/bpe.h"
+#include "pagemill/capi/host.h"
+#include "bpe.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 //   print_tokens model.vocabulary "The capital of France is"
 #include <cstdio>
 
-#include "cc/examples/embed_engine/bpe.h"
+#include "bpe.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/scheduler/scheduler.h"
+#include "pagemill/scheduler/scheduler.h"
 
 namespace {
 

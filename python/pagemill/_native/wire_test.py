@@ -45,7 +45,7 @@ def test_sampling_parameters_and_requests_survive() -> None:
             prompt_token_ids=list(range(seed)),
             tenant="caf\u00e9",
             adapter=2**63 + seed,
-            media=[("cat", 1, 2)],
+            media=[_native.MediaItem("cat", 1, 2)],
             deadline_us=-5 if seed % 2 else None,
             pooling=seed % 3 == 0,
             kv_transfer_params={"engine": "x", "number": str(seed)},

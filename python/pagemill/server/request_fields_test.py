@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from httpx import Response
 
-from pagemill.engine.fake_engine import FakeOptions
-from pagemill.server.fake_server import FakeServer, fake_server
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.protocol.chat import RULES as CHAT_RULES
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.completion import RULES as COMPLETION_RULES
 from pagemill.server.protocol.completion import CompletionRequest
 from pagemill.server.protocol.embedding import RULES as EMBEDDING_RULES
 from pagemill.server.protocol.embedding import EmbeddingRequest
+from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 CHAT, COMPLETIONS, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
 MINIMAL: Mapping[str, Mapping[str, Any]] = {
@@ -183,7 +183,7 @@ def test_numbers_and_flags_may_be_written_as_the_reference_system_takes_them(
     run(COMPLETIONS, body)
 
 
-# Values that ask for nothing; every other value of an unsupported field is refused.
+# Values without effect; every other value of an unsupported field is refused.
 HARMLESS: Mapping[str, Sequence[Any]] = {
     "response_format": ({"type": "text"},),
     "bad_words": ([],),
