@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cc/engine/engine.h"
-#include "cc/engine/fake_runner.h"
-#include "cc/engine/fake_runner_control.h"
+#include "cc/engine/testing/fake_runner.h"
+#include "cc/engine/testing/fake_runner_control.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::engine {

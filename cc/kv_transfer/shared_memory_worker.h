@@ -1,6 +1,6 @@
 // File: cc/kv_transfer/shared_memory_worker.h
 // The other side of SharedMemoryConnector: sends blocks by this engine's segment of shared memory
-// (shared_segment.h), and loads them from those of its peers (peer_segment.h), on a thread of its
+// (shared_segment.h), and loads them from those of its peers (peer_loads.h), on a thread of its
 // own.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(auto worker, SharedMemoryWorker::Create(options, pages));
@@ -17,20 +17,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
-#include <unordered_set>
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/kv_cache/tiers/content_key.h"
 #include "cc/kv_cache/transfer.h"
-#include "cc/kv_transfer/peer_segment.h"
+#include "cc/kv_transfer/peer_loads.h"
 #include "cc/kv_transfer/shared_segment.h"
 #include "cc/step/page_store.h"
 
@@ -58,13 +54,11 @@ class SharedMemoryWorker final : public kv_cache::TransferWorker {
 
  private:
   struct Job {
-    explicit Job(kv_cache::KvTransfer taken);
     kv_cache::KvTransfer transfer;
-    std::unordered_set<kv_cache::ContentKey, kv_cache::ContentKeyHash> keys;  // of its blocks
-    size_t num_done = 0;                                                      // leading blocks
+    size_t num_done = 0;  // leading blocks
     bool abandoned = false;
   };
-  // A step of a job: it got on, it has to wait, or it is over, with this status.
+  // A step of a send: it got on, it has to wait, or it is over, with this status.
   enum class Step { kMoved, kWaits, kOver };
   struct Outcome {
     Step step = Step::kWaits;
@@ -77,17 +71,11 @@ class SharedMemoryWorker final : public kv_cache::TransferWorker {
   // The thread.
   void Work();
   void Accept(kv_cache::KvTransfer transfer);
-  void Abandon(std::list<Job>* jobs, kv_cache::TransferId id);
   bool Advance();
   void End(const Job& job, Status status);
   Outcome Send(Job* job);
-  Outcome Load(Job* job);
-  Outcome LoadBlock(Job* job, PeerSegment* peer);
-  Outcome Wait(const Job& job, PeerSegment* peer);
-  void EndLoad(const Job& job, Status status);
   Status Forget();
   Status SetDone();
-  StatusOr<PeerSegment*> Peer(const std::string& engine_id);
   std::span<const std::byte> Page(const kv_cache::BlockContent& block);
 
   const Options options_;
@@ -97,8 +85,7 @@ class SharedMemoryWorker final : public kv_cache::TransferWorker {
 
   // The thread's own.
   std::list<Job> sends_;  // in the order of their numbers; only the first one moves
-  std::list<Job> loads_;
-  std::map<std::string, std::unique_ptr<PeerSegment>> peers_;
+  PeerLoads loads_;
   uint64_t last_number_ = 0;       // of the sends that were accepted
   std::vector<std::byte> buffer_;  // one page
   std::vector<kv_cache::KvTransferResult> ended_;

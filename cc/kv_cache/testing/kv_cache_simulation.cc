@@ -57,8 +57,8 @@ void KvCacheSimulation::RunOne() {
 }
 
 // Tokens from a tree with few branches, so that prefixes are shared.
-PretendedRequest KvCacheSimulation::MakeRequest() {
-  PretendedRequest made;
+FakeRequest KvCacheSimulation::MakeRequest() {
+  FakeRequest made;
   const auto size = static_cast<int32_t>(8 + Draw(90));
   const int32_t prompt = 1 + static_cast<int32_t>(Draw(static_cast<uint32_t>(size)));
   const auto branch = static_cast<int32_t>(2 + Draw(3)), fork = static_cast<int32_t>(4 * Draw(12));
@@ -91,7 +91,7 @@ PretendedRequest KvCacheSimulation::MakeRequest() {
 }
 
 void KvCacheSimulation::Add() {
-  PretendedRequest made = MakeRequest();
+  FakeRequest made = MakeRequest();
   const PrefixMatch match = cache_.FindPrefix(made.request, made.tokens(), &made.blocks);
   CheckMatch(made, match);
   if (!cache_.CanAllocate(made.blocks, &match, made.size())) return;
@@ -245,7 +245,7 @@ void KvCacheSimulation::Forget() {
 
 void KvCacheSimulation::Check() {
   std::vector<const RequestBlocks*> holders;
-  for (const PretendedRequest& request : running_) {
+  for (const FakeRequest& request : running_) {
     holders.push_back(&request.blocks);
     CheckHeld(request);
   }
@@ -263,7 +263,7 @@ void KvCacheSimulation::Check() {
 }
 
 // What full attention finds is what there is, no more and no less.
-void KvCacheSimulation::CheckMatch(const PretendedRequest& request, const PrefixMatch& match) {
+void KvCacheSimulation::CheckMatch(const FakeRequest& request, const PrefixMatch& match) {
   ASSERT_LT(match.num_tokens, request.size());
   ASSERT_EQ(match.num_tokens % cache_.prefix_grain_tokens(), 0);
   const std::span<const BlockHash> hashes = request.blocks.hashes().first(
@@ -286,7 +286,7 @@ void KvCacheSimulation::CheckMatch(const PretendedRequest& request, const Prefix
   ASSERT_TRUE(!is_exact || match.num_tokens == most) << match.num_tokens << " of " << most;
 }
 
-void KvCacheSimulation::CheckHeld(const PretendedRequest& request) {
+void KvCacheSimulation::CheckHeld(const FakeRequest& request) {
   int32_t held = 0;
   for (const std::vector<BlockId>& table : request.blocks.groups()) {
     const auto num_null = std::count(table.begin(), table.end(), kNullBlock);
@@ -309,7 +309,7 @@ void KvCacheSimulation::CheckCommonPrefix() {
     if (kind == "full" || kind == "mla") {
       const std::vector<BlockId>& first = running_.front().tables[g];
       common = running_.front().computed / pages_.block_tokens(g);
-      for (const PretendedRequest& other : running_) {
+      for (const FakeRequest& other : running_) {
         if (other.blocks.empty()) continue;
         const std::vector<BlockId>& table = other.tables[g];
         const auto end = std::mismatch(first.begin(), first.end(), table.begin(), table.end());

@@ -23,7 +23,7 @@
 
 #include "cc/kv_cache/kv_cache_manager.h"
 #include "cc/kv_cache/testing/event_mirror.h"
-#include "cc/kv_cache/testing/pretended_pages.h"
+#include "cc/kv_cache/testing/fake_pages.h"
 
 namespace pagemill::kv_cache {
 
@@ -42,13 +42,13 @@ class KvCacheSimulation {
   void Run(int num_operations);
 
  private:
-  using Iterator = std::list<PretendedRequest>::iterator;
+  using Iterator = std::list<FakeRequest>::iterator;
 
   uint32_t Draw(uint32_t below) { return static_cast<uint32_t>(random_()) % below; }
   Iterator Pick() {
     return std::next(running_.begin(), Draw(static_cast<uint32_t>(running_.size())));
   }
-  PretendedRequest MakeRequest();
+  FakeRequest MakeRequest();
 
   void RunOne();
   void Add();
@@ -62,18 +62,18 @@ class KvCacheSimulation {
   void Forget();
 
   void Check();
-  void CheckMatch(const PretendedRequest& request, const PrefixMatch& match);
-  void CheckHeld(const PretendedRequest& request);
+  void CheckMatch(const FakeRequest& request, const PrefixMatch& match);
+  void CheckHeld(const FakeRequest& request);
   void CheckCommonPrefix();
   void CheckPins();
 
   const KvCacheOptions options_;
   KvCacheManager cache_;
-  PretendedPages pages_;
+  FakePages pages_;
   EventMirror listener_, slow_listener_;
   std::mt19937 random_;
   bool can_load_ = true;  // do all groups have content that others can use?
-  std::list<PretendedRequest> running_;
+  std::list<FakeRequest> running_;
   std::deque<std::vector<BlockId>> holds_;
   struct Pinned {
     PinId id;

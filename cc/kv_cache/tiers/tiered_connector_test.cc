@@ -230,7 +230,7 @@ TEST(TieredConnector, NoTierIsRefused) {
             StatusCode::kInvalidArgument);
 }
 
-// Carries out transfers on pretended media, in any order and with failures: whatever is loaded must
+// Carries out transfers on fake media, in any order and with failures: whatever is loaded must
 // be what was stored.
 void Drive(const TieredConnector::Options& options, uint32_t seed) {
   auto connector = *TieredConnector::Create(options);

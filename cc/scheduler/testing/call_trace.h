@@ -5,7 +5,7 @@
 //   const CallTrace trace = RecordCalls({.options = options, .num_calls = 2000});
 //   EXPECT_EQ(ReplayCalls({.options = options}, trace.text), 2000);
 //
-// The runner and the worker that copies blocks are pretended: their answers are drawn, and part of
+// The runner and the worker that copies blocks are fakes: their answers are drawn, and part of
 // the trace.
 #ifndef PAGEMILL_CC_SCHEDULER_TESTING_CALL_TRACE_H_
 #define PAGEMILL_CC_SCHEDULER_TESTING_CALL_TRACE_H_

@@ -18,8 +18,8 @@
 #include "cc/scheduler/admission/queue_admission.h"
 #include "cc/scheduler/admission/request_check.h"
 #include "cc/scheduler/scheduler.h"
+#include "cc/scheduler/testing/fake_worker.h"
 #include "cc/scheduler/testing/hybrid_model.h"
-#include "cc/scheduler/testing/pretended_worker.h"
 #include "cc/scheduler/testing/random_request.h"
 #include "cc/scheduler/testing/reference_request.h"
 #include "gtest/gtest.h"
@@ -421,7 +421,7 @@ class Simulation {
   std::mt19937 random_;
   HybridModel model_;
   const std::unique_ptr<kv_cache::KvConnector> connector_;
-  PretendedWorker worker_;
+  FakeWorker worker_;
   std::unique_ptr<Scheduler> scheduler_;
   Live live_;
   std::map<step::RequestIndex, RequestId> holders_;

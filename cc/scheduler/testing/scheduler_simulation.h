@@ -1,7 +1,7 @@
 // File: cc/scheduler/testing/scheduler_simulation.h
 // A scheduler driven at random beside references that know nothing of blocks, batches, preemption
 // or transfers (reference_request.h), a model that reads what its layers would read
-// (hybrid_model.h), and a worker that fails, dawdles and repeats itself (pretended_worker.h).
+// (hybrid_model.h), and a worker that fails, dawdles and repeats itself (fake_worker.h).
 //
 // Every request must get exactly the tokens that the model gives it alone, and end once; what each
 // call answers is predicted; the invariants hold after every operation; in the end nothing is held

@@ -1,4 +1,4 @@
-#include "cc/kv_cache/testing/pretended_pages.h"
+#include "cc/kv_cache/testing/fake_pages.h"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ uint64_t Mix(uint64_t a, uint64_t b) {
   return a ^ (a >> 29);
 }
 
-PretendedPages::PretendedPages(const KvCacheOptions& options) : options_(options) {
+FakePages::FakePages(const KvCacheOptions& options) : options_(options) {
   for (const KvGroupOptions& group : options.groups) {
     const int32_t tokens = group.block_size == 0 ? options.block_size : group.block_size;
     block_tokens_.push_back(tokens);
@@ -20,7 +20,7 @@ PretendedPages::PretendedPages(const KvCacheOptions& options) : options_(options
   }
 }
 
-void PretendedPages::Run(const PretendedRequest& request, TokenRange step) {
+void FakePages::Run(const FakeRequest& request, TokenRange step) {
   for (size_t g = 0; g < options_.groups.size(); ++g) {
     const std::string& kind = options_.groups[g].kind;
     if (is_state(g)) {
@@ -35,7 +35,7 @@ void PretendedPages::Run(const PretendedRequest& request, TokenRange step) {
   }
 }
 
-void PretendedPages::Load(const PretendedRequest& request, TokenRange range) {
+void FakePages::Load(const FakeRequest& request, TokenRange range) {
   for (size_t g = 0; g < options_.groups.size(); ++g) {
     // Full blocks only.
     const TokenRange full{range.begin, range.end / block_tokens_[g] * block_tokens_[g]};
@@ -44,7 +44,7 @@ void PretendedPages::Load(const PretendedRequest& request, TokenRange range) {
   }
 }
 
-void PretendedPages::RunCross(const PretendedRequest& request, size_t group, TokenRange step) {
+void FakePages::RunCross(const FakeRequest& request, size_t group, TokenRange step) {
   const uint64_t print = Mix(request.prints[0], 77);
   for (int32_t i = 0; i < request.media_tokens(); ++i) {
     uint64_t* token = TokenAt(request, group, i);
@@ -53,7 +53,7 @@ void PretendedPages::RunCross(const PretendedRequest& request, size_t group, Tok
   }
 }
 
-void PretendedPages::ReadTokens(const PretendedRequest& request, size_t group, TokenRange step) {
+void FakePages::ReadTokens(const FakeRequest& request, size_t group, TokenRange step) {
   const KvGroupOptions& options = options_.groups[group];
   const int32_t window = options.window_tokens;
   int32_t first = 0;
@@ -65,7 +65,7 @@ void PretendedPages::ReadTokens(const PretendedRequest& request, size_t group, T
   }
 }
 
-void PretendedPages::WriteTokens(const PretendedRequest& request, size_t group, TokenRange range) {
+void FakePages::WriteTokens(const FakeRequest& request, size_t group, TokenRange range) {
   const int32_t pages = options_.groups[group].pages_per_block;
   for (int32_t i = range.begin; i < range.end; ++i) {
     const auto entry = static_cast<size_t>(i / block_tokens_[group] * pages);
@@ -75,7 +75,7 @@ void PretendedPages::WriteTokens(const PretendedRequest& request, size_t group, 
   }
 }
 
-void PretendedPages::ReadState(const PretendedRequest& request, size_t group, int32_t begin) {
+void FakePages::ReadState(const FakeRequest& request, size_t group, int32_t begin) {
   if (begin == 0) return;
   const int32_t position = is_one_state(group) ? 0 : (begin - 1) / block_tokens_[group];
   const uint64_t* state = StateAt(request, group, position);
@@ -83,7 +83,7 @@ void PretendedPages::ReadState(const PretendedRequest& request, size_t group, in
   ASSERT_EQ(*state, request.prints[static_cast<size_t>(begin)]) << "before token " << begin;
 }
 
-void PretendedPages::WriteState(const PretendedRequest& request, size_t group, TokenRange range) {
+void FakePages::WriteState(const FakeRequest& request, size_t group, TokenRange range) {
   const int32_t size = block_tokens_[group];
   const int32_t last = is_one_state(group) ? 0 : (range.end - 1) / size;
   for (int32_t i = is_one_state(group) ? 0 : range.begin / size; i <= last; ++i) {
@@ -98,7 +98,7 @@ void PretendedPages::WriteState(const PretendedRequest& request, size_t group, T
   }
 }
 
-uint64_t* PretendedPages::TokenAt(const PretendedRequest& request, size_t group, int32_t token) {
+uint64_t* FakePages::TokenAt(const FakeRequest& request, size_t group, int32_t token) {
   const int32_t pages = options_.groups[group].pages_per_block, size = block_tokens_[group];
   const BlockId id =
       request.tables[group].at(static_cast<size_t>(token / size * pages + token % pages));
@@ -106,13 +106,13 @@ uint64_t* PretendedPages::TokenAt(const PretendedRequest& request, size_t group,
   return &pages_[group][static_cast<size_t>(id.value())][static_cast<size_t>(token % size)];
 }
 
-uint64_t* PretendedPages::StateAt(const PretendedRequest& request, size_t group, int32_t position) {
+uint64_t* FakePages::StateAt(const FakeRequest& request, size_t group, int32_t position) {
   const int32_t pages = options_.groups[group].pages_per_block;
   const BlockId id = request.tables[group].at(static_cast<size_t>((position + 1) * pages - 1));
   return id == kNullBlock ? nullptr : &pages_[group][static_cast<size_t>(id.value())][0];
 }
 
-void PretendedPages::Claim(BlockId id, size_t group) {
+void FakePages::Claim(BlockId id, size_t group) {
   for (size_t other = 0; other < pages_.size(); ++other) {
     auto& page = pages_[other][static_cast<size_t>(id.value())];
     if (other != group) std::fill(page.begin(), page.end(), 0);

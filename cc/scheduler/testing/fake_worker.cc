@@ -1,4 +1,4 @@
-#include "cc/scheduler/testing/pretended_worker.h"
+#include "cc/scheduler/testing/fake_worker.h"
 
 namespace pagemill::scheduler {
 
@@ -6,11 +6,11 @@ using kv_cache::KvTransfer;
 using kv_cache::KvTransferResult;
 using Direction = KvTransfer::Direction;
 
-void PretendedWorker::Start(std::vector<KvTransfer> transfers) {
+void FakeWorker::Start(std::vector<KvTransfer> transfers) {
   for (KvTransfer& transfer : transfers) copying_.push_back({std::move(transfer), std::nullopt});
 }
 
-void PretendedWorker::Move(std::vector<KvTransferResult>* results) {
+void FakeWorker::Move(std::vector<KvTransferResult>* results) {
   for (uint32_t n = (*random_)() % 5; n > 0 && !copying_.empty(); --n) {
     const size_t which = (*random_)() % copying_.size();
     Copying& copying = copying_[which];
@@ -25,20 +25,20 @@ void PretendedWorker::Move(std::vector<KvTransferResult>* results) {
   }
 }
 
-bool PretendedWorker::Fails() { return static_cast<int>((*random_)() % 100) < percent_failing_; }
+bool FakeWorker::Fails() { return static_cast<int>((*random_)() % 100) < percent_failing_; }
 
-void PretendedWorker::RunBefore(size_t which) {
+void FakeWorker::RunBefore(size_t which) {
   for (size_t i = 0; i < which; ++i) {
     if (!copying_[i].result) copying_[i].result = Run(copying_[i].transfer, Fails());
   }
 }
 
-std::optional<kv_cache::TransferId> PretendedWorker::RandomTransfer() {
+std::optional<kv_cache::TransferId> FakeWorker::RandomTransfer() {
   if (copying_.empty()) return std::nullopt;
   return copying_[(*random_)() % copying_.size()].transfer.id;
 }
 
-int32_t PretendedWorker::NumSending() const {
+int32_t FakeWorker::NumSending() const {
   size_t count = 0;
   for (const Copying& copying : copying_) {
     if (copying.transfer.direction == Direction::kSend) count += copying.transfer.blocks.size();
@@ -46,11 +46,11 @@ int32_t PretendedWorker::NumSending() const {
   return static_cast<int32_t>(count);
 }
 
-void PretendedWorker::LoseSomeFile() {
+void FakeWorker::LoseSomeFile() {
   if (!files_.empty()) files_.erase(files_.begin());
 }
 
-KvTransferResult PretendedWorker::Run(const KvTransfer& transfer, bool fails) {
+KvTransferResult FakeWorker::Run(const KvTransfer& transfer, bool fails) {
   if (transfer.direction == Direction::kForget) {
     files_.clear();
     return {transfer.id, 0, OkStatus()};
@@ -68,7 +68,7 @@ KvTransferResult PretendedWorker::Run(const KvTransfer& transfer, bool fails) {
   return result;
 }
 
-bool PretendedWorker::Copy(const KvTransfer& transfer, size_t i) {
+bool FakeWorker::Copy(const KvTransfer& transfer, size_t i) {
   const kv_cache::BlockContent& block = transfer.blocks[i];
   const std::pair file_name{block.hash.words, block.group.value()};
   if (transfer.direction == Direction::kProbe) return files_.contains(file_name);

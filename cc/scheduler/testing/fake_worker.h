@@ -1,14 +1,14 @@
-// File: cc/scheduler/testing/pretended_worker.h
+// File: cc/scheduler/testing/fake_worker.h
 // A worker that copies the pages of a store to media in memory, for simulations: it fails, dawdles,
 // answers out of order and twice, and loses files.
 //
-//   PretendedWorker worker(&model, &random, /*percent_failing=*/10);
+//   FakeWorker worker(&model, &random, /*percent_failing=*/10);
 //   scheduler.TakeTransfers(&taken);  worker.Start(std::move(taken));
 //   worker.Move(&results);  scheduler.FinishTransfers(results);
 //
 // Thread safety: none.
-#ifndef PAGEMILL_CC_SCHEDULER_TESTING_PRETENDED_WORKER_H_
-#define PAGEMILL_CC_SCHEDULER_TESTING_PRETENDED_WORKER_H_
+#ifndef PAGEMILL_CC_SCHEDULER_TESTING_FAKE_WORKER_H_
+#define PAGEMILL_CC_SCHEDULER_TESTING_FAKE_WORKER_H_
 
 #include <array>
 #include <cstddef>
@@ -25,9 +25,9 @@
 
 namespace pagemill::scheduler {
 
-class PretendedWorker {
+class FakeWorker {
  public:
-  PretendedWorker(step::PageStore* pages, std::mt19937* random, int percent_failing)
+  FakeWorker(step::PageStore* pages, std::mt19937* random, int percent_failing)
       : pages_(pages), random_(random), percent_failing_(percent_failing) {}
 
   void Start(std::vector<kv_cache::KvTransfer> transfers);
@@ -63,4 +63,4 @@ class PretendedWorker {
 
 }  // namespace pagemill::scheduler
 
-#endif  // PAGEMILL_CC_SCHEDULER_TESTING_PRETENDED_WORKER_H_
+#endif  // PAGEMILL_CC_SCHEDULER_TESTING_FAKE_WORKER_H_

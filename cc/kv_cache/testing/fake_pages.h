@@ -1,11 +1,11 @@
-// File: cc/kv_cache/testing/pretended_pages.h
-// Pages of a pretended model, of every kind of layers. A step writes a fingerprint of the tokens so
+// File: cc/kv_cache/testing/fake_pages.h
+// Pages of a fake model, of every kind of layers. A step writes a fingerprint of the tokens so
 // far where a layer would write keys, values or a state, and reads whatever the layer would read:
 // it must be what the same tokens gave, even if another request computed them.
 //
 // Tests only. Thread safety: none.
-#ifndef PAGEMILL_CC_KV_CACHE_TESTING_PRETENDED_PAGES_H_
-#define PAGEMILL_CC_KV_CACHE_TESTING_PRETENDED_PAGES_H_
+#ifndef PAGEMILL_CC_KV_CACHE_TESTING_FAKE_PAGES_H_
+#define PAGEMILL_CC_KV_CACHE_TESTING_FAKE_PAGES_H_
 
 #include <cstdint>
 #include <deque>
@@ -19,7 +19,7 @@
 namespace pagemill::kv_cache {
 
 // A request as its runner and its scheduler know it.
-struct PretendedRequest {
+struct FakeRequest {
   step::Request request;
   std::vector<int32_t> output;
   std::vector<uint64_t> prints;  // prints[n]: of all that determines the first n tokens
@@ -35,14 +35,14 @@ struct PretendedRequest {
 
 uint64_t Mix(uint64_t a, uint64_t b);
 
-class PretendedPages {
+class FakePages {
  public:
-  explicit PretendedPages(const KvCacheOptions& options);
+  explicit FakePages(const KvCacheOptions& options);
 
   // Reads and writes what all layers do in the step.
-  void Run(const PretendedRequest& request, TokenRange step);
+  void Run(const FakeRequest& request, TokenRange step);
   // What a transfer writes into the blocks of the request: the content of the tokens of `range`.
-  void Load(const PretendedRequest& request, TokenRange range);
+  void Load(const FakeRequest& request, TokenRange range);
 
   int32_t block_tokens(size_t group) const { return block_tokens_[group]; }
   bool is_state(size_t group) const { return options_.groups[group].kind == "state_space"; }
@@ -51,15 +51,15 @@ class PretendedPages {
   }
 
  private:
-  void ReadTokens(const PretendedRequest& request, size_t group, TokenRange step);
-  void WriteTokens(const PretendedRequest& request, size_t group, TokenRange range);
-  void ReadState(const PretendedRequest& request, size_t group, int32_t begin);
-  void WriteState(const PretendedRequest& request, size_t group, TokenRange range);
-  void RunCross(const PretendedRequest& request, size_t group, TokenRange step);
+  void ReadTokens(const FakeRequest& request, size_t group, TokenRange step);
+  void WriteTokens(const FakeRequest& request, size_t group, TokenRange range);
+  void ReadState(const FakeRequest& request, size_t group, int32_t begin);
+  void WriteState(const FakeRequest& request, size_t group, TokenRange range);
+  void RunCross(const FakeRequest& request, size_t group, TokenRange step);
   // Where a token is, in one of the pages of its block; the state at a position, null if there
   // is no page. The page has the content of this group from now on.
-  uint64_t* TokenAt(const PretendedRequest& request, size_t group, int32_t token);
-  uint64_t* StateAt(const PretendedRequest& request, size_t group, int32_t position);
+  uint64_t* TokenAt(const FakeRequest& request, size_t group, int32_t token);
+  uint64_t* StateAt(const FakeRequest& request, size_t group, int32_t position);
   void Claim(BlockId id, size_t group);
 
   const KvCacheOptions options_;
@@ -69,4 +69,4 @@ class PretendedPages {
 
 }  // namespace pagemill::kv_cache
 
-#endif  // PAGEMILL_CC_KV_CACHE_TESTING_PRETENDED_PAGES_H_
+#endif  // PAGEMILL_CC_KV_CACHE_TESTING_FAKE_PAGES_H_
