@@ -15,10 +15,12 @@ void BindExecutors(nanobind::module_& m);
 void BindRanks(nanobind::module_& m);
 void BindRunner(nanobind::module_& m);
 void BindSamplingParams(nanobind::module_& m);
+void BindInputs(nanobind::module_& m);
 void BindKvTierOptions(nanobind::module_& m);
 void BindEngine(nanobind::module_& m);
 void BindEngineClient(nanobind::module_& m);
 void BindSimulator(nanobind::module_& m);
+void BindRouter(nanobind::module_& m);
 void BindMachineLimits(nanobind::module_& m);
 
 }  // namespace pagemill::bindings

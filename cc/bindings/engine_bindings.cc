@@ -21,7 +21,6 @@
 #include "cc/bindings/engine_control_bindings.h"
 #include "cc/bindings/engine_holder.h"
 #include "cc/bindings/fields.h"
-#include "cc/bindings/media_arrays.h"
 #include "cc/bindings/python_matcher.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/wire.h"
@@ -41,18 +40,23 @@ using Int32Vector = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::de
 
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
-void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt_token_ids,
-            const SamplingParams* sampling, const nb::object& new_token_matcher,
-            const std::vector<Features>& media_features,
-            const std::vector<ItemPositions>& media_positions, const nb::kwargs& fields) {
+step::Request ToRequest(nb::kwargs fields) {
   step::Request request;
-  SetFields(fields, &request);
-  std::vector<step::MediaItem> media = request.media.ToVector();
-  SetMediaFeatures({media_features, media_positions}, &media);
-  request.media = std::move(media);
-  if (!new_token_matcher.is_none()) {
-    request.new_token_matcher = PythonMatcherFactory(nb::cast<nb::callable>(new_token_matcher));
+  constexpr const char* kMatcher = "new_token_matcher";
+  if (fields.contains(kMatcher)) {
+    const nb::object matcher = fields[kMatcher];
+    nb::del(fields[kMatcher]);
+    if (!matcher.is_none()) {
+      request.new_token_matcher = PythonMatcherFactory(nb::cast<nb::callable>(matcher));
+    }
   }
+  SetFields(fields, &request);
+  return request;
+}
+
+void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt_token_ids,
+            const SamplingParams* sampling, const nb::kwargs& fields) {
+  step::Request request = ToRequest(fields);
   request.id = RequestId(request_id);
   request.prompt_token_ids = std::move(prompt_token_ids);
   if (sampling != nullptr) {
@@ -85,16 +89,7 @@ void BindRequest(nb::module_& m) {
   request.def(
       "__init__",
       [](step::Request* self, nb::kwargs fields) {
-        step::Request made;
-        constexpr const char* kPrompt = "prompt_token_ids";
-        Int32Vector prompt;
-        if (fields.contains(kPrompt) && nb::try_cast(fields[kPrompt], prompt, /*convert=*/false)) {
-          made.prompt_token_ids =
-              std::vector<int32_t>(prompt.data(), prompt.data() + prompt.size());
-          nb::del(fields[kPrompt]);
-        }
-        SetFields(fields, &made);
-        new (self) step::Request(std::move(made));
+        new (self) step::Request(ToRequest(std::move(fields)));
       },
       nb::arg("fields"));
   BindWire(request);
@@ -189,15 +184,11 @@ void BindEngine(nb::module_& m) {
       .def(
           "submit",
           [](EngineHolder& self, uint64_t id, Int32Vector prompt, const SamplingParams* sampling,
-             const nb::object& new_token_matcher, const std::vector<Features>& media_features,
-             const std::vector<ItemPositions>& media_positions, const nb::kwargs& fields) {
-            Submit(self, id, {prompt.data(), prompt.data() + prompt.size()}, sampling,
-                   new_token_matcher, media_features, media_positions, fields);
+             const nb::kwargs& fields) {
+            Submit(self, id, {prompt.data(), prompt.data() + prompt.size()}, sampling, fields);
           },
           nb::arg("request_id"), nb::arg("prompt_token_ids").noconvert(),
-          nb::arg("sampling").none(), nb::kw_only(), nb::arg("new_token_matcher") = nb::none(),
-          nb::arg("media_features") = std::vector<Features>(),
-          nb::arg("media_positions") = std::vector<ItemPositions>(), nb::arg("fields"))
+          nb::arg("sampling").none(), nb::arg("fields"))
       .def(
           "submit",
           [](EngineHolder& self, const step::Request& request) {
@@ -207,9 +198,7 @@ void BindEngine(nb::module_& m) {
           },
           nb::arg("request"))
       .def("submit", &Submit, nb::arg("request_id"), nb::arg("prompt_token_ids"),
-           nb::arg("sampling").none(), nb::kw_only(), nb::arg("new_token_matcher") = nb::none(),
-           nb::arg("media_features") = std::vector<Features>(),
-           nb::arg("media_positions") = std::vector<ItemPositions>(), nb::arg("fields"))
+           nb::arg("sampling").none(), nb::arg("fields"))
       .def(
           "abort", [](EngineHolder& self, uint64_t id) { self.engine().Abort(RequestId(id)); },
           nb::arg("request_id"), WithoutGil())

@@ -47,13 +47,6 @@ namespace {
 
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
-scheduler::InputPart InputPartOf(const std::string& name) {
-  if (name == "more") return scheduler::InputPart::kMore;
-  if (name == "turn") return scheduler::InputPart::kTurn;
-  if (name == "last") return scheduler::InputPart::kLast;
-  throw nb::value_error("part must be \"more\", \"turn\" or \"last\"");
-}
-
 void BindOutputs(nb::module_& m) {
   nb::class_<RequestOutput> output(m, "RequestOutput");
   BindFields(output);
@@ -88,13 +81,11 @@ void BindEngineClient(nb::module_& m) {
           nb::arg("request_id"), WithoutGil())
       .def(
           "extend",
-          [](Holder& self, uint64_t id, std::vector<int32_t> token_ids, const std::string& part) {
-            scheduler::InputChunk chunk{.token_ids = std::move(token_ids),
-                                        .part = InputPartOf(part)};
+          [](Holder& self, uint64_t id, scheduler::InputChunk chunk) {
             nb::gil_scoped_release release;
             ThrowIfError(self.client().Extend(RequestId(id), std::move(chunk)));
           },
-          nb::arg("request_id"), nb::arg("token_ids"), nb::arg("part"))
+          nb::arg("request_id"), nb::arg("chunk"))
       .def(
           "poll", [](Holder& self) { return self.client().Poll(); }, WithoutGil())
       .def(

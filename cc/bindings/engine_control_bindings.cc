@@ -6,22 +6,19 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "cc/bindings/media_arrays.h"
 #include "cc/bindings/status_error.h"
-#include "cc/bindings/wire.h"
 #include "cc/engine/engine.h"
 
 namespace pagemill::bindings {
 
 namespace nb = nanobind;
 using kv_cache::KvEvent;
-using scheduler::InputPart;
 using scheduler::PauseMode;
 using step::RequestId;
 
@@ -29,34 +26,13 @@ namespace {
 
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
-// The index of `name` among `names`.
-template <typename Enum, size_t kNames>
-Enum FromName(const char* what, std::string_view name,
-              const std::array<std::string_view, kNames>& names) {
-  std::string known;
-  for (size_t i = 0; i < kNames; ++i) {
-    if (names[i] == name) return static_cast<Enum>(i);
-    known.append(i == 0 ? "" : ", ").append(names[i]);
-  }
-  ThrowIfError(InvalidArgument(std::string(what) + " is '" + std::string(name) +
-                               "', it must be one of " + known));
-  return {};
-}
-
 PauseMode ToPauseMode(std::string_view name) {
-  return FromName<PauseMode, 3>("mode", name, {"keep", "wait", "abort"});
-}
-
-void Extend(EngineHolder& self, uint64_t id, std::vector<int32_t> token_ids, std::string_view part,
-            nb::handle media, const std::vector<Features>& media_features,
-            const std::vector<ItemPositions>& media_positions) {
-  scheduler::InputChunk chunk;
-  chunk.token_ids = std::move(token_ids);
-  chunk.part = FromName<InputPart, 3>("part", part, {"more", "turn", "last"});
-  Wire<std::vector<step::MediaItem>>::From(media, &chunk.media);
-  SetMediaFeatures({media_features, media_positions}, &chunk.media);
-  nb::gil_scoped_release release;
-  ThrowIfError(self.engine().Extend(RequestId(id), std::move(chunk)));
+  if (name == "keep") return PauseMode::kKeep;
+  if (name == "wait") return PauseMode::kWait;
+  if (name == "abort") return PauseMode::kAbort;
+  ThrowIfError(
+      InvalidArgument("mode is '" + std::string(name) + "', it must be one of keep, wait, abort"));
+  return {};
 }
 
 step::Request Like(std::vector<int32_t> token_ids, std::string cache_salt) {
@@ -107,15 +83,16 @@ nb::dict ToDict(const KvEvent& event) {
   return dict;
 }
 
-nb::dict KvEvents(EngineHolder& self, uint64_t sequence) {
+nb::dict KvEvents(EngineHolder& self, uint64_t sequence, size_t max_events) {
   engine::KvEventBatch batch;
   {
     nb::gil_scoped_release release;
-    batch = ValueOrThrow(self.engine().KvEvents(sequence));
+    batch = ValueOrThrow(self.engine().KvEvents(sequence, max_events));
   }
   nb::list events;
   for (const KvEvent& event : batch.events) events.append(ToDict(event));
   nb::dict dict;
+  dict["log_id"] = batch.log_id;
   dict["events"] = events;
   dict["next"] = batch.next;
   dict["dropped"] = batch.dropped;
@@ -127,10 +104,13 @@ void BindRequestControl(nb::class_<EngineHolder>& engine) {
       .def(
           "release", [](EngineHolder& self, uint64_t id) { self.engine().Release(RequestId(id)); },
           nb::arg("request_id"), WithoutGil())
-      .def("extend", &Extend, nb::arg("request_id"), nb::arg("token_ids"), nb::kw_only(),
-           nb::arg("part") = "last", nb::arg("media") = nb::make_tuple(),
-           nb::arg("media_features") = std::vector<Features>(),
-           nb::arg("media_positions") = std::vector<ItemPositions>())
+      .def(
+          "extend",
+          [](EngineHolder& self, uint64_t id, scheduler::InputChunk chunk) {
+            nb::gil_scoped_release release;
+            ThrowIfError(self.engine().Extend(RequestId(id), std::move(chunk)));
+          },
+          nb::arg("request_id"), nb::arg("chunk"))
       .def("pin_prefix", &PinPrefix, nb::arg("token_ids"), nb::kw_only(),
            nb::arg("cache_salt") = "")
       .def(
@@ -139,7 +119,8 @@ void BindRequestControl(nb::class_<EngineHolder>& engine) {
             return self.engine().UnpinPrefix(kv_cache::PinId(id));
           },
           nb::arg("pin_id"), WithoutGil())
-      .def("kv_events", &KvEvents, nb::arg("sequence") = 1);
+      .def("kv_events", &KvEvents, nb::arg("sequence") = 1,
+           nb::arg("max_events") = std::numeric_limits<size_t>::max());
 }
 
 }  // namespace

@@ -24,6 +24,8 @@
 #include "cc/base/status.h"
 #include "cc/bindings/wire.h"
 #include "cc/step/finish_reason.h"
+#include "cc/step/growing_list.h"
+#include "cc/step/media_item.h"
 
 namespace pagemill::bindings {
 
@@ -62,6 +64,21 @@ void FromPython(nanobind::handle object, T* value) {
   } else {
     Wire<T>::From(object, value);
   }
+}
+
+// An int32 array is copied at once.
+inline void FromPython(nanobind::handle object, step::GrowingList<int32_t>* value) {
+  nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>
+      array;
+  if (nanobind::try_cast(object, array, /*convert=*/false)) {
+    *value = std::vector<int32_t>(array.data(), array.data() + array.size());
+  } else {
+    *value = nanobind::cast<std::vector<int32_t>>(object);
+  }
+}
+// Objects, which have features; media items travel without them.
+inline void FromPython(nanobind::handle object, step::GrowingList<step::MediaItem>* value) {
+  *value = nanobind::cast<std::vector<step::MediaItem>>(object);
 }
 
 // Sets the fields of `to` that `values` names.

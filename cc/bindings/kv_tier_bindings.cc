@@ -23,7 +23,7 @@ void BindKvTierOptions(nb::module_& m) {
           "__init__",
           [](KvTierOptions* self, int64_t host_bytes, std::string disk_path, int64_t disk_bytes,
              std::string policy, std::string connector_folder, int64_t connector_bytes,
-             int64_t transfer_timeout_ms, int32_t num_step_threads,
+             int64_t shared_memory_bytes, int64_t transfer_timeout_ms, int32_t num_step_threads,
              std::function<std::string()> fingerprint) {
             KvTierOptions options;
             options.host_bytes = host_bytes;
@@ -32,6 +32,7 @@ void BindKvTierOptions(nb::module_& m) {
             options.policy = std::move(policy);
             options.connector_folder = std::move(connector_folder);
             options.connector_bytes = connector_bytes;
+            options.shared_memory_bytes = shared_memory_bytes;
             options.transfer_timeout_ms = transfer_timeout_ms;
             options.num_step_threads = num_step_threads;
             options.fingerprint = std::move(fingerprint);
@@ -41,6 +42,7 @@ void BindKvTierOptions(nb::module_& m) {
           nb::kw_only(), nb::arg("host_bytes") = defaults.host_bytes, nb::arg("disk_path") = "",
           nb::arg("disk_bytes") = defaults.disk_bytes, nb::arg("policy") = defaults.policy,
           nb::arg("connector_folder") = "", nb::arg("connector_bytes") = defaults.connector_bytes,
+          nb::arg("shared_memory_bytes") = defaults.shared_memory_bytes,
           nb::arg("transfer_timeout_ms") = defaults.transfer_timeout_ms,
           nb::arg("num_step_threads") = defaults.num_step_threads,
           nb::arg("fingerprint").none() = nb::none());

@@ -16,8 +16,10 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindRunner(m);
   pagemill::bindings::BindSamplingParams(m);
   pagemill::bindings::BindKvTierOptions(m);
+  pagemill::bindings::BindInputs(m);
   pagemill::bindings::BindEngine(m);
   pagemill::bindings::BindEngineClient(m);
   pagemill::bindings::BindSimulator(m);
+  pagemill::bindings::BindRouter(m);
   pagemill::bindings::BindMachineLimits(m);
 }

@@ -17,6 +17,7 @@
 #define PAGEMILL_CC_BINDINGS_WIRE_H_
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>

@@ -23,8 +23,8 @@
 // [begin, end) in one atomic word. The owner takes pieces from the front of its share, half of the
 // rest at a time; a thread whose share is empty takes pieces from the back of other shares
 // likewise. (Smaller pieces cost more than they balance: some 0.2 us each, because reading weights
-// starts anew. With quarters a step of SmolLM2-135M takes 8 % longer if the worker is kept from its
-// CPU.)
+// starts again. With quarters a step of SmolLM2-135M takes 8 % longer if the worker is kept from
+// its CPU.)
 //
 // Taking a piece succeeds only while the share contains it, so a worker that wakes up late finds a
 // piece of the current job or nothing, and the caller never waits for a worker without a piece. (A

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cc/engine/engine.h"
-#include "cc/engine/fake_runner.h"
+#include "cc/engine/testing/fake_runner.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::engine {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "cc/engine/fake_runner.h"
+#include "cc/engine/testing/fake_runner.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::engine {

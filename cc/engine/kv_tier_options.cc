@@ -5,7 +5,7 @@
 namespace pagemill::engine {
 namespace {
 
-// Of a size or a time: as much as the flag's own check lets through, which keeps sums and
+// Range of a size or a time: as wide as the flag's own check, which keeps sums and
 // nanoseconds within 64 bits.
 Status CheckRange(const char* field, int64_t value, int64_t low, int64_t high, const char* flag) {
   if (value >= low && value <= high) return OkStatus();
@@ -24,6 +24,8 @@ Status KvTierOptions::Validate() const {
       CheckRange("disk_bytes", disk_bytes, 0, kMostBytes, "--kv-offloading-disk-bytes"));
   PAGEMILL_RETURN_IF_ERROR(
       CheckRange("connector_bytes", connector_bytes, 1, kMostBytes, "--kv-connector-bytes"));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("shared_memory_bytes", shared_memory_bytes, 0, kMostBytes,
+                                      "--kv-shared-memory-bytes"));
   PAGEMILL_RETURN_IF_ERROR(CheckRange("transfer_timeout_ms", transfer_timeout_ms, 1, INT32_MAX,
                                       "--kv-transfer-timeout-ms"));
   if (disk_path.empty() != (disk_bytes == 0)) {
@@ -35,15 +37,16 @@ Status KvTierOptions::Validate() const {
     return InvalidArgument("a connector of the host's own needs a worker, and a worker one");
   }
   const bool tiers = host_bytes > 0 || !disk_path.empty();
-  if (tiers + !connector_folder.empty() + (connector != nullptr) > 1) {
+  const bool shared = shared_memory_bytes > 0;
+  if (tiers + !connector_folder.empty() + shared + (connector != nullptr) > 1) {
     return InvalidArgument(
-        "tiers (--kv-offloading-bytes, --kv-offloading-disk-path) and a connector "
-        "(--kv-connector-path) exclude each other");
+        "tiers (--kv-offloading-bytes, --kv-offloading-disk-path) and connectors "
+        "(--kv-connector-path, --kv-shared-memory-bytes) exclude each other");
   }
-  if (!connector_folder.empty() && fingerprint == nullptr) {
-    return InvalidArgument(
-        "kv_tiers.fingerprint is missing: block files in a folder (--kv-connector-path) must say "
-        "which model they are of");
+  if ((!connector_folder.empty() || shared) && fingerprint == nullptr) {
+    return InvalidArgument(std::string("kv_tiers.fingerprint is missing: KV blocks for other "
+                                       "engines (") +
+                           names_weights() + ") must say which model they are of");
   }
   return kv_cache::MakeReplacement(policy, 1).status();
 }

@@ -19,17 +19,21 @@ namespace pagemill::engine {
 struct KvTierOptions {
   // Host memory for blocks; 0 = no host tier.
   int64_t host_bytes = 0;
-  // A file that must not exist, for blocks that gave way in host memory or, without a host tier, in
+  // A file that must not exist, for blocks evicted from host memory or, without a host tier, from
   // the pool. Its content dies with the engine. Empty, and 0 bytes = no disk tier.
   std::string disk_path = {};
   int64_t disk_bytes = 0;
-  // Which block of a tier gives way: "lru" or "arc".
+  // Which block of a tier is evicted first: "lru" or "arc".
   std::string policy = "lru";
 
   // A folder of block files that outlives the engine and that engines may share, instead of tiers;
   // empty = none. Full at `connector_bytes`.
   std::string connector_folder = {};
   int64_t connector_bytes = int64_t{16} << 30;
+
+  // Shared memory by which the KV of finished requests goes to other engines of this machine, and
+  // theirs comes here, instead of all these: a bound, taken as it is used. 0 = none.
+  int64_t shared_memory_bytes = 0;
 
   // A connector and its worker of the host's own, instead of all these. Both outlive the engine,
   // and are used by its thread only.
@@ -46,13 +50,19 @@ struct KvTierOptions {
   int32_t num_step_threads = 0;
 
   // What the bytes of KV depend on besides tokens: model, weights, format. Content of others is not
-  // loaded. Needed for what outlives the engine, the folder and saved sessions; called only when
-  // one of them is used, since it may read all weights. From any thread.
+  // loaded. Needed for what other engines read, the folder, shared memory and saved sessions;
+  // called only when one of them is used, since it may read all weights. From any thread.
   std::function<std::string()> fingerprint = nullptr;
 
   bool enabled() const {
     return host_bytes > 0 || !disk_path.empty() || !connector_folder.empty() ||
-           connector != nullptr;
+           shared_memory_bytes > 0 || connector != nullptr;
+  }
+  // The flag of what has the engine's KV named by its weights for other engines, so that these
+  // cannot change; "" if there is nothing.
+  const char* names_weights() const {
+    if (shared_memory_bytes > 0) return "--kv-shared-memory-bytes";
+    return connector_folder.empty() ? "" : "--kv-connector-path";
   }
   // kInvalidArgument names the field, its value, its range and its flag.
   Status Validate() const;

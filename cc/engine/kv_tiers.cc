@@ -7,10 +7,13 @@
 #include <utility>
 
 #include "cc/kv_cache/connectors/file.h"
+#include "cc/kv_cache/connectors/shared_memory.h"
 #include "cc/kv_cache/tiers/tiered_connector.h"
 #include "cc/kv_transfer/disk_medium.h"
 #include "cc/kv_transfer/file_medium.h"
 #include "cc/kv_transfer/host_medium.h"
+#include "cc/kv_transfer/shared_memory_worker.h"
+#include "cc/kv_transfer/threaded_worker.h"
 
 namespace pagemill::engine {
 
@@ -79,14 +82,17 @@ StatusOr<std::unique_ptr<KvTiers>> KvTiers::Create(const KvTierOptions& options,
   if (pages == nullptr) {
     return Unimplemented(
         "this runner's KV pages cannot be copied elsewhere: it takes no KV tiers and no connector "
-        "(--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path; --executor "
-        "native has pages)");
+        "(--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path, "
+        "--kv-shared-memory-bytes; --executor native has pages)");
   }
-  tiers->owned_worker_ = std::make_unique<kv_transfer::ThreadedWorker>(options.num_step_threads);
+  if (options.shared_memory_bytes > 0) {
+    PAGEMILL_RETURN_IF_ERROR(tiers->AddSharedMemory(options, cache, pages));
+  } else if (!options.connector_folder.empty()) {
+    PAGEMILL_RETURN_IF_ERROR(tiers->AddFolder(options, cache, pages));
+  } else {
+    PAGEMILL_RETURN_IF_ERROR(tiers->AddTiers(options, cache, pages));
+  }
   tiers->worker_ = tiers->owned_worker_.get();
-  const bool folder = !options.connector_folder.empty();
-  PAGEMILL_RETURN_IF_ERROR(folder ? tiers->AddFolder(options, cache, pages)
-                                  : tiers->AddTiers(options, cache, pages));
   tiers->connector_ = tiers->owned_connector_.get();
   return tiers;
 }
@@ -94,6 +100,7 @@ StatusOr<std::unique_ptr<KvTiers>> KvTiers::Create(const KvTierOptions& options,
 Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                          step::PageStore* pages) {
   const size_t page_bytes = LargestPage(cache, *pages);
+  auto worker = std::make_unique<kv_transfer::ThreadedWorker>(options.num_step_threads);
   kv_cache::TieredConnector::Options tiers;
   tiers.policy = options.policy;
   tiers.max_blocks_in_flight = MostBlocksInFlight(cache);
@@ -103,8 +110,7 @@ Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOp
         tiers.host_blocks,
         NumSlots(options.host_bytes, static_cast<int64_t>(page_bytes), "--kv-offloading-bytes"));
     arena = std::make_shared<kv_transfer::HostArena>(tiers.host_blocks, page_bytes);
-    owned_worker_->Add(kv_cache::kHostMedium,
-                       std::make_unique<kv_transfer::HostMedium>(arena, pages));
+    worker->Add(kv_cache::kHostMedium, std::make_unique<kv_transfer::HostMedium>(arena, pages));
   }
   if (!options.disk_path.empty()) {
     PAGEMILL_ASSIGN_OR_RETURN(
@@ -116,9 +122,25 @@ Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOp
         kv_transfer::DiskMedium::Create(
             {.path = options.disk_path, .num_slots = tiers.disk_blocks, .slot_bytes = page_bytes},
             pages, arena));
-    owned_worker_->Add(kv_cache::kDiskMedium, std::move(disk));
+    worker->Add(kv_cache::kDiskMedium, std::move(disk));
   }
   PAGEMILL_ASSIGN_OR_RETURN(owned_connector_, kv_cache::TieredConnector::Create(tiers));
+  owned_worker_ = std::move(worker);
+  return OkStatus();
+}
+
+Status KvTiers::AddSharedMemory(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
+                                step::PageStore* pages) {
+  kv_transfer::SharedMemoryWorker::Options shared;
+  shared.segment.format = {.fingerprint = KvDigest(options, cache.block_size),
+                           .page_bytes = LargestPage(cache, *pages)};
+  shared.segment.bytes = options.shared_memory_bytes;
+  shared.segment.keep_ms = options.transfer_timeout_ms;
+  shared.num_step_threads = options.num_step_threads;
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<kv_transfer::SharedMemoryWorker> worker,
+                            kv_transfer::SharedMemoryWorker::Create(shared, pages));
+  owned_connector_ = std::make_unique<kv_cache::SharedMemoryConnector>(worker->engine_id());
+  owned_worker_ = std::move(worker);
   return OkStatus();
 }
 
@@ -131,7 +153,9 @@ Status KvTiers::AddFolder(const KvTierOptions& options, const kv_cache::KvCacheO
                                        .max_bytes = options.connector_bytes,
                                        .fingerprint = digest},
                                       pages));
-  owned_worker_->Add(kv_cache::kFileMedium, std::move(files));
+  auto worker = std::make_unique<kv_transfer::ThreadedWorker>(options.num_step_threads);
+  worker->Add(kv_cache::kFileMedium, std::move(files));
+  owned_worker_ = std::move(worker);
   owned_connector_ = std::make_unique<kv_cache::FileConnector>(
       kv_cache::FileConnector::Options{.max_blocks_in_flight = MostBlocksInFlight(cache)});
   return OkStatus();
@@ -173,6 +197,7 @@ bool KvTiers::TakeResults(scheduler::Scheduler* scheduler, int64_t now_ns) {
 void KvTiers::AbandonLate(scheduler::Scheduler* scheduler, int64_t now_ns) {
   while (!started_.empty() && now_ns - started_.begin()->second > timeout_ns_) {
     scheduler->AbandonTransfer(started_.begin()->first);
+    worker_->Abandon(started_.begin()->first);
     LogFailure(Unavailable("it took longer than " + std::to_string(timeout_ns_ / kNanosPerMilli) +
                            " ms (--kv-transfer-timeout-ms)"),
                now_ns);

@@ -27,7 +27,6 @@
 #include "cc/kv_cache/connector.h"
 #include "cc/kv_cache/kv_cache_options.h"
 #include "cc/kv_cache/transfer.h"
-#include "cc/kv_transfer/threaded_worker.h"
 #include "cc/scheduler/scheduler.h"
 #include "cc/step/page_store.h"
 
@@ -58,6 +57,8 @@ class KvTiers {
   KvTiers(const KvTierOptions& options, LogSink log);
   Status AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                   step::PageStore* pages);
+  Status AddSharedMemory(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
+                         step::PageStore* pages);
   Status AddFolder(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                    step::PageStore* pages);
   bool TakeResults(scheduler::Scheduler* scheduler, int64_t now_ns);
@@ -68,8 +69,8 @@ class KvTiers {
 
   const int64_t timeout_ns_;
   const LogSink log_;
-  std::unique_ptr<kv_cache::KvConnector> owned_connector_;     // null if the host has one
-  std::unique_ptr<kv_transfer::ThreadedWorker> owned_worker_;  // the same
+  std::unique_ptr<kv_cache::KvConnector> owned_connector_;  // null if the host has one
+  std::unique_ptr<kv_cache::TransferWorker> owned_worker_;  // the same
   kv_cache::KvConnector* connector_;
   kv_cache::TransferWorker* worker_;  // null when closed
   // Transfers under way; when they were started, in clock ns.

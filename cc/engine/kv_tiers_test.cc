@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "cc/engine/engine.h"
-#include "cc/engine/fake_runner.h"
-#include "cc/engine/fake_runner_control.h"
+#include "cc/engine/testing/fake_runner.h"
+#include "cc/engine/testing/fake_runner_control.h"
 #include "cc/kv_cache/tiers/tiered_connector.h"
 #include "cc/kv_transfer/host_medium.h"
 #include "gtest/gtest.h"

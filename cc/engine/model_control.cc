@@ -52,10 +52,11 @@ Status ModelControl::Wake(double timeout_s) {
 
 Status ModelControl::UpdateWeights(const WeightSources& sources, double timeout_s) {
   PAGEMILL_RETURN_IF_ERROR(CheckOffered());
-  if (!connector_folder_.empty()) {
+  if (!weights_flag_.empty()) {
     return FailedPrecondition(
-        "weights cannot be updated with --kv-connector-path: KV in " + connector_folder_ +
-        " is named by the weights that the engine started with; start it without, or anew");
+        "weights cannot be updated with " + weights_flag_ +
+        ": KV for other engines is named by the weights that the engine started with; start it "
+        "without that flag, or restart it");
   }
   const auto update = [this, &sources](Scheduler* scheduler) -> Status {
     PAGEMILL_RETURN_IF_ERROR(CheckNoSession(scheduler));

@@ -2,7 +2,7 @@
 // Sleep, wake and weight updates of an engine: a runner's control, called at rest and in step with
 // the prefix cache. Engine has methods of the same names, documented there.
 //
-//   ModelControl control(runner->control(), &loop, /*connector_folder=*/"");
+//   ModelControl control(runner->control(), &loop, /*weights_flag=*/"");
 //   PAGEMILL_RETURN_IF_ERROR(control.Sleep(KvMemory::kFree, /*timeout_s=*/10));
 //
 // Thread safety: all methods.
@@ -20,10 +20,10 @@ namespace pagemill::engine {
 
 class ModelControl {
  public:
-  // `control` is null if the runner offers none. `connector_folder`: that of KvTierOptions. The
-  // loop outlives this object.
-  ModelControl(RunnerControl* control, StepLoop* loop, std::string connector_folder)
-      : control_(control), loop_(loop), connector_folder_(std::move(connector_folder)) {}
+  // `control` is null if the runner offers none. `weights_flag` is
+  // KvTierOptions::names_weights(). The loop outlives this object.
+  ModelControl(RunnerControl* control, StepLoop* loop, std::string weights_flag)
+      : control_(control), loop_(loop), weights_flag_(std::move(weights_flag)) {}
 
   Status Sleep(KvMemory kv, double timeout_s);
   Status Wake(double timeout_s);
@@ -34,7 +34,7 @@ class ModelControl {
 
   RunnerControl* const control_;
   StepLoop* const loop_;
-  const std::string connector_folder_;
+  const std::string weights_flag_;
 };
 
 }  // namespace pagemill::engine

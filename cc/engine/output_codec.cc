@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -54,6 +55,10 @@ class Writer {
   void Write(const std::pair<A, B>& pair) {
     Write(pair.first);
     Write(pair.second);
+  }
+  void Write(const step::KvTransferParams& params) {
+    Write(uint64_t{params.size()});
+    for (const auto& param : params) Write(param);
   }
   template <typename T>
   void Write(const std::vector<T>& values) {
@@ -130,6 +135,12 @@ class Reader {
   bool Read(std::pair<A, B>* pair) {
     return Read(&pair->first) && Read(&pair->second);
   }
+  bool Read(step::KvTransferParams* params) {
+    std::vector<std::pair<std::string, std::string>> pairs;
+    if (!Read(&pairs)) return false;
+    params->insert(pairs.begin(), pairs.end());
+    return params->size() == pairs.size();
+  }
   template <typename T>
   bool Read(std::vector<T>* values) {
     uint64_t size = 0;
@@ -158,6 +169,7 @@ class Reader {
 bool IsEmpty(const Status& status) { return status.ok(); }
 bool IsEmpty(int32_t value) { return value == 0; }
 bool IsEmpty(double value) { return std::bit_cast<uint64_t>(value) == 0; }
+bool IsEmpty(const step::KvTransferParams& params) { return params.empty(); }
 template <typename T>
 bool IsEmpty(const std::vector<T>& values) {
   return values.empty();

@@ -39,6 +39,7 @@ RequestOutput RandomOutput(Random* random) {
   if (chance()) output.finish_reason = static_cast<step::FinishReason>((*random)() % 4);
   if (chance()) output.stop_token_id = -static_cast<int32_t>((*random)() % 100);
   if (chance()) output.error = ResourceExhausted("caf\xC3\xA9 is full").WithRetryAfter(7);
+  if (chance()) output.kv_transfer_params = {{"peer", ""}, {"", "a"}};
   if (chance()) output.num_cached_tokens = static_cast<int32_t>((*random)() % 1000);
   if (chance()) output.queued_s = 0.125 * ((*random)() % 100);
   if (chance()) output.decode_s = -0.0;

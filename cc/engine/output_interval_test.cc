@@ -1,4 +1,4 @@
-// When clients hear of outputs (EngineOptions::output_interval_us), step by step.
+// When clients receive outputs (EngineOptions::output_interval_us), step by step.
 #include <poll.h>
 
 #include <atomic>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cc/engine/engine.h"
-#include "cc/engine/fake_runner.h"
+#include "cc/engine/testing/fake_runner.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::engine {

@@ -25,6 +25,7 @@ void Merge(RequestOutput&& news, RequestOutput* output) {
   output->finish_reason = news.finish_reason;
   if (news.stop_token_id) output->stop_token_id = news.stop_token_id;
   output->error = std::move(news.error);
+  output->kv_transfer_params = std::move(news.kv_transfer_params);
   output->num_cached_tokens = news.num_cached_tokens;
   output->queued_s = news.queued_s;
   output->prefill_s = news.prefill_s;

@@ -25,7 +25,7 @@ class OutputQueue {
   bool empty() const { return outputs_.empty(); }
   size_t size() const { return outputs_.size(); }
 
-  // Is the end of a turn of this request among them?
+  // True if the end of a turn of this request is among them.
   bool HasTurnEnd(step::RequestId id) const;
 
   // Nothing comes after an output with a finish_reason, and no new token of the next turn after one

@@ -35,6 +35,9 @@ struct RequestOutput {
   std::optional<int32_t> stop_token_id;
   Status error;  // why, where finish_reason is kError
 
+  // From the KV connector, for the engine that continues the request; on the last output.
+  step::KvTransferParams kv_transfer_params;
+
   int32_t num_cached_tokens = 0;  // of the prompt, from the prefix cache; set from the start
   // Set on the last output, in seconds; a phase that the request never reached has 0.
   double queued_s = 0;   // submission to the first step that runs it
@@ -56,6 +59,8 @@ struct RequestOutput {
     visit("stop_token_id", &O::stop_token_id,
           Value("the client's stop token that ended the request or its turn"));
     visit("error", &O::error, Value("why, if the request failed"));
+    visit("kv_transfer_params", &O::kv_transfer_params,
+          Value("of the KV connector, for the engine that goes on with the request"));
     visit("num_cached_tokens", &O::num_cached_tokens,
           Value("of the prompt, from the prefix cache; set from the start"));
     visit("queued_s", &O::queued_s, Value("submission to the first step, in seconds"));

@@ -1,6 +1,6 @@
 // File: cc/engine/runner.h
 // What runs a model for the engine: the native runner (cc/runner), a host program's own, or the
-// fake one in fake_runner.h.
+// fake one in testing/fake_runner.h.
 //
 //   PAGEMILL_RETURN_IF_ERROR(runner->Execute(plan));  // the forward pass begins
 //   PAGEMILL_RETURN_IF_ERROR(runner->Sample());       // its tokens will be sampled

@@ -1,7 +1,7 @@
 // File: cc/engine/runner_control.h
 // What a runner may offer besides steps: to free the memory of its weights and KV and to take it
-// again, and to go on with other weights of the same model. Implemented by
-// cc/runner/control/program_control.h and by the fake in fake_runner_control.h.
+// again, and to continue with other weights of the same model. Implemented by
+// cc/runner/control/program_control.h and by the fake in testing/fake_runner_control.h.
 //
 //   PAGEMILL_RETURN_IF_ERROR(control->Sleep(KvMemory::kFree));   // few bytes are left
 //   PAGEMILL_RETURN_IF_ERROR(control->Wake());                   // steps may run again

@@ -9,8 +9,8 @@
 
 #include "cc/base/clock.h"
 #include "cc/engine/engine.h"
-#include "cc/engine/fake_runner.h"
 #include "cc/engine/step_cost.h"
+#include "cc/engine/testing/fake_runner.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::engine {

@@ -11,7 +11,7 @@
 namespace pagemill::engine {
 namespace {
 
-// Is the event something else than the next tokens of a request that has some?
+// True if the event is anything but the next tokens of a request that has some.
 bool IsMoreThanTokens(const scheduler::RequestEvent& event) {
   return event.first_tokens || event.turn_finished || event.finish_reason ||
          event.new_token_ids.empty();
@@ -319,6 +319,7 @@ RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
 
   output.finish_reason = event.finish_reason;
   output.error = std::move(event.error);
+  output.kv_transfer_params = std::move(event.kv_transfer_params);
   if (tracked.queue_timed && tracked.started == kNever &&
       output.error.code() == StatusCode::kDeadlineExceeded) {
     output.error = QueueTimeOver();

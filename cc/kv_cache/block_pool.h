@@ -48,7 +48,7 @@ namespace pagemill::kv_cache {
 class BlockPool {
  public:
   // `num_blocks` includes the null block. `eviction` is a name of eviction/policies.h. `events`,
-  // where given, hears of content that goes, and outlives the pool.
+  // if given, records content that is evicted, and outlives the pool.
   explicit BlockPool(int32_t num_blocks, std::string_view eviction = "lru",
                      EventLog* events = nullptr);
   BlockPool(const BlockPool&) = delete;
@@ -57,18 +57,18 @@ class BlockPool {
   int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t num_usable() const { return num_blocks() - 1; }
   int32_t num_free() const { return empty_.size() + num_evictable_; }
-  // Blocks (not pages) with reusable content, and how many of them gave way to others.
+  // Blocks (not pages) with reusable content, and how many of them were evicted.
   int32_t num_cached() const { return cache_.size(); }
   int64_t num_evictions() const { return num_evictions_; }
   int32_t ref_count(BlockId id) const { return At(id).ref_count; }
 
-  // Did a request go on from the content of the page, lately?
+  // True if a request reused the content of the page recently.
   bool was_reused(BlockId id) const { return At(id).reused; }
 
   // A free page, its former content forgotten. Only where num_free() > 0.
   BlockId Allocate();
   void AddReference(BlockId id);
-  // The same, by a request that goes on from the page's content.
+  // The same, by a request that continues from the page's content.
   void Reuse(BlockId id) {
     AddReference(id);
     Block& block = At(id);
@@ -92,10 +92,10 @@ class BlockPool {
   }
   // The page after `id` of a cached block with several; the first one again after the last.
   BlockId NextPage(BlockId id) const { return ring_.empty() ? id : ring_[id.value()]; }
-  // Of the block that `id` is the first page of: who goes on from its content has better, so it
-  // stays but goes before any other content, until it is reused. Nothing where requests branch.
+  // `id` is the first page of a block that a later checkpoint supersedes: it stays cached, but is
+  // evicted first unless it is reused. No effect on a block at which requests branch.
   void Supersede(BlockId id);
-  // Of the same: several requests will go on from its content.
+  // `id` as above: several requests will continue from its content.
   void MarkBranch(BlockId id) { At(id).branches = true; }
   // Forgets the content of the block that `id` is the first page of, if it has any.
   void Forget(BlockId id);
@@ -107,7 +107,7 @@ class BlockPool {
  private:
   Block& At(BlockId id) { return blocks_[id.value()]; }
   const Block& At(BlockId id) const { return blocks_[id.value()]; }
-  // Is the page part of a block that the cache knows?
+  // True if the page is part of a block that the cache knows.
   bool HasContent(BlockId id) const { return !At(id).hash.empty() || NextPage(id) != id; }
   BlockId FirstPage(BlockId id) const;
   // A free page with content, into the list that it belongs to, and out of it.

@@ -2,6 +2,10 @@
 // The scheduler's side of KV that lives elsewhere: in host memory, on disk, in another process. Its
 // other side is a TransferWorker (transfer.h), which copies. A tier, a remote cache and the
 // hand-over from a prefill engine to a decode engine are all connectors.
+//
+// The life of a request, as a connector sees it: Lookup() when it is about to start, Transfer() of
+// what is loaded for it, Transfer() of the blocks that it fills, RequestFinished(). Its
+// kv_transfer_params come from the connector of the engine that had it before.
 #ifndef PAGEMILL_CC_KV_CACHE_CONNECTOR_H_
 #define PAGEMILL_CC_KV_CACHE_CONNECTOR_H_
 
@@ -22,6 +26,7 @@ struct ConnectorMatch {
   // connector is asked again after the next Finish().
   bool ask_again = false;
   int32_t num_blocks = 0;  // that can be loaded, in a row from the first one asked for
+  Handover handover = {};  // who has them, if that is a peer; copied to the transfers of the load
 };
 
 // Counters only grow; blocks are pages, so a block of two groups counts twice.
@@ -69,8 +74,13 @@ struct KvConnectorStats {
 // 3. Transfer() appends the transfers (ids unset) that load `blocks`, or store them. A load covers
 //    all blocks, in transfers of its own, each in order; a store may leave out what it does not
 //    want. It may append transfers that have no page, too.
-// 4. Finish() hears of every transfer once, `transfer` as it was started.
-// 5. After Reset() no lookup finds content that was stored before it, or that a store under way
+// 4. Finish() is called once for every transfer, with `transfer` as it was started.
+// 5. RequestFinished() is called once for each request that ended by itself (stop or length), with
+//    what is cached of its full blocks; nothing if kSend transfers hold so many blocks that these
+//    would exceed half of the pool. To keep blocks until they were sent it appends kSend transfers:
+//    those hold their blocks, and nothing else does. What it returns goes to the client with the
+//    last output, within the bounds of step::KvTransferParams.
+// 6. After Reset() no lookup finds content that was stored before it, or that a store under way
 //    brings. It is called while no load is under way, and may append transfers (kForget). The
 //    default refuses: then the engine's prefix cache cannot be reset either.
 class KvConnector {
@@ -81,6 +91,11 @@ class KvConnector {
   virtual void Transfer(KvTransfer::Direction direction, std::span<const BlockContent> blocks,
                         std::vector<KvTransfer>* transfers) = 0;
   virtual void Finish(const KvTransfer& transfer, const KvTransferResult& result) = 0;
+  virtual step::KvTransferParams RequestFinished(const step::Request& /*request*/,
+                                                 std::span<const BlockContent> /*blocks*/,
+                                                 std::vector<KvTransfer>* /*transfers*/) {
+    return {};
+  }
 
   // False if the connector cannot forget; then nothing has changed.
   virtual bool Reset(std::vector<KvTransfer>* /*transfers*/) { return false; }

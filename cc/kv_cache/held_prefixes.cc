@@ -97,7 +97,7 @@ int32_t HeldPrefixes::End(HeldPrefixId id, std::optional<BlockHash> missing) {
   end = std::max(end, held.first_token);
   cache_->Commit(held.request, Tokens(held.request), end, &held.blocks);
   cache_->Free(&held.blocks);
-  // States are held at the end only: without it requests may go on from less.
+  // States are held at the end only: without it requests may continue from a shorter prefix.
   if (missing) {
     RequestBlocks none(held.request);
     end = cache_->FindPrefix(held.request, Tokens(held.request), &none).num_tokens;

@@ -1,5 +1,5 @@
 // File: cc/kv_cache/held_prefixes.h
-// Prefixes that somebody copies out of the cache or into it without a request: saved sessions.
+// Prefixes that are copied out of the cache or into it without a request: saved sessions.
 // While one is held, its blocks stay what they are, whatever requests do.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(HeldPrefix held, prefixes.HoldCached(request));

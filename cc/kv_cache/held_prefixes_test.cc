@@ -61,7 +61,7 @@ TEST_F(HeldPrefixesTest, WhatIsCachedIsHeldUntilItsEnd) {
   EXPECT_EQ(held->contents.size(), 2u);
   ExpectSound();
   EXPECT_EQ(cache_.num_free_blocks(), 6);
-  EXPECT_FALSE(cache_.Reset()) << "somebody holds blocks";
+  EXPECT_FALSE(cache_.Reset()) << "blocks are held";
   EXPECT_EQ(prefixes_.End(held->id), 8);
   EXPECT_EQ(cache_.num_free_blocks(), 8);
   EXPECT_EQ(NumCached(MakeRequest(10)), 8);

@@ -93,7 +93,7 @@ void KvCacheManager::Begin(const PrefixMatch* match, RequestBlocks* blocks) {
       if (is_held && progress.num_held++ == 0) progress.first_held = i;
     }
     if (group.traits.checkpoints && length > 0) {
-      // This request goes on from the last checkpoint, and so will who comes after it.
+      // This request continues from the last checkpoint, and so will later ones.
       for (int32_t i = 0; i < length - 1; ++i) {
         if (const std::optional<BlockId> page = Find(group, i, *blocks)) pool_.Supersede(*page);
       }

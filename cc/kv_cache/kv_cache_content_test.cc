@@ -197,7 +197,7 @@ TEST(KvCacheContent, ForgottenContentDoesNotComeBack) {
   cache.Commit(request, Tokens(request), 8, &blocks);
   cache.ForgetContent();
   EXPECT_EQ(NumFound(request, &cache), 0);
-  cache.Commit(request, Tokens(request), 13, &blocks);  // goes on from forgotten content
+  cache.Commit(request, Tokens(request), 13, &blocks);  // continues from forgotten content
   EXPECT_EQ(NumFound(request, &cache), 0);
   const RequestBlocks* holders[] = {&blocks};
   EXPECT_TRUE(cache.CheckIntegrity(holders).ok());

@@ -121,7 +121,7 @@ TEST(KvCacheGroups, StatesOfEarlierTurnsGoFirst) {
   }
   EXPECT_EQ(has_states(turns[2]), (std::vector<int32_t>{12, 20, 28}));
   // 10 blocks are cached; of those, the state that the first turn left is the first to go: the
-  // third went on from the one after it. 9 blocks of tokens and a state, then one more of both.
+  // third continued from the one after it. 9 blocks of tokens and a state, then one more of both.
   RequestBlocks other;
   std::vector<std::vector<BlockId>> added;
   ASSERT_TRUE(cache.AllocateForLoad(36, nullptr, &other).ok());

@@ -102,7 +102,7 @@ class KvCacheManager {
   PrefixMatch FindPrefix(const step::Request& request, const step::TokenSequence& tokens,
                          RequestBlocks* blocks);
 
-  // Does `blocks` have room for `num_tokens` tokens as it is?
+  // True if `blocks` has room for `num_tokens` tokens as it is.
   static bool Covers(const RequestBlocks& blocks, int32_t num_tokens) {
     return num_tokens <= blocks.num_covered_tokens_;
   }
@@ -113,8 +113,8 @@ class KvCacheManager {
                    int32_t num_reserved_blocks = 0) const;
   // Extends `blocks`, first by the match, which counts only if they are empty. Appends what is new
   // to `new_block_ids`, one list per group; it stays empty if nothing is new. kResourceExhausted,
-  // and nothing happens, if too few blocks are free: CanAllocate() would have told. kInvalidArgument
-  // if the match has more than `num_tokens` tokens.
+  // and nothing happens, if too few blocks are free: CanAllocate() would have told.
+  // kInvalidArgument if the match has more than `num_tokens` tokens.
   Status Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
                   std::vector<std::vector<BlockId>>* new_block_ids) {
     if (Covers(*blocks, num_tokens)) return OkStatus();
@@ -139,7 +139,7 @@ class KvCacheManager {
   void Free(RequestBlocks* blocks);
 
   // Frees what only tokens from `num_tokens` on use; they are computed, or loaded, again.
-  // No step is in flight. False if the request cannot go on after so many tokens: they are no
+  // No step is in flight. False if the request cannot continue there: `num_tokens` is not a
   // multiple of prefix_grain_tokens(), or a group has freed or overwritten what that takes. Then
   // the caller must Free() and start over.
   bool TruncateComputed(int32_t num_tokens, RequestBlocks* blocks);
@@ -166,7 +166,7 @@ class KvCacheManager {
 
   // Keeps blocks that a request holds, and their content, until Unhold(), whatever becomes of the
   // request: a transfer reads or writes them. Calls count. kInvalidArgument, and nothing happens,
-  // if one of them is no block of this cache, or is not held.
+  // if one of them is not a block of this cache, or is not held.
   Status Hold(std::span<const BlockId> ids);
   Status Unhold(std::span<const BlockId> ids);
   // Keeps whatever is cached under `hashes` from being evicted, until Unpin(). kNotFound if it

@@ -27,7 +27,7 @@ TEST(KvCacheManager, AllocatesOnlyWhatTheTokensNeed) {
   EXPECT_EQ(cache.num_free_blocks(), 3);
   const RequestBlocks* holders[] = {&blocks};
   EXPECT_TRUE(cache.CheckIntegrity(holders).ok());
-  EXPECT_FALSE(cache.CheckIntegrity({}).ok());  // it must see that somebody holds them
+  EXPECT_FALSE(cache.CheckIntegrity({}).ok());  // it must see that they are held
   cache.Free(&blocks);
   EXPECT_TRUE(cache.CheckIntegrity({}).ok());
 }
@@ -92,7 +92,7 @@ TEST(KvCacheManager, TheEndOfAPrefixIsEvictedFirst) {
   RunAndFree(request, 16, &cache);
   EXPECT_EQ(NumFound(request, &cache), 16);
   for (int32_t left : {12, 8, 4, 0}) {
-    // One block more of somebody else, with content that is not kept.
+    // One more block, of another request, with content that is not kept.
     RequestBlocks other;
     std::vector<std::vector<BlockId>> added;
     ASSERT_TRUE(cache.Allocate(4 * (4 - left / 4), nullptr, &other, &added).ok());

@@ -1,13 +1,13 @@
 // File: cc/kv_cache/prefix_query.h
-// How far a request could go on from a prefix, depending on which blocks are somewhere: in the
+// How long a prefix a request could reuse, depending on which blocks are somewhere: in the
 // pool, in a tier, in a folder. Each group of layers needs other blocks of it (cache_kind.h).
 //
 //   const PrefixQuery query = cache.AskFor(request, tokens, num_tokens, match, &blocks);
 //   const int32_t n = query.LongestPrefix(what_the_tier_has);       // a ContentFinder
 //   for (const ContentKey& key : query.Needed(n)) Load(key);
 //
-// Of the blocks in front of those asked for, everything needed is there already. Borrows groups and
-// hashes. Thread safety: that of the finder.
+// Everything needed of the blocks in front of the requested ones is there already. Borrows groups
+// and hashes. Thread safety: that of the finder.
 #ifndef PAGEMILL_CC_KV_CACHE_PREFIX_QUERY_H_
 #define PAGEMILL_CC_KV_CACHE_PREFIX_QUERY_H_
 

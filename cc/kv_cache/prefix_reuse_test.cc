@@ -156,7 +156,7 @@ TEST(PrefixReuse, HybridModelsHitAsMuchAsFullAttention) {
 }
 
 TEST(PrefixReuse, InASmallPoolStatesCostTheirPagesAndNoMore) {
-  // A pool with as many pages more as the states take that a conversation goes on from, or might:
+  // A pool with additional pages for the states that a conversation continues from, or might:
   // where its last answer begins, where it ends, and where the answer before ended.
   for (const char* eviction : {"lru", "reuse"}) {
     for (int32_t num_blocks : {700, 1000, 1500, 2000}) {
@@ -224,7 +224,7 @@ TEST(PrefixReuse, GeneratedCheckpointsDoNotPileUp) {
     cache.Commit(request, {request.prompt_token_ids, output}, end, &blocks);
   }
   cache.Free(&blocks);
-  // Of the prompt: the state after 32 tokens. 4136 = 258 blocks and 8 tokens.
+  // The prompt leaves the state after 32 tokens. 4136 = 258 blocks and 8 tokens.
   EXPECT_EQ(cache.num_cached_blocks(), 258 + 2);
 }
 

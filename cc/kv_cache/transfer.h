@@ -30,6 +30,12 @@ struct BlockContent {
   BlockId block;
 };
 
+// The blocks of a finished request on their way from one engine to another.
+struct Handover {
+  std::string peer = {};  // the other engine; empty: none, or not known yet
+  uint64_t number = 0;    // grows from 1 with the requests that an engine sends
+};
+
 struct KvTransfer {
   enum class Direction {
     kLoad,    // medium -> pages
@@ -37,6 +43,7 @@ struct KvTransfer {
     kDemote,  // host tier -> medium; the blocks have no page
     kProbe,  // nothing is copied: how many of the blocks, from the first one, does the medium have?
     kForget,  // names no blocks: the medium removes everything that it finds by hash
+    kSend,    // pages -> a peer; their request has finished, and the transfer alone holds them
   };
 
   TransferId id = {};
@@ -46,6 +53,7 @@ struct KvTransfer {
   std::vector<int64_t> medium_slots =
       {};  // where the medium keeps each block; empty: it knows by hash
   std::vector<int64_t> source_slots = {};  // kDemote: where the host tier keeps each block
+  Handover handover = {};                  // kSend, and kLoad from a peer
 };
 
 struct KvTransferResult {
@@ -60,15 +68,18 @@ struct KvTransferResult {
 // 1. Start() takes a transfer and returns at once; the pages stay as they are until its result.
 // 2. Poll() appends the results of transfers that ended since, each exactly once, in any order.
 // 3. Wait() returns when a result is there to poll, or after `timeout_us` microseconds.
-// 4. A kForget also removes what transfers started before it store. It is carried out even if the
-//    worker is destroyed first.
-// All three are called by the engine thread only.
+// 4. A kForget also removes what transfers started before it store or send. It is carried out even
+//    if the worker is destroyed first.
+// 5. No transfer outlives its peer, or waits for it after Abandon(): its result comes soon then,
+//    since its pages stay taken until then. Abandon() of a transfer that has ended does nothing.
+// All are called by the engine thread only.
 class TransferWorker {
  public:
   virtual ~TransferWorker() = default;
   virtual void Start(KvTransfer transfer) = 0;
   virtual void Poll(std::vector<KvTransferResult>* results) = 0;
   virtual void Wait(int64_t timeout_us) = 0;
+  virtual void Abandon(TransferId /*id*/) {}
 };
 
 }  // namespace pagemill::kv_cache

@@ -62,6 +62,7 @@ Status DiskMedium::Copy(const kv_cache::KvTransfer& transfer, size_t i) {
       std::copy(from.begin(), from.end(), bytes.begin());
       break;
     }
+    case Direction::kSend:
     case Direction::kProbe:
     case Direction::kForget:
       return Internal("the disk tier has no index to ask or to clear: it is the connector's");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cc/kv_cache/tiers/tiered_connector.h"
+#include "cc/kv_transfer/copy_thread.h"
 #include "cc/kv_transfer/disk_medium.h"
 #include "cc/kv_transfer/host_medium.h"
 #include "cc/kv_transfer/threaded_worker.h"
@@ -110,9 +111,9 @@ TEST(ThreadedWorker, ItsThreadsLeaveCpusToStepsIfThereAreMore) {
   EXPECT_EQ(SeenBeside(all).num_cpus, all);
 }
 
-TEST(ThreadedWorker, ItsThreadsGiveWayToThoseThatCompute) {
+TEST(ThreadedWorker, ItsThreadsYieldToThoseThatCompute) {
   const ObservedMedium::Seen seen = SeenBeside(0);
-  EXPECT_EQ(seen.niceness, std::min(getpriority(PRIO_PROCESS, 0) + ThreadedWorker::kNiceness, 19));
+  EXPECT_EQ(seen.niceness, std::min(getpriority(PRIO_PROCESS, 0) + kCopyThreadNiceness, 19));
 }
 
 TEST(ThreadedWorker, ItsDestructorDropsCopiesAndForgets) {

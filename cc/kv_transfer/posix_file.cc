@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <stdlib.h>  // mkostemps
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,6 +55,30 @@ StatusOr<PosixFile> PosixFile::OpenToRead(const std::string& path) {
   return InvalidArgument(why);
 }
 
+StatusOr<PosixFile> PosixFile::CreateShared(const std::string& name) {
+  const int fd = ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
+  if (fd < 0) return MakeFailed(name, errno);
+  return PosixFile(fd, name);
+}
+
+StatusOr<PosixFile> PosixFile::OpenShared(const std::string& name) {
+  const int fd = ::shm_open(name.c_str(), O_RDWR, 0);
+  if (fd < 0) {
+    const int error = errno;
+    const std::string why = Why("cannot open the shared memory", name, error);
+    if (error == ENOENT) return NotFound(why);
+    return InvalidArgument(why);
+  }
+  PosixFile file(fd, name);
+  struct stat found = {};
+  if (::fstat(fd, &found) != 0 || found.st_uid != ::geteuid()) {
+    return InvalidArgument("the shared memory \"" + name + "\" is another user's");
+  }
+  return file;
+}
+
+void PosixFile::RemoveShared(const std::string& name) { (void)::shm_unlink(name.c_str()); }
+
 PosixFile::~PosixFile() {
   if (fd_ >= 0) ::close(fd_);
 }
@@ -90,6 +116,14 @@ Status PosixFile::WriteAt(int64_t offset, std::span<const std::byte> from) {
 Status PosixFile::Reserve(int64_t bytes) {
   const int error = ::posix_fallocate(fd_, 0, bytes);
   return error == 0 ? OkStatus() : WriteFailed(path_, error);
+}
+
+Status PosixFile::Resize(int64_t bytes) {
+  return ::ftruncate(fd_, bytes) == 0 ? OkStatus() : WriteFailed(path_, errno);
+}
+
+bool PosixFile::TryLock(Lock lock) {
+  return ::flock(fd_, (lock == Lock::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0;
 }
 
 Status PosixFile::Sync() { return ::fsync(fd_) == 0 ? OkStatus() : WriteFailed(path_, errno); }

@@ -33,6 +33,11 @@ class PosixFile {
   // Opens for reading; kNotFound if the file does not exist. Does not wait for the other end of a
   // pipe.
   static StatusOr<PosixFile> OpenToRead(const std::string& path);
+  // POSIX shared memory, for reading and writing by this user; `name` begins with "/" and has no
+  // other. Errors as of CreateNew() and OpenToRead(); kInvalidArgument if it is another user's.
+  static StatusOr<PosixFile> CreateShared(const std::string& name);
+  static StatusOr<PosixFile> OpenShared(const std::string& name);
+  static void RemoveShared(const std::string& name);
   ~PosixFile();
   PosixFile(PosixFile&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
@@ -46,6 +51,12 @@ class PosixFile {
   Status WriteAt(int64_t offset, std::span<const std::byte> from);
   // Extends the file to `bytes` and allocates the space; kResourceExhausted if there is none.
   Status Reserve(int64_t bytes);
+  // Sets the size, without allocating space.
+  Status Resize(int64_t bytes);
+  // False if the lock of another opened file keeps it. It ends with the process or the object; a
+  // child that was forked without exec() has it, too.
+  enum class Lock { kShared, kExclusive };
+  bool TryLock(Lock lock);
   Status Sync();
 
  private:

@@ -1,32 +1,13 @@
 #include "cc/kv_transfer/threaded_worker.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <sys/resource.h>
-
 #include <chrono>
 #include <utility>
+
+#include "cc/kv_transfer/copy_thread.h"
 
 namespace pagemill::kv_transfer {
 
 using kv_cache::KvTransfer;
-
-namespace {
-
-// Removes `count` CPUs from this thread's affinity, if that leaves any: so many are free of this
-// thread, whichever CPUs other threads choose.
-void LeaveCpus(int32_t count) {
-  cpu_set_t cpus;
-  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0 || CPU_COUNT(&cpus) <= count) return;
-  for (int cpu = 0; count > 0; ++cpu) {
-    if (!CPU_ISSET(cpu, &cpus)) continue;
-    CPU_CLR(cpu, &cpus);
-    --count;
-  }
-  (void)sched_setaffinity(0, sizeof(cpus), &cpus);
-}
-
-}  // namespace
 
 ThreadedWorker::~ThreadedWorker() {
   {
@@ -72,10 +53,7 @@ void ThreadedWorker::Wait(int64_t timeout_us) {
 }
 
 void ThreadedWorker::Work(Lane* lane) {
-  pthread_setname_np(pthread_self(), "pm-kv-copy");
-  LeaveCpus(num_step_threads_);
-  // Applies to this thread; failure only costs speed.
-  (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
+  BecomeCopyThread(num_step_threads_);
   std::unique_lock lock(mutex_);
   while (true) {
     lane->filled.wait(lock, [&] { return closing_ || !lane->queue.empty(); });

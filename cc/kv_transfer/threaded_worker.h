@@ -10,9 +10,8 @@
 //   worker.Poll(&results);
 //
 // A transfer for an unknown medium fails. The destructor finishes each medium's current transfer,
-// carries out each kForget and drops the rest. The threads yield to compute threads: their nice
-// value is higher by kNiceness, and they avoid as many CPUs as those threads need, if that leaves
-// any. Thread safety: Add() first; then that of TransferWorker.
+// carries out each kForget and drops the rest. The threads yield to compute threads
+// (copy_thread.h). Thread safety: Add() first; then that of TransferWorker.
 #ifndef PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 #define PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 
@@ -40,10 +39,6 @@ class TransferMedium {
 
 class ThreadedWorker final : public kv_cache::TransferWorker {
  public:
-  // A tenth of the time of a busy core: steps are delayed little, and a request that waits for its
-  // blocks still gets them.
-  static constexpr int kNiceness = 10;
-
   // `num_step_threads`: threads that compute steps; 0 = unknown.
   explicit ThreadedWorker(int32_t num_step_threads = 0) : num_step_threads_(num_step_threads) {}
   ~ThreadedWorker() override;

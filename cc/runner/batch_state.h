@@ -44,7 +44,7 @@ struct PlaceholderToken {
 
 class BatchState {
  public:
-  // Of a program whose block tables are the first `num_groups` of limits.kv_groups; those behind
+  // For a program whose block tables are the first `num_groups` of limits.kv_groups; those behind
   // them are of a draft model (draft_model.h).
   BatchState(const engine::RunnerLimits& limits, size_t num_groups);
   explicit BatchState(const engine::RunnerLimits& limits)
@@ -66,7 +66,7 @@ class BatchState {
         .subspan(static_cast<size_t>(query_start_[entry + 1]) - count, count);
   }
 
-  // Of the last Apply(); valid until the next.
+  // Results of the last Apply(); valid until the next.
   const ops::StepBatch& view() const { return view_; }
   std::span<const BatchRow> rows() const { return rows_; }
   // Takes the rows, and gives memory for those of later steps.

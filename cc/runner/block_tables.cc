@@ -86,7 +86,7 @@ void BlockTables::CheckIntegrity() const {
     const Mirror& mirror = mirrors_[row];
     if (mirror.slot < 0) continue;
     const Slot& slot = slots_[static_cast<size_t>(mirror.slot)];
-    if (slot.epoch != mirror.epoch) continue;  // will be copied anew
+    if (slot.epoch != mirror.epoch) continue;  // will be copied again
     PAGEMILL_CHECK(mirror.num_blocks <= slot.num_blocks);
     const int32_t* copied = &row_tables_[At(row)];
     PAGEMILL_CHECK(std::equal(copied, copied + mirror.num_blocks,

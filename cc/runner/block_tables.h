@@ -46,7 +46,7 @@ class BlockTables {
   // Does the request in this place of the running order begin with the same `count` blocks as the
   // first?
   bool SharesFirst(size_t row, int32_t count) const;
-  // Of the requests added since BeginStep(); valid until the next call.
+  // Arrays of the requests added since BeginStep(); valid until the next call.
   ops::KvArrays View(int32_t num_common_blocks) const;
 
   // Aborts if slots and running order are inconsistent. O(slots x blocks).

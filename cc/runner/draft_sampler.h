@@ -51,7 +51,7 @@ class DraftSampler {
   // request that is not greedy needs logits.
   void Run(const program::ExecutorOutput& output, std::span<const DraftRow> rows);
 
-  // Of the drafts since Begin(); valid until the next.
+  // Tokens of the drafts since Begin(); valid until the next.
   std::span<const int32_t> token_ids() const { return token_ids_; }
   // [vocab_size]; null if the draft was not drawn.
   const float* probabilities(size_t draft) const {

@@ -66,7 +66,7 @@ class MaskFiller {
   // Words of the mask (cc/step/token_mask.h). Rows behind a draft that the matcher refuses have no
   // meaning: the mask before that draft excludes it.
   std::span<const uint32_t> row(size_t i) const { return {&masks_[i * num_words_], num_words_}; }
-  // Of all rows of the step, one after the other.
+  // Masks of all rows of the step, one after the other.
   std::span<const uint32_t> rows() const { return {masks_.data(), num_rows_ * num_words_}; }
   const Status& status(step::RequestIndex index) const { return slot(index).status; }
 

@@ -89,11 +89,11 @@ class MediaEncoder {
   std::unordered_map<std::string, std::vector<float>> kept_;  // [tokens, width], by content id
   int64_t num_encoded_items_ = 0;
 
-  // Of a step of the encoder.
+  // Arrays of a step of the encoder.
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, patch_rows_;
   std::vector<int32_t> grid_positions_;
   std::vector<std::byte> features_;
-  // Of a step of the model: the tokens that stand for media, and their embeddings.
+  // Arrays of a step of the model: the tokens that stand for media, and their embeddings.
   std::vector<int32_t> media_rows_;
   std::vector<float> gathered_;
   std::vector<std::byte> narrow_;  // gathered_ in embeddings_type, unless that is f32

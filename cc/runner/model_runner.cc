@@ -342,7 +342,7 @@ void ModelRunner::MakeDraws(const step::StepPlan& plan) {
     const int32_t entry = batch_.rows()[i].entry;
     const step::RequestIndex index = plan.scheduled[static_cast<size_t>(entry)].index;
     const step::Request& request = *batch_.request(index);
-    // Of the request, up to and including the row's.
+    // Tokens of the request, up to and including the row's.
     const int32_t num_tokens =
         step.seq_lens[entry] - (step.query_start[entry + 1] - 1 - step.logits_rows[i]);
     const int32_t num_outputs = num_tokens - static_cast<int32_t>(request.prompt_token_ids.size());

@@ -61,7 +61,7 @@ struct ModelRunnerParts {
   std::unique_ptr<sampling::DraftProposer> proposer = nullptr;
   // If drafts come from a model, whose block tables are the last of limits.kv_groups.
   std::unique_ptr<DraftModel> draft_model = nullptr;
-  // Of the times by which drafts are more or fewer, if not the machine's.
+  // Measures the times that decide the number of drafts; null: the machine's clock.
   const Clock* clock = nullptr;
   std::unique_ptr<MediaEncoder> media = nullptr;  // if limits.max_encoder_tokens allows media
 };

@@ -229,7 +229,7 @@ TEST(RankStepsTest, EveryRankReadsTheTokensThatItHasFoundItself) {
     for (int32_t i = 0; i < 4; ++i) {
       BatchBuilder step(16, 4);
       for (int32_t r = 0; r < 2; ++r) {
-        // Rows the other way round, so that each text goes on with a token of the other.
+        // Rows the other way round, so that each text continues with a token of the other.
         step.Add(r, i, {i == 0 ? 7 + r : program::TokenOfRow(1 - r)});
       }
       ops::StepBatch batch = step.view();

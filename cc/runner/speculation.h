@@ -61,7 +61,7 @@ class Speculation {
 
  private:
   void MeasureStep(const StepInFlight& step);
-  // Of a step in which `num_requests` sample and one of them has tokens to catch up with.
+  // Times of a step in which `num_requests` sample and one of them has tokens to catch up with.
   std::span<const double> StepSeconds(int32_t num_requests, int32_t num_waiting);
   bool IsWorthFollowing(const step::Request& request);
 

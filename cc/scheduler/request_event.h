@@ -28,7 +28,8 @@ struct RequestEvent {
   std::optional<step::FinishReason> turn_finished;
   std::optional<step::FinishReason> finish_reason;  // set: the request is gone, its id is free
   std::optional<int32_t> stop_token_id;
-  Status error;  // where finish_reason is kError
+  Status error;                               // where finish_reason is kError
+  step::KvTransferParams kv_transfer_params;  // of the connector; with finish_reason only
 };
 
 }  // namespace pagemill::scheduler

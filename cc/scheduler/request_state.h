@@ -49,7 +49,7 @@ struct RequestState {
 
   // Replaced by one with a longer prompt when input is appended.
   std::shared_ptr<const step::Request> request;
-  // Of the request, here because every step asks.
+  // Copies of fields of the request that every step reads.
   int32_t prompt_size;
   const bool pooling;
   const bool generates;  // it wants tokens, once everything known is computed
@@ -94,7 +94,7 @@ struct RequestState {
   RequestState* queue_prev = nullptr;
   RequestState* queue_next = nullptr;
 
-  // Of a request with streaming input.
+  // For a request with streaming input.
   bool input_open = request->streaming_input;    // more of this turn comes, or the next turn
   bool session_open = request->streaming_input;  // another turn may come after this one
   bool turn_has_input = true;                    // some of this turn came

@@ -170,6 +170,9 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   event->id = request->request->id;
   event->finish_reason = reason;
   event->num_cached_tokens = request->num_cached_tokens.value_or(0);
+  if (reason == step::FinishReason::kStop || reason == step::FinishReason::kLength) {
+    event->kv_transfer_params = loads_->RequestFinished(*request);
+  }
   if (request->status == RequestStatus::kRunning) {
     // What it was to be encoded for may not have been.
     if (reason == step::FinishReason::kError) {

@@ -144,8 +144,9 @@ class Scheduler {
   // dropped.
   void FinishTransfers(std::span<const kv_cache::KvTransferResult> results);
   // Abandons a transfer that takes too long: a request that waits for it computes instead. Its
-  // pages stay taken until its result comes. While more than kMostAbandonedTransfers are under way,
-  // the connector is not used.
+  // pages stay taken until its result comes, so the worker has to be notified, too. While more than
+  // kMostAbandonedTransfers are under way, the connector is not used; those with a peer
+  // (Handover::peer) stop only what comes from this peer.
   void AbandonTransfer(kv_cache::TransferId id);
   // Each costs a request that waits for it the whole timeout, so a few are enough to tell a worker
   // that hangs from one transfer that is slow.

@@ -212,7 +212,7 @@ struct Case {
 
 class MediaPropertyTest : public SchedulerMediaTest, public testing::WithParamInterface<Case> {};
 
-// Few slots for adapters, little room for outputs, a small pool: everybody gets his tokens.
+// Few slots for adapters, little room for outputs, a small pool: every request gets its tokens.
 TEST_P(MediaPropertyTest, EveryRequestGetsItsTokens) {
   SchedulerOptions options = MediaOptions();
   options.policy = GetParam().policy;

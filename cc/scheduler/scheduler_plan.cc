@@ -18,7 +18,7 @@ namespace pagemill::scheduler {
 using internal::DraftAccounts;
 using internal::TokenBudget;
 
-// Of one request in this step.
+// What one request runs in this step.
 struct Scheduler::Run {
   int32_t num_tokens = 0;
   int32_t num_drafts = 0;

@@ -1,5 +1,5 @@
-// What the policies mean in a scheduler: who is preempted for whom, and that everything ends with
-// the right tokens all the same.
+// What the policies mean in a scheduler: which request is preempted for which, and that all end
+// with the right tokens all the same.
 #include <map>
 #include <random>
 #include <string>
@@ -178,7 +178,7 @@ TEST_F(PoliciesTest, APolicyThatIgnoresWeightsRefusesThem) {
   EXPECT_NE(status.message().find("tenant_weights"), std::string::npos);
 }
 
-// Small pools, all the time somebody gives way: exact tokens for everybody.
+// Small pools and constant preemption: exact tokens for every request.
 class PoliciesPropertyTest : public PoliciesTest,
                              public testing::WithParamInterface<const char*> {};
 

@@ -38,6 +38,15 @@ class ScriptedConnector final : public kv_cache::KvConnector {
   void Finish(const KvTransfer&, const KvTransferResult& result) override {
     finished.push_back(result);
   }
+  step::KvTransferParams RequestFinished(const Request&,
+                                         std::span<const kv_cache::BlockContent> blocks,
+                                         std::vector<KvTransfer>* transfers) override {
+    ++num_requests_finished;
+    if (!sends || blocks.empty()) return {};
+    transfers->push_back({.direction = Direction::kSend, .medium = "test"});
+    transfers->back().blocks.assign(blocks.begin(), blocks.end());
+    return {{"at", "home"}};
+  }
 
   bool Reset(std::vector<KvTransfer>* transfers) override {
     if (!resets) return false;
@@ -48,7 +57,8 @@ class ScriptedConnector final : public kv_cache::KvConnector {
 
   bool resets = true;
   kv_cache::ConnectorMatch answer;
-  bool probe = false, stores = false, loads = true;
+  bool probe = false, stores = false, loads = true, sends = false;
+  int num_requests_finished = 0;
   int num_lookups = 0;
   int32_t num_asked_for = 0;
   std::vector<KvTransferResult> finished;
@@ -315,6 +325,68 @@ TEST_F(SchedulerTransfersTest, AStoreDoesNotDelayAStep) {
   EXPECT_EQ(Step(), "1:1");
   EXPECT_EQ(Step(), "1:1");
   EXPECT_TRUE(events_[0].finish_reason);
+}
+
+TEST_F(SchedulerTransfersTest, BlocksOfAFinishedRequestStayUntilTheyAreSent) {
+  connector_.sends = true;
+  Add(MakeRequest(1, 9, 1));
+  EXPECT_EQ(Step(), "1:9");
+  ASSERT_TRUE(events_[0].finish_reason);
+  EXPECT_EQ(events_[0].kv_transfer_params, (step::KvTransferParams{{"at", "home"}}));
+  EXPECT_FALSE(scheduler_->HasWork());
+  const auto sends = Take();
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(sends[0].blocks.size(), 2u);
+  EXPECT_EQ(scheduler_->stats().kv_blocks_used, 2);
+  scheduler_->AbandonTransfer(sends[0].id);
+  EXPECT_EQ(scheduler_->stats().kv_blocks_used, 2) << "the worker may still read them";
+  End(sends[0].id, 0, Unavailable("the peer is gone"));
+  EXPECT_EQ(scheduler_->stats().kv_blocks_used, 0);
+}
+
+TEST_F(SchedulerTransfersTest, OnlyRequestsThatEndByThemselvesAreHandedOver) {
+  connector_.sends = true;
+  Add(MakeRequest(1, 9, 4));
+  EXPECT_EQ(Step(), "1:9");
+  EXPECT_TRUE(scheduler_->Abort(RequestId(1), &events_));
+  EXPECT_EQ(connector_.num_requests_finished, 0);
+  EXPECT_EQ(scheduler_->stats().kv_blocks_used, 0);
+}
+
+TEST_F(SchedulerTransfersTest, HeldBlocksTakeAtMostHalfOfThePool) {
+  connector_.sends = true;
+  std::vector<KvTransfer> sends;
+  for (uint64_t id = 1; id <= 5; ++id) {
+    Add(MakeRequest(id, 16, 1));
+    EXPECT_EQ(Step(), std::to_string(id) + ":16");
+    EXPECT_EQ(events_[0].kv_transfer_params.empty(), id == 5) << id;
+    for (KvTransfer& send : Take()) sends.push_back(std::move(send));
+  }
+  EXPECT_EQ(scheduler_->stats().kv_blocks_used, 16) << "of 32";
+  EXPECT_EQ(connector_.num_requests_finished, 5);
+  End(sends[0].id, 4);
+  Add(MakeRequest(6, 16, 1));
+  EXPECT_EQ(Step(), "6:16");
+  EXPECT_FALSE(events_[0].kv_transfer_params.empty());
+}
+
+TEST_F(SchedulerTransfersTest, APeerThatHangsHindersNoOther) {
+  connector_.answer = {.num_blocks = 1, .handover = {.peer = "gone", .number = 7}};
+  for (uint64_t id = 1; id <= Scheduler::kMostAbandonedTransfers + 1; ++id) {
+    Add(MakeRequest(id, 6, 1));
+    EXPECT_EQ(Schedule(), "");
+    const auto loads = Take();
+    EXPECT_EQ(loads.at(0).handover.peer, "gone");
+    EXPECT_EQ(loads.at(0).handover.number, 7u);
+    scheduler_->AbandonTransfer(loads[0].id);
+    EXPECT_EQ(Step(), std::to_string(id) + ":6");
+  }
+  Add(MakeRequest(8, 6, 1));
+  EXPECT_EQ(Step(), "8:6") << "it does not wait for the peer that hangs";
+  connector_.answer.handover.peer = "other";
+  Add(MakeRequest(9, 6, 1));
+  EXPECT_EQ(Schedule(), "");
+  EXPECT_EQ(Take().at(0).handover.peer, "other");
 }
 
 TEST_F(SchedulerTransfersTest, AnAnswerThatComesTwiceIsCountedAndDropped) {

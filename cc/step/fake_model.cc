@@ -119,7 +119,7 @@ Status FakeModel::ResolveEntry(ScheduledRequest* entry) const {
   return OkStatus();
 }
 
-// Of the first group, whose blocks this model knows.
+// Checks the first group, whose blocks this model knows.
 Status FakeModel::CheckCommonPrefix(const StepPlan& plan) const {
   if (plan.num_common_prefix_blocks.empty()) return OkStatus();
   const int32_t count = plan.num_common_prefix_blocks[0];

@@ -9,7 +9,7 @@ std::string Shape(int32_t rows, int32_t channels) {
   return std::to_string(rows) + " rows of " + std::to_string(channels) + " channels";
 }
 
-// Are these [rows, kMediaGridDims], each from 0 to limit - 1?
+// True if these are [rows, kMediaGridDims], each from 0 to limit - 1.
 bool InGrid(const std::vector<int32_t>& positions, int32_t rows, int32_t limit) {
   return positions.size() == static_cast<size_t>(rows) * kMediaGridDims &&
          std::all_of(positions.begin(), positions.end(),

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "cc/base/strong_id.h"
 #include "cc/step/request.h"
@@ -21,6 +22,12 @@ namespace pagemill::step {
 // A set of layers that share one block table; see KvCacheOptions::groups.
 using GroupId = StrongId<struct GroupTag, uint16_t>;
 
+// Memory that holds pages side by side: page `b` begins at b * page_bytes.
+struct PageRegion {
+  std::span<std::byte> bytes;
+  size_t page_bytes = 0;
+};
+
 // Obligations of an implementer:
 // 1. page_bytes() is constant and may be called from any thread. It is what a page holds for the
 //    layers of `group`; spans given to the other two have this size.
@@ -29,12 +36,17 @@ using GroupId = StrongId<struct GroupTag, uint16_t>;
 //    nothing reads it while it is written.
 // 3. Write() of what Read() gave makes the block, for the layers of the group, what it was, bit for
 //    bit.
+// 4. regions() is constant: the host memory in which the pages lie, for connectors that register
+//    memory or copy pages without a buffer. What Read() gives of a page, for every group, is its
+//    part of each region, in their order; rule 2 holds for accesses to the regions, too. Empty if
+//    pages lie elsewhere or have another form.
 class PageStore {
  public:
   virtual ~PageStore() = default;
   virtual size_t page_bytes(GroupId group) const = 0;
   virtual void Read(GroupId group, BlockId block, std::span<std::byte> to) const = 0;
   virtual void Write(GroupId group, BlockId block, std::span<const std::byte> from) = 0;
+  virtual std::vector<PageRegion> regions() const { return {}; }
 };
 
 }  // namespace pagemill::step

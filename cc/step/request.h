@@ -4,7 +4,9 @@
 #ifndef PAGEMILL_CC_STEP_REQUEST_H_
 #define PAGEMILL_CC_STEP_REQUEST_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +39,13 @@ inline constexpr AdapterId kNoAdapter{0};
 // itself is the program's tail.
 struct PoolingParams {};
 
+// What KV connectors of two engines tell one another about a request, by way of the client: the
+// engine that computed the prompt gives it with the last output, and the client submits it to the
+// engine that goes on. Values mean something to the connector only (docs/kv_tiers.md).
+using KvTransferParams = std::map<std::string, std::string>;
+inline constexpr size_t kMaxKvTransferParams = 32;
+inline constexpr size_t kMaxKvTransferParamsBytes = 4096;  // of all keys and values
+
 struct Request {
   RequestId id;
   GrowingList<int32_t> prompt_token_ids;  // not empty
@@ -49,6 +58,7 @@ struct Request {
   std::string tenant;      // whose share the fair policy charges; empty = the default tenant
   std::string cache_salt;  // separates prefix-cache namespaces; empty = shared
   bool skip_reading_prefix_cache = false;
+  KvTransferParams kv_transfer_params;  // for the connector; ignored if there is none
   AdapterId adapter = kNoAdapter;
   GrowingList<MediaItem> media;  // in the order of their positions, not overlapping
   // The request does not start before Scheduler::Release(): something it needs is being made, such
@@ -78,6 +88,8 @@ struct Request {
     visit("cache_salt", &R::cache_salt, Value("separates prefix-cache namespaces"));
     visit("skip_reading_prefix_cache", &R::skip_reading_prefix_cache,
           Value("compute the whole prompt"));
+    visit("kv_transfer_params", &R::kv_transfer_params,
+          Value("for the KV connector, from the engine that computed the prompt"));
     visit("sampling", &R::sampling, Value("ignored if `pooling` is set"));
   }
 };

@@ -47,7 +47,7 @@ struct ScheduledRequest {
   // Blocks appended to the slot's block table, one list per KV group; without new blocks there are
   // no lists, or empty ones. The null block stands at positions that the group's layers never read.
   std::vector<std::vector<BlockId>> new_block_ids;
-  // Does the step reach the request's last known token, so that a token is to be sampled?
+  // True if the step reaches the request's last known token, so that a token is sampled.
   bool sample = false;
   // Logprobs of the prompt tokens that follow this step's tokens are wanted (one logits row a
   // token).

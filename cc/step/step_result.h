@@ -29,7 +29,7 @@ struct RequestResult {
   // token that the runner chooses when that step begins. If later steps of the request are planned
   // already, only the number counts, for the step after those.
   std::vector<int32_t> draft_token_ids;
-  // Of the plan's drafts, the last so many were placeholders that the runner did not replace.
+  // Number of the plan's last drafts that were placeholders which the runner did not replace.
   int32_t num_missing_drafts = 0;
   std::vector<TokenLogprobs> logprobs;         // one per sampled token, where asked for
   std::vector<TokenLogprobs> prompt_logprobs;  // of prompt tokens num_computed + 1 ... in order

@@ -73,6 +73,19 @@ bool ParseMedia(std::string_view text, MediaItem* item) {
          ParseNumber(CutAt(':', &text), &item->num_tokens) && ParseHex(text, &item->content_id);
 }
 
+// key:value, both in hex
+using TransferParam = std::pair<std::string, std::string>;
+
+void AppendParam(const KvTransferParams::value_type& param, std::string* out) {
+  AppendHex(param.first, out);
+  *out += ':';
+  AppendHex(param.second, out);
+}
+
+bool ParseParam(std::string_view text, TransferParam* param) {
+  return ParseHex(CutAt(':', &text), &param->first) && ParseHex(text, &param->second);
+}
+
 // A time, or "-" for none.
 void AppendTime(const std::optional<int64_t>& time_us, std::string* out) {
   if (time_us) {
@@ -102,6 +115,8 @@ void WriteField(const char* name, const T& value, FieldWriter* fields) {
     fields->List(name, value, AppendPair);
   } else if constexpr (std::is_same_v<T, GrowingList<MediaItem>>) {
     fields->List(name, value, AppendMedia);
+  } else if constexpr (std::is_same_v<T, KvTransferParams>) {
+    if (!value.empty()) fields->List(name, value, AppendParam);
   } else if constexpr (std::is_same_v<T, std::optional<int64_t>>) {
     fields->List(name, std::array{value}, AppendTime);
   } else if constexpr (std::is_same_v<T, std::optional<PoolingParams>>) {
@@ -133,6 +148,12 @@ void ReadField(FieldReader* fields, const char* name, T* value) {
     std::vector<MediaItem> items;
     fields->List(name, &items, ParseMedia);
     *value = std::move(items);
+  } else if constexpr (std::is_same_v<T, KvTransferParams>) {
+    std::vector<TransferParam> items;
+    if (!fields->IsNext(name)) return;
+    fields->List(name, &items, ParseParam);
+    value->insert(items.begin(), items.end());
+    fields->Check(!items.empty() && value->size() == items.size());
   } else if constexpr (std::is_same_v<T, std::optional<int64_t>>) {
     std::vector<T> times;
     fields->List(name, &times, ParseTime);

@@ -23,6 +23,7 @@ Request ExampleRequest() {
   request.starts_held = true;
   request.streaming_input = true;
   request.deadline_us = -5;
+  request.kv_transfer_params = {{"", "x"}, {"a:,", "\xff="}};
   request.sampling.temperature = 0.1f;
   request.sampling.top_k = 40;
   request.sampling.logit_bias = {{7, -1.5f}, {8, 100.0f}};
@@ -66,6 +67,7 @@ TEST(TextCodec, RequestSurvives) {
     EXPECT_EQ(again->cache_salt, request.cache_salt);
     EXPECT_EQ(again->tenant, request.tenant);
     EXPECT_EQ(again->adapter, request.adapter);
+    EXPECT_EQ(again->kv_transfer_params, request.kv_transfer_params);
     ASSERT_EQ(again->media.size(), 2u);
     EXPECT_EQ(again->media[0].content_id, "cat:1,");
     EXPECT_EQ(again->media[0].num_tokens, 5);

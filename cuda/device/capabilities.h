@@ -3,7 +3,7 @@
 //
 //   if (std::optional<device::GpuCapabilities> gpu = ReadCapabilities(0)) Log(gpu->name);
 //
-// Thread-safe; the driver is asked anew at each call (about 1 ms).
+// Thread-safe; the driver is queried at each call (about 1 ms).
 #ifndef PAGEMILL_CUDA_DEVICE_CAPABILITIES_H_
 #define PAGEMILL_CUDA_DEVICE_CAPABILITIES_H_
 

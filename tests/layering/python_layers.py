@@ -8,20 +8,22 @@ from tests.source_tree import SourceFile
 # Package -> packages it may use directly. Use is transitive: cli may import what server may import.
 # docs/architecture.md has the picture.
 USES: dict[str, set[str]] = {
-    "cli": {"benchmark", "server", "simulation"},
+    "cli": {"benchmark", "router", "server", "simulation"},
     "benchmark": {"engine"},
     "simulation": {"_native", "weights"},
+    "router": {"server"},  # the layers of its HTTP side, and how servers render prompts
     "server": {"engine", "render", "structured"},
-    "render": {"weights"},  # a tokenizer may lie in a GGUF file
-    "engine": {"_native", "distributed", "kv", "runner", "structured"},
+    "render": {"inputs", "weights"},  # a tokenizer may lie in a GGUF file
+    "engine": {"_native", "distributed", "inputs", "kv", "runner", "structured"},
     "distributed": {"runner"},
     "kv": {"_native"},
     "runner": {"models"},
-    "models": {"layers", "quantization"},
+    "models": {"inputs", "layers", "quantization"},
     "layers": {"ops"},
     "quantization": {"weights"},
     "weights": {"ops"},
     "ops": {"_native"},
+    "inputs": set(),  # what rendering hands to the engine
     "structured": set(),
     "_native": set(),
     "config": set(),
@@ -34,6 +36,7 @@ _EVERYWHERE = {"config", "observe"}
 # The places that put rendering and engine together.
 COMPOSERS = {
     "python/pagemill/engine/llm.py",
+    "python/pagemill/engine/text_batch.py",
     "python/pagemill/server/generation.py",
     "python/pagemill/server/pipeline.py",
 }

@@ -22,13 +22,22 @@ _RULES = (
 
 # Phrases that cost every new reader time, with what to write instead.
 _DIALECT = (
-    (re.compile(r"\b(no[b]ody|any[b]ody|who[e]ver)\b", re.IGNORECASE), "name the thing that acts"),
+    (
+        re.compile(r"\b((no|any|some|every)[b]ody|who[e]ver)\b", re.IGNORECASE),
+        "name the thing that acts",
+    ),
     (re.compile(r"\bbut for\b", re.IGNORECASE), 'write "except"'),
     (re.compile(r"\b(null|empty|none|None|zero|true|false) whe[r]e\b"), 'write "if"'),
     (re.compile(r"\bbe (it|they)\b", re.IGNORECASE), 'write "even" or "whether"'),
     (re.compile(r"\bst(and|ands|ood) out\b", re.IGNORECASE), 'write "outlier"'),
     (re.compile(r"\bg(iven|ives?) back\b", re.IGNORECASE), 'write "returned" or "freed"'),
     (re.compile(r"\b(is|are|was|were) told\b", re.IGNORECASE), 'write "receives" or "knows"'),
+    (re.compile(r"\bhears? o[f]\b", re.IGNORECASE), 'write "receives", "reads" or "is called for"'),
+    (re.compile(r"\bg(ives?|iving|ave) w[a]y\b", re.IGNORECASE), 'write "is evicted", "yields"'),
+    (re.compile(r"\b(go|goes|went|gone|going) on fr[o]m\b"), 'write "continues from"'),
+    (re.compile(r"\b(is|are) n[o] (multiple|list|object|member|number)\b"), 'write "is not a ..."'),
+    (re.compile(r"(//|#) O[f] (the|a|each|one|all)\b"), "begin with what is described"),
+    (re.compile(r"(//|#) (Is|Does|Are|Has|Can) [^.]*[?]$"), 'write "True if ..."'),
     (
         re.compile(r"\b(tiles?|registers?|rows|kernels?|integers) of (AMX|AVX|VNNI|SSE)"),
         'write "AMX tiles", "AVX2 kernels"',
@@ -46,7 +55,7 @@ _TEMPORARY_PATH = re.compile(r"(?<=[\"'])/tmp/[\w.]")
 
 _VAGUE_NAMES = {"util", "utils", "common", "helper", "helpers", "misc", "manager2"}
 
-# Labels there are those of somebody else's modules.
+# Labels there are those of other projects' modules.
 _FOREIGN_NAMES = "third_party/bazel4/"
 
 _PYTHON_ENVIRONMENT = re.compile(r"\b(os[.]environ|os[.]getenv|os[.]putenv|from os import environ)")

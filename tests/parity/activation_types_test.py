@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pytest
+from pagemill import _native
 from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
@@ -119,8 +120,8 @@ def test_an_engine_generates_in_bf16(tmp_path: Path) -> None:
     built = build(source, BuildOptions(max_model_len=64))
     core = EngineCore.create(built, config, "float32")
     prompt = np.random.default_rng(3).integers(0, 257, 21)
-    sampling = core.seam.make_sampling(temperature=0.0, max_tokens=12, ignore_eos=True)
-    native = core.seam.engine
+    sampling = _native.SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+    native = core.bindings.engine
     native.submit(1, prompt.astype(np.int32), sampling)
     tokens: list[int] = []
     while len(tokens) < 12:

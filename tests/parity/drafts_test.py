@@ -38,7 +38,7 @@ def tokens_of(
         "max_num_seqs": 4,
         **options,
     }
-    engine = load(build(EngineConfig, config)).core.seam.engine
+    engine = load(build(EngineConfig, config)).core.bindings.engine
     try:
         unfinished = set[int]()
         for temperature in temperatures:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from pagemill import _native
 from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
@@ -122,17 +123,17 @@ def _greedy(path: Path, hidden_states: tuple[int, ...], prompt: list[int]) -> li
     )
     core = EngineCore.create(built, config, "float32")
     try:
-        sampling = core.seam.make_sampling(temperature=0.0, max_tokens=12, ignore_eos=True)
-        core.seam.engine.submit(1, np.array(prompt, np.int32), sampling)
+        sampling = _native.SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+        core.bindings.engine.submit(1, np.array(prompt, np.int32), sampling)
         tokens: list[int] = []
         while True:
-            for output in core.seam.engine.wait(30):
+            for output in core.bindings.engine.wait(30):
                 tokens += output.new_token_ids
                 if output.finish_reason is not None:
                     assert output.finish_reason == "length", output.error_message
                     return tokens
     finally:
-        core.seam.engine.shutdown()
+        core.bindings.engine.shutdown()
 
 
 def test_an_engine_runs_a_program_that_returns_hidden_states(tmp_path: Path) -> None:

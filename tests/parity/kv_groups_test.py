@@ -44,7 +44,7 @@ def test_a_pool_too_small_for_all_layers_is_enough(
         assert core.budget.num_blocks < TABLES * -(-(PROMPT + GENERATED) // 16)
         tokens, _ = generate_one(core, prompt)
         # Pages that wait to be stored are not free.
-        assert core.seam.engine.stats().num_preemptions == 0 or tier
+        assert core.bindings.engine.stats().num_preemptions == 0 or tier
     assert tokens == greedy_choices(reference, prompt, tokens)
 
 
@@ -89,7 +89,7 @@ def test_kv_of_both_groups_comes_back(
     with engine(path, kv_cache_memory_bytes="720KiB", **options) as core:
         first = [generate_one(core, prompt) for prompt in prompts]
         again = [generate_one(core, prompt) for prompt in prompts]
-        stats = core.seam.engine.stats()
+        stats = core.bindings.engine.stats()
         blocks = stats.kv_loaded_tokens // 16
         assert blocks > 0
         assert blocks <= stats.kv_blocks_loaded < TABLES * blocks / 2
@@ -111,12 +111,12 @@ def test_a_prefix_ends_where_a_window_was_stored(
     with engine(path, **options) as core:
         generate_one(core, prompt)
         stored, deadline = TABLES * ((PROMPT + GENERATED - 1) // 16), time.monotonic() + 30
-        while core.seam.engine.stats().kv_blocks_stored < stored:
+        while core.bindings.engine.stats().kv_blocks_stored < stored:
             assert time.monotonic() < deadline
             time.sleep(0.01)
     with engine(path, **options) as core:
         tokens, cached = generate_one(core, other)
-        assert core.seam.engine.stats().kv_loaded_tokens == cached == 112
+        assert core.bindings.engine.stats().kv_loaded_tokens == cached == 112
     assert tokens == greedy_choices(reference, other, tokens)
 
 
@@ -127,10 +127,10 @@ def test_a_saved_session_has_both_groups(
     prompt, file = prompt_of(9), str(tmp_path / "session")
     with engine(path) as core:
         tokens, _ = generate_one(core, prompt)
-        saved = core.seam.engine.save_session(file, prompt + tokens)
+        saved = core.bindings.engine.save_session(file, prompt + tokens)
         assert saved == (len(prompt) + GENERATED - 1) // 16 * 16
     with engine(path) as core:
-        restored, cached = core.seam.engine.restore_session(file)
+        restored, cached = core.bindings.engine.restore_session(file)
         assert (restored, cached) == (prompt + tokens, saved)
         question = [*restored, 5, 17, 4]
         answer, found = generate_one(core, question)

@@ -63,7 +63,7 @@ def test_latents_come_back_from_host_memory(model: tuple[Path, PreTrainedModel])
     with engine(path, kv_cache_memory_bytes="360KiB", kv_offloading_bytes="8MiB") as core:
         first = [generate_one(core, prompt) for prompt in prompts]
         again = [generate_one(core, prompt) for prompt in prompts]
-        assert core.seam.engine.stats().kv_loaded_tokens > 0
+        assert core.bindings.engine.stats().kv_loaded_tokens > 0
     for prompt, (tokens, _), (same, _) in zip(prompts, first, again, strict=True):
         assert tokens == same == greedy_choices(reference, prompt, tokens)
     # Not of every prompt: a page may be taken before its content has been stored.
@@ -77,9 +77,9 @@ def test_a_saved_session_has_the_latents(
     prompt, file = prompt_of(9), str(tmp_path / "session")
     with engine(path) as core:
         tokens, _ = generate_one(core, prompt)
-        saved = core.seam.engine.save_session(file, prompt + tokens)
+        saved = core.bindings.engine.save_session(file, prompt + tokens)
     with engine(path) as core:
-        restored, cached = core.seam.engine.restore_session(file)
+        restored, cached = core.bindings.engine.restore_session(file)
         assert (restored, cached) == (prompt + tokens, saved)
         question = [*restored, 5, 17, 4]
         answer, found = generate_one(core, question)

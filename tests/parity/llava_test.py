@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pagemill import _native
 from pagemill.engine.outputs import EngineError
 from pagemill.models.base import Image, ModelConfigError
 from pagemill.runner.build import BuildOptions, build
@@ -171,21 +172,22 @@ def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
         with pytest.raises(EngineError, match="images of 2 prompts, but 1"):
             model.generate(llm, [IMAGE], [[image(1)], [image(1)]])
         # The engine checks requests that do not come from `generate`.
-        sampling = llm._loaded.core.seam.make_sampling(temperature=0.0, max_tokens=1)
-        status_error = llm._loaded.core.seam.status_error
+        sampling = _native.SamplingParams(temperature=0.0, max_tokens=1)
+        status_error = llm._loaded.core.bindings.status_error
 
-        def submit(items: list[tuple[str, int, int]], features: list[np.ndarray]) -> None:
+        def submit(num_tokens: int, features: np.ndarray | None) -> None:
             prompt = np.full(40, 3, np.int32)
-            llm._engine.submit(99, prompt, sampling, media=items, media_features=features)
+            item = _native.MediaItem("a", 0, num_tokens, features)
+            llm._engine.submit(99, prompt, sampling, media=[item])
 
         good = np.zeros((9, 192), np.float32)
-        for items, features, message in (
-            ([("a", 0, 9)], [], "has 1 media items, but features of 0"),
-            ([("a", 0, 9)], [good[:8]], "features of 8 rows of 192 channels, but this model"),
-            ([("a", 0, 8)], [good], "has 8 tokens, but an item of this model takes the place of 9"),
+        for num_tokens, features, message in (
+            (9, None, "has no features"),
+            (9, good[:8], "features of 8 rows of 192 channels, but this model"),
+            (8, good, "has 8 tokens, but an item of this model takes the place of 9"),
         ):
             with pytest.raises(status_error, match=message):
-                submit(items, features)
+                submit(num_tokens, features)
         # The engine still works.
         (output,) = model.generate(llm, [IMAGE + text(1, 3)], [[image(1)]])
         model.check(output, [image(1)])

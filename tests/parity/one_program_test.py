@@ -23,10 +23,11 @@ from tests.parity.tiny_models import tiny_llama
 
 PROGRAM = os.environ.get("PAGEMILL_TEST_RUN_ON_TEST_DEVICE", "")
 
-# Of the largest logit. Torch computes in f32 with the values of the checkpoint, as `transformers`.
-# The CPU rounds the minima of q4_1 (see packed_parity_test). The device rounds every value of the
-# step to bf16, by 2^-9 at most; some 30 roundings in a row add up like the root of their number,
-# and logits are some 5 times smaller than the sums that they come from.
+# Tolerances, relative to the largest logit. Torch computes in f32 with the values of the
+# checkpoint, as `transformers`. The CPU rounds the minima of q4_1 (see packed_parity_test). The
+# device rounds every value of the step to bf16, by 2^-9 at most; some 30 roundings in a row add up
+# like the root of their number, and logits are some 5 times smaller than the sums that they come
+# from.
 EXACT, ON_CPU, ON_DEVICE = 1e-4, 5e-3, 0.05
 
 Write = Callable[[Path], PreTrainedModel]

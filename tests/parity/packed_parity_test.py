@@ -26,10 +26,10 @@ from tests.parity.scaled_checkpoints import SCHEMES as SCALED
 from tests.parity.scaled_checkpoints import write_scaled
 from tests.parity.tiny_models import make, tiny_llama
 
-# Of the largest logit. Exact: both sides compute in f32 with the same weights. Rounded, by the
-# native executor's fast kernels alone: minima of q4_1 to f16, by 1/128 of a step of 4 bits or less;
-# weights that are expanded to bf16, by 2^-9 of themselves at most, of which some 20 products in a
-# row add up like the root of their number (see scaled_parity_test).
+# Tolerances, relative to the largest logit. Exact: both sides compute in f32 with the same
+# weights. Rounded, by the native executor's fast kernels alone: minima of q4_1 to f16, by 1/128 of
+# a step of 4 bits or less; weights that are expanded to bf16, by 2^-9 of themselves at most, of
+# which some 20 products in a row add up like the root of their number (see scaled_parity_test).
 EXACT, ROUNDED, EXPANDED = 1e-4, 5e-3, 0.02
 
 SCHEMES = {

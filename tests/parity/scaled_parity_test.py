@@ -22,8 +22,8 @@ from tests.parity.one_request import difference
 from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_experts
 from tests.parity.tiny_models import make, tiny_llama
 
-# Of the largest logit. Both sides compute in f32 with the same weights, in different orders; see
-# decoder_parity_test.
+# Tolerances, relative to the largest logit. Both sides compute in f32 with the same weights, in
+# different orders; see decoder_parity_test.
 EXACT = 1e-4
 # Each of some 20 products in a row rounds its x: in bf16 by 2^-9 of an element at most, half of
 # that typically, and errors add up like the root of their number; int8 by 1/254 of a row's largest,

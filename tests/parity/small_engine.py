@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pagemill import _native
 from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
@@ -52,13 +53,13 @@ def engine(path: Path, *, max_model_len: int = MODEL_LEN, **options: Any) -> Ite
     try:
         yield core
     finally:
-        core.seam.engine.shutdown()
+        core.bindings.engine.shutdown()
 
 
 def generate(core: EngineCore, prompts: Sequence[list[int]], num_tokens: int) -> list[Answer]:
     """The engine's answers to prompts that are submitted together."""
-    sampling = core.seam.make_sampling(temperature=0.0, max_tokens=num_tokens, ignore_eos=True)
-    native = core.seam.engine
+    sampling = _native.SamplingParams(temperature=0.0, max_tokens=num_tokens, ignore_eos=True)
+    native = core.bindings.engine
     answers = {next(_IDS): Answer() for _ in prompts}
     for request_id, prompt in zip(answers, prompts, strict=True):
         native.submit(request_id, np.array(prompt, np.int32), sampling)

@@ -80,6 +80,6 @@ def dump(inputs: Inputs, references: dict[str, Reference]) -> str:
 def load(inputs: Inputs, form: str) -> Reference:
     """The stored results for the weights as "gguf" or "bf16"."""
     stored = json.loads(_FILE.read_text("utf-8"))
-    advice = f"{_FILE.name} is of other inputs; {Path(__file__).name} says how to make it anew"
+    advice = f"{_FILE.name} is of other inputs; {Path(__file__).name} says how to make it again"
     assert stored["inputs"] == inputs.sha256, advice
     return Reference(**stored[form])

@@ -93,7 +93,7 @@ def test_requests_that_are_preempted(model: Model) -> None:
     pool = (1 + model.pages(MODEL_LEN)) * model.page_bytes
     with model.engine(kv_cache_memory_bytes=str(pool), max_num_seqs=12) as core:
         model.run(core, *prompts)
-        assert core.seam.engine.stats().num_preemptions > 0
+        assert core.bindings.engine.stats().num_preemptions > 0
 
 
 def test_a_saved_session_goes_on(model: Model, tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ def test_a_saved_session_goes_on(model: Model, tmp_path: Path) -> None:
     prompt, file = model.prompt(11, length), str(tmp_path / "session")
     with model.engine() as core:
         (answer,) = model.run(core, prompt)
-        saved = core.seam.engine.save_session(file, prompt + answer.tokens)
+        saved = core.bindings.engine.save_session(file, prompt + answer.tokens)
         assert saved == (length + GENERATED - 1) // model.block * model.block
     with model.engine() as core:
-        restored, cached = core.seam.engine.restore_session(file)
+        restored, cached = core.bindings.engine.restore_session(file)
         assert (restored, cached) == (prompt + answer.tokens, saved)
         assert model.run(core, [*restored, 5, 17, 4])[0].cached == saved
 
@@ -139,8 +139,8 @@ def test_states_come_back_from_host_memory(model: Model) -> None:
         for _ in range(30):
             for prompt in prompts:
                 model.run(core, prompt)
-            if core.seam.engine.stats().kv_loaded_tokens > 0:
+            if core.bindings.engine.stats().kv_loaded_tokens > 0:
                 break
-        assert core.seam.engine.stats().kv_loaded_tokens > 0
+        assert core.bindings.engine.stats().kv_loaded_tokens > 0
         for prompt in prompts:
             model.run(core, prompt)

@@ -40,7 +40,7 @@ def engine(directory: Path, ranks: int) -> Iterator[LoadedModel]:
     try:
         yield loaded
     finally:
-        loaded.core.seam.engine.shutdown()
+        loaded.core.bindings.engine.shutdown()
         loaded.core.close_ranks()
 
 
@@ -48,19 +48,19 @@ def greedy(
     loaded: LoadedModel, prompts: list[list[int]], *, logprobs: bool = True
 ) -> list[list[tuple[int, float]]]:
     """For each prompt, the tokens, each with its log probability, or with 0 to save work."""
-    seam = loaded.core.seam
+    bindings = loaded.core.bindings
     from pagemill import _native
 
     wanted = {"logprobs": 1} if logprobs else {}
     sampling = _native.SamplingParams(temperature=0.0, max_tokens=TOKENS, ignore_eos=True, **wanted)
     for request, prompt in enumerate(prompts):
-        seam.engine.submit(request, np.array(prompt, np.int32), sampling)
+        bindings.engine.submit(request, np.array(prompt, np.int32), sampling)
     results: list[list[tuple[int, float]]] = [[] for _ in prompts]
     finished: set[int] = set()
     deadline = time.monotonic() + 60
     while len(finished) < len(prompts):
         assert time.monotonic() < deadline
-        for output in seam.engine.wait(1.0):
+        for output in bindings.engine.wait(1.0):
             assert output.error_message is None, output.error_message
             values: list[Any] = list(output.logprobs or ())
             scores = [v.logprob for v in values] if logprobs else [0.0] * len(output.new_token_ids)

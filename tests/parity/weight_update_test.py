@@ -52,17 +52,17 @@ def test_tokens_are_those_of_the_weights(family: str, tmp_path: Path) -> None:
         assert generate_one(core, PROMPT)[0] == of_one
         update(core, one, two)
         assert generate_one(core, PROMPT) == (of_two, 0)
-        core.seam.engine.sleep()
+        core.bindings.engine.sleep()
         update(core, one, one)
-        core.seam.engine.wake()
+        core.bindings.engine.wake()
         assert generate_one(core, PROMPT) == (of_one, 0)
 
 
 def test_a_request_under_way_goes_on_with_the_new_weights(tmp_path: Path) -> None:
     one, two = made("llama", tmp_path / "one", 1), made("llama", tmp_path / "two", 2)
     with engine(one) as core:
-        native = core.seam.engine
-        sampling = core.seam.make_sampling(temperature=0.0, max_tokens=200, ignore_eos=True)
+        native = core.bindings.engine
+        sampling = _native.SamplingParams(temperature=0.0, max_tokens=200, ignore_eos=True)
         native.submit(10**9, np.array(PROMPT, np.int32), sampling)
         tokens = list(native.wait(30)[0].new_token_ids)
         native.pause("keep")
@@ -179,9 +179,9 @@ def test_a_draft_model_keeps_its_weights(tmp_path: Path) -> None:
         assert generate_one(core, PROMPT)[0] == of_one
         update(core, one, two)
         assert generate_one(core, PROMPT)[0] == of_two
-        core.seam.engine.sleep()
-        core.seam.engine.wake()
+        core.bindings.engine.sleep()
+        core.bindings.engine.wake()
         assert generate_one(core, PROMPT)[0] == of_two
-        assert core.seam.engine.stats().draft_tokens > 0
+        assert core.bindings.engine.stats().draft_tokens > 0
     finally:
-        core.seam.engine.shutdown()
+        core.bindings.engine.shutdown()

@@ -11,7 +11,7 @@ load("//tools/bazel:watch.bzl", "watched_path")
 _VERSION = "2023.2.0"
 _LIBRARY = "lib/libdnnl.so.3"
 
-# Of the files that are taken out of the packages.
+# Digests of the files that are taken out of the packages.
 _SHA256 = {
     "include/oneapi/dnnl/dnnl.h": "eefd6013694bb1852d83b392e6c978b38441511b6ffe874c3cf8d4cbac7257ba",
     "include/oneapi/dnnl/dnnl_common.h": "98a01d9441dd8056551df53402cb90bfc00b92ca11a51c45649c76ce175ddf65",

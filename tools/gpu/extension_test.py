@@ -16,7 +16,7 @@ def tree(tmp_path: Path) -> Path:
         "cc/base/status.cc",
         "cc/base/status_test.cc",
         "cc/capi/capi.cc",
-        "cc/engine/fake_runner.cc",
+        "cc/engine/testing/fake_runner.cc",
         "cc/examples/embed/main.cc",
         "cc/ops/conformance.h",
         "cc/ops/norm/cases.h",

@@ -1,5 +1,5 @@
 // File: cc/kv_cache/eviction/reuse.h
-// Evicts content that no other request ever went on from before content that was reused, so that a
+// Evicts content that was never reused before content that was, so that a
 // burst of prompts that come once does not wash out the prefixes that come again.
 //
 // Segmented LRU: reused content is protected, up to 3/4 of the pool. Beyond that the least recently

@@ -74,7 +74,7 @@ class GroupContent {
 //    number of tokens grows.
 // 3. Needs() says whether the step reads or writes table position `index`. What no step from some
 //    token on needs, none from a later token on does.
-// 4. LongestPrefix() gives the largest number of blocks, at most `max_blocks`, after which a
+// 4. LongestPrefix() returns the largest number of blocks, at most `max_blocks`, after which a
 // request
 //    can go on when the content says so: all positions that the next step Needs() are there.
 class CacheKind {
@@ -101,7 +101,7 @@ class CacheKind {
     return Worth::kAll;
   }
 
-  // How far a request can go back to fewer tokens and go on from there.
+  // How far a request can be rewound to fewer tokens and continue from there.
   enum class Rewind {
     kToAnyToken,
     kToBoundary,  // to the end of a block whose position is still held
@@ -109,9 +109,9 @@ class CacheKind {
   };
   struct Traits {
     bool cacheable = true;      // false: the content is of use to its request only
-    bool prefixes_nest = true;  // where n blocks can be gone on from, so can any fewer
+    bool prefixes_nest = true;  // if n blocks can be reused, so can any fewer
     Rewind rewind = Rewind::kToAnyToken;
-    bool checkpoints = false;  // content is only where somebody asked for it (branch_tokens)
+    bool checkpoints = false;  // content exists only at requested boundaries (branch_tokens)
   };
   virtual Traits traits() const { return {}; }
 };

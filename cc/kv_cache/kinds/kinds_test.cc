@@ -110,7 +110,7 @@ TEST(ChunkedLocal, NeedsTheChunkOfTheStep) {
 TEST(StateSpace, EveryBoundaryKeepsAStatePerBlock) {
   const auto kind = Make({.kind = "state_space", .checkpoints = StateCheckpoints::kEveryBoundary});
   EXPECT_EQ(Needed(*kind, {0, 10}), (Positions{0, 1, 2}));
-  // Token 9 goes on from the state after 9 tokens, which is at position 2.
+  // Token 9 continues from the state after 9 tokens, which is at position 2.
   EXPECT_EQ(Needed(*kind, {9, 10}), (Positions{2}));
   EXPECT_EQ(Needed(*kind, {8, 9}), (Positions{1, 2}));
   EXPECT_EQ(Longest(*kind, {2, 5}), 6);
@@ -126,7 +126,7 @@ TEST(StateSpace, LastBoundaryKeepsTheLastOneOfAStep) {
   EXPECT_EQ(Needed(*kind, {5, 18}), (Positions{1, 3, 4}));
   EXPECT_EQ(Needed(*kind, {16, 17}), (Positions{3, 4}));
   EXPECT_EQ(Needed(*kind, {17, 18}), (Positions{4}));
-  // The boundary where the same prompt can be gone on from, and the branch.
+  // The boundary from which the same prompt can continue, and the branch.
   EXPECT_EQ(Needed(*kind, {0, 18}, {.prompt_tokens = 16}), (Positions{2, 3, 4}));
   EXPECT_EQ(Needed(*kind, {0, 18}, {.prompt_tokens = 18, .branch_tokens = 8}),
             (Positions{1, 3, 4}));
@@ -140,7 +140,7 @@ TEST(StateSpace, GeneratedCheckpointsDoNotOutliveTheNext) {
   const RequestShape shape{.prompt_tokens = 16, .branch_tokens = 24};
   const auto worth = [&](int32_t index) { return kind->WorthAfterNext(index, shape); };
   EXPECT_EQ(worth(1), CacheKind::Worth::kLittle);   // a chunk of the prompt
-  EXPECT_EQ(worth(2), CacheKind::Worth::kAll);      // the prompt's last that can be gone on from
+  EXPECT_EQ(worth(2), CacheKind::Worth::kAll);      // the prompt's last reusable one
   EXPECT_EQ(worth(3), CacheKind::Worth::kNothing);  // the end of the prompt
   EXPECT_EQ(worth(4), CacheKind::Worth::kNothing);
   EXPECT_EQ(worth(5), CacheKind::Worth::kAll);  // the branch

@@ -37,7 +37,7 @@ int32_t StateSpace::MaxHeld(int32_t num_tokens, const RequestShape& shape,
   const int32_t all = NumBlocks(num_tokens, shape);
   int64_t most = all;
   if (checkpoints_ == StateCheckpoints::kLastBoundary) {
-    // The state to go on from and one not freed yet, the landmarks, and of each step the last
+    // The state to continue from and one not freed yet, the landmarks, and of each step the last
     // boundary and the end.
     most = 2 + 2 + int64_t{2} * bounds.steps;
   } else if (bounds.step_tokens > 0) {

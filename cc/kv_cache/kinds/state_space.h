@@ -6,10 +6,10 @@
 // reads position (begin - 1) / block_size (nothing where begin = 0). It writes the state after
 // `end` to position (end - 1) / block_size, and on its way the state after (i + 1) * block_size to
 // every position i that is not null and whose boundary lies in (begin, end]. So no state is ever
-// copied: the step after goes on from a page that stays as it is.
+// copied: the next step continues from a page that stays as it is.
 //
 // Which boundaries get a page is StateCheckpoints. With kLastBoundary it is the last one of each
-// step, the last one before the end of the prompt (where the same prompt can be gone on from, as
+// step, the last one before the end of the prompt (from which the same prompt can continue, as
 // one token is always computed), and the branch, if one is known. A later checkpoint replaces one
 // of the generated part, so that a long answer leaves one state behind, not one per block; one at
 // the end of a chunk of the prompt, or of an earlier turn, stays only while there is room.
@@ -41,7 +41,7 @@ class StateSpace final : public CacheKind {
   Traits traits() const override;
 
  private:
-  // Is the state after position `index` one that others will ask for?
+  // True if other requests will look up the state after position `index`.
   bool IsLandmark(int32_t index, const RequestShape& shape) const;
 
   const int32_t block_size_;  // tokens from one boundary to the next

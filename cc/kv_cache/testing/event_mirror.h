@@ -1,5 +1,5 @@
 // File: cc/kv_cache/testing/event_mirror.h
-// What somebody who only hears the KV events knows: which content can be hit. A simple reference of
+// What a listener of KV events knows: which content can be hit. A simple reference of
 // the prefix cache, and a check that the events are complete.
 //
 //   EventMirror mirror;

@@ -252,7 +252,7 @@ void KvCacheSimulation::Check() {
   const Status status = cache_.CheckIntegrity(holders);
   ASSERT_TRUE(status.ok()) << status.ToString();
   CheckCommonPrefix();
-  // One listener hears of each operation, the other one seldom.
+  // One listener reads the events of each operation, the other one reads seldom.
   ASSERT_TRUE(listener_.Follow(*cache_.events()));
   ASSERT_EQ(listener_.size(), cache_.num_cached_blocks());
   if (Draw(150) == 0) {

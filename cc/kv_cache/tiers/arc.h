@@ -27,7 +27,7 @@ class ArcReplacement final : public Replacement {
  private:
   enum List : size_t { kT1, kT2, kB1, kB2 };
 
-  // The resident that gives way to a key that comes from list `from`, if any.
+  // The resident that is evicted for a key that comes from list `from`, if any.
   std::optional<ContentKey> Choose(std::optional<size_t> from, size_t target,
                                    const MayEvict& may_evict) const;
   size_t Adapted(std::optional<size_t> from) const;

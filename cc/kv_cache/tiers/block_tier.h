@@ -10,7 +10,7 @@
 //   tier.Unpin(key);                         // its bytes were read
 //
 // Of `num_slots` slots, `num_spare` hold no content in the long run: a new block can come while
-// those that gave way to the last ones are still being copied away.
+// those evicted for the last ones are still being copied away.
 //
 // All operations are O(1) except for passing over pinned content. Thread safety: none.
 #ifndef PAGEMILL_CC_KV_CACHE_TIERS_BLOCK_TIER_H_

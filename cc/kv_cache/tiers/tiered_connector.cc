@@ -21,7 +21,7 @@ void AppendUnlessEmpty(KvTransfer transfer, std::vector<KvTransfer>* transfers) 
   if (!transfer.blocks.empty()) transfers->push_back(std::move(transfer));
 }
 
-// Slots for what gives way while new content comes: enough that a step's blocks find room.
+// Slots for evicted content while new content arrives: enough that a step's blocks find room.
 int64_t NumSpare(int64_t slots, bool demotes) {
   return demotes ? std::clamp<int64_t>(slots / 8, 1, 64) : 1;
 }
@@ -190,7 +190,7 @@ void TieredConnector::Finish(const KvTransfer& transfer, const KvTransferResult&
   }
 }
 
-// Without an index nothing finds the bytes in the slots, so the media need not hear of it.
+// Without an index nothing finds the bytes in the slots, so the media need no call.
 bool TieredConnector::Reset(std::vector<KvTransfer>*) {
   if (host_) host_->EraseAll();
   if (disk_) disk_->EraseAll();

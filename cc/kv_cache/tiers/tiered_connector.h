@@ -7,8 +7,8 @@
 //                       TieredConnector::Create(options));
 //   scheduler->SetConnector(connector.get());
 //
-// What is computed is stored in the highest tier. What gives way in the host tier is demoted to the
-// disk tier; what is loaded from disk is promoted, since the scheduler offers loaded blocks for
+// What is computed is stored in the highest tier. What is evicted from the host tier is demoted to
+// the disk tier; what is loaded from disk is promoted, since the scheduler offers loaded blocks for
 // storing as it does computed ones. A block that is on its way in any direction is not loaded a
 // second time: the lookup says "ask again". A store that finds its tier busy (too many blocks in
 // flight, no free slot, everything in use) is dropped and counted, never waited for.
@@ -70,7 +70,7 @@ class TieredConnector final : public KvConnector {
   BlockTier* TierOf(const std::string& medium);
   void Load(std::span<const BlockContent> blocks, std::vector<KvTransfer>* transfers);
   void Store(std::span<const BlockContent> blocks, std::vector<KvTransfer>* transfers);
-  // Where the content goes that gave way in the host tier: to disk, or nowhere.
+  // Where content evicted from the host tier goes: to disk, or nowhere.
   void Demote(const BlockTier::Content& victim, KvTransfer* demotion);
   void FreeVictim(BlockTier* tier, const BlockTier::Reservation& reservation);
 

@@ -202,7 +202,7 @@ TEST(TieredConnector, ABlockIsLoadableWhereAllGroupsHaveIt) {
   EXPECT_EQ(connector->Lookup(step::Request(), made.query(), &transfers).num_blocks, 1);
 }
 
-// Of a window of one block only the last block is needed, and only that is waited for.
+// A window of one block needs only the last block, and waits only for that.
 TEST(TieredConnector, AWindowNeedsTheLastBlocks) {
   auto connector = *TieredConnector::Create({.host_blocks = 16});
   std::vector<KvTransfer> stores;

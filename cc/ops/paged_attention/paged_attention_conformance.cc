@@ -200,11 +200,11 @@ void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
     requests.push_back({.context = common + i * 29 % 190, .tokens = i % 7 == 0 ? 3 : 1});
   }
   CheckCase(op, caps, options, requests);
-  AttentionCase told(options, requests), untold(options, requests);
-  untold.HideSharing();
+  AttentionCase shared(options, requests), hidden(options, requests);
+  hidden.HideSharing();
   device::ThreadPool pool({.num_threads = 2});
-  for (const Kernel* kernel : Kernels(op, caps, told.call())) {
-    EXPECT_TRUE(BitEqual(told.Run(*kernel, pool), untold.Run(*kernel, pool))) << kernel->name;
+  for (const Kernel* kernel : Kernels(op, caps, shared.call())) {
+    EXPECT_TRUE(BitEqual(shared.Run(*kernel, pool), hidden.Run(*kernel, pool))) << kernel->name;
   }
 }
 

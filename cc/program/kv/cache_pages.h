@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "cc/step/page_store.h"
 
@@ -27,6 +28,7 @@ class CachePages final : public step::PageStore {
   size_t page_bytes(step::GroupId) const override { return page_bytes_; }
   void Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override;
   void Write(step::GroupId group, step::BlockId block, std::span<const std::byte> from) override;
+  std::vector<step::PageRegion> regions() const override { return {{arena_, page_bytes_}}; }
 
  private:
   std::span<std::byte> Page(step::BlockId block, size_t size) const;

@@ -34,6 +34,11 @@ TEST(CachePagesTest, APageIsAPieceOfTheArena) {
   const std::vector<std::byte> page = Read(pages, 1);
   EXPECT_EQ(page[0], static_cast<std::byte>(12));
   EXPECT_EQ(page[11], static_cast<std::byte>(23));
+  const std::vector<step::PageRegion> regions = pages.regions();
+  ASSERT_EQ(regions.size(), 1u);
+  EXPECT_EQ(regions[0].bytes.data(), arena.data());
+  EXPECT_EQ(regions[0].bytes.size(), arena.size());
+  EXPECT_EQ(regions[0].page_bytes, 12u);
   const std::vector<std::byte> before = Read(pages, 0);
   pages.Write(kGroup, BlockId(2), page);
   EXPECT_EQ(Read(pages, 2), page);

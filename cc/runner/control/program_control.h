@@ -46,7 +46,7 @@ class ProgramControl final : public engine::RunnerControl {
                        const std::function<Status()>& commit) override;
 
  private:
-  // Of each program; null: it keeps those that it has.
+  // One per program; null: the program keeps its weights.
   using NewWeights = std::vector<std::unique_ptr<program::LoadedWeights>>;
 
   program::NativeExecutor& host() { return *programs_.front().executor; }

@@ -50,9 +50,9 @@ std::unique_ptr<NativeExecutor> MakeExecutor(const std::string& text,
   return *std::move(executor);
 }
 
-// Of the last token of `tokens`, which begin at `position`; slots have pages of their own.
+// Logits of the last token of `tokens`, which begin at `position`; slots have pages of their own.
 StatusOr<std::vector<float>> LogitsOf(NativeExecutor& executor, const std::vector<int32_t>& tokens,
-                                 int32_t position = 0, int32_t slot = 0) {
+                                      int32_t position = 0, int32_t slot = 0) {
   BatchBuilder batch(executor.memory_plan().kv.TableBlockSizes(), 2);
   batch.Add(slot, position, tokens);
   program::ExecutorOutput output;

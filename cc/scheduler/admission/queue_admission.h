@@ -49,7 +49,7 @@ class QueueAdmission {
   void Leave(const QueueTicket& ticket);  // exactly once
 
   WaitEstimator& estimator() { return estimator_; }
-  // Of a request that came now; empty if no step was observed yet.
+  // Estimated for a request that arrives now; empty if no step was observed yet.
   std::optional<int64_t> WaitMicros(const step::Request& request) const;
   int64_t num_waiting() const { return waiting_.requests; }
   int64_t num_waiting_tokens() const { return waiting_.prompt_tokens; }

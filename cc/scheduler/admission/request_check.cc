@@ -60,6 +60,16 @@ Status RequestCheck::CheckKind(const step::Request& request) const {
                            ", but this engine runs the model without adapters (max_adapters is " +
                            Text(options_.max_adapters) + "): leave it at 0");
   }
+  size_t num_bytes = 0;
+  for (const auto& [key, value] : request.kv_transfer_params)
+    num_bytes += key.size() + value.size();
+  if (request.kv_transfer_params.size() > step::kMaxKvTransferParams ||
+      num_bytes > step::kMaxKvTransferParamsBytes) {
+    return InvalidArgument(
+        "kv_transfer_params has " + Text(static_cast<int64_t>(request.kv_transfer_params.size())) +
+        " entries of " + Text(static_cast<int64_t>(num_bytes)) + " bytes; it may have " +
+        Text(step::kMaxKvTransferParams) + " of " + Text(step::kMaxKvTransferParamsBytes));
+  }
   if (request.priority != 0 && !uses_priority_) {
     return InvalidArgument("priority is " + Text(request.priority) + ", but scheduling policy \"" +
                            options_.policy + "\" ignores it: leave it at 0");

@@ -110,6 +110,19 @@ TEST(RequestCheck, ChecksSamplingAndPriority) {
   ExpectRefused(Check(Options(), request), {"priority is 2", "fcfs"});
 }
 
+TEST(RequestCheck, ParametersOfConnectorsAreBounded) {
+  step::Request request = MakeRequest(3, 1);
+  request.kv_transfer_params["key"] = std::string(step::kMaxKvTransferParamsBytes - 3, 'v');
+  EXPECT_TRUE(Check(Options(), request).ok());
+  request.kv_transfer_params["key"] += 'v';
+  ExpectRefused(Check(Options(), request), {"kv_transfer_params", "1 entries of 4097", "4096"});
+  request.kv_transfer_params.clear();
+  for (size_t i = 0; i <= step::kMaxKvTransferParams; ++i) {
+    request.kv_transfer_params[std::to_string(i)];
+  }
+  ExpectRefused(Check(Options(), request), {"kv_transfer_params", "33", "32"});
+}
+
 TEST(RequestCheck, PoolingModelsPoolAndOthersDoNot) {
   step::Request request = MakeRequest(3, 1);
   SchedulerOptions options = Options();

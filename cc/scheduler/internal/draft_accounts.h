@@ -48,7 +48,7 @@ class DraftAccounts {
   int32_t NumToRun(const RequestState& request, int32_t num_tokens, const Room& room) const {
     return request.draft_token_ids.empty() ? 0 : NumThatFit(request, num_tokens, room);
   }
-  // Of a request with drafts in flight. They preempt no other: blocks for `num_tokens` may be more
+  // For a request with drafts in flight. They preempt no other: blocks for `num_tokens` may be more
   // than the request needs once some of them are rejected.
   bool WaitsForRejections(const RequestState& request, int32_t num_tokens) const;
   // Replaces `draft_token_ids` by the drafts proposed behind the last known token, or placeholders

@@ -15,10 +15,14 @@
 #ifndef PAGEMILL_CC_SCHEDULER_INTERNAL_KV_TRANSFERS_H_
 #define PAGEMILL_CC_SCHEDULER_INTERNAL_KV_TRANSFERS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cc/base/status.h"
@@ -41,7 +45,7 @@ struct KvLoad {
 
 class KvTransfers {
  public:
-  // More than `most_abandoned` abandoned transfers in flight: the worker hangs.
+  // More than `most_abandoned` abandoned transfers in flight with one peer: it hangs.
   explicit KvTransfers(size_t most_abandoned) : most_abandoned_(most_abandoned) {}
 
   struct InFlight {
@@ -67,9 +71,12 @@ class KvTransfers {
   bool empty() const { return in_flight_.empty(); }
   size_t size() const { return in_flight_.size(); }
   const std::vector<std::unique_ptr<KvLoad>>& loads() const { return loads_; }
-  // The worker hangs: so many transfers in flight are abandoned that a new one is likely to be.
-  bool hangs() const { return num_abandoned > most_abandoned_; }
-  size_t num_abandoned = 0;  // transfers in flight that are abandoned
+  // So many transfers in flight are abandoned that a new one is likely to be.
+  // Counted by peer, "" for those without one: an engine that is gone hinders no other.
+  bool hangs(std::string_view peer) const;
+  void Abandon(InFlight* entry);
+  size_t num_abandoned() const;  // transfers in flight that are abandoned
+  int32_t num_held_blocks() const { return num_held_blocks_; }  // by kSend in flight
 
   Status CheckIntegrity() const;
 
@@ -78,6 +85,8 @@ class KvTransfers {
   std::map<kv_cache::TransferId, InFlight> in_flight_;
   std::vector<kv_cache::TransferId> planned_;  // not taken yet
   std::vector<std::unique_ptr<KvLoad>> loads_;
+  std::map<std::string, size_t, std::less<>> abandoned_;  // how many, by peer
+  int32_t num_held_blocks_ = 0;
   uint64_t num_transfers_ = 0;  // ever
 };
 

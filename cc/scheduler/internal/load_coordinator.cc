@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 namespace pagemill::scheduler::internal {
 
@@ -13,13 +14,17 @@ using Direction = kv_cache::KvTransfer::Direction;
 
 namespace {
 
-// The pages of a store, which must not change until it ends.
+// The pages of a store or send, which must not change until it ends.
 std::vector<BlockId> PagesOf(const KvTransfer& transfer) {
   std::vector<BlockId> pages;
-  if (transfer.direction != Direction::kStore) return pages;
+  if (transfer.direction != Direction::kStore && transfer.direction != Direction::kSend) {
+    return pages;
+  }
   for (const BlockContent& block : transfer.blocks) pages.push_back(block.block);
   return pages;
 }
+
+constexpr std::string_view kNoPeer;
 
 // Workers are written by others: at most what was requested was done, and less if it failed.
 KvTransferResult Sanitized(const KvTransfer& transfer, const KvTransferResult& result) {
@@ -63,7 +68,7 @@ std::optional<ParkReason> LoadCoordinator::Fetch(RequestState* request,
                                                  const kv_cache::PrefixMatch& match,
                                                  int32_t promised, uint64_t num_plans) {
   if (connector_ == nullptr || request->kv_looked_up || !request->reads_prefix_cache() ||
-      !options_.enable_prefix_caching || transfers_.hangs()) {
+      !options_.enable_prefix_caching || transfers_.hangs(kNoPeer)) {
     return std::nullopt;
   }
   const int32_t size = options_.block_size;
@@ -72,10 +77,11 @@ std::optional<ParkReason> LoadCoordinator::Fetch(RequestState* request,
   const kv_cache::PrefixQuery query =
       cache_.AskFor(*request->request, request->tokens(), whole, match, &request->blocks);
   std::vector<KvTransfer> planned;
-  const kv_cache::ConnectorMatch found = connector_->Lookup(*request->request, query, &planned);
+  kv_cache::ConnectorMatch found = connector_->Lookup(*request->request, query, &planned);
   // An abandoned transfer may never end: a request does not wait for an answer that it may bring.
-  const bool answer_comes = !planned.empty() || transfers_.num_abandoned == 0;
+  const bool answer_comes = !planned.empty() || transfers_.num_abandoned() == 0;
   Plan(&planned, nullptr, 0);
+  if (transfers_.hangs(found.handover.peer)) found = {};
   if (found.ask_again && answer_comes && !transfers_.empty()) return ParkReason::kKvLookup;
   const int32_t end = std::min(whole, match.num_tokens + found.num_blocks * size);
   const auto num_wanted = static_cast<uint64_t>(whole - match.num_tokens);
@@ -88,25 +94,27 @@ std::optional<ParkReason> LoadCoordinator::Fetch(RequestState* request,
     return std::nullopt;
   }
   counters_.kv_query_tokens += num_wanted;
-  StartLoad(request, match, end, num_plans);
+  StartLoad(request, match, {end, std::move(found.handover), num_plans});
   return ParkReason::kKvLoad;
 }
 
 void LoadCoordinator::StartLoad(RequestState* request, const kv_cache::PrefixMatch& match,
-                                int32_t end, uint64_t num_plans) {
+                                Source source) {
+  const int32_t end = source.end_token;
   PAGEMILL_CHECK(cache_.AllocateForLoad(end, &match, &request->blocks).ok());
   std::vector<BlockContent> contents;
   cache_.Contents(request->blocks, match.num_tokens, end, &contents);
   std::erase_if(contents, [](const BlockContent& c) { return c.block == kv_cache::kNullBlock; });
   std::vector<KvTransfer> planned;
   connector_->Transfer(Direction::kLoad, contents, &planned);
+  for (KvTransfer& transfer : planned) transfer.handover = source.handover;
   KvLoad load;
   load.request = request;
   load.blocks = std::exchange(request->blocks, kv_cache::RequestBlocks(*request->request));
   load.first_token = match.num_tokens;
   load.end_token = end;
   KvLoad* added = transfers_.AddLoad(std::move(load));
-  Plan(&planned, added, num_plans);
+  Plan(&planned, added, source.fence);
   if (!added->transfers.empty()) return;
   // A connector that finds blocks and loads none of them.
   added->missing = {contents.front()};
@@ -149,6 +157,21 @@ void LoadCoordinator::EndLoad(KvLoad* load) {
   awake_.push_back(request);
 }
 
+step::KvTransferParams LoadCoordinator::RequestFinished(const RequestState& request) {
+  if (connector_ == nullptr || transfers_.hangs(kNoPeer)) return {};
+  const int32_t size = options_.block_size;
+  const auto hashed = static_cast<int32_t>(request.blocks.hashes().size());
+  const int32_t end = std::min(request.blocks.num_committed_tokens() / size, hashed) * size;
+  std::vector<BlockContent> contents;
+  cache_.CachedContents(request.blocks, 0, end, &contents);
+  const auto count = static_cast<int32_t>(contents.size());
+  if (transfers_.num_held_blocks() + count > cache_.num_usable_blocks() / 2) contents.clear();
+  std::vector<KvTransfer> planned;
+  step::KvTransferParams params = connector_->RequestFinished(*request.request, contents, &planned);
+  Plan(&planned, nullptr, 0);
+  return params;
+}
+
 void LoadCoordinator::OfferStores(const RequestState& request, int32_t num_tokens) {
   const int32_t size = options_.block_size;
   const int32_t begin = num_tokens / size * size;
@@ -159,7 +182,7 @@ void LoadCoordinator::OfferStores(const RequestState& request, int32_t num_token
 }
 
 void LoadCoordinator::PlanStores() {
-  if (!to_store_.empty() && !transfers_.hangs()) {
+  if (!to_store_.empty() && !transfers_.hangs(kNoPeer)) {
     std::vector<KvTransfer> planned;
     connector_->Transfer(Direction::kStore, to_store_, &planned);
     Plan(&planned, nullptr, 0);
@@ -189,8 +212,7 @@ void LoadCoordinator::Finish(std::span<const KvTransferResult> results) {
 bool LoadCoordinator::Abandon(kv_cache::TransferId id) {
   KvTransfers::InFlight* entry = transfers_.Find(id);
   if (entry == nullptr || entry->abandoned) return false;
-  entry->abandoned = true;
-  ++transfers_.num_abandoned;
+  transfers_.Abandon(entry);
   if (entry->load != nullptr && entry->load->request != nullptr) {
     RequestState* request = std::exchange(entry->load->request, nullptr);
     request->kv_looked_up = true;

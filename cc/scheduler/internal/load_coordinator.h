@@ -35,7 +35,8 @@ namespace pagemill::scheduler::internal {
 
 class LoadCoordinator {
  public:
-  // The connector is not used while more than `most_abandoned` abandoned transfers are under way.
+  // The connector is not used while more than `most_abandoned` abandoned transfers are under way;
+  // those with a peer stop only what comes from this peer.
   LoadCoordinator(const kv_cache::KvCacheOptions& options, size_t most_abandoned,
                   kv_cache::KvCacheManager* cache, SchedulerStats* counters)
       : options_(options), cache_(*cache), counters_(*counters), transfers_(most_abandoned) {}
@@ -51,6 +52,10 @@ class LoadCoordinator {
                                   int32_t promised, uint64_t num_plans);
   // The request ends while its blocks are on their way: they are free when the load has ended.
   void Detach(const RequestState& request);
+
+  // The request ends by itself and still has its blocks, which the connector may hold. Returns what
+  // its client gets.
+  step::KvTransferParams RequestFinished(const RequestState& request);
 
   // Notes the blocks that the request filled since `num_tokens` of its tokens were committed.
   void OfferStores(const RequestState& request, int32_t num_tokens);
@@ -75,8 +80,12 @@ class LoadCoordinator {
                         std::vector<const kv_cache::RequestBlocks*>* holders) const;
 
  private:
-  void StartLoad(RequestState* request, const kv_cache::PrefixMatch& match, int32_t end,
-                 uint64_t num_plans);
+  struct Source {
+    int32_t end_token = 0;
+    kv_cache::Handover handover;
+    uint64_t fence = 0;  // of KvTransfers::Plan()
+  };
+  void StartLoad(RequestState* request, const kv_cache::PrefixMatch& match, Source source);
   void Plan(std::vector<kv_cache::KvTransfer>* planned, KvLoad* load, uint64_t fence);
   int32_t NumLoadedTokens(const KvLoad& load) const;
   void EndLoad(KvLoad* load);

@@ -1,5 +1,5 @@
 // File: cc/scheduler/internal/parking.h
-// Parked requests, what each waits for, and which may go on: the lists by ParkReason, waits for
+// Parked requests, what each waits for, and which may continue: the lists by ParkReason, waits for
 // adapter slots, encoder room and prefixes that a running request computes.
 //
 //   if (!parking.HasAdapterSlot(*request)) parking.Add(request, ParkReason::kAdapterSlot);

@@ -29,8 +29,8 @@ int32_t TokenBudget::NumReachable(const RequestState& request) const {
   return ends ? known : known + unknown;
 }
 
-// Of a request that would run `num_tokens` tokens: what is left, or an equal part of it. What one
-// does not use is for those after it. A single token is what a decoding request runs.
+// How many of a request's `num_tokens` tokens may run: what is left, or an equal part of it. What
+// one does not use is for those after it. A single token is what a decoding request runs.
 int32_t TokenBudget::Share(int32_t num_tokens) const {
   if (num_tokens == 1) return 1;
   const int32_t share = std::max(1, prefill_tokens_ / std::max(1, prefill_shares_));

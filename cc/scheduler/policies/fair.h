@@ -2,7 +2,7 @@
 // Weighted fair sharing among tenants (Request::tenant). Each tenant has an account of the tokens
 // it was served, prompt and generated, and the waiting tenant with the smallest account for its
 // weight, that is with the largest deficit, starts its oldest request next. When blocks run out,
-// the tenant with the largest account for its weight gives way, with its youngest request.
+// the tenant with the largest account for its weight loses its youngest request.
 //
 //   Fair policy({{"batch", 1}, {"interactive", 4}});  // others have weight 1
 //

@@ -1,6 +1,6 @@
 // File: cc/scheduler/policies/fcfs.h
 // First come, first served. A preempted request is older than all that wait, so it comes back
-// first; the youngest running request gives way.
+// first; the youngest running request is preempted first.
 #ifndef PAGEMILL_CC_SCHEDULER_POLICIES_FCFS_H_
 #define PAGEMILL_CC_SCHEDULER_POLICIES_FCFS_H_
 

@@ -1,5 +1,5 @@
 // File: cc/scheduler/policies/policy.h
-// Which waiting request starts next, and which running one gives way. One implementation per
+// Which waiting request starts next, and which running one is preempted. One implementation per
 // policy; policies.cc has the table.
 #ifndef PAGEMILL_CC_SCHEDULER_POLICIES_POLICY_H_
 #define PAGEMILL_CC_SCHEDULER_POLICIES_POLICY_H_
@@ -41,7 +41,8 @@ class Policy {
   // it generates. Called where charges() says so.
   virtual void Charge(const RequestState& /*request*/, int32_t /*num_tokens*/) {}
   virtual bool charges() const { return false; }
-  // The request ended; it is no member any more, and may never have been one. Called once for each.
+  // The request ended; it is not a member any more, and may never have been one. Called once for
+  // each.
   virtual void Forget(const RequestState& /*request*/) {}
   // Does it order by Request::priority? Otherwise a request with one is refused.
   virtual bool uses_priority() const { return false; }

@@ -1,6 +1,6 @@
 // File: cc/scheduler/policies/priority.h
 // The smallest Request::priority first, among equals first come, first served. Running requests
-// follow the same order, so the worst and youngest gives way when blocks run out, and a waiting
+// follow the same order, so the worst and youngest is preempted when blocks run out, and a waiting
 // request stops a running one of worse priority rather than wait for its slot or its blocks.
 // Requests of bad priority may wait for ever: that is what was asked for.
 //

@@ -63,7 +63,7 @@ class AdapterSlots {
   std::map<step::AdapterId, int32_t> running_;  // requests that run with it, more than 0
   std::map<step::AdapterId, std::set<RequestState*, Earlier>> waiting_;  // none is empty
   size_t num_waiting_ = 0;
-  int32_t num_passed_ = 0;  // starts while somebody waited
+  int32_t num_passed_ = 0;  // starts while a request waited
   std::optional<step::AdapterId> closed_;
   bool changed_ = false;  // since the last Wake()
 };

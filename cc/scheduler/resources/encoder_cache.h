@@ -1,5 +1,5 @@
 // File: cc/scheduler/resources/encoder_cache.h
-// Which encoder outputs exist on the runner's side, who needs them, and what may be encoded in a
+// Which encoder outputs the runner has, which requests need them, and what may be encoded in a
 // step. Sizes are in embeddings, one for each placeholder token of a MediaItem.
 //
 //   EncoderCache cache(options);
@@ -7,7 +7,7 @@
 //   n = cache.Fit(request, held, {begin, n, most});           // all-or-nothing items
 //   cache.Take(request, begin, begin + n, &held, &entry->media_to_encode);
 //   cache.Advance(request, num_computed_tokens, &held);       // with the result of a good step
-//   cache.Release(request, &held, /*usable=*/true);           // it ends, or gives way
+//   cache.Release(request, &held, /*usable=*/true);           // it ends, or is preempted
 //   cache.TakeReleased(&plan->released_media);                // with the next plan
 //
 // An item is encoded whole (its attention goes both ways) in the step whose tokens need it first,

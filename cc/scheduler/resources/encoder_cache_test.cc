@@ -146,7 +146,7 @@ TEST(EncoderCache, WhatMayNeverHaveBeenEncodedIsNotUsedAgain) {
   Take(&cache, request, 0, 10, &failed);
   Take(&cache, request, 0, 10, &other);
   cache.Release(request, &failed, /*usable=*/false);
-  EXPECT_EQ(cache.Fit(request, {}, {0, 10, 100}), 0) << "somebody still holds the doubtful one";
+  EXPECT_EQ(cache.Fit(request, {}, {0, 10, 100}), 0) << "a request still holds the doubtful one";
   EXPECT_TRUE(Released(&cache).empty());
   cache.Release(request, &other, true);
   EXPECT_EQ(Released(&cache), std::vector<std::string>{"a"});
@@ -183,7 +183,7 @@ TEST(EncoderCache, WhatNoGoodStepNeededYetIsNotUsedAgain) {
 }
 
 // Random requests against a list of what the runner holds: nothing runs without its items, budget
-// and capacity are kept, and everybody gets through.
+// and capacity are kept, and every request gets through.
 TEST(EncoderCache, RandomUseKeepsBudgetAndCapacityAndGetsEverybodyThrough) {
   std::mt19937 random(17);
   const auto pick = [&random](int32_t low, int32_t high) {

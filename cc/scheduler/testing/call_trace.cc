@@ -118,7 +118,7 @@ class Recorder {
            std::to_string(static_cast<int32_t>(code)) + "\n";
   }
 
-  // Of the oldest step. Some drafts are accepted; now and then a request fails.
+  // Answers the oldest step. Some drafts are accepted; now and then a request fails.
   std::string DrawResult() {
     const StepPlan plan = std::move(in_flight_.front());
     in_flight_.pop_front();

@@ -38,6 +38,14 @@ std::optional<kv_cache::TransferId> PretendedWorker::RandomTransfer() {
   return copying_[(*random_)() % copying_.size()].transfer.id;
 }
 
+int32_t PretendedWorker::NumSending() const {
+  size_t count = 0;
+  for (const Copying& copying : copying_) {
+    if (copying.transfer.direction == Direction::kSend) count += copying.transfer.blocks.size();
+  }
+  return static_cast<int32_t>(count);
+}
+
 void PretendedWorker::LoseSomeFile() {
   if (!files_.empty()) files_.erase(files_.begin());
 }
@@ -71,7 +79,7 @@ bool PretendedWorker::Copy(const KvTransfer& transfer, size_t i) {
     *place = slots_.at({"host", transfer.source_slots[i]});
     return true;
   }
-  if (transfer.direction == Direction::kStore) {
+  if (transfer.direction == Direction::kStore || transfer.direction == Direction::kSend) {
     if (place == nullptr) place = &files_[file_name];
     place->resize(pages_->page_bytes(block.group));
     pages_->Read(block.group, block.block, *place);

@@ -35,6 +35,8 @@ class PretendedWorker {
   void Move(std::vector<kv_cache::KvTransferResult>* results);
   // Some transfer that was not answered; empty if there is none.
   std::optional<kv_cache::TransferId> RandomTransfer();
+  // Blocks of requests that finished, which are held until they are sent.
+  int32_t NumSending() const;
   // Files may vanish at any time.
   void LoseSomeFile();
 

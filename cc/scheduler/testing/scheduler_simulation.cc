@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cc/kv_cache/connectors/file.h"
+#include "cc/kv_cache/connectors/shared_memory.h"
 #include "cc/kv_cache/tiers/tiered_connector.h"
 #include "cc/scheduler/admission/queue_admission.h"
 #include "cc/scheduler/admission/request_check.h"
@@ -35,6 +36,9 @@ std::unique_ptr<kv_cache::KvConnector> MakeConnector(const SimulationSetup& setu
   if (setup.medium == SimulatedMedium::kFiles) {
     return std::make_unique<kv_cache::FileConnector>(kv_cache::FileConnector::Options{
         .max_blocks_in_flight = 8, .max_known_blocks = 64, .max_probe_blocks = 6});
+  }
+  if (setup.medium == SimulatedMedium::kPeer) {
+    return std::make_unique<kv_cache::SharedMemoryConnector>(std::string(32, 'a'));
   }
   return std::move(*kv_cache::TieredConnector::Create({.host_blocks = setup.host_blocks,
                                                        .disk_blocks = setup.disk_blocks,
@@ -124,7 +128,8 @@ class Simulation {
   void AddRequest() {
     const bool again = !live_.empty() && Pick(0, 49) == 0;
     const RequestId id = again ? PickLive()->first : RequestId(next_id_++);
-    const step::Request request = MakeRandomRequest(setup_, id, now_us_, &random_);
+    step::Request request = MakeRandomRequest(setup_, id, now_us_, &random_);
+    if (setup_.medium == SimulatedMedium::kPeer) HandOver(&request);
     const Status possible = scheduler_->request_check().Check(request);
     const Status fits = scheduler_->queue_admission().Check(request, std::nullopt);
     const SchedulerOptions& options = setup_.options;
@@ -141,6 +146,19 @@ class Simulation {
     if (again) return;
     const int32_t most = scheduler_->request_check().max_request_tokens();
     live_.emplace(id, ReferenceRequest(request, {options.vocab_size, most}));
+  }
+
+  // Some requests send their KV when they end, some load what another one sent.
+  void HandOver(step::Request* request) {
+    if (Pick(0, 1) == 0) {
+      request->kv_transfer_params = {{"do_remote_decode", "true"}};
+    } else if (!handovers_.empty() && !request->streaming_input) {
+      const auto last = static_cast<int32_t>(handovers_.size()) - 1;
+      const auto& [sender, params] = handovers_[static_cast<size_t>(Pick(0, last))];
+      request->prompt_token_ids = sender.prompt_token_ids;
+      request->cache_salt = sender.cache_salt;
+      request->kv_transfer_params = params;
+    }
   }
 
   void AbortRandom() {
@@ -322,7 +340,7 @@ class Simulation {
     TakeEvents(flight, failing);
   }
 
-  // Of a step: news of its requests, at most once each.
+  // What a step reports: events of its requests, at most one each.
   void TakeEvents(const Flight& flight, const std::set<RequestId>& failing) {
     std::set<RequestId> seen;
     for (const RequestEvent& event : events_) {
@@ -337,6 +355,11 @@ class Simulation {
       } else {
         ASSERT_TRUE(event.error.ok()) << event.error.ToString();
         report_->num_turns += event.turn_finished.has_value();
+        if (!event.kv_transfer_params.empty()) {
+          ASSERT_TRUE(event.finish_reason);
+          handovers_.push_back({found->second.request(), event.kv_transfer_params});
+          if (handovers_.size() > 8) handovers_.pop_front();
+        }
         if (!found->second.Take(event)) continue;
         ++report_->num_finished;
       }
@@ -362,6 +385,7 @@ class Simulation {
       if (id) scheduler_->AbandonTransfer(*id);
     }
     if (Pick(0, 29) == 0) worker_.LoseSomeFile();
+    EXPECT_LE(worker_.NumSending(), (setup_.options.kv_cache.num_blocks - 1) / 2);
   }
 
   // Without new requests everything must come to its end, and all blocks must come back.
@@ -402,6 +426,8 @@ class Simulation {
   Live live_;
   std::map<step::RequestIndex, RequestId> holders_;
   std::deque<Flight> flights_;
+  // Requests that sent their KV lately, and what their clients got.
+  std::deque<std::pair<step::Request, step::KvTransferParams>> handovers_;
   std::vector<RequestEvent> events_;
   int64_t now_us_ = 0;
   uint64_t next_id_ = 1;

@@ -27,7 +27,7 @@ struct SimulationReport {
   int num_expired = 0;
   int num_turns = 0;  // that did not end their request
   int num_pauses = 0;
-  int num_resets = 0;  // that preempted somebody
+  int num_resets = 0;  // that preempted a request
 };
 
 // With assertions of googletest. Stops at the first that fails.

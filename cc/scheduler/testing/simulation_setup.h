@@ -24,7 +24,12 @@ inline SchedulerOptions SimulationOptions() {
   return options;
 }
 
-enum class SimulatedMedium { kNone, kTiers, kFiles };
+enum class SimulatedMedium {
+  kNone,
+  kTiers,
+  kFiles,
+  kPeer,  // requests hand their KV to others, by the parameters of the last output
+};
 
 struct SimulationSetup {
   const char* name = "";

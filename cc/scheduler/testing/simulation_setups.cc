@@ -179,6 +179,8 @@ void AddGroups(std::vector<Setup>* setups) {
   setups->back().runs_late = true;
   add("HybridWithFiles", {{.kind = "sliding_window", .window_tokens = 10}}, 50);
   setups->back().medium = SimulatedMedium::kFiles;
+  add("HybridWithPeer", {{.kind = "sliding_window", .window_tokens = 10}}, 50);
+  setups->back().medium = SimulatedMedium::kPeer;
   add("StatesWithTiers", {{.kind = "state_space"}}, 40);
   setups->back().medium = SimulatedMedium::kTiers;
 }
@@ -224,6 +226,12 @@ void AddTransfers(std::vector<Setup>* setups) {
   add("Files", [](Setup& s) { s.medium = SimulatedMedium::kFiles; });
   add("FilesAndStepsThatRunLate", [](Setup& s) {
     s.medium = SimulatedMedium::kFiles, s.max_steps_in_flight = 3, s.runs_late = true;
+  });
+  add("Peer", [](Setup& s) { s.medium = SimulatedMedium::kPeer; });
+  add("PeerAndStepsThatRunLate", [](Setup& s) {
+    s.medium = SimulatedMedium::kPeer, s.max_steps_in_flight = 3, s.runs_late = true;
+    s.options.kv_cache.num_blocks = 17, s.percent_abandoned = 5;
+    s.options.decode_ahead = true;
   });
   add("TiersInATightPool", [](Setup& s) {
     s.options.kv_cache.num_blocks = 17, s.max_steps_in_flight = 2, s.runs_late = true;

@@ -408,8 +408,42 @@ class TokenLogprobs:
     def top(self) -> list[tuple[int, float]]:
         """The most likely first."""
 
+class MediaItem:
+    """`num_tokens` tokens from `first_token` on that stand for `features` [rows, channels]:
+    cc/step/media_item.h. Requests that get the same object share the features.
+
+    `positions` of a model with M-RoPE: of the rows, [rows, 3], of the tokens, [num_tokens, 3], and
+    of the token behind the item.
+    """
+
+    def __init__(
+        self,
+        content_id: str,
+        first_token: int,
+        num_tokens: int,
+        features: NDArray[np.float32] | None = None,
+        positions: tuple[NDArray[np.int32], NDArray[np.int32], int] | None = None,
+    ) -> None: ...
+
+class InputChunk:
+    """Input that is appended to a request: cc/scheduler/input_chunk.h. `part` says what follows;
+    items of `media` count from the chunk's first token."""
+
+    def __init__(
+        self,
+        token_ids: Sequence[int],
+        *,
+        part: Literal["more", "turn", "last"] = "last",
+        media: Sequence[MediaItem] = (),
+    ) -> None:
+        """Raises StatusError for another `part`."""
+
 class Request:
-    """cc/step/request.h, whose `Visit` lists the fields; `Engine.submit` takes it."""
+    """cc/step/request.h, whose `Visit` lists the fields; `Engine.submit` takes it.
+
+    `new_token_matcher` makes what constrains the output (cc/bindings/python_matcher.h). Neither
+    it nor the features of `media` are in `to_wire`.
+    """
 
     def __init__(self, **fields: Any) -> None: ...
     def to_wire(self) -> tuple[Any, ...]: ...
@@ -440,6 +474,9 @@ class RequestOutput:
     def num_cached_tokens(self) -> int: ...
     @property
     def pooled(self) -> NDArray[np.float32] | None: ...
+    @property
+    def kv_transfer_params(self) -> dict[str, str]:
+        """With `finish_reason`: what the KV connector gives to another engine."""
     @property
     def error_code(self) -> str | None: ...
     @property
@@ -476,6 +513,7 @@ class KvTierOptions:
         policy: str = "lru",
         connector_folder: str = "",
         connector_bytes: int = 17179869184,
+        shared_memory_bytes: int = 0,
         transfer_timeout_ms: int = 10000,
         num_step_threads: int = 0,
         fingerprint: Callable[[], str] | None = None,
@@ -528,9 +566,8 @@ class EngineClient:
         """Raises StatusError for a refusal."""
     def abort(self, request_id: int) -> None: ...
     def release(self, request_id: int) -> None: ...
-    def extend(
-        self, request_id: int, token_ids: Sequence[int], part: Literal["more", "turn", "last"]
-    ) -> None: ...
+    def extend(self, request_id: int, chunk: InputChunk) -> None:
+        """See `Engine.extend`."""
     def poll(self) -> list[RequestOutput]: ...
     def poll_wire(self) -> bytes:
         """`poll`, for `outputs_from_wire` in another process."""
@@ -561,17 +598,10 @@ class Engine:
         request_id: int,
         prompt_token_ids: Sequence[int] | NDArray[np.int32],
         sampling: SamplingParams | None,
-        *,
-        new_token_matcher: Callable[[], Any] | None = None,
-        media_features: Sequence[NDArray[np.float32]] = ...,
-        media_positions: Sequence[tuple[NDArray[np.int32], NDArray[np.int32], int]] = ...,
         **fields: Any,
     ) -> None:
-        """`sampling` None = a pooling request; `fields` are further ones of cc/step/request.h;
-        `media_features` [rows, channels] are those of the items in the field `media`,
-        `media_positions` [rows, 3], [tokens, 3] and of the token behind (cc/step/media_item.h);
-        `new_token_matcher` makes what constrains the output: cc/bindings/python_matcher.h.
-        Raises StatusError for a refusal, TypeError for a field that does not exist or fit."""
+        """`sampling` None = a pooling request; `fields` are further ones of `Request`. Raises
+        StatusError for a refusal, TypeError for a field that does not exist or fit."""
 
     def abort(self, request_id: int) -> None:
         """Unknown and finished requests are ignored."""
@@ -602,19 +632,8 @@ class Engine:
     def release(self, request_id: int) -> None:
         """Lets a request start that was submitted with `starts_held`."""
 
-    def extend(
-        self,
-        request_id: int,
-        token_ids: Sequence[int],
-        *,
-        part: str = "last",
-        media: Sequence[tuple[str, int, int]] = (),
-        media_features: Sequence[NDArray[np.float32]] = ...,
-        media_positions: Sequence[tuple[NDArray[np.int32], NDArray[np.int32], int]] = ...,
-    ) -> None:
-        """Appends input to a request with `streaming_input`; `part` says what follows: "more",
-        "turn" (then it waits for its next turn) or "last". `media` counts from the chunk's first
-        token. Raises StatusError for a refusal."""
+    def extend(self, request_id: int, chunk: InputChunk) -> None:
+        """Appends input to a request with `streaming_input`. Raises StatusError for a refusal."""
 
     def pause(self, mode: str = "keep") -> None:
         """Plans no step ("keep"), starts no request ("wait"), or ends all ("abort"), until
@@ -641,10 +660,10 @@ class Engine:
     def unpin_prefix(self, pin_id: int) -> bool:
         """False if there is no such pin."""
 
-    def kv_events(self, sequence: int = 1) -> dict[str, Any]:
+    def kv_events(self, sequence: int = 1, max_events: int = 2**64 - 1) -> dict[str, Any]:
         """What came to the prefix cache and went since event `sequence`: `events` (dicts with the
-        fields of cc/kv_cache/event_log.h), `next` to pass the next time, and how many were
-        `dropped` meanwhile."""
+        fields of cc/kv_cache/event_log.h), `next` to pass the next time, how many were `dropped`
+        meanwhile, and `log_id`, which another run of the engine does not have."""
 
     def reset_prefix_cache(self, *, preempt_running: bool = False) -> bool:
         """Forgets all cached prefixes; False, and nothing is forgotten, while requests run, unless
@@ -776,6 +795,50 @@ class Simulator:
 
     def report_text(self) -> str:
         """Report::ToText()"""
+
+class Router:
+    """cc/router/router.h. Belongs to one thread."""
+
+    def __init__(
+        self,
+        *,
+        policy: str,
+        num_engines: int,
+        block_size: int = 16,
+        hash_algorithm: str = "xxh3-128",
+        max_prefix_blocks: int = 2**20,
+    ) -> None:
+        """Raises StatusError if an option is out of range."""
+
+    def route(
+        self, token_ids: Sequence[int] = (), *, cache_salt: str = "", session: str = ""
+    ) -> int | None:
+        """The engine for a request, which counts as its own until `finish`. None: no engine is
+        available."""
+
+    def finish(self, engine: int) -> None: ...
+    def observe(
+        self,
+        engine: int,
+        type: str,
+        hashes: Sequence[bytes] = (),
+        *,
+        group: int = 0,
+        medium: str = "pool",
+        block_size: int = 0,
+    ) -> None:
+        """A KV event, as `Engine.kv_events` returns it. Raises StatusError for an unknown type, or
+        a hash that has neither 16 nor 32 bytes."""
+
+    def forget(self, engine: int) -> None: ...
+    def set_available(self, engine: int, available: bool) -> None: ...
+    def num_requests(self, engine: int) -> int:
+        """Unfinished requests of `engine`."""
+
+    @property
+    def uses_prefixes(self) -> bool: ...
+    def stats(self) -> dict[str, int]:
+        """RouterStats"""
 
 # --- limits of the machine ------------------------------------------------------------------------
 

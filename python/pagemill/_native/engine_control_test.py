@@ -86,18 +86,18 @@ def test_a_paused_engine_accepts_and_waits(make_engine: MakeEngine) -> None:
 def test_held_requests_and_turns(make_engine: MakeEngine) -> None:
     engine = make_engine()
     submit(engine, 1, starts_held=True, streaming_input=True)
-    engine.extend(1, [], part="turn")
+    engine.extend(1, _native.InputChunk([], part="turn"))
     engine.release(1)
     first, output = read(engine, 1)
     assert (len(first), output.turn_finished, output.finish_reason) == (3, "length", None)
-    engine.extend(1, [5, 6], part="more")
-    engine.extend(1, [7])
+    engine.extend(1, _native.InputChunk([5, 6], part="more"))
+    engine.extend(1, _native.InputChunk([7]))
     second, output = read(engine, 1)
     assert (len(second), output.finish_reason) == (3, "length")
     with pytest.raises(_native.StatusError, match="NOT_FOUND"):
-        engine.extend(1, [5])
+        engine.extend(1, _native.InputChunk([5]))
     with pytest.raises(_native.StatusError, match="more, turn, last"):
-        engine.extend(1, [5], part="end")
+        _native.InputChunk([5], part="end")  # type: ignore[arg-type]
 
 
 def test_pins_and_events_are_plain_data(make_engine: MakeEngine) -> None:

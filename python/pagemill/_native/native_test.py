@@ -340,7 +340,7 @@ def test_engine_generates(make_engine: MakeEngine, as_array: bool) -> None:
     assert engine.stats().finished_length == 1
 
 
-def test_logprobs_cross_the_seam(make_engine: MakeEngine) -> None:
+def test_logprobs_cross_the_bindings(make_engine: MakeEngine) -> None:
     engine = make_engine()
     engine.submit(1, [3, 1, 4], greedy(max_tokens=1, logprobs=2, prompt_logprobs=0))
     _, last = collect(engine, 1)

@@ -45,9 +45,10 @@ def test_sampling_parameters_and_requests_survive() -> None:
             prompt_token_ids=list(range(seed)),
             tenant="caf\u00e9",
             adapter=2**63 + seed,
-            media=[("cat", 1, 2)],
+            media=[_native.MediaItem("cat", 1, 2)],
             deadline_us=-5 if seed % 2 else None,
             pooling=seed % 3 == 0,
+            kv_transfer_params={"engine": "x", "number": str(seed)},
             sampling=params,
         )
         assert across(request).to_wire() == request.to_wire()
@@ -119,7 +120,7 @@ def test_what_to_wire_cannot_have_made_is_a_type_error(kind: Any) -> None:
     kind.from_wire(good)
     garbage = [None, 5, "x", {}, [], good[:-1], [*good, 0]]
     for at in range(len(good)):
-        garbage.append([*good[:at], {"no": "field"}, *good[at + 1 :]])
+        garbage.append([*good[:at], {"no": 5}, *good[at + 1 :]])
     for wire in garbage:
         with pytest.raises(TypeError):
             kind.from_wire(wire)

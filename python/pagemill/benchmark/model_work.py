@@ -2,7 +2,7 @@
 
 Counted are the weights of matrix multiplications; of experts, those that one token takes.
 Attention, norms and activations are left out, so a limit that follows from this is never too low.
-Only rows whose logits somebody wants go through the vocabulary projection.
+Only rows whose logits are requested go through the vocabulary projection.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
 """Batches for the offline benchmarks: token ids in, times out."""
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from pagemill.benchmark.step_profile import RunProfile
 from pagemill.config import EngineConfig
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.loading import LoadedModel, load
-from pagemill.engine.offline_batch import OfflineBatch, Request
+from pagemill.engine.messages import ChoiceRequest, EngineRequest
+from pagemill.engine.offline_batch import OfflineBatch
 from pagemill.engine.sampling import SamplingParams
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class OfflineModel:
     def __init__(self, loaded: LoadedModel) -> None:
         """Takes over a loaded model; `close` ends it."""
         self._loaded = loaded
-        self._next_id = 1
+        self._ids = itertools.count(1)
 
     @classmethod
     def load(cls, config: EngineConfig) -> "OfflineModel":
@@ -68,15 +69,12 @@ class OfflineModel:
         """
         core = self._loaded.core
         requests = [
-            Request(
-                np.asarray(prompt, dtype=np.int32), self._sampling(output_len, temperature, seed)
-            )
+            EngineRequest(RenderedPrompt.of(prompt), (self._choice(output_len, temperature, seed),))
             for seed, prompt in enumerate(prompts)
         ]
-        first_id, self._next_id = self._next_id, self._next_id + len(requests)
         outputs = [TimedOutput() for _ in prompts]
         begin = time.monotonic()
-        for news in OfflineBatch(core.seam, requests, core.max_choices, first_id):
+        for news in OfflineBatch(core.bindings, requests, core.max_choices):
             if news.error is not None:
                 raise news.error
             timed = outputs[news.index]
@@ -88,17 +86,14 @@ class OfflineModel:
             timed.done_s = now
         return outputs
 
-    def _sampling(self, output_len: int, temperature: float | None, seed: int) -> object:
+    def _choice(self, output_len: int, temperature: float | None, seed: int) -> ChoiceRequest:
         stated = SamplingParams(temperature=temperature, seed=seed, ignore_eos=True)
-        (native,) = child_sampling(
-            self._loaded.defaults.fill(stated),
-            max_tokens=output_len,
-            eos_token_ids=(),
-            make=self._loaded.core.seam.make_sampling,
+        (child,) = child_sampling(
+            self._loaded.defaults.fill(stated), max_tokens=output_len, eos_token_ids=()
         )
-        return native
+        return ChoiceRequest(next(self._ids), child)
 
     def close(self) -> None:
         """Ends the engine's thread."""
-        self._loaded.core.seam.engine.shutdown()
+        self._loaded.core.bindings.engine.shutdown()
         self._loaded.core.close_ranks()

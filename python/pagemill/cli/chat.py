@@ -131,11 +131,11 @@ def _turn(source: TextSource, sampling: SamplingConfig, messages: list[Message],
     messages.append({"role": "user", "content": said})
     try:
         answer = write_stream(source.chat(messages, sampling), sys.stdout)
-    except KeyboardInterrupt:  # the answer was long enough; the conversation goes on without it
+    except KeyboardInterrupt:  # the answer was long enough; the conversation continues without it
         print(file=sys.stderr)
         messages.pop()
     except (ValueError, EngineError) as error:
-        # Such as a conversation that outgrew the context; it goes on without this turn.
+        # Such as a conversation that outgrew the context; it continues without this turn.
         print(f"{error}", file=sys.stderr)
         messages.pop()
     else:

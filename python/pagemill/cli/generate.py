@@ -6,16 +6,12 @@ from argparse import Namespace
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pagemill.config import ConfigError, EngineConfig, SamplingConfig, option
 from pagemill.config.fields import check
 from pagemill.config.flags import FlagParser
 
 if TYPE_CHECKING:
     from pagemill.engine.llm import LLM, Output
-
-_COMPLETION_TOKENS = 256  # without --max-tokens; a chat gets all the room there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +67,17 @@ def run(parser: FlagParser, args: Namespace) -> int:
 def _outputs(
     llm: "LLM", config: PromptsConfig, sampling: SamplingConfig, texts: list[str]
 ) -> "list[Output]":
-    from pagemill.cli.local_text import sampling_params
+    from pagemill.cli.local_text import completion_params, sampling_params
 
-    params = sampling_params(sampling)
     in_chat = config.chat and llm.renderer.has_chat_template
     if config.system_prompt is not None and not in_chat:
         raise ConfigError("--system-prompt needs --chat and a model with a chat template")
     if in_chat:
         system = [{"role": "system", "content": config.system_prompt}]
         first = system if config.system_prompt is not None else []
-        return llm.chat([[*first, {"role": "user", "content": text}] for text in texts], params)
-    if params.max_tokens is None:
-        params = msgspec.structs.replace(params, max_tokens=_COMPLETION_TOKENS)
-    return llm.generate(texts, params)
+        conversations = [[*first, {"role": "user", "content": text}] for text in texts]
+        return llm.chat(conversations, sampling_params(sampling))
+    return llm.generate(texts, completion_params(sampling))
 
 
 def _json_line(prompt: str, output: "Output") -> str:

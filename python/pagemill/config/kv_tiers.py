@@ -7,7 +7,7 @@ from pagemill.config.fields import ConfigError, Range, check, option
 
 @dataclass(frozen=True, slots=True)
 class KvTierConfig:
-    """KV offloading: host memory and disk behind the pool, or a folder that engines share."""
+    """KV offloading: host memory and disk behind the pool, or what engines share."""
 
     kv_offloading_bytes: int | None = option(
         None,
@@ -41,10 +41,19 @@ class KvTierConfig:
         unit="bytes",
         allowed=Range(1, 2**62),
     )
+    kv_shared_memory_bytes: int | None = option(
+        None,
+        "Shared memory, instead of tiers and folder, by which this engine hands the KV of prompts"
+        " to other engines on this machine, and takes theirs: see kv_transfer_params. Default:"
+        " none.",
+        unit="bytes",
+        allowed=Range(1, 2**62),
+    )
     kv_transfer_timeout_ms: int = option(
         10_000,
         "After this time a request no longer waits for KV that is copied back, and computes it."
-        " While more than three copies take longer, no new ones are started.",
+        " While more than three copies take longer, no new ones are started. KV that no engine"
+        " takes from shared memory is dropped after it.",
         unit="ms",
         allowed=Range(1, 2**31 - 1),
     )
@@ -62,15 +71,30 @@ class KvTierConfig:
                 "--kv-connector-path is in place of --kv-offloading-bytes and"
                 " --kv-offloading-disk-path, not beside them"
             )
+        if self.kv_shared_memory_bytes is not None and (tiers or self.kv_connector_path):
+            raise ConfigError(
+                "--kv-shared-memory-bytes is in place of --kv-offloading-bytes,"
+                " --kv-offloading-disk-path and --kv-connector-path, not beside them"
+            )
 
     @property
     def enabled(self) -> bool:
         """True if evicted KV is stored outside the pool."""
         return bool(
-            self.kv_offloading_bytes or self.kv_offloading_disk_path or self.kv_connector_path
+            self.kv_offloading_bytes
+            or self.kv_offloading_disk_path
+            or self.kv_connector_path
+            or self.kv_shared_memory_bytes
         )
 
     @property
     def host_bytes(self) -> int:
-        """The memory that the tiers take."""
-        return self.kv_offloading_bytes or 0
+        """The memory that tiers or shared memory take."""
+        return self.kv_offloading_bytes or self.kv_shared_memory_bytes or 0
+
+    @property
+    def host_bytes_flag(self) -> str:
+        """What sets `host_bytes`."""
+        return (
+            "--kv-shared-memory-bytes" if self.kv_shared_memory_bytes else "--kv-offloading-bytes"
+        )

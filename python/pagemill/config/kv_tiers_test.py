@@ -37,6 +37,8 @@ def test_flat_names_make_tiers() -> None:
         ({"kv_offloading_disk_bytes": 9}, "--kv-offloading-disk-bytes go together"),
         ({"kv_transfer_timeout_ms": 0}, "--kv-transfer-timeout-ms"),
         ({"kv_connector_path": "/kv", "kv_offloading_bytes": "1MiB"}, "in place of"),
+        ({"kv_connector_path": "/kv", "kv_shared_memory_bytes": "1MiB"}, "in place of"),
+        ({"kv_shared_memory_bytes": "1MiB", "kv_offloading_bytes": "1MiB"}, "in place of"),
     ],
 )
 def test_refusals_name_the_flag(options: dict[str, object], words: str) -> None:
@@ -52,3 +54,13 @@ def test_host_memory_for_kv_counts() -> None:
         ConfigError, match=r"takes 50\.0 MiB of that: lower --kv-offloading-bytes to 26"
     ):
         plan_kv_cache(CacheConfig(memory_utilization=1.0), 1000, costs, 100 * MIB)
+
+
+def test_shared_memory_for_kv_counts() -> None:
+    tiers = KvTierConfig(kv_shared_memory_bytes=50 * MIB)
+    assert tiers.enabled
+    costs = FixedCosts(
+        10 * MIB, KvPages(MIB, lambda tokens: tokens), tiers.host_bytes, tiers.host_bytes_flag
+    )
+    with pytest.raises(ConfigError, match="lower --kv-shared-memory-bytes to 39"):
+        plan_kv_cache(CacheConfig(memory_utilization=1.0), 50, costs, 100 * MIB)

@@ -44,12 +44,13 @@ class FixedCosts:
     """Memory that a model takes besides the KV cache, from the executor's planner.
 
     `fixed_bytes`: weights (packed copies included), activations, workspace and outputs.
-    `offloading_bytes`: host memory for KV blocks evicted from the pool.
+    `offloading_bytes`: host memory for KV blocks outside the pool, which `offloading_flag` sets.
     """
 
     fixed_bytes: int
     kv: KvPages
     offloading_bytes: int = 0
+    offloading_flag: str = "--kv-offloading-bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +142,10 @@ def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: in
         f" {size} for {max_model_len} tokens, but {format_bytes(limit)} may be used ({share})"
     )
     if costs.offloading_bytes:
-        head += f" and --kv-offloading-bytes takes {format_bytes(costs.offloading_bytes)} of that"
+        head += f" and {costs.offloading_flag} takes {format_bytes(costs.offloading_bytes)} of that"
         room = limit - costs.fixed_bytes - (requested or needed)
         if room > 0:
-            raise ConfigError(f"{head}: lower --kv-offloading-bytes to {format_bytes(room)}")
+            raise ConfigError(f"{head}: lower {costs.offloading_flag} to {format_bytes(room)}")
     fitting = _fitting_len(costs, left)
     if requested is not None and left > needed:
         raise ConfigError(f"{head}: lower --kv-cache-memory-bytes to {format_bytes(left)}")

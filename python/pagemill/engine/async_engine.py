@@ -12,26 +12,25 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from pagemill.engine.client import EngineClient
 from pagemill.engine.fan_out import child_sampling
-from pagemill.engine.messages import EngineRequest, prompt_bytes
+from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeOutput
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt of a request: int32 token ids `[tokens]` and how many may follow."""
+    """One prompt of a request, and how many tokens may follow."""
 
-    token_ids: np.ndarray
+    rendered: RenderedPrompt
     max_tokens: int = 0
 
 
@@ -70,27 +69,35 @@ class AsyncEngine:
         priority: int = 0,
         cache_salt: str = "",
         tenant: str = "",
+        kv_transfer_params: Mapping[str, str] | None = None,
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
-        `sampling` None asks for pooled outputs. `priority` and `tenant` are for the scheduling
+        `sampling` None requests pooled outputs. `priority` and `tenant` are for the scheduling
         policies of these names: lower numbers run first, tenants share. Requests whose `cache_salt`
-        differs share no KV. All or nothing: when one child is refused, none runs.
+        differs share no KV. `kv_transfer_params` are for the KV connector: what a choice of another
+        engine ended with. All or nothing: when one child is refused, none runs.
 
         Raises:
             EngineError: the engine's refusal.
         """
-        requests: list[EngineRequest] = []
-        for prompt in prompts:
-            token_ids = prompt_bytes(prompt.token_ids)
-            for child in self._children(prompt, sampling):
-                requests.append(
-                    EngineRequest(next(self._ids), token_ids, child, priority, cache_salt, tenant)
-                )
+        params = dict(kv_transfer_params or {})
+        requests = [
+            EngineRequest(
+                prompt.rendered,
+                self._choices(prompt, sampling),
+                priority,
+                cache_salt,
+                tenant,
+                kv_transfer_params=params,
+            )
+            for prompt in prompts
+        ]
+        choices = [choice for request in requests for choice in request.choices]
         stream = RequestStream(self._abort)
-        for index, request in enumerate(requests):  # outputs may come before `submit` returns
-            self._routes[request.id] = (stream, index)
-            stream.adopt(request.id, index)
+        for index, choice in enumerate(choices):  # outputs may come before `submit` returns
+            self._routes[choice.id] = (stream, index)
+            stream.adopt(choice.id, index)
         try:
             await self._client.submit(requests)
         except BaseException:
@@ -104,19 +111,24 @@ class AsyncEngine:
             if child not in stream.live_children:
                 raise AssertionError(f"child request {child} is routed to a stream without it")
 
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """Runs a control operation of the engine; see `EngineClient.call`."""
+        return await self._client.call(operation, **arguments)
+
     async def shutdown(self) -> None:
         """Aborts what runs, leaves the engine and ends every stream."""
         await self._client.close()
         self._fail_all(EngineError("UNAVAILABLE", "The server is shutting down."))
 
-    def _children(
+    def _choices(
         self, prompt: Prompt, sampling: SamplingParams | None
-    ) -> Sequence[dict[str, Any] | None]:
-        if sampling is None:
-            return [None]
-        return child_sampling(
-            sampling, max_tokens=prompt.max_tokens, eos_token_ids=self.eos_token_ids, make=dict
-        )
+    ) -> tuple[ChoiceRequest, ...]:
+        children: Sequence[dict[str, Any] | None] = [None]
+        if sampling is not None:
+            children = child_sampling(
+                sampling, max_tokens=prompt.max_tokens, eos_token_ids=self.eos_token_ids
+            )
+        return tuple(ChoiceRequest(next(self._ids), child) for child in children)
 
     def _abort(self, child: int) -> None:
         if self._routes.pop(child, None) is not None:
@@ -126,7 +138,7 @@ class AsyncEngine:
         now = time.monotonic()
         for output in outputs:
             route = self._routes.get(output.request_id)
-            if route is None:  # aborted here; the engine had not heard of it yet
+            if route is None:  # aborted here, but not yet by the engine
                 continue
             stream, index = route
             if output.finish_reason is not None:
@@ -143,7 +155,7 @@ class AsyncEngine:
 def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
     """A native output as choice `index` of its request; `now` is `time.monotonic()`."""
     token_ids = list(output.new_token_ids)
-    made = ChoiceOutput(
+    result = ChoiceOutput(
         index,
         token_ids,
         [now] * len(token_ids),
@@ -153,14 +165,15 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
         num_cached_tokens=output.num_cached_tokens,
         created=now,
     )
-    if made.finish_reason is not None:  # the rest comes with the end, and reading it is not free
-        made.stop_token_id = output.stop_token_id
-        made.pooled = output.pooled
-        made.queued_s = output.queued_s
-        made.prefill_s = output.prefill_s
-        made.decode_s = output.decode_s
+    if result.finish_reason is not None:  # the rest comes with the end, and reading it is not free
+        result.stop_token_id = output.stop_token_id
+        result.pooled = output.pooled
+        result.kv_transfer_params = output.kv_transfer_params
+        result.queued_s = output.queued_s
+        result.prefill_s = output.prefill_s
+        result.decode_s = output.decode_s
         if output.error_code is not None:
             message = output.error_message or "The request failed."
             retry_after_s = output.error_retry_after_s
-            made.error = EngineError(output.error_code, message, retry_after_s=retry_after_s)
-    return made
+            result.error = EngineError(output.error_code, message, retry_after_s=retry_after_s)
+    return result

@@ -4,32 +4,24 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 
-import numpy as np
 import pytest
 
 from pagemill.engine.async_engine import AsyncEngine, Prompt
-from pagemill.engine.fake_engine import (
-    FakeEngine,
-    FakeOptions,
-    FakeRequest,
-    FakeSampling,
-    FakeStatusError,
-    Submitted,
-    next_token,
-)
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import ModelFacts
-from pagemill.engine.native import NativeSeam
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingDefaults, SamplingParams
+from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
+from pagemill.engine.testing.fake_model import FakeOptions, next_token
+from pagemill.engine.testing.fake_types import FakeStatusError
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 
 MODEL = ModelFacts(names=("fake",), path="", max_model_len=256, vocab_size=256)
 
 
 def over(fake: FakeEngine) -> AsyncEngine:
-    seam = NativeSeam(fake, FakeSampling, FakeRequest, FakeStatusError)
-    return AsyncEngine(LocalClient(seam, MODEL), [0])
+    return AsyncEngine(LocalClient(fake_bindings(fake), MODEL), [0])
 
 
 @contextlib.asynccontextmanager
@@ -44,7 +36,7 @@ async def started(fake: FakeEngine) -> AsyncGenerator[AsyncEngine, None]:
 
 
 def prompt(*ids: int, max_tokens: int = 8) -> Prompt:
-    return Prompt(np.array(ids, dtype=np.int32), max_tokens)
+    return Prompt(RenderedPrompt.of(ids), max_tokens)
 
 
 def sampling(n: int = 1, seed: int | None = 7) -> SamplingParams:
@@ -96,10 +88,18 @@ def test_all_choices_have_priority_salt_and_tenant_of_their_request() -> None:
         fake = FakeEngine(FakeOptions(uses_priority=True))
         async with started(fake) as engine:
             stream = await engine.submit(
-                [prompt(1)], sampling(n=2), priority=-2, cache_salt="salt", tenant="blue"
+                [prompt(1)],
+                sampling(n=2),
+                priority=-2,
+                cache_salt="salt",
+                tenant="blue",
+                kv_transfer_params={"peer": "x"},
             )
             await collect(stream)
-        assert fake.submitted == [Submitted(-2, "salt", "blue")] * 2
+        assert [
+            (r.priority, r.cache_salt, r.tenant, r.kv_transfer_params)
+            for r in (state.request for state in fake.submitted)
+        ] == [(-2, "salt", "blue", {"peer": "x"})] * 2
 
     asyncio.run(body())
 

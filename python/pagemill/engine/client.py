@@ -1,13 +1,14 @@
 """How a front end reaches an engine: in its own process (`local_client`) or in another one
-(`socket_client`). Both behave alike, which `client_conformance` proves.
+(`socket_client`). Both behave alike, which `testing/client_conformance.py` proves.
 
     await client.start(on_outputs, on_lost)
-    await client.submit([EngineRequest(...)])      # on_outputs is called with what comes of it
+    await client.submit([EngineRequest(...)])      # on_outputs is called with its outputs
     client.abort([request_id])
     done = await client.call("reset_prefix_cache")
     await client.close()
 
-A client lives on one event loop. Its request ids are its own.
+A client lives on one event loop. Its request ids, those of the choices of its requests, are its
+own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 from pagemill.engine.messages import EngineRequest, ModelFacts
 from pagemill.engine.native import NativeOutput
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.rendered_prompt import InputChunk
 from pagemill.observe.snapshot import EngineSnapshot
 
 OnOutputs = Callable[[Sequence[NativeOutput]], None]
@@ -65,7 +67,7 @@ class EngineClient(Protocol):
         """Lets a request start that was submitted with `starts_held`."""
         ...
 
-    async def extend(self, request_id: int, token_ids: Sequence[int], part: str) -> None:
+    async def extend(self, request_id: int, chunk: InputChunk) -> None:
         """Appends input to a request with `streaming_input`. Raises EngineError for a refusal."""
         ...
 

@@ -8,45 +8,41 @@ import os
 import stat
 import tempfile
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pagemill.engine.client import EngineClient
-from pagemill.engine.client_conformance import *  # noqa: F403
-from pagemill.engine.client_conformance import Connect, Listener, expected, request, run_loop
 from pagemill.engine.engine_server import EngineServer
-from pagemill.engine.fake_engine import (
-    FakeEngine,
-    FakeRequest,
-    FakeSampling,
-    FakeStatusError,
-    decode_fake_outputs,
-)
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import MAX_FRAME_BYTES, ModelFacts
-from pagemill.engine.native import NativeSeam, OutputCodec
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.socket_client import SocketClient
+from pagemill.engine.testing.client_conformance import *  # noqa: F403
+from pagemill.engine.testing.client_listener import (
+    Connect,
+    Listener,
+    expected,
+    request,
+    run_loop,
+)
+from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
+from pagemill.engine.testing.fake_outputs import FAKE_CODEC
 
 MODEL = ModelFacts(names=("fake",), path="", max_model_len=256, vocab_size=256)
-CODEC = OutputCodec(decode_fake_outputs, FakeStatusError, "fake outputs")
-
-
-def seam(engine: FakeEngine) -> NativeSeam:
-    return NativeSeam(engine, FakeSampling, FakeRequest, FakeStatusError)
 
 
 @contextlib.asynccontextmanager
 async def local(engine: FakeEngine) -> AsyncGenerator[Callable[[], EngineClient], None]:
-    yield lambda: LocalClient(seam(engine), MODEL)
+    yield lambda: LocalClient(fake_bindings(engine), MODEL)
 
 
 @contextlib.asynccontextmanager
 async def served(engine: FakeEngine) -> AsyncGenerator[str, None]:
     """The path of a socket where `engine` is served."""
     with tempfile.TemporaryDirectory() as folder:
-        server = EngineServer(seam(engine), MODEL, CODEC.schema)
+        server = EngineServer(fake_bindings(engine), MODEL, FAKE_CODEC.schema)
         await server.listen(f"{folder}/engine")
         try:
             yield f"{folder}/engine"
@@ -57,7 +53,7 @@ async def served(engine: FakeEngine) -> AsyncGenerator[str, None]:
 @contextlib.asynccontextmanager
 async def across(engine: FakeEngine) -> AsyncGenerator[Callable[[], EngineClient], None]:
     async with served(engine) as path:
-        yield lambda: SocketClient(path, CODEC)
+        yield lambda: SocketClient(path, FAKE_CODEC)
 
 
 @pytest.fixture(params=[local, across], ids=["local", "socket"])
@@ -69,26 +65,26 @@ def test_requests_fail_when_the_engine_goes_and_a_new_engine_is_found() -> None:
     async def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/engine"
-            first = EngineServer(seam(engine), MODEL, CODEC.schema)
+            first = EngineServer(fake_bindings(engine), MODEL, FAKE_CODEC.schema)
             await first.listen(path)
-            client, heard = SocketClient(path, CODEC), Listener()
-            await client.start(heard.on_outputs, heard.on_lost)
+            client, received = SocketClient(path, FAKE_CODEC), Listener()
+            await client.start(received.on_outputs, received.on_lost)
             await client.submit([request(1, 1, max_tokens=10**6)])
-            await heard.until(lambda: 1 in heard.tokens)
+            await received.until(lambda: 1 in received.tokens)
             await first.close()
-            await heard.until(lambda: heard.lost is not None)
-            assert heard.lost is not None and heard.lost.code == "UNAVAILABLE"
+            await received.until(lambda: received.lost is not None)
+            assert received.lost is not None and received.lost.code == "UNAVAILABLE"
             with pytest.raises(EngineError, match="started again"):
                 await client.submit([request(2, 1)])
             Path(path).unlink(missing_ok=True)
-            second = EngineServer(seam(engine), MODEL, CODEC.schema)
+            second = EngineServer(fake_bindings(engine), MODEL, FAKE_CODEC.schema)
             await second.listen(path)
             async with asyncio.timeout(20):
                 while not client.connected:
                     await asyncio.sleep(0.01)
             await client.submit([request(3, 1)])
-            await heard.until(lambda: 3 in heard.ends)
-            assert heard.tokens[3] == expected(1, 8)
+            await received.until(lambda: 3 in received.ends)
+            assert received.tokens[3] == expected(1, 8)
             await client.close()
             await second.close()
 
@@ -100,7 +96,7 @@ def test_requests_fail_when_the_engine_goes_and_a_new_engine_is_found() -> None:
 def test_an_engine_of_another_version_is_refused() -> None:
     async def main() -> None:
         async with served(engine) as path:
-            client = SocketClient(path, OutputCodec(decode_fake_outputs, FakeStatusError, "other"))
+            client = SocketClient(path, replace(FAKE_CODEC, schema="other"))
             with pytest.raises(EngineError, match="another version of Pagemill"):
                 await client.start(lambda _: None, lambda _: None)
             await client.close()
@@ -114,13 +110,14 @@ def test_garbage_ends_its_connection_only() -> None:
     async def main() -> None:
         async with served(engine) as path:
             assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-            client, heard = SocketClient(path, CODEC), Listener()
-            await client.start(heard.on_outputs, heard.on_lost)
+            client, received = SocketClient(path, FAKE_CODEC), Listener()
+            await client.start(received.on_outputs, received.on_lost)
             garbage = [
                 (MAX_FRAME_BYTES + 1).to_bytes(4, "little"),
                 b"\x05\0\0\0hello",
                 b"\x01\0\0\0\xc0",
                 b"\x03\0\0\0\x91\xa1x",
+                b"\x0a\0\0\0\x94\xa4Call\1\xa1\xff\x80",  # a name that is no UTF-8
             ]
             for data in garbage:
                 reader, writer = await asyncio.open_unix_connection(path)
@@ -130,7 +127,7 @@ def test_garbage_ends_its_connection_only() -> None:
                         await reader.read()  # to the end
                 writer.close()
             await client.submit([request(1, 1)])
-            await heard.until(lambda: 1 in heard.ends)
+            await received.until(lambda: 1 in received.ends)
             await client.close()
 
     engine = FakeEngine()
@@ -141,9 +138,9 @@ def test_garbage_ends_its_connection_only() -> None:
 def test_a_client_that_does_not_read_loses_nothing_and_delays_no_other() -> None:
     async def main() -> None:
         async with served(engine) as path:
-            slow, heard = SocketClient(path, CODEC), Listener()
-            await slow.start(heard.on_outputs, heard.on_lost)
-            quick, quickly = SocketClient(path, CODEC), Listener()
+            slow, received = SocketClient(path, FAKE_CODEC), Listener()
+            await slow.start(received.on_outputs, received.on_lost)
+            quick, quickly = SocketClient(path, FAKE_CODEC), Listener()
             await quick.start(quickly.on_outputs, quickly.on_lost)
             connection = slow._connection  # pyright: ignore[reportPrivateUsage]
             assert connection is not None
@@ -154,8 +151,8 @@ def test_a_client_that_does_not_read_loses_nothing_and_delays_no_other() -> None
             await quick.submit([request(1, 9, max_tokens=300)])
             await quickly.until(lambda: 1 in quickly.ends)
             transport.resume_reading()
-            await heard.until(lambda: len(heard.ends) == 64)
-            assert heard.tokens == {i: expected(i, 300) for i in range(64)}
+            await received.until(lambda: len(received.ends) == 64)
+            assert received.tokens == {i: expected(i, 300) for i in range(64)}
             await slow.close()
             await quick.close()
 

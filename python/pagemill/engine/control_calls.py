@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from pagemill.engine.native import NativeEngine, NativeSeam
+from pagemill.engine.native import NativeBindings, NativeEngine
 from pagemill.engine.native_requests import to_engine_error
 from pagemill.engine.outputs import EngineError
 
@@ -35,17 +35,17 @@ OPERATIONS = frozenset(
 )
 
 
-async def run_call(seam: NativeSeam, operation: str, arguments: Mapping[str, Any]) -> Any:
+async def run_call(bindings: NativeBindings, operation: str, arguments: Mapping[str, Any]) -> Any:
     """Runs `operation` on the engine.
 
     Raises:
         EngineError: it is not one of `OPERATIONS`, this engine lacks it, its arguments are wrong,
             or it failed.
     """
-    method = _method(seam.engine, operation)
+    method = _method(bindings.engine, operation)
     try:
         return await asyncio.to_thread(method, **arguments)
-    except seam.status_error as error:
+    except bindings.status_error as error:
         raise to_engine_error(error) from error
     except (TypeError, ValueError) as error:
         raise EngineError(

@@ -1,7 +1,7 @@
 """A built model and a configuration become a running native engine.
 
 core = EngineCore.create(built, config, weights_dtype="bfloat16")
-core.seam.engine.submit(...)
+core.bindings.engine.submit(...)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes,
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_bytes
-from pagemill.engine.native import NativeSeam
+from pagemill.engine.native import NativeBindings
 from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
 
@@ -30,13 +30,13 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 @dataclass(frozen=True, slots=True)
 class EngineCore:
-    """A running engine: `seam` is how clients talk to it, `budget` the KV cache it got.
+    """A running engine: `bindings` is how clients talk to it, `budget` the KV cache it got.
 
-    `runner` is the engine's own; others ask it for its profile, between requests.
+    `runner` is the engine's own; benchmarks read its profile between requests.
     """
 
     built: BuiltModel
-    seam: NativeSeam
+    bindings: NativeBindings
     engine: _native.Engine
     runner: _native.ModelRunner
     budget: KvBudget
@@ -74,13 +74,13 @@ class EngineCore:
             built: the model's program.
             config: everything about the engine.
             weights_dtype: what the model's configuration says its weights are ("float32", ...);
-                decides the KV cache's type where the configuration leaves it open.
-            others: what the other ranks run, where the model is divided among several.
+                decides the KV cache's type if the configuration does not.
+            others: what the other ranks run if the model is divided among several.
             draft: the model that guesses tokens for `built`, if one does.
 
         Raises:
             ConfigError: the model does not fit; the message has the numbers and the flags.
-            StatusError: the program cannot be bound, or a KV tier cannot be made.
+            StatusError: the program cannot be bound, or a KV tier cannot be created.
             EngineError: another rank could not start.
         """
         if others:
@@ -101,6 +101,7 @@ class EngineCore:
             fixed_bytes + (0 if encoder is None else encoder.memory().total_bytes),
             wanted.kv_pages((built, *others), config, plans, draft),
             config.kv_tiers.host_bytes,
+            config.kv_tiers.host_bytes_flag,
         )
         budget = plan_kv_cache(config.cache, built.max_model_len, fixed, available_memory_bytes())
         _LOGGER.info(
@@ -158,9 +159,9 @@ class EngineCore:
         )
         tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
-        seam = NativeSeam(engine, _native.SamplingParams, _native.Request, _native.StatusError)
+        bindings = NativeBindings(engine, _native)
         held = config.scheduler.max_num_queued_reqs
-        return cls(built, seam, engine, runner, budget, max(1, held), workers)
+        return cls(built, bindings, engine, runner, budget, max(1, held), workers)
 
 
 def _require_dividable(config: EngineConfig) -> None:
@@ -169,7 +170,8 @@ def _require_dividable(config: EngineConfig) -> None:
         raise ConfigError(f"{size} needs --executor native: no other executor has ranks")
     if config.kv_tiers.enabled:
         raise ConfigError(
-            "--kv-offloading-bytes, --kv-offloading-disk-path and --kv-connector-path need"
+            "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
+            " --kv-shared-memory-bytes need"
             f" --tensor-parallel-size 1, not {config.executor.tensor_parallel_size}: the KV of"
             " other ranks cannot be copied"
         )
@@ -187,7 +189,7 @@ def _executor(
             built.program_text, sizes.executor_options(config, num_blocks), world
         )
         if executor.pack_cache_damage:
-            _LOGGER.warning("packed weights were made again: %s", executor.pack_cache_damage)
+            _LOGGER.warning("packed weights were written again: %s", executor.pack_cache_damage)
         if executor.pack_cache_error:
             _LOGGER.warning(
                 "packed weights are not kept for the next start: %s (--no-pack-cache to say so)",
@@ -236,16 +238,17 @@ def _kv_tiers(
     native = [each for each in executors if isinstance(each, _native.NativeExecutor)]
     if config.enabled and not native:
         raise ConfigError(
-            "--kv-offloading-bytes, --kv-offloading-disk-path and --kv-connector-path need"
-            " --executor native: no other executor's KV can be copied"
+            "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
+            " --kv-shared-memory-bytes need --executor native: no other executor's KV can be copied"
         )
     return _native.KvTierOptions(
-        host_bytes=config.host_bytes,
+        host_bytes=config.kv_offloading_bytes or 0,
         disk_path=config.kv_offloading_disk_path,
         disk_bytes=config.kv_offloading_disk_bytes or 0,
         policy=config.kv_offloading_policy,
         connector_folder=config.kv_connector_path,
         connector_bytes=config.kv_connector_bytes,
+        shared_memory_bytes=config.kv_shared_memory_bytes or 0,
         transfer_timeout_ms=config.kv_transfer_timeout_ms,
         num_step_threads=threads,
         # Pages hold the KV of all programs.

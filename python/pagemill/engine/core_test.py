@@ -22,7 +22,7 @@ def config(**options: Any) -> EngineConfig:
 
 def test_the_pool_has_the_size_that_was_asked_for() -> None:
     loaded = load(config(max_model_len=256, kv_cache_memory_bytes="16MiB"))
-    engine = loaded.core.seam.engine
+    engine = loaded.core.bindings.engine
     try:
         budget = loaded.core.budget
         assert budget.kv_bytes <= 16 * 2**20 < budget.kv_bytes + budget.kv_bytes // 10
@@ -67,7 +67,7 @@ def test_a_kv_cache_of_bytes_holds_nearly_twice_the_tokens() -> None:
         options = {"kv_cache_memory_bytes": "7MiB", "kv_cache_dtype": dtype}
         loaded = load(config(max_model_len=256, **options))
         tokens[dtype] = loaded.core.budget.num_tokens
-        loaded.core.seam.engine.shutdown()
+        loaded.core.bindings.engine.shutdown()
     assert tokens["int8"] > 1.8 * tokens["bf16"]
     assert tokens["fp8_e4m3"] > 1.95 * tokens["bf16"]
 
@@ -76,14 +76,14 @@ def test_a_damaged_pack_is_made_again_and_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {"max_model_len": 256, "cache_dir": str(tmp_path)}
-    load(config(**options)).core.seam.engine.shutdown()
+    load(config(**options)).core.bindings.engine.shutdown()
     (pack,) = (tmp_path / "packed").glob("*.packed")
     with pack.open("r+b") as file:
         file.seek(50_000)
         file.write(b"damaged")
     with caplog.at_level("WARNING"):
-        load(config(**options)).core.seam.engine.shutdown()
-    assert f"packed weights were made again: '{pack}' is damaged" in caplog.text
+        load(config(**options)).core.bindings.engine.shutdown()
+    assert f"packed weights were written again: '{pack}' is damaged" in caplog.text
 
 
 def test_bfloat16_is_bf16() -> None:
@@ -92,7 +92,7 @@ def test_bfloat16_is_bf16() -> None:
         options = {"kv_cache_memory_bytes": "14MiB", "kv_cache_dtype": dtype}
         loaded = load(config(max_model_len=256, **options))
         tokens[dtype] = loaded.core.budget.num_tokens
-        loaded.core.seam.engine.shutdown()
+        loaded.core.bindings.engine.shutdown()
     assert tokens["bfloat16"] == tokens["bf16"]
     # SmolLM2-135M: 30 layers, 3 KV heads of 64, K and V, 2 bytes each; blocks of 16 tokens.
     bytes_per_token = 30 * 3 * 64 * 2 * 2
@@ -110,14 +110,14 @@ def test_a_kv_cache_of_bytes_generates(dtype: str) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_tiers_are_refused_where_kv_cannot_be_copied() -> None:
-    with pytest.raises(ConfigError, match="--kv-connector-path need --executor native"):
+    with pytest.raises(ConfigError, match="need --executor native"):
         load(config(max_model_len=128, executor="torch", kv_offloading_bytes="64MiB"))
 
 
 def test_default_name_and_model_path() -> None:
     loaded = load(config(max_model_len=256, served_model_name=("a", "b")))
     assert (loaded.defaults.temperature, loaded.defaults.top_p) == (0.2, 0.9)  # as plan shows
-    loaded.core.seam.engine.shutdown()
+    loaded.core.bindings.engine.shutdown()
     assert loaded.names == ("a", "b")
     assert loaded.source.path == Path(SMOLLM2).absolute()
 
@@ -150,7 +150,7 @@ def test_a_draft_model_counts_as_memory() -> None:
         )
     finally:
         for loaded in (plain, drafting):
-            loaded.core.seam.engine.shutdown()
+            loaded.core.bindings.engine.shutdown()
     with pytest.raises(ConfigError, match=r"does not hold one request of 700 tokens.*--max-model"):
         load(config(**(options | {"max_model_len": 700}), speculative_config=drafts_of(SMOLLM2)))
 

@@ -1,6 +1,6 @@
 """An engine for clients in other processes: a Unix socket, and a native client for each connection.
 
-    server = EngineServer(seam, model, output_schema)
+    server = EngineServer(bindings, model, output_schema)
     await server.listen(path)          # in a folder that only this user can enter
     ...
     await server.close()
@@ -8,7 +8,7 @@
 A process that connects may do everything, so the socket is for this user alone: it has mode 0600 in
 a folder of mode 0700, and a process of another user is turned away. A client that does not read its
 outputs has them merged in the engine, so that it costs memory per request and token; one that sends
-what is no message is disconnected, and its requests are aborted.
+anything but messages is disconnected, and its requests are aborted.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ from pagemill.engine.messages import (
     Reply,
     Stats,
     Submit,
+    client_messages,
+    message_encoder,
 )
-from pagemill.engine.native import NativeClient, NativeSeam
-from pagemill.engine.native_requests import submit_all, to_engine_error
+from pagemill.engine.native import NativeBindings, NativeClient
+from pagemill.engine.native_requests import native_chunk, submit_all, to_engine_error
 from pagemill.engine.outputs import EngineError
 
 _LOGGER = logging.getLogger("pagemill.engine")
@@ -54,9 +56,9 @@ _WRITE_BUFFER_BYTES = 2**20  # with more unsent, outputs stay in the engine
 class EngineServer:
     """Accepts clients until it is closed. Lives on one event loop."""
 
-    def __init__(self, seam: NativeSeam, model: ModelFacts, output_schema: str) -> None:
-        self.seam = seam
-        fields = tuple(row for row in seam.engine.stats().fields)
+    def __init__(self, bindings: NativeBindings, model: ModelFacts, output_schema: str) -> None:
+        self.bindings = bindings
+        fields = tuple(row for row in bindings.engine.stats().fields)
         self._stat_names = [row[0] for row in fields]
         self.hello = Hello(PROTOCOL, output_schema, model, fields)
         self._connections: set[_Connection] = set()
@@ -92,15 +94,15 @@ class EngineServer:
 
     def stats(self) -> Stats:
         """The engine's statistics as a message."""
-        snapshot = self.seam.engine.stats()
+        snapshot = self.bindings.engine.stats()
         return Stats([float(getattr(snapshot, name)) for name in self._stat_names])
 
     def add(self, connection: _Connection) -> None:
-        """A client has come."""
+        """A client has connected."""
         self._connections.add(connection)
 
     def remove(self, connection: _Connection) -> None:
-        """A client has gone."""
+        """A client has disconnected."""
         self._connections.discard(connection)
 
     async def _push_stats(self) -> None:
@@ -116,10 +118,10 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, server: EngineServer) -> None:
         self._server = server
-        self._seam = server.seam
+        self._bindings = server.bindings
         self._reader = FrameReader()
-        self._decoder = msgspec.msgpack.Decoder(ClientMessage)
-        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = client_messages()
+        self._encoder = message_encoder()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._client: NativeClient | None = None
@@ -134,8 +136,8 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
             return
         try:
-            self._client = self._seam.engine.new_client()
-        except self._seam.status_error as error:
+            self._client = self._bindings.engine.new_client()
+        except self._bindings.status_error as error:
             _LOGGER.warning("a client was turned away: %s", error)
             self._transport.abort()
             return
@@ -161,8 +163,8 @@ class _Connection(asyncio.Protocol):
         try:
             for message in self._reader.feed(data):
                 self._handle(self._decoder.decode(message))
-        except (msgspec.DecodeError, EngineError) as error:
-            _LOGGER.warning("a client sent what is no message (%s) and is disconnected", error)
+        except (msgspec.DecodeError, UnicodeDecodeError, EngineError) as error:
+            _LOGGER.warning("a client sent an invalid message (%s) and is disconnected", error)
             self.disconnect()
 
     def pause_writing(self) -> None:
@@ -194,7 +196,7 @@ class _Connection(asyncio.Protocol):
             return
         match message:
             case Submit(sequence, requests):
-                self._reply(sequence, lambda: submit_all(self._seam, client, requests))
+                self._reply(sequence, lambda: submit_all(self._bindings, client, requests))
             case Abort(request_ids):
                 for request_id in request_ids:
                     client.abort(request_id)
@@ -223,16 +225,14 @@ class _Connection(asyncio.Protocol):
         value = None
         try:
             if isinstance(message, Call):
-                value = await run_call(self._seam, message.operation, message.arguments)
+                value = await run_call(self._bindings, message.operation, message.arguments)
             else:
-                ids, part = message.token_ids, message.part
-                await asyncio.to_thread(client.extend, message.request_id, ids, part)
+                chunk = native_chunk(self._bindings, message.chunk)
+                await asyncio.to_thread(client.extend, message.request_id, chunk)
         except EngineError as error:
             self._send(Reply(message.sequence, Error.of(error)))
-        except self._seam.status_error as error:
+        except self._bindings.status_error as error:
             self._send(Reply(message.sequence, Error.of(to_engine_error(error))))
-        except ValueError as error:
-            self._send(Reply(message.sequence, Error("INVALID_ARGUMENT", str(error))))
         else:
             self._send(Reply(message.sequence, None, value))
 

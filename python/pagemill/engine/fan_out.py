@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from pagemill.config.sampling import SamplingFields
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
-
-T = TypeVar("T")
 
 _NATIVE_NO_LOGPROBS = -1  # step::SamplingParams::kNoLogprobs
 _NATIVE_ALL_LOGPROBS = -2  # step::SamplingParams::kAllLogprobs
@@ -26,13 +24,11 @@ def child_sampling(
     *,
     max_tokens: int,
     eos_token_ids: Sequence[int],
-    make: Callable[..., T],
-) -> list[T]:
-    """The native sampling parameters of each of the request's `n` children.
+) -> list[dict[str, Any]]:
+    """The fields of the native SamplingParams of each of the request's `n` children.
 
     The children differ in their seed only: child `i` draws with `seed + i`, and a request without
-    a seed gets a random one. `make` takes the fields of the native `SamplingParams`. `sampling` has
-    every field that `SamplingDefaults.fill` sets.
+    a seed gets a random one. `sampling` has every field that `SamplingDefaults.fill` sets.
 
     Raises:
         EngineError: INVALID_ARGUMENT for `n < 1` and for several greedy choices.
@@ -58,7 +54,7 @@ def child_sampling(
         "logprobs": _native_logprobs(sampling.logprobs),
         "prompt_logprobs": _native_logprobs(sampling.prompt_logprobs),
     }
-    return [make(**(fields | {"seed": (seed + child) & _SEED_MASK})) for child in range(sampling.n)]
+    return [fields | {"seed": (seed + child) & _SEED_MASK} for child in range(sampling.n)]
 
 
 def _native_logprobs(count: int | None) -> int:

@@ -7,35 +7,42 @@ from collections.abc import Sequence
 import numpy as np
 
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 
 
-def prompt_array(token_ids: Sequence[int], vocab_size: int, param: str = "prompt") -> np.ndarray:
-    """The prompt as int32 `[tokens]`.
+def text_prompt(token_ids: Sequence[int], param: str = "prompt") -> RenderedPrompt:
+    """A prompt of text; `check_prompt` compares it with the model.
+
+    Raises:
+        EngineError: INVALID_ARGUMENT for an id that does not fit 32 bits.
+    """
+    try:
+        return RenderedPrompt.of(token_ids)
+    except OverflowError as error:
+        message = f"`{param}` holds a token id that does not fit 32 bits."
+        raise EngineError("INVALID_ARGUMENT", message, param) from error
+
+
+def check_prompt(prompt: RenderedPrompt, vocab_size: int, param: str = "prompt") -> None:
+    """Compares a prompt with the model's vocabulary.
 
     Raises:
         EngineError: INVALID_ARGUMENT for an empty prompt or an id outside `[0, vocab_size)`.
     """
+    token_ids = prompt.token_ids
     if len(token_ids) == 0:
         raise EngineError(
             "INVALID_ARGUMENT", f"`{param}` is empty: at least one token is needed.", param
         )
-    # int64 first, so that an id beyond 32 bits is refused below and not wrapped.
-    try:
-        wide = np.asarray(token_ids, dtype=np.int64)
-    except OverflowError as error:
-        raise EngineError(
-            "INVALID_ARGUMENT", f"`{param}` holds a token id that does not fit 64 bits.", param
-        ) from error
-    bad = np.flatnonzero((wide < 0) | (wide >= vocab_size))
+    bad = np.flatnonzero((token_ids < 0) | (token_ids >= vocab_size))
     if bad.size:
         at = int(bad[0])
         raise EngineError(
             "INVALID_ARGUMENT",
-            f"`{param}` holds token id {int(wide[at])} at position {at}; this model's ids are"
+            f"`{param}` holds token id {int(token_ids[at])} at position {at}; this model's ids are"
             f" 0 to {vocab_size - 1}.",
             param,
         )
-    return wide.astype(np.int32)
 
 
 def resolve_max_tokens(

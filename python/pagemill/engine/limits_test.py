@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pagemill.engine.limits import prompt_array, resolve_max_tokens
+from pagemill.engine.limits import check_prompt, resolve_max_tokens, text_prompt
 from pagemill.engine.outputs import EngineError
 
 
@@ -35,14 +35,15 @@ def test_no_room(prompt: int, requested: int | None, param: str) -> None:
     assert "100" in refusal.value.message and str(prompt) in refusal.value.message
 
 
-def test_prompt_array() -> None:
-    array = prompt_array([0, 255], 256)
-    assert array.dtype == np.int32 and array.tolist() == [0, 255]
+def test_ids_of_the_vocabulary() -> None:
+    prompt = text_prompt([0, 255])
+    check_prompt(prompt, 256)
+    assert prompt.token_ids.dtype == np.int32 and prompt.token_ids.tolist() == [0, 255]
 
 
 @pytest.mark.parametrize("ids", [[], [-1], [1, 256], [2**31], [2**63], [-(2**70)]])
 def test_bad_ids(ids: list[int]) -> None:
     with pytest.raises(EngineError) as refusal:
-        prompt_array(ids, 256, "input")
+        check_prompt(text_prompt(ids, "input"), 256, "input")
     assert refusal.value.code == "INVALID_ARGUMENT"
     assert refusal.value.param == "input"

@@ -13,25 +13,26 @@ import contextlib
 import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TextIO, cast
 
 import numpy as np
 
 from pagemill.config import EngineConfig, build
 from pagemill.config.env import cache_folder
-from pagemill.engine.fan_out import child_sampling
-from pagemill.engine.limits import prompt_array, resolve_max_tokens
+from pagemill.engine.limits import check_prompt, text_prompt
 from pagemill.engine.loading import LoadedModel, load, update_weights
-from pagemill.engine.media import ImageInput, MediaItem, place_images
+from pagemill.engine.media import ImageInput, place_images
+from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native_requests import to_engine_error
-from pagemill.engine.offline_batch import OfflineBatch, Request
-from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
+from pagemill.engine.offline_batch import OfflineBatch
+from pagemill.engine.outputs import EngineError
 from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
+from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.snapshot import EngineSnapshot
-from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.renderer import Renderer
 
 Message = Mapping[str, Any]
@@ -40,66 +41,12 @@ Prompt = str | Sequence[int]
 _DEFAULT_COMPLETION_TOKENS = 16  # as the HTTP API has it; a chat gets all the room there is
 
 
-@dataclass(slots=True)
-class Choice:
-    """One continuation. `token_ids` includes the token that stopped it; `text` does not."""
-
-    text: str = ""
-    token_ids: list[int] = field(default_factory=list[int])
-    logprobs: list[TokenLogprobs] | None = None
-    finish_reason: str | None = None
-    stop_reason: str | int | None = None
-
-
-@dataclass(slots=True)
-class Output:
-    """A prompt and its `n` continuations. `prompt_logprobs[i]` is of prompt token `i + 1`."""
-
-    prompt_token_ids: list[int]
-    choices: list[Choice]
-    prompt_logprobs: list[TokenLogprobs] | None = None
-    num_cached_tokens: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
     """A restored session: its tokens, and of how many leading ones the KV need not be computed."""
 
     token_ids: list[int]
     num_cached_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Prompt:
-    """Token ids with all placeholders of images, and the images."""
-
-    token_ids: Sequence[int]
-    media: Sequence[MediaItem]
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A child request: where its news go."""
-
-    output: Output
-    choice: Choice
-    assembler: ChoiceAssembler
-
-    def take(self, news: ChoiceOutput) -> int:
-        """Adds `news`; returns how many tokens they brought."""
-        if news.error is not None:
-            raise news.error
-        delta = self.assembler.push(news)
-        choice, output = self.choice, self.output
-        choice.text += delta.text
-        choice.token_ids += delta.token_ids
-        if delta.logprobs is not None:
-            choice.logprobs = (choice.logprobs or []) + delta.logprobs
-        choice.finish_reason, choice.stop_reason = delta.finish_reason, delta.stop_reason
-        output.num_cached_tokens = max(output.num_cached_tokens, news.num_cached_tokens)
-        if news.prompt_logprobs is not None:
-            output.prompt_logprobs = news.prompt_logprobs
-        return len(delta.token_ids)
 
 
 class LLM:
@@ -129,7 +76,6 @@ class LLM:
     def _open(self, config: EngineConfig) -> None:
         self._loaded: LoadedModel = load(config)
         self._engine = self._loaded.core.engine
-        self._next_id = 1
         try:
             model = config.model
             self._renderer = Renderer.open(
@@ -141,8 +87,7 @@ class LLM:
         except BaseException:
             self._end_engine()
             raise
-        built = self._loaded.core.built
-        self._eos = tuple(dict.fromkeys((*built.eos_token_ids, *self._renderer.eos_token_ids)))
+        self._model = TextModel(self._loaded, self._renderer)
 
     def __enter__(self) -> LLM:
         return self
@@ -194,24 +139,16 @@ class LLM:
                 them, or for models with a grid patches and how many there are in time, height and
                 width; a prompt has one placeholder token for each.
             token_matcher: makes what constrains an output; called for each of them.
-            progress: where a progress bar is drawn; standard error, if that is a terminal, where
-                None.
+            progress: where a progress bar is drawn; standard error by default, if that is a
+                terminal.
 
         Raises:
             EngineError: a request is refused or fails; the others are aborted.
         """
-        token_ids = [
-            self._renderer.encode(prompt, parse_special=True) if isinstance(prompt, str) else prompt
-            for prompt in _as_list(prompts)
-        ]
+        rendered = self._place([self._prompt(prompt) for prompt in _as_list(prompts)], images)
         stated = _stated(sampling, fields)
-        return self._run(
-            self._place(token_ids, images),
-            stated,
-            _DEFAULT_COMPLETION_TOKENS,
-            token_matcher,
-            progress,
-        )
+        batch = TextBatch(self._model, rendered, stated, _DEFAULT_COMPLETION_TOKENS, token_matcher)
+        return _finished(batch, progress)
 
     def chat(
         self,
@@ -230,10 +167,36 @@ class LLM:
         """
         single = bool(messages) and isinstance(messages[0], Mapping)
         conversations: Any = [messages] if single else messages
-        token_ids = [self._renderer.encode_chat(conversation) for conversation in conversations]
-        stated = _stated(sampling, fields)
+        prompts = [self._conversation(conversation) for conversation in conversations]
         limit = self._loaded.defaults.max_tokens
-        return self._run(self._place(token_ids), stated, limit, token_matcher, progress)
+        batch = TextBatch(self._model, prompts, _stated(sampling, fields), limit, token_matcher)
+        return _finished(batch, progress)
+
+    def stream(
+        self, prompt: Prompt, sampling: SamplingParams | None = None, **fields: Any
+    ) -> Generator[str]:
+        """Continues one prompt; gives the pieces of its text as they come. The arguments are those
+        of `generate`. Leaving the iteration aborts the request.
+
+        Raises:
+            EngineError: see `generate`.
+        """
+        stated = _one_choice(_stated(sampling, fields))
+        (rendered,) = self._place([self._prompt(prompt)], None)
+        return _texts(TextBatch(self._model, [rendered], stated, _DEFAULT_COMPLETION_TOKENS))
+
+    def stream_chat(
+        self, messages: Sequence[Message], sampling: SamplingParams | None = None, **fields: Any
+    ) -> Generator[str]:
+        """Answers one conversation; gives the pieces of the answer, as `stream` does.
+
+        Raises:
+            RenderError: see `chat`.
+            EngineError: see `generate`.
+        """
+        stated = _one_choice(_stated(sampling, fields))
+        limit = self._loaded.defaults.max_tokens
+        return _texts(TextBatch(self._model, [self._conversation(messages)], stated, limit))
 
     def embed(
         self, texts: Prompt | Sequence[Prompt], *, progress: TextIO | None = None
@@ -244,7 +207,7 @@ class LLM:
             EngineError: a text is too long, or the model does not pool.
         """
         built = self._loaded.core.built
-        prompts: list[np.ndarray] = []
+        requests: list[EngineRequest] = []
         for text in _as_list(texts):
             ids = self._renderer.encode(text) if isinstance(text, str) else text
             if len(ids) > built.max_model_len:
@@ -252,16 +215,18 @@ class LLM:
                     "INVALID_ARGUMENT",
                     f"a text has {len(ids)} tokens; the model takes {built.max_model_len}",
                 )
-            prompts.append(prompt_array(ids, built.vocab_size, "texts"))
-        vectors: dict[int, np.ndarray] = {}
-        with contextlib.closing(ProgressBar(len(prompts), progress or sys.stderr)) as bar:
-            for news in self._batch([Request(prompt, None) for prompt in prompts]):
-                if news.error is not None:
-                    raise news.error
-                if news.pooled is not None:
-                    vectors[news.index] = news.pooled
-                bar.add(tokens=0, finished=news.finish_reason is not None)
-        return np.stack([vectors[i] for i in range(len(prompts))])
+            prompt = text_prompt(ids, "texts")
+            check_prompt(prompt, built.vocab_size, "texts")
+            requests.append(EngineRequest(prompt, (ChoiceRequest(next(self._model.ids), None),)))
+        core, vectors = self._loaded.core, dict[int, np.ndarray]()
+        with contextlib.closing(ProgressBar(len(requests), progress or sys.stderr)) as bar:
+            for output in OfflineBatch(core.bindings, requests, core.max_choices):
+                if output.error is not None:
+                    raise output.error
+                if output.pooled is not None:
+                    vectors[output.index] = output.pooled
+                bar.add(tokens=0, finished=output.finish_reason is not None)
+        return np.stack([vectors[i] for i in range(len(requests))])
 
     def save_session(self, path: str | os.PathLike[str], tokens: Prompt | Output) -> int:
         """Writes a conversation's KV to a file, so that another process need not compute it.
@@ -320,13 +285,13 @@ class LLM:
         return self._engine.is_sleeping()
 
     def update_weights(self, path: str | os.PathLike[str]) -> None:
-        """Goes on with the weights of another checkpoint of the same model; its configuration and
-        tokenizer are not read. Old and new weights are in memory at once, unless the engine sleeps:
-        then the new ones are loaded by `wake`.
+        """Replaces the weights with those of another checkpoint of the same model; its
+        configuration and tokenizer are not read. Old and new weights are in memory at once, unless
+        the engine sleeps: then `wake` loads the new ones.
 
         Args:
             path: a directory of safetensors, or a GGUF file, as the model is. A file that has been
-                replaced by another of the same name is read anew.
+                replaced by another of the same name is read again.
 
         Raises:
             WeightsError, EngineError: a file or a tensor is missing or damaged, or a tensor differs
@@ -350,14 +315,12 @@ class LLM:
     def _native_errors(self) -> Generator[None]:
         try:
             yield
-        except self._loaded.core.seam.status_error as error:
+        except self._loaded.core.bindings.status_error as error:
             raise to_engine_error(error) from error
 
     def _place(
-        self,
-        prompts: Sequence[Sequence[int]],
-        images: Sequence[Sequence[ImageInput]] | None = None,
-    ) -> list[_Prompt]:
+        self, prompts: Sequence[RenderedPrompt], images: Sequence[Sequence[ImageInput]] | None
+    ) -> list[RenderedPrompt]:
         if images is None:
             images = [()] * len(prompts)
         if len(images) != len(prompts):
@@ -365,63 +328,30 @@ class LLM:
             raise EngineError("INVALID_ARGUMENT", message, "images")
         encoder = self._loaded.core.built.encoder
         return [
-            _Prompt(*place_images(ids, own, encoder))
-            for ids, own in zip(prompts, images, strict=True)
+            place_images(prompt, own, encoder) for prompt, own in zip(prompts, images, strict=True)
         ]
 
-    def _run(
-        self,
-        prompts: Sequence[_Prompt],
-        stated: SamplingParams,
-        default_max_tokens: int | None,
-        token_matcher: TokenMatcherFactory | None,
-        progress: TextIO | None,
-    ) -> list[Output]:
-        params = self._loaded.defaults.fill(stated)
-        built = self._loaded.core.built
-        outputs: list[Output] = []
-        running: list[_Running] = []
-        requests: list[Request] = []
-        for prompt in prompts:
-            array = prompt_array(prompt.token_ids, built.vocab_size, "prompts")
-            room = resolve_max_tokens(
-                len(array), stated.max_tokens, default_max_tokens, built.max_model_len, "prompts"
-            )
-            output = Output(array.tolist(), [Choice() for _ in range(params.n)])
-            outputs.append(output)
-            children = child_sampling(
-                params,
-                max_tokens=room,
-                eos_token_ids=self._eos,
-                make=self._loaded.core.seam.make_sampling,
-            )
-            for choice, native in zip(output.choices, children, strict=True):
-                running.append(_Running(output, choice, self._assembler(array, params)))
-                requests.append(Request(array, native, prompt.media))
-        batch = self._batch(requests, token_matcher)
-        with contextlib.closing(ProgressBar(len(requests), progress or sys.stderr)) as bar:
-            for news in batch:
-                child = running[news.index]
-                tokens = child.take(news)
-                if child.assembler.finished:
-                    batch.stop(news.index)  # where a stop string matched, the engine goes on
-                bar.add(tokens=tokens, finished=child.assembler.finished)
-        return outputs
+    def _prompt(self, prompt: Prompt) -> RenderedPrompt:
+        if isinstance(prompt, str):
+            prompt = self._renderer.encode(prompt, parse_special=True)
+        return text_prompt(prompt, "prompts")
 
-    def _batch(
-        self, requests: list[Request], token_matcher: TokenMatcherFactory | None = None
-    ) -> OfflineBatch:
-        core = self._loaded.core
-        first_id, self._next_id = self._next_id, self._next_id + len(requests)
-        return OfflineBatch(core.seam, requests, core.max_choices, first_id, token_matcher)
+    def _conversation(self, messages: Sequence[Message]) -> RenderedPrompt:
+        prompt = text_prompt(self._renderer.encode_chat(messages), "messages")
+        return place_images(prompt, (), self._loaded.core.built.encoder)
 
-    def _assembler(self, prompt: np.ndarray, params: SamplingParams) -> ChoiceAssembler:
-        return ChoiceAssembler(
-            self._renderer.detokenizer(prompt.tolist(), params.skip_special_tokens),
-            stop=params.stop,
-            include_stop=params.include_stop_str_in_output,
-            min_tokens=params.min_tokens,
-        )
+
+def _finished(batch: TextBatch, progress: TextIO | None) -> list[Output]:
+    with contextlib.closing(ProgressBar(batch.num_choices, progress or sys.stderr)) as bar:
+        for delta in batch:
+            bar.add(tokens=len(delta.token_ids), finished=delta.finish_reason is not None)
+    return batch.outputs
+
+
+def _texts(batch: TextBatch) -> Generator[str]:
+    for delta in batch:
+        if delta.text:
+            yield delta.text
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
@@ -434,3 +364,10 @@ def _stated(sampling: SamplingParams | None, fields: Mapping[str, Any]) -> Sampl
     if sampling is not None and fields:
         raise TypeError("give either `sampling` or its fields, not both")
     return sampling or SamplingParams(**fields)
+
+
+def _one_choice(sampling: SamplingParams) -> SamplingParams:
+    if sampling.n != 1:
+        message = f"`n` must be 1 to stream one text, got {sampling.n}."
+        raise EngineError("INVALID_ARGUMENT", message, "n")
+    return sampling

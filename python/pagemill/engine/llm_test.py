@@ -25,8 +25,8 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=8)
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[LLM]:
-    with pagemill.LLM(SMOLLM2, max_model_len=256, max_num_seqs=4, max_num_queued_reqs=4) as made:
-        yield made
+    with pagemill.LLM(SMOLLM2, max_model_len=256, max_num_seqs=4, max_num_queued_reqs=4) as loaded:
+        yield loaded
 
 
 @needs_smollm2
@@ -53,6 +53,27 @@ def test_chat(llm: LLM) -> None:
     assert one.choices[0].finish_reason == "stop"
     several = llm.chat([question, question], temperature=0.0)
     assert [o.choices[0].text for o in several] == [one.choices[0].text] * 2
+
+
+@needs_smollm2
+def test_streams_are_the_same_texts_in_pieces(llm: LLM) -> None:
+    prompt = "The capital of France is"
+    pieces = list(llm.stream(prompt, GREEDY))
+    assert len(pieces) > 1
+    (whole,) = llm.generate(prompt, GREEDY)
+    assert "".join(pieces) == whole.choices[0].text
+    question = [{"role": "user", "content": "What is the capital of France?"}]
+    (answer,) = llm.chat(question, temperature=0.0, stop=("Paris",))
+    streamed = "".join(llm.stream_chat(question, temperature=0.0, stop=("Paris",)))
+    assert streamed == answer.choices[0].text
+    with pytest.raises(EngineError, match="`n` must be 1"):
+        llm.stream(prompt, n=2, temperature=1.0)
+    left = llm.stream(prompt, temperature=0.0, max_tokens=200)
+    next(left)
+    left.close()
+    (again,) = llm.generate(prompt, GREEDY)
+    assert again.choices == whole.choices
+    assert llm.stats().num_running == 0
 
 
 @needs_smollm2

@@ -9,21 +9,22 @@ from typing import Any
 from pagemill.engine.client import OnLost, OnOutputs
 from pagemill.engine.control_calls import run_call
 from pagemill.engine.messages import EngineRequest, ModelFacts
-from pagemill.engine.native import NativeClient, NativeSeam
-from pagemill.engine.native_requests import submit_all, to_engine_error
+from pagemill.engine.native import NativeBindings, NativeClient
+from pagemill.engine.native_requests import native_chunk, submit_all, to_engine_error
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.rendered_prompt import InputChunk
 from pagemill.observe.snapshot import EngineSnapshot
 
 
 class LocalClient:
-    """An `EngineClient` of `seam.engine`.
+    """An `EngineClient` of `bindings.engine`.
 
     The loop watches the client's descriptor; one wake-up passes all outputs that wait.
     """
 
-    def __init__(self, seam: NativeSeam, model: ModelFacts) -> None:
+    def __init__(self, bindings: NativeBindings, model: ModelFacts) -> None:
         self.model = model
-        self._seam = seam
+        self._bindings = bindings
         self._client: NativeClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fd = -1
@@ -37,7 +38,7 @@ class LocalClient:
 
     async def start(self, on_outputs: OnOutputs, on_lost: OnLost) -> None:
         """Opens a native client and watches it."""
-        self._client = self._seam.engine.new_client()
+        self._client = self._bindings.engine.new_client()
         self._on_outputs, self._on_lost = on_outputs, on_lost
         self._loop = asyncio.get_running_loop()
         self._fd = self._client.output_fd()
@@ -45,7 +46,7 @@ class LocalClient:
 
     async def submit(self, requests: Sequence[EngineRequest]) -> None:
         """Does not suspend."""
-        submit_all(self._seam, self._opened(), requests)
+        submit_all(self._bindings, self._opened(), requests)
 
     def abort(self, request_ids: Sequence[int]) -> None:
         """See `EngineClient`."""
@@ -58,21 +59,22 @@ class LocalClient:
         if self._client is not None:
             self._client.release(request_id)
 
-    async def extend(self, request_id: int, token_ids: Sequence[int], part: str) -> None:
+    async def extend(self, request_id: int, chunk: InputChunk) -> None:
         """In a thread: it waits until the engine is between two steps."""
         client = self._opened()
+        native = native_chunk(self._bindings, chunk)
         try:
-            await asyncio.to_thread(client.extend, request_id, list(token_ids), part)
-        except self._seam.status_error as error:
+            await asyncio.to_thread(client.extend, request_id, native)
+        except self._bindings.status_error as error:
             raise to_engine_error(error) from error
 
     async def call(self, operation: str, **arguments: Any) -> Any:
         """See `control_calls`."""
-        return await run_call(self._seam, operation, arguments)
+        return await run_call(self._bindings, operation, arguments)
 
     def stats(self) -> EngineSnapshot:
         """Of this moment."""
-        return self._seam.engine.stats()
+        return self._bindings.engine.stats()
 
     async def close(self) -> None:
         """See `EngineClient`."""
@@ -91,7 +93,7 @@ class LocalClient:
         assert self._client is not None and self._on_outputs is not None
         try:
             outputs = self._client.poll()
-        except self._seam.status_error as error:
+        except self._bindings.status_error as error:
             assert self._on_lost is not None
             self._on_lost(to_engine_error(error))
             return

@@ -1,20 +1,18 @@
 """Images of a prompt: a placeholder token each, which becomes as many tokens as embeddings.
 
-expanded, items = place_images([1, 32000, 5], [pixels], built.encoder)
-engine.submit(..., **native_media(items))
+prompt = place_images(RenderedPrompt.of([1, 32000, 5]), [pixels], built.encoder)
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pagemill.engine.outputs import EngineError
-from pagemill.models.base import Image, MediaFeatures
+from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
+from pagemill.models.base import Image
 from pagemill.runner.build import BuiltEncoder
 
 ImageInput = np.ndarray | tuple[np.ndarray, Sequence[int]]
@@ -22,38 +20,13 @@ ImageInput = np.ndarray | tuple[np.ndarray, Sequence[int]]
 and width, as the model's processor gives them."""
 
 
-@dataclass(frozen=True, slots=True)
-class MediaItem:
-    """Tokens of the prompt, from `first_token` on, that stand for `features`. Items of equal
-    `content_id` are encoded once, and have equal positions."""
-
-    content_id: str
-    first_token: int
-    features: MediaFeatures
-
-    @property
-    def native(self) -> tuple[str, int, int]:
-        """The item without its features, as the native `submit` takes it."""
-        return self.content_id, self.first_token, self.features.tokens
-
-
-def native_media(items: Sequence[MediaItem]) -> dict[str, Any]:
-    """The arguments of the native `submit` that say what the items of a request are."""
-    positions = [item.features.positions for item in items]
-    return {
-        "media": [item.native for item in items],
-        "media_features": [item.features.rows for item in items],
-        "media_positions": [(p.rows, p.tokens, p.next) for p in positions if p is not None],
-    }
-
-
 def place_images(
-    token_ids: Sequence[int], images: Sequence[ImageInput], encoder: BuiltEncoder | None
-) -> tuple[list[int], list[MediaItem]]:
+    prompt: RenderedPrompt, images: Sequence[ImageInput], encoder: BuiltEncoder | None
+) -> RenderedPrompt:
     """The prompt with as many placeholders for each image as it has embeddings, and the images.
 
     Args:
-        token_ids: the prompt, with one placeholder token for each image.
+        prompt: text with one placeholder token for each image.
         images: of each, pixels [3, height, width] normalized as the model wants them, or patches
             and their grid.
         encoder: the model's; None if it has none.
@@ -62,12 +35,12 @@ def place_images(
         EngineError: INVALID_ARGUMENT if the model takes no images, there are more or fewer than
             placeholders, or one has the wrong size.
     """
-    ids = list(token_ids)
     if encoder is None:
         if images:
             raise _refusal(f"this model takes no images, but the prompt has {len(images)}")
-        return ids, []
+        return prompt
     traits = encoder.traits
+    ids = prompt.token_ids.tolist()
     num_placeholders = ids.count(traits.placeholder)
     if num_placeholders != len(images):
         raise _refusal(
@@ -83,7 +56,7 @@ def place_images(
         features = _features(images[len(items)], len(items), encoder)
         items.append(MediaItem(_content_id(features), len(expanded), features))
         expanded += [token] * features.tokens
-    return expanded, items
+    return RenderedPrompt(np.array(expanded, np.int32), tuple(items))
 
 
 def _features(image: ImageInput, index: int, encoder: BuiltEncoder) -> MediaFeatures:
@@ -104,7 +77,7 @@ def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _content_id(features: MediaFeatures) -> str:
-    # The KV cache finds blocks by it: contents that can be made to collide would mix up images.
+    # The KV cache finds blocks by it: colliding contents would mix up images.
     # KV depends on positions as well, which equal patches have others of in another grid.
     digest = hashlib.sha256(features.rows.tobytes())
     if features.positions is not None:

@@ -1,4 +1,4 @@
-"""What clients and the engine say to each other: plain data, in one process or across a socket.
+"""Messages between clients and the engine: plain data, in one process or across a socket.
 
     client:  Submit, Extend, Release, Abort, Call
     engine:  Hello, Outputs, Reply, Stats
@@ -10,7 +10,7 @@ Release and Abort have no answer. A Submit is answered before its first outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
 import msgspec
@@ -18,32 +18,40 @@ import numpy as np
 
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingDefaults
+from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_FRAME_BYTES = 2**28
 """Of one message: the log probabilities of a prompt of 10^6 tokens fit."""
 
 
-class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
-    """A request of one choice. Its id is unique among those of its client, and below 2^48."""
+_MAX_ARRAY_DIMS = 2
+_ARRAY_TYPES = frozenset({"<i4", "<f4"})
+
+
+class ChoiceRequest(msgspec.Struct, array_like=True, frozen=True):
+    """One continuation of a prompt, or its pooled output. The engine runs each as a request."""
 
     id: int
-    prompt: bytes
-    """Token ids, int32, little-endian."""
+    """Unique among those of its client, and below 2^48."""
     sampling: dict[str, Any] | None
-    """Fields of the native SamplingParams; None asks for a pooled output."""
+    """Fields of the native SamplingParams; None for a pooled output."""
+
+
+class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
+    """A prompt and its choices."""
+
+    prompt: RenderedPrompt
+    choices: tuple[ChoiceRequest, ...]
     priority: int = 0
     cache_salt: str = ""
     tenant: str = ""
     starts_held: bool = False
-    """It starts after Release."""
+    """Each choice starts after Release."""
     streaming_input: bool = False
-    """More of its input comes by Extend."""
-
-    @property
-    def token_ids(self) -> np.ndarray:
-        """The prompt, int32 [tokens]."""
-        return np.frombuffer(self.prompt, dtype="<i4")
+    """More of the input of each choice comes by Extend."""
+    kv_transfer_params: dict[str, str] = {}
+    """For the KV connector, from the engine that computed the prompt."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):
@@ -65,7 +73,7 @@ class Error(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a front end knows of the model, without loading it. `names[0]` is the one in
+    """What a front end needs of the model, which it does not load. `names[0]` is the one in
     responses."""
 
     names: tuple[str, ...]
@@ -101,12 +109,11 @@ class Submit(msgspec.Struct, array_like=True, tag=True, frozen=True):
 
 
 class Extend(msgspec.Struct, array_like=True, tag=True, frozen=True):
-    """More input of a request; `part` is "more", "turn" or "last" (cc/scheduler/input_part.h)."""
+    """More input of a request."""
 
     sequence: int
     request_id: int
-    token_ids: list[int]
-    part: str
+    chunk: InputChunk
 
 
 class Release(msgspec.Struct, array_like=True, tag=True, frozen=True):
@@ -153,6 +160,33 @@ ClientMessage = Submit | Extend | Release | Abort | Call
 EngineMessage = Hello | Outputs | Reply | Stats
 
 
-def prompt_bytes(token_ids: Sequence[int] | np.ndarray) -> bytes:
-    """`EngineRequest.prompt` of int32 token ids."""
-    return np.ascontiguousarray(token_ids, dtype="<i4").tobytes()
+def message_encoder() -> msgspec.msgpack.Encoder:
+    """Encodes messages; arrays become (type, shape, bytes)."""
+    return msgspec.msgpack.Encoder(enc_hook=_array_to_wire)
+
+
+def client_messages() -> msgspec.msgpack.Decoder[ClientMessage]:
+    """Decodes what clients send. Raises msgspec.DecodeError or UnicodeDecodeError for anything
+    else."""
+    return msgspec.msgpack.Decoder(ClientMessage, dec_hook=_array_from_wire)
+
+
+def engine_messages() -> msgspec.msgpack.Decoder[EngineMessage]:
+    """Decodes what the engine sends; raises what `client_messages` does."""
+    return msgspec.msgpack.Decoder(EngineMessage)
+
+
+def _array_to_wire(value: Any) -> tuple[str, tuple[int, ...], bytes]:
+    dtype = "<f4" if value.dtype.kind == "f" else "<i4"  # 32 bits: RenderedPrompt has checked it
+    array = np.asarray(value, dtype)
+    return dtype, array.shape, array.tobytes()
+
+
+def _array_from_wire(kind: type, value: Any) -> np.ndarray:
+    """Reads the array where it lies. Nothing is allocated by the shape that the peer states."""
+    dtype, shape, data = msgspec.convert(value, tuple[str, tuple[int, ...], bytes])
+    if kind is not np.ndarray or dtype not in _ARRAY_TYPES or len(shape) > _MAX_ARRAY_DIMS:
+        raise ValueError(f"no array: {dtype[:8]!r} of {len(shape)} dimensions")
+    if min(shape, default=0) < 0 or math.prod(shape) * np.dtype(dtype).itemsize != len(data):
+        raise ValueError(f"an array has {len(data)} bytes, which its shape does not")
+    return np.frombuffer(data, dtype).reshape(shape)

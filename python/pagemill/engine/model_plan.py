@@ -188,9 +188,14 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         memory = encoder.memory()
         weights += memory.plan.weights_bytes
         workspace += memory.plan.workspace_bytes
-        # Activations, as the model sees it: what the encoder computes on and what it made.
+        # Activations, as the model sees it: the encoder's input and output.
         activations += memory.plan.activation_bytes + memory.plan.output_bytes + memory.kept_bytes
-    costs = FixedCosts(weights + activations + workspace + logits, pages, offloading)
+    costs = FixedCosts(
+        weights + activations + workspace + logits,
+        pages,
+        offloading,
+        config.kv_tiers.host_bytes_flag,
+    )
     limit = int(available * config.cache.memory_utilization)
     kv: KvBudget | None = None
     refusal = ""

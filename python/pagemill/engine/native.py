@@ -1,4 +1,4 @@
-"""The native seam as this package uses it: what `_native.Engine` must offer.
+"""The native bindings as this package uses them: what `_native.Engine` must offer.
 
 The types are structural, so that `fake_engine.FakeEngine` and the compiled extension are
 interchangeable and nothing here imports the extension.
@@ -13,12 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from pagemill.engine.outputs import TokenLogprobs
-from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.observe.snapshot import EngineSnapshot
 
 
 class NativeOutput(Protocol):
-    """One request's news; see `_native/_core.pyi`."""
+    """What one request generated since its last output; see `_native/_core.pyi`."""
 
     @property
     def request_id(self) -> int: ...
@@ -43,6 +42,8 @@ class NativeOutput(Protocol):
     @property
     def error_retry_after_s(self) -> int: ...
     @property
+    def kv_transfer_params(self) -> dict[str, str]: ...
+    @property
     def queued_s(self) -> float: ...
     @property
     def prefill_s(self) -> float: ...
@@ -59,7 +60,7 @@ class NativeClient(Protocol):
 
     def release(self, request_id: int) -> None: ...
 
-    def extend(self, request_id: int, token_ids: Sequence[int], part: Any) -> None: ...
+    def extend(self, request_id: int, chunk: Any) -> None: ...
 
     def poll(self) -> Sequence[NativeOutput]: ...
 
@@ -76,21 +77,7 @@ class NativeEngine(Protocol):
     What concerns all requests is reached by name (`control_calls`), or by the native type.
     """
 
-    def submit(
-        self,
-        request_id: int,
-        prompt_token_ids: np.ndarray,
-        sampling: Any,
-        *,
-        priority: int = 0,
-        cache_salt: str = "",
-        skip_reading_prefix_cache: bool = False,
-        tenant: str = "",
-        new_token_matcher: TokenMatcherFactory | None = None,
-        media: Sequence[tuple[str, int, int]] = (),
-        media_features: Sequence[np.ndarray] = (),
-        media_positions: Sequence[tuple[np.ndarray, np.ndarray, int]] = (),
-    ) -> None: ...
+    def submit(self, request: Any) -> None: ...
 
     def abort(self, request_id: int) -> None: ...
 
@@ -109,15 +96,32 @@ class NativeEngine(Protocol):
     def shutdown(self) -> None: ...
 
 
+class NativeTypes(Protocol):
+    """The extension's types that requests are built of; the module `_native` has them."""
+
+    @property
+    def InputChunk(self) -> Callable[..., object]: ...  # noqa: N802  (types of the extension)
+    @property
+    def MediaItem(self) -> Callable[..., object]: ...  # noqa: N802
+    @property
+    def Request(self) -> Callable[..., object]: ...  # noqa: N802
+    @property
+    def SamplingParams(self) -> Callable[..., object]: ...  # noqa: N802
+    @property
+    def StatusError(self) -> type[Exception]: ...  # noqa: N802
+
+
 @dataclass(frozen=True, slots=True)
-class NativeSeam:
-    """What the compiled extension contributes: the engine, constructors and its error."""
+class NativeBindings:
+    """What the compiled extension contributes: an engine, and the types of its arguments."""
 
     engine: NativeEngine
-    make_sampling: Callable[..., object]
-    make_request: Callable[..., object]
-    status_error: type[Exception]
-    """Raised by the extension; has `code`, `message` and `retry_after_s`."""
+    types: NativeTypes
+
+    @property
+    def status_error(self) -> type[Exception]:
+        """Raised by the extension; has `code`, `message` and `retry_after_s`."""
+        return self.types.StatusError
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,4 +132,4 @@ class OutputCodec:
     """Of what `NativeClient.poll_wire` returned. Raises `error` for anything else."""
     error: type[Exception]
     schema: str
-    """Equal in processes that understand each other."""
+    """Equal in processes of one protocol."""

@@ -3,32 +3,109 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pagemill.engine.messages import EngineRequest
-from pagemill.engine.native import NativeClient, NativeSeam
+from pagemill.engine.messages import ChoiceRequest, EngineRequest
+from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingParams
+from pagemill.engine.token_matcher import TokenMatcherFactory
+from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 
-_REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority"}
+_REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority", "kv_transfer_params"}
 
 
-def submit_all(seam: NativeSeam, client: NativeClient, requests: Sequence[EngineRequest]) -> None:
+def submit_all(
+    bindings: NativeBindings, client: NativeClient, requests: Sequence[EngineRequest]
+) -> None:
     """Submits all of `requests`, or none: those before a refused one are aborted.
 
     Raises:
         EngineError: the refusal.
     """
-    for count, request in enumerate(requests):
-        try:
-            client.submit(_native_request(seam, request))
-        except BaseException as error:
-            for earlier in requests[:count]:
-                client.abort(earlier.id)
-            if isinstance(error, seam.status_error):
-                raise to_engine_error(error) from error
-            raise
+    submitted: list[int] = []
+    try:
+        for request in requests:
+            for choice, native in native_requests(bindings, request):
+                client.submit(native)
+                submitted.append(choice.id)
+    except BaseException as error:
+        for earlier in submitted:
+            client.abort(earlier)
+        if isinstance(error, bindings.status_error):
+            raise to_engine_error(error) from error
+        raise
+
+
+def native_requests(
+    bindings: NativeBindings,
+    request: EngineRequest,
+    new_token_matcher: TokenMatcherFactory | None = None,
+) -> Iterator[tuple[ChoiceRequest, object]]:
+    """Each choice of `request` as the native engine takes it. All share the features of media.
+
+    Raises:
+        EngineError: a field does not fit the native type.
+    """
+    try:
+        media = _native_media(bindings, request.prompt)
+        for choice in request.choices:
+            fields: dict[str, Any] = {"pooling": True}
+            if choice.sampling is not None:
+                fields = {"sampling": bindings.types.SamplingParams(**choice.sampling)}
+            native = bindings.types.Request(
+                id=choice.id,
+                prompt_token_ids=request.prompt.token_ids,
+                media=media,
+                priority=request.priority,
+                cache_salt=request.cache_salt,
+                tenant=request.tenant,
+                starts_held=request.starts_held,
+                streaming_input=request.streaming_input,
+                new_token_matcher=new_token_matcher,
+                kv_transfer_params=request.kv_transfer_params,
+                **fields,
+            )
+            yield choice, native
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EngineError(
+            "INVALID_ARGUMENT", f"A parameter is out of range: {_first_line(error)}"
+        ) from error
+
+
+def native_chunk(bindings: NativeBindings, chunk: InputChunk) -> object:
+    """A chunk as the native engine takes it.
+
+    Raises:
+        EngineError: it does not fit the native type.
+    """
+    try:
+        return bindings.types.InputChunk(
+            chunk.prompt.token_ids.tolist(),
+            part=chunk.part,
+            media=_native_media(bindings, chunk.prompt),
+        )
+    except bindings.status_error as error:
+        raise to_engine_error(error) from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EngineError(
+            "INVALID_ARGUMENT", f"The input does not fit: {_first_line(error)}", "media"
+        ) from error
+
+
+def _native_media(bindings: NativeBindings, prompt: RenderedPrompt) -> list[object]:
+    items: list[object] = []
+    for item in prompt.media:
+        features = item.features
+        at = features.positions
+        positions = None if at is None else (at.rows, at.tokens, at.next)
+        items.append(
+            bindings.types.MediaItem(
+                item.content_id, item.first_token, features.tokens, features.rows, positions
+            )
+        )
+    return items
 
 
 def to_engine_error(error: Exception) -> EngineError:
@@ -38,27 +115,6 @@ def to_engine_error(error: Exception) -> EngineError:
     word = re.match(r"\W*([a-z_]+)", message)
     param = word[1] if word is not None and word[1] in _REQUEST_FIELDS else None
     return EngineError(code, message, param, int(getattr(error, "retry_after_s")))  # noqa: B009
-
-
-def _native_request(seam: NativeSeam, request: EngineRequest) -> Any:
-    try:
-        fields: dict[str, Any] = {"pooling": True}
-        if request.sampling is not None:
-            fields = {"sampling": seam.make_sampling(**request.sampling)}
-        return seam.make_request(
-            id=request.id,
-            prompt_token_ids=request.token_ids,
-            priority=request.priority,
-            cache_salt=request.cache_salt,
-            tenant=request.tenant,
-            starts_held=request.starts_held,
-            streaming_input=request.streaming_input,
-            **fields,
-        )
-    except (TypeError, ValueError, OverflowError) as error:
-        raise EngineError(
-            "INVALID_ARGUMENT", f"A sampling parameter is out of range: {_first_line(error)}"
-        ) from error
 
 
 def _first_line(error: Exception) -> str:

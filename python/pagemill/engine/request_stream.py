@@ -130,6 +130,7 @@ def _merge(into: ChoiceOutput, later: ChoiceOutput) -> None:
     into.stop_token_id = later.stop_token_id
     into.pooled = later.pooled
     into.error = later.error
+    into.kv_transfer_params = later.kv_transfer_params
     into.queued_s = later.queued_s
     into.prefill_s = later.prefill_s
     into.decode_s = later.decode_s

@@ -1,8 +1,8 @@
 """Defaults and their precedence; the native form of a request's parameters."""
 
-from pagemill.engine.fake_engine import FakeSampling
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.sampling import SamplingDefaults, SamplingParams
+from pagemill.engine.testing.fake_types import FakeSampling
 
 
 def test_precedence() -> None:
@@ -32,10 +32,9 @@ def test_native_form() -> None:
             stop_token_ids=[9],
         )
     )
-    made = child_sampling(params, max_tokens=11, eos_token_ids=[1, 2], make=FakeSampling)
-    assert [c.seed for c in made] == [2**64 - 2, 2**64 - 1, 0]  # type: ignore[attr-defined]
-    first = made[0]
-    assert isinstance(first, FakeSampling)
+    children = child_sampling(params, max_tokens=11, eos_token_ids=[1, 2])
+    assert [child["seed"] for child in children] == [2**64 - 2, 2**64 - 1, 0]
+    first = FakeSampling(**children[0])
     assert first.top_k == 0
     assert first.logit_bias == [(3, 100.0), (4, -0.5)]
     assert (first.logprobs, first.prompt_logprobs) == (-2, 0)
@@ -44,6 +43,6 @@ def test_native_form() -> None:
 
 def test_no_logprobs() -> None:
     params = SamplingDefaults().fill(SamplingParams(seed=0))
-    (only,) = child_sampling(params, max_tokens=1, eos_token_ids=[], make=FakeSampling)
-    assert isinstance(only, FakeSampling)
+    (child,) = child_sampling(params, max_tokens=1, eos_token_ids=[])
+    only = FakeSampling(**child)
     assert (only.logprobs, only.prompt_logprobs) == (-1, -1)

@@ -33,9 +33,12 @@ from pagemill.engine.messages import (
     Reply,
     Stats,
     Submit,
+    engine_messages,
+    message_encoder,
 )
 from pagemill.engine.native import OutputCodec
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.rendered_prompt import InputChunk
 from pagemill.observe.snapshot import EngineSnapshot
 
 _LOGGER = logging.getLogger("pagemill.engine")
@@ -92,9 +95,9 @@ class SocketClient:
         if self._connection is not None:
             self._connection.send(Release(request_id))
 
-    async def extend(self, request_id: int, token_ids: Sequence[int], part: str) -> None:
+    async def extend(self, request_id: int, chunk: InputChunk) -> None:
         """See `EngineClient`."""
-        await self._ask(lambda sequence: Extend(sequence, request_id, list(token_ids), part))
+        await self._ask(lambda sequence: Extend(sequence, request_id, chunk))
 
     async def call(self, operation: str, **arguments: Any) -> Any:
         """See `EngineClient`."""
@@ -186,8 +189,8 @@ class _Connection(asyncio.Protocol):
         self._codec = codec
         self._on_message = on_message
         self._reader = FrameReader()
-        self._decoder = msgspec.msgpack.Decoder(EngineMessage)
-        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = engine_messages()
+        self._encoder = message_encoder()
         self._sequence = itertools.count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._transport: asyncio.Transport | None = None
@@ -208,8 +211,8 @@ class _Connection(asyncio.Protocol):
                 self._on_message(self, self._decoder.decode(message))
         except EngineError as error:
             self._break(error)
-        except (msgspec.DecodeError, self._codec.error) as error:
-            self._break(EngineError("INTERNAL", f"The engine sent what is no message: {error}"))
+        except (msgspec.DecodeError, UnicodeDecodeError, self._codec.error) as error:
+            self._break(EngineError("INTERNAL", f"The engine sent an invalid message: {error}"))
 
     async def ask(self, make: Callable[[int], ClientMessage]) -> Any:
         """Sends the message that `make(sequence)` returns, and waits for its answer."""

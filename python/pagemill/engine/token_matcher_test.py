@@ -18,8 +18,8 @@ PROMPTS = ["(a + (b", "f(x) = g(", "((", "Lisp: (defun square (x)"]
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[LLM]:
-    with LLM(SMOLLM2, max_model_len=256, max_num_seqs=4) as made:
-        yield made
+    with LLM(SMOLLM2, max_model_len=256, max_num_seqs=4) as loaded:
+        yield loaded
 
 
 class Brackets:
@@ -29,7 +29,7 @@ class Brackets:
         size = llm._loaded.core.built.vocab_size
         self.texts = [llm.renderer.token_text(index) for index in range(size)]
         self.ends = np.zeros(size, bool)
-        self.ends[list(llm._eos)] = True
+        self.ends[list(llm._model.eos_token_ids)] = True
         depths = [np.cumsum([(c == "(") - (c == ")") for c in text] or [0]) for text in self.texts]
         self.lowest = np.array([min(depth.min(), 0) for depth in depths])
         self.change = np.array([depth[-1] for depth in depths])

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
+from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.ops.trace import Tensor
 
@@ -77,26 +78,6 @@ class Image:
 
     pixels: np.ndarray
     grid: tuple[int, int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GridPositions:
-    """In time, row and column, i32 [n, 3]: of an item's `rows` in the encoder, and of its `tokens`,
-    relative to its start; `next` is the position of the token after it."""
-
-    rows: np.ndarray
-    tokens: np.ndarray
-    next: int
-
-
-@dataclass(frozen=True, slots=True)
-class MediaFeatures:
-    """An encoder's input for an item, f32 [rows, channels], the number of `tokens` that the item
-    stands for, and their positions if it has a grid."""
-
-    rows: np.ndarray
-    tokens: int
-    positions: GridPositions | None = None
 
 
 @dataclass(frozen=True, slots=True)

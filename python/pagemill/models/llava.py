@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Self, cast
 
 from pagemill import ops
+from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
@@ -17,7 +18,6 @@ from pagemill.models.base import (
     Config,
     EncoderInputs,
     Image,
-    MediaFeatures,
     MediaTraits,
     ModelConfigError,
     ModelTraits,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self, cast
 
+from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.layers.rotary import bind_grid_rotary
@@ -16,7 +17,6 @@ from pagemill.models.base import (
     Config,
     EncoderInputs,
     Image,
-    MediaFeatures,
     MediaTraits,
     ModelConfigError,
     ModelTraits,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from pagemill import ops
+from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
@@ -19,9 +20,7 @@ from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary, rotary
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    GridPositions,
     Image,
-    MediaFeatures,
     ModelConfigError,
 )
 from pagemill.models.config_keys import activation, number, positive_int, rope_parameters

@@ -21,8 +21,8 @@ from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
 from pagemill.quantization.base import Scheme
-from pagemill.quantization.errors import QuantizationError
 from pagemill.quantization.notes import OTHER_SCALES
+from pagemill.quantization.section import QuantizationError
 from pagemill.quantization.table import method_of
 from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.quantization.unused import check_all_used

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from pagemill.quantization.base import Method
-from pagemill.quantization.errors import QuantizationError
 from pagemill.quantization.packed import PackedScheme
 from pagemill.quantization.scaled import ScaledScheme
+from pagemill.quantization.section import QuantizationError
 from pagemill.quantization.table import method_of
 from pagemill.quantization.unquantized import UNQUANTIZED
 

@@ -64,7 +64,7 @@ class Gptq:
 
 
 def _scheme(section: Section, overrides: Section, layout: str) -> PackedScheme:
-    """The scheme of `section` with some of its fields stated anew."""
+    """The scheme of `section` with some of its fields replaced."""
     if overrides is not section:
         for name in overrides.entries.keys() - set(_OVERRIDES):
             raise overrides.refuse(name, overrides.get(name), ", ".join(_OVERRIDES))

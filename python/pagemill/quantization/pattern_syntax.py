@@ -9,7 +9,7 @@ from __future__ import annotations
 import string
 from dataclasses import dataclass
 
-from pagemill.quantization.errors import QuantizationError
+from pagemill.quantization.section import QuantizationError
 
 _MAX_CHARS = 1000
 _MAX_REPETITIONS = 1000

@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from pagemill.quantization.errors import QuantizationError
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
 
 _MAX_BLOCK = 2**30  # rows or columns that share a scale
+
+
+class QuantizationError(WeightsError):
+    """A quantization that is not supported; the message names the method, the field and the
+    supported values."""
 
 
 @dataclass(frozen=True, slots=True)

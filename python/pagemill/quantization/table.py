@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pagemill.quantization.base import Method
-from pagemill.quantization.errors import QuantizationError
-from pagemill.quantization.section import Section
+from pagemill.quantization.section import QuantizationError, Section
 from pagemill.weights.json_file import shown
 
 METHODS: dict[str, str] = {

@@ -14,8 +14,7 @@ from safetensors.torch import save_file
 
 from pagemill.ops.program_text import from_text
 from pagemill.ops.trace import Tensor
-from pagemill.quantization.errors import QuantizationError
-from pagemill.quantization.section import Section
+from pagemill.quantization.section import QuantizationError, Section
 from pagemill.quantization.table import METHODS, method_of
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.simple_batch import SimpleBatch

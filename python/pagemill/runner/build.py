@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from pagemill import ops
+from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.pooler import pool
 from pagemill.layers.stack import EXPERTS, RESULT, layer_values
 from pagemill.models.base import (
     EncoderInputs,
     Image,
-    MediaFeatures,
     MediaInputs,
     MediaModel,
     MediaTraits,

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pagemill.engine.fake_engine import FakeOptions
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.batch import BatchOutput, answer_lines
-from pagemill.server.fake_server import FakeServer, fake_server
+from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 CHAT = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 3, "n": 2, "seed": 5}
 COMPLETION = {"prompt": ["a", "b"], "max_tokens": 3, "seed": 5, "echo": True}

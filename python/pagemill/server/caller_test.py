@@ -10,8 +10,8 @@ import pytest
 
 from pagemill.server.caller import DEFAULT_GRANTS, Caller, Scope
 from pagemill.server.endpoints.table import ENDPOINTS
-from pagemill.server.fake_server import FakeServer, fake_server
 from pagemill.server.keys import ApiKey
+from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 KEYS = (
     ApiKey.of("k-web", Caller("web", "blue", frozenset({Scope.INFERENCE}))),
@@ -29,7 +29,7 @@ async def post(server: FakeServer, key: str, tenant: str = "") -> int:
 
 
 def tenants(server: FakeServer) -> Sequence[str]:
-    return [submitted.tenant for submitted in server.engine.submitted]
+    return [state.request.tenant for state in server.engine.submitted]
 
 
 def test_every_route_has_its_scope(caplog: pytest.LogCaptureFixture) -> None:

@@ -72,6 +72,7 @@ class ChatWording:
                 None if prompt_logprobs is None else self._formatter.prompt(prompt_logprobs)
             ),
             prompt_token_ids=self._prompt_token_ids(),
+            kv_transfer_params=self._generation.kv_transfer_params or UNSET,
         )
 
     def begin(self) -> bytes:
@@ -104,10 +105,12 @@ class ChatWording:
             delta.token_ids if self._request.return_token_ids else UNSET,
         )
         if not (events or choice.finish_reason or choice.logprobs or choice.token_ids):
-            return b""  # tokens that are no complete character yet, or may be a stop string
+            return b""  # tokens that are not a complete character yet, or may be a stop string
         self._chunk.choices = [choice]
         if self._continuous_usage:
             self._chunk.usage = self._generation.usage
+        if delta.finish_reason is not None:
+            self._chunk.kv_transfer_params = self._generation.kv_transfer_params or UNSET
         return event(self._encode(self._chunk))
 
     def end(self, failure: ApiError | None) -> bytes:

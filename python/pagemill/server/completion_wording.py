@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET
 
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.server.echo import prompt_offsets
@@ -62,7 +63,12 @@ class CompletionWording:
             if folded.prompt_logprobs is not None and self._request.prompt_logprobs is not None:
                 choice.prompt_logprobs = self._formatter.prompt(folded.prompt_logprobs)
             written.append(choice)
-        return msgspec.structs.replace(self._head, choices=written, usage=self._generation.usage)
+        return msgspec.structs.replace(
+            self._head,
+            choices=written,
+            usage=self._generation.usage,
+            kv_transfer_params=self._generation.kv_transfer_params or UNSET,
+        )
 
     def begin(self) -> bytes:
         """See `respond.Wording`."""
@@ -75,10 +81,12 @@ class CompletionWording:
             return self._templates[delta.index].event(text) if text else b""
         choice = self._choice(delta, text)
         if not (choice.text or choice.finish_reason or choice.logprobs or choice.token_ids):
-            return b""  # tokens that are no complete character yet, or may be a stop string
+            return b""  # tokens that are not a complete character yet, or may be a stop string
         self._head.choices = [choice]
         if self._continuous_usage:
             self._head.usage = self._generation.usage
+        if delta.finish_reason is not None:
+            self._head.kv_transfer_params = self._generation.kv_transfer_params or UNSET
         return event(self._encode(self._head))
 
     def end(self, failure: ApiError | None) -> bytes:

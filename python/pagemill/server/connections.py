@@ -1,4 +1,4 @@
-"""How many connections a server has open, and which one gives way to a new one."""
+"""How many connections a server has open, and which one is closed for a new one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Connections:
     """The open connections of one server. Event loop only; every method is O(1).
 
     A connection is idle from its start, and from the end of a response, until the headers of its
-    next request are complete. Idle connections give way to new ones, the oldest first: a client
+    next request are complete. Idle connections are closed for new ones, the oldest first: a client
     that opens many and sends nothing, or sends slowly, displaces its own.
     """
 
@@ -89,7 +89,7 @@ class Connections:
 def raise_descriptor_limit(connections: int) -> int:
     """Raises the process's soft limit of descriptors towards what `connections` need.
 
-    Returns the limit that holds then. Shells set 1,024 for the sake of programs that use select(),
+    Returns the limit that holds then. Shells set 1,024 for programs that use select(),
     which this one is not.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

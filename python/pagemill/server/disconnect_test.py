@@ -7,8 +7,9 @@ import msgspec
 import pytest
 from starlette.types import Message
 
-from pagemill.engine.fake_engine import FakeEngine, FakeOptions
-from pagemill.server.fake_server import FakeServer, fake_server
+from pagemill.engine.testing.fake_engine import FakeEngine
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 
 async def disconnect(server: FakeServer, body: dict[str, Any], after: asyncio.Event) -> int:
@@ -50,10 +51,10 @@ def test_a_client_that_goes_away_aborts_its_request(streamed: bool) -> None:
     async def body() -> None:
         async with fake_server(FakeOptions(step_s=0.01)) as server:
             gone = asyncio.Event()
-            asked = {"prompt": ["a", "b"], "n": 2, "max_tokens": 200, "stream": streamed}
+            payload = {"prompt": ["a", "b"], "n": 2, "max_tokens": 200, "stream": streamed}
             if not streamed:
                 asyncio.get_running_loop().call_later(0.05, gone.set)
-            await disconnect(server, asked, gone)
+            await disconnect(server, payload, gone)
             assert server.async_engine.num_live == 0
             assert server.engine.stats().num_running == 0
             assert server.engine.stats().finished_abort == 4

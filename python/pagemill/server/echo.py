@@ -1,4 +1,4 @@
-"""Prompts as `echo` repeats them: control tokens show, as they were part of what the model read."""
+"""Prompts as `echo` repeats them: control tokens show, because the model read them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.rendering import Renderer, Rendering
 
 
 async def echoed_texts(
     rendering: Rendering,
     texts: Sequence[str | None],
-    token_ids: Sequence[Sequence[int]],
+    rendered: Sequence[RenderedPrompt],
     prompts: Sequence[np.ndarray],
 ) -> list[str]:
     """What echo says of each prompt: the text that was sent, or else that of its tokens.
@@ -20,11 +21,11 @@ async def echoed_texts(
     Args:
         rendering: decodes tokens.
         texts: what the client sent; None for token ids.
-        token_ids: the prompts before truncation.
-        prompts: the prompts after it.
+        rendered: the prompts before truncation.
+        prompts: token ids of the prompts after it.
     """
     echoed: list[str] = []
-    for text, sent, prompt in zip(texts, token_ids, prompts, strict=True):
+    for text, sent, prompt in zip(texts, rendered, prompts, strict=True):
         if text is None or len(prompt) < len(sent):
             text = await rendering.decode(prompt.tolist(), skip_special_tokens=False)
         echoed.append(text)

@@ -1,4 +1,4 @@
-"""The process of `pagemill serve` that has the engine, if it is not the one that speaks HTTP."""
+"""The process of `pagemill serve` that has the engine, if it is not the one that serves HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOKS_PER_LINE = 20
 
 
 def run(job: Mapping[str, Any]) -> int:
-    """Serves the engine at the socket `job["socket"]` until the parent asks it to stop; returns the
+    """Serves the engine at the socket `job["socket"]` until the parent stops it; returns the
     exit status of `pagemill serve`."""
     config = build(ServeConfig, job["config"])
     configure(config.observe.log_level, job["name"])
@@ -44,12 +44,12 @@ async def _serve(config: ServeConfig, path: str) -> None:
     stop = asyncio.Event()
     follow_parent(stop.set)
     loaded = await asyncio.to_thread(load, config.engine)
-    seam = loaded.core.seam
-    server = EngineServer(seam, model_facts(loaded), _native.output_schema())
+    bindings = loaded.core.bindings
+    server = EngineServer(bindings, model_facts(loaded), _native.output_schema())
     try:
         await server.listen(path)
         report_ready()
-        line = StatsLine(seam.engine.stats)
+        line = StatsLine(bindings.engine.stats)
         looks = 0
         while not stop.is_set():
             await asyncio.wait({asyncio.create_task(stop.wait())}, timeout=_LOOK_EVERY_S)
@@ -59,5 +59,5 @@ async def _serve(config: ServeConfig, path: str) -> None:
                 line.log()
     finally:
         await server.close()
-        await asyncio.to_thread(seam.engine.shutdown)
+        await asyncio.to_thread(bindings.engine.shutdown)
         await asyncio.to_thread(loaded.core.close_ranks)

@@ -50,7 +50,7 @@ class OwnEngine:
     async def open(self) -> EngineClient:
         """Loads the model in a thread."""
         self._loaded = await asyncio.to_thread(load, self._config)
-        return LocalClient(self._loaded.core.seam, model_facts(self._loaded))
+        return LocalClient(self._loaded.core.bindings, model_facts(self._loaded))
 
     async def model_source(self) -> ModelSource:
         """Read already."""
@@ -66,7 +66,7 @@ class OwnEngine:
         """Joins the engine's thread, ends the other ranks."""
         loaded, self._loaded = self._loaded, None
         if loaded is not None:
-            await asyncio.to_thread(loaded.core.seam.engine.shutdown)
+            await asyncio.to_thread(loaded.core.bindings.engine.shutdown)
             await asyncio.to_thread(loaded.core.close_ranks)
 
 
@@ -86,7 +86,7 @@ class OtherEngine:
         return await asyncio.to_thread(ModelSource.open, Path(self._client.model.path))
 
     def check(self) -> None:
-        """Another process looks after it."""
+        """Does nothing: the supervisor watches the engine."""
 
     async def close(self) -> None:
-        """It goes on."""
+        """Does nothing: the engine outlives its clients."""

@@ -52,6 +52,8 @@ class Generation:
         self._choices = [_Choice(assembler) for assembler in assemblers]
         self.failure: ApiError | None = None
         """Why the request ended early; what was generated before it is in the deltas."""
+        self.kv_transfer_params: dict[str, str] = {}
+        """Those of the first choice that ended with some."""
         for prompt in prompts:
             self._metrics.prompt_tokens.observe(len(prompt))
 
@@ -143,6 +145,7 @@ class Generation:
     def _take(self, choice: _Choice, output: ChoiceOutput) -> ChoiceDelta:
         if output.error is not None:  # no reason that a client could read: it is a failure
             output = msgspec.structs.replace(output, finish_reason=None)
+        self.kv_transfer_params = self.kv_transfer_params or output.kv_transfer_params
         delta = choice.assembler.push(output)
         delta.prompt_logprobs = output.prompt_logprobs
         self._completion_tokens += len(delta.token_ids)

@@ -8,8 +8,8 @@ from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.assembly import ChoiceAssembler, ChoiceDelta
-from pagemill.server.fake_renderer import FakeRenderer
 from pagemill.server.generation import Generation
+from pagemill.server.testing.fake_renderer import FakeRenderer
 
 
 class Feed:

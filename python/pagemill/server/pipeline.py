@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pagemill.engine.async_engine import AsyncEngine, Prompt
-from pagemill.engine.limits import prompt_array, resolve_max_tokens
+from pagemill.engine.limits import check_prompt, resolve_max_tokens
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
@@ -25,13 +26,13 @@ _PROMPT_END_TOKENS = 16  # a marker that opens reasoning, and white space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationOptions:
-    """What the pipeline needs to know beside prompts and sampling.
+    """What the pipeline needs beside prompts and sampling.
 
-    `max_tokens` is the client's own number; `default_max_tokens` applies where it gave none, and
+    `max_tokens` is the client's own number; `default_max_tokens` applies if it gave none, and
     None means all the room there is. `param` and `max_tokens_param` name the fields that prompts
     and `max_tokens` came from. `truncation_side` is the end of the prompt that
-    `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `tenant` and `cache_salt` are
-    `AsyncEngine.submit`'s.
+    `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `tenant`, `cache_salt` and
+    `kv_transfer_params` are `AsyncEngine.submit`'s.
     """
 
     max_tokens: int | None
@@ -42,6 +43,7 @@ class GenerationOptions:
     cache_salt: str = ""
     priority: int = 0
     tenant: str = ""
+    kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
     param: str = "prompt"
     parsed: ParserOptions = NOTHING
     """What is read out of the output beside text."""
@@ -70,7 +72,7 @@ class Pipeline:
 
     async def generate(
         self,
-        prompts: Sequence[Sequence[int]],
+        prompts: Sequence[RenderedPrompt],
         sampling: SamplingParams,
         options: GenerationOptions,
     ) -> Generation:
@@ -81,11 +83,11 @@ class Pipeline:
         """
         sampling = self.model.defaults.fill(sampling)
         try:
-            checked = [self._prompt(ids, options) for ids in prompts]
+            checked = [self._prompt(prompt, options) for prompt in prompts]
             stream = await self._submit(checked, sampling, options)
         except EngineError as error:
             raise from_engine(error) from error
-        token_ids = [prompt.token_ids for prompt in checked]
+        token_ids = [prompt.rendered.token_ids for prompt in checked]
         assemblers = [
             _assembler(self.renderer, prompt, sampling, options.parsed)
             for prompt in token_ids
@@ -94,7 +96,7 @@ class Pipeline:
         return Generation(stream, assemblers, self.metrics, token_ids, sampling)
 
     async def embed(
-        self, prompts: Sequence[Sequence[int]], options: GenerationOptions
+        self, prompts: Sequence[RenderedPrompt], options: GenerationOptions
     ) -> tuple[list[np.ndarray], int]:
         """One float32 vector per prompt, and the number of prompt tokens.
 
@@ -102,7 +104,7 @@ class Pipeline:
             ApiError: the request cannot be served, or one of its prompts failed.
         """
         try:
-            checked = [self._pooling_prompt(ids, options) for ids in prompts]
+            checked = [self._pooling_prompt(prompt, options) for prompt in prompts]
             vectors: list[np.ndarray] = []
             # In portions, so that one large request leaves room in the queue for others.
             portion = max(1, self.model.max_choices // 4)
@@ -110,7 +112,7 @@ class Pipeline:
                 vectors += await self._embed(checked[start : start + portion], options)
         except EngineError as error:
             raise from_engine(error) from error
-        return vectors, sum(len(p.token_ids) for p in checked)
+        return vectors, sum(len(prompt.rendered) for prompt in checked)
 
     async def _embed(
         self, prompts: Sequence[Prompt], options: GenerationOptions
@@ -134,13 +136,14 @@ class Pipeline:
             priority=options.priority,
             cache_salt=options.cache_salt,
             tenant=options.tenant,
+            kv_transfer_params=options.kv_transfer_params,
         )
 
-    def _prompt(self, token_ids: Sequence[int], options: GenerationOptions) -> Prompt:
+    def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
         longest = max(1, self.model.max_model_len - (options.max_tokens or 1))
-        token_ids = self._truncated(token_ids, options, longest)
+        prompt = self._truncated(prompt, options, longest)
         room = resolve_max_tokens(
-            len(token_ids),
+            len(prompt),
             options.max_tokens,
             options.default_max_tokens,
             self.model.max_model_len,
@@ -149,26 +152,28 @@ class Pipeline:
         )
         if self.model.max_tokens_cap is not None:
             room = min(room, self.model.max_tokens_cap)
-        return Prompt(prompt_array(token_ids, self.model.vocab_size, options.param), room)
+        check_prompt(prompt, self.model.vocab_size, options.param)
+        return Prompt(prompt, room)
 
-    def _pooling_prompt(self, token_ids: Sequence[int], options: GenerationOptions) -> Prompt:
-        token_ids = self._truncated(token_ids, options, self.model.max_model_len)
-        if len(token_ids) > self.model.max_model_len:
+    def _pooling_prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
+        prompt = self._truncated(prompt, options, self.model.max_model_len)
+        if len(prompt) > self.model.max_model_len:
             raise EngineError(
                 "INVALID_ARGUMENT",
                 f"This model's maximum context length is {self.model.max_model_len} tokens, but"
-                f" `{options.param}` has {len(token_ids)}. Shorten it, or send"
+                f" `{options.param}` has {len(prompt)}. Shorten it, or send"
                 " `truncate_prompt_tokens: -1`.",
                 options.param,
             )
-        return Prompt(prompt_array(token_ids, self.model.vocab_size, options.param))
+        check_prompt(prompt, self.model.vocab_size, options.param)
+        return Prompt(prompt)
 
     def _truncated(
-        self, token_ids: Sequence[int], options: GenerationOptions, longest: int
-    ) -> Sequence[int]:
+        self, prompt: RenderedPrompt, options: GenerationOptions, longest: int
+    ) -> RenderedPrompt:
         limit = options.truncate_prompt_tokens
         if limit is None:
-            return token_ids
+            return prompt
         if limit == 0 or limit > self.model.max_model_len:
             raise EngineError(
                 "INVALID_ARGUMENT",
@@ -177,9 +182,17 @@ class Pipeline:
                 "truncate_prompt_tokens",
             )
         kept = longest if limit == -1 else limit
-        if options.truncation_side == "right":
-            return token_ids[:kept]
-        return token_ids[max(0, len(token_ids) - kept) :]
+        if len(prompt) <= kept:
+            return prompt
+        if prompt.media:
+            raise EngineError(
+                "INVALID_ARGUMENT",
+                f"`{options.param}` has {len(prompt)} tokens, and a prompt with images is not"
+                f" truncated to {kept}: send fewer of them.",
+                "truncate_prompt_tokens",
+            )
+        right = options.truncation_side == "right"
+        return RenderedPrompt(prompt.token_ids[:kept] if right else prompt.token_ids[-kept:])
 
     def _pooled(self, output: ChoiceOutput) -> np.ndarray:
         if output.error is not None:

@@ -1,4 +1,4 @@
-"""Text, messages and token ids, without holding up the event loop.
+"""Texts and messages to prompts of token ids, without holding up the event loop.
 
 Small texts are tokenized at once. Large ones go to a thread, a bounded number of bytes at a time;
 a text that cannot fit the context is refused untokenized. Chat templates run in other processes.
@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from pagemill.config.env import cache_folder
 from pagemill.config.model import ModelConfig
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
 from pagemill.render.output_parser import FormatNames, Formats
@@ -35,7 +36,7 @@ MAX_RENDERS = 256  # running and waiting
 # What a text this large took is returned to the system, once its request has probably ended.
 TRIM_CHARS = 2**20
 _TRIM_AFTER_S = 1.0
-# Of <malloc.h>.
+# From <malloc.h>.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
@@ -90,15 +91,17 @@ class Rendering:
     """A model's renderer for the requests of one server. Belongs to one event loop."""
 
     def __init__(self, renderer: Renderer, max_model_len: int) -> None:
-        self._renderer = renderer
+        self.renderer = renderer
         self._max_model_len = max_model_len
         self._gate = TextGate(MAX_BYTES_AT_ONCE)
         self._renders = threading.BoundedSemaphore(MAX_RENDERS)
         self._trims = False
         self._threads = ThreadPoolExecutor(MAX_PROCESSES, "chat-template")
 
-    async def chat(self, render: Callable[[], ChatPrompt], add_special_tokens: bool) -> list[int]:
-        """Token ids of what `render`, which calls `Renderer.render_chat`, returns.
+    async def chat(
+        self, render: Callable[[], ChatPrompt], add_special_tokens: bool
+    ) -> RenderedPrompt:
+        """The prompt of what `render`, which calls `Renderer.render_chat`, returns.
 
         Raises:
             ApiError: 400 if the messages or the template cannot be rendered, or the prompt cannot
@@ -106,13 +109,14 @@ class Rendering:
         """
         with _refusals():
             prompt = await self._rendered(render)
-            return await self._tokenized(
+            token_ids = await self._tokenized(
                 [prompt.text],
-                lambda: self._renderer.encode_prompt(prompt, add_special_tokens),
+                lambda: self.renderer.encode_prompt(prompt, add_special_tokens),
                 "messages",
             )
+        return _text_prompt(token_ids, "messages")
 
-    async def token_ids(
+    async def prompts(
         self,
         prompts: Sequence[str | list[int]],
         add_special_tokens: bool,
@@ -120,20 +124,20 @@ class Rendering:
         param: str,
         *,
         keeps_head: bool = False,
-    ) -> list[list[int]]:
-        """Token ids of each prompt of a request's field `param`; those that are ids stay.
+    ) -> list[RenderedPrompt]:
+        """Each prompt of a request's field `param`: a text, or token ids, which stay as they are.
 
         `keeps_head`: no more than the first tokens that fit are wanted.
 
         Raises:
-            ApiError: 400 if a text cannot be tokenized, or cannot fit.
+            ApiError: 400 if a text cannot be tokenized, or cannot fit, or ids are out of range.
         """
 
         if keeps_head and sum(map(len, prompts)) > INLINE_CHARS:
             prompts = await asyncio.to_thread(self._heads, prompts)
 
         def encode() -> list[list[int]]:
-            encode = self._renderer.encode
+            encode = self.renderer.encode
             return [
                 encode(prompt, add_special_tokens, parse_special)
                 if isinstance(prompt, str)
@@ -143,13 +147,14 @@ class Rendering:
 
         texts = [prompt for prompt in prompts if isinstance(prompt, str)]
         with _refusals():
-            return await self._tokenized(texts, encode, param)
+            token_ids = await self._tokenized(texts, encode, param)
+        return [_text_prompt(ids, param) for ids in token_ids]
 
     async def decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of `token_ids`."""
         if len(token_ids) <= INLINE_CHARS:
-            return self._renderer.decode(token_ids, skip_special_tokens)
-        return await asyncio.to_thread(self._renderer.decode, token_ids, skip_special_tokens)
+            return self.renderer.decode(token_ids, skip_special_tokens)
+        return await asyncio.to_thread(self.renderer.decode, token_ids, skip_special_tokens)
 
     async def _rendered(self, render: Callable[[], ChatPrompt]) -> ChatPrompt:
         if not self._renders.acquire(blocking=False):
@@ -173,7 +178,7 @@ class Rendering:
 
     def _heads(self, prompts: Sequence[str | list[int]]) -> list[str | list[int]]:
         return [
-            self._renderer.head(prompt, self._max_model_len)
+            self.renderer.head(prompt, self._max_model_len)
             if isinstance(prompt, str) and len(prompt) > INLINE_CHARS
             else prompt
             for prompt in prompts
@@ -188,7 +193,7 @@ class Rendering:
         for text in texts:
             if len(text) <= INLINE_CHARS:
                 continue
-            least = self._renderer.min_tokens(text, limit + 1)
+            least = self.renderer.min_tokens(text, limit + 1)
             if least > limit:
                 raise bad_request(
                     f"This model's maximum context length is {limit} tokens, but `{param}` has a"
@@ -225,6 +230,15 @@ def _bound_free_memory() -> None:
 def _return_free_memory() -> None:
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def _text_prompt(token_ids: Sequence[int], param: str) -> RenderedPrompt:
+    try:
+        return RenderedPrompt.of(token_ids)
+    except OverflowError as error:
+        raise bad_request(
+            f"`{param}` holds a token id that does not fit 32 bits.", param
+        ) from error
 
 
 @contextlib.contextmanager

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from pagemill.engine.fake_engine import FakeOptions
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.render.renderer import ChatPrompt
 from pagemill.render.template_process import TemplateProcesses
 from pagemill.render.template_wire import RenderRequest, Setup
 from pagemill.server import rendering
 from pagemill.server.errors import ApiError
-from pagemill.server.fake_renderer import FakeRenderer
-from pagemill.server.fake_server import FakeServer, fake_server
 from pagemill.server.rendering import INLINE_CHARS, TRIM_CHARS, Rendering
+from pagemill.server.testing.fake_renderer import FakeRenderer
+from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 
 class _Counting(FakeRenderer):
@@ -45,16 +45,16 @@ def test_what_cannot_fit_is_not_tokenized() -> None:
 
     async def body(texts: Rendering, renderer: _Counting) -> None:
         with pytest.raises(ApiError) as error:
-            await texts.token_ids(["a", long + "y"], True, True, "prompt")
+            await texts.prompts(["a", long + "y"], True, True, "prompt")
         with pytest.raises(ApiError):
             await texts.chat(lambda: ChatPrompt(long + "y"), False)
         assert renderer.chars == 0
         assert (error.value.status, error.value.param) == (400, "prompt")
         assert f"maximum context length is {len(long)} tokens" in error.value.message
-        assert await texts.token_ids([long, [1, 2]], True, True, "prompt") == [
-            list(long.encode()),
-            [1, 2],
-        ]
+        prompts = await texts.prompts([long, [1, 2]], True, True, "prompt")
+        assert [bytes(prompt.token_ids.tolist()) for prompt in prompts] == [long.encode(), b"\1\2"]
+        with pytest.raises(ApiError, match="does not fit 32 bits"):
+            await texts.prompts([[2**31]], True, True, "prompt")
 
     _run(body, len(long))
 
@@ -85,8 +85,8 @@ def test_every_route_refuses_it(route: str) -> None:
 def test_embeddings_of_long_texts_keep_the_head() -> None:
     async def body() -> None:
         async with fake_server(FakeOptions(pooled_size=4)) as server:
-            asked = {"input": ["ab" * INLINE_CHARS], "truncate_prompt_tokens": -1}
-            response = await server.client.post("/v1/embeddings", json=asked)
+            payload = {"input": ["ab" * INLINE_CHARS], "truncate_prompt_tokens": -1}
+            response = await server.client.post("/v1/embeddings", json=payload)
             assert response.status_code == 200, response.text
             assert response.json()["usage"]["prompt_tokens"] == 256
 
@@ -153,8 +153,10 @@ def test_completions_say_whether_control_tokens_count(monkeypatch: pytest.Monkey
     async def body() -> None:
         async with fake_server() as server:
             for field in ({}, {"parse_special": False}, {"parse_special": True}):
-                asked = {"prompt": "a", "max_tokens": 1, **field}
-                assert (await server.client.post("/v1/completions", json=asked)).status_code == 200
+                payload = {"prompt": "a", "max_tokens": 1, **field}
+                assert (
+                    await server.client.post("/v1/completions", json=payload)
+                ).status_code == 200
 
     asyncio.run(body())
     assert parsed == [True, False, True]
@@ -167,11 +169,11 @@ def test_memory_is_returned_after_large_texts(monkeypatch: pytest.MonkeyPatch) -
 
     async def body(texts: Rendering, renderer: _Counting) -> None:
         del renderer
-        await texts.token_ids(["x" * 5000], True, True, "prompt")
+        await texts.prompts(["x" * 5000], True, True, "prompt")
         await asyncio.sleep(0.05)
         assert not returned.is_set()
         with pytest.raises(ApiError):
-            await texts.token_ids(["x" * TRIM_CHARS], True, True, "prompt")
+            await texts.prompts(["x" * TRIM_CHARS], True, True, "prompt")
         for _ in range(2):
             await asyncio.sleep(0.05)
         assert returned.wait(5)
@@ -202,7 +204,8 @@ def test_renders_wait_in_a_bounded_queue(monkeypatch: pytest.MonkeyPatch) -> Non
             await texts.chat(slow, False)
         assert error.value.status == 429
         release.set()
-        assert await asyncio.gather(*busy) == [[97]] * 8
+        prompts = await asyncio.gather(*busy)
+        assert [prompt.token_ids.tolist() for prompt in prompts] == [[97]] * 8
 
     try:
         _run(body, 256)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from httpx import Response
 
-from pagemill.engine.fake_engine import FakeOptions
-from pagemill.server.fake_server import FakeServer, fake_server
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.protocol.chat import RULES as CHAT_RULES
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.completion import RULES as COMPLETION_RULES
 from pagemill.server.protocol.completion import CompletionRequest
 from pagemill.server.protocol.embedding import RULES as EMBEDDING_RULES
 from pagemill.server.protocol.embedding import EmbeddingRequest
+from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 CHAT, COMPLETIONS, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
 MINIMAL: Mapping[str, Mapping[str, Any]] = {
@@ -25,6 +25,7 @@ MINIMAL: Mapping[str, Mapping[str, Any]] = {
 RULES = {CHAT: CHAT_RULES, COMPLETIONS: COMPLETION_RULES, EMBEDDINGS: EMBEDDING_RULES}
 KINDS = {CHAT: ChatRequest, COMPLETIONS: CompletionRequest, EMBEDDINGS: EmbeddingRequest}
 
+_MANY = {str(i): "x" for i in range(33)}
 NO_FLAG = (2, "maybe", 1.5, [])
 NO_TEXT = (5, True, ["x"], {})
 NO_INTEGER = (1.5, "x", "1.5", "nan", "null", True, [1], {})
@@ -62,6 +63,7 @@ SAMPLING: Mapping[str, Sequence[Any]] = {
     "stream_interval": (*NO_INTEGER, 0, -1),
     "return_token_ids": NO_FLAG,
     "return_tokens_as_token_ids": NO_FLAG,
+    "kv_transfer_params": (5, "x", [], {"a": []}, {"a": {}}, {"a": 1.5}, _MANY),
 }
 BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
     CHAT: {
@@ -181,13 +183,12 @@ def test_numbers_and_flags_may_be_written_as_the_reference_system_takes_them(
     run(COMPLETIONS, body)
 
 
-# Values that ask for nothing; every other value of an unsupported field is refused.
+# Values without effect; every other value of an unsupported field is refused.
 HARMLESS: Mapping[str, Sequence[Any]] = {
     "response_format": ({"type": "text"},),
     "bad_words": ([],),
     "use_beam_search": (False,),
     "logits_processors": ([],),
-    "kv_transfer_params": ({},),
     "vllm_xargs": ({},),
     "prompt_embeds": ([],),
     "thinking_token_budget": (-1,),

@@ -8,12 +8,12 @@ from typing import Any
 import openai
 import pytest
 
-from pagemill.engine.fake_engine import FakeOptions
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.render.formats.hermes import Hermes
 from pagemill.render.formats.think import Think
 from pagemill.render.output_parser import Formats
-from pagemill.server.fake_renderer import FakeRenderer
-from pagemill.server.fake_server import FakeServer, fake_server, script
+from pagemill.server.testing.fake_renderer import FakeRenderer
+from pagemill.server.testing.fake_server import FakeServer, fake_server, script
 
 BOTH = Formats(Think, Hermes)
 USER: list[Any] = [{"role": "user", "content": "How is the weather?"}]
@@ -49,8 +49,8 @@ def run(
 
 
 async def create(client: openai.AsyncOpenAI, **more: Any) -> Any:
-    asked: dict[str, Any] = {"model": "fake", "messages": USER, "tools": TOOLS, **more}
-    return await client.chat.completions.create(**asked)
+    payload: dict[str, Any] = {"model": "fake", "messages": USER, "tools": TOOLS, **more}
+    return await client.chat.completions.create(**payload)
 
 
 async def streamed(client: openai.AsyncOpenAI, **more: Any) -> Any:

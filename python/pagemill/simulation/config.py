@@ -123,8 +123,8 @@ class SimulatedEngine:
     )
     eviction: str = option(
         "lru",
-        "Which cached blocks give way first: the least recently used; or of those that were never"
-        " reused the least recently used.",
+        "Which cached blocks are evicted first: the least recently used; or of those that were"
+        " never reused the least recently used.",
         allowed=("lru", "reuse"),
     )
     enable_prefix_caching: bool = option(True, "Reuse the KV blocks of prompts that begin alike.")

@@ -39,7 +39,7 @@ def plot(found: Mapping[str, Any], title: str, path: str) -> None:
     Raises:
       OSError: the file cannot be written.
     """
-    # Types of a library that not everybody has installed are not checked.
+    # Types of an optional library are not checked.
     matplotlib: Any = importlib.import_module("matplotlib")
     # The file is the same for the same simulation: no date, and no random ids in SVG.
     matplotlib.rcParams["svg.hashsalt"] = "pagemill"

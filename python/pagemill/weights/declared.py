@@ -89,7 +89,7 @@ class DeclaredTensors:
         self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
     ) -> Tensor:
         """A tensor that is a stack of matrices in its file, or rows or columns of each. Columns of
-        each matrix are not contiguous and are stacked anew.
+        each matrix are not contiguous and are stacked again.
 
         Raises:
             WeightsError: it is of another type than matrices, or the columns would cut a block.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
 from pagemill.server.completion_wording import CompletionWording
@@ -12,7 +13,7 @@ from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, prompts
-from pagemill.server.protocol.sampling import to_sampling
+from pagemill.server.protocol.sampling import to_sampling, transfer_params
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -40,7 +41,7 @@ async def _start(
         raise bad_request("`max_tokens` must be at least 1 unless `echo` is set.", "max_tokens")
     prompt_logprobs = request.prompt_logprobs
     if request.echo and prompt_logprobs is None:
-        # The engine scores a prompt without generating only for the sake of its logprobs.
+        # The engine scores a prompt without generating only to return its logprobs.
         prompt_logprobs = 0 if request.max_tokens == 0 else None
         prompt_logprobs = request.logprobs if request.logprobs is not None else prompt_logprobs
     sampling = to_sampling(
@@ -49,7 +50,7 @@ async def _start(
         prompt_logprobs=prompt_logprobs,
         max_logprobs=pipeline.model.max_logprobs,
     )
-    token_ids, texts = await _render(pipeline, request)
+    rendered, texts = await _render(pipeline, request)
     options = GenerationOptions(
         max_tokens=request.max_tokens,
         default_max_tokens=DEFAULT_MAX_TOKENS,
@@ -58,13 +59,14 @@ async def _start(
         cache_salt=request.cache_salt or "",
         priority=request.priority,
         tenant=caller.tenant,
+        kv_transfer_params=transfer_params(request),
     )
-    generation = await pipeline.generate(token_ids, sampling, options)
+    generation = await pipeline.generate(rendered, sampling, options)
     if not request.echo:
         return generation, ()
     try:
         rendering, prompts = pipeline.rendering, generation.prompts
-        return generation, await echoed_texts(rendering, texts, token_ids, prompts)
+        return generation, await echoed_texts(rendering, texts, rendered, prompts)
     except BaseException:
         generation.close()
         raise
@@ -72,11 +74,11 @@ async def _start(
 
 async def _render(
     pipeline: Pipeline, request: CompletionRequest
-) -> tuple[list[list[int]], list[str | None]]:
-    """Token ids of the prompts, and their texts if they came as text."""
+) -> tuple[list[RenderedPrompt], list[str | None]]:
+    """The prompts, and their texts if they came as text."""
     sent = prompts(request.prompt)
     pipeline.check_choices(len(sent), request.n)
-    token_ids = await pipeline.rendering.token_ids(
+    rendered = await pipeline.rendering.prompts(
         sent, request.add_special_tokens, request.parse_special, "prompt"
     )
-    return token_ids, [prompt if isinstance(prompt, str) else None for prompt in sent]
+    return rendered, [prompt if isinstance(prompt, str) else None for prompt in sent]

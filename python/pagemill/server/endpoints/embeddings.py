@@ -23,7 +23,7 @@ from pagemill.server.state import ServerState
 async def create(server: ServerState, body: EmbeddingRequest, caller: Caller) -> EmbeddingResponse:
     """Embeds one or several texts."""
     pipeline, _ = server.models.resolve(body.model)
-    token_ids = await pipeline.rendering.token_ids(
+    rendered = await pipeline.rendering.prompts(
         prompts(body.input, "input"),
         body.add_special_tokens,
         False,
@@ -40,7 +40,7 @@ async def create(server: ServerState, body: EmbeddingRequest, caller: Caller) ->
         tenant=caller.tenant,
         param="input",
     )
-    vectors, num_tokens = await pipeline.embed(token_ids, options)
+    vectors, num_tokens = await pipeline.embed(rendered, options)
     if body.dimensions is not None and body.dimensions != len(vectors[0]):
         raise bad_request(
             f"`dimensions` must be {len(vectors[0])}: this model's embeddings cannot be shortened.",

@@ -200,6 +200,7 @@ class ChatResponse(msgspec.Struct):
     system_fingerprint: None = None
     prompt_logprobs: PromptLogprobs | None = None
     prompt_token_ids: list[int] | UnsetType = UNSET
+    kv_transfer_params: dict[str, str] | UnsetType = UNSET
 
 
 class FunctionDelta(msgspec.Struct):
@@ -248,3 +249,4 @@ class ChatChunk(msgspec.Struct):
     object: str = "chat.completion.chunk"
     usage: Usage | UnsetType = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
+    kv_transfer_params: dict[str, str] | UnsetType = UNSET

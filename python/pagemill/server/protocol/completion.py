@@ -109,3 +109,4 @@ class CompletionResponse(msgspec.Struct):
     object: str = "text_completion"
     system_fingerprint: None = None
     usage: Usage | UnsetType = UNSET
+    kv_transfer_params: dict[str, str] | UnsetType = UNSET

@@ -16,6 +16,7 @@ from pagemill.server.protocol.decode import Unsupported, nothing, only
 
 MAX_STOP_STRINGS = 64
 _MAX_STOP_CHARS = 4096
+MAX_KV_TRANSFER_PARAMS = 32
 
 Count = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Positive = Annotated[int, Meta(ge=1, le=INT32_MAX)]
@@ -49,6 +50,18 @@ class GenerationRequest(SamplingFields, kw_only=True, frozen=True):
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
     priority: Annotated[int, Meta(ge=-INT32_MAX, le=INT32_MAX)] = 0
     request_id: Annotated[str, Meta(max_length=128)] = ""
+    kv_transfer_params: Annotated[
+        dict[str, str | bool | int | None], Meta(max_length=MAX_KV_TRANSFER_PARAMS)
+    ] = {}
+
+
+def transfer_params(request: GenerationRequest) -> dict[str, str]:
+    """`kv_transfer_params` as connectors take them: flags and numbers as text, null as absent."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in request.kv_transfer_params.items()
+        if value is not None
+    }
 
 
 def _text_format(value: Any) -> bool:
@@ -68,7 +81,6 @@ UNSUPPORTED = {
     "bad_words": Unsupported(only([]), "use `logit_bias` to ban tokens."),
     "use_beam_search": Unsupported(only(False), "only sampling is, in this version."),
     "logits_processors": Unsupported(only([]), "requests cannot carry code."),
-    "kv_transfer_params": Unsupported(only({}), "this server does not exchange KV caches."),
     "vllm_xargs": Unsupported(only({}), "this server has no plugins."),
     "prompt_embeds": Unsupported(only([]), "prompts are text or token ids."),
     "thinking_token_budget": Unsupported(only(-1), "use `max_tokens`."),
@@ -129,9 +141,9 @@ def _check_logprobs(name: str, count: int | None, maximum: int) -> None:
     if count is None or maximum == -1:
         return
     if count == ALL_LOGPROBS or count > maximum:
-        asked = "the whole vocabulary" if count == ALL_LOGPROBS else str(count)
+        requested = "the whole vocabulary" if count == ALL_LOGPROBS else str(count)
         raise bad_request(
-            f"`{name}` asks for {asked}; this server gives at most {maximum} (--max-logprobs).",
+            f"`{name}` asks for {requested}; this server gives at most {maximum} (--max-logprobs).",
             name,
         )
 

@@ -1,0 +1,1 @@
+"""A server over the fake engine, and its renderer; for tests only."""

@@ -1,0 +1,107 @@
+"""A server over the fake engine and the fake renderer, for tests of the HTTP contract."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+
+import httpx
+from starlette.types import ASGIApp
+
+from pagemill.config import OriginConfig, ServerConfig
+from pagemill.engine.async_engine import AsyncEngine
+from pagemill.engine.local_client import LocalClient
+from pagemill.engine.messages import ModelFacts
+from pagemill.engine.sampling import SamplingDefaults
+from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.observe.metrics import RequestMetrics
+from pagemill.server.app import create_app
+from pagemill.server.keys import ApiKey, plain_keys
+from pagemill.server.model_info import ModelInfo
+from pagemill.server.pipeline import Pipeline
+from pagemill.server.state import ServerState
+from pagemill.server.testing.fake_renderer import FakeRenderer
+
+EOS = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FakeServer:
+    """The parts of a running fake, and a client of its app."""
+
+    client: httpx.AsyncClient
+    app: ASGIApp
+    state: ServerState
+    engine: FakeEngine
+    async_engine: AsyncEngine
+    renderer: FakeRenderer
+
+
+async def make_pipeline(
+    engine: FakeEngine,
+    *,
+    pooling: bool = False,
+    max_model_len: int = 256,
+    renderer: FakeRenderer | None = None,
+) -> Pipeline:
+    """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
+    facts = ModelFacts(
+        names=("fake", "alias"), path="", max_model_len=max_model_len, vocab_size=256
+    )
+    async_engine = AsyncEngine(LocalClient(fake_bindings(engine), facts), [EOS])
+    await async_engine.start()
+    model = ModelInfo(
+        names=("fake", "alias"),
+        max_model_len=max_model_len,
+        vocab_size=256,
+        pooling=pooling,
+        created=1700000000,
+        defaults=SamplingDefaults(),
+    )
+    metrics = RequestMetrics("fake", max_model_len)
+    return Pipeline(async_engine, renderer or FakeRenderer(), model, metrics)
+
+
+def script(output: str) -> Callable[[int, int, int], int]:
+    """`FakeOptions.next_token` of a model that always writes `output`."""
+    token_ids = [*output.encode(), EOS]
+    return lambda previous, position, seed: token_ids[min(position, len(token_ids) - 1)]
+
+
+@contextlib.asynccontextmanager
+async def fake_server(
+    options: FakeOptions | None = None,
+    *,
+    api_keys: Sequence[str] = (),
+    keys: Sequence[ApiKey] = (),
+    trust_tenant_header: bool = False,
+    origins: OriginConfig | None = None,
+    loaded: bool = True,
+    renderer: FakeRenderer | None = None,
+    max_model_len: int = 256,
+) -> AsyncGenerator[FakeServer, None]:
+    """Runs a server in this process; `loaded` False leaves it in its loading phase."""
+    options = options or FakeOptions()
+    engine = FakeEngine(options)
+    config = ServerConfig(
+        max_body_bytes=100_000,
+        origins=origins or OriginConfig(),
+        trust_tenant_header=trust_tenant_header,
+    )
+    state = ServerState(config, stuck_after_s=5.0)
+    renderer = renderer or FakeRenderer()
+    pipeline = await make_pipeline(
+        engine, pooling=options.pooled_size > 0, max_model_len=max_model_len, renderer=renderer
+    )
+    if loaded:
+        state.serve(pipeline, engine.stats)
+    app = create_app(state, keys or plain_keys(api_keys))
+    transport = httpx.ASGITransport(app)
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:
+            yield FakeServer(client, app, state, engine, pipeline.engine, renderer)
+    finally:
+        await pipeline.engine.shutdown()
+        engine.shutdown()
