@@ -1,4 +1,4 @@
-"""External repositories that both Bazel versions have: Python environments, models, local tools."""
+"""External repositories that both Bazel versions have: local tools, Python environments, models."""
 
 load("//third_party:models.bzl", "models")
 load("//third_party/buildifier:buildifier.bzl", "buildifier_binary")
@@ -7,9 +7,12 @@ load("//tools/bazel:local_tools.bzl", "local_tools")
 load("//tools/bazel:python_env.bzl", "python_env")
 
 def repositories():
-    """Declares them. What no target asks for is not fetched."""
-    buildifier_binary(name = "buildifier")
+    """Declares what the C++ libraries need, in the workspaces of hosts too. Nothing is fetched."""
     local_tools(name = "local_tools")
+
+def dev_repositories():
+    """Declares what tests, the server and packages need. Each is fetched with its first use."""
+    buildifier_binary(name = "buildifier")
     python_env(
         name = "py_server",
         lock = "//third_party/python:server.lock",

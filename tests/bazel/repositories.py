@@ -15,10 +15,14 @@ _BUILT_IN = {"bazel_tools"}
 
 
 class _Run:
-    """Runs files with fakes of Bazel's functions; `declared` grows with each repository."""
+    """Runs files with fakes of Bazel's functions; `declared` grows with each repository.
 
-    def __init__(self, tree: Tree) -> None:
+    Without `dev`, dev dependencies are left out, as in a module that depends on this one.
+    """
+
+    def __init__(self, tree: Tree, dev: bool = True) -> None:
         self.tree = tree
+        self.dev = dev
         self.declared: set[str] = set()
         self.used_from_extension: set[str] = set()
 
@@ -31,6 +35,7 @@ class _Run:
             "local_repository": self._declare,
             "module": _ignore,
             "module_extension": lambda implementation: implementation,
+            "native": SimpleNamespace(existing_rule=_ignore),
             "register_toolchains": _ignore,
             "repository_rule": lambda **_: self._declare,
             "struct": SimpleNamespace,
@@ -53,16 +58,25 @@ class _Run:
     def _declare(self, name: str, **_: object) -> None:
         self.declared.add(name)
 
-    def _bazel_dep(self, name: str, repo_name: str | None = None, **_: object) -> None:
-        self.declared.add(repo_name or name)
+    def _bazel_dep(
+        self, name: str, repo_name: str | None = None, dev_dependency: bool = False, **_: object
+    ) -> None:
+        if self.dev or not dev_dependency:
+            self.declared.add(repo_name or name)
 
-    def _use_extension(self, label: str, name: str) -> set[str]:
-        """The repositories that the extension creates."""
+    def _use_extension(
+        self, label: str, name: str, dev_dependency: bool = False
+    ) -> set[str] | None:
+        """The repositories that the extension creates; None if it does not count."""
+        if dev_dependency and not self.dev:
+            return None
         run = _Run(self.tree)
         run.file(label.removeprefix("//").replace(":", "/"))[name](None)
         return run.declared
 
-    def _use_repo(self, made: set[str], *names: str, **renamed: str) -> None:
+    def _use_repo(self, made: set[str] | None, *names: str, **renamed: str) -> None:
+        if made is None:
+            return
         missing = {*names, *renamed.values()} - made
         if missing:
             raise ValueError(f"MODULE.bazel uses {sorted(missing)}, which its extension lacks")
@@ -82,6 +96,14 @@ def declared(tree: Tree, path: str) -> set[str]:
     run = _Run(tree)
     run.file(path)
     return run.declared
+
+
+def declared_for_hosts(tree: Tree) -> dict[str, set[str]]:
+    """File -> the repositories that it declares for workspaces that depend on this one."""
+    module, macro = _Run(tree, dev=False), _Run(tree)
+    module.file("MODULE.bazel")
+    macro.file("third_party/bazel4.bzl")["bazel4_repositories"]()
+    return {"MODULE.bazel": module.declared, "third_party/bazel4.bzl": macro.declared}
 
 
 def used(tree: Tree) -> dict[str, str]:

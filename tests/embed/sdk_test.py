@@ -72,7 +72,20 @@ def test_has_licence_readme_and_parts(sdk: Path) -> None:
         "pagemill-engine.pc",
         "pagemill-scheduler.pc",
     }
+    assert {"docs/kv_cache.md", "docs/kv_tiers.md", "docs/scheduling.md"} < names
     assert not [name for name in names if re.search(r"_test\.|/internal/|BUILD", name)]
+
+
+def test_links_of_pages_lead_somewhere(sdk: Path) -> None:
+    links = {
+        (page, link)
+        for page in [sdk / "README.md", *sdk.glob("docs/*.md")]
+        for link in re.findall(r"\]\(([^)#:]+)", page.read_text())
+    }
+    assert (sdk / "README.md", "examples/embed_scheduler/toy_runner.h") in links
+    assert (sdk / "docs/kv_cache.md", "kv_tiers.md") in links
+    assert len(links) > 6
+    assert [link for page, link in links if not (page.parent / link).exists()] == []
 
 
 def test_shared_library_exports_the_c_abi_only(sdk: Path) -> None:
@@ -90,8 +103,18 @@ def test_scheduler_library_is_pure(sdk: Path) -> None:
     assert not [symbol for symbol in symbols if IMPURE.search(symbol)]
 
 
-def test_scheduler_example(examples: Path) -> None:
-    assert "12 requests" in output(examples / "embed_scheduler")
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("drafts", "drafts accepted"),
+        ("embed_scheduler", "12 requests"),
+        ("hybrid_groups", "found in all three groups"),
+        ("kv_tiers", "came from host memory"),
+        ("steps_in_flight", "began before the result"),
+    ],
+)
+def test_scheduler_examples(examples: Path, program: str, says: str) -> None:
+    assert says in output(examples / program)
 
 
 def test_engine_example(examples: Path, exported: Path, expected: pagemill.RequestOutput) -> None:
@@ -117,10 +140,11 @@ def test_c_example(examples: Path, exported: Path, expected: pagemill.RequestOut
 @pytest.mark.skipif(shutil.which("pkg-config") is None, reason="no pkg-config")
 def test_pkg_config_files_suffice(sdk: Path, exported: Path, tmp_path: Path) -> None:
     engine = ["embed_engine/main.cc", "embed_engine/bpe.cc"]
+    scheduler = ["embed_scheduler/main.cc", "embed_scheduler/toy_runner.cc"]
     builds = {
         "pagemill": ["gcc", "embed_c/main.c"],
         "pagemill-engine": ["g++", "-std=c++20", *engine],
-        "pagemill-scheduler": ["g++", "-std=c++20", "embed_scheduler/main.cc"],
+        "pagemill-scheduler": ["g++", "-std=c++20", *scheduler],
     }
     environment = {**os.environ, "PKG_CONFIG_PATH": str(sdk / "lib/pkgconfig")}
     for package, (compiler, *arguments) in builds.items():

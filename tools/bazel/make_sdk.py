@@ -3,7 +3,7 @@
 Arguments: MANIFEST OUT. The manifest is JSON:
 
     version   of the packages
-    files     place in the archive -> path: licence, examples
+    files     place in the archive -> path: licence, pages, examples
     parts     package, summary   of lib/pkgconfig/<package>.pc
               target             CMake's Pagemill::<target>, in lib/cmake/Pagemill
               lib                path of the library, which becomes lib/<its name>
@@ -19,6 +19,7 @@ import gzip
 import io
 import json
 import pathlib
+import posixpath
 import re
 import sys
 import tarfile
@@ -134,6 +135,31 @@ def cmake(parts: list[dict[str, Any]], version: str) -> dict[str, str]:
     }
 
 
+# Where the archive has what the tree has in cc/.
+_MOVED = {"cc/examples/": "examples/", "cc/": "include/pagemill/"}
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
+
+
+def relinked(text: str, path: str, place: str, places: set[str]) -> str:
+    """Returns a page of the tree with links that are right in the archive.
+
+    A link to what the archive lacks becomes plain text.
+    """
+
+    def link(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), match[2]))
+        for old, new in _MOVED.items():
+            if target.startswith(old):
+                target = new + target.removeprefix(old)
+                break
+        if target not in places:
+            return match[1]
+        relative = posixpath.relpath(target, posixpath.dirname(place) or ".")
+        return f"[{match[1]}]({relative}{match[3] or ''})"
+
+    return _LINK.sub(link, text)
+
+
 def contents(manifest: dict[str, Any]) -> dict[str, tuple[bytes, int]]:
     """Returns place in the archive -> (bytes, mode)."""
     entries = {
@@ -148,6 +174,10 @@ def contents(manifest: dict[str, Any]) -> dict[str, tuple[bytes, int]]:
         entries[f"lib/pkgconfig/{part['package']}.pc"] = (text.encode(), 0o644)
         lib = pathlib.Path(part["lib"])
         entries[f"lib/{lib.name}"] = (lib.read_bytes(), 0o755 if _is_shared(part) else 0o644)
+    for place, path in manifest["files"].items():
+        if place.endswith(".md"):
+            text = relinked(entries[place][0].decode(), path, place, set(entries))
+            entries[place] = (text.encode(), 0o644)
     return entries
 
 

@@ -103,6 +103,10 @@ def _sdk_impl(ctx):
         file.short_path[len(ctx.attr.strip):]: file.path
         for file in ctx.files.examples
     }
+    files.update({
+        file.short_path: file.path
+        for file in ctx.files.docs
+    })
     files["LICENSE"] = ctx.file._license.path
     files["README.md"] = ctx.file.readme.path
     ctx.actions.write(manifest, json.encode({
@@ -115,7 +119,7 @@ def _sdk_impl(ctx):
         executable = ctx.file._python,
         inputs = depset(
             [ctx.file._tool, ctx.file._python, ctx.file._license, ctx.file.readme, manifest] +
-            ctx.files.examples,
+            ctx.files.docs + ctx.files.examples,
             transitive = [part.files for part in parts],
         ),
         mnemonic = "PagemillPackage",
@@ -127,6 +131,10 @@ def _sdk_impl(ctx):
 sdk = rule(
     implementation = _sdk_impl,
     attrs = {
+        "docs": attr.label_list(
+            allow_files = [".md"],
+            doc = "Pages, kept under their paths from the root.",
+        ),
         "examples": attr.label_list(
             allow_files = True,
             doc = "Sources, kept under their paths after `strip`.",
