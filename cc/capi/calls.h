@@ -41,14 +41,11 @@ std::string& LastError();
 // While one lives, the thread runs a function of the host.
 class CallbackScope {
  public:
-  CallbackScope() { ++depth_; }
-  ~CallbackScope() { --depth_; }
+  CallbackScope();
+  ~CallbackScope();
   CallbackScope(const CallbackScope&) = delete;
   CallbackScope& operator=(const CallbackScope&) = delete;
-  static bool active() { return depth_ > 0; }
-
- private:
-  static thread_local int depth_;
+  static bool active();
 };
 
 inline pagemill_status Report(const Status& status) {
