@@ -219,6 +219,27 @@ TEST_F(CapiTest, ANullIsRefusedEverywhere) {
   pagemill_request_init(nullptr, 8);
   pagemill_output_init(nullptr, 8);
   pagemill_stats_init(nullptr, 8);
+  pagemill_kv_events_init(nullptr, 8);
+  pagemill_runner_init(nullptr, 8);
+  pagemill_kv_group_init(nullptr, 8);
+  pagemill_request_result_init(nullptr, 8);
+  int32_t number = 0;
+  uint64_t pin = 0;
+  size_t count = 0;
+  EXPECT_TRUE(refused(pagemill_engine_output_fd(nullptr, &number)));
+  EXPECT_TRUE(refused(pagemill_engine_output_fd(engine_, nullptr)));
+  EXPECT_TRUE(refused(pagemill_engine_pin_prefix(engine_, nullptr, &pin, &number)));
+  EXPECT_TRUE(refused(pagemill_engine_pin_prefix(engine_, &request, nullptr, &number)));
+  EXPECT_TRUE(refused(pagemill_engine_unpin_prefix(nullptr, 1)));
+  EXPECT_TRUE(refused(pagemill_engine_save_session(engine_, nullptr, &request, &number)));
+  EXPECT_TRUE(refused(pagemill_engine_save_session(engine_, "x", &request, nullptr)));
+  EXPECT_TRUE(refused(pagemill_engine_save_session(engine_, "x", nullptr, &number)));
+  EXPECT_TRUE(
+      refused(pagemill_engine_restore_session(engine_, "x", nullptr, nullptr, 1, &count, &number)));
+  EXPECT_TRUE(refused(
+      pagemill_engine_restore_session(engine_, "x", nullptr, nullptr, 0, nullptr, &number)));
+  EXPECT_TRUE(refused(pagemill_engine_sleep(nullptr, 0, 0)));
+  EXPECT_TRUE(refused(pagemill_engine_wake(nullptr, 0)));
   pagemill_engine_destroy(nullptr);
 }
 
