@@ -1,69 +1,50 @@
 #include "cc/capi/pagemill.h"
 
 #include <deque>
-#include <exception>
 #include <memory>
-#include <new>
 #include <string>
+#include <string_view>
 #include <utility>
-#include <vector>
 
+#include "cc/capi/callback_runner.h"
+#include "cc/capi/calls.h"
 #include "cc/capi/convert.h"
-#include "cc/capi/host.h"
 #include "cc/capi/versioned.h"
 #include "cc/engine/engine.h"
 #include "cc/step/request.h"
 
-struct pagemill_engine {
-  std::unique_ptr<pagemill::capi::Host> host;
-  std::deque<pagemill::engine::RequestOutput>
-      ready;                                // read from the engine, not yet returned to the host
-  pagemill::engine::RequestOutput current;  // memory that `pagemill_output` points into
-};
-
 namespace {
 
 using pagemill::InvalidArgument;
+using pagemill::LogSeverity;
+using pagemill::LogSink;
 using pagemill::OkStatus;
 using pagemill::Status;
 using pagemill::StatusCode;
+using pagemill::StatusOr;
+using pagemill::capi::Guard;
+using pagemill::capi::LastError;
+using pagemill::capi::WithEngine;
 using pagemill::engine::Engine;
 using pagemill::step::RequestId;
 namespace capi = pagemill::capi;
 
-std::string& LastError() {
-  thread_local std::string message;
-  return message;
+LogSink ToLogSink(pagemill_log_function log, void* context) {
+  if (log == nullptr) return {};
+  return [log, context](LogSeverity severity, std::string_view line) {
+    const capi::CallbackScope scope;
+    log(context, static_cast<int32_t>(severity), std::string(line).c_str());
+  };
 }
 
-pagemill_status Report(const Status& status) {
-  if (!status.ok()) LastError() = status.message();
-  return static_cast<pagemill_status>(status.code());
-}
-
-// Runs `body`, which returns a Status, and converts exceptions to statuses.
-template <typename Body>
-pagemill_status Guard(Body&& body) noexcept {
-  try {
-    try {
-      return Report(body());
-    } catch (const std::bad_alloc&) {
-      return Report(pagemill::ResourceExhausted("out of memory"));
-    } catch (const std::exception& e) {
-      return Report(pagemill::Internal(e.what()));
-    }
-  } catch (...) {  // there was no memory for the message
-    return PAGEMILL_RESOURCE_EXHAUSTED;
-  }
-}
-
-// Likewise for a body that receives the engine of `handle`.
-template <typename Body>
-pagemill_status WithEngine(const pagemill_engine* handle, Body&& body) noexcept {
-  return Guard([&]() -> Status {
-    if (handle == nullptr) return InvalidArgument("engine is NULL");
-    return body(handle->host->engine());
-  });
+StatusOr<std::unique_ptr<capi::Host>> MakeHost(const pagemill_engine_options* given) {
+  PAGEMILL_ASSIGN_OR_RETURN(const pagemill_engine_options options, capi::ReadOptions(given));
+  PAGEMILL_ASSIGN_OR_RETURN(capi::HostOptions host, capi::ToHostOptions(options));
+  host.log = ToLogSink(options.log, options.log_context);
+  if (options.runner == nullptr) return capi::Host::Create(std::move(host));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<pagemill::engine::Runner> runner,
+                            capi::MakeCallbackRunner(options.runner, &host));
+  return capi::Host::Create(std::move(host), std::move(runner));
 }
 
 }  // namespace
@@ -71,6 +52,14 @@ pagemill_status WithEngine(const pagemill_engine* handle, Body&& body) noexcept 
 int32_t pagemill_abi_version(void) { return PAGEMILL_ABI_VERSION; }
 
 const char* pagemill_last_error(void) { return LastError().c_str(); }
+
+void pagemill_set_last_error(const char* message) {
+  Guard([&]() -> Status {
+    PAGEMILL_ASSIGN_OR_RETURN(LastError(),
+                              capi::CopyOptionalString("message", message, capi::kMaxPathBytes));
+    return OkStatus();
+  });
+}
 
 void pagemill_engine_options_init(pagemill_engine_options* options, size_t struct_size) {
   capi::Initialize(capi::kDefaultEngineOptions, struct_size, options);
@@ -88,27 +77,41 @@ void pagemill_stats_init(pagemill_stats* stats, size_t struct_size) {
   capi::Initialize(capi::kDefaultStats, struct_size, stats);
 }
 
+void pagemill_kv_events_init(pagemill_kv_events* events, size_t struct_size) {
+  capi::Initialize(capi::kDefaultKvEvents, struct_size, events);
+}
+void pagemill_runner_init(pagemill_runner* runner, size_t struct_size) {
+  capi::Initialize(capi::kDefaultRunner, struct_size, runner);
+}
+void pagemill_kv_group_init(pagemill_kv_group* group, size_t struct_size) {
+  capi::Initialize(capi::kDefaultKvGroup, struct_size, group);
+}
+void pagemill_request_result_init(pagemill_request_result* result, size_t struct_size) {
+  capi::Initialize(capi::kDefaultRequestResult, struct_size, result);
+}
+
 pagemill_status pagemill_engine_create(const pagemill_engine_options* options,
                                        pagemill_engine** engine) {
   return Guard([&]() -> Status {
     if (engine == nullptr) return InvalidArgument("engine is NULL");
     *engine = nullptr;
-    PAGEMILL_ASSIGN_OR_RETURN(capi::HostOptions host_options, capi::ToHostOptions(options));
-    PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<capi::Host> host,
-                              capi::Host::Create(std::move(host_options)));
-    *engine = new pagemill_engine{std::move(host), {}, {}};
+    PAGEMILL_RETURN_IF_ERROR(capi::CheckNoCallback());
+    PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<capi::Host> host, MakeHost(options));
+    *engine = new pagemill_engine{.host = std::move(host)};
     return OkStatus();
   });
 }
 
-void pagemill_engine_destroy(pagemill_engine* engine) { delete engine; }
+void pagemill_engine_destroy(pagemill_engine* engine) {
+  if (Guard([] { return capi::CheckNoCallback(); }) == PAGEMILL_OK) delete engine;
+}
 
 pagemill_status pagemill_engine_submit_request(pagemill_engine* engine,
                                                const pagemill_request* request) {
   return WithEngine(engine, [&](Engine& e) -> Status {
-    PAGEMILL_ASSIGN_OR_RETURN(pagemill::step::Request made,
+    PAGEMILL_ASSIGN_OR_RETURN(pagemill::step::Request copy,
                               capi::ToRequest(request, *engine->host));
-    return e.Submit(std::move(made));
+    return e.Submit(std::move(copy));
   });
 }
 
@@ -129,8 +132,8 @@ pagemill_status pagemill_engine_extend(pagemill_engine* engine, uint64_t request
   return WithEngine(engine, [&](Engine& e) -> Status {
     pagemill::scheduler::InputChunk chunk;
     PAGEMILL_ASSIGN_OR_RETURN(chunk.token_ids,
-                              capi::CopyTokens("token_ids", token_ids, num_tokens,
-                                               static_cast<size_t>(engine->host->max_model_len())));
+                              capi::CopyArray("token_ids", token_ids, num_tokens,
+                                              static_cast<size_t>(engine->host->max_model_len())));
     PAGEMILL_ASSIGN_OR_RETURN(chunk.part, capi::ToInputPart(part));
     return e.Extend(RequestId(request_id), std::move(chunk));
   });
@@ -160,12 +163,21 @@ pagemill_status pagemill_engine_next(pagemill_engine* engine, double timeout_s,
     if (engine->ready.empty()) {
       return {StatusCode::kDeadlineExceeded, "no request had news within the timeout"};
     }
-    engine->current = std::move(engine->ready.front());
+    engine->current = capi::OutputView(std::move(engine->ready.front()));
     engine->ready.pop_front();
-    const Status& error = engine->current.error;
+    const Status& error = engine->current.output().error;
     if (!error.ok()) LastError() = error.message();
-    capi::CopyOut(capi::FromOutput(engine->current), output);
+    capi::CopyOut(engine->current.ToC(), output);
     return OkStatus();
+  });
+}
+
+pagemill_status pagemill_engine_output_fd(const pagemill_engine* engine, int32_t* fd) {
+  return WithEngine(engine, [&](const Engine& e) -> Status {
+    if (fd == nullptr) return InvalidArgument("fd is NULL");
+    *fd = e.output_fd();
+    if (*fd >= 0) return OkStatus();
+    return pagemill::Unimplemented("this platform has no descriptor for outputs");
   });
 }
 
@@ -177,52 +189,7 @@ pagemill_status pagemill_engine_stats(const pagemill_engine* engine, pagemill_st
   });
 }
 
-pagemill_status pagemill_engine_drain(pagemill_engine* engine) {
-  return WithEngine(engine, [](Engine& e) {
-    e.Drain();
-    return OkStatus();
-  });
-}
-
-pagemill_status pagemill_engine_wait_idle(pagemill_engine* engine, double timeout_s) {
-  return WithEngine(engine, [&](Engine& e) -> Status {
-    if (e.WaitIdle(timeout_s)) return OkStatus();
-    return {StatusCode::kDeadlineExceeded, "requests are unfinished after the timeout"};
-  });
-}
-
-pagemill_status pagemill_engine_pause(pagemill_engine* engine, int32_t mode) {
-  return WithEngine(engine, [&](Engine& e) -> Status {
-    PAGEMILL_ASSIGN_OR_RETURN(const pagemill::scheduler::PauseMode made, capi::ToPauseMode(mode));
-    e.Pause(made);
-    return OkStatus();
-  });
-}
-
-pagemill_status pagemill_engine_wait_paused(pagemill_engine* engine, double timeout_s) {
-  return WithEngine(engine, [&](Engine& e) -> Status {
-    if (e.WaitPaused(timeout_s)) return OkStatus();
-    return {StatusCode::kDeadlineExceeded, "the pause is not complete after the timeout"};
-  });
-}
-
-pagemill_status pagemill_engine_resume(pagemill_engine* engine) {
-  return WithEngine(engine, [](Engine& e) {
-    e.Resume();
-    return OkStatus();
-  });
-}
-
-pagemill_status pagemill_engine_reset_prefix_cache(pagemill_engine* engine) {
-  return WithEngine(engine, [](Engine& e) -> Status {
-    if (e.ResetPrefixCache()) return OkStatus();
-    return pagemill::FailedPrecondition("requests hold blocks of the KV cache");
-  });
-}
-
-pagemill_status pagemill_engine_preempt_and_reset_prefix_cache(pagemill_engine* engine) {
-  return WithEngine(engine, [](Engine& e) -> Status {
-    if (e.ResetPrefixCache(/*preempt_running=*/true)) return OkStatus();
-    return pagemill::FailedPrecondition("blocks of the KV cache are being loaded");
-  });
+pagemill_status pagemill_step_result_add(pagemill_step_result* step_result,
+                                         const pagemill_request_result* result) {
+  return Guard([&] { return capi::AddResult(step_result, result); });
 }

@@ -172,4 +172,28 @@ TEST_F(CapiControlTest, RefusalsHaveASentence) {
   expect_bad("timeout_s");
 }
 
+TEST_F(CapiControlTest, SleepsWakesAndTakesOtherWeights) {
+  ASSERT_EQ(Submit(), PAGEMILL_OK);
+  EXPECT_EQ(Read(), Behind(kFirstToken));
+  ASSERT_EQ(pagemill_engine_sleep(engine_, 0, 20.0), PAGEMILL_OK) << pagemill_last_error();
+  EXPECT_EQ(Submit(), PAGEMILL_UNAVAILABLE);
+  ASSERT_EQ(pagemill_engine_wake(engine_, 20.0), PAGEMILL_OK) << pagemill_last_error();
+  ASSERT_EQ(Submit(), PAGEMILL_OK);
+  EXPECT_EQ(Read(), Behind(kFirstToken));
+
+  // With its embedding as the head, a token follows itself.
+  std::string text = model_.ProgramText();
+  const std::string head = "weight head f32 53,32 0 ";
+  const size_t offset = text.find(head) + head.size();
+  text.replace(offset, text.find('\n', offset) - offset, "0");
+  const std::string path = testing::TempDir() + "/other_bigram.program";
+  std::ofstream(path) << text;
+  ASSERT_EQ(pagemill_engine_update_weights(engine_, path.c_str(), 20.0), PAGEMILL_OK)
+      << pagemill_last_error();
+  ASSERT_EQ(Submit(), PAGEMILL_OK);
+  EXPECT_EQ(Read(), std::vector<int32_t>(4, kFirstToken));
+  EXPECT_EQ(pagemill_engine_update_weights(engine_, nullptr, 1.0), PAGEMILL_INVALID_ARGUMENT);
+  EXPECT_EQ(pagemill_engine_update_weights(engine_, "/none", 1.0), PAGEMILL_NOT_FOUND);
+}
+
 }  // namespace

@@ -75,6 +75,8 @@ class Session {
     options.max_num_seqs = 4;
     options.max_waiting_requests = 8;
     options.block_size = 4;
+    options.max_pinned_blocks = 4;
+    options.max_kv_events = 8;
     if (in_->Below(4) == 0) ChangeOptions(&options);
     const pagemill_status status = pagemill_engine_create(&options, &engine_);
     Check(status);
@@ -194,7 +196,11 @@ class Session {
   }
 
   void ChangeSampling(pagemill_sampling_params* s) {
-    switch (in_->Below(7)) {
+    switch (in_->Below(8)) {
+      case 7:
+        s->logprobs = Number(in_);
+        s->prompt_logprobs = Number(in_);
+        break;
       case 0:
         s->struct_size = StructSize(in_, sizeof(*s));
         break;
@@ -305,7 +311,44 @@ class Session {
     if (status == PAGEMILL_OK) PAGEMILL_CHECK(stats.num_used_blocks <= stats.num_blocks);
   }
 
+  // Pins, events, sessions, sleep and weights.
+  void Prefixes() {
+    const int32_t prompt[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    pagemill_request like;
+    pagemill_request_init(&like, sizeof(like));
+    like.prompt_token_ids = prompt;
+    like.num_prompt_tokens = in_->Below(9);
+    uint64_t pin = in_->Below(4);
+    int32_t number = 0;
+    size_t count = 0;
+    pagemill_kv_events events;
+    pagemill_kv_events_init(&events, sizeof(events));
+    const double timeout = in_->Pick<double>({1.0, 0.0, -1.0, NAN});
+    const char* path = in_->Pick<const char*>({nullptr, "", "/", "/dev/null"});
+    switch (in_->Below(8)) {
+      case 0:
+        return Check(pagemill_engine_pin_prefix(engine_, &like, &pin, &number));
+      case 1:
+        return Check(pagemill_engine_unpin_prefix(engine_, pin));
+      case 2:
+        return Check(pagemill_engine_kv_events(engine_, pin, &events));
+      case 3:
+        return Check(pagemill_engine_restore_session(engine_, path, &like, nullptr, in_->Below(2),
+                                                     &count, &number));
+      case 4:
+        return Check(pagemill_engine_save_session(engine_, "/", &like, &number));
+      case 5:
+        return Check(pagemill_engine_output_fd(engine_, &number));
+      case 6:
+        return Check(pagemill_engine_update_weights(engine_, path, timeout));
+      default:
+        Check(pagemill_engine_sleep(engine_, number, timeout));
+        return Check(pagemill_engine_wake(engine_, kPatienceSeconds));
+    }
+  }
+
   void Rest() {
+    if (in_->Below(2) == 0) return Prefixes();
     if (in_->Below(8) == 0) return Check(pagemill_engine_drain(engine_));
     PAGEMILL_CHECK(pagemill_engine_next(engine_, 0, nullptr) == PAGEMILL_INVALID_ARGUMENT);
     PAGEMILL_CHECK(pagemill_engine_submit_request(engine_, nullptr) == PAGEMILL_INVALID_ARGUMENT);

@@ -219,6 +219,27 @@ TEST_F(CapiTest, ANullIsRefusedEverywhere) {
   pagemill_request_init(nullptr, 8);
   pagemill_output_init(nullptr, 8);
   pagemill_stats_init(nullptr, 8);
+  pagemill_kv_events_init(nullptr, 8);
+  pagemill_runner_init(nullptr, 8);
+  pagemill_kv_group_init(nullptr, 8);
+  pagemill_request_result_init(nullptr, 8);
+  int32_t number = 0;
+  uint64_t pin = 0;
+  size_t count = 0;
+  EXPECT_TRUE(refused(pagemill_engine_output_fd(nullptr, &number)));
+  EXPECT_TRUE(refused(pagemill_engine_output_fd(engine_, nullptr)));
+  EXPECT_TRUE(refused(pagemill_engine_pin_prefix(engine_, nullptr, &pin, &number)));
+  EXPECT_TRUE(refused(pagemill_engine_pin_prefix(engine_, &request, nullptr, &number)));
+  EXPECT_TRUE(refused(pagemill_engine_unpin_prefix(nullptr, 1)));
+  EXPECT_TRUE(refused(pagemill_engine_save_session(engine_, nullptr, &request, &number)));
+  EXPECT_TRUE(refused(pagemill_engine_save_session(engine_, "x", &request, nullptr)));
+  EXPECT_TRUE(refused(pagemill_engine_save_session(engine_, "x", nullptr, &number)));
+  EXPECT_TRUE(
+      refused(pagemill_engine_restore_session(engine_, "x", nullptr, nullptr, 1, &count, &number)));
+  EXPECT_TRUE(refused(
+      pagemill_engine_restore_session(engine_, "x", nullptr, nullptr, 0, nullptr, &number)));
+  EXPECT_TRUE(refused(pagemill_engine_sleep(nullptr, 0, 0)));
+  EXPECT_TRUE(refused(pagemill_engine_wake(nullptr, 0)));
   pagemill_engine_destroy(nullptr);
 }
 
@@ -270,6 +291,68 @@ TEST_F(CapiTest, ValuesOutOfRangeAreRefusedByName) {
   bad = good;
   bad.sampling = &sampling;
   expect_refusal("stop_token_ids", bad);
+}
+
+TEST_F(CapiTest, DraftsFromTheTextGiveTheSameTokens) {
+  options_.num_ngram_drafts = 4;
+  Create();
+  pagemill_sampling_params params;
+  pagemill_sampling_params_init(&params, sizeof(params));
+  params.temperature = 0.0f;
+  params.max_tokens = 60;  // more than the vocabulary: the text repeats itself
+  params.ignore_eos = 1;
+  const int32_t prompt = 5;
+  ASSERT_EQ(pagemill_engine_submit(engine_, 1, &prompt, 1, &params), PAGEMILL_OK);
+  int32_t reason = -1;
+  std::vector<int32_t> want = {model_.Next(prompt)};
+  while (want.size() < 60) want.push_back(model_.Next(want.back()));
+  EXPECT_EQ(Finish(&reason), want);
+  pagemill_stats stats;
+  pagemill_stats_init(&stats, sizeof(stats));
+  ASSERT_EQ(pagemill_engine_stats(engine_, &stats), PAGEMILL_OK);
+  EXPECT_GT(stats.accepted_draft_tokens, 0u);
+}
+
+TEST_F(CapiTest, ABiasAndAnEndOfSequenceTokenReachTheSampler) {
+  Create();
+  pagemill_sampling_params params;
+  pagemill_sampling_params_init(&params, sizeof(params));
+  params.temperature = 0.0f;
+  const pagemill_token_value bias = {17, 100.0f};
+  const int32_t eos = 17, prompt = 5;
+  params.logit_bias = &bias;
+  params.num_logit_bias = 1;
+  params.eos_token_ids = &eos;
+  params.num_eos_token_ids = 1;
+  ASSERT_EQ(pagemill_engine_submit(engine_, 1, &prompt, 1, &params), PAGEMILL_OK);
+  int32_t reason = -1;
+  EXPECT_EQ(Finish(&reason), std::vector<int32_t>{17});
+  EXPECT_EQ(reason, PAGEMILL_FINISH_STOP);
+}
+
+TEST_F(CapiTest, NewOptionsAreRefusedByName) {
+  const auto refused = [&](const char* field, auto change) {
+    pagemill_engine_options bad = options_;
+    change(&bad);
+    EXPECT_EQ(pagemill_engine_create(&bad, &engine_), PAGEMILL_INVALID_ARGUMENT) << field;
+    EXPECT_NE(std::string(pagemill_last_error()).find(field), std::string::npos)
+        << pagemill_last_error();
+  };
+  const pagemill_tenant_weight heavy = {"a", int64_t{1} << 40}, nameless = {nullptr, 1};
+  refused("max_step_us", [](auto* o) { o->max_step_us = -2; });
+  refused("num_ngram_drafts", [](auto* o) { o->num_ngram_drafts = -1; });
+  refused("kv_tier_policy", [](auto* o) { o->kv_tier_policy = nullptr; });
+  refused("prefix_cache_eviction", [](auto* o) { o->prefix_cache_eviction = nullptr; });
+  refused("check_integrity", [](auto* o) { o->check_integrity = 3; });
+  refused("tenant_weights", [](auto* o) { o->num_tenant_weights = 1; });
+  refused("tenant_weights", [&](auto* o) {
+    o->tenant_weights = &heavy;
+    o->num_tenant_weights = 1;
+  });
+  refused("tenant_weights", [&](auto* o) {
+    o->tenant_weights = &nameless;
+    o->num_tenant_weights = 1;
+  });
 }
 
 TEST_F(CapiTest, OptionsOutOfRangeAreRefusedByName) {

@@ -50,6 +50,17 @@ Status CopyIn(const char* name, const T* host, size_t first_size, T* to) {
   return OkStatus();
 }
 
+// Checks an array of the host before it is read; `name` is its field.
+template <typename T>
+Status CheckArray(const char* name, const T* items, size_t count, size_t max_count) {
+  if (count > max_count) {
+    return InvalidArgument(std::string(name) + " has " + std::to_string(count) +
+                           " entries; it may have " + std::to_string(max_count));
+  }
+  if (items != nullptr || count == 0) return OkStatus();
+  return InvalidArgument(std::string(name) + " is NULL");
+}
+
 // Copies the fields of the host's version from `from`. Call CheckSize() first.
 template <typename T>
 void CopyOut(T from, T* host) {

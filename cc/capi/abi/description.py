@@ -1,4 +1,4 @@
-"""Says what the C ABI is, one fact a line: struct layouts, enumerators, functions, versions.
+"""Says what the C ABI is, one fact a line: layouts, enumerators, functions, callbacks, version.
 
     ./bazelw build //cc/capi:pagemill.h
     cd cc/capi/abi
@@ -21,6 +21,7 @@ HEADER = pathlib.Path("cc/capi/pagemill.h")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _STRUCT = re.compile(r"typedef struct (\w+) \{(.*?)\} \1;", re.DOTALL)
 _ENUM = re.compile(r"typedef enum (\w+) \{(.*?)\} \1;", re.DOTALL)
+_CALLBACK = re.compile(r"^typedef ([^;{]*\(\*\w+\)\([^;]*\));", re.MULTILINE)
 _FUNCTION = re.compile(r"^PAGEMILL_API\s+([^;]+);", re.MULTILINE)
 
 
@@ -38,7 +39,14 @@ def fields(header: str) -> Iterator[tuple[str, str, str]]:
 
 def functions(header: str) -> list[str]:
     """Returns the declarations, each as one line."""
-    return sorted(_words(text) for text in _FUNCTION.findall(_COMMENT.sub("", header)))
+    bare = _COMMENT.sub("", header)
+    return sorted(_words(text) for text in _FUNCTION.findall(bare))
+
+
+def callbacks(header: str) -> list[str]:
+    """Returns the types of functions that hosts pass, each as one line."""
+    bare = _COMMENT.sub("", header)
+    return sorted("typedef " + _words(text) for text in _CALLBACK.findall(bare))
 
 
 def function_names(header: str) -> set[str]:
@@ -72,7 +80,7 @@ def describe(path: pathlib.Path = HEADER) -> list[str]:
         source.write_text("\n".join(_probe(path, header)) + "\n")
         subprocess.run(["gcc", "-Wall", "-Werror", "-o", program, source], check=True)
         probed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    return probed.splitlines() + functions(header)
+    return probed.splitlines() + callbacks(header) + functions(header)
 
 
 if __name__ == "__main__":

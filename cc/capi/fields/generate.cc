@@ -73,6 +73,9 @@ std::vector<CField> Fields() {
     if constexpr (std::is_same_v<Member, std::vector<int32_t>>) {
       field.type = "int32_t";
       field.is_array = true;
+    } else if constexpr (std::is_same_v<Member, std::vector<std::pair<int32_t, float>>>) {
+      field.type = "pagemill_token_value";
+      field.is_array = true;
     } else if constexpr (std::is_arithmetic_v<Member>) {
       field.type = CType<Member>(info.kind != FieldKind::kValue);
     } else {
@@ -134,7 +137,7 @@ void PrintConversion(const std::vector<CField>& sampling, const std::vector<CFie
     const char *cc = f.cc_name.c_str(), *c = f.name.c_str();
     if (f.is_array) {
       std::printf(
-          "  PAGEMILL_ASSIGN_OR_RETURN(to.%s, CopyTokens(\"%s\", from.%s, from.num_%s, "
+          "  PAGEMILL_ASSIGN_OR_RETURN(to.%s, CopyArray(\"%s\", from.%s, from.num_%s, "
           "max_entries));\n",
           cc, c, c, c);
     } else {
@@ -142,12 +145,19 @@ void PrintConversion(const std::vector<CField>& sampling, const std::vector<CFie
     }
   }
   std::printf(
-      "  return to;\n}\n\npagemill_sampling_params DefaultSamplingParams() {\n"
-      "  const step::SamplingParams from;\n  pagemill_sampling_params to = {};\n"
-      "  to.struct_size = sizeof(to);\n");
+      "  return to;\n}\n\npagemill_sampling_params FromSamplingParams(\n"
+      "    const step::SamplingParams& from, std::vector<pagemill_token_value>* values) {\n"
+      "  pagemill_sampling_params to = {};\n  to.struct_size = sizeof(to);\n");
   for (const CField& f : sampling) {
-    if (f.is_array) continue;
-    std::printf("  to.%s = from.%s;\n", f.name.c_str(), f.cc_name.c_str());
+    const char *cc = f.cc_name.c_str(), *c = f.name.c_str();
+    if (f.type == "pagemill_token_value") {
+      std::printf("  AssignValues(from.%s, values);\n  to.%s = values->data();\n", cc, c);
+      std::printf("  to.num_%s = values->size();\n", c);
+    } else if (f.is_array) {
+      std::printf("  to.%s = from.%s.data();\n  to.num_%s = from.%s.size();\n", c, cc, c, cc);
+    } else {
+      std::printf("  to.%s = from.%s;\n", c, cc);
+    }
   }
   std::printf(
       "  return to;\n}\n\n"

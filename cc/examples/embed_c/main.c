@@ -1,10 +1,12 @@
 /* Generates tokens from C: nothing but pagemill.h and libpagemill.so. Token ids come from, and go
- * to, a tokenizer of the host's own.
+ * to, a tokenizer of the host's own. It waits on a descriptor, as the event loop of a host with
+ * other work would. The log probability of all tokens goes to stderr.
  *
  *   pagemill export --output /tmp/smollm2
  *   embed_c /tmp/smollm2/model.program 8 504 3575 282 4649 314
  */
 #include <pagemill.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,17 +21,23 @@ static int Fail(const char* what) {
 static int PrintTokens(pagemill_engine* engine) {
   pagemill_output output;
   pagemill_output_init(&output, sizeof(output));
+  struct pollfd outputs = {-1, POLLIN, 0};
+  if (pagemill_engine_output_fd(engine, &outputs.fd) != PAGEMILL_OK) return Fail("output_fd");
+  double logprob = 0;
   do {
-    const pagemill_status status = pagemill_engine_next(engine, 1.0, &output);
-    if (status == PAGEMILL_DEADLINE_EXCEEDED) {
+    const pagemill_status status = pagemill_engine_next(engine, 0, &output);
+    if (status == PAGEMILL_DEADLINE_EXCEEDED) { /* none wait: sleep until some do */
+      poll(&outputs, 1, -1);
       output.finish_reason = PAGEMILL_NOT_FINISHED;
-      continue; /* no news within a second */
+      continue;
     }
     if (status != PAGEMILL_OK) return Fail("next");
     for (size_t i = 0; i < output.num_tokens; ++i) printf("%d ", (int)output.token_ids[i]);
+    for (size_t i = 0; i < output.num_logprobs; ++i) logprob += output.logprobs[i].logprob;
     fflush(stdout);
   } while (output.finish_reason == PAGEMILL_NOT_FINISHED);
   printf("\n");
+  fprintf(stderr, "log probability %.4f\n", logprob);
   return output.finish_reason == PAGEMILL_FINISH_ERROR ? Fail("generate") : 0;
 }
 
@@ -56,6 +64,7 @@ int main(int argc, char** argv) {
   pagemill_sampling_params_init(&sampling, sizeof(sampling));
   sampling.temperature = 0.0f;
   sampling.max_tokens = atoi(argv[2]);
+  sampling.logprobs = 0; /* of the chosen tokens */
   int code;
   if (pagemill_engine_submit(engine, 1, prompt, num_prompt_tokens, &sampling) != PAGEMILL_OK) {
     code = Fail("submit");

@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import os
+import re
+import shutil
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +41,9 @@ def parser() -> FlagParser:
         "pagemill export",
         f"Writes {PROGRAM}, the traced and rewritten program of a model (docs/program_format.md),"
         f" and {VOCABULARY}, the bytes and merges of a byte-level or SentencePiece vocabulary, for"
-        " hosts that link the engine and have no Python. The program names the model's own files,"
-        " which stay where they are.",
+        " hosts that link the engine and have no Python. The weight files come into the folder too,"
+        " as hard links, or as copies if it is on another file system; the program names them"
+        " relative to itself, so the folder can be moved.",
         "pagemill export --output smollm2\npagemill export model.gguf -o folder",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -61,11 +65,40 @@ def run(parser: FlagParser, args: Namespace) -> int:
     built = build(source, BuildOptions(max_model_len=config.max_model_len))
     vocabulary = vocabulary_text(Renderer.open(source), built.vocab_size)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / PROGRAM).write_text(built.program_text, encoding="utf-8")
+    text = with_weights(built.program_text, folder)
+    (folder / PROGRAM).write_text(text, encoding="utf-8")
     (folder / VOCABULARY).write_text(vocabulary, encoding="ascii")
     written = {"program": str(folder / PROGRAM), "vocabulary": str(folder / VOCABULARY)}
     print(json.dumps(written) if args.json else "\n".join(written.values()))
     return 0
+
+
+def with_weights(text: str, folder: Path) -> str:
+    """Returns the program with weight files of `folder`, to which it links or copies them."""
+    names = {PROGRAM, VOCABULARY}
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        match = re.fullmatch(r"file (\d+) (/.+)", line)
+        if match is None:
+            continue
+        source = Path(match[2])
+        name = f"{match[1]}-{source.name}" if source.name in names else source.name
+        names.add(name)
+        _place(source.resolve(), folder / name)
+        lines[number] = f"file {match[1]} {name}"
+    return "\n".join(lines)
+
+
+def _place(source: Path, target: Path) -> None:
+    if target.exists() and target.samefile(source):
+        return
+    unfinished = target.with_name(target.name + ".part")
+    unfinished.unlink(missing_ok=True)
+    try:
+        os.link(source, unfinished)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, unfinished)
+    unfinished.replace(target)
 
 
 def vocabulary_text(renderer: "Renderer", size: int) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pagemill.cli import main
+from pagemill.cli.export import with_weights
 from pagemill.cli.local_text import LocalText
 from pagemill.config import EngineConfig, ModelConfig, SamplingConfig
 from pagemill.engine.outputs import EngineError
@@ -218,3 +219,19 @@ def test_limits(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = _run(capsys, "bench", "limits", model, "--threads", "1")
     assert status == 0
     assert "one stream" in out
+
+
+def test_an_exported_program_names_weights_of_its_folder(tmp_path: Path) -> None:
+    source, folder = tmp_path / "source", tmp_path / "folder"
+    for name, data in [("a/w.bin", "1"), ("b/w.bin", "2"), ("model.program", "3")]:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(data)
+    folder.mkdir()
+    files = [f"{source}/a/w.bin", "@", f"{source}/b/w.bin", f"{source}/model.program"]
+    text = "head\n" + "".join(f"file {i} {file}\n" for i, file in enumerate(files)) + "op file 0 /x"
+    for _ in range(2):  # an export may be repeated
+        assert with_weights(text, folder) == (
+            "head\nfile 0 w.bin\nfile 1 @\nfile 2 2-w.bin\nfile 3 3-model.program\nop file 0 /x"
+        )
+        placed = {path.name: path.read_text() for path in folder.iterdir()}
+        assert placed == {"w.bin": "1", "2-w.bin": "2", "3-model.program": "3"}
