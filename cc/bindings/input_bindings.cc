@@ -1,5 +1,5 @@
-// What a request is given to read: media items with their features, and chunks of input that is
-// appended. Both are built once and may be given to several requests, which share the features.
+// Inputs of requests: media items with their features, and chunks of appended input. Several
+// requests may get the same item; they share its features.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>

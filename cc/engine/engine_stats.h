@@ -41,18 +41,22 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
     SchedulerStats::Visit(visit);
     KvConnectorStats::Visit(visit);
     visit("num_waiting_tokens", &S::num_waiting_tokens,
-          Gauge("prompt tokens of requests that have not started", "num_prompt_tokens_waiting"));
+          Gauge("prompt tokens of requests that have not started", "num_prompt_tokens_waiting")
+              .InC(22));
     visit("estimated_wait_s", &S::estimated_wait_s,
           Gauge("how long a request that came now would wait, by the speed of recent steps; 0 if "
                 "not known",
-                "estimated_wait_seconds"));
+                "estimated_wait_seconds")
+              .InC(23));
     visit("num_unread_outputs", &S::num_unread_outputs,
           Gauge("requests with outputs that no client has read", "num_unread_outputs").InC(5));
-    visit("draining", &S::draining, Gauge("1 if new requests are refused", "engine_draining"));
+    visit("draining", &S::draining,
+          Gauge("1 if new requests are refused", "engine_draining").InC(24));
     visit("paused", &S::paused,
           Gauge("1 from a pause to its end by resume", "engine_paused").InC(21));
-    visit("asleep", &S::asleep,
-          Gauge("1 while the weights are not in memory: sleep until wake", "engine_asleep"));
+    visit(
+        "asleep", &S::asleep,
+        Gauge("1 while the weights are not in memory: sleep until wake", "engine_asleep").InC(25));
     visit("num_steps", &S::num_steps, Counter("steps run", "engine_steps").InC(6));
     visit("num_failed_steps", &S::num_failed_steps,
           Counter("steps that failed as a whole", "engine_failed_steps").InC(7));
@@ -67,11 +71,12 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
     visit("finished_abort", &S::finished_abort, Counter("requests that a client ended").InC(17));
     visit("finished_error", &S::finished_error, Counter("requests that failed").InC(18));
     visit("last_step_s", &S::last_step_s,
-          Gauge("duration of the last finished step, from its plan to its outputs"));
+          Gauge("duration of the last finished step, from its plan to its outputs").InC(26));
     visit("step_budget_tokens", &S::step_budget_tokens,
           Gauge("prompt tokens that the newest step might run beside requests that decode; 0 = no "
                 "limit",
-                "step_budget_tokens"));
+                "step_budget_tokens")
+              .InC(27));
     visit("heartbeat", &S::heartbeat, Counter("turns of the engine's loop").InC(19));
     visit("progress_age_s", &S::progress_age_s,
           Gauge("time since the last finished step, or since work came to an idle engine; 0 if "

@@ -55,12 +55,14 @@ struct SchedulerStats {
           Counter("prompt tokens found in the prefix cache", "prefix_cache_hits").InC(10));
     visit("kv_query_tokens", &S::kv_query_tokens,
           Counter("prompt tokens looked up in KV tiers and connectors",
-                  "external_prefix_cache_queries"));
-    visit(
-        "kv_loaded_tokens", &S::kv_loaded_tokens,
-        Counter("prompt tokens loaded from KV tiers and connectors", "external_prefix_cache_hits"));
+                  "external_prefix_cache_queries")
+              .InC(28));
+    visit("kv_loaded_tokens", &S::kv_loaded_tokens,
+          Counter("prompt tokens loaded from KV tiers and connectors", "external_prefix_cache_hits")
+              .InC(29));
     visit("num_failed_kv_loads", &S::num_failed_kv_loads,
-          Counter("KV loads that failed at least in part and were computed", "kv_failed_loads"));
+          Counter("KV loads that failed at least in part and were computed", "kv_failed_loads")
+              .InC(30));
     visit("num_stray_transfer_results", &S::num_stray_transfer_results,
           Counter("results of KV transfers that were not under way", "kv_stray_results"));
     visit("prompt_tokens", &S::prompt_tokens,
@@ -69,11 +71,11 @@ struct SchedulerStats {
     visit("generation_tokens", &S::generation_tokens,
           Counter("tokens generated", "generation_tokens").InC(12));
     visit("num_drafts", &S::num_drafts,
-          Counter("steps of requests with draft tokens", "spec_decode_num_drafts"));
+          Counter("steps of requests with draft tokens", "spec_decode_num_drafts").InC(31));
     visit("draft_tokens", &S::draft_tokens,
-          Counter("draft tokens verified", "spec_decode_num_draft_tokens"));
+          Counter("draft tokens verified", "spec_decode_num_draft_tokens").InC(32));
     visit("accepted_draft_tokens", &S::accepted_draft_tokens,
-          Counter("draft tokens accepted", "spec_decode_num_accepted_tokens"));
+          Counter("draft tokens accepted", "spec_decode_num_accepted_tokens").InC(33));
   }
 };
 

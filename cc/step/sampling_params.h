@@ -51,18 +51,19 @@ struct SamplingParams {
     visit(
         "repetition_penalty", &P::repetition_penalty,
         Value("over prompt and output tokens").Above(0, std::numeric_limits<float>::max()).InC(7));
-    visit("logit_bias", &P::logit_bias, Value("(token id, bias in [-100, 100])"));
+    visit("logit_bias", &P::logit_bias, Value("(token id, bias in [-100, 100])").InC(16));
     visit("seed", &P::seed, Value("every request has one; equal seeds draw equal tokens").InC(8));
     visit("max_tokens", &P::max_tokens,
           Value("at least 1 (0 only with prompt logprobs: score the prompt)").InC(9));
     visit("min_tokens", &P::min_tokens, Value("at most max_tokens").AtLeast(0).InC(10));
-    visit("ignore_eos", &P::ignore_eos, Value("go on after an end-of-sequence token"));
-    visit("eos_token_ids", &P::eos_token_ids, Value("of the model; not reported as stop reason"));
+    visit("ignore_eos", &P::ignore_eos, Value("go on after an end-of-sequence token").InC(14));
+    visit("eos_token_ids", &P::eos_token_ids,
+          Value("of the model; not reported as stop reason").InC(15));
     visit("stop_token_ids", &P::stop_token_ids,
           Value("of the client; reported as stop reason").InC(11));
     visit("logprobs", &P::logprobs,
-          Value("alternatives per sampled token; 0 = only the sampled one, -1 = none"));
-    visit("prompt_logprobs", &P::prompt_logprobs, Value("the same for prompt tokens"));
+          Value("alternatives per sampled token; 0 = only the sampled one, -1 = none").InC(12));
+    visit("prompt_logprobs", &P::prompt_logprobs, Value("the same for prompt tokens").InC(13));
   }
 
   bool greedy() const { return temperature < 1e-5f; }

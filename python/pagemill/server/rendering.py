@@ -36,7 +36,7 @@ MAX_RENDERS = 256  # running and waiting
 # What a text this large took is returned to the system, once its request has probably ended.
 TRIM_CHARS = 2**20
 _TRIM_AFTER_S = 1.0
-# Of <malloc.h>.
+# From <malloc.h>.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
