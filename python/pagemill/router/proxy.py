@@ -42,7 +42,7 @@ class Proxy:
         except ApiError as error:
             await error_response(error)(scope, receive, send)
         except ClientDisconnect:
-            pass  # the server has been told by its connection
+            pass  # its server's connection is closed, which aborts the request
 
     async def _answer(self, request: Request, body: bytes, hint: Hint, send: Send) -> None:
         """Raises ApiError if no server answers."""
