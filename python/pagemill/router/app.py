@@ -67,5 +67,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return error_response(ApiError(404, f"The router has no route {path}; a server may."))
     if error.status_code == 405:
-        return error_response(ApiError(405, f"{path} does not take {request.method[:20]}."))
+        response = error_response(ApiError(405, f"{path} does not take {request.method[:20]}."))
+        response.headers.update(error.headers or {})  # the methods that it takes
+        return response
     return error_response(ApiError(error.status_code, str(error.detail)))

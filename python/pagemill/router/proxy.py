@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
@@ -42,43 +42,66 @@ class Proxy:
         except ApiError as error:
             await error_response(error)(scope, receive, send)
         except ClientDisconnect:
-            pass  # the server has been told by its connection
+            pass  # its server's connection is closed, which aborts the request
 
     async def _answer(self, request: Request, body: bytes, hint: Hint, send: Send) -> None:
         """Raises ApiError if no server answers."""
         problem = ""
-        for attempt in range(1, _TRIES + 1):
+        for tries_left in reversed(range(_TRIES)):
             server = self._fleet.route(hint)
             if server is None:
                 break
-            self._fleet.retries += attempt > 1
+            self._fleet.retries += bool(problem)
             try:
-                reply = await self._send(server, request, body)
-            except UpstreamError as error:
-                self._fleet.finish(server)
-                if error.timed_out:
-                    raise ApiError(504, f"No answer: {error}.") from error
-                problem = str(error)
-                continue
-            except BaseException:
+                problem = await self._try(server, request, body, send, tries_left)
+            except asyncio.CancelledError:
                 server.counts.aborted += 1
-                self._fleet.finish(server)
                 raise
-            if reply.status == 503 and attempt < _TRIES and len(self._fleet.available) > 1:
-                await reply.close()
+            finally:
                 self._fleet.finish(server)
-                self._fleet.request_failed(server, UpstreamError("it answers 503"))
-                server.counts.failed += 1
-                continue
-            await self._relay(server, reply, request.scope, send)
-            return
+            if not problem:
+                return
         if problem:
             raise ApiError(502, f"No server answered this request: {problem}.")
         raise ApiError(503, "No server is ready; the router's /metrics show their state.")
 
+    async def _try(
+        self, server: Server, request: Request, body: bytes, send: Send, tries_left: int
+    ) -> str:
+        """Relays what `server` answers; or why it did not, if another one may be tried.
+
+        Raises:
+            ApiError: 504.
+        """
+        url = server.upstream.url
+        try:
+            reply = await self._send(server, request, body)
+        except UpstreamError as error:
+            self._failed(server, error)
+            if error.timed_out:
+                raise ApiError(504, f"No answer: {error}.") from error
+            return str(error)
+        try:
+            if reply.status == 503 and tries_left and len(self._fleet.available) > 1:
+                problem = f"{url} answers 503"
+                self._failed(server, UpstreamError(problem))
+                return problem
+            await relay(reply, request.scope, send)
+            server.counts.served += 1
+            server.breaker.request_served()
+        except UpstreamError as error:
+            server.counts.broken += 1
+            self._fleet.request_failed(server, error)
+        finally:
+            await reply.close()
+        return ""
+
+    def _failed(self, server: Server, error: UpstreamError) -> None:
+        server.counts.failed += 1
+        self._fleet.request_failed(server, error)
+
     async def _send(self, server: Server, request: Request, body: bytes) -> Reply:
-        """Raises UpstreamError, having noted it."""
-        client = request.client
+        client, url = request.client, request.url
         headers = to_server(
             request.headers.raw,
             host=server.upstream.host,
@@ -86,29 +109,5 @@ class Proxy:
             request_id=request.state.request_id,
             size=len(body),
         )
-        target = request.url.path
-        if request.url.query:
-            target += f"?{request.url.query}"
-        try:
-            return await server.upstream.send(request.method, target, headers, body)
-        except UpstreamError as error:
-            server.counts.failed += 1
-            self._fleet.request_failed(server, error)
-            raise
-
-    async def _relay(self, server: Server, reply: Reply, scope: Scope, send: Send) -> None:
-        counts = server.counts
-        try:
-            await relay(reply, scope, send)
-            counts.served += 1
-            server.breaker.request_served()
-        except UpstreamError as error:
-            counts.broken += 1
-            self._fleet.request_failed(server, error)
-        except BaseException:
-            counts.aborted += 1
-            raise
-        finally:
-            self._fleet.finish(server)
-            with contextlib.suppress(UpstreamError):
-                await reply.close()
+        target = f"{url.path}?{url.query}" if url.query else url.path
+        return await server.upstream.send(request.method, target, headers, body)

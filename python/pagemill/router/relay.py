@@ -23,7 +23,7 @@ async def relay(reply: Reply, scope: Scope, send: Send) -> None:
     ends it; any other body stays incomplete, and the client's connection is closed.
 
     Raises:
-        UpstreamError: the server broke off; the client has been told.
+        UpstreamError: the server broke off; nothing more is to be sent.
     """
     state = scope.setdefault("state", {})
     if request_id := value_of(reply.headers, b"x-request-id"):

@@ -21,6 +21,7 @@ from pagemill.router.headers import Headers
 
 _KEEP_ALIVE_S = 30.0  # less than servers keep idle connections, so that they close none in use
 _MAX_IDLE = 256
+_OWN_CONNECTIONS = 8  # for probes and KV events, however many requests there are
 
 
 class UpstreamError(Exception):
@@ -92,7 +93,7 @@ class Upstream:
         self._limits = limits
         self._origin = (parts.scheme, parts.hostname or "", parts.port)
         self._pool = httpcore2.AsyncConnectionPool(
-            max_connections=max_connections,
+            max_connections=max_connections + _OWN_CONNECTIONS,
             max_keepalive_connections=min(_MAX_IDLE, max_connections),
             keepalive_expiry=_KEEP_ALIVE_S,
         )
