@@ -1,7 +1,7 @@
 // A hybrid model: layers with attention to everything, layers with a sliding window, and layers
 // with a recurrent state. Each kind is a KV group with block tables of its own, over one pool of
 // pages: windows give blocks back as they move on, and a state takes one page however long the
-// context is. Prefixes are found if all three groups can go on from them.
+// context is. Prefixes are found if all three groups can continue from them.
 #include <cstdio>
 #include <memory>
 #include <vector>
