@@ -122,8 +122,8 @@ class KvCacheManager {
   }
   // The same, for tokens that are loaded instead of computed: only what a step needs that goes on
   // after them. No plan tells the runner; the request's first plan must have all of groups().
-  // kInvalidArgument if `num_tokens` is not a multiple of prefix_grain_tokens(), kFailedPrecondition
-  // if `blocks` holds blocks already, kResourceExhausted if too few are free.
+  // kInvalidArgument if `num_tokens` is not a multiple of prefix_grain_tokens(),
+  // kFailedPrecondition if `blocks` holds blocks already, kResourceExhausted if too few are free.
   Status AllocateForLoad(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks);
   // The first `num_computed_tokens` of `tokens` are in the cache, computed or loaded: full blocks
   // may be reused, and what no later step needs is freed. Of tokens that `blocks` does not cover,
