@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "pagemill/capi/host.h"
 #include "bpe.h"
+#include "pagemill/capi/host.h"
 
 namespace {
 
