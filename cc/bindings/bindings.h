@@ -20,6 +20,7 @@ void BindKvTierOptions(nanobind::module_& m);
 void BindEngine(nanobind::module_& m);
 void BindEngineClient(nanobind::module_& m);
 void BindSimulator(nanobind::module_& m);
+void BindRouter(nanobind::module_& m);
 void BindMachineLimits(nanobind::module_& m);
 
 }  // namespace pagemill::bindings

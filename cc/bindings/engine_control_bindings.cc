@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -82,15 +83,16 @@ nb::dict ToDict(const KvEvent& event) {
   return dict;
 }
 
-nb::dict KvEvents(EngineHolder& self, uint64_t sequence) {
+nb::dict KvEvents(EngineHolder& self, uint64_t sequence, size_t max_events) {
   engine::KvEventBatch batch;
   {
     nb::gil_scoped_release release;
-    batch = ValueOrThrow(self.engine().KvEvents(sequence));
+    batch = ValueOrThrow(self.engine().KvEvents(sequence, max_events));
   }
   nb::list events;
   for (const KvEvent& event : batch.events) events.append(ToDict(event));
   nb::dict dict;
+  dict["log_id"] = batch.log_id;
   dict["events"] = events;
   dict["next"] = batch.next;
   dict["dropped"] = batch.dropped;
@@ -117,7 +119,8 @@ void BindRequestControl(nb::class_<EngineHolder>& engine) {
             return self.engine().UnpinPrefix(kv_cache::PinId(id));
           },
           nb::arg("pin_id"), WithoutGil())
-      .def("kv_events", &KvEvents, nb::arg("sequence") = 1);
+      .def("kv_events", &KvEvents, nb::arg("sequence") = 1,
+           nb::arg("max_events") = std::numeric_limits<size_t>::max());
 }
 
 }  // namespace

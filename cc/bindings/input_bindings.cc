@@ -1,5 +1,5 @@
-// What a request is given to read: media items with their features, and chunks of input that is
-// appended. Both are built once and may be given to several requests, which share the features.
+// Inputs of requests: media items with their features, and chunks of appended input. Several
+// requests may get the same item; they share its features.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -36,7 +36,7 @@ using Features = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device:
 // [n, kMediaGridDims].
 using Positions =
     nb::ndarray<const int32_t, nb::shape<-1, step::kMediaGridDims>, nb::c_contig, nb::device::cpu>;
-// Of the rows, of the tokens, and of the token behind the item.
+// Positions of the rows, of the tokens, and of the token behind the item.
 using ItemPositions = std::tuple<Positions, Positions, int32_t>;
 
 std::vector<int32_t> ToVector(const Positions& from) {

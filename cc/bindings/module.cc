@@ -20,5 +20,6 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindEngine(m);
   pagemill::bindings::BindEngineClient(m);
   pagemill::bindings::BindSimulator(m);
+  pagemill::bindings::BindRouter(m);
   pagemill::bindings::BindMachineLimits(m);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <random>
 #include <utility>
 
 #include "cc/engine/kv_tiers.h"
@@ -46,6 +47,11 @@ StatusOr<SavedSessions> MakeSessions(const EngineOptions& options, Runner* runne
   });
 }
 
+uint64_t RandomId() {
+  std::random_device random;
+  return uint64_t{random()} << 32 | random();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options,
@@ -73,7 +79,8 @@ Engine::Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions,
     : loop_(std::move(loop)),
       client_(*NewClient()),  // the first of many
       sessions_(std::move(sessions)),
-      control_(std::move(control)) {}
+      control_(std::move(control)),
+      kv_event_log_id_(RandomId()) {}
 Engine::~Engine() = default;
 
 StatusOr<std::unique_ptr<EngineClient>> Engine::NewClient() {
@@ -114,17 +121,18 @@ bool Engine::UnpinPrefix(kv_cache::PinId id) {
   };
   return loop_->RunBetweenSteps(unpin).ok();
 }
-StatusOr<KvEventBatch> Engine::KvEvents(uint64_t sequence) {
+StatusOr<KvEventBatch> Engine::KvEvents(uint64_t sequence, size_t max_events) {
   KvEventBatch batch;
-  const auto read = [&batch, sequence](scheduler::Scheduler* scheduler) -> Status {
+  batch.log_id = kv_event_log_id_;
+  const auto read = [&batch, sequence, max_events](scheduler::Scheduler* scheduler) -> Status {
     const kv_cache::EventLog* log = scheduler->kv_events();
     if (log == nullptr) {
       return FailedPrecondition("no KV events are made: max_kv_events is 0 (--max-kv-events)");
     }
     if (sequence == 0) return InvalidArgument("KV events are numbered from 1");
     const uint64_t first = std::max(sequence, log->first_sequence());
-    PAGEMILL_ASSIGN_OR_RETURN(batch.events, log->Since(first));
-    batch.next = log->next_sequence();
+    PAGEMILL_ASSIGN_OR_RETURN(batch.events, log->Since(first, max_events));
+    batch.next = first + batch.events.size();
     batch.dropped = first - sequence;
     return OkStatus();
   };

@@ -37,6 +37,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -64,6 +65,9 @@ class ModelControl;
 class StepLoop;
 
 struct KvEventBatch {
+  // Random; of one run of an engine. Another id: the engine was started anew, with an empty cache
+  // and events from number 1.
+  uint64_t log_id = 0;
   std::vector<kv_cache::KvEvent> events;
   uint64_t next = 1;     // number of the event after them
   uint64_t dropped = 0;  // events before them that are not kept any more
@@ -162,11 +166,12 @@ class Engine {
   // False if there is no such pin.
   bool UnpinPrefix(kv_cache::PinId id);
 
-  // What came to the prefix cache and went since event number `sequence` (1 is the first), at most
-  // the EngineOptions::max_kv_events that are kept. For routers: a client polls, and passes `next`
-  // the next time. kFailedPrecondition if no events are made, kInvalidArgument for a number that
-  // is still to come, kUnavailable after Shutdown().
-  StatusOr<KvEventBatch> KvEvents(uint64_t sequence);
+  // What came to the prefix cache and went since event number `sequence` (1 is the first): of the
+  // EngineOptions::max_kv_events that are kept, at most the first `max_events`. For routers: a
+  // client polls, and passes `next` the next time. kFailedPrecondition if no events are made,
+  // kInvalidArgument for a number that is still to come, kUnavailable after Shutdown().
+  StatusOr<KvEventBatch> KvEvents(uint64_t sequence,
+                                  size_t max_events = std::numeric_limits<size_t>::max());
 
   // Saves a conversation so that it outlives the process, or brings one back (docs/kv_tiers.md).
   // `like` has what its KV depends on besides the model: the tokens, of Save only, salt and
@@ -185,6 +190,7 @@ class Engine {
   std::unique_ptr<EngineClient> client_;
   StatusOr<SavedSessions> sessions_;  // or why there are none
   const std::unique_ptr<ModelControl> control_;
+  const uint64_t kv_event_log_id_;
 };
 
 }  // namespace pagemill::engine

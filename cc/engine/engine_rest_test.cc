@@ -314,9 +314,13 @@ TEST_F(EnginePrefixTest, EventsArePolledAndThoseThatAreLostAreCounted) {
   EXPECT_EQ(engine_->KvEvents(0).status().code(), StatusCode::kInvalidArgument);
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(engine_->ResetPrefixCache());
   const auto later = engine_->KvEvents(first->next);
+  EXPECT_EQ(later->log_id, first->log_id);
   EXPECT_EQ(later->events.size(), 8u);
   EXPECT_EQ(later->dropped, 12u);
   EXPECT_EQ(later->events.back().type, kv_cache::KvEvent::Type::kCleared);
+  const auto part = engine_->KvEvents(first->next, 3);
+  EXPECT_EQ(part->events.size(), 3u);
+  EXPECT_EQ(part->next, later->next - 5);
 }
 
 TEST_F(EngineRestTest, EventsAndPinsAreOptional) {

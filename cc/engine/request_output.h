@@ -35,7 +35,7 @@ struct RequestOutput {
   std::optional<int32_t> stop_token_id;
   Status error;  // why, where finish_reason is kError
 
-  // Of the KV connector, for the engine that goes on with the request; on the last output.
+  // From the KV connector, for the engine that continues the request; on the last output.
   step::KvTransferParams kv_transfer_params;
 
   int32_t num_cached_tokens = 0;  // of the prompt, from the prefix cache; set from the start

@@ -1,5 +1,6 @@
 #include "cc/kv_cache/event_log.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace pagemill::kv_cache {
@@ -30,7 +31,7 @@ void EventLog::Cleared() {
   Append(std::move(event));
 }
 
-StatusOr<std::vector<KvEvent>> EventLog::Since(uint64_t sequence) const {
+StatusOr<std::vector<KvEvent>> EventLog::Since(uint64_t sequence, size_t max_events) const {
   if (sequence < first_) {
     return NotFound("KV event " + std::to_string(sequence) + " is not kept any more; the oldest " +
                     "is " + std::to_string(first_) + " (max_events " + std::to_string(capacity_) +
@@ -40,8 +41,9 @@ StatusOr<std::vector<KvEvent>> EventLog::Since(uint64_t sequence) const {
     return InvalidArgument("KV event " + std::to_string(sequence) + " does not exist yet; the " +
                            "next one is " + std::to_string(next_sequence()));
   }
-  return std::vector<KvEvent>(events_.begin() + static_cast<ptrdiff_t>(sequence - first_),
-                              events_.end());
+  const auto begin = events_.begin() + static_cast<ptrdiff_t>(sequence - first_);
+  const size_t count = std::min(max_events, static_cast<size_t>(events_.end() - begin));
+  return std::vector<KvEvent>(begin, begin + static_cast<ptrdiff_t>(count));
 }
 
 }  // namespace pagemill::kv_cache

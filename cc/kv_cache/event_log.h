@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -59,9 +60,10 @@ class EventLog {
   uint64_t first_sequence() const { return first_; }
   // Number of the next event.
   uint64_t next_sequence() const { return first_ + events_.size(); }
-  // All events from number `sequence` on. kNotFound if some of them are not kept any more,
-  // kInvalidArgument above next_sequence().
-  StatusOr<std::vector<KvEvent>> Since(uint64_t sequence) const;
+  // The events from number `sequence` on, at most the first `max_events` of them. kNotFound if some
+  // of them are not kept any more, kInvalidArgument above next_sequence().
+  StatusOr<std::vector<KvEvent>> Since(
+      uint64_t sequence, size_t max_events = std::numeric_limits<size_t>::max()) const;
 
  private:
   const size_t capacity_;

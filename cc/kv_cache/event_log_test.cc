@@ -59,6 +59,9 @@ TEST(EventLog, WhatIsTooOldIsAnAnswer) {
   for (int i = 0; i < 5; ++i) log.Cleared();
   EXPECT_EQ(log.Since(3)->front().sequence, 3u);
   EXPECT_EQ(log.Since(3)->size(), 3u);
+  EXPECT_EQ(log.Since(3, 2)->size(), 2u);
+  EXPECT_EQ(log.Since(3, 2)->back().sequence, 4u);
+  EXPECT_EQ(log.Since(3, 9)->size(), 3u);
   EXPECT_EQ(log.Since(2).status().code(), StatusCode::kNotFound);
   EXPECT_TRUE(log.Since(6)->empty());
   EXPECT_EQ(log.Since(7).status().code(), StatusCode::kInvalidArgument);

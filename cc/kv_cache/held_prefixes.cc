@@ -53,7 +53,7 @@ StatusOr<HeldPrefix> HeldPrefixes::HoldCached(const step::Request& request) {
   if (!cache_->CanAllocate(held->blocks, &match, match.num_tokens)) {
     return ResourceExhausted("the KV cache has no block left to keep these tokens' state");
   }
-  cache_->AllocateForLoad(match.num_tokens, &match, &held->blocks);
+  PAGEMILL_RETURN_IF_ERROR(cache_->AllocateForLoad(match.num_tokens, &match, &held->blocks));
   return Add(std::move(held), 0, match.num_tokens);
 }
 
@@ -70,7 +70,7 @@ StatusOr<HeldPrefix> HeldPrefixes::HoldMissing(const step::Request& request) {
                              std::to_string(cache_->num_free_blocks()) +
                              " blocks that are free (--kv-cache-memory-bytes)");
   }
-  cache_->AllocateForLoad(whole, &match, &held->blocks);
+  PAGEMILL_RETURN_IF_ERROR(cache_->AllocateForLoad(whole, &match, &held->blocks));
   cache_->Hashes(held->request, tokens, whole, &held->blocks);
   return Add(std::move(held), match.num_tokens, whole);
 }

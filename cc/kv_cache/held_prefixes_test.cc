@@ -29,7 +29,7 @@ class HeldPrefixesTest : public testing::Test {
     const step::TokenSequence tokens(request.prompt_token_ids, {});
     std::vector<std::vector<BlockId>> added;
     ASSERT_TRUE(cache_.CanAllocate(blocks, nullptr, tokens.size()));
-    cache_.Allocate(tokens.size(), nullptr, &blocks, &added);
+    ASSERT_TRUE(cache_.Allocate(tokens.size(), nullptr, &blocks, &added).ok());
     cache_.Commit(request, tokens, tokens.size(), &blocks);
     cache_.Free(&blocks);
   }

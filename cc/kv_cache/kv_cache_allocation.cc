@@ -1,9 +1,42 @@
 // Taking blocks and giving them back.
 #include <algorithm>
+#include <string>
 
 #include "cc/kv_cache/kv_cache_manager.h"
 
 namespace pagemill::kv_cache {
+
+namespace {
+
+const std::vector<std::vector<BlockId>> kNoTables;
+
+}  // namespace
+
+// The free pages that it takes to extend `blocks` to `range.end` tokens, of which those from
+// `range.begin` on are computed in the next step.
+int32_t KvCacheManager::NumNewPages(const RequestBlocks& blocks, const PrefixMatch* match,
+                                    TokenRange range) const {
+  const bool matches = blocks.empty() && match != nullptr && match->num_tokens > 0;
+  const Tables& tables = matches ? match->groups : blocks.empty() ? kNoTables : blocks.groups_;
+  int32_t taken = 0;
+  for (const Group& group : groups_) {
+    int32_t length = 0;
+    if (!tables.empty()) {
+      const std::vector<BlockId>& table = tables[group.id.value()];
+      length = Length(group, table);
+      // Found pages that others hold cost nothing.
+      for (size_t i = 0; matches && i < table.size(); ++i) {
+        taken += table[i] != kNullBlock && pool_.ref_count(table[i]) == 0;
+      }
+    }
+    const TokenRange computed{std::max(range.begin, length * group.block_tokens), range.end};
+    const int32_t wanted = group.kind->NumBlocks(range.end, blocks.shape_);
+    for (int32_t i = length; i < wanted; ++i) {
+      if (group.kind->Needs(i, computed, blocks.shape_)) taken += group.pages;
+    }
+  }
+  return taken;
+}
 
 bool KvCacheManager::CanAllocate(const RequestBlocks& blocks, const PrefixMatch* match,
                                  int32_t num_tokens, int32_t num_reserved_blocks) const {
@@ -13,17 +46,28 @@ bool KvCacheManager::CanAllocate(const RequestBlocks& blocks, const PrefixMatch*
     // Found blocks that others hold cost nothing.
     if (match != nullptr) taken += match->num_free_blocks - std::min(taken, match->num_blocks);
   } else {
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      const Group& group = groups_[g];
-      const int32_t length = Length(group, blocks.groups_[g]);
-      const int32_t wanted = group.kind->NumBlocks(num_tokens, blocks.shape_);
-      const TokenRange range{length * group.block_tokens, num_tokens};
-      for (int32_t i = length; i < wanted; ++i) {
-        if (group.kind->Needs(i, range, blocks.shape_)) taken += group.pages;
-      }
-    }
+    taken = NumNewPages(blocks, nullptr, {0, num_tokens});
   }
   return taken == 0 || taken + num_reserved_blocks <= pool_.num_free();
+}
+
+Status KvCacheManager::CheckRoom(const RequestBlocks& blocks, const PrefixMatch* match,
+                                 TokenRange range) const {
+  if (blocks.empty() && match != nullptr && match->num_tokens > 0) {
+    if (match->groups.size() != groups_.size()) {
+      return InvalidArgument("the prefix match is not of this KV cache");
+    }
+    if (match->num_tokens > range.end) {
+      return InvalidArgument("a match of " + std::to_string(match->num_tokens) +
+                             " tokens exceeds the " + std::to_string(range.end) +
+                             " tokens that it is for");
+    }
+  }
+  const int32_t taken = NumNewPages(blocks, match, range);
+  if (taken <= pool_.num_free()) return OkStatus();
+  return ResourceExhausted(std::to_string(range.end) + " tokens take " + std::to_string(taken) +
+                           " free KV blocks, and " + std::to_string(pool_.num_free()) +
+                           " are left; ask CanAllocate() first");
 }
 
 // The first blocks: those of the match.
@@ -78,12 +122,13 @@ void KvCacheManager::Grow(const Group& group, TokenRange range, RequestBlocks* b
   }
 }
 
-void KvCacheManager::Extend(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
-                            Tables* new_block_ids) {
+Status KvCacheManager::Extend(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
+                              Tables* new_block_ids) {
+  PAGEMILL_RETURN_IF_ERROR(CheckRoom(*blocks, match, {0, num_tokens}));
   const int32_t size = options_.block_size;
   blocks->num_covered_tokens_ = (num_tokens + size - 1) / size * size;
   if (blocks->empty()) {
-    if (groups_.empty()) return;
+    if (groups_.empty()) return OkStatus();
     Begin(match, blocks);
     if (blocks->num_committed_tokens_ > 0) *new_block_ids = blocks->groups_;
   }
@@ -94,16 +139,26 @@ void KvCacheManager::Extend(int32_t num_tokens, const PrefixMatch* match, Reques
     const TokenRange range{length * group.block_tokens, num_tokens};
     Grow(group, range, blocks, &(*new_block_ids)[group.id.value()]);
   }
+  return OkStatus();
 }
 
-void KvCacheManager::AllocateForLoad(int32_t num_tokens, const PrefixMatch* match,
-                                     RequestBlocks* blocks) {
-  PAGEMILL_CHECK(blocks->empty() && num_tokens % options_.block_size == 0);
-  if (groups_.empty()) return;
+Status KvCacheManager::AllocateForLoad(int32_t num_tokens, const PrefixMatch* match,
+                                       RequestBlocks* blocks) {
+  if (!blocks->empty()) {
+    return FailedPrecondition("KV is loaded before a request runs; this one holds blocks already");
+  }
+  if (num_tokens < 0 || num_tokens % prefix_grain_ != 0) {
+    return InvalidArgument("KV of " + std::to_string(num_tokens) + " tokens cannot be loaded: " +
+                           "that takes a multiple of prefix_grain_tokens(), " +
+                           std::to_string(prefix_grain_));
+  }
+  if (groups_.empty()) return OkStatus();
+  PAGEMILL_RETURN_IF_ERROR(CheckRoom(*blocks, match, {num_tokens, num_tokens}));
   Begin(match, blocks);
   blocks->num_covered_tokens_ = num_tokens;
   std::vector<BlockId> unplanned;
   for (const Group& group : groups_) Grow(group, {num_tokens, num_tokens}, blocks, &unplanned);
+  return OkStatus();
 }
 
 void KvCacheManager::GiveBack(const Group& group, int32_t index, RequestBlocks* blocks) {
@@ -118,7 +173,7 @@ void KvCacheManager::GiveBack(const Group& group, int32_t index, RequestBlocks* 
 }
 
 bool KvCacheManager::TruncateComputed(int32_t num_tokens, RequestBlocks* blocks) {
-  PAGEMILL_CHECK(num_tokens % options_.block_size == 0);
+  if (num_tokens < 0 || num_tokens % options_.block_size != 0) return false;
   if (blocks->empty()) return true;
   bool complete = num_tokens % prefix_grain_ == 0;
   for (Group& group : groups_) {

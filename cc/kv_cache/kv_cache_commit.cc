@@ -9,7 +9,9 @@ namespace pagemill::kv_cache {
 void KvCacheManager::CommitFilled(const step::Request& request, const step::TokenSequence& tokens,
                                   int32_t num_computed_tokens, RequestBlocks* blocks) {
   const int32_t size = options_.block_size;
+  num_computed_tokens = std::min({num_computed_tokens, tokens.size(), blocks->num_covered_tokens_});
   const int32_t num_full = num_computed_tokens / size * size;
+  if (num_full <= blocks->num_committed_tokens_) return;
   const bool caching = caching_ && blocks->generation_ == generation_;
   if (caching) ExtendHashes(request, tokens, num_full / size, blocks);
   for (const Group& group : groups_) {

@@ -20,21 +20,21 @@ TEST(KvCacheContent, HeldBlocksOutliveTheirRequest) {
   const step::Request request = MakeRequest(9);
   RequestBlocks blocks;
   std::vector<std::vector<BlockId>> added;
-  cache.Allocate(9, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(9, nullptr, &blocks, &added).ok());
   cache.Commit(request, Tokens(request), 9, &blocks);
   std::vector<BlockContent> contents;
   cache.Contents(blocks, 4, 8, &contents);
   ASSERT_EQ(Ids(contents), std::vector<BlockId>{BlockId(2)});
   EXPECT_EQ(contents[0].hash, cache.Hashes(request, Tokens(request), 9, &blocks)[1]);
-  cache.Hold(Ids(contents));
-  cache.Hold(Ids(contents));
+  ASSERT_TRUE(cache.Hold(Ids(contents)).ok());
+  ASSERT_TRUE(cache.Hold(Ids(contents)).ok());
   cache.Free(&blocks);
   EXPECT_EQ(cache.num_free_blocks(), 2);
   EXPECT_TRUE(cache.CheckIntegrity({}).ok());
   EXPECT_FALSE(cache.CanAllocate(blocks, nullptr, 9));
-  cache.Unhold(Ids(contents));
+  ASSERT_TRUE(cache.Unhold(Ids(contents)).ok());
   EXPECT_EQ(cache.num_free_blocks(), 2);
-  cache.Unhold(Ids(contents));
+  ASSERT_TRUE(cache.Unhold(Ids(contents)).ok());
   EXPECT_EQ(cache.num_free_blocks(), 3);
   EXPECT_TRUE(cache.CheckIntegrity({}).ok());
 }
@@ -46,7 +46,7 @@ TEST(KvCacheContent, WhatAWindowGaveBackIsCachedWhileAQuarterOfThePoolIsFree) {
     const step::Request request = MakeRequest(17);
     RequestBlocks blocks;
     std::vector<std::vector<BlockId>> added;
-    cache.Allocate(16, nullptr, &blocks, &added);
+    ASSERT_TRUE(cache.Allocate(16, nullptr, &blocks, &added).ok());
     cache.Commit(request, Tokens(request), 16, &blocks);
     std::vector<BlockContent> held, cached;
     cache.Contents(blocks, 0, 16, &held);
@@ -55,9 +55,9 @@ TEST(KvCacheContent, WhatAWindowGaveBackIsCachedWhileAQuarterOfThePoolIsFree) {
     EXPECT_EQ(cached.size(), num_cached);
     EXPECT_EQ(Ids(cached).front(), added[0].front());
     EXPECT_EQ(Ids(cached).back(), Ids(held).front());
-    cache.Hold(Ids(cached));
+    ASSERT_TRUE(cache.Hold(Ids(cached)).ok());
     EXPECT_GE(cache.num_free_blocks(), cache.num_usable_blocks() / 4);
-    cache.Unhold(Ids(cached));
+    ASSERT_TRUE(cache.Unhold(Ids(cached)).ok());
     cache.Free(&blocks);
     EXPECT_TRUE(cache.CheckIntegrity({}).ok());
   }
@@ -68,7 +68,7 @@ TEST(KvCacheContent, OnlyWhatWasLoadedIsFound) {
   const step::Request request = MakeRequest(17);
   RequestBlocks blocks;
   PrefixMatch match = cache.FindPrefix(request, Tokens(request), &blocks);
-  cache.AllocateForLoad(16, &match, &blocks);
+  ASSERT_TRUE(cache.AllocateForLoad(16, &match, &blocks).ok());
   std::vector<BlockContent> contents;
   cache.Contents(blocks, 0, 16, &contents);
   EXPECT_EQ(contents.size(), 4u);
@@ -80,7 +80,7 @@ TEST(KvCacheContent, OnlyWhatWasLoadedIsFound) {
   const RequestBlocks* holders[] = {&blocks};
   EXPECT_TRUE(cache.CheckIntegrity(holders).ok());
   std::vector<std::vector<BlockId>> added;
-  cache.Allocate(17, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(17, nullptr, &blocks, &added).ok());
   EXPECT_EQ(added[0].size(), 3u);
   cache.Free(&blocks);
 }
@@ -167,24 +167,24 @@ TEST(KvCacheContent, CommonPrefixOfAllHolders) {
   };
   RequestBlocks first, second, third;
   std::vector<std::vector<BlockId>> added;
-  cache.Allocate(17, nullptr, &first, &added);
+  ASSERT_TRUE(cache.Allocate(17, nullptr, &first, &added).ok());
   EXPECT_EQ(common(first), std::vector<int32_t>{0});  // nothing is computed
   cache.Commit(request, Tokens(request), 17, &first);
   EXPECT_EQ(common(first), std::vector<int32_t>{4});
   const step::Request shorter = MakeRequest(9);
   PrefixMatch match = cache.FindPrefix(shorter, Tokens(shorter), &second);
-  cache.Allocate(9, &match, &second, &added);
+  ASSERT_TRUE(cache.Allocate(9, &match, &second, &added).ok());
   EXPECT_EQ(common(second), std::vector<int32_t>{2});
   const BlockId held[] = {first.groups()[0][2]};  // a transfer is no request
-  cache.Hold(held);
+  ASSERT_TRUE(cache.Hold(held).ok());
   EXPECT_EQ(common(first), std::vector<int32_t>{2});
-  cache.Allocate(1, nullptr, &third, &added);
+  ASSERT_TRUE(cache.Allocate(1, nullptr, &third, &added).ok());
   EXPECT_EQ(common(first), std::vector<int32_t>{0});
   cache.Free(&third);
   EXPECT_EQ(common(first), std::vector<int32_t>{2});
   cache.Free(&second);
   EXPECT_EQ(common(first), std::vector<int32_t>{4});
-  cache.Unhold(held);
+  ASSERT_TRUE(cache.Unhold(held).ok());
   cache.Free(&first);
 }
 
@@ -193,7 +193,7 @@ TEST(KvCacheContent, ForgottenContentDoesNotComeBack) {
   const step::Request request = MakeRequest(13);
   RequestBlocks blocks;
   std::vector<std::vector<BlockId>> added;
-  cache.Allocate(13, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(13, nullptr, &blocks, &added).ok());
   cache.Commit(request, Tokens(request), 8, &blocks);
   cache.ForgetContent();
   EXPECT_EQ(NumFound(request, &cache), 0);

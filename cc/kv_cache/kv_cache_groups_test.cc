@@ -14,7 +14,7 @@ TEST(KvCacheGroups, GroupsHaveTablesOfTheirOwn) {
   RequestBlocks blocks;
   std::vector<std::vector<BlockId>> added;
   EXPECT_EQ(cache.NumBlocks(9), 6);
-  cache.Allocate(9, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(9, nullptr, &blocks, &added).ok());
   ASSERT_EQ(added.size(), 2u);
   EXPECT_EQ(added[0].size(), 3u);
   EXPECT_EQ(added[1].size(), 3u);
@@ -27,7 +27,7 @@ TEST(KvCacheGroups, GroupsHaveTablesOfTheirOwn) {
   EXPECT_EQ(match.num_free_blocks, 4);
   // 6 of 8 blocks: 2 of the 4 cached ones go, the end of the prefix in both groups.
   std::vector<std::vector<BlockId>> taken;
-  cache.Allocate(12, nullptr, &blocks, &taken);
+  ASSERT_TRUE(cache.Allocate(12, nullptr, &blocks, &taken).ok());
   EXPECT_EQ(NumFound(request, &cache), 4);
   cache.Free(&blocks);
 }
@@ -39,7 +39,7 @@ TEST(KvCacheGroups, AModelWithoutKvNeedsNoBlocks) {
   const step::Request request = MakeRequest(9);
   EXPECT_EQ(NumFound(request, &cache), 0);
   EXPECT_TRUE(cache.CanAllocate(blocks, nullptr, 1000));
-  cache.Allocate(1000, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(1000, nullptr, &blocks, &added).ok());
   EXPECT_TRUE(added.empty());
   cache.Commit(request, Tokens(request), 9, &blocks);
   cache.Free(&blocks);
@@ -56,7 +56,7 @@ TEST(KvCacheGroups, WindowsGiveBlocksBackAsTheRequestGoesOn) {
   for (int32_t end = 4; end <= 60; end += 4) {
     std::vector<std::vector<BlockId>> added;
     EXPECT_TRUE(cache.CanAllocate(blocks, nullptr, end));
-    cache.Allocate(end, nullptr, &blocks, &added);
+    ASSERT_TRUE(cache.Allocate(end, nullptr, &blocks, &added).ok());
     cache.Commit(request, Tokens(request), end, &blocks);
     EXPECT_LE(cache.num_usable_blocks() - cache.num_free_blocks(), cache.NumBlocks(end));
   }
@@ -86,7 +86,7 @@ TEST(KvCacheGroups, BlocksOfSeveralPages) {
   std::vector<std::vector<BlockId>> added;
   EXPECT_EQ(cache.NumBlocks(9), 9);
   EXPECT_FALSE(cache.CanAllocate(blocks, nullptr, 13));
-  cache.Allocate(9, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(9, nullptr, &blocks, &added).ok());
   EXPECT_EQ(added[0].size(), 9u);
   cache.Commit(request, Tokens(request), 9, &blocks);
   cache.Free(&blocks);
@@ -115,7 +115,7 @@ TEST(KvCacheGroups, StatesOfEarlierTurnsGoFirst) {
     std::vector<std::vector<BlockId>> added;
     const PrefixMatch match = cache.FindPrefix(turn, Tokens(turn), &blocks);
     const int32_t size = static_cast<int32_t>(turn.prompt_token_ids.size());
-    cache.Allocate(size, &match, &blocks, &added);
+    ASSERT_TRUE(cache.Allocate(size, &match, &blocks, &added).ok());
     cache.Commit(turn, Tokens(turn), size, &blocks);
     cache.Free(&blocks);
   }
@@ -124,9 +124,9 @@ TEST(KvCacheGroups, StatesOfEarlierTurnsGoFirst) {
   // third continued from the one after it. 9 blocks of tokens and a state, then one more of both.
   RequestBlocks other;
   std::vector<std::vector<BlockId>> added;
-  cache.AllocateForLoad(36, nullptr, &other);
+  ASSERT_TRUE(cache.AllocateForLoad(36, nullptr, &other).ok());
   EXPECT_EQ(has_states(turns[2]), (std::vector<int32_t>{12, 20, 28}));
-  cache.Allocate(40, nullptr, &other, &added);
+  ASSERT_TRUE(cache.Allocate(40, nullptr, &other, &added).ok());
   EXPECT_EQ(has_states(turns[2]), (std::vector<int32_t>{20, 28}));
   cache.Free(&other);
 }
@@ -137,13 +137,13 @@ TEST(KvCacheGroups, GoingBackForgetsLaterCheckpoints) {
   RequestBlocks blocks(request);
   std::vector<std::vector<BlockId>> added;
   const RequestBlocks* holders[] = {&blocks};
-  cache.Allocate(16, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(16, nullptr, &blocks, &added).ok());
   cache.Commit(request, Tokens(request), 16, &blocks);
   for (int32_t num_tokens : {16, 8, 0}) {
     EXPECT_EQ(cache.TruncateComputed(num_tokens, &blocks), num_tokens != 8);  // no state at 8
     EXPECT_TRUE(cache.CheckIntegrity(holders).ok()) << num_tokens;
   }
-  cache.Allocate(4, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(4, nullptr, &blocks, &added).ok());
   cache.Commit(request, Tokens(request), 4, &blocks);  // fewer tokens than a block of states has
   EXPECT_TRUE(cache.CheckIntegrity(holders).ok());
   cache.Free(&blocks);
@@ -156,7 +156,7 @@ TEST(KvCacheGroups, CrossAttentionIsNeverShared) {
   request.media = {{"speech", 0, 6}};
   RequestBlocks blocks(request);
   std::vector<std::vector<BlockId>> added;
-  cache.Allocate(9, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(9, nullptr, &blocks, &added).ok());
   EXPECT_EQ(added[1].size(), 2u);
   cache.Commit(request, Tokens(request), 9, &blocks);
   cache.Free(&blocks);

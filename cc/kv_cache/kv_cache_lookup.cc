@@ -33,7 +33,7 @@ void KvCacheManager::ExtendHashes(const step::Request& request, const step::Toke
 std::span<const BlockHash> KvCacheManager::Hashes(const step::Request& request,
                                                   const step::TokenSequence& tokens,
                                                   int32_t num_tokens, RequestBlocks* blocks) {
-  const int32_t num_full = num_tokens / options_.block_size;
+  const int32_t num_full = std::clamp(num_tokens, 0, tokens.size()) / options_.block_size;
   ExtendHashes(request, tokens, num_full, blocks);
   return std::span(blocks->hashes_).first(static_cast<size_t>(num_full));
 }
@@ -51,10 +51,9 @@ PrefixQuery KvCacheManager::AskFor(const step::Request& request, const step::Tok
 
 PrefixMatch KvCacheManager::FindPrefix(const step::Request& request,
                                        const step::TokenSequence& tokens, RequestBlocks* blocks) {
-  PAGEMILL_CHECK(blocks->empty());
   PrefixMatch match;
   const int32_t num_full = (tokens.size() - 1) / options_.block_size;
-  if (!caching_ || num_full <= 0) return match;
+  if (!caching_ || !blocks->empty() || num_full <= 0) return match;
   ExtendHashes(request, tokens, num_full, blocks);
   const PrefixQuery query(query_groups_,
                           {.hashes = blocks->hashes_, .block_size = options_.block_size},

@@ -8,6 +8,11 @@
 
 namespace pagemill::kv_cache {
 
+StatusOr<std::unique_ptr<KvCacheManager>> KvCacheManager::Create(const KvCacheOptions& options) {
+  PAGEMILL_RETURN_IF_ERROR(options.Validate());
+  return std::make_unique<KvCacheManager>(options);
+}
+
 KvCacheManager::KvCacheManager(const KvCacheOptions& options)
     : options_(options),
       events_(options.max_events > 0 ? std::make_unique<EventLog>(options.max_events) : nullptr),

@@ -2,11 +2,13 @@
 // Gives requests the blocks they need for a step, finds cached prefixes, and remembers what was
 // computed.
 //
-//   KvCacheManager cache(options);
+//   PAGEMILL_ASSIGN_OR_RETURN(auto owned, KvCacheManager::Create(options));
+//   KvCacheManager& cache = *owned;
 //   RequestBlocks blocks;                                       // of one request
 //   PrefixMatch match = cache.FindPrefix(request, tokens, &blocks);
 //   if (!cache.CanAllocate(blocks, &match, num_tokens)) ...     // wait, or preempt a request
-//   cache.Allocate(num_tokens, &match, &blocks, &plan_entry.new_block_ids);
+//   PAGEMILL_RETURN_IF_ERROR(
+//       cache.Allocate(num_tokens, &match, &blocks, &plan_entry.new_block_ids));
 //   ... the step runs ...
 //   cache.Commit(request, tokens, num_computed_tokens, &blocks);
 //   cache.Free(&blocks);
@@ -16,9 +18,8 @@
 //   PrefixMatch match = cache.FindPrefix(...);
 //   PrefixQuery query = cache.AskFor(request, tokens, num_tokens, match, &blocks);
 //   ... the other place says how much of that it has ...
-//   cache.AllocateForLoad(num_tokens, &match, &blocks);
-//   cache.Contents(blocks, match.num_tokens, num_tokens, &contents);   // what to load, and where
-//   to
+//   PAGEMILL_RETURN_IF_ERROR(cache.AllocateForLoad(num_tokens, &match, &blocks));
+//   cache.Contents(blocks, match.num_tokens, num_tokens, &contents);   // to load, and into which
 //   ... some of it arrives, or all ...
 //   cache.Commit(request, tokens, num_arrived_tokens, &blocks);
 //   cache.TruncateComputed(num_arrived_tokens, &blocks) || Free, and start over
@@ -26,6 +27,9 @@
 // and what is to be stored elsewhere is held while it is read:
 //
 //   cache.Contents(blocks, begin, end, &contents);  cache.Hold(ids);  ...  cache.Unhold(ids);
+//
+// A mistake of the caller is a status, or has the effect that the function documents; it changes
+// nothing else. RequestBlocks belong to one cache: to use them with another is undefined.
 //
 // Nothing is allocated that the step does not use, and only computed tokens enter the prefix cache.
 // At most num_tokens - 1 tokens are found, so that there is always one to compute.
@@ -73,7 +77,9 @@ using PinId = StrongId<struct PinIdTag, uint64_t>;
 
 class KvCacheManager {
  public:
-  // `options` are valid.
+  // kInvalidArgument if the options make no sense.
+  static StatusOr<std::unique_ptr<KvCacheManager>> Create(const KvCacheOptions& options);
+  // For options whose Validate() returned OK; with others it aborts.
   explicit KvCacheManager(const KvCacheOptions& options);
 
   const KvCacheOptions& options() const { return options_; }
@@ -92,7 +98,7 @@ class KvCacheManager {
   int32_t NumBlocks(int32_t num_tokens, const RequestShape& shape = {}) const;
   int32_t NumMissingBlocks(const RequestBlocks& blocks, int32_t num_tokens) const;
 
-  // The longest cached prefix; empty if prefix caching is off. `blocks` holds nothing yet.
+  // The longest cached prefix; empty if prefix caching is off, or if `blocks` holds blocks already.
   PrefixMatch FindPrefix(const step::Request& request, const step::TokenSequence& tokens,
                          RequestBlocks* blocks);
 
@@ -105,18 +111,23 @@ class KvCacheManager {
   // FindPrefix() just gave.
   bool CanAllocate(const RequestBlocks& blocks, const PrefixMatch* match, int32_t num_tokens,
                    int32_t num_reserved_blocks = 0) const;
-  // Extends `blocks`, first by the match. Appends what is new to `new_block_ids`, one list per
-  // group; it stays empty if nothing is new. Only after CanAllocate() said yes.
-  void Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
-                std::vector<std::vector<BlockId>>* new_block_ids) {
-    if (!Covers(*blocks, num_tokens)) Extend(num_tokens, match, blocks, new_block_ids);
+  // Extends `blocks`, first by the match, which counts only if they are empty. Appends what is new
+  // to `new_block_ids`, one list per group; it stays empty if nothing is new. kResourceExhausted,
+  // and nothing happens, if too few blocks are free: CanAllocate() would have told.
+  // kInvalidArgument if the match has more than `num_tokens` tokens.
+  Status Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
+                  std::vector<std::vector<BlockId>>* new_block_ids) {
+    if (Covers(*blocks, num_tokens)) return OkStatus();
+    return Extend(num_tokens, match, blocks, new_block_ids);
   }
   // The same, for tokens that are loaded instead of computed: only what a step needs that goes on
-  // after them. `num_tokens` is a multiple of prefix_grain_tokens(). No plan tells the runner; the
-  // request's first plan must have all of groups().
-  void AllocateForLoad(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks);
+  // after them. No plan tells the runner; the request's first plan must have all of groups().
+  // kInvalidArgument if `num_tokens` is no multiple of prefix_grain_tokens(), kFailedPrecondition
+  // if `blocks` holds blocks already, kResourceExhausted if too few are free.
+  Status AllocateForLoad(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks);
   // The first `num_computed_tokens` of `tokens` are in the cache, computed or loaded: full blocks
-  // may be reused, and what no later step needs is freed.
+  // may be reused, and what no later step needs is freed. Of tokens that `blocks` does not cover,
+  // or that `tokens` lacks, none counts.
   void Commit(const step::Request& request, const step::TokenSequence& tokens,
               int32_t num_computed_tokens, RequestBlocks* blocks) {
     // Most calls end here: a decode step fills no block.
@@ -128,23 +139,23 @@ class KvCacheManager {
   void Free(RequestBlocks* blocks);
 
   // Frees what only tokens from `num_tokens` on use; they are computed, or loaded, again.
-  // `num_tokens` is a multiple of block_size, and no step is in flight. False if the request
-  // cannot continue there: `num_tokens` is not a multiple of prefix_grain_tokens(), or a group has
-  // freed or overwritten what that takes. Then the caller must Free() and start over.
+  // No step is in flight. False if the request cannot continue there: `num_tokens` is not a
+  // multiple of prefix_grain_tokens(), or a group has freed or overwritten what that takes. Then
+  // the caller must Free() and start over.
   bool TruncateComputed(int32_t num_tokens, RequestBlocks* blocks);
 
-  // The hash chain over the full blocks of block_size among the first `num_tokens` tokens. Valid
-  // until `blocks` changes.
+  // The hash chain over the full blocks of block_size among the first `num_tokens` tokens, as far
+  // as there are so many. Valid until `blocks` changes.
   std::span<const BlockHash> Hashes(const step::Request& request, const step::TokenSequence& tokens,
                                     int32_t num_tokens, RequestBlocks* blocks);
   // What comes behind `match` of the full blocks among the first `num_tokens` tokens. Valid until
   // `blocks` changes.
   PrefixQuery AskFor(const step::Request& request, const step::TokenSequence& tokens,
                      int32_t num_tokens, const PrefixMatch& match, RequestBlocks* blocks);
-  // Appends what the request holds of the tokens [begin, end), multiples of the block size, in the
-  // order of the sequence: one entry per page, where a block of a group has several, they follow
-  // one another with equal hashes. Nothing where a group's content is of use to its request only.
-  // The hashes up to `end` were asked for before.
+  // Appends what the request holds of the full blocks in the tokens [begin, end), in the order of
+  // the sequence: one entry per page; if a block of a group has several, they follow one another
+  // with equal hashes. Nothing if a group's content is of use to its request only. Stops at the end
+  // of blocks.hashes().
   void Contents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                 std::vector<BlockContent>* contents) const;
   // The same of what is cached of these tokens, whether or not the request still holds it: windows
@@ -153,10 +164,11 @@ class KvCacheManager {
   void CachedContents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                       std::vector<BlockContent>* contents) const;
 
-  // Keeps blocks that are held, and their content, until Unhold(), whatever becomes of their
-  // requests: a transfer reads or writes them. Calls count.
-  void Hold(std::span<const BlockId> ids);
-  void Unhold(std::span<const BlockId> ids);
+  // Keeps blocks that a request holds, and their content, until Unhold(), whatever becomes of the
+  // request: a transfer reads or writes them. Calls count. kInvalidArgument, and nothing happens,
+  // if one of them is not a block of this cache, or is not held.
+  Status Hold(std::span<const BlockId> ids);
+  Status Unhold(std::span<const BlockId> ids);
   // Keeps whatever is cached under `hashes` from being evicted, until Unpin(). kNotFound if it
   // is nothing, kResourceExhausted above max_pinned_blocks (a block counts once per pin).
   StatusOr<PinId> Pin(std::span<const BlockHash> hashes);
@@ -218,8 +230,11 @@ class KvCacheManager {
   void FillMatch(const RequestBlocks& blocks, PrefixMatch* match) const;
 
   // kv_cache_allocation.cc
-  void Extend(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
-              Tables* new_block_ids);
+  int32_t NumNewPages(const RequestBlocks& blocks, const PrefixMatch* match,
+                      TokenRange range) const;
+  Status CheckRoom(const RequestBlocks& blocks, const PrefixMatch* match, TokenRange range) const;
+  Status Extend(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
+                Tables* new_block_ids);
   void Begin(const PrefixMatch* match, RequestBlocks* blocks);
   void Grow(const Group& group, TokenRange range, RequestBlocks* blocks,
             std::vector<BlockId>* added);
@@ -235,6 +250,9 @@ class KvCacheManager {
   void GiveBackUnneeded(const Group& group, int32_t num_computed_tokens, RequestBlocks* blocks);
   void DropSuperseded(const Group& group, int32_t num_blocks, RequestBlocks* blocks);
   int32_t NumHolders(BlockId id) const;  // requests only
+
+  // kv_cache_transfer.cc
+  TokenRange HashedBlocks(const RequestBlocks& blocks, int32_t begin, int32_t end) const;
 
   // kv_cache_integrity.cc
   Status CheckHolder(const RequestBlocks& holder, std::vector<int32_t>* refs) const;

@@ -12,17 +12,17 @@ TEST(KvCacheManager, AllocatesOnlyWhatTheTokensNeed) {
   KvCacheManager cache(Options(6));
   RequestBlocks blocks;
   std::vector<std::vector<BlockId>> added;
-  cache.Allocate(4, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(4, nullptr, &blocks, &added).ok());
   EXPECT_EQ(added, (std::vector<std::vector<BlockId>>{{BlockId(1)}}));
   added.clear();
   EXPECT_TRUE(cache.CanAllocate(blocks, nullptr, 20));
   EXPECT_FALSE(cache.CanAllocate(blocks, nullptr, 21));
   EXPECT_TRUE(cache.CanAllocate(blocks, nullptr, 12, /*num_reserved_blocks=*/2));
   EXPECT_FALSE(cache.CanAllocate(blocks, nullptr, 12, /*num_reserved_blocks=*/3));
-  cache.Allocate(5, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(5, nullptr, &blocks, &added).ok());
   EXPECT_EQ(added, (std::vector<std::vector<BlockId>>{{BlockId(2)}}));
   added.clear();
-  cache.Allocate(8, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(8, nullptr, &blocks, &added).ok());
   EXPECT_TRUE(added.empty());
   EXPECT_EQ(cache.num_free_blocks(), 3);
   const RequestBlocks* holders[] = {&blocks};
@@ -46,7 +46,7 @@ TEST(KvCacheManager, OnlyComputedTokensAreFound) {
   const step::Request request = MakeRequest(16);
   RequestBlocks blocks;
   std::vector<std::vector<BlockId>> added;
-  cache.Allocate(16, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(16, nullptr, &blocks, &added).ok());
   EXPECT_EQ(NumFound(request, &cache), 0);
   cache.Commit(request, Tokens(request), 7, &blocks);
   EXPECT_EQ(NumFound(request, &cache), 4);
@@ -61,7 +61,7 @@ TEST(KvCacheManager, SharedBlocksCostNothing) {
   const step::Request request = MakeRequest(12);
   RequestBlocks first, second;
   std::vector<std::vector<BlockId>> added;
-  cache.Allocate(12, nullptr, &first, &added);
+  ASSERT_TRUE(cache.Allocate(12, nullptr, &first, &added).ok());
   cache.Commit(request, Tokens(request), 12, &first);
   added.clear();
 
@@ -70,7 +70,7 @@ TEST(KvCacheManager, SharedBlocksCostNothing) {
   EXPECT_EQ(match.num_free_blocks, 0);
   EXPECT_TRUE(cache.CanAllocate(second, &match, 12));  // 4 usable, 3 held, 1 new
   EXPECT_FALSE(cache.CanAllocate(second, &match, 13));
-  cache.Allocate(12, &match, &second, &added);
+  ASSERT_TRUE(cache.Allocate(12, &match, &second, &added).ok());
   EXPECT_EQ(added[0], (std::vector<BlockId>{BlockId(1), BlockId(2), BlockId(4)}));
   cache.Free(&first);
   EXPECT_EQ(cache.num_free_blocks(), 1);  // 3; the shared ones are still held
@@ -95,7 +95,7 @@ TEST(KvCacheManager, TheEndOfAPrefixIsEvictedFirst) {
     // One more block, of another request, with content that is not kept.
     RequestBlocks other;
     std::vector<std::vector<BlockId>> added;
-    cache.Allocate(4 * (4 - left / 4), nullptr, &other, &added);
+    ASSERT_TRUE(cache.Allocate(4 * (4 - left / 4), nullptr, &other, &added).ok());
     EXPECT_EQ(NumFound(request, &cache), left);
     cache.Free(&other);
   }
@@ -108,7 +108,7 @@ TEST(KvCacheManager, ResetOnlyWhileNobodyHoldsBlocks) {
   RunAndFree(request, 9, &cache);
   RequestBlocks blocks;
   std::vector<std::vector<BlockId>> added;
-  cache.Allocate(1, nullptr, &blocks, &added);
+  ASSERT_TRUE(cache.Allocate(1, nullptr, &blocks, &added).ok());
   EXPECT_FALSE(cache.Reset());
   EXPECT_EQ(NumFound(request, &cache), 8);
   cache.Free(&blocks);

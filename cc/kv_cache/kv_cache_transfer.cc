@@ -1,21 +1,30 @@
 // What is kept for others than running requests: transfers and pins.
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "cc/kv_cache/kv_cache_manager.h"
 
 namespace pagemill::kv_cache {
 
+// The full blocks in the tokens [begin, end) whose hashes are known.
+TokenRange KvCacheManager::HashedBlocks(const RequestBlocks& blocks, int32_t begin,
+                                        int32_t end) const {
+  const int32_t size = options_.block_size;
+  return {(std::max(begin, 0) + size - 1) / size,
+          std::min(end / size, static_cast<int32_t>(blocks.hashes_.size()))};
+}
+
 void KvCacheManager::Contents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                               std::vector<BlockContent>* contents) const {
-  const int32_t size = options_.block_size;
-  PAGEMILL_CHECK(begin % size == 0 && end % size == 0);
   if (!cacheable_ || blocks.empty()) return;
-  for (int32_t i = begin / size; i < end / size; ++i) {
+  const TokenRange range = HashedBlocks(blocks, begin, end);
+  for (int32_t i = range.begin; i < range.end; ++i) {
     for (const Group& group : groups_) {
       if ((i + 1) % group.stride != 0) continue;
       const std::vector<BlockId>& table = blocks.groups_[group.id.value()];
+      if (i / group.stride >= Length(group, table)) continue;
       for (BlockId id : PagesAt(group, table, i / group.stride)) {
         if (id != kNullBlock) contents->push_back({blocks.hashes_[i], group.id, id});
       }
@@ -25,11 +34,10 @@ void KvCacheManager::Contents(const RequestBlocks& blocks, int32_t begin, int32_
 
 void KvCacheManager::CachedContents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                                     std::vector<BlockContent>* contents) const {
-  const int32_t size = options_.block_size;
-  PAGEMILL_CHECK(begin % size == 0 && end % size == 0);
   if (!cacheable_ || blocks.empty()) return;
   int32_t spare = pool_.num_free() - pool_.num_usable() / 4;
-  for (int32_t i = begin / size; i < end / size; ++i) {
+  const TokenRange range = HashedBlocks(blocks, begin, end);
+  for (int32_t i = range.begin; i < range.end; ++i) {
     for (const Group& group : groups_) {
       if ((i + 1) % group.stride != 0) continue;
       std::optional<BlockId> page = Find(group, i / group.stride, blocks);
@@ -45,20 +53,30 @@ void KvCacheManager::CachedContents(const RequestBlocks& blocks, int32_t begin, 
   }
 }
 
-void KvCacheManager::Hold(std::span<const BlockId> ids) {
+Status KvCacheManager::Hold(std::span<const BlockId> ids) {
+  for (BlockId id : ids) {
+    if (id.value() > kNullBlock.value() && id.value() < pool_.num_blocks()) continue;
+    return InvalidArgument("there is no KV block " + std::to_string(id.value()) + " to hold");
+  }
   for (BlockId id : ids) {
     pool_.AddReference(id);
     ++held_[id];
   }
+  return OkStatus();
 }
 
-void KvCacheManager::Unhold(std::span<const BlockId> ids) {
-  for (BlockId id : ids) {
-    const auto found = held_.find(id);
-    PAGEMILL_CHECK(found != held_.end());
-    if (--found->second == 0) held_.erase(found);
-    pool_.Release(id);
+Status KvCacheManager::Unhold(std::span<const BlockId> ids) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto found = held_.find(ids[i]);
+    if (found != held_.end()) {
+      if (--found->second == 0) held_.erase(found);
+      pool_.Release(ids[i]);
+      continue;
+    }
+    const Status undone = Hold(ids.first(i));
+    return InvalidArgument("KV block " + std::to_string(ids[i].value()) + " is not held");
   }
+  return OkStatus();
 }
 
 StatusOr<PinId> KvCacheManager::Pin(std::span<const BlockHash> hashes) {
@@ -78,7 +96,7 @@ StatusOr<PinId> KvCacheManager::Pin(std::span<const BlockHash> hashes) {
                              std::to_string(num_pinned_blocks_) + " pinned ones exceeds " +
                              "max_pinned_blocks, " + std::to_string(options_.max_pinned_blocks));
   }
-  Hold(ids);
+  PAGEMILL_CHECK(Hold(ids).ok());
   num_pinned_blocks_ += count;
   const PinId id(++num_pins_);
   pins_.emplace(id, std::move(ids));
@@ -91,7 +109,7 @@ bool KvCacheManager::Unpin(PinId id) {
   num_pinned_blocks_ -= static_cast<int32_t>(found->second.size());
   // The last one first, as Free() does.
   std::reverse(found->second.begin(), found->second.end());
-  Unhold(found->second);
+  PAGEMILL_CHECK(Unhold(found->second).ok());
   pins_.erase(found);
   return true;
 }

@@ -99,7 +99,7 @@ class Traffic {
     const auto compute = [&](int32_t end) {
       std::vector<std::vector<BlockId>> added;
       ASSERT_TRUE(cache_.CanAllocate(blocks, &match, end));
-      cache_.Allocate(end, &match, &blocks, &added);
+      ASSERT_TRUE(cache_.Allocate(end, &match, &blocks, &added).ok());
       computed = end;
       cache_.Commit(request, {prompt, output}, computed, &blocks);
     };
@@ -220,7 +220,7 @@ TEST(PrefixReuse, GeneratedCheckpointsDoNotPileUp) {
   const std::vector<int32_t> output(4096, 8);
   for (int32_t end = 40; end <= 4136; end = end < 4136 ? end + 1 : 5000) {
     std::vector<std::vector<BlockId>> added;
-    cache.Allocate(end, nullptr, &blocks, &added);
+    ASSERT_TRUE(cache.Allocate(end, nullptr, &blocks, &added).ok());
     cache.Commit(request, {request.prompt_token_ids, output}, end, &blocks);
   }
   cache.Free(&blocks);

@@ -41,9 +41,9 @@ struct KvTransfer {
     kLoad,    // medium -> pages
     kStore,   // pages -> medium
     kDemote,  // host tier -> medium; the blocks have no page
-    kSend,    // pages -> a peer; their request has finished, and the transfer alone holds them
     kProbe,  // nothing is copied: how many of the blocks, from the first one, does the medium have?
     kForget,  // names no blocks: the medium removes everything that it finds by hash
+    kSend,    // pages -> a peer; their request has finished, and the transfer alone holds them
   };
 
   TransferId id = {};

@@ -93,7 +93,7 @@ Status SharedSegment::WriteEntry(size_t slot, uint64_t number) {
   return file_.WriteAt(SegmentEntryAt(slot), EncodeSegmentEntry({s.sequence, s.key, number}));
 }
 
-// Frees slots that readers have taken, and those that nobody takes.
+// Frees slots that readers have taken, and those whose time is over.
 Status SharedSegment::Reclaim(int64_t now_ms) {
   std::vector<std::byte> marks(slots_.size() * kSegmentMarkBytes);
   PAGEMILL_RETURN_IF_ERROR(file_.ReadAt(SegmentMarksAt(slots_.size()), marks));

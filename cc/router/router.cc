@@ -40,14 +40,20 @@ Router::Router(const RouterOptions& options, std::unique_ptr<RoutingPolicy> poli
 
 std::optional<int32_t> Router::Route(const step::Request& request, std::string_view session) {
   holders_.clear();
+  int32_t prefix_tokens = 0;
   if (policy_->uses_prefixes()) {
     HashPrompt(request);
-    FindHolders();
+    prefix_tokens = FindHolders();
   }
   const std::optional<int32_t> engine =
       policy_->Route({.engines = engines_, .session = session, .prefix_holders = holders_});
   if (!engine) return std::nullopt;
   ++engines_[*engine].num_requests;
+  ++stats_.num_routed;
+  if (std::ranges::find(holders_, *engine) != holders_.end()) {
+    ++stats_.num_prefix_hits;
+    stats_.prefix_tokens += prefix_tokens;
+  }
   if (policy_->uses_prefixes()) {
     for (const kv_cache::BlockHash& hash : chain_) index_.Add(hash, *engine);
   }
@@ -90,11 +96,13 @@ void Router::HashPrompt(const step::Request& request) {
   }
 }
 
-void Router::FindHolders() {
-  for (size_t i = chain_.size(); i-- > 0 && holders_.empty();) {
-    index_.Find(chain_[i], &holders_);
+int32_t Router::FindHolders() {
+  for (size_t num_blocks = chain_.size(); num_blocks > 0; --num_blocks) {
+    index_.Find(chain_[num_blocks - 1], &holders_);
     std::erase_if(holders_, [this](int32_t engine) { return !engines_[engine].available; });
+    if (!holders_.empty()) return static_cast<int32_t>(num_blocks) * block_size_;
   }
+  return 0;
 }
 
 }  // namespace pagemill::router

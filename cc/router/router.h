@@ -45,6 +45,14 @@ struct RouterOptions {
   Status Validate() const;
 };
 
+struct RouterStats {
+  int64_t num_routed = 0;
+  // Requests that went to an engine with a known prefix of the prompt, and the tokens of these
+  // prefixes. Of policies that use prefixes.
+  int64_t num_prefix_hits = 0;
+  int64_t prefix_tokens = 0;
+};
+
 class Router {
  public:
   // kInvalidArgument if the options make no sense.
@@ -65,17 +73,19 @@ class Router {
   void SetAvailable(int32_t engine, bool available);
 
   const EngineLoad& load(int32_t engine) const { return engines_[engine]; }
+  const RouterStats& stats() const { return stats_; }
   bool uses_prefixes() const { return policy_->uses_prefixes(); }
 
  private:
   Router(const RouterOptions& options, std::unique_ptr<RoutingPolicy> policy);
 
   void HashPrompt(const step::Request& request);  // into chain_
-  void FindHolders();                             // of the longest part of chain_
+  int32_t FindHolders();  // of the longest part of chain_; its number of tokens
 
   const int32_t block_size_;
   const std::unique_ptr<RoutingPolicy> policy_;
   std::vector<EngineLoad> engines_;
+  RouterStats stats_;
   PrefixIndex index_;
   kv_cache::BlockHasher hasher_;
   std::vector<kv_cache::BlockHash> chain_;  // of the prompt that is being routed

@@ -47,8 +47,12 @@ TEST(Router, AConversationReturnsToTheEngineThatItWasSentTo) {
   const int32_t second = *router->Route(Prompt(5000, 20));
   EXPECT_NE(first, second);
   for (int32_t engine : {first, second}) router->Finish(engine);
+  EXPECT_EQ(router->stats().num_prefix_hits, 0);
   EXPECT_EQ(router->Route(Prompt(0, 40)), first);
   EXPECT_EQ(router->Route(Prompt(5000, 12)), second);
+  EXPECT_EQ(router->stats().num_routed, 4);
+  EXPECT_EQ(router->stats().num_prefix_hits, 2);
+  EXPECT_EQ(router->stats().prefix_tokens, 20 + 12);
 }
 
 TEST(Router, EventsSayWhatEnginesHave) {

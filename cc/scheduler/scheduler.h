@@ -144,7 +144,7 @@ class Scheduler {
   // dropped.
   void FinishTransfers(std::span<const kv_cache::KvTransferResult> results);
   // Abandons a transfer that takes too long: a request that waits for it computes instead. Its
-  // pages stay taken until its result comes, so the worker has to hear of it, too. While more than
+  // pages stay taken until its result comes, so the worker has to be notified, too. While more than
   // kMostAbandonedTransfers are under way, the connector is not used; those with a peer
   // (Handover::peer) stop only what comes from this peer.
   void AbandonTransfer(kv_cache::TransferId id);

@@ -279,7 +279,13 @@ void Scheduler::Place(RequestState* request, const Run& run, step::ScheduledRequ
   const int32_t begin = request->num_scheduled_tokens;
   const int32_t end = begin + run.num_tokens;
   const int32_t num_known = request->num_tokens();
-  cache_->Allocate(end + run.num_drafts, run.match, &request->blocks, &entry->new_block_ids);
+  const int32_t num_covered = end + run.num_drafts;
+  if (!kv_cache::KvCacheManager::Covers(request->blocks, num_covered)) {
+    // There is room: MakeRoom() made it, or CanAllocate() found it before the request started.
+    const Status allocated =
+        cache_->Allocate(num_covered, run.match, &request->blocks, &entry->new_block_ids);
+    PAGEMILL_CHECK(allocated.ok());
+  }
   entry->index = request->index;
   entry->num_computed_tokens = begin;
   if (begin < request->media_end) {

@@ -92,6 +92,7 @@ def serve(
     *,
     report_modules: bool = False,
     environment: Mapping[str, str] | None = None,
+    port: int = 0,
 ) -> Iterator[ServerProcess]:
     """Runs `pagemill serve model`, waits until it is ready, and kills it afterwards if necessary.
 
@@ -101,13 +102,36 @@ def serve(
         options: further command-line arguments.
         report_modules: the log ends with the modules that were imported.
         environment: further environment variables.
+        port: the port to listen on; 0 = any.
     """
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    log = folder / "server.log"
     launcher = ["-c", _WITH_MODULES] if report_modules else ["-m", "pagemill.cli"]
-    command = [sys.executable, *launcher, "serve", model, "--port", str(port)]
-    command += ["--served-model-name", NAME, *options]
+    command = [*launcher, "serve", model, "--served-model-name", NAME, *options]
+    with _running(command, folder / "server.log", port, environment) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def route(
+    servers: Sequence[str], folder: Path, options: Sequence[str] = ()
+) -> Iterator[ServerProcess]:
+    """Runs `pagemill route` before the servers with these URLs, one of which must be ready."""
+    command = ["-m", "pagemill.cli", "route", *options]
+    command += [f"--server={server}" for server in servers]
+    with _running(command, folder / "router.log") as router:
+        yield router
+
+
+@contextlib.contextmanager
+def _running(
+    command: Sequence[str],
+    log: Path,
+    port: int = 0,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[ServerProcess]:
+    if port == 0:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+    command = [sys.executable, *command, "--port", str(port)]
     began = time.monotonic()
     with log.open("w") as output:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""CMake finds the SDK in any folder, builds its examples, and refuses a version that does not fit."""
+"""CMake finds the SDK in any folder, builds its examples, and refuses a wrong version."""
 
 from __future__ import annotations
 

@@ -8,9 +8,10 @@ from tests.source_tree import SourceFile
 # Package -> packages it may use directly. Use is transitive: cli may import what server may import.
 # docs/architecture.md has the picture.
 USES: dict[str, set[str]] = {
-    "cli": {"benchmark", "server", "simulation"},
+    "cli": {"benchmark", "router", "server", "simulation"},
     "benchmark": {"engine"},
     "simulation": {"_native", "weights"},
+    "router": {"server"},  # the layers of its HTTP side, and how servers render prompts
     "server": {"engine", "render", "structured"},
     "render": {"inputs", "weights"},  # a tokenizer may lie in a GGUF file
     "engine": {"_native", "distributed", "inputs", "kv", "runner", "structured"},

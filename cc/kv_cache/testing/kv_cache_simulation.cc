@@ -24,7 +24,7 @@ void KvCacheSimulation::Run(int num_operations) {
     Check();
   }
   while (!running_.empty()) Remove(running_.begin());
-  for (const std::vector<BlockId>& ids : holds_) cache_.Unhold(ids);
+  for (const std::vector<BlockId>& ids : holds_) PAGEMILL_CHECK(cache_.Unhold(ids).ok());
   for (const Pinned& pin : pins_) EXPECT_TRUE(cache_.Unpin(pin.id));
   EXPECT_EQ(cache_.num_free_blocks(), cache_.num_usable_blocks());
   EXPECT_EQ(cache_.num_pinned_blocks(), 0);
@@ -110,7 +110,7 @@ void KvCacheSimulation::Add() {
 // The other medium has what this request would have computed, but not all of it arrives.
 void KvCacheSimulation::Load(Iterator request, const PrefixMatch& match, int32_t num_tokens) {
   ++counts_->loads;
-  cache_.AllocateForLoad(num_tokens, &match, &request->blocks);
+  PAGEMILL_CHECK(cache_.AllocateForLoad(num_tokens, &match, &request->blocks).ok());
   cache_.Hashes(request->request, request->tokens(), num_tokens, &request->blocks);
   std::vector<BlockContent> contents;
   cache_.Contents(request->blocks, match.num_tokens, num_tokens, &contents);
@@ -143,7 +143,7 @@ void KvCacheSimulation::Plan(Iterator request, const PrefixMatch* match) {
     return;
   }
   std::vector<std::vector<BlockId>> added;
-  cache_.Allocate(step.end, match, &request->blocks, &added);
+  PAGEMILL_CHECK(cache_.Allocate(step.end, match, &request->blocks, &added).ok());
   for (size_t g = 0; g < added.size(); ++g) {
     request->tables[g].insert(request->tables[g].end(), added[g].begin(), added[g].end());
   }
@@ -183,7 +183,7 @@ void KvCacheSimulation::Remove(Iterator request) {
 
 void KvCacheSimulation::HoldOrUnhold() {
   if (holds_.size() >= 2) {
-    cache_.Unhold(holds_.front());
+    PAGEMILL_CHECK(cache_.Unhold(holds_.front()).ok());
     holds_.pop_front();
     return;
   }
@@ -194,7 +194,7 @@ void KvCacheSimulation::HoldOrUnhold() {
   cache_.Contents(request->blocks, 0, end, &contents);
   holds_.emplace_back();
   for (const BlockContent& content : contents) holds_.back().push_back(content.block);
-  cache_.Hold(holds_.back());
+  PAGEMILL_CHECK(cache_.Hold(holds_.back()).ok());
 }
 
 void KvCacheSimulation::PinOrUnpin() {

@@ -45,7 +45,7 @@ inline void RunAndFree(const step::Request& request, int32_t num_tokens, KvCache
   std::vector<std::vector<BlockId>> added;
   const PrefixMatch match = cache->FindPrefix(request, Tokens(request), &blocks);
   ASSERT_TRUE(cache->CanAllocate(blocks, &match, num_tokens));
-  cache->Allocate(num_tokens, &match, &blocks, &added);
+  PAGEMILL_CHECK(cache->Allocate(num_tokens, &match, &blocks, &added).ok());
   cache->Commit(request, Tokens(request), num_tokens, &blocks);
   cache->Free(&blocks);
 }

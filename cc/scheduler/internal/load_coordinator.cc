@@ -57,7 +57,7 @@ Status LoadCoordinator::SetConnector(kv_cache::KvConnector* connector) {
 
 void LoadCoordinator::Plan(std::vector<KvTransfer>* planned, KvLoad* load, uint64_t fence) {
   for (KvTransfer& transfer : *planned) {
-    cache_.Hold(PagesOf(transfer));
+    if (!cache_.Hold(PagesOf(transfer)).ok()) continue;  // a connector that names other blocks
     const bool loads = transfer.direction == Direction::kLoad;
     transfers_.Plan(std::move(transfer), loads ? load : nullptr, loads ? fence : 0);
   }
@@ -101,7 +101,7 @@ std::optional<ParkReason> LoadCoordinator::Fetch(RequestState* request,
 void LoadCoordinator::StartLoad(RequestState* request, const kv_cache::PrefixMatch& match,
                                 Source source) {
   const int32_t end = source.end_token;
-  cache_.AllocateForLoad(end, &match, &request->blocks);
+  PAGEMILL_CHECK(cache_.AllocateForLoad(end, &match, &request->blocks).ok());
   std::vector<BlockContent> contents;
   cache_.Contents(request->blocks, match.num_tokens, end, &contents);
   std::erase_if(contents, [](const BlockContent& c) { return c.block == kv_cache::kNullBlock; });
@@ -203,7 +203,7 @@ void LoadCoordinator::Finish(std::span<const KvTransferResult> results) {
     if (load != nullptr && !sane.status.ok()) {
       load->missing.push_back(entry->transfer.blocks[sane.num_blocks_done]);
     }
-    cache_.Unhold(PagesOf(entry->transfer));
+    PAGEMILL_CHECK(cache_.Unhold(PagesOf(entry->transfer)).ok());
     transfers_.End(result.id);
     if (load != nullptr && load->transfers.empty()) EndLoad(load);
   }

@@ -473,9 +473,6 @@ class RequestOutput:
     @property
     def num_cached_tokens(self) -> int: ...
     @property
-    def kv_transfer_params(self) -> dict[str, str]:
-        """Of the KV connector, on the last output."""
-    @property
     def pooled(self) -> NDArray[np.float32] | None: ...
     @property
     def kv_transfer_params(self) -> dict[str, str]:
@@ -663,10 +660,10 @@ class Engine:
     def unpin_prefix(self, pin_id: int) -> bool:
         """False if there is no such pin."""
 
-    def kv_events(self, sequence: int = 1) -> dict[str, Any]:
+    def kv_events(self, sequence: int = 1, max_events: int = 2**64 - 1) -> dict[str, Any]:
         """What came to the prefix cache and went since event `sequence`: `events` (dicts with the
-        fields of cc/kv_cache/event_log.h), `next` to pass the next time, and how many were
-        `dropped` meanwhile."""
+        fields of cc/kv_cache/event_log.h), `next` to pass the next time, how many were `dropped`
+        meanwhile, and `log_id`, which another run of the engine does not have."""
 
     def reset_prefix_cache(self, *, preempt_running: bool = False) -> bool:
         """Forgets all cached prefixes; False, and nothing is forgotten, while requests run, unless
@@ -798,6 +795,50 @@ class Simulator:
 
     def report_text(self) -> str:
         """Report::ToText()"""
+
+class Router:
+    """cc/router/router.h. Belongs to one thread."""
+
+    def __init__(
+        self,
+        *,
+        policy: str,
+        num_engines: int,
+        block_size: int = 16,
+        hash_algorithm: str = "xxh3-128",
+        max_prefix_blocks: int = 2**20,
+    ) -> None:
+        """Raises StatusError if an option is out of range."""
+
+    def route(
+        self, token_ids: Sequence[int] = (), *, cache_salt: str = "", session: str = ""
+    ) -> int | None:
+        """The engine for a request, which counts as its own until `finish`. None: no engine is
+        available."""
+
+    def finish(self, engine: int) -> None: ...
+    def observe(
+        self,
+        engine: int,
+        type: str,
+        hashes: Sequence[bytes] = (),
+        *,
+        group: int = 0,
+        medium: str = "pool",
+        block_size: int = 0,
+    ) -> None:
+        """A KV event, as `Engine.kv_events` returns it. Raises StatusError for an unknown type, or
+        a hash that has neither 16 nor 32 bytes."""
+
+    def forget(self, engine: int) -> None: ...
+    def set_available(self, engine: int, available: bool) -> None: ...
+    def num_requests(self, engine: int) -> int:
+        """Unfinished requests of `engine`."""
+
+    @property
+    def uses_prefixes(self) -> bool: ...
+    def stats(self) -> dict[str, int]:
+        """RouterStats"""
 
 # --- limits of the machine ------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ _REQUIRED = (
     ("uvicorn", "uvicorn", "serve"),
     ("uvloop", "uvloop", "serve"),
     ("httptools", "httptools", "serve"),
+    ("httpcore2", "httpcore2", "route"),
     ("prometheus-client", "prometheus_client", "serve"),
     ("msgspec", "msgspec", "serve"),
     ("tokenizers", "tokenizers", "tokenization"),

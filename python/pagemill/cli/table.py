@@ -36,6 +36,7 @@ class Command:
 
 COMMANDS = (
     Command(("serve",), "pagemill.cli.serve", "serve a model over HTTP, as OpenAI's API"),
+    Command(("route",), "pagemill.cli.route", "pass requests on to several servers"),
     Command(("generate",), "pagemill.cli.generate", "generate text from prompts, offline"),
     Command(("batch",), "pagemill.cli.batch", "answer an OpenAI batch file, offline"),
     Command(("chat",), "pagemill.cli.chat", "talk to a model, here or on a server"),

@@ -15,6 +15,7 @@ from pagemill.config.http import ConnectionConfig, OriginConfig
 from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.model import ModelConfig
 from pagemill.config.observe import ObserveConfig
+from pagemill.config.route import RouteConfig, RouterConfig
 from pagemill.config.sampling import SamplingConfig
 from pagemill.config.scheduler import SchedulerConfig
 from pagemill.config.server import ServerConfig
@@ -34,6 +35,8 @@ __all__ = [
     "ObserveConfig",
     "OriginConfig",
     "Range",
+    "RouteConfig",
+    "RouterConfig",
     "SamplingConfig",
     "SchedulerConfig",
     "ServeConfig",

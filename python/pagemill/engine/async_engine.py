@@ -73,7 +73,7 @@ class AsyncEngine:
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
-        `sampling` None asks for pooled outputs. `priority` and `tenant` are for the scheduling
+        `sampling` None requests pooled outputs. `priority` and `tenant` are for the scheduling
         policies of these names: lower numbers run first, tenants share. Requests whose `cache_salt`
         differs share no KV. `kv_transfer_params` are for the KV connector: what a choice of another
         engine ended with. All or nothing: when one child is refused, none runs.
@@ -111,6 +111,10 @@ class AsyncEngine:
             if child not in stream.live_children:
                 raise AssertionError(f"child request {child} is routed to a stream without it")
 
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """Runs a control operation of the engine; see `EngineClient.call`."""
+        return await self._client.call(operation, **arguments)
+
     async def shutdown(self) -> None:
         """Aborts what runs, leaves the engine and ends every stream."""
         await self._client.close()
@@ -134,7 +138,7 @@ class AsyncEngine:
         now = time.monotonic()
         for output in outputs:
             route = self._routes.get(output.request_id)
-            if route is None:  # aborted here; the engine had not heard of it yet
+            if route is None:  # aborted here, but not yet by the engine
                 continue
             stream, index = route
             if output.finish_reason is not None:
@@ -151,7 +155,7 @@ class AsyncEngine:
 def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
     """A native output as choice `index` of its request; `now` is `time.monotonic()`."""
     token_ids = list(output.new_token_ids)
-    made = ChoiceOutput(
+    result = ChoiceOutput(
         index,
         token_ids,
         [now] * len(token_ids),
@@ -161,15 +165,15 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
         num_cached_tokens=output.num_cached_tokens,
         created=now,
     )
-    if made.finish_reason is not None:  # the rest comes with the end, and reading it is not free
-        made.stop_token_id = output.stop_token_id
-        made.pooled = output.pooled
-        made.kv_transfer_params = output.kv_transfer_params
-        made.queued_s = output.queued_s
-        made.prefill_s = output.prefill_s
-        made.decode_s = output.decode_s
+    if result.finish_reason is not None:  # the rest comes with the end, and reading it is not free
+        result.stop_token_id = output.stop_token_id
+        result.pooled = output.pooled
+        result.kv_transfer_params = output.kv_transfer_params
+        result.queued_s = output.queued_s
+        result.prefill_s = output.prefill_s
+        result.decode_s = output.decode_s
         if output.error_code is not None:
             message = output.error_message or "The request failed."
             retry_after_s = output.error_retry_after_s
-            made.error = EngineError(output.error_code, message, retry_after_s=retry_after_s)
-    return made
+            result.error = EngineError(output.error_code, message, retry_after_s=retry_after_s)
+    return result

@@ -2,7 +2,7 @@
 (`socket_client`). Both behave alike, which `testing/client_conformance.py` proves.
 
     await client.start(on_outputs, on_lost)
-    await client.submit([EngineRequest(...)])      # on_outputs is called with what comes of it
+    await client.submit([EngineRequest(...)])      # on_outputs is called with its outputs
     client.abort([request_id])
     done = await client.call("reset_prefix_cache")
     await client.close()

@@ -67,13 +67,13 @@ def test_requests_fail_when_the_engine_goes_and_a_new_engine_is_found() -> None:
             path = f"{folder}/engine"
             first = EngineServer(fake_bindings(engine), MODEL, FAKE_CODEC.schema)
             await first.listen(path)
-            client, heard = SocketClient(path, FAKE_CODEC), Listener()
-            await client.start(heard.on_outputs, heard.on_lost)
+            client, received = SocketClient(path, FAKE_CODEC), Listener()
+            await client.start(received.on_outputs, received.on_lost)
             await client.submit([request(1, 1, max_tokens=10**6)])
-            await heard.until(lambda: 1 in heard.tokens)
+            await received.until(lambda: 1 in received.tokens)
             await first.close()
-            await heard.until(lambda: heard.lost is not None)
-            assert heard.lost is not None and heard.lost.code == "UNAVAILABLE"
+            await received.until(lambda: received.lost is not None)
+            assert received.lost is not None and received.lost.code == "UNAVAILABLE"
             with pytest.raises(EngineError, match="started again"):
                 await client.submit([request(2, 1)])
             Path(path).unlink(missing_ok=True)
@@ -83,8 +83,8 @@ def test_requests_fail_when_the_engine_goes_and_a_new_engine_is_found() -> None:
                 while not client.connected:
                     await asyncio.sleep(0.01)
             await client.submit([request(3, 1)])
-            await heard.until(lambda: 3 in heard.ends)
-            assert heard.tokens[3] == expected(1, 8)
+            await received.until(lambda: 3 in received.ends)
+            assert received.tokens[3] == expected(1, 8)
             await client.close()
             await second.close()
 
@@ -110,8 +110,8 @@ def test_garbage_ends_its_connection_only() -> None:
     async def main() -> None:
         async with served(engine) as path:
             assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-            client, heard = SocketClient(path, FAKE_CODEC), Listener()
-            await client.start(heard.on_outputs, heard.on_lost)
+            client, received = SocketClient(path, FAKE_CODEC), Listener()
+            await client.start(received.on_outputs, received.on_lost)
             garbage = [
                 (MAX_FRAME_BYTES + 1).to_bytes(4, "little"),
                 b"\x05\0\0\0hello",
@@ -127,7 +127,7 @@ def test_garbage_ends_its_connection_only() -> None:
                         await reader.read()  # to the end
                 writer.close()
             await client.submit([request(1, 1)])
-            await heard.until(lambda: 1 in heard.ends)
+            await received.until(lambda: 1 in received.ends)
             await client.close()
 
     engine = FakeEngine()
@@ -138,8 +138,8 @@ def test_garbage_ends_its_connection_only() -> None:
 def test_a_client_that_does_not_read_loses_nothing_and_delays_no_other() -> None:
     async def main() -> None:
         async with served(engine) as path:
-            slow, heard = SocketClient(path, FAKE_CODEC), Listener()
-            await slow.start(heard.on_outputs, heard.on_lost)
+            slow, received = SocketClient(path, FAKE_CODEC), Listener()
+            await slow.start(received.on_outputs, received.on_lost)
             quick, quickly = SocketClient(path, FAKE_CODEC), Listener()
             await quick.start(quickly.on_outputs, quickly.on_lost)
             connection = slow._connection  # pyright: ignore[reportPrivateUsage]
@@ -151,8 +151,8 @@ def test_a_client_that_does_not_read_loses_nothing_and_delays_no_other() -> None
             await quick.submit([request(1, 9, max_tokens=300)])
             await quickly.until(lambda: 1 in quickly.ends)
             transport.resume_reading()
-            await heard.until(lambda: len(heard.ends) == 64)
-            assert heard.tokens == {i: expected(i, 300) for i in range(64)}
+            await received.until(lambda: len(received.ends) == 64)
+            assert received.tokens == {i: expected(i, 300) for i in range(64)}
             await slow.close()
             await quick.close()
 

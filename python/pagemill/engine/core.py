@@ -32,7 +32,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 class EngineCore:
     """A running engine: `bindings` is how clients talk to it, `budget` the KV cache it got.
 
-    `runner` is the engine's own; others ask it for its profile, between requests.
+    `runner` is the engine's own; benchmarks read its profile between requests.
     """
 
     built: BuiltModel
@@ -74,13 +74,13 @@ class EngineCore:
             built: the model's program.
             config: everything about the engine.
             weights_dtype: what the model's configuration says its weights are ("float32", ...);
-                decides the KV cache's type where the configuration leaves it open.
-            others: what the other ranks run, where the model is divided among several.
+                decides the KV cache's type if the configuration does not.
+            others: what the other ranks run if the model is divided among several.
             draft: the model that guesses tokens for `built`, if one does.
 
         Raises:
             ConfigError: the model does not fit; the message has the numbers and the flags.
-            StatusError: the program cannot be bound, or a KV tier cannot be made.
+            StatusError: the program cannot be bound, or a KV tier cannot be created.
             EngineError: another rank could not start.
         """
         if others:
@@ -189,7 +189,7 @@ def _executor(
             built.program_text, sizes.executor_options(config, num_blocks), world
         )
         if executor.pack_cache_damage:
-            _LOGGER.warning("packed weights were made again: %s", executor.pack_cache_damage)
+            _LOGGER.warning("packed weights were written again: %s", executor.pack_cache_damage)
         if executor.pack_cache_error:
             _LOGGER.warning(
                 "packed weights are not kept for the next start: %s (--no-pack-cache to say so)",

@@ -83,7 +83,7 @@ def test_a_damaged_pack_is_made_again_and_named(
         file.write(b"damaged")
     with caplog.at_level("WARNING"):
         load(config(**options)).core.bindings.engine.shutdown()
-    assert f"packed weights were made again: '{pack}' is damaged" in caplog.text
+    assert f"packed weights were written again: '{pack}' is damaged" in caplog.text
 
 
 def test_bfloat16_is_bf16() -> None:

@@ -35,8 +35,8 @@ class EncoderMemory:
 
 @dataclass(frozen=True, slots=True)
 class EncoderSizes:
-    """`max_items` of `encoder_tokens` are encoded together; `step_tokens` embeddings are made in a
-    step of the model, and as many are kept. Items of any size have at most as many."""
+    """`max_items` of `encoder_tokens` are encoded together; a step of the model computes
+    `step_tokens` embeddings, and as many are kept. Items of any size have at most as many."""
 
     encoder: BuiltEncoder
     max_items: int
@@ -49,7 +49,7 @@ class EncoderSizes:
     def of(
         cls, built: BuiltModel, sizes: ExecutorSizes, config: EngineConfig
     ) -> EncoderSizes | None:
-        """Those that go with steps of the model of `sizes`; None if it takes no media."""
+        """The sizes for steps of the model of `sizes`; None if it takes no media."""
         if built.encoder is None:
             return None
         traits = built.encoder.traits
@@ -71,7 +71,7 @@ class EncoderSizes:
         return _native.ExecutorOptions(**arguments)
 
     def media_options(self) -> _native.MediaEncoderOptions:
-        """What the runner has to know of the encoder."""
+        """What the runner needs of the encoder."""
         traits = self.encoder.traits
         largest = self.step_tokens // traits.tokens if traits.any_size else 1
         return _native.MediaEncoderOptions(

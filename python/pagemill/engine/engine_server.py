@@ -8,7 +8,7 @@
 A process that connects may do everything, so the socket is for this user alone: it has mode 0600 in
 a folder of mode 0700, and a process of another user is turned away. A client that does not read its
 outputs has them merged in the engine, so that it costs memory per request and token; one that sends
-what is no message is disconnected, and its requests are aborted.
+anything but messages is disconnected, and its requests are aborted.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class EngineServer:
         return Stats([float(getattr(snapshot, name)) for name in self._stat_names])
 
     def add(self, connection: _Connection) -> None:
-        """A client has come."""
+        """A client has connected."""
         self._connections.add(connection)
 
     def remove(self, connection: _Connection) -> None:
-        """A client has gone."""
+        """A client has disconnected."""
         self._connections.discard(connection)
 
     async def _push_stats(self) -> None:
@@ -164,7 +164,7 @@ class _Connection(asyncio.Protocol):
             for message in self._reader.feed(data):
                 self._handle(self._decoder.decode(message))
         except (msgspec.DecodeError, UnicodeDecodeError, EngineError) as error:
-            _LOGGER.warning("a client sent what is no message (%s) and is disconnected", error)
+            _LOGGER.warning("a client sent an invalid message (%s) and is disconnected", error)
             self.disconnect()
 
     def pause_writing(self) -> None:

@@ -173,7 +173,7 @@ def _pack_cache_folder(config: EngineConfig) -> str:
 
 
 def weights_dtype(model_config: Mapping[str, Any]) -> str:
-    """What a model's configuration says its weights are; "bfloat16" where it says nothing."""
+    """The weights' type by the model's configuration; "bfloat16" if it has none."""
     for key in ("dtype", "torch_dtype"):
         value = model_config.get(key)
         if isinstance(value, str):

@@ -36,7 +36,7 @@ class FrameReader:
         """The messages that are complete with `data`.
 
         Raises:
-            EngineError: a frame is larger than the limit: this is no peer of ours.
+            EngineError: a frame is larger than the limit.
         """
         self._buffer += data
         while len(self._buffer) >= _HEADER_BYTES:

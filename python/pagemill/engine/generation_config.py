@@ -42,7 +42,7 @@ _LARGE: Mapping[str, Any] = {"temperature": 0.6, "top_p": 0.9}
 
 @dataclass(frozen=True, slots=True)
 class ChosenDefaults:
-    """What an unstated field means, where that comes from (a phrase), and the operator's cap on
+    """What an unstated field means, the source of that (a phrase), and the operator's cap on
     generated tokens."""
 
     defaults: SamplingDefaults
@@ -56,7 +56,7 @@ def choose_defaults(model: ModelConfig, source: ModelSource) -> ChosenDefaults:
     `max_new_tokens` is a default; one that the operator chose is a cap too.
 
     Raises:
-        ConfigError: a value is out of range, or a file that was asked for cannot be used.
+        ConfigError: a value is out of range, or a requested file cannot be used.
     """
     choice = model.generation_config
     overrides = _checked(model.override_generation_config, "--override-generation-config")

@@ -139,8 +139,8 @@ class LLM:
                 them, or for models with a grid patches and how many there are in time, height and
                 width; a prompt has one placeholder token for each.
             token_matcher: makes what constrains an output; called for each of them.
-            progress: where a progress bar is drawn; standard error, if that is a terminal, where
-                None.
+            progress: where a progress bar is drawn; standard error by default, if that is a
+                terminal.
 
         Raises:
             EngineError: a request is refused or fails; the others are aborted.
@@ -220,12 +220,12 @@ class LLM:
             requests.append(EngineRequest(prompt, (ChoiceRequest(next(self._model.ids), None),)))
         core, vectors = self._loaded.core, dict[int, np.ndarray]()
         with contextlib.closing(ProgressBar(len(requests), progress or sys.stderr)) as bar:
-            for news in OfflineBatch(core.bindings, requests, core.max_choices):
-                if news.error is not None:
-                    raise news.error
-                if news.pooled is not None:
-                    vectors[news.index] = news.pooled
-                bar.add(tokens=0, finished=news.finish_reason is not None)
+            for output in OfflineBatch(core.bindings, requests, core.max_choices):
+                if output.error is not None:
+                    raise output.error
+                if output.pooled is not None:
+                    vectors[output.index] = output.pooled
+                bar.add(tokens=0, finished=output.finish_reason is not None)
         return np.stack([vectors[i] for i in range(len(requests))])
 
     def save_session(self, path: str | os.PathLike[str], tokens: Prompt | Output) -> int:
@@ -285,13 +285,13 @@ class LLM:
         return self._engine.is_sleeping()
 
     def update_weights(self, path: str | os.PathLike[str]) -> None:
-        """Goes on with the weights of another checkpoint of the same model; its configuration and
-        tokenizer are not read. Old and new weights are in memory at once, unless the engine sleeps:
-        then the new ones are loaded by `wake`.
+        """Replaces the weights with those of another checkpoint of the same model; its
+        configuration and tokenizer are not read. Old and new weights are in memory at once, unless
+        the engine sleeps: then `wake` loads the new ones.
 
         Args:
             path: a directory of safetensors, or a GGUF file, as the model is. A file that has been
-                replaced by another of the same name is read anew.
+                replaced by another of the same name is read again.
 
         Raises:
             WeightsError, EngineError: a file or a tensor is missing or damaged, or a tensor differs

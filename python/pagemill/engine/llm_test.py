@@ -25,8 +25,8 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=8)
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[LLM]:
-    with pagemill.LLM(SMOLLM2, max_model_len=256, max_num_seqs=4, max_num_queued_reqs=4) as made:
-        yield made
+    with pagemill.LLM(SMOLLM2, max_model_len=256, max_num_seqs=4, max_num_queued_reqs=4) as loaded:
+        yield loaded
 
 
 @needs_smollm2

@@ -1,4 +1,4 @@
-"""From a configuration to a running engine, and what its front ends need to know of the model."""
+"""From a configuration to a running engine, and the facts of its model that front ends need."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def load(config: EngineConfig) -> LoadedModel:
 def update_weights(
     core: EngineCore, source: ModelSource, path: str, *, timeout_s: float = 60.0
 ) -> None:
-    """Goes on with the weights of another checkpoint of the same model.
+    """Replaces the weights with those of another checkpoint of the same model.
 
-    Builds the program with the tensors at `path`; the engine checks that nothing but their places
+    Builds the program with the tensors at `path`; the engine checks that only their places
     differs, loads them when no step is in flight, and forgets all cached prefixes. Requests under
-    way go on with the new weights; a draft model keeps its own.
+    way continue with the new weights; a draft model keeps its own.
 
     Args:
         core: the engine.
@@ -85,7 +85,7 @@ def update_weights(
 
 
 def model_facts(loaded: LoadedModel) -> ModelFacts:
-    """What front ends need to know of `loaded`."""
+    """The facts of `loaded` that front ends need."""
     built = loaded.core.built
     return ModelFacts(
         names=tuple(loaded.names),

@@ -77,7 +77,7 @@ def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _content_id(features: MediaFeatures) -> str:
-    # The KV cache finds blocks by it: contents that can be made to collide would mix up images.
+    # The KV cache finds blocks by it: colliding contents would mix up images.
     # KV depends on positions as well, which equal patches have others of in another grid.
     digest = hashlib.sha256(features.rows.tobytes())
     if features.positions is not None:

@@ -1,4 +1,4 @@
-"""What clients and the engine say to each other: plain data, in one process or across a socket.
+"""Messages between clients and the engine: plain data, in one process or across a socket.
 
     client:  Submit, Extend, Release, Abort, Call
     engine:  Hello, Outputs, Reply, Stats
@@ -73,7 +73,7 @@ class Error(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a front end knows of the model, without loading it. `names[0]` is the one in
+    """What a front end needs of the model, which it does not load. `names[0]` is the one in
     responses."""
 
     names: tuple[str, ...]

@@ -188,7 +188,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         memory = encoder.memory()
         weights += memory.plan.weights_bytes
         workspace += memory.plan.workspace_bytes
-        # Activations, as the model sees it: what the encoder computes on and what it made.
+        # Activations, as the model sees it: the encoder's input and output.
         activations += memory.plan.activation_bytes + memory.plan.output_bytes + memory.kept_bytes
     costs = FixedCosts(
         weights + activations + workspace + logits,

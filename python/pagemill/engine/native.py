@@ -17,7 +17,7 @@ from pagemill.observe.snapshot import EngineSnapshot
 
 
 class NativeOutput(Protocol):
-    """One request's news; see `_native/_core.pyi`."""
+    """What one request generated since its last output; see `_native/_core.pyi`."""
 
     @property
     def request_id(self) -> int: ...
@@ -132,4 +132,4 @@ class OutputCodec:
     """Of what `NativeClient.poll_wire` returned. Raises `error` for anything else."""
     error: type[Exception]
     schema: str
-    """Equal in processes that understand each other."""
+    """Equal in processes of one protocol."""

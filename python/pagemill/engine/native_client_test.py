@@ -99,13 +99,13 @@ def test_requests_outputs_and_refusals_are_those_of_the_engine(connect: Connect)
     async def main() -> None:
         bindings = make_bindings()
         async with connect(bindings) as client:
-            heard = Listener()
-            await client.start(heard.on_outputs, heard.on_lost)
+            received = Listener()
+            await client.start(received.on_outputs, received.on_lost)
             sampling = {"temperature": 0.0, "max_tokens": 4, "logprobs": 1, "prompt_logprobs": 0}
             await client.submit([request([1, 2], 1, 2, **sampling)])
-            await heard.until(lambda: len(heard.ends) == 2)
-            assert heard.tokens == {1: [3] * 4, 2: [3] * 4}
-            for end in heard.ends.values():
+            await received.until(lambda: len(received.ends) == 2)
+            assert received.tokens == {1: [3] * 4, 2: [3] * 4}
+            for end in received.ends.values():
                 assert (end.finish_reason, end.error_code) == ("length", None)
                 assert end.queued_s >= 0 and end.decode_s >= 0
             with pytest.raises(EngineError) as refused:
@@ -130,15 +130,15 @@ def test_images_and_their_positions_reach_the_model(connect: Connect) -> None:
         model = ImageModel()
         engine = _native.Engine(model.runner, _native.EngineOptions())
         async with connect(NativeBindings(engine, _native)) as client:
-            heard = Listener()
-            await client.start(heard.on_outputs, heard.on_lost)
+            received = Listener()
+            await client.start(received.on_outputs, received.on_lost)
             token_ids = np.array([1, 2, 2, 1], np.int32)
             for request_id, value in ((1, 4.0), (3, 2.0)):
                 prompt = RenderedPrompt(token_ids, (image(value),))
                 choice = ChoiceRequest(request_id, {"temperature": 0.0, "max_tokens": 1})
                 await client.submit([EngineRequest(prompt, (choice,))])
-                await heard.until(lambda: request_id in heard.ends)  # noqa: B023
-                assert heard.tokens[request_id] == [int(value)]
+                await received.until(lambda: request_id in received.ends)  # noqa: B023
+                assert received.tokens[request_id] == [int(value)]
                 assert model.grid_positions == [[0, 0, 0], [1, 1, 1], [1, 1, 2], [3, 3, 3]]
             broken = RenderedPrompt(token_ids, (image(1.0, rows=1),))
             with pytest.raises(EngineError, match="features of 1 rows of 4 channels") as refused:

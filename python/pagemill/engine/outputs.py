@@ -61,12 +61,12 @@ class ChoiceOutput(msgspec.Struct):
     pooled: np.ndarray | None = None
     error: EngineError | None = None
     kv_transfer_params: dict[str, str] = {}
-    """Of the KV connector, for the engine that goes on with the prompt; with the last output."""
+    """Of the KV connector, for the engine that continues the prompt; with the last output."""
     queued_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0
     created: float = 0.0
-    """When the latest news in this output reached Python."""
+    """When the latest part of this output reached Python."""
 
     def one_by_one(self) -> Sequence[ChoiceOutput]:
         """The same output in parts of one token; the end of the choice comes with the last part."""

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 
 class ProgressBar:
-    """Counts finished requests and generated tokens; silent if `stream` is no terminal."""
+    """Counts finished requests and generated tokens; silent if `stream` is not a terminal."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
         self._bar = tqdm(total=total, file=stream, unit="req", disable=None)

@@ -29,7 +29,7 @@ def run(job: Mapping[str, Any]) -> int:
         world.meet()
         _native.follow_steps(executor, world)
     except _native.StatusError as error:
-        if error.code == "UNAVAILABLE":  # rank 0 has gone, and who goes on has said why
+        if error.code == "UNAVAILABLE":  # rank 0 has ended, and another rank has reported why
             return 0
         print(f"pagemill: rank {rank}: {error}", file=sys.stderr)
         return 1

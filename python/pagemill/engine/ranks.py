@@ -5,7 +5,7 @@
     workers.wait_ready()
 
 A worker gets the group's shared memory as a descriptor and its program on standard input. It ends
-when rank 0 does, however that ends: it waits for rank 0 in the shared memory, and sees it gone.
+when rank 0 does, however that ends: it waits for rank 0 in the shared memory, and detects its end.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class RankWorkers:
 
     @classmethod
     def start(cls, programs: Sequence[str], arguments: Mapping[str, Any]) -> RankWorkers:
-        """Start a process for each of `programs`, of ranks 1, 2, ..., whose executors are made with
-        `arguments` of `_native.ExecutorOptions`. Returns before they are ready."""
+        """Starts a process for each of `programs`, of ranks 1, 2, ...; `arguments` are those of
+        `_native.ExecutorOptions`. Returns before they are ready."""
         segment = _native.SharedSegment(len(programs) + 1)
         workers = cls(_native.World(segment, 0), [])
         processes: list[subprocess.Popen[bytes]] = []

@@ -1,4 +1,4 @@
-"""A model divided between two processes: says what one process says, and ends as one."""
+"""A model divided between two processes gives the outputs of one, and both end together."""
 
 import os
 import re
@@ -40,7 +40,7 @@ def greedy(ranks: int, **options: Any) -> list[list[int]]:
 
 
 def gone(pid: int, within_s: float) -> bool:
-    """Does the process end in time? A zombie has ended."""
+    """True if the process ends in time; a zombie has ended."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""How one request is sampled, as a caller states it; the native form is made by `fan_out`."""
+"""How one request is sampled, as a caller states it; `fan_out` computes the native form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation that is saved in one process goes on in another without being computed again."""
+"""A conversation that one process saves continues in another one without being computed again."""
 
 import multiprocessing
 import os

@@ -21,8 +21,8 @@ KV_BYTES = 64 << 20
 
 @pytest.fixture(scope="module")
 def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
-    with make(SMOLLM2, tmp_path_factory.mktemp("cache")) as made:
-        yield made
+    with make(SMOLLM2, tmp_path_factory.mktemp("cache")) as loaded:
+        yield loaded
 
 
 def make(model: str, cache: Path) -> LLM:

@@ -212,7 +212,7 @@ class _Connection(asyncio.Protocol):
         except EngineError as error:
             self._break(error)
         except (msgspec.DecodeError, UnicodeDecodeError, self._codec.error) as error:
-            self._break(EngineError("INTERNAL", f"The engine sent what is no message: {error}"))
+            self._break(EngineError("INTERNAL", f"The engine sent an invalid message: {error}"))
 
     async def ask(self, make: Callable[[int], ClientMessage]) -> Any:
         """Sends the message that `make(sequence)` returns, and waits for its answer."""

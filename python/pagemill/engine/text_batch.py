@@ -69,20 +69,20 @@ class _Running:
     choice: Choice
     assembler: ChoiceAssembler
 
-    def take(self, news: ChoiceOutput) -> ChoiceDelta:
-        """Adds `news`; raises its error."""
-        if news.error is not None:
-            raise news.error
-        delta = self.assembler.push(news)
+    def take(self, update: ChoiceOutput) -> ChoiceDelta:
+        """Adds an output of the engine; raises its error."""
+        if update.error is not None:
+            raise update.error
+        delta = self.assembler.push(update)
         choice, output = self.choice, self.output
         choice.text += delta.text
         choice.token_ids += delta.token_ids
         if delta.logprobs is not None:
             choice.logprobs = (choice.logprobs or []) + delta.logprobs
         choice.finish_reason, choice.stop_reason = delta.finish_reason, delta.stop_reason
-        output.num_cached_tokens = max(output.num_cached_tokens, news.num_cached_tokens)
-        if news.prompt_logprobs is not None:
-            output.prompt_logprobs = news.prompt_logprobs
+        output.num_cached_tokens = max(output.num_cached_tokens, update.num_cached_tokens)
+        if update.prompt_logprobs is not None:
+            output.prompt_logprobs = update.prompt_logprobs
         return delta
 
 
@@ -124,11 +124,11 @@ class TextBatch:
         return len(self._running)
 
     def __iter__(self) -> Iterator[ChoiceDelta]:
-        for news in self._batch:
-            running = self._running[news.index]
-            delta = running.take(news)
+        for update in self._batch:
+            running = self._running[update.index]
+            delta = running.take(update)
             if running.assembler.finished:
-                self._batch.stop(news.index)  # the engine does not know of a stop string
+                self._batch.stop(update.index)  # the engine does not know of a stop string
             yield delta
 
     def _request(

@@ -37,4 +37,4 @@ class TokenMatcher(Protocol):
 
 
 TokenMatcherFactory = Callable[[], TokenMatcher]
-"""Makes the matcher of one output, also again when a request goes on after preemption."""
+"""Creates the matcher of one output, and another one when a preempted request resumes."""

@@ -18,8 +18,8 @@ PROMPTS = ["(a + (b", "f(x) = g(", "((", "Lisp: (defun square (x)"]
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[LLM]:
-    with LLM(SMOLLM2, max_model_len=256, max_num_seqs=4) as made:
-        yield made
+    with LLM(SMOLLM2, max_model_len=256, max_num_seqs=4) as loaded:
+        yield loaded
 
 
 class Brackets:

@@ -26,12 +26,12 @@ class Letters:
 
 def outputs(text: str, finish: str | None, cuts: list[int]) -> list[ChoiceOutput]:
     edges = [0, *cuts, len(text)]
-    made = [
+    outputs = [
         ChoiceOutput(0, [ord(c) for c in text[a:b]], [])
         for a, b in zip(edges, edges[1:], strict=False)
     ]
-    made[-1].finish_reason = finish
-    return made
+    outputs[-1].finish_reason = finish
+    return outputs
 
 
 def drive(assembler: ChoiceAssembler, parts: list[ChoiceOutput]):

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 _BREAKS = "\n\r"
 _SPACE = "\n\r\t "
-_MAX_HELD = 64  # a longer run of white space is no border of anything
+_MAX_HELD = 64  # a longer run of white space is not a border
 
 
 class BorderedText:
     """Holds back white space at the end of the text as long as a marker may follow it.
 
-    What comes out does not depend on how the text was portioned, except how long runs of white
+    The result does not depend on how the text was portioned, except how long runs of white
     space are cut into parts.
     """
 

@@ -84,7 +84,7 @@ class ChatTemplate:
         Args:
           messages: as `prepared` returns them.
           tools: definitions of functions.
-          add_generation_prompt: end where the assistant begins to speak.
+          add_generation_prompt: end with the header of the assistant's message.
           variables: further variables of the template.
           control: marks what users wrote, if control tokens in it are to stay plain text.
 
@@ -119,7 +119,7 @@ class ChatTemplate:
 
 
 def reason(error: Exception) -> str:
-    """Returns what to say of an error that a template made."""
+    """Returns the message for an error of a template."""
     if isinstance(error, MemoryError):
         return "it needs too much memory"
     text = str(error).splitlines()[0][:500] if str(error) else ""
@@ -167,7 +167,7 @@ def _joined(parts: Iterator[str]) -> str:
 
 
 def _names(node: nodes.Node, field: str) -> bool:
-    """Is `node` a variable, an attribute or a key of that name?"""
+    """True if `node` is a variable, an attribute or a key of that name."""
     if isinstance(node, nodes.Name):
         return node.name == field
     if isinstance(node, nodes.Getattr):

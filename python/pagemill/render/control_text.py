@@ -31,7 +31,7 @@ class ControlText:
 
     A token counts as the template's if the template wrote its punctuation: templates write
     `<|{{ role }}|>`, and a word alone cannot break out of that. Tokens of one character are left
-    alone: there is no place in them for a mark.
+    alone: they have no place for a mark.
     """
 
     def __init__(self, tokens: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Token ids to text, a few at a time.
 
-Bytes go through an incremental UTF-8 decoder, so that what comes out is the same however the ids
-were portioned, and never half a character. Bytes that are no UTF-8 become U+FFFD.
+Bytes go through an incremental UTF-8 decoder, so that the text is the same however the ids
+were portioned, and never half a character. Bytes that are not UTF-8 become U+FFFD.
 """
 
 import codecs
@@ -27,7 +27,7 @@ class Detokenizer:
     ) -> None:
         """Begins after `prompt_token_ids`, whose text is not repeated.
 
-        A space at the start of the whole text is dropped where the vocabulary adds one there; the
+        A space at the start of the whole text is dropped if the vocabulary adds one there; the
         first token after a prompt keeps its own. A character that the prompt left unfinished comes
         out with the token that finishes it.
         """
@@ -37,7 +37,7 @@ class Detokenizer:
         self._at_start = token_bytes.strips_leading_space
         if self._at_start:
             self._at_start = all(not self._visible(token_id) for token_id in prompt_token_ids)
-        # Leaves the decoder where the prompt left it; the prompt's own text is dropped. Tokens
+        # Brings the decoder to the end of the prompt; the prompt's own text is dropped. Tokens
         # without bytes may stand behind half a character.
         context = b""
         for token_id in reversed(prompt_token_ids):

@@ -1,6 +1,6 @@
 """A tokenizer from the metadata of a GGUF file.
 
-Two kinds are known: "gpt2", byte-level BPE with merges, and "llama", SentencePiece BPE, where the
+Two kinds are known: "gpt2", byte-level BPE with merges, and "llama", SentencePiece BPE, whose
 order of merges follows from the pieces' scores and what no piece covers becomes bytes.
 """
 

@@ -87,7 +87,7 @@ def _cached(prefix: bool) -> Tokenizer:
 
 def test_begin_and_end_follow_the_flags() -> None:
     metadata = sentencepiece_metadata(MODELS[True])
-    assert tokenizer_from_gguf(metadata).encode("the").ids[0] == 1  # llama: BOS unless told not to
+    assert tokenizer_from_gguf(metadata).encode("the").ids[0] == 1  # llama: BOS by default
     metadata["tokenizer.ggml.add_eos_token"] = True
     ids = tokenizer_from_gguf(metadata).encode("the").ids
     assert (ids[0], ids[-1]) == (1, 2)

@@ -1,4 +1,4 @@
-"""Finds the markers of output formats: as tokens, or within text if they are no tokens.
+"""Finds the markers of output formats: as tokens, or within text if they are not tokens.
 
 A vocabulary that has a marker as one added token writes it with that token only: text that looks
 like the marker, such as a quotation, is text then.
@@ -35,7 +35,7 @@ class MarkerFinder:
         self._held = ""
 
     def is_plain(self, piece: Piece) -> bool:
-        """True if `piece` is no marker and cannot be a part of one: it needs no `push`."""
+        """True if `piece` is neither a marker nor a part of one: it needs no `push`."""
         return self._pattern is None and piece.token_id not in self._by_id
 
     def push(self, piece: Piece) -> Iterator[tuple[str, bool]]:

@@ -28,7 +28,7 @@ def kept_merges(
 ) -> Merges:
     """Returns `derive_merges(tokens, scores)`, from `folder` if an earlier call kept them there.
 
-    A file that is damaged is made again. Without a folder, or if it cannot be written, nothing is
+    A damaged file is written again. Without a folder, or if it cannot be written, nothing is
     kept.
 
     Raises:
@@ -42,7 +42,7 @@ def kept_merges(
     except FileNotFoundError:
         pass
     except (OSError, ValueError, IndexError) as error:
-        _LOGGER.warning("%s is damaged and is made again: %s", path, error)
+        _LOGGER.warning("%s is damaged and is written again: %s", path, error)
     merges = derive_merges(tokens, scores)
     try:
         _write(path, _to_bytes(merges, tokens))

@@ -25,7 +25,7 @@ def test_derived() -> None:
 
 
 def test_kept_merges_are_not_derived_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "made" / "when needed"
+    folder = tmp_path / "created" / "when needed"
     assert kept_merges(TOKENS, SCORES, folder) == BY_SCORE
     assert kept_merges(TOKENS, None, folder) == BY_PLACE
     monkeypatch.setattr(module, "derive_merges", fail)
@@ -57,7 +57,7 @@ def test_a_damaged_file_is_made_again(
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             assert kept_merges(TOKENS, SCORES, tmp_path) == BY_SCORE
-        assert f"{path} is damaged and is made again" in caplog.text
+        assert f"{path} is damaged and is written again" in caplog.text
         assert path.read_bytes() == whole
 
 

@@ -140,7 +140,7 @@ class Renderer:
 
     @property
     def has_chat_template(self) -> bool:
-        """Can messages be rendered?"""
+        """True if messages can be rendered."""
         return self._templates is not None
 
     def min_tokens(self, text: str, enough: int) -> int:
@@ -148,7 +148,7 @@ class Renderer:
 
         Args:
           text: any text.
-          enough: there is no need to count further.
+          enough: counting stops at this number.
         """
         return self._tokenizer.min_tokens(text, enough)
 
@@ -182,7 +182,7 @@ class Renderer:
         Args:
           messages: each with a role, most with a content: text, or parts of type "text".
           tools: definitions of functions, if the template knows tools.
-          add_generation_prompt: end where the assistant begins to speak.
+          add_generation_prompt: end with the header of the assistant's message.
           continue_final_message: end within the last message, to have it continued; excludes
             `add_generation_prompt`.
           template_kwargs: further variables of the template.
@@ -240,7 +240,7 @@ class Renderer:
         return self._tokenizer.token_bytes[token_id]
 
     def token_text(self, token_id: int) -> str:
-        """Returns a token as text by itself; bytes that are no characters show as U+FFFD."""
+        """Returns a token as text by itself; bytes that are not UTF-8 show as U+FFFD."""
         return self.token_bytes(token_id).decode("utf-8", "replace")
 
     def merge_ranks(self) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Tests of pagemill.render.renderer on small vocabularies and a model directory made here."""
+"""Tests of pagemill.render.renderer on small vocabularies and a small model directory."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -6,7 +6,7 @@
     stop.push("##")            # ("", None)
     stop.push("# x")           # ("", "###")
 
-What comes out does not depend on how the text was portioned.
+The result does not depend on how the text was portioned.
 """
 
 from collections import deque

@@ -164,7 +164,7 @@ class _Process:
         self.close = weakref.finalize(self, _end, self._socket, self._process)
 
     def alive(self) -> bool:
-        """Has it not ended?"""
+        """True if it has not ended."""
         return self._process.poll() is None
 
     def exchange(self, payload: bytes) -> RenderReply:

@@ -80,7 +80,7 @@ class TokenBytes:
         return known
 
     def is_special(self, token_id: int) -> bool:
-        """Is it a control token, which text leaves out unless asked not to?"""
+        """True for a control token, which text leaves out by default."""
         return token_id in self._special
 
     def _bytes(self, token_id: int) -> bytes:

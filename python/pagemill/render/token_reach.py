@@ -4,7 +4,7 @@ A text that cannot fit the context is refused by this number, without being toke
 is never too large. In byte-level BPE each byte of the normalized text is in exactly one token;
 bytes that the vocabulary lacks are in none, and are not counted. In SentencePiece BPE that falls
 back to bytes each character is in one token, or in several. n tokens therefore cover at most n
-times the longest token. NFC leaves ASCII as it is, and shortens other text to a quarter at most.
+times the longest token. NFC does not change ASCII, and shortens other text to a quarter at most.
 BERT's WordPiece has at least one token for each run of text between blanks that begins with visible
 ASCII, which normalization keeps. Other kinds may drop any character; for them the number is 0.
 

@@ -33,7 +33,7 @@ class TextTokenizer:
         """Takes over `tokenizer`; padding and truncation, which it may bring along, are undone.
 
         Raises:
-          RenderError: it has more control tokens than can be told apart.
+          RenderError: it has more control tokens than can be distinguished.
         """
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -164,7 +164,7 @@ class TextTokenizer:
 
     def _literal_tokenizer(self) -> Tokenizer:
         # Whether control tokens are parsed is a setting of the library's object, so a second one
-        # is made when it is first needed; it shares the vocabulary with the first.
+        # is created when it is first needed; it shares the vocabulary with the first.
         with self._lock:
             if self._literal is None:
                 self._literal = _literal_copy(self._tokenizer)

@@ -1,4 +1,4 @@
-"""A process of `pagemill serve` that speaks HTTP and has its engine in another one."""
+"""A process of `pagemill serve` that serves HTTP and has its engine in another one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pagemill.server.serve import Server
 
 
 def run(job: Mapping[str, Any]) -> int:
-    """Serves until the parent asks it to stop; see `supervisor`."""
+    """Serves until the parent stops it; see `supervisor`."""
     config = build(ServeConfig, job["config"])
     keys = msgspec.convert(job["keys"], tuple[ApiKey, ...])
     configure(config.observe.log_level, job["name"])

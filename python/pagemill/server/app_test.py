@@ -57,18 +57,18 @@ def test_a_key_protects_every_route_but_the_probes() -> None:
 def test_request_ids() -> None:
     async def body() -> None:
         async with fake_server() as server:
-            asked = {"prompt": "a", "max_tokens": 1}
+            payload = {"prompt": "a", "max_tokens": 1}
             got = await server.client.post(
-                "/v1/completions", json=asked, headers={"X-Request-Id": "mine"}
+                "/v1/completions", json=payload, headers={"X-Request-Id": "mine"}
             )
             assert got.headers["x-request-id"] == "mine"
             assert got.json()["id"] == "cmpl-mine"
             for bad in ("", "x" * 200, "a b"):
                 got = await server.client.post(
-                    "/v1/completions", json=asked, headers={"X-Request-Id": bad}
+                    "/v1/completions", json=payload, headers={"X-Request-Id": bad}
                 )
                 assert len(got.headers["x-request-id"]) == 32
-            got = await server.client.post("/v1/completions", json={**asked, "request_id": "r"})
+            got = await server.client.post("/v1/completions", json={**payload, "request_id": "r"})
             assert got.json()["id"] == "cmpl-r"
 
     asyncio.run(body())
@@ -79,23 +79,23 @@ def test_a_request_id_in_the_body() -> None:
         async with fake_server() as server:
             sent = {"x-request-id": "of-the-header"}
             messages = [{"role": "user", "content": "a"}]
-            for path, prefix, asked in (
+            for path, prefix, payload in (
                 ("/v1/completions", "cmpl", {"prompt": "a"}),
                 ("/v1/chat/completions", "chatcmpl", {"messages": messages}),
             ):
-                asked |= {"max_tokens": 1, "request_id": "r-1"}
-                got = await server.client.post(path, json=asked, headers=sent)
+                payload |= {"max_tokens": 1, "request_id": "r-1"}
+                got = await server.client.post(path, json=payload, headers=sent)
                 assert got.headers["x-request-id"] == "r-1"
                 assert got.json()["id"] == f"{prefix}-r-1"
-                got = await server.client.post(path, json={**asked, "stream": True}, headers=sent)
+                got = await server.client.post(path, json={**payload, "stream": True}, headers=sent)
                 assert got.headers["x-request-id"] == "r-1"
                 assert f'"id":"{prefix}-r-1"' in got.text
                 for bad in ("a b", "é", "a\r\nb: c"):
-                    got = await server.client.post(path, json={**asked, "request_id": bad})
+                    got = await server.client.post(path, json={**payload, "request_id": bad})
                     assert check_error(got, 400)["param"] == "request_id"
         async with fake_server(FakeOptions(pooled_size=4)) as server:
-            asked = {"input": "a", "request_id": "r-2"}
-            got = await server.client.post("/v1/embeddings", json=asked)
+            payload = {"input": "a", "request_id": "r-2"}
+            got = await server.client.post("/v1/embeddings", json=payload)
             assert got.headers["x-request-id"] == "r-2"
 
     asyncio.run(body())
@@ -254,12 +254,12 @@ def test_a_stuck_engine_is_neither_ready_nor_healthy() -> None:
 def test_embeddings() -> None:
     async def body() -> None:
         async with fake_server(FakeOptions(pooled_size=4)) as server:
-            asked = {"model": "fake", "input": ["ab", "c"]}
-            got = (await server.client.post("/v1/embeddings", json=asked)).json()
+            payload = {"model": "fake", "input": ["ab", "c"]}
+            got = (await server.client.post("/v1/embeddings", json=payload)).json()
             assert got["usage"] == {"prompt_tokens": 3, "total_tokens": 3}
             vectors = [np.array(d["embedding"], np.float32) for d in got["data"]]
-            asked["encoding_format"] = "base64"
-            coded = (await server.client.post("/v1/embeddings", json=asked)).json()
+            payload["encoding_format"] = "base64"
+            coded = (await server.client.post("/v1/embeddings", json=payload)).json()
             for vector, item in zip(vectors, coded["data"], strict=True):
                 raw = np.frombuffer(base64.b64decode(item["embedding"]), "<f4")
                 assert np.array_equal(raw, vector)

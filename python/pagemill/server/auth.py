@@ -16,7 +16,7 @@ from pagemill.server.keys import ApiKey
 
 
 class ApiKeyAuth:
-    """Finds out who sends a request: the owner of `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+    """Identifies the sender of a request by `Authorization: Bearer KEY` or `X-API-Key: KEY`.
 
     Requests without a valid key are refused with 401, except those of `OPEN_PATHS`. The headers
     decide: the body of a refused request is never read. Every comparison is one of digests and

@@ -2,7 +2,7 @@
 
 A line is `{"custom_id", "method": "POST", "url", "body"}`; its answer is `{"id", "custom_id",
 "response": {"status_code", "request_id", "body"}, "error"}`. A request that is refused has the
-refusal's status and error object in `response`; a line that is no request has `error` instead.
+refusal's status and error object in `response`; a line that is not a request has `error` instead.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BatchResponse(msgspec.Struct):
 
 
 class BatchError(msgspec.Struct):
-    """Why a line is no request."""
+    """Why a line is not a request."""
 
     code: str
     message: str

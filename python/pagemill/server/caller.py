@@ -23,7 +23,7 @@ class Scope(StrEnum):
 GRANTS = (Scope.INFERENCE, Scope.METRICS, Scope.ADMIN)
 """What a key can be granted."""
 DEFAULT_GRANTS = frozenset({Scope.INFERENCE, Scope.METRICS})
-"""What a key has whose scopes are not stated."""
+"""Scopes of a key that states none."""
 
 
 @dataclass(frozen=True, slots=True)

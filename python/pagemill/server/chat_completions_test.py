@@ -28,8 +28,8 @@ async def post(server: FakeServer, status: int = 200, **body: Any) -> Any:
 
 
 async def stream(server: FakeServer, **body: Any) -> list[Any]:
-    asked = {"messages": USER, **body, "stream": True}
-    response = await server.client.post("/v1/chat/completions", json=asked)
+    payload = {"messages": USER, **body, "stream": True}
+    response = await server.client.post("/v1/chat/completions", json=payload)
     assert response.status_code == 200, response.text
     events = response.text.split("\n\n")
     assert events[-2:] == ["data: [DONE]", ""]
@@ -68,9 +68,9 @@ def test_max_completion_tokens_wins() -> None:
 
 def test_stream_begins_with_the_role_and_adds_up() -> None:
     async def body(server: FakeServer) -> None:
-        asked = {"max_tokens": 6, "seed": 4, "n": 2}
-        whole = await post(server, **asked)
-        chunks = await stream(server, **asked, stream_options={})
+        payload = {"max_tokens": 6, "seed": 4, "n": 2}
+        whole = await post(server, **payload)
+        chunks = await stream(server, **payload, stream_options={})
         assert all(chunk["object"] == "chat.completion.chunk" for chunk in chunks)
         for index in (0, 1):
             own = [c["choices"][0] for c in chunks[:-1] if c["choices"][0]["index"] == index]
@@ -87,16 +87,16 @@ def test_stream_begins_with_the_role_and_adds_up() -> None:
 
 def test_logprobs() -> None:
     async def body(server: FakeServer) -> None:
-        asked = {"max_tokens": 3, "seed": 1, "logprobs": True}
-        got = await post(server, **asked, top_logprobs=2)
+        payload = {"max_tokens": 3, "seed": 1, "logprobs": True}
+        got = await post(server, **payload, top_logprobs=2)
         entries = got["choices"][0]["logprobs"]["content"]
         text = got["choices"][0]["message"]["content"]
         assert [e["token"] for e in entries] == list(text)
         assert entries[0]["bytes"] == [ord(text[0])]
         assert [t["logprob"] for t in entries[0]["top_logprobs"]] == [-0.5, -1.5]
-        bare = (await post(server, **asked))["choices"][0]["logprobs"]["content"]
+        bare = (await post(server, **payload))["choices"][0]["logprobs"]["content"]
         assert all(e["top_logprobs"] == [] for e in bare)
-        chunks = await stream(server, **asked, top_logprobs=2)
+        chunks = await stream(server, **payload, top_logprobs=2)
         streamed = [c["choices"][0]["logprobs"] for c in chunks]
         assert sum((s["content"] for s in streamed if s), []) == entries
 
@@ -106,19 +106,19 @@ def test_logprobs() -> None:
 def test_echo_and_continuation() -> None:
     async def body(server: FakeServer) -> None:
         messages = [*USER, {"role": "assistant", "content": "Well,"}]
-        asked = {
+        payload = {
             "messages": messages,
             "echo": True,
             "add_generation_prompt": False,
             "continue_final_message": True,
             "max_tokens": 2,
         }
-        got = await post(server, **asked)
+        got = await post(server, **payload)
         assert got["choices"][0]["message"]["content"].startswith("Well,")
-        chunks = await stream(server, **asked)
+        chunks = await stream(server, **payload)
         assert chunks[0]["choices"][0]["delta"]["content"] == "Well,"
-        asked["add_generation_prompt"] = True
-        error = (await post(server, 400, **asked))["error"]
+        payload["add_generation_prompt"] = True
+        error = (await post(server, 400, **payload))["error"]
         assert error["param"] == "continue_final_message"
 
     run(body)

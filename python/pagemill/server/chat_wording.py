@@ -105,7 +105,7 @@ class ChatWording:
             delta.token_ids if self._request.return_token_ids else UNSET,
         )
         if not (events or choice.finish_reason or choice.logprobs or choice.token_ids):
-            return b""  # tokens that are no complete character yet, or may be a stop string
+            return b""  # tokens that are not a complete character yet, or may be a stop string
         self._chunk.choices = [choice]
         if self._continuous_usage:
             self._chunk.usage = self._generation.usage

@@ -50,7 +50,7 @@ async def start_child(module: str, job: Mapping[str, Any], variables: Mapping[st
 
 
 def ask_to_stop(process: Process) -> None:
-    """Calls the child's `stop` function; it may be asked several times."""
+    """Calls the child's `stop` function; it may be called several times."""
     assert process.stdin is not None
     if not process.stdin.is_closing():
         process.stdin.write(_STOP)
@@ -68,7 +68,7 @@ async def wait_ready(process: Process) -> bool:
 
 
 def follow_parent(stop: Callable[[], None]) -> None:
-    """In the child's event loop: `stop` is called when the parent asks for it, and the process
+    """In the child's event loop: `stop` is called when the parent requests it, and the process
     exits when the parent has ended, even if the loop is stuck. Signals to the whole group of
     processes (Ctrl-C, a service manager's SIGTERM) are for the parent."""
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -81,7 +81,7 @@ class CompletionWording:
             return self._templates[delta.index].event(text) if text else b""
         choice = self._choice(delta, text)
         if not (choice.text or choice.finish_reason or choice.logprobs or choice.token_ids):
-            return b""  # tokens that are no complete character yet, or may be a stop string
+            return b""  # tokens that are not a complete character yet, or may be a stop string
         self._head.choices = [choice]
         if self._continuous_usage:
             self._head.usage = self._generation.usage

@@ -111,9 +111,15 @@ def test_bad_prompts(prompt: object) -> None:
 
 def test_streamed_text_and_usage_equal_the_unstreamed() -> None:
     async def body(server: FakeServer) -> None:
-        asked = {"prompt": ["ab", "xyz"], "n": 3, "seed": 5, "max_tokens": 20, "stop": ["m", "qz"]}
-        whole = await post(server, **asked)
-        chunks = await stream(server, **asked, stream_options={"include_usage": True})
+        payload = {
+            "prompt": ["ab", "xyz"],
+            "n": 3,
+            "seed": 5,
+            "max_tokens": 20,
+            "stop": ["m", "qz"],
+        }
+        whole = await post(server, **payload)
+        chunks = await stream(server, **payload, stream_options={"include_usage": True})
         texts, reasons = {}, {}
         for chunk in chunks[:-1]:
             (choice,) = chunk["choices"]
@@ -198,12 +204,12 @@ def test_logprobs() -> None:
     async def body(server: FakeServer) -> None:
         text = continued("b", 1, 3)
         for streamed in (False, True):
-            asked = {"prompt": "ab", "seed": 1, "max_tokens": 3, "logprobs": 2}
+            payload = {"prompt": "ab", "seed": 1, "max_tokens": 3, "logprobs": 2}
             if streamed:
-                parts = [c["choices"][0]["logprobs"] for c in await stream(server, **asked)]
+                parts = [c["choices"][0]["logprobs"] for c in await stream(server, **payload)]
                 got = {key: sum((part[key] for part in parts), []) for key in parts[0]}
             else:
-                got = (await post(server, **asked))["choices"][0]["logprobs"]
+                got = (await post(server, **payload))["choices"][0]["logprobs"]
             assert got["tokens"] == list(text)
             assert got["token_logprobs"] == [-0.5] * 3
             assert got["text_offset"] == [0, 1, 2]
@@ -255,14 +261,14 @@ def test_prompt_logprobs() -> None:
 
 def test_token_ids() -> None:
     async def body(server: FakeServer) -> None:
-        asked = {"prompt": "ab", "max_tokens": 2, "seed": 1, "return_token_ids": True}
-        choice = (await post(server, **asked, return_tokens_as_token_ids=True, logprobs=0))[
+        payload = {"prompt": "ab", "max_tokens": 2, "seed": 1, "return_token_ids": True}
+        choice = (await post(server, **payload, return_tokens_as_token_ids=True, logprobs=0))[
             "choices"
         ][0]
         ids = [ord(c) for c in continued("b", 1, 2)]
         assert (choice["token_ids"], choice["prompt_token_ids"]) == (ids, [97, 98])
         assert choice["logprobs"]["tokens"] == [f"token_id:{i}" for i in ids]
-        chunks = await stream(server, **asked)
+        chunks = await stream(server, **payload)
         streamed = [chunk["choices"][0] for chunk in chunks]
         assert sum((c["token_ids"] for c in streamed), []) == ids
         assert streamed[0]["prompt_token_ids"] == [97, 98]
@@ -376,7 +382,7 @@ def test_kv_transfer_params_reach_the_engine_and_come_back() -> None:
 
 @pytest.mark.parametrize("step_s", [0.0, 0.01], ids=["merged", "apart"])
 def test_a_request_that_fails_while_it_runs(step_s: float) -> None:
-    """What was generated before is delivered, also where the failure comes in the same output."""
+    """What was generated before is delivered, also if the failure comes in the same output."""
 
     async def body(server: FakeServer) -> None:
         response = await server.client.post("/v1/completions", json={"prompt": "a"})

@@ -89,7 +89,7 @@ class Connections:
 def raise_descriptor_limit(connections: int) -> int:
     """Raises the process's soft limit of descriptors towards what `connections` need.
 
-    Returns the limit that holds then. Shells set 1,024 for the sake of programs that use select(),
+    Returns the limit that holds then. Shells set 1,024 for programs that use select(),
     which this one is not.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

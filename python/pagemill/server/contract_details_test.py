@@ -30,7 +30,7 @@ class Row:
 
     name: str
     path: str
-    asked: Body
+    payload: Body
     holds: Callable[[Any], bool]
     options: FakeOptions = field(default_factory=FakeOptions)
 
@@ -150,11 +150,11 @@ ROWS = [
         Row(
             f"embedding of an input truncated on the {side}",
             EMBEDDINGS,
-            asked,
+            payload,
             lambda whole, kept=kept: whole["data"][0]["embedding"] == pytest.approx(vector(kept)),
             FakeOptions(pooled_size=4),
         )
-        for side, asked, kept in (
+        for side, payload, kept in (
             ("right by default", {}, b"ab"),
             ("left", {"truncation_side": "left"}, b"cd"),
         )
@@ -207,11 +207,11 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_detail(row: Row) -> None:
     async def answer() -> Any:
-        asked = {**MINIMAL[row.path], **row.asked}
+        payload = {**MINIMAL[row.path], **row.payload}
         async with fake_server(row.options) as server:
-            response = await server.client.post(row.path, json=asked)
+            response = await server.client.post(row.path, json=payload)
         assert response.status_code == 200, response.text
-        if not asked.get("stream"):
+        if not payload.get("stream"):
             return response.json()
         events = response.text.split("\n\n")[:-2]
         return [msgspec.json.decode(event.removeprefix("data: ")) for event in events]

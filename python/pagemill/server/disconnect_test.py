@@ -51,10 +51,10 @@ def test_a_client_that_goes_away_aborts_its_request(streamed: bool) -> None:
     async def body() -> None:
         async with fake_server(FakeOptions(step_s=0.01)) as server:
             gone = asyncio.Event()
-            asked = {"prompt": ["a", "b"], "n": 2, "max_tokens": 200, "stream": streamed}
+            payload = {"prompt": ["a", "b"], "n": 2, "max_tokens": 200, "stream": streamed}
             if not streamed:
                 asyncio.get_running_loop().call_later(0.05, gone.set)
-            await disconnect(server, asked, gone)
+            await disconnect(server, payload, gone)
             assert server.async_engine.num_live == 0
             assert server.engine.stats().num_running == 0
             assert server.engine.stats().finished_abort == 4

@@ -1,4 +1,4 @@
-"""Prompts as `echo` repeats them: control tokens show, as they were part of what the model read."""
+"""Prompts as `echo` repeats them: control tokens show, because the model read them."""
 
 from __future__ import annotations
 

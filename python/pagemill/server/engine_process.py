@@ -1,4 +1,4 @@
-"""The process of `pagemill serve` that has the engine, if it is not the one that speaks HTTP."""
+"""The process of `pagemill serve` that has the engine, if it is not the one that serves HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOKS_PER_LINE = 20
 
 
 def run(job: Mapping[str, Any]) -> int:
-    """Serves the engine at the socket `job["socket"]` until the parent asks it to stop; returns the
+    """Serves the engine at the socket `job["socket"]` until the parent stops it; returns the
     exit status of `pagemill serve`."""
     config = build(ServeConfig, job["config"])
     configure(config.observe.log_level, job["name"])

@@ -86,7 +86,7 @@ class OtherEngine:
         return await asyncio.to_thread(ModelSource.open, Path(self._client.model.path))
 
     def check(self) -> None:
-        """Another process looks after it."""
+        """Does nothing: the supervisor watches the engine."""
 
     async def close(self) -> None:
-        """It goes on."""
+        """Does nothing: the engine outlives its clients."""

@@ -2,7 +2,7 @@
 
 uvicorn's protocol keeps header lines, trailers and pipelined requests without limit, and waits for
 them forever. This one counts what it feeds to the parser, has a time for each thing it waits for,
-and says what was wrong in the API's own words. A key is checked later, so that everything here is
+and reports the error as the API does. A key is checked later, so that everything here is
 open to anyone who can reach the port: the memory of a connection is at most `max_header_bytes` and
 some pieces, and uvicorn's flow control bounds what it buffers of a body.
 """

@@ -182,7 +182,7 @@ def test_slow_requests_are_408() -> None:
             timed(post + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"),
         )
         for reply, seconds in (silent, empty):
-            assert reply == b"" and seconds < 1.5  # nothing was asked: closed without an answer
+            assert reply == b"" and seconds < 1.5  # no request came: closed without an answer
         assert "--header-timeout" in check_refusal(dribbled[0], 408)
         for reply, seconds in (stalled, chunked):
             assert "--body-timeout" in check_refusal(reply, 408)
@@ -312,24 +312,24 @@ class FakeConnection:
 
 def test_out_of_descriptors(caplog: pytest.LogCaptureFixture) -> None:
     connections = Connections(max_connections=1000, max_descriptors=RESERVED_DESCRIPTORS + 30)
-    made = [FakeConnection() for _ in range(40)]
+    created = [FakeConnection() for _ in range(40)]
     # Numbers 0 to 9 are those of other parts of the process.
-    for descriptor, connection in enumerate(made[:21], 10):
+    for descriptor, connection in enumerate(created[:21], 10):
         assert connections.opened(connection, descriptor)
-    assert not caplog.records and not any(connection.closed for connection in made)
-    connections.became_busy(made[0])
-    assert connections.opened(made[21], 31)
+    assert not caplog.records and not any(connection.closed for connection in created)
+    connections.became_busy(created[0])
+    assert connections.opened(created[21], 31)
     assert "File descriptors run out" in caplog.records[0].message
     # The closed ones' numbers are given again: it is the count that must not rise any more.
-    for descriptor, connection in enumerate(made[22:], 11):
+    for descriptor, connection in enumerate(created[22:], 11):
         assert connections.opened(connection, descriptor)
-    assert [c.closed for c in made] == [False, *[True] * 19, *[False] * 20]
+    assert [c.closed for c in created] == [False, *[True] * 19, *[False] * 20]
     assert len(connections) == 21
     assert len(caplog.records) == 2  # not one for each
-    for connection in made:
+    for connection in created:
         connections.became_busy(connection)
     assert not connections.opened(FakeConnection(), 11)
-    connections.closed(made[0])
+    connections.closed(created[0])
     assert connections.opened(FakeConnection(), 11)
 
 

@@ -1,7 +1,7 @@
 """Where the server is between start and exit: loading, ready, draining.
 
-Liveness and readiness are different questions. `/ready` asks whether a new request would be served;
-`/health` asks whether restarting the process would help.
+Liveness and readiness are different questions. `/ready` is whether a new request would be served;
+`/health` is whether restarting the process would help.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ FLOOR = -9999.0  # JSON has no infinity; clients of the contract know this value
 
 
 class LogprobFormatter:
-    """Writes tokens as text, or as `token_id:123` where the request asked for that."""
+    """Writes tokens as text, or as `token_id:123` if the request has that option."""
 
     def __init__(self, renderer: Renderer, as_token_ids: bool) -> None:
         self._renderer = renderer

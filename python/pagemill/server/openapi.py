@@ -1,4 +1,4 @@
-"""The OpenAPI document: made from the table of endpoints and the structs of the bodies."""
+"""The OpenAPI document, generated from the table of endpoints and the structs of the bodies."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def check(document: dict[str, Any], path: str, response: httpx.Response) -> None
 def test_it_describes_the_answers(document: dict[str, Any]) -> None:
     generating = {"max_tokens": 3, "return_token_ids": True, "n": 2}
     messages = [{"role": "user", "content": "a"}]
-    asked: list[tuple[str, dict[str, Any]]] = [
+    payload: list[tuple[str, dict[str, Any]]] = [
         ("/v1/completions", {"prompt": "a", "logprobs": 2, **generating}),
         ("/v1/completions", {"prompt": "a", "stream": True, **generating}),
         ("/v1/chat/completions", {"messages": messages, "logprobs": True, **generating}),
@@ -123,7 +123,7 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
 
     async def body() -> None:
         async with fake_server(api_keys=["k"]) as server:
-            for path, content in asked:
+            for path, content in payload:
                 response = await server.client.post(path, json=content, headers=KEY)
                 check(document, path, response)
             for _, path in operations(document):

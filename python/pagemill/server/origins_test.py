@@ -11,7 +11,7 @@ from pagemill.config import ConfigError, OriginConfig
 from pagemill.server.testing.fake_server import fake_server
 
 PAGE = "https://app.example"
-ASKED = {"prompt": "a", "max_tokens": 1}
+PAYLOAD = {"prompt": "a", "max_tokens": 1}
 PREFLIGHT = {
     "access-control-request-method": "POST",
     "access-control-request-headers": "authorization,content-type,x-stainless-os",
@@ -21,7 +21,7 @@ PREFLIGHT = {
 def post(client: httpx.AsyncClient, origin: str | None, **headers: str):
     if origin is not None:
         headers["origin"] = origin
-    return client.post("/v1/completions", json=ASKED, headers=headers)
+    return client.post("/v1/completions", json=PAYLOAD, headers=headers)
 
 
 def test_other_origins_are_refused_by_default() -> None:

@@ -26,9 +26,9 @@ _PROMPT_END_TOKENS = 16  # a marker that opens reasoning, and white space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationOptions:
-    """What the pipeline needs to know beside prompts and sampling.
+    """What the pipeline needs beside prompts and sampling.
 
-    `max_tokens` is the client's own number; `default_max_tokens` applies where it gave none, and
+    `max_tokens` is the client's own number; `default_max_tokens` applies if it gave none, and
     None means all the room there is. `param` and `max_tokens_param` name the fields that prompts
     and `max_tokens` came from. `truncation_side` is the end of the prompt that
     `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `tenant`, `cache_salt` and

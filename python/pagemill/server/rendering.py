@@ -36,7 +36,7 @@ MAX_RENDERS = 256  # running and waiting
 # What a text this large took is returned to the system, once its request has probably ended.
 TRIM_CHARS = 2**20
 _TRIM_AFTER_S = 1.0
-# Of <malloc.h>.
+# From <malloc.h>.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
@@ -91,7 +91,7 @@ class Rendering:
     """A model's renderer for the requests of one server. Belongs to one event loop."""
 
     def __init__(self, renderer: Renderer, max_model_len: int) -> None:
-        self._renderer = renderer
+        self.renderer = renderer
         self._max_model_len = max_model_len
         self._gate = TextGate(MAX_BYTES_AT_ONCE)
         self._renders = threading.BoundedSemaphore(MAX_RENDERS)
@@ -111,7 +111,7 @@ class Rendering:
             prompt = await self._rendered(render)
             token_ids = await self._tokenized(
                 [prompt.text],
-                lambda: self._renderer.encode_prompt(prompt, add_special_tokens),
+                lambda: self.renderer.encode_prompt(prompt, add_special_tokens),
                 "messages",
             )
         return _text_prompt(token_ids, "messages")
@@ -137,7 +137,7 @@ class Rendering:
             prompts = await asyncio.to_thread(self._heads, prompts)
 
         def encode() -> list[list[int]]:
-            encode = self._renderer.encode
+            encode = self.renderer.encode
             return [
                 encode(prompt, add_special_tokens, parse_special)
                 if isinstance(prompt, str)
@@ -153,8 +153,8 @@ class Rendering:
     async def decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of `token_ids`."""
         if len(token_ids) <= INLINE_CHARS:
-            return self._renderer.decode(token_ids, skip_special_tokens)
-        return await asyncio.to_thread(self._renderer.decode, token_ids, skip_special_tokens)
+            return self.renderer.decode(token_ids, skip_special_tokens)
+        return await asyncio.to_thread(self.renderer.decode, token_ids, skip_special_tokens)
 
     async def _rendered(self, render: Callable[[], ChatPrompt]) -> ChatPrompt:
         if not self._renders.acquire(blocking=False):
@@ -178,7 +178,7 @@ class Rendering:
 
     def _heads(self, prompts: Sequence[str | list[int]]) -> list[str | list[int]]:
         return [
-            self._renderer.head(prompt, self._max_model_len)
+            self.renderer.head(prompt, self._max_model_len)
             if isinstance(prompt, str) and len(prompt) > INLINE_CHARS
             else prompt
             for prompt in prompts
@@ -193,7 +193,7 @@ class Rendering:
         for text in texts:
             if len(text) <= INLINE_CHARS:
                 continue
-            least = self._renderer.min_tokens(text, limit + 1)
+            least = self.renderer.min_tokens(text, limit + 1)
             if least > limit:
                 raise bad_request(
                     f"This model's maximum context length is {limit} tokens, but `{param}` has a"

@@ -85,8 +85,8 @@ def test_every_route_refuses_it(route: str) -> None:
 def test_embeddings_of_long_texts_keep_the_head() -> None:
     async def body() -> None:
         async with fake_server(FakeOptions(pooled_size=4)) as server:
-            asked = {"input": ["ab" * INLINE_CHARS], "truncate_prompt_tokens": -1}
-            response = await server.client.post("/v1/embeddings", json=asked)
+            payload = {"input": ["ab" * INLINE_CHARS], "truncate_prompt_tokens": -1}
+            response = await server.client.post("/v1/embeddings", json=payload)
             assert response.status_code == 200, response.text
             assert response.json()["usage"]["prompt_tokens"] == 256
 
@@ -153,8 +153,10 @@ def test_completions_say_whether_control_tokens_count(monkeypatch: pytest.Monkey
     async def body() -> None:
         async with fake_server() as server:
             for field in ({}, {"parse_special": False}, {"parse_special": True}):
-                asked = {"prompt": "a", "max_tokens": 1, **field}
-                assert (await server.client.post("/v1/completions", json=asked)).status_code == 200
+                payload = {"prompt": "a", "max_tokens": 1, **field}
+                assert (
+                    await server.client.post("/v1/completions", json=payload)
+                ).status_code == 200
 
     asyncio.run(body())
     assert parsed == [True, False, True]

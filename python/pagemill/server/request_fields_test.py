@@ -183,7 +183,7 @@ def test_numbers_and_flags_may_be_written_as_the_reference_system_takes_them(
     run(COMPLETIONS, body)
 
 
-# Values that ask for nothing; every other value of an unsupported field is refused.
+# Values without effect; every other value of an unsupported field is refused.
 HARMLESS: Mapping[str, Sequence[Any]] = {
     "response_format": ({"type": "text"},),
     "bad_words": ([],),

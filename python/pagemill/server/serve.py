@@ -57,7 +57,7 @@ def run(config: ServeConfig) -> int:
 
 
 class Server:
-    """One run of a process that speaks HTTP.
+    """One run of a process that serves HTTP.
 
     `shared_metrics` is the folder in which the processes of a server keep their counts, "" if it
     has one process; such a process ends by `stop`, not by a signal.

@@ -10,17 +10,17 @@ stands between the engine and the socket.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import uvloop
+from absl import app, flags
 
 from pagemill.config import ConnectionConfig, ServerConfig
 from pagemill.engine.testing.fake_engine import FakeEngine
@@ -30,6 +30,12 @@ from pagemill.server.http_server import HttpServer
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import MARKED, FakeRenderer
 from pagemill.server.testing.fake_server import make_pipeline
+
+_RATE = flags.DEFINE_float("rate", 2000.0, "Tokens per second of all streams.", lower_bound=1.0)
+_STREAMS = flags.DEFINE_integer("streams", 32, "Streams at a time.", lower_bound=1)
+_TOKENS = flags.DEFINE_integer("tokens", 500, "Tokens of a stream.", lower_bound=1)
+_PATH = flags.DEFINE_string("path", "/v1/completions", "Route that is measured.")
+_PARSED = flags.DEFINE_boolean("parsed", False, "Measure chats with reasoning and a call.")
 
 _CLIENT = """
 import asyncio, json, sys
@@ -100,24 +106,17 @@ async def measure(
     }
 
 
-def main() -> None:
-    """Parses arguments, measures, prints JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=float, default=2000, help="tokens per second in all")
-    parser.add_argument("--streams", type=int, default=32)
-    parser.add_argument("--tokens", type=int, default=500, help="per stream")
-    parser.add_argument("--path", default="/v1/completions")
-    parser.add_argument("--parsed", action="store_true", help="reasoning and a call of a tool")
-    options = parser.parse_args()
-    if options.parsed:
-        options.path = "/v1/chat/completions"
-    measured = measure(
-        options.rate, options.streams, options.tokens, options.path, parsed=options.parsed
-    )
+def main(arguments: Sequence[str]) -> None:
+    """Measures and prints JSON."""
+    if len(arguments) > 1:
+        raise app.UsageError(f"unknown argument {arguments[1]!r}")
+    parsed = _PARSED.value
+    path = "/v1/chat/completions" if parsed else _PATH.value
+    measured = measure(_RATE.value, _STREAMS.value, _TOKENS.value, path, parsed=parsed)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         result = runner.run(measured)
     print(json.dumps(result))
 
 
 if __name__ == "__main__":
-    main()
+    app.run(main)

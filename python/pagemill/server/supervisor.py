@@ -1,4 +1,4 @@
-"""`pagemill serve` in several processes: one with the engine, one or more that speak HTTP, and this
+"""`pagemill serve` in several processes: one with the engine, one or more that serve HTTP, and this
 one, which starts them, starts those again that end, and drains.
 
     supervisor --+-- engine    Unix socket in a private folder
@@ -55,7 +55,7 @@ def supervise(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
 
 
 class _EndedError(Exception):
-    """The server cannot go on; `status` is its exit status."""
+    """The server has to end; `status` is its exit status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -164,7 +164,7 @@ class _Supervisor:
 
     async def _drain(self) -> None:
         """API processes finish their requests, then the engine ends."""
-        _LOGGER.info("stopping: running requests may go on")
+        _LOGGER.info("stopping: running requests may finish")
         self._ask_apis()
         timeout_s = self._config.server.shutdown_timeout + _STOP_GRACE_S
         await self._wait([name for name in self._processes if name != "engine"], timeout_s)

@@ -27,7 +27,7 @@ class TextGate:
             await self._wait(size)
         else:
             self._in_use += size
-        # If this is cancelled now, the thread goes on, and so does its share.
+        # If this is cancelled now, the thread continues and keeps its share.
         running = asyncio.get_running_loop().run_in_executor(None, work)
         running.add_done_callback(lambda done: self._left(size, done))
         return await asyncio.shield(running)

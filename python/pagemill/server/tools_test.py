@@ -49,8 +49,8 @@ def run(
 
 
 async def create(client: openai.AsyncOpenAI, **more: Any) -> Any:
-    asked: dict[str, Any] = {"model": "fake", "messages": USER, "tools": TOOLS, **more}
-    return await client.chat.completions.create(**asked)
+    payload: dict[str, Any] = {"model": "fake", "messages": USER, "tools": TOOLS, **more}
+    return await client.chat.completions.create(**payload)
 
 
 async def streamed(client: openai.AsyncOpenAI, **more: Any) -> Any:

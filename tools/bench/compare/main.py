@@ -7,23 +7,23 @@ limits. A run that other processes disturbed is repeated, and marked if it remai
 
     ./bazelw run --config=release //tools/bench/compare -- --peers pagemill,llama.cpp
     ./bazelw run --config=release //tools/bench/compare -- --formats given --model FILE.gguf
-    ./bazelw run --config=release //tools/bench/compare -- --install-only
+    ./bazelw run --config=release //tools/bench/compare -- --install_only
 
 docs/performance.md explains the figures and the requirements on the machine.
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import functools
 import platform
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from absl import app, flags
 from pagemill.benchmark.machine_load import MachineLoad
 
 from tools.bench.compare.environment import Environment, PeerError
@@ -39,64 +39,57 @@ FORMATS = ("bf16", "q8_0", "given")
 _LOOK_S = 2.0
 
 
-def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
-    def parse(text: str) -> list[str]:
-        names = text.split(",")
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
-        return names
+_PEERS = flags.DEFINE_list("peers", list(PEERS), "Peers that are compared.")
+_FORMATS = flags.DEFINE_list(
+    "formats",
+    list(FORMATS),
+    "Number formats; `given` is the file as it is. Each peer takes part if it loads the format.",
+)
+_WORKLOADS = flags.DEFINE_list(
+    "workloads",
+    list(WORKLOADS),
+    "; ".join(f"{each.name}: {each.text}" for each in WORKLOADS.values()),
+)
+_MODEL = flags.DEFINE_string("model", None, "GGUF file. Default: that of `pagemill serve`.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds, of which medians are taken.", lower_bound=1)
+_THREADS = flags.DEFINE_integer(
+    "threads", None, "Threads of each peer. Default: one for each physical core.", lower_bound=1
+)
+_FOLDER = flags.DEFINE_string(
+    "folder",
+    "~/.cache/pagemill-compare",
+    "Folder of environments, converted models and logs.",
+)
+_OUTPUT = flags.DEFINE_string(
+    "output",
+    None,
+    "Writes OUTPUT.json, OUTPUT.md and OUTPUT.svg. Default: bench/results/compare-MODEL.",
+)
+_INSTALL_ONLY = flags.DEFINE_boolean("install_only", False, "Install the peers and stop.")
 
-    return parse
 
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def _check_names(holder: flags.FlagHolder[list[str]], known: Collection[str]) -> None:
+    flags.register_validator(
+        holder, lambda names: set(names) <= set(known), message=f"known: {', '.join(known)}"
     )
-    work = "; ".join(f"{each.name}: {each.text}" for each in WORKLOADS.values())
-    parser.add_argument(
-        "--peers", type=_names(list(PEERS)), default=list(PEERS), metavar="A,B",
-        help=f"of {', '.join(PEERS)} [all]",
-    )  # fmt: skip
-    parser.add_argument(
-        "--formats", type=_names(FORMATS), default=list(FORMATS), metavar="A,B",
-        help="of bf16, q8_0 and given, which is the file as it is [all]; each peer takes part where"
-        " it loads the format",
-    )  # fmt: skip
-    parser.add_argument(
-        "--workloads", type=_names(list(WORKLOADS)), default=list(WORKLOADS), metavar="A,B",
-        help=f"[all] {work}",
-    )  # fmt: skip
-    parser.add_argument(
-        "--model", type=Path, metavar="FILE.gguf", help="[the default model of `pagemill serve`]"
-    )
-    parser.add_argument("--rounds", type=int, default=3, help="of which medians are taken [3]")
-    parser.add_argument("--threads", type=int, help="of each peer [one for each physical core]")
-    parser.add_argument(
-        "--folder", type=Path, default=Path.home() / ".cache/pagemill-compare",
-        help="where environments, converted models and logs are kept [%(default)s]",
-    )  # fmt: skip
-    parser.add_argument(
-        "--output", type=Path, metavar="STEM",
-        help="writes STEM.json, STEM.md and STEM.svg [bench/results/compare-MODEL]",
-    )  # fmt: skip
-    parser.add_argument("--install-only", action="store_true", help="install the peers and stop")
-    return parser.parse_args(arguments)
+
+
+_check_names(_PEERS, PEERS)
+_check_names(_FORMATS, FORMATS)
+_check_names(_WORKLOADS, WORKLOADS)
 
 
 class _Setting:
     """Creates everything needed to start a peer."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self) -> None:
         from pagemill import _native
         from pagemill.config import ModelConfig
         from pagemill.engine.model_plan import model_path
 
-        self.folder: Path = options.folder.expanduser().resolve()
-        self.model: Path = options.model or model_path(ModelConfig())
-        self.threads: int = options.threads or _native.detect_capabilities().cores
+        self.folder: Path = Path(_FOLDER.value).expanduser().resolve()
+        self.model: Path = Path(_MODEL.value) if _MODEL.value else model_path(ModelConfig())
+        self.threads: int = _THREADS.value or _native.detect_capabilities().cores
         self.files = ModelFiles(self.model.resolve(), self.folder, self.installed)
         self._installed: dict[str, Environment] = {}
 
@@ -136,15 +129,15 @@ def does(found: Peer, work: Workload) -> bool:
     return found.concurrent or work.requests == 1
 
 
-def _compare(setting: _Setting, options: argparse.Namespace) -> list[Table]:
+def _compare(setting: _Setting) -> list[Table]:
     from pagemill.config import EngineConfig, ExecutorConfig, ModelConfig
 
     from tools.bench.compare.limits import measure_best
 
     tables: list[Table] = []
-    work = [WORKLOADS[name] for name in options.workloads]
-    for number_format in options.formats:
-        names = [name for name in options.peers if number_format in peer(name).models]
+    work = [WORKLOADS[name] for name in _WORKLOADS.value]
+    for number_format in _FORMATS.value:
+        names = [name for name in _PEERS.value if number_format in peer(name).models]
         contestants = [setting.contestant(name, number_format) for name in names]
         ours = str(setting.files.path(peer(OURS).models[number_format]))
         config = EngineConfig(
@@ -157,9 +150,9 @@ def _compare(setting: _Setting, options: argparse.Namespace) -> list[Table]:
             _note(f"first start of {contestant.name} ...")
             contestant.start().stop()
         table = Table(number_format)
-        turns = sum(c.does(each) for c in contestants for each in work) * (options.rounds + 1)
+        turns = sum(c.does(each) for c in contestants for each in work) * (_ROUNDS.value + 1)
         total = turns + len(contestants)
-        lines = take_turns(table, contestants, work, options.rounds, limits)
+        lines = take_turns(table, contestants, work, _ROUNDS.value, limits)
         for done, line in enumerate(lines, start=1):
             _note(f"{_bar(done, total)} {number_format:5} {line}")
         tables.append(table)
@@ -194,17 +187,18 @@ def _cpu_name() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Compares; returns the exit status."""
-    options = parse(arguments)
+    if len(arguments) > 1:
+        raise app.UsageError(f"unknown argument {arguments[1]!r}")
     # Ends the peers' processes with this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        setting = _Setting(options)
-        if options.install_only:
-            for name in options.peers:
+        setting = _Setting()
+        if _INSTALL_ONLY.value:
+            for name in _PEERS.value:
                 setting.installed(peer(name).environment)
             return 0
         _warn_of_load()
-        tables = _compare(setting, options)
+        tables = _compare(setting)
     except PeerError as error:
         _note(f"error: {error}")
         return 1
@@ -215,15 +209,15 @@ def main(arguments: Sequence[str]) -> int:
         cpu=_cpu_name(),
         isa=str(_native.detect_capabilities()),
         threads=setting.threads,
-        rounds=options.rounds,
+        rounds=_ROUNDS.value,
         date=datetime.date.today().isoformat(),
         tables=tables,
     )
-    stem = options.output or Path(f"bench/results/compare-{setting.model.stem.lower()}")
+    stem = Path(_OUTPUT.value or f"bench/results/compare-{setting.model.stem.lower()}")
     for path in write(comparison, stem):
         print(path)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    app.run(main)

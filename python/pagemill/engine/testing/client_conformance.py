@@ -60,12 +60,12 @@ __all__ = [
 
 
 def test_all_outputs_arrive_in_order(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         for start in range(0, 100, 10):
             await client.submit([request(i, i) for i in range(start, start + 10)])
-        await heard.until(lambda: len(heard.ends) == 100)
-        assert heard.tokens == {i: expected(i, 8) for i in range(100)}
-        assert {end.finish_reason for end in heard.ends.values()} == {"length"}
+        await received.until(lambda: len(received.ends) == 100)
+        assert received.tokens == {i: expected(i, 8) for i in range(100)}
+        assert {end.finish_reason for end in received.ends.values()} == {"length"}
 
     run(connect, FakeEngine(FakeOptions(step_s=0.0)), body)
 
@@ -73,12 +73,12 @@ def test_all_outputs_arrive_in_order(connect: Connect) -> None:
 def test_equal_ids_of_two_clients_are_two_requests(connect: Connect) -> None:
     async def main() -> None:
         async with connect(engine) as make:
-            clients, heard = [make(), make()], [Listener(), Listener()]
-            for client, listener in zip(clients, heard, strict=True):
+            clients, received = [make(), make()], [Listener(), Listener()]
+            for client, listener in zip(clients, received, strict=True):
                 await client.start(listener.on_outputs, listener.on_lost)
             for last, client in enumerate(clients):
                 await client.submit([request(7, last)])
-            for last, listener in enumerate(heard):
+            for last, listener in enumerate(received):
                 await listener.until(lambda: 7 in listener.ends)  # noqa: B023
                 assert listener.tokens == {7: expected(last, 8)}
             for client in clients:
@@ -92,14 +92,14 @@ def test_equal_ids_of_two_clients_are_two_requests(connect: Connect) -> None:
 def test_a_client_closes_without_the_requests_of_others(connect: Connect) -> None:
     async def main() -> None:
         async with connect(engine) as make:
-            leaving, staying, heard = make(), make(), Listener()
+            leaving, staying, received = make(), make(), Listener()
             await leaving.start(lambda _: None, lambda _: None)
-            await staying.start(heard.on_outputs, heard.on_lost)
+            await staying.start(received.on_outputs, received.on_lost)
             await leaving.submit([request(i, 1, max_tokens=10**6) for i in range(3)])
             await staying.submit([request(1, 5, max_tokens=40)])
             await leaving.close()
-            await heard.until(lambda: 1 in heard.ends)
-            assert heard.tokens[1] == expected(5, 40)
+            await received.until(lambda: 1 in received.ends)
+            assert received.tokens[1] == expected(5, 40)
             async with asyncio.timeout(20):
                 while engine.stats().num_running:
                     await asyncio.sleep(0.01)
@@ -112,7 +112,7 @@ def test_a_client_closes_without_the_requests_of_others(connect: Connect) -> Non
 
 
 def test_a_refused_request_takes_the_others_of_its_submit_along(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         with pytest.raises(EngineError) as refused:
             await client.submit([request(i, 1) for i in range(4)])
         assert (refused.value.code, refused.value.retry_after_s) == ("RESOURCE_EXHAUSTED", 9)
@@ -122,8 +122,8 @@ def test_a_refused_request_takes_the_others_of_its_submit_along(connect: Connect
         assert (refused.value.code, refused.value.param) == ("INVALID_ARGUMENT", "priority")
         engine.paused = False
         await client.submit([request(10, 1)])
-        await heard.until(lambda: 10 in heard.ends)
-        assert heard.tokens[10] == expected(1, 8)
+        await received.until(lambda: 10 in received.ends)
+        assert received.tokens[10] == expected(1, 8)
 
     engine = FakeEngine(FakeOptions(max_running=1, max_waiting=2, retry_after_s=9))
     engine.paused = True
@@ -131,30 +131,30 @@ def test_a_refused_request_takes_the_others_of_its_submit_along(connect: Connect
 
 
 def test_a_sampling_field_that_does_not_fit_is_refused(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         broken = ChoiceRequest(1, {"temperature": "warm"})
         with pytest.raises(EngineError) as refused:
             await client.submit([EngineRequest(RenderedPrompt.of([1]), (broken,))])
         assert refused.value.code == "INVALID_ARGUMENT"
         await client.submit([request(2, 1)])
-        await heard.until(lambda: 2 in heard.ends)
+        await received.until(lambda: 2 in received.ends)
 
     run(connect, FakeEngine(), body)
 
 
 def test_aborted_requests_end(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         await client.submit([request(i, 1, max_tokens=10**6) for i in (1, 2)])
-        await heard.until(lambda: len(heard.tokens) == 2)
+        await received.until(lambda: len(received.tokens) == 2)
         client.abort([1, 2, 77])
-        await heard.until(lambda: len(heard.ends) == 2)
-        assert {end.finish_reason for end in heard.ends.values()} == {"abort"}
+        await received.until(lambda: len(received.ends) == 2)
+        assert {end.finish_reason for end in received.ends.values()} == {"abort"}
 
     run(connect, FakeEngine(), body)
 
 
 def test_a_cancelled_submit_can_be_aborted(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         task = asyncio.create_task(client.submit([request(1, 1, max_tokens=10**6)]))
         await asyncio.sleep(0)
         task.cancel()
@@ -162,7 +162,7 @@ def test_a_cancelled_submit_can_be_aborted(connect: Connect) -> None:
             await task
         client.abort([1])
         await client.submit([request(2, 1)])
-        await heard.until(lambda: 2 in heard.ends)
+        await received.until(lambda: 2 in received.ends)
         assert engine.stats().num_running == 0
 
     engine = FakeEngine()
@@ -170,29 +170,29 @@ def test_a_cancelled_submit_can_be_aborted(connect: Connect) -> None:
 
 
 def test_a_held_request_starts_when_it_is_released(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         await client.submit([request(1, 1, starts_held=True), request(2, 2)])
-        await heard.until(lambda: 2 in heard.ends)
-        assert 1 not in heard.tokens
+        await received.until(lambda: 2 in received.ends)
+        assert 1 not in received.tokens
         client.release(1)
-        await heard.until(lambda: 1 in heard.ends)
+        await received.until(lambda: 1 in received.ends)
 
     run(connect, FakeEngine(), body)
 
 
 def test_a_prompt_may_come_in_parts(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         await client.submit([request(1, 1, streaming_input=True)])
         await client.extend(1, InputChunk(RenderedPrompt.of([2, 3]), "more"))
         await client.extend(1, InputChunk(RenderedPrompt.of([4])))
-        await heard.until(lambda: 1 in heard.ends)
-        assert heard.tokens[1] == expected(4, 8)
+        await received.until(lambda: 1 in received.ends)
+        assert received.tokens[1] == expected(4, 8)
 
     run(connect, FakeEngine(), body)
 
 
 def test_a_refused_extension_says_why(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         with pytest.raises(EngineError, match="does not exist"):
             await client.extend(1, InputChunk(RenderedPrompt.of([2])))
 
@@ -225,15 +225,15 @@ def check_media(got: FakeMediaItem, sent: MediaItem, first_token: int) -> None:
 def test_media_and_their_positions_arrive(connect: Connect) -> None:
     items = image(1, 0, grid=False), image(2, 3, grid=False), image(3, 1, grid=True)
 
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         prompt = RenderedPrompt(np.arange(5, dtype=np.int32), items[:2])
         choices = tuple(ChoiceRequest(i, {"max_tokens": 2}) for i in (1, 2))
         await client.submit([EngineRequest(prompt, choices, streaming_input=True)])
         more = RenderedPrompt(np.array([7, 8, 9], np.int32), items[2:])
         for request_id in (1, 2):
             await client.extend(request_id, InputChunk(more))
-        await heard.until(lambda: len(heard.ends) == 2)
-        assert heard.tokens == {i: expected(9, 2) for i in (1, 2)}
+        await received.until(lambda: len(received.ends) == 2)
+        assert received.tokens == {i: expected(9, 2) for i in (1, 2)}
         for state in engine.submitted:
             assert state.prompt == [0, 1, 2, 3, 4, 7, 8, 9]
             for got, sent, first in zip(state.media, items, (0, 3, 6), strict=True):
@@ -246,17 +246,17 @@ def test_media_and_their_positions_arrive(connect: Connect) -> None:
 
 
 def test_choices_of_a_long_prompt_fit_a_message(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         prompt = RenderedPrompt(np.full(2**20, 5, np.int32))
         choices = tuple(ChoiceRequest(i, {"max_tokens": 1}) for i in range(80))  # 320 MiB if copied
         await client.submit([EngineRequest(prompt, choices)])
-        await heard.until(lambda: len(heard.ends) == 80)
+        await received.until(lambda: len(received.ends) == 80)
 
     run(connect, FakeEngine(), body)
 
 
 def test_a_call_returns_what_the_engine_returned(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         assert await client.call("reset_prefix_cache") is True
         assert await client.call("drain") is None
         with pytest.raises(EngineError) as refused:
@@ -267,7 +267,7 @@ def test_a_call_returns_what_the_engine_returned(connect: Connect) -> None:
 
 
 def test_calls_outside_the_list_are_refused(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         for operation in ("shutdown", "__class__", "submit", "", "x" * 1000):
             with pytest.raises(EngineError, match="no operation") as refused:
                 await client.call(operation)
@@ -279,26 +279,29 @@ def test_calls_outside_the_list_are_refused(connect: Connect) -> None:
 
 
 def test_pooled_outputs_and_errors_arrive(connect: Connect) -> None:
-    async def pools(client: EngineClient, heard: Listener) -> None:
+    async def pools(client: EngineClient, received: Listener) -> None:
         pooling = ChoiceRequest(1, None)
         await client.submit([EngineRequest(RenderedPrompt.of([1]), (pooling,))])
-        await heard.until(lambda: 1 in heard.ends)
-        pooled = heard.ends[1].pooled
+        await received.until(lambda: 1 in received.ends)
+        pooled = received.ends[1].pooled
         assert pooled is not None and pooled.shape == (4,)
 
-    async def fails(client: EngineClient, heard: Listener) -> None:
+    async def fails(client: EngineClient, received: Listener) -> None:
         await client.submit([request(1, 1)])
-        await heard.until(lambda: 1 in heard.ends)
-        assert (heard.ends[1].finish_reason, heard.ends[1].error_code) == ("error", "INTERNAL")
+        await received.until(lambda: 1 in received.ends)
+        assert (received.ends[1].finish_reason, received.ends[1].error_code) == (
+            "error",
+            "INTERNAL",
+        )
 
     run(connect, FakeEngine(FakeOptions(pooled_size=4)), pools)
     run(connect, FakeEngine(FakeOptions(fail_at_position=2)), fails)
 
 
 def test_statistics_are_those_of_the_engine(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         await client.submit([request(1, 1, 2, 3)])
-        await heard.until(lambda: 1 in heard.ends)
+        await received.until(lambda: 1 in received.ends)
         async with asyncio.timeout(20):
             while client.stats().prompt_tokens != 3 or client.stats().generation_tokens != 8:
                 await asyncio.sleep(0.02)
@@ -309,7 +312,7 @@ def test_statistics_are_those_of_the_engine(connect: Connect) -> None:
 
 
 def test_what_is_submitted_after_close_is_refused(connect: Connect) -> None:
-    async def body(client: EngineClient, heard: Listener) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
         await client.close()
         assert not client.connected
         with pytest.raises(EngineError) as refused:

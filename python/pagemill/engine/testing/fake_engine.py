@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from typing import Any
 
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.testing.fake_client import CLIENT_SHIFT, FakeClient, Outbox
@@ -39,6 +40,9 @@ class FakeEngine:
         self._stopping = False
         self._paused = False
         self.submitted: list[FakeState] = []
+        self.kv_log_id = 1
+        self.kv_log: list[dict[str, Any]] = []
+        """What `kv_events` returns; nothing is cached, so a test fills it."""
         self._thread = threading.Thread(target=self._run, name="fake-engine", daemon=True)
         self._thread.start()
 
@@ -176,6 +180,14 @@ class FakeEngine:
     def reset_prefix_cache(self) -> bool:
         """Nothing is cached."""
         return not self._requests
+
+    def kv_events(self, sequence: int, max_events: int) -> dict[str, Any]:
+        """Those of `kv_log`, numbered from 1."""
+        if sequence > len(self.kv_log) + 1:
+            raise FakeStatusError("INVALID_ARGUMENT", f"KV event {sequence} does not exist yet")
+        events = self.kv_log[sequence - 1 :][:max_events]
+        following = sequence + len(events)
+        return {"log_id": self.kv_log_id, "events": events, "next": following, "dropped": 0}
 
     def _run(self) -> None:
         while True:

@@ -26,7 +26,7 @@ class FakeSampling(types.SimpleNamespace):
     """Any fields of the native SamplingParams; defaults of those that the fake engine reads."""
 
     def __init__(self, **fields: Any) -> None:
-        """Raises TypeError for a temperature that is no number."""
+        """Raises TypeError for a temperature that is not a number."""
         super().__init__(**fields)
         if isinstance(self.temperature, str):
             raise TypeError("temperature has the wrong type or size")

@@ -5,7 +5,7 @@
     </tool_call>
 
 Several calls follow one another. Arguments go out as they are written, once the name is known. A
-call in another order (arguments first) goes out when it is complete. What is no such object is
+call in another order (arguments first) goes out when it is complete. Anything else is
 text, its markers included.
 """
 

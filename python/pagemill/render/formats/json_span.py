@@ -23,7 +23,7 @@ class JsonSpan:
         self.in_string = False
 
     def push(self, text: str) -> int | None:
-        """Returns how much of `text` the value has, if it ends there; None if it goes on."""
+        """Returns how much of `text` the value has, if it ends there; None if it continues."""
         at = 0
         while at < len(text):
             if self._escaped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.output_parser import ParserOptions
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
@@ -14,6 +15,7 @@ from pagemill.server.generation import Generation
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import ChatRequest, check_messages, check_tools
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
+from pagemill.server.rendering import Rendering
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -43,15 +45,7 @@ async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Ge
         max_logprobs=pipeline.model.max_logprobs,
         logprobs_param="top_logprobs",
     )
-    render = functools.partial(
-        pipeline.renderer.render_chat,
-        request.messages,
-        request.tools or None,
-        request.add_generation_prompt,
-        request.continue_final_message,
-        _template_variables(request),
-    )
-    prompt = await pipeline.rendering.chat(render, request.add_special_tokens)
+    prompt = await rendered_prompt(pipeline.rendering, request)
     requested, requested_param = request.max_completion_tokens, "max_completion_tokens"
     if requested is None:
         requested, requested_param = request.max_tokens, "max_tokens"
@@ -69,6 +63,23 @@ async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Ge
         parsed=parsed,
     )
     return await pipeline.generate([prompt], sampling, options)
+
+
+async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> RenderedPrompt:
+    """The request's messages and tools as a prompt.
+
+    Raises:
+        ApiError: see `Rendering.chat`.
+    """
+    render = functools.partial(
+        rendering.renderer.render_chat,
+        request.messages,
+        request.tools or None,
+        request.add_generation_prompt,
+        request.continue_final_message,
+        _template_variables(request),
+    )
+    return await rendering.chat(render, request.add_special_tokens)
 
 
 def _check(request: ChatRequest) -> None:

@@ -41,7 +41,7 @@ async def _start(
         raise bad_request("`max_tokens` must be at least 1 unless `echo` is set.", "max_tokens")
     prompt_logprobs = request.prompt_logprobs
     if request.echo and prompt_logprobs is None:
-        # The engine scores a prompt without generating only for the sake of its logprobs.
+        # The engine scores a prompt without generating only to return its logprobs.
         prompt_logprobs = 0 if request.max_tokens == 0 else None
         prompt_logprobs = request.logprobs if request.logprobs is not None else prompt_logprobs
     sampling = to_sampling(

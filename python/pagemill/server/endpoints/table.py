@@ -141,6 +141,16 @@ ENDPOINTS = (
         event="status:DOCUMENT",
     ),
     Endpoint(
+        name="kv_events",
+        method="POST",
+        path="/kv_events",
+        handler="kv_events:poll",
+        scope=Scope.ADMIN,
+        transport=Transport.JSON,
+        request="kv_event:KvEventsRequest",
+        response="kv_event:KvEvents",
+    ),
+    Endpoint(
         name="metrics",
         method="GET",
         path="/metrics",

@@ -24,7 +24,7 @@ _MISSING = re.compile(r"missing required field `(?P<field>\w+)`")
 class Unsupported:
     """A field of the contract that this server cannot honour yet.
 
-    `harmless` says whether a value asks for nothing; any other value is refused.
+    `harmless` says whether a value has no effect; any other value is refused.
     """
 
     harmless: Callable[[Any], bool]
@@ -32,7 +32,7 @@ class Unsupported:
 
 
 def nothing(value: object) -> bool:
-    """No value is harmless; a null field counts as absent before this is asked."""
+    """No value is harmless; a null field counts as absent before this is called."""
     del value
     return False
 

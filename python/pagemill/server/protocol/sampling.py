@@ -141,9 +141,9 @@ def _check_logprobs(name: str, count: int | None, maximum: int) -> None:
     if count is None or maximum == -1:
         return
     if count == ALL_LOGPROBS or count > maximum:
-        asked = "the whole vocabulary" if count == ALL_LOGPROBS else str(count)
+        requested = "the whole vocabulary" if count == ALL_LOGPROBS else str(count)
         raise bad_request(
-            f"`{name}` asks for {asked}; this server gives at most {maximum} (--max-logprobs).",
+            f"`{name}` asks for {requested}; this server gives at most {maximum} (--max-logprobs).",
             name,
         )
 

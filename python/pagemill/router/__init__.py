@@ -1,0 +1,1 @@
+"""`pagemill route`: passes requests on to several servers. docs/routing.md."""

@@ -1,0 +1,71 @@
+"""The router as an ASGI application: its routes, behind the layers that servers have, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from pagemill.config import RouteConfig
+from pagemill.router.fleet import Fleet
+from pagemill.router.hints import HintReader
+from pagemill.router.metrics import RouterMetrics
+from pagemill.router.own_routes import OwnRoutes
+from pagemill.router.proxy import Proxy
+from pagemill.server.admission import Admission
+from pagemill.server.auth import ApiKeyAuth
+from pagemill.server.caller import Scope
+from pagemill.server.endpoints.table import ENDPOINTS
+from pagemill.server.errors import ApiError
+from pagemill.server.http_answer import error_response
+from pagemill.server.keys import ApiKey
+from pagemill.server.lifecycle import Lifecycle
+from pagemill.server.origins import guard_origins
+from pagemill.server.request_ids import RequestIds
+
+
+def create_app(
+    config: RouteConfig,
+    fleet: Fleet,
+    hints: HintReader,
+    lifecycle: Lifecycle,
+    keys: Sequence[ApiKey] = (),
+) -> ASGIApp:
+    """The application. Requests to endpoints of scope `inference` are passed on, and no others:
+    what is for operators is of one server, not of the fleet."""
+    own = OwnRoutes(fleet, lifecycle, RouterMetrics(fleet, config.router.policy))
+    proxy = Proxy(fleet, hints, config.listen.max_body_bytes)
+    passed = [
+        Route(row.path, proxy, methods=[row.method], name=row.name)
+        for row in ENDPOINTS
+        if row.scope is Scope.INFERENCE
+    ]
+    app = Starlette(
+        routes=[
+            Route("/health", own.health),
+            Route("/ready", own.ready),
+            Route("/ping", own.ready, methods=["GET", "POST"]),
+            Route("/metrics", own.metrics),
+            Route("/v1/models", own.models),
+            *passed,
+        ],
+        exception_handlers={HTTPException: _http_error},
+    )
+    guarded = ApiKeyAuth(Admission(app, lifecycle), keys)
+    return RequestIds(guard_origins(guarded, config.origins))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Unknown paths and methods."""
+    assert isinstance(error, HTTPException)
+    path = request.url.path[:200]
+    if error.status_code == 404:
+        return error_response(ApiError(404, f"The router has no route {path}; a server may."))
+    if error.status_code == 405:
+        return error_response(ApiError(405, f"{path} does not take {request.method[:20]}."))
+    return error_response(ApiError(error.status_code, str(error.detail)))

@@ -1,0 +1,75 @@
+"""What a request says about where it should go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pagemill.config import RouterConfig
+from pagemill.router.fleet import Hint
+from pagemill.server.endpoints.chat_completions import rendered_prompt
+from pagemill.server.endpoints.table import endpoint_named
+from pagemill.server.errors import ApiError
+from pagemill.server.protocol.chat import ChatRequest
+from pagemill.server.protocol.completion import CompletionRequest, prompts
+from pagemill.server.protocol.decode import decode_fields, decode_object
+from pagemill.server.rendering import Rendering
+
+_WITH_PROMPT = {
+    row.path: row for row in (endpoint_named("chat_completions"), endpoint_named("completions"))
+}
+_MAX_SESSION_BYTES = 256
+
+
+class _SessionField(msgspec.Struct):
+    prompt_cache_key: str = ""
+
+
+class HintReader:
+    """Reads of a request what the policy uses. Belongs to one event loop."""
+
+    def __init__(self, config: RouterConfig, rendering: Rendering | None) -> None:
+        """`rendering` is of the servers' model; the policy prefix_aware needs it."""
+        self._policy = config.policy
+        self._header = config.session_header.lower()
+        self._rendering = rendering
+
+    async def read(self, path: str, headers: Mapping[str, str], body: bytes) -> Hint:
+        """The hint of a request; an empty one if its body is not what servers take. They say why,
+        so nothing is refused here."""
+        try:
+            if self._policy == "session":
+                return Hint(session=self._session(headers, body))
+            if self._policy == "prefix_aware" and self._rendering is not None:
+                return await _prompt(self._rendering, path, body)
+        except (ApiError, msgspec.MsgspecError, UnicodeDecodeError):
+            pass
+        return Hint()
+
+    def _session(self, headers: Mapping[str, str], body: bytes) -> str:
+        session = headers.get(self._header, "")
+        if not session:
+            session = msgspec.json.decode(body, type=_SessionField).prompt_cache_key
+        return session[:_MAX_SESSION_BYTES]
+
+
+async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
+    """The tokens of the prompt, of the first one if there are several.
+
+    Raises:
+        ApiError: the server would refuse the request.
+    """
+    row = _WITH_PROMPT.get(path)
+    kind = row.request_type() if row is not None else None
+    if kind is None:
+        return Hint()
+    request = decode_fields(decode_object(body), kind.kind, kind.rules)
+    if isinstance(request, ChatRequest):
+        prompt = await rendered_prompt(rendering, request)
+    else:
+        assert isinstance(request, CompletionRequest)
+        (prompt,) = await rendering.prompts(
+            prompts(request.prompt)[:1], request.add_special_tokens, request.parse_special, "prompt"
+        )
+    return Hint(prompt.token_ids.tolist(), request.cache_salt or "")

@@ -1,0 +1,325 @@
+"""Requests through the router: passed on, tried again, broken off, refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.router.testing.fake_fleet import (
+    FakeFleet,
+    fake_fleet,
+    listening,
+    running_router,
+    until,
+)
+from pagemill.server.caller import Caller
+from pagemill.server.keys import ApiKey, plain_keys
+
+BODY: dict[str, Any] = {"model": "fake", "prompt": "abc", "max_tokens": 3}
+
+
+def served(fleet: FakeFleet) -> list[int]:
+    return [server.counts.served for server in fleet.router.servers]
+
+
+def metric(text: str, name: str, **labels: str) -> float:
+    (value,) = [
+        float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if line.startswith(f"pagemill:router_{name}{{")
+        and all(f'{key}="{value}"' in line for key, value in labels.items())
+    ]
+    return value
+
+
+def test_requests_and_refusals_pass() -> None:
+    async def test() -> None:
+        async with fake_fleet() as fleet:
+            for _ in range(2):
+                got = await fleet.client.post("/v1/completions", json=BODY)
+                assert got.status_code == 200 and got.json()["usage"]["completion_tokens"] == 3
+            assert served(fleet) == [1, 1]  # in turn
+            got = await fleet.client.post("/v1/completions", json=BODY | {"max_tokens": -1})
+            assert got.status_code == 400 and got.json()["error"]["param"] == "max_tokens"
+            named = BODY | {"request_id": "mine"}
+            got = await fleet.client.post("/v1/completions", json=named)
+            assert got.headers.get_list("x-request-id") == ["mine"]
+            assert len(got.headers.get_list("date")) == 1
+            head = {"x-request-id": "header"}
+            got = await fleet.client.post("/v1/completions", json=BODY, headers=head)
+            assert got.headers["x-request-id"] == "header" and "header" in got.json()["id"]
+
+    asyncio.run(test())
+
+
+def test_a_stream_is_the_servers() -> None:
+    async def test() -> None:
+        async with fake_fleet(1) as fleet:
+            body = BODY | {"stream": True, "seed": 5, "request_id": "s", "max_tokens": 20}
+            through = await fleet.client.post("/v1/completions", json=body)
+            direct = await fleet.servers[0].client.post("/v1/completions", json=body)
+
+            def texts(got: httpx.Response) -> list[str]:
+                lines = got.text.split("\n\n")
+                assert lines[-2:] == ["data: [DONE]", ""]
+                return [json.loads(each[6:])["choices"][0]["text"] for each in lines[:-2]]
+
+            assert "".join(texts(through)) == "".join(texts(direct)) != ""
+            assert through.headers["content-type"] == direct.headers["content-type"]
+
+    asyncio.run(test())
+
+
+def test_a_client_that_leaves_aborts_its_request() -> None:
+    async def test() -> None:
+        options = FakeOptions(step_s=0.002)
+        async with fake_fleet(1, options) as fleet:
+            body = BODY | {"stream": True, "max_tokens": 4000}
+            async with fleet.client.stream("POST", "/v1/completions", json=body) as got:
+                await anext(got.aiter_bytes())
+                assert fleet.router.router.num_requests(0) == 1
+            await until(lambda: fleet.servers[0].engine.stats().num_running == 0)
+            await until(lambda: fleet.router.servers[0].counts.aborted == 1)
+            assert fleet.router.router.num_requests(0) == 0
+            assert fleet.servers[0].engine.stats().generation_tokens < 4000
+            assert len(fleet.router.available) == 1  # it is not the server that failed
+
+    asyncio.run(test())
+
+
+def test_a_server_without_room_for_new_bytes_waits() -> None:
+    async def test() -> None:
+        async with scripted(flood) as (client, fleet, _):
+            async with client.stream("POST", "/v1/completions", json=BODY) as got:
+                parts = got.aiter_raw()
+                await anext(parts)
+                before = -1
+                while before != flooded[0]:  # until nothing moves any more
+                    before = flooded[0]
+                    await asyncio.sleep(0.1)
+                assert 0 < flooded[0] < FLOOD_PARTS
+                assert sum([len(part) async for part in parts]) > 0
+            assert flooded[0] == FLOOD_PARTS
+            assert fleet.servers[0].counts.served == 1
+
+    flooded[0] = 0
+    asyncio.run(test())
+
+
+def test_an_unreachable_server_costs_nothing_but_a_retry() -> None:
+    async def test() -> None:
+        async with fake_fleet(2, probe_interval=60) as fleet:
+            await fleet.router.servers[0].upstream.close()
+            # Its address now refuses connections.
+            with socket.create_server(("127.0.0.1", 0)) as closed:
+                port = closed.getsockname()[1]
+            broken = fleet.router.servers[0].upstream
+            broken._origin = ("http", "127.0.0.1", port)  # pyright: ignore[reportPrivateUsage]
+            got = await asyncio.gather(
+                *(fleet.client.post("/v1/completions", json=BODY) for _ in range(8))
+            )
+            assert [each.status_code for each in got] == [200] * 8
+            assert served(fleet) == [0, 8]
+            assert fleet.router.available == [fleet.router.servers[1]]
+            text = (await fleet.client.get("/metrics")).text
+            assert metric(text, "retries_total") == fleet.router.servers[0].counts.failed >= 1
+            assert metric(text, "server_available", server=broken.url) == 0
+
+    asyncio.run(test())
+
+
+def test_a_server_that_drains_is_left_alone_until_it_is_back() -> None:
+    async def test() -> None:
+        async with fake_fleet(2, probe_interval=0.05) as fleet:
+            fleet.servers[0].state.lifecycle.begin_drain()
+            got = [await fleet.client.post("/v1/completions", json=BODY) for _ in range(4)]
+            assert [each.status_code for each in got] == [200] * 4
+            assert served(fleet) == [0, 4]
+            await until(lambda: len(fleet.router.available) == 1)
+            fleet.servers[1].state.lifecycle.begin_drain()
+            await until(lambda: not fleet.router.available)
+            got = [await fleet.client.post("/v1/completions", json=BODY)]
+            assert got[0].status_code == 503 and "retry-after" in got[0].headers
+            assert (await fleet.client.get("/ready")).status_code == 503
+            assert (await fleet.client.get("/health")).status_code == 200
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("partial", [b"", b'data: {"cut'])
+def test_a_broken_stream_ends_with_an_error_event(partial: bytes) -> None:
+    async def server(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(STREAM_HEAD)
+        await send({"type": "http.response.body", "body": b"data: {}\n\n", "more_body": True})
+        await send({"type": "http.response.body", "body": partial, "more_body": True})
+        await asyncio.sleep(0.05)  # then it returns with an open response, and the connection ends
+
+    async def test() -> None:
+        async with scripted(server) as (client, fleet, url):
+            got = await client.post("/v1/completions", json=BODY)
+            first, error, done, rest = got.text.split("\n\n")
+            assert (first, done, rest) == ("data: {}", "data: [DONE]", "")
+            assert json.loads(error[6:])["error"]["code"] == 502
+            assert url in json.loads(error[6:])["error"]["message"]
+            assert fleet.servers[0].counts.broken == 1
+
+    asyncio.run(test())
+
+
+def test_a_broken_body_is_not_made_whole() -> None:
+    async def server(scope: Scope, receive: Receive, send: Send) -> None:
+        head = [(b"content-type", b"application/json"), (b"content-length", b"100")]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": b"{", "more_body": True})
+        await asyncio.sleep(0.05)
+
+    async def test() -> None:
+        async with scripted(server) as (client, _, _):
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.post("/v1/completions", json=BODY)
+
+    asyncio.run(test())
+
+
+def test_all_servers_fail() -> None:
+    async def server(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["body_writer"]._cycle.transport.abort()
+
+    async def test() -> None:
+        async with scripted(server, probe_interval=60) as (client, _, _):
+            await asyncio.sleep(0)
+            got = await client.post("/v1/completions", json=BODY)
+            assert got.status_code == 502 and "broke off" in got.json()["error"]["message"]
+            got = await client.post("/v1/completions", json=BODY)
+            assert got.status_code == 503
+
+    asyncio.run(test())
+
+
+def test_a_silent_server_is_a_timeout() -> None:
+    async def server(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(0.5)
+
+    async def test() -> None:
+        async with scripted(server, read_timeout=0.1) as (client, fleet, _):
+            got = await client.post("/v1/completions", json=BODY)
+            assert got.status_code == 504
+            assert fleet.retries == 0  # the next one would compute for as long
+
+    asyncio.run(test())
+
+
+def test_limits_and_keys_hold_before_a_server_is_asked() -> None:
+    operator = ApiKey.of("op", Caller("op", scopes=frozenset()))
+    keys = (*plain_keys(["k"]), operator)
+
+    async def test() -> None:
+        async with fake_fleet(1, keys=keys, max_body_bytes=1024) as fleet:
+            post = fleet.client.post
+            assert (await post("/v1/completions", json=BODY)).status_code == 401
+            assert (await fleet.client.get("/metrics")).status_code == 401
+            assert (await fleet.client.get("/ready")).status_code == 200
+            key = {"authorization": "Bearer k"}
+            assert (await post("/v1/completions", json=BODY, headers=key)).status_code == 200
+            long = BODY | {"prompt": "a" * 2000}
+            assert (await post("/v1/completions", json=long, headers=key)).status_code == 413
+            foreign = key | {"origin": "http://evil"}
+            assert (await post("/v1/completions", json=BODY, headers=foreign)).status_code == 403
+            assert (await post("/kv_events", json={}, headers=key)).status_code == 404
+            assert (await fleet.client.get("/metrics", headers=key)).status_code == 200
+            refused = await fleet.client.get("/metrics", headers={"authorization": "Bearer op"})
+            assert refused.status_code == 403
+            assert served(fleet) == [1]
+
+    asyncio.run(test())
+
+
+def test_models_of_all_servers_once() -> None:
+    async def test() -> None:
+        async with fake_fleet(2, server_keys=plain_keys(["k"])) as fleet:
+            got = await fleet.client.get("/v1/models", headers={"x-api-key": "k"})
+            assert [card["id"] for card in got.json()["data"]] == ["fake", "alias"]
+            assert (await fleet.client.get("/v1/models")).status_code == 401  # the servers say so
+
+    asyncio.run(test())
+
+
+def test_a_session_stays() -> None:
+    async def test() -> None:
+        async with fake_fleet(4, policy="session") as fleet:
+            for name in ("x-session-id", ""):
+                before = served(fleet)
+                for _ in range(6):
+                    body = BODY if name else BODY | {"prompt_cache_key": "one"}
+                    head = {name: "one"} if name else {}
+                    got = await fleet.client.post("/v1/completions", json=body, headers=head)
+                    assert got.status_code == 200
+                after = [b - a for a, b in zip(before, served(fleet), strict=True)]
+                assert sorted(after) == [0, 0, 0, 6]
+
+    asyncio.run(test())
+
+
+def test_a_drain_lets_streams_end() -> None:
+    async def test() -> None:
+        async with fake_fleet(1, FakeOptions(step_s=0.005)) as fleet:
+            body = BODY | {"stream": True, "max_tokens": 40}
+            async with fleet.client.stream("POST", "/v1/completions", json=body) as got:
+                parts = got.aiter_text()
+                text = await anext(parts)
+                fleet.lifecycle.begin_drain()
+                refused = await fleet.client.post("/v1/completions", json=BODY)
+                assert refused.status_code == 503
+                assert (await fleet.client.get("/ready")).status_code == 503
+                text += "".join([part async for part in parts])
+            assert text.endswith("data: [DONE]\n\n")
+            assert await fleet.lifecycle.wait_idle(10)
+
+    asyncio.run(test())
+
+
+STREAM_HEAD: dict[str, Any] = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", b"text/event-stream")],
+}
+FLOOD_PARTS = 400
+flooded = [0]
+
+
+async def flood(scope: Scope, receive: Receive, send: Send) -> None:
+    await send(STREAM_HEAD)
+    for i in range(FLOOD_PARTS):
+        part = b"data: " + b"x" * 2**16 + b"\n\n"
+        await send({"type": "http.response.body", "body": part, "more_body": i < FLOOD_PARTS - 1})
+        flooded[0] += 1
+
+
+@contextlib.asynccontextmanager
+async def scripted(
+    server: Callable[[Scope, Receive, Send], Awaitable[None]], **settings: object
+) -> AsyncGenerator[tuple[httpx.AsyncClient, Any, str]]:
+    """A router to one server that answers requests by `server`, and probes well."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] != "/ready":
+            await server(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with (
+        listening(app) as url,
+        running_router([url], **settings) as (client, fleet, _),
+    ):
+        await until(lambda: len(fleet.available) == 1)
+        yield client, fleet, url

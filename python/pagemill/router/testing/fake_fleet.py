@@ -1,0 +1,103 @@
+"""Servers over fake engines behind a router, in one process, on real sockets; for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+
+import httpx
+from starlette.types import ASGIApp
+
+from pagemill.config import ConnectionConfig, RouteConfig, build
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.router.fleet import Fleet
+from pagemill.router.serve import RunningRouter
+from pagemill.server.http_server import HttpServer
+from pagemill.server.keys import ApiKey
+from pagemill.server.lifecycle import Lifecycle
+from pagemill.server.rendering import Rendering
+from pagemill.server.testing.fake_renderer import FakeRenderer
+from pagemill.server.testing.fake_server import FakeServer, fake_server
+
+MAX_MODEL_LEN = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class FakeFleet:
+    """A running router, a client of it, and the servers behind it."""
+
+    client: httpx.AsyncClient
+    router: Fleet
+    lifecycle: Lifecycle
+    servers: list[FakeServer]
+
+
+@contextlib.asynccontextmanager
+async def listening(app: ASGIApp, listener: socket.socket | None = None) -> AsyncGenerator[str]:
+    """Serves `app` on a socket; its URL. Breaks all connections at the end."""
+    listener = listener or socket.create_server(("127.0.0.1", 0))
+    server = HttpServer(app, ConnectionConfig())
+    serving = asyncio.create_task(server.serve([listener]))
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        serving.cancel()  # uvicorn's own end takes tenths of a second
+        await asyncio.gather(serving, return_exceptions=True)
+        for each in server.servers:
+            each.close()
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def fake_fleet(
+    num_servers: int = 2,
+    options: FakeOptions | None = None,
+    *,
+    policy: str = "round_robin",
+    server_keys: tuple[ApiKey, ...] = (),
+    keys: tuple[ApiKey, ...] = (),
+    **settings: object,
+) -> AsyncGenerator[FakeFleet]:
+    """Runs `num_servers` servers and a router, which probes often; all are available."""
+    async with contextlib.AsyncExitStack() as stack:
+        servers: list[FakeServer] = []
+        urls: list[str] = []
+        for _ in range(num_servers):
+            made = fake_server(options, keys=server_keys, max_model_len=MAX_MODEL_LEN)
+            servers.append(await stack.enter_async_context(made))
+            urls.append(await stack.enter_async_context(listening(servers[-1].app)))
+        running = running_router(urls, policy=policy, keys=keys, **settings)
+        client, fleet, lifecycle = await stack.enter_async_context(running)
+        await until(lambda: len(fleet.available) == num_servers)
+        yield FakeFleet(client, fleet, lifecycle, servers)
+
+
+@contextlib.asynccontextmanager
+async def running_router(
+    urls: list[str], *, keys: tuple[ApiKey, ...] = (), **settings: object
+) -> AsyncGenerator[tuple[httpx.AsyncClient, Fleet, Lifecycle]]:
+    """A router to `urls`; `settings` are options by name."""
+    defaults = {"model": "fake", "probe_interval": 0.02, "server": tuple(urls)}
+    config = build(RouteConfig, defaults | settings)
+    lifecycle = Lifecycle()
+    rendering = Rendering(FakeRenderer(), MAX_MODEL_LEN)
+    listener = socket.create_server(("127.0.0.1", 0))
+    base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    async with (
+        RunningRouter(config, lifecycle, keys, rendering, listener) as running,
+        httpx.AsyncClient(base_url=base_url, timeout=30) as client,
+    ):
+        yield client, running.fleet, lifecycle
+
+
+async def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+    """Waits for `condition`, which fails the test if it never holds."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never held"
+        await asyncio.sleep(0.005)
