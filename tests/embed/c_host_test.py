@@ -52,9 +52,9 @@ def test_a_program_that_reaches_outside_of_its_folder_is_refused(
     moved: Path, tmp_path: Path
 ) -> None:
     text = (moved / "model.program").read_text()
-    assert "\nfile 0 model.gguf\n" in text
+    assert "\nfile 1 model.gguf\n" in text
     changed = tmp_path / "changed.program"
-    changed.write_text(text.replace("file 0 model.gguf", "file 0 ../model.gguf"))
+    changed.write_text(text.replace("file 1 model.gguf", "file 1 ../model.gguf"))
     done = subprocess.run(
         [HOST, changed, tmp_path / "session", "1"], capture_output=True, text=True, check=False
     )

@@ -24,7 +24,7 @@ New:
 
 
 def _elements(lines: list[str]) -> set[str]:
-    """Returns the structs that do not begin with their size: elements of arrays, which never grow."""
+    """Returns the structs without their size at the begin: elements of arrays, which never grow."""
     return {
         line.split()[1]
         for line, first in itertools.pairwise(lines)
