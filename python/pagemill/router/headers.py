@@ -24,7 +24,7 @@ _OF_A_CONNECTION = frozenset(
         b"upgrade",
     }
 )
-_SET_ANEW = frozenset(
+_REPLACED = frozenset(
     {b"content-length", b"expect", b"host", b"origin", b"x-forwarded-for", b"x-request-id"}
 )
 _SET_BY_ROUTER = frozenset({b"date", b"server", b"x-request-id"})
@@ -39,7 +39,7 @@ def to_server(
     """
     sent = list(headers)
     hops = [value for name, value in sent if name == b"x-forwarded-for"]
-    passed = _without(sent, _SET_ANEW)
+    passed = _without(sent, _REPLACED)
     passed += [
         (b"host", host),
         (b"content-length", str(size).encode()),

@@ -3,8 +3,9 @@
     PYTHONPATH=python:. python3.11 -m tools.bench.step_budget.study MODEL --limits=0,auto,20,30
 
 Starts one server for each limit and measures them in turns, so that a busy machine slows all of
-them. Two loads: `batch` is a closed loop of short requests; `arrivals` is steady streams, among
-which long prompts arrive. Prints medians over the rounds.
+them; `--peer vllm=8001` adds a server that runs already and serves the same model as `model`. Two
+loads: `batch` is a closed loop of short requests; `arrivals` is steady streams, among which long
+prompts arrive. Prints medians over the rounds.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ _LIMITS = flags.DEFINE_list("limits", ["0", "auto"], "Values of --max-step-ms.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds, of which medians are taken.", lower_bound=1)
 _PYTHON = flags.DEFINE_string("python", sys.executable, "Interpreter of the server.")
 _FLAGS = flags.DEFINE_multi_string("flag", [], "Another flag of the server; may be repeated.")
+_PEERS = flags.DEFINE_multi_string("peer", [], "NAME=PORT of a server that runs already.")
 
 _VOCABULARY = range(100, 30_000)
 _CONCURRENCY = 16
@@ -33,7 +35,7 @@ _START_S = 120
 
 @dataclass(slots=True)
 class Timings:
-    """Of one load, in seconds."""
+    """Times of one load, in seconds."""
 
     gaps: list[float] = field(default_factory=list[float])  # between tokens of a stream
     first: list[float] = field(default_factory=list[float])  # from a request to its first token
@@ -156,20 +158,24 @@ def main(arguments: Sequence[str]) -> None:
     random.seed(1)
     limits = _LIMITS.value
     servers = [Server(_PYTHON.value, arguments[1], limit, _FLAGS.value) for limit in limits]
+    ports = dict(zip(limits, [server.port for server in servers], strict=True))
+    for name, _, port in [peer.partition("=") for peer in _PEERS.value]:
+        ports[name] = int(port)
     try:
         for server in servers:
             server.wait_ready()
-            asyncio.run(batch(server.port, _CONCURRENCY))
+        for port in ports.values():
+            asyncio.run(batch(port, _CONCURRENCY))
         for name, load, count in (("batch", batch, 64), ("arrivals", arrivals, 6)):
-            rows: list[list[list[float]]] = [[] for _ in servers]
+            rows: dict[str, list[list[float]]] = {label: [] for label in ports}
             for _ in range(_ROUNDS.value):
-                for server, measured in zip(servers, rows, strict=True):
-                    measured.append(asyncio.run(load(server.port, count)).row())
+                for label, port in ports.items():
+                    rows[label].append(asyncio.run(load(port, count)).row())
             print(f"\n{name}\n\n| limit | ITL p50 ms | p99 ms | mean ms | TTFT ms | req/s |")
             print("|---|---|---|---|---|---|")
-            for limit, measured in zip(limits, rows, strict=True):
+            for label, measured in rows.items():
                 medians = [statistics.median(column) for column in zip(*measured, strict=True)]
-                print(f"| {limit} | " + " | ".join(f"{x:.1f}" for x in medians) + " |", flush=True)
+                print(f"| {label} | " + " | ".join(f"{x:.1f}" for x in medians) + " |", flush=True)
     finally:
         for server in servers:
             server.stop()
