@@ -1,4 +1,4 @@
-// Microseconds of Schedule() + Update() per step, without any model, and memory. Target: 20 us with
+// Microseconds of Schedule() + Update() per step, without any model, and memory. Target: 15 us with
 // 256 decoding requests on one core. tools/bench/scheduler_vs_vllm runs another scheduler beside
 // it.
 //

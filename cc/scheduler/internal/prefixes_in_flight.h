@@ -35,10 +35,10 @@ class PrefixesInFlight {
   void Wait(RequestState* request, RequestState* producer);
   void StopWaiting(RequestState* request);  // also if it does not wait
 
-  // `producer` has computed its first `num_blocks` blocks, and goes on: appends those who need not
-  // wait for it any longer to `awake`; all, where another computes its next block already.
+  // `producer` has computed its first `num_blocks` blocks and continues: appends to `awake` the
+  // requests that need not wait for it any longer; all, if another one computes its next block.
   void Advance(RequestState* producer, int32_t num_blocks, std::vector<RequestState*>* awake);
-  // `producer` runs no more: appends all who wait for it.
+  // `producer` does not run any longer: appends all requests that wait for it.
   void Withdraw(RequestState* producer, std::vector<RequestState*>* awake);
 
   Status CheckIntegrity() const;

@@ -40,9 +40,6 @@ int32_t TokenBudget::Share(int32_t num_tokens) const {
 int32_t TokenBudget::NumWithoutMedia(const RequestState& request) const {
   const int32_t left = NumReachable(request) - request.num_scheduled_tokens;
   if (left <= 0) return 0;
-  if (left == 1 && request.prompt_logprobs_done) {  // a decode step
-    return tokens_ > 0 && (rows_ > 0 || !request.samples()) ? 1 : 0;
-  }
   int32_t n = std::min(left, tokens_);
   int32_t least = 1;
   if (options_.chunked_prefill) {

@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger("pagemill.server")
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """The SHA-256 digest of a key, and who sends it. The key itself is not kept."""
+    """The SHA-256 digest of a key, and its owner. The key itself is not kept."""
 
     digest: bytes
     caller: Caller

@@ -1,4 +1,4 @@
-"""`/kv_events`: who may read it, what it shows, and how long it waits."""
+"""`/kv_events`: the scope that it needs, what it shows, and how long it waits."""
 
 from __future__ import annotations
 
