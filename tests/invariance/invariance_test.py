@@ -37,6 +37,7 @@ class Setup:
     num_blocks: int = 1024
     prefix_caching: bool = False
     max_draft_tokens: int = 0
+    max_step_us: int | None = None
 
 
 @pytest.fixture(scope="module")
@@ -100,17 +101,23 @@ class Run:
         executor = _native.NativeExecutor(built.program_text, options)
         self.engine = _native.Engine(
             _native.ModelRunner(executor, limits, ngram_sizes=ngrams),
-            _native.EngineOptions(enable_prefix_caching=setup.prefix_caching, check_integrity=True),
+            _native.EngineOptions(
+                enable_prefix_caching=setup.prefix_caching,
+                max_step_us=setup.max_step_us,
+                check_integrity=True,
+            ),
         )
         self._next_id = 0
 
     def tokens(self, prompts: list[list[int]], indices: list[int]) -> list[list[int]]:
         """Runs the requests of `indices` together; their tokens, in that order."""
         ids = {}
+        self.engine.pause("keep")  # the steps do not depend on how fast requests are submitted
         for index in indices:
             self._next_id += 1
             ids[self._next_id] = index
             self.engine.submit(self._next_id, prompts[index], sampling(index))
+        self.engine.resume()
         tokens: dict[int, list[int]] = {index: [] for index in indices}
         unfinished = set(ids)
         while unfinished:
@@ -174,6 +181,7 @@ def test_forced_preemption(
         prefix_caching=prefix_caching,
         max_num_tokens=256,
         max_draft_tokens=max_draft_tokens,
+        max_step_us=0,  # how often requests are preempted does not depend on the machine's speed
     )
     run = Run(built, setup)
     assert run.tokens(prompts, ALL) == expected
