@@ -148,6 +148,34 @@ def test_a_stopped_engine_is_neither_stuck_for_others_nor_lost(isolated: ServerP
     assert stream.complete
 
 
+def test_a_stuck_engine_fails_its_requests_and_serves_again(tmp_path: Path) -> None:
+    options = ("--isolate-engine", "--engine-stuck-timeout", "3", *OPTIONS)
+    with serve(SMOLLM2, tmp_path, options) as server:
+        reference = complete(server).json()["choices"][0]["text"]
+        streams = [Stream(server.base_url, LONG).start() for _ in range(4)]
+        for stream in streams:
+            assert stream.first.wait(60)
+        (engine,) = child(server, "engine")
+        os.kill(engine, signal.SIGSTOP)
+        for stream in streams:
+            assert stream.ended.wait(20)
+            (error,) = stream.errors
+            assert json.loads(error)["error"]["code"] == 503
+        wait_until(lambda: ready(server))
+        assert complete(server).json()["choices"][0]["text"] == reference
+        assert "is stuck: no progress for 3 s" in server.log.read_text()
+
+
+def test_an_idle_engine_is_not_stuck(tmp_path: Path) -> None:
+    with serve(
+        SMOLLM2, tmp_path, ("--isolate-engine", "--engine-stuck-timeout", "1", *OPTIONS)
+    ) as server:
+        engine = child(server, "engine")
+        time.sleep(2)
+        assert child(server, "engine") == engine
+        assert complete(server).status_code == 200
+
+
 def test_children_end_with_the_supervisor(tmp_path: Path) -> None:
     with serve(SMOLLM2, tmp_path, ("--isolate-engine", *OPTIONS)) as server:
         children = child(server, "engine") + child(server, "api")

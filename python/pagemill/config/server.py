@@ -58,8 +58,16 @@ class ServerConfig:
     )
     isolate_engine: bool = option(
         False,
-        "Run the engine in a process of its own, which is started again if it ends: requests that"
-        " ran fail, and the server goes on.",
+        "Run the engine in a process of its own, which is started again if it ends or is stuck:"
+        " requests that ran fail, and the server goes on.",
+    )
+    engine_stuck_timeout: float = option(
+        600.0,
+        "An engine that has requests and makes no progress for so long is stuck: /health answers"
+        " 503, and with --isolate-engine the engine is killed and started again. Must exceed the"
+        " longest step, which on a small machine with a large model may take minutes.",
+        unit="s",
+        allowed=Range(1, 86400),
     )
     api_server_count: int = option(
         1,

@@ -195,6 +195,12 @@ def _executor(
                 "packed weights are not kept for the next start: %s (--no-pack-cache to say so)",
                 executor.pack_cache_error,
             )
+        if sizes.activation_type != "f32":
+            _LOGGER.warning(
+                "--dtype %s computes every operation with a plain kernel, many times slower than"
+                " --dtype auto; it is for comparing results with those of a GPU",
+                config.executor.dtype,
+            )
         if executor.memory_placement:
             _LOGGER.info("memory of weights and KV cache: %s", executor.memory_placement)
         return executor

@@ -101,6 +101,12 @@ def test_bfloat16_is_bf16() -> None:
     assert tokens["bf16"] > 1.9 * tokens["f32"]
 
 
+def test_a_slow_type_of_activations_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING"):
+        load(config(max_model_len=256, dtype="bfloat16")).core.bindings.engine.shutdown()
+    assert "--dtype bfloat16 computes every operation with a plain kernel" in caplog.text
+
+
 @pytest.mark.parametrize("dtype", ["fp8", "int8"])
 def test_a_kv_cache_of_bytes_generates(dtype: str) -> None:
     with LLM(SMOLLM2, max_model_len=256, kv_cache_dtype=dtype) as llm:

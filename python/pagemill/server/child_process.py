@@ -2,9 +2,13 @@
 input, which also ties them to it: at its end, a child exits at once, however the parent ended.
 
     process = await start_child("pagemill.server.api_process", job, variables)   # in the parent
+    await wait_ready(process)
+    await wait_silent(process, timeout_s)
     ask_to_stop(process)
 
     follow_parent(stop)                                                          # in the child
+    report_ready()
+    report_progress()
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ _BOOT = (
     "sys.exit(importlib.import_module(job['module']).run(job))\n"
 )
 _STOP = b"\n"
+_READY = b"ready\n"
+_PROGRESS = b"progress\n"
 
 
 async def start_child(module: str, job: Mapping[str, Any], variables: Mapping[str, str]) -> Process:
@@ -58,13 +64,33 @@ def ask_to_stop(process: Process) -> None:
 
 def report_ready() -> None:
     """In the child: `wait_ready` of the parent returns."""
-    os.write(sys.stdout.fileno(), b"ready\n")
+    os.write(sys.stdout.fileno(), _READY)
+    os.set_blocking(sys.stdout.fileno(), False)
+
+
+def report_progress() -> None:
+    """In the child, after `report_ready`: `wait_silent` of the parent goes on waiting. Does nothing
+    while the parent does not read."""
+    with contextlib.suppress(BlockingIOError, BrokenPipeError):
+        os.write(sys.stdout.fileno(), _PROGRESS)
 
 
 async def wait_ready(process: Process) -> bool:
     """Returns when the child has called `report_ready`; False if it ends before."""
     assert process.stdout is not None
-    return await process.stdout.readline() == b"ready\n"
+    return await process.stdout.readline() == _READY
+
+
+async def wait_silent(process: Process, timeout_s: float) -> bool:
+    """Returns True when the child has not called `report_progress` for `timeout_s`; False when it
+    has ended."""
+    assert process.stdout is not None
+    try:
+        while await asyncio.wait_for(process.stdout.read(4096), timeout_s):
+            pass
+    except TimeoutError:
+        return True
+    return False
 
 
 def follow_parent(stop: Callable[[], None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from pagemill.engine.loading import load, model_facts
 from pagemill.engine.outputs import EngineError
 from pagemill.observe.logging import configure
 from pagemill.observe.stats_line import StatsLine
-from pagemill.server.child_process import follow_parent, report_ready
+from pagemill.server.child_process import follow_parent, report_progress, report_ready
 
 _LOOK_EVERY_S = 0.5
 _LOOKS_PER_LINE = 20
@@ -51,9 +52,13 @@ async def _serve(config: ServeConfig, path: str) -> None:
         report_ready()
         line = StatsLine(bindings.engine.stats)
         looks = 0
+        looked = time.monotonic()
         while not stop.is_set():
             await asyncio.wait({asyncio.create_task(stop.wait())}, timeout=_LOOK_EVERY_S)
             loaded.core.check()
+            since, looked = looked, time.monotonic()
+            if bindings.engine.stats().progress_age_s < looked - since:
+                report_progress()
             looks += 1
             if looks % _LOOKS_PER_LINE == 0:
                 line.log()

@@ -11,17 +11,13 @@ from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.registry import ModelRegistry, Task
 
-# A step of a large model on a small machine may take minutes; beyond this it is stuck.
-STUCK_AFTER_S = 600.0
-
 
 class ServerState:
     """Configuration and phase from the start; the models once they are loaded."""
 
-    def __init__(self, config: ServerConfig, stuck_after_s: float = STUCK_AFTER_S) -> None:
+    def __init__(self, config: ServerConfig) -> None:
         self.config = config
         self.lifecycle = Lifecycle()
-        self.stuck_after_s = stuck_after_s
         self._pipeline: Pipeline | None = None
         self._models: ModelRegistry | None = None
         self._stats: Callable[[], EngineSnapshot] | None = None
@@ -67,7 +63,7 @@ class ServerState:
         return task is None or self._models is None or task is self._models.task
 
     def check_progress(self) -> None:
-        """Raises a 503 ApiError if the engine has made no progress for too long."""
+        """Raises a 503 ApiError if the engine is stuck (`--engine-stuck-timeout`)."""
         age = self._stats().progress_age_s if self._stats is not None else 0.0
-        if age > self.stuck_after_s:
+        if age > self.config.engine_stuck_timeout:
             raise ApiError(503, f"The engine has made no progress for {age:.0f} s.")

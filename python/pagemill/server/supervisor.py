@@ -28,7 +28,7 @@ import msgspec
 
 from pagemill.config import ServeConfig
 from pagemill.config.fields import flatten
-from pagemill.server.child_process import ask_to_stop, start_child, wait_ready
+from pagemill.server.child_process import ask_to_stop, start_child, wait_ready, wait_silent
 from pagemill.server.http_server import bind
 from pagemill.server.keys import ApiKey
 
@@ -106,6 +106,7 @@ class _Supervisor:
 
     async def _keep_engine(self) -> None:
         was_ready = False
+        stuck_after_s = self._config.server.engine_stuck_timeout
 
         async def start() -> Process:
             Path(self._socket).unlink(missing_ok=True)
@@ -113,10 +114,18 @@ class _Supervisor:
 
         async def watch(process: Process) -> None:
             nonlocal was_ready
-            if await wait_ready(process):
-                was_ready = True
-            elif not was_ready:
-                raise _EndedError(await process.wait() or 1)
+            if not await wait_ready(process):
+                if not was_ready:
+                    raise _EndedError(await process.wait() or 1)
+                return
+            was_ready = True
+            if await wait_silent(process, stuck_after_s) and not self._stop.is_set():
+                _LOGGER.error(
+                    "engine (process %d) is stuck: no progress for %g s; it is killed",
+                    process.pid,
+                    stuck_after_s,
+                )
+                process.kill()
 
         await self._keep("engine", start, watch)
 

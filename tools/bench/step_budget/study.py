@@ -3,9 +3,10 @@
     PYTHONPATH=python:. python3.11 -m tools.bench.step_budget.study MODEL --limits=0,auto,20,30
 
 Starts one server for each limit and measures them in turns, so that a busy machine slows all of
-them; `--peer vllm=8001` adds a server that runs already and serves the same model as `model`. Two
-loads: `batch` is a closed loop of short requests; `arrivals` is steady streams, among which long
-prompts arrive. Prints medians over the rounds.
+them; `--peer vllm=8001` adds a server that runs already and serves the same model as `model`. Three
+loads: `batch` is a closed loop of short requests of one length, which run side by side from their
+first to their last token if nothing keeps them from it; `varied` the same of different lengths;
+`arrivals` is steady streams, among which long prompts arrive. Prints medians over the rounds.
 """
 
 import asyncio
@@ -88,11 +89,21 @@ async def stream(port: int, token_ids: list[int], max_tokens: int, timings: Timi
 
 async def batch(port: int, num_requests: int) -> Timings:
     """16 clients, each with one request at a time: 128 tokens in, 64 out."""
-    timings, left = Timings(), iter(range(num_requests))
+    return await _closed_loop(port, [64] * num_requests)
+
+
+async def varied(port: int, num_requests: int) -> Timings:
+    """The same with 16 to 112 tokens out."""
+    lengths = random.Random(1)
+    return await _closed_loop(port, [lengths.randint(16, 112) for _ in range(num_requests)])
+
+
+async def _closed_loop(port: int, outputs: Sequence[int]) -> Timings:
+    timings, left = Timings(), iter(outputs)
 
     async def client() -> None:
-        for _ in left:
-            await stream(port, prompt(128), 64, timings)
+        for max_tokens in left:
+            await stream(port, prompt(128), max_tokens, timings)
 
     begun = time.monotonic()
     await asyncio.gather(*(client() for _ in range(_CONCURRENCY)))
@@ -166,7 +177,11 @@ def main(arguments: Sequence[str]) -> None:
             server.wait_ready()
         for port in ports.values():
             asyncio.run(batch(port, _CONCURRENCY))
-        for name, load, count in (("batch", batch, 64), ("arrivals", arrivals, 6)):
+        for name, load, count in (
+            ("batch", batch, 64),
+            ("varied", varied, 96),
+            ("arrivals", arrivals, 6),
+        ):
             rows: dict[str, list[list[float]]] = {label: [] for label in ports}
             for _ in range(_ROUNDS.value):
                 for label, port in ports.items():

@@ -89,8 +89,9 @@ async def fake_server(
         max_body_bytes=100_000,
         origins=origins or OriginConfig(),
         trust_tenant_header=trust_tenant_header,
+        engine_stuck_timeout=5.0,
     )
-    state = ServerState(config, stuck_after_s=5.0)
+    state = ServerState(config)
     renderer = renderer or FakeRenderer()
     pipeline = await make_pipeline(
         engine, pooling=options.pooled_size > 0, max_model_len=max_model_len, renderer=renderer
