@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import msgspec
 
 from pagemill.render.events import NO_TOKEN, Event, Piece, Text
-from pagemill.render.output_parser import Formats, OutputParser
+from pagemill.render.output_machine import Formats
+from pagemill.render.output_parser import OutputParser
 from pagemill.render.stop_strings import StopPieces, StopStringFilter
 
 

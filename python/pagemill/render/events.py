@@ -54,7 +54,9 @@ class CallArguments(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallEnd(msgspec.Struct, frozen=True, gc=False):
-    """The call is complete, or the output ended within it."""
+    """The call is over; not `complete`: the output, or the call's text, ended within it."""
+
+    complete: bool = True
 
 
 Event = Text | Reasoning | CallStart | CallArguments | CallEnd

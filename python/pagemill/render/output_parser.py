@@ -1,6 +1,6 @@
 """Pieces of a choice's output to events, by the model's reasoning format and its tool format.
 
-    parser = OutputParser(Formats(reasoning=Think, tools=Hermes))
+    parser = OutputParser(formats, ParserOptions(reasoning=True, tools=True))
     events: list[Event] = []
     parser.push(Piece("<think>", 7, False), events)
     ...
@@ -12,75 +12,31 @@ if at all; a call of a tool ends it. White space beside markers is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pagemill.render.bordered_text import BorderedText
-from pagemill.render.events import CallEnd, CallStart, Event, Piece, Text
-from pagemill.render.formats.base import Format
-from pagemill.render.formats.table import REASONING_FORMATS, TOOL_FORMATS, choose
-from pagemill.render.markers import MarkerFinder
-
-
-@dataclass(frozen=True, slots=True)
-class FormatNames:
-    """Formats that an operator names: of `formats.table`, "none", or None for an own choice."""
-
-    reasoning: str | None = None
-    tools: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Formats:
-    """The formats of one model, and which of their markers are tokens of its vocabulary."""
-
-    reasoning: type[Format] | None = None
-    tools: type[Format] | None = None
-    marker_ids: Mapping[int, str] = field(default_factory=dict[int, str])
-
-    @classmethod
-    def of(
-        cls, template: str, names: FormatNames, token_id: Callable[[str], int | None]
-    ) -> Formats:
-        """The formats that `names` say, or else those that `template` clearly has.
-
-        Args:
-          template: source of the chat template.
-          names: the operator's.
-          token_id: the id of a marker that is a token of its own.
-
-        Raises:
-          RenderError: a name is unknown.
-        """
-        reasoning = choose(REASONING_FORMATS, names.reasoning, template, "--reasoning-parser")
-        tools = choose(TOOL_FORMATS, names.tools, template, "--tool-call-parser")
-        formats = [each for each in (reasoning, tools) if each is not None]
-        markers = [marker for each in formats for marker in (each.opener, each.closer)]
-        ids = {index: m for m in markers if (index := token_id(m)) is not None}
-        return cls(reasoning, tools, ids)
-
-    def in_reasoning(self, prompt_end: str) -> bool:
-        """True if a prompt that ends like this has opened the reasoning itself."""
-        return self.reasoning is not None and prompt_end.rstrip().endswith(self.reasoning.opener)
-
-    def leaves_in_reasoning(self, content: str) -> bool:
-        """True if a message that the output continues is within its reasoning."""
-        kind = self.reasoning
-        return kind is not None and content.rfind(kind.opener) > content.rfind(kind.closer)
+from pagemill.render.call_region import CallRegion
+from pagemill.render.events import Event, Piece, Reasoning, Text
+from pagemill.render.formats.format import ANSWER, MalformedError
+from pagemill.render.formats.typed_values import Schema
+from pagemill.render.output_machine import Formats, TextKind
 
 
 @dataclass(frozen=True, slots=True)
 class ParserOptions:
     """What one request wants parsed.
 
-    `tools`: the model was shown tools that it may call. `in_reasoning`: the prompt ends with the
-    marker that opens reasoning. `max_calls` 0 is any number.
+    `tools`: the model was shown tools that it may call. `in_reasoning`: whether the output begins
+    within reasoning; None: as the format has it. `max_calls` 0 is any number. `schemas`: JSON Schema of the
+    parameters of each tool, by its name.
     """
 
     reasoning: bool = False
     tools: bool = False
-    in_reasoning: bool = False
+    in_reasoning: bool | None = None
     max_calls: int = 0
+    schemas: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
 
 
 NOTHING = ParserOptions()
@@ -90,118 +46,139 @@ class OutputParser:
     """Follows one choice. Not thread-safe; keeps a bounded amount of text."""
 
     def __init__(self, formats: Formats, options: ParserOptions = NOTHING) -> None:
-        reasoning = formats.reasoning if options.reasoning else None
-        tools = formats.tools if options.tools else None
-        self._reasoning = reasoning() if reasoning is not None else None
-        self._tools = tools() if tools is not None else None
-        self.marker_ids: Mapping[int, str] = {}
-        self._finder = self._marker_finder(formats.marker_ids)
-        self._region: Format | None = None
-        self._may_reason = self._reasoning is not None
-        self._text = BorderedText(after_marker=False, holds_back=self._finder is not None)
-        self._space = ""  # before the marker of a region that may turn out to be text
+        """Begins a choice whose prompt has ended."""
+        self._machine = formats.machine(options.reasoning, options.tools)
+        self.marker_ids: Mapping[int, str] = self._machine.marker_ids
         self._max_calls = options.max_calls
-        self.num_calls = 0
-        if options.in_reasoning and self._reasoning is not None:
-            self._enter(self._reasoning, [])
+        self._held = ""  # the beginning of a marker, maybe
+        self._space = ""  # before the marker that opened the region
+        self._region = CallRegion(options.schemas)
+        self._node = self._machine.first(options.in_reasoning)
+        self._text = BorderedText(
+            after_marker=self._node.kind is TextKind.REASONING,
+            holds_back=self._machine.has_markers,
+        )
+
+    @property
+    def num_calls(self) -> int:
+        """Calls that have ended."""
+        return self._region.num_ended
 
     @property
     def is_complete(self) -> bool:
         """True once there are as many calls as there may be."""
-        return 0 < self._max_calls <= self.num_calls
+        return 0 < self._max_calls <= self._region.num_ended
 
     def push(self, piece: Piece, events: list[Event]) -> None:
         """Appends the events that `piece` completes."""
-        if self._finder is None:
+        if not self._machine.has_markers:
             if piece.text:
                 events.append(Text(piece.text))
-        elif self._finder.is_plain(piece):
-            if piece.text:
-                self._take(piece.text, events)
+            return
+        self._region.events = events
+        marker = self.marker_ids.get(piece.token_id)
+        if marker is None:
+            self._scan(piece.text, events, may_continue=True)
+            return
+        self._scan(piece.text.removesuffix(marker), events)  # half a character, if any
+        if marker in self._node.on and not self._region.in_string:
+            self._pass(marker, events)
         else:
-            for text, is_marker in self._finder.push(piece):
-                if not is_marker or not self._passed(text, events):
-                    self._take(text, events)
+            self._take(marker, events)
 
     def finish(self, events: list[Event]) -> None:
         """Appends what was held back: the output is over."""
-        if self._finder is not None and (rest := self._finder.rest()):
-            self._take(rest, events)
-        if self._region is not None:
-            begin = len(events)
-            self._region.cut(events)
-            self._check(begin, events)
-        elif rest := self._text.rest():
-            events.append(Text(rest))
+        self._region.events = events
+        self._scan("", events)
+        if self._node.kind is not None:
+            self._say(self._text.rest(), events)
+        elif text := self._region.cut():
+            events.append(Text(self._space + text))
 
-    def _marker_finder(self, marker_ids: Mapping[int, str]) -> MarkerFinder | None:
-        formats = [each for each in (self._reasoning, self._tools) if each is not None]
-        if not formats:
-            return None
-        markers = {marker for each in formats for marker in (each.opener, each.closer)}
-        self.marker_ids = {i: marker for i, marker in marker_ids.items() if marker in markers}
-        return MarkerFinder(sorted(markers), self.marker_ids)
+    def _scan(self, text: str, events: list[Event], *, may_continue: bool = False) -> None:
+        """Takes `text`, without the beginning of a marker at its end if it `may_continue`."""
+        if self._held:
+            text, self._held = self._held + text, ""
+        at = 0
+        while at < len(text):
+            node = self._node
+            found = node.pattern.search(text, at) if node.pattern is not None else None
+            if found is None:
+                end = len(text) - (node.unsure(text, at) if may_continue else 0)
+            elif found.start() == at and not self._region.in_string:
+                at = found.end()
+                self._pass(found[0], events)
+                continue
+            else:
+                end = found.start() if found.start() > at else found.end()
+            if end == at:
+                self._held = text[at:]
+                return
+            at += self._take(text[at:end], events)
 
-    def _take(self, text: str, events: list[Event]) -> None:
-        if self._region is None:
-            text = self._text.push(text)
-            if text:
-                events.append(Text(text))
-                if self._may_reason:
-                    self._stop_reasoning()
-            return
-        begin = len(events)
-        self._region.push(text, events)
-        if self._region is self._tools:
-            self._check(begin, events)
+    def _take(self, text: str, events: list[Event]) -> int:
+        """Takes text of the present state; returns how much, after which the state may be another
+        one."""
+        node = self._node
+        if node.kind is None:
+            return self._take_of_call(text, events)
+        if self._say(self._text.push(text), events) and node.otherwise is not None:
+            self._node = self._machine.nodes[node.otherwise]
+            self._text.holds_back = bool(self._node.on)
+        return len(text)
 
-    def _passed(self, marker: str, events: list[Event]) -> bool:
-        """Opens or closes a region; False if `marker` is text at this place."""
-        region, tools, reasoning = self._region, self._tools, self._reasoning
-        if region is not None and region.quotes_markers:
-            return False
-        if region is not None and marker == region.closer:
-            self._leave(region, events)
-        elif tools is not None and marker == tools.opener and region is not tools:
-            if region is not None:
-                self._leave(region, events)
-            self._enter(tools, events)
-        elif self._may_reason and reasoning is not None and marker == reasoning.opener:
-            if region is not None:
-                return False
-            self._enter(reasoning, events)
+    def _take_of_call(self, text: str, events: list[Event]) -> int:
+        region = self._region
+        try:
+            taken = region.give(text)
+        except MalformedError as error:
+            self._abandon(events)
+            return error.at
+        if (then := region.then) is not None:
+            self._go(then, "", events)
+        return taken
+
+    def _say(self, text: str, events: list[Event]) -> bool:
+        """Appends text of the present state, if there is any."""
+        if text:
+            is_answer = self._node.kind is TextKind.ANSWER
+            events.append(Text(text) if is_answer else Reasoning(text))
+        return bool(text)
+
+    def _pass(self, marker: str, events: list[Event]) -> None:
+        """Goes where `marker` leads."""
+        target = self._node.on[marker]
+        region = self._region
+        if self._node.kind is not None:
+            self._space = self._text.rest()
+            if self._machine.nodes[target].kind is None:
+                region.open(marker)
         else:
-            return False
-        return True
+            try:
+                region.leave(marker)
+            except MalformedError:
+                self._abandon(events)
+                return
+        self._go(target, marker, events)
 
-    def _enter(self, region: Format, events: list[Event]) -> None:
-        self._space = self._text.rest()
-        self._region = region
-        self._stop_reasoning()
-        region.open(events)
+    def _go(self, target: str, marker: str, events: list[Event]) -> None:
+        region, before = self._region, self._node
+        node = self._node = self._machine.nodes[target]
+        if node.state is not None:
+            try:
+                region.enter(node.state, marker)
+            except MalformedError:
+                self._abandon(events)
+            return
+        text = ""
+        if before.kind is None and (text := region.close()):
+            events.append(Text(self._space + text))
+        self._text = BorderedText(after_marker=not text, holds_back=bool(node.on))
 
-    def _leave(self, region: Format, events: list[Event]) -> None:
-        begin = len(events)
-        region.close(events)
-        self._region = None
-        after_marker = True
-        if region is self._tools:
-            self._check(begin, events)
-            after_marker = type(events[-1]) is not Text
-        self._text = BorderedText(after_marker=after_marker, holds_back=self._tools is not None)
-
-    def _check(self, begin: int, events: list[Event]) -> None:
-        """Counts calls; a region that is text keeps the white space before its marker."""
-        for event in events[begin:]:
-            kind = type(event)
-            if kind is CallStart:
-                self._space = ""
-            elif kind is CallEnd:
-                self.num_calls += 1
-            elif kind is Text and self._space:
-                events.insert(begin, Text(self._space))
-                self._space = ""
-
-    def _stop_reasoning(self) -> None:
-        self._may_reason = False
-        self._text.holds_back = self._tools is not None
+    def _abandon(self, events: list[Event]) -> None:
+        """The region is no call, or no other one: the answer goes on."""
+        text = self._region.abandon()
+        if text:
+            events.append(Text(self._space + text))
+        self._node = self._machine.nodes[ANSWER]
+        self._text = BorderedText(after_marker=not text, holds_back=bool(self._node.on))

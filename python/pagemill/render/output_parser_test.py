@@ -11,15 +11,22 @@ import pytest
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.errors import RenderError
 from pagemill.render.events import CallArguments, CallStart, Event, Message, Piece, Reasoning
-from pagemill.render.formats.hermes import MAX_BODY_CHARS, Hermes
-from pagemill.render.formats.table import REASONING_FORMATS, TOOL_FORMATS, choose
-from pagemill.render.formats.think import Think
-from pagemill.render.output_parser import FormatNames, Formats, OutputParser, ParserOptions
+from pagemill.render.formats.format import MAX_BODY_CHARS
+from pagemill.render.formats.json_formats import HERMES
+from pagemill.render.formats.reasoning_formats import DEEPSEEK_R1, THINK
+from pagemill.render.formats.table import (
+    REASONING_FORMATS,
+    TOOL_FORMATS,
+    reasoning_format,
+    tool_format,
+)
+from pagemill.render.output_machine import FormatNames, Formats
+from pagemill.render.output_parser import OutputParser, ParserOptions
 
-MARKERS = (Think.opener, Think.closer, Hermes.opener, Hermes.closer)
+MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 IDS: Mapping[int, str] = {1000 + at: marker for at, marker in enumerate(MARKERS)}
-AS_TEXT = Formats(Think, Hermes)
-AS_TOKENS = Formats(Think, Hermes, IDS)
+AS_TEXT = Formats(THINK, HERMES)
+AS_TOKENS = Formats(THINK, HERMES, IDS)
 BOTH = ParserOptions(reasoning=True, tools=True)
 WEATHER = '{"name": "get_weather", "arguments": {"city": "Paris", "days": [1, 2]}}'
 CALL = f"<tool_call>\n{WEATHER}\n</tool_call>"
@@ -94,7 +101,7 @@ OUTPUTS = {
         [("f", '{"a": "b\n')],
     ),
     '<tool_call>{"name": "f", "arguments": {}} and more</tool_call>': (
-        *("} and more", ""),
+        *("and more", ""),
         [("f", "{}")],
     ),
     '<tool_call>{"name": "f", "arguments": {"a": 1': ("", "", [("f", '{"a": 1')]),
@@ -102,7 +109,8 @@ OUTPUTS = {
         *("a\n<tool_call>\nnot JSON\n</tool_call>\nb", ""),
         [],
     ),
-    '<tool_call>[{"name": "f"}]</tool_call>': ('<tool_call>[{"name": "f"}]</tool_call>', "", []),
+    '<tool_call>[{"name": "f"}]</tool_call>': ("", "", [("f", "{}")]),
+    '<tool_call>["f"]</tool_call>': ('<tool_call>["f"]</tool_call>', "", []),
     "x </tool_call> y": ("x </tool_call> y", "", []),
     "a < b and <tool": ("a < b and <tool", "", []),
 }
@@ -156,16 +164,25 @@ def test_what_a_request_does_not_want_stays_text() -> None:
     output = f"<think>a</think>{CALL}"
     assert parse(output, ParserOptions()) == (output, "", [])
     assert parse(output, ParserOptions(reasoning=True)) == (CALL, "a", [])
-    assert parse(CALL, ParserOptions(tools=True), Formats(Think)) == (CALL, "", [])
+    assert parse(CALL, ParserOptions(tools=True), Formats(THINK)) == (CALL, "", [])
 
 
 def test_reasoning_that_the_prompt_opened() -> None:
     options = ParserOptions(reasoning=True, in_reasoning=True)
     assert parse("\nHm.\n</think>\n\nYes.", options) == ("Yes.", "Hm.", [])
-    assert AS_TEXT.in_reasoning("<|assistant|>\n<think>\n")
-    assert not AS_TEXT.in_reasoning("<think>\n\n</think>\n\n")
+    assert AS_TEXT.in_reasoning("<|assistant|>\n<think>\n") is True
+    assert AS_TEXT.in_reasoning("<think>\n\n</think>\n\n") is False
+    assert AS_TEXT.in_reasoning("<think>a</think>b") is None
     assert AS_TEXT.leaves_in_reasoning("<think>a</think>b<think>c")
     assert not AS_TEXT.leaves_in_reasoning("<think>a</think>b")
+
+
+def test_output_that_begins_with_reasoning_unless_the_prompt_closed_it() -> None:
+    formats, wanted = Formats(DEEPSEEK_R1), ParserOptions(reasoning=True)
+    for output in ("Hm.</think>Yes.", "<think>Hm.</think>Yes.", "\n<think>\nHm.\n</think>Yes."):
+        assert parse(output, wanted, formats) == ("Yes.", "Hm.", [])
+    closed = ParserOptions(reasoning=True, in_reasoning=False)
+    assert parse("Yes.", closed, formats) == ("Yes.", "", [])
 
 
 class Characters:
@@ -232,7 +249,8 @@ def test_one_call_at_most() -> None:
                 assert delta.finish_reason == "stop"
                 break
         assert folded(events)[2] == [("get_weather", ARGUMENTS)]
-        assert count == len(ids) // 2
+        # Nothing of the second call, and no more of the first one than it needs.
+        assert len(ids) // 2 - len("}\n") - 1 == count
 
 
 HEAD = '<tool_call>{"name":"f","arguments":{'
@@ -262,23 +280,21 @@ def test_a_call_that_is_too_long_to_keep_is_text() -> None:
 def test_the_format_is_chosen_by_name_or_by_the_template() -> None:
     template = "{% for m in messages %}<tool_call>{{ m.arguments }}</tool_call></think>"
     found = Formats.of(template, FormatNames(), {"<think>": 7, "</tool_call>": 8}.get)
-    assert (found.reasoning, found.tools) == (Think, Hermes)
+    assert (found.reasoning, found.tools) == (THINK, HERMES)
     assert found.marker_ids == {7: "<think>", 8: "</tool_call>"}
     none = Formats.of(template, FormatNames("none", "none"), lambda _: None)
     assert (none.reasoning, none.tools) == (None, None)
     named = Formats.of("", FormatNames("think", "hermes"), lambda _: None)
-    assert (named.reasoning, named.tools) == (Think, Hermes)
-    assert choose(TOOL_FORMATS, None, template + "<function=", "--x") is None
+    assert (named.reasoning, named.tools) == (THINK, HERMES)
     with pytest.raises(RenderError, match=r"--tool-call-parser: unknown format 'x'; .* hermes"):
-        choose(TOOL_FORMATS, "x", template, "--tool-call-parser")
+        tool_format("x", template)
 
 
 def test_the_tables_are_sorted_and_load() -> None:
-    for table in (TOOL_FORMATS, REASONING_FORMATS):
-        assert list(table) == sorted(table)
-        for name in table:
-            kind = choose(table, name, "", "--x")
-            assert kind is not None and kind.opener and kind.closer
+    assert list(TOOL_FORMATS) == sorted(TOOL_FORMATS)
+    assert list(REASONING_FORMATS) == sorted(REASONING_FORMATS)
+    assert all(tool_format(name, "") for name in TOOL_FORMATS)
+    assert all(reasoning_format(name, "") for name in REASONING_FORMATS)
 
 
 def test_reasoning_events_are_parts() -> None:

@@ -15,7 +15,7 @@ from pagemill.render.chat_messages import Message
 from pagemill.render.detokenizer import Detokenizer
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array, as_object
-from pagemill.render.output_parser import FormatNames, Formats
+from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.special_tokens import (
     end_ids,
     read_json,

@@ -208,7 +208,7 @@ def _assembler(
     renderer: Renderer, prompt: np.ndarray, sampling: SamplingParams, parsed: ParserOptions
 ) -> ChoiceAssembler:
     formats = renderer.formats
-    if parsed.reasoning and formats.reasoning is not None and not parsed.in_reasoning:
+    if parsed.reasoning and formats.reasoning is not None and parsed.in_reasoning is None:
         end = renderer.decode(prompt[-_PROMPT_END_TOKENS:].tolist(), skip_special_tokens=False)
         parsed = replace(parsed, in_reasoning=formats.in_reasoning(end))
     return ChoiceAssembler(

@@ -19,7 +19,7 @@ from pagemill.config.model import ModelConfig
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
-from pagemill.render.output_parser import FormatNames, Formats
+from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt, RenderSource
 from pagemill.render.renderer import Renderer as ModelRenderer
 from pagemill.render.template_process import MAX_PROCESSES

@@ -9,13 +9,13 @@ import openai
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.render.formats.hermes import Hermes
-from pagemill.render.formats.think import Think
-from pagemill.render.output_parser import Formats
+from pagemill.render.formats.json_formats import HERMES
+from pagemill.render.formats.reasoning_formats import THINK
+from pagemill.render.output_machine import Formats
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server, script
 
-BOTH = Formats(Think, Hermes)
+BOTH = Formats(THINK, HERMES)
 USER: list[Any] = [{"role": "user", "content": "How is the weather?"}]
 TOOL: Any = {
     "type": "function",

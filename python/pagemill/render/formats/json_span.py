@@ -17,14 +17,15 @@ class JsonSpan:
 
     __slots__ = ("_depth", "_escaped", "in_string")
 
-    def __init__(self) -> None:
-        self._depth = 0
+    def __init__(self, depth: int = 0) -> None:
+        """`depth`: brackets of the value that were open before the first text."""
+        self._depth = depth
         self._escaped = False
         self.in_string = False
 
-    def push(self, text: str) -> int | None:
-        """Returns how much of `text` the value has, if it ends there; None if it continues."""
-        at = 0
+    def push(self, text: str, begin: int = 0) -> int | None:
+        """Returns where in `text`, read from `begin` on, the value ends; None if it continues."""
+        at = begin
         while at < len(text):
             if self._escaped:
                 self._escaped = False

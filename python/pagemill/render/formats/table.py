@@ -1,48 +1,136 @@
-"""Formats by name. To add one: a file that implements `base.Format`, and a row here."""
+"""Formats by name. To add one: a constant in the file of its kind, and a row here."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from typing import TypeVar
 
 from pagemill.render.errors import RenderError
-from pagemill.render.formats.base import Format
+from pagemill.render.formats.format import ReasoningFormat, ToolFormat
 
 TOOL_FORMATS: Mapping[str, str] = {
-    "hermes": "pagemill.render.formats.hermes:Hermes",
+    "apertus": "json_formats:APERTUS",
+    "cohere_command3": "json_formats:COHERE",
+    "cohere_command4": "json_formats:COHERE",
+    "deepseek_v3": "named_json_formats:DEEPSEEK_V3",
+    "deepseek_v31": "named_json_formats:DEEPSEEK_V31",
+    "deepseek_v32": "element_formats:DEEPSEEK_V32",
+    "deepseek_v4": "element_formats:DEEPSEEK_V4",
+    "deepseek_v41": "element_formats:DEEPSEEK_V41",
+    "dots": "element_formats:DOTS",
+    "ernie45": "json_formats:HERMES",
+    "functiongemma": "other_formats:FUNCTIONGEMMA",
+    "gemma4": "other_formats:GEMMA4",
+    "gigachat3": "json_formats:GIGACHAT3",
+    "glm45": "element_formats:GLM45",
+    "glm47": "element_formats:GLM45",
+    "granite": "json_formats:GRANITE",
+    "granite-20b-fc": "json_formats:GRANITE_20B",
+    "granite4": "json_formats:HERMES",
+    "hermes": "json_formats:HERMES",
+    "hunyuan_a13b": "json_formats:TOOL_CALLS",
+    "hy_v3": "element_formats:HUNYUAN_V3",
+    "hy_v4": "element_formats:HUNYUAN_V4",
+    "internlm": "json_formats:INTERNLM",
+    "jamba": "json_formats:TOOL_CALLS",
+    "k2_horizon": "element_formats:K2_HORIZON",
+    "kimi_k2": "named_json_formats:KIMI_K2",
+    "lfm2": "other_formats:LFM2",
+    "ling3": "element_formats:GLM45",
+    "llama3_json": "json_formats:LLAMA3",
+    "llama4_json": "json_formats:LLAMA3",
+    "llama4_pythonic": "other_formats:LLAMA4_PYTHONIC",
+    "longcat": "json_formats:LONGCAT",
+    "mimo": "element_formats:MIMO",
+    "minicpm5": "element_formats:MINICPM5",
+    "minimax_m2": "element_formats:MINIMAX_M2",
+    "mistral": "named_json_formats:MISTRAL",
+    "olmo3": "other_formats:OLMO3",
+    "phi4_mini_json": "json_formats:PHI4_MINI",
+    "plamo3": "named_json_formats:PLAMO3",
+    "poolside_v1": "element_formats:GLM45",
+    "pythonic": "other_formats:PYTHONIC",
+    "qwen3_coder": "element_formats:QWEN3_CODER",
+    "qwen3_json": "json_formats:HERMES",
+    "qwen3_xml": "element_formats:QWEN3_CODER",
+    "seed_oss": "element_formats:SEED_OSS",
+    "step3": "element_formats:STEP3",
+    "step3p5": "element_formats:QWEN3_CODER",
+    "xlam": "json_formats:XLAM",
 }
 REASONING_FORMATS: Mapping[str, str] = {
-    "think": "pagemill.render.formats.think:Think",
+    "cohere_command3": "reasoning_formats:COHERE",
+    "cohere_command4": "reasoning_formats:COHERE",
+    "deepseek_r1": "reasoning_formats:DEEPSEEK_R1",
+    "deepseek_v3": "reasoning_formats:THINK",
+    "deepseek_v4": "reasoning_formats:THINK",
+    "deepseek_v41": "reasoning_formats:THINK",
+    "ernie45": "reasoning_formats:ERNIE45",
+    "glm45": "reasoning_formats:THINK",
+    "glm47": "reasoning_formats:THINK",
+    "granite": "reasoning_formats:GRANITE",
+    "granite_thinking_parser": "reasoning_formats:THINK",
+    "holo2": "reasoning_formats:THINK",
+    "hunyuan_a13b": "reasoning_formats:HUNYUAN_A13B",
+    "hy_v3": "reasoning_formats:THINK",
+    "hy_v4": "reasoning_formats:THINK",
+    "k2_horizon": "reasoning_formats:K2_HORIZON",
+    "kimi_k2": "reasoning_formats:THINK",
+    "ling3": "reasoning_formats:THINK",
+    "mimo": "reasoning_formats:THINK",
+    "minicpmv": "reasoning_formats:THINK",
+    "minimax_m2": "reasoning_formats:DEEPSEEK_R1",
+    "minimax_m3": "reasoning_formats:MINIMAX_M3",
+    "mistral": "reasoning_formats:MISTRAL",
+    "nemotron_v3": "reasoning_formats:THINK",
+    "olmo3": "reasoning_formats:THINK",
+    "plamo3": "reasoning_formats:PLAMO3",
+    "poolside_v1": "reasoning_formats:THINK",
+    "qwen3": "reasoning_formats:THINK",
+    "seed_oss": "reasoning_formats:SEED_OSS",
+    "step3": "reasoning_formats:DEEPSEEK_R1",
+    "step3p5": "reasoning_formats:THINK",
+    "think": "reasoning_formats:THINK",
 }
 NONE = "none"
 
+_Format = TypeVar("_Format", ToolFormat, ReasoningFormat)
 
-def choose(
-    table: Mapping[str, str], name: str | None, template: str, flag: str
-) -> type[Format] | None:
-    """Returns the format `name`, or without a name the one that `template` clearly has.
 
-    Args:
-      table: TOOL_FORMATS or REASONING_FORMATS.
-      name: a name of the table, "none", or None.
-      template: source of the model's chat template; "" if it has none.
-      flag: the option that `name` came from.
+def tool_format(name: str | None, template: str) -> ToolFormat | None:
+    """The tool format `name`, or without a name the one that the chat template surely has.
 
     Raises:
       RenderError: the table does not have `name`.
     """
+    return _choose(TOOL_FORMATS, ToolFormat, name, template, "--tool-call-parser")
+
+
+def reasoning_format(name: str | None, template: str) -> ReasoningFormat | None:
+    """As `tool_format`."""
+    return _choose(REASONING_FORMATS, ReasoningFormat, name, template, "--reasoning-parser")
+
+
+def _choose(
+    table: Mapping[str, str], kind: type[_Format], name: str | None, template: str, flag: str
+) -> _Format | None:
     if name == NONE:
         return None
     if name is not None:
         if name not in table:
             known = ", ".join([*sorted(table), NONE])
             raise RenderError(f"{flag}: unknown format {name[:40]!r}; known are {known}")
-        return _load(table[name])
-    found = [kind for kind in map(_load, table.values()) if kind.is_in(template)]
-    return found[0] if len(found) == 1 else None
+        return _load(table[name], kind)
+    found = [_load(path, kind) for path in sorted(set(table.values()))]
+    found = [each for each in found if each.is_in(template)]
+    most = max((len(each.marks) for each in found), default=0)
+    best = [each for each in found if len(each.marks) == most]
+    return best[0] if len(best) == 1 else None
 
 
-def _load(path: str) -> type[Format]:
+def _load(path: str, kind: type[_Format]) -> _Format:
     module, _, name = path.partition(":")
-    kind: type[Format] = vars(importlib.import_module(module))[name]
-    return kind
+    value = vars(importlib.import_module(f"pagemill.render.formats.{module}"))[name]
+    assert isinstance(value, kind)
+    return value

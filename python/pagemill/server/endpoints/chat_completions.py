@@ -13,7 +13,12 @@ from pagemill.server.chat_wording import ChatWording
 from pagemill.server.errors import bad_request, not_implemented
 from pagemill.server.generation import Generation
 from pagemill.server.pipeline import GenerationOptions, Pipeline
-from pagemill.server.protocol.chat import ChatRequest, check_messages, check_tools
+from pagemill.server.protocol.chat import (
+    ChatRequest,
+    check_messages,
+    check_tools,
+    tool_schemas,
+)
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
 from pagemill.server.rendering import Rendering
 from pagemill.server.respond import respond
@@ -130,8 +135,9 @@ def _parsed(pipeline: Pipeline, request: ChatRequest) -> ParserOptions:
     return ParserOptions(
         reasoning=True,
         tools=may_call,
-        in_reasoning=isinstance(content, str) and formats.leaves_in_reasoning(content),
+        in_reasoning=formats.leaves_in_reasoning(content) if isinstance(content, str) else None,
         max_calls=0 if request.parallel_tool_calls else 1,
+        schemas=tool_schemas(request.tools) if may_call else {},
     )
 
 

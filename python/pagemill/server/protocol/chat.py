@@ -87,6 +87,17 @@ def check_tools(tools: list[dict[str, Any]]) -> None:
     _check_functions(tools, "tools", "tools")
 
 
+def tool_schemas(tools: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """JSON Schema of the parameters of each of `tools`, which `check_tools` has seen, by its name;
+    tools without one are missing."""
+    functions = [tool["function"] for tool in tools]
+    return {
+        function["name"]: function["parameters"]
+        for function in functions
+        if isinstance(function.get("parameters"), dict)
+    }
+
+
 def _check_functions(items: Any, where: str, param: str) -> None:
     if not isinstance(items, list):
         raise bad_request(f"`{where}` must be a list.", param)

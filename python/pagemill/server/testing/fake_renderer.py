@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
-from pagemill.render.formats.hermes import Hermes
-from pagemill.render.formats.think import Think
-from pagemill.render.output_parser import Formats
+from pagemill.render.formats.json_formats import HERMES
+from pagemill.render.formats.reasoning_formats import THINK
+from pagemill.render.output_machine import Formats
 from pagemill.render.renderer import ChatPrompt
 
 # Bytes that no text has are the markers.
 MARKED = Formats(
-    Think,
-    Hermes,
-    {0xF8: Think.opener, 0xF9: Think.closer, 0xFA: Hermes.opener, 0xFB: Hermes.closer},
+    THINK,
+    HERMES,
+    {0xF8: "<think>", 0xF9: "</think>", 0xFA: "<tool_call>", 0xFB: "</tool_call>"},
 )
 _BYTES = [bytes([value]) for value in range(256)]
 

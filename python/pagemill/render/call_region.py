@@ -1,0 +1,254 @@
+"""Reads one region of calls, by the states of a tool format."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import re
+from collections.abc import Mapping
+
+from pagemill.render.events import CallArguments, CallEnd, CallStart, Event, Text
+from pagemill.render.formats.format import (
+    MAX_BODY_CHARS,
+    MAX_HEADER_CHARS,
+    Body,
+    BodyReader,
+    Gap,
+    Header,
+    MalformedError,
+    State,
+    Value,
+)
+from pagemill.render.formats.typed_values import Schema
+from pagemill.render.formats.values import ValueWriter
+
+_SPACE = " \t\r\n"
+_compiled = functools.cache(functools.partial(re.compile, flags=re.DOTALL))
+
+
+class CallRegion:
+    """From a marker that opens calls to the answer again. `events` takes what is found.
+
+    Until the first call, all text is kept: `abandon` gives it back if there is none.
+    """
+
+    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+        """`schemas`: of the tools' parameters, by the tool's name."""
+        self.events: list[Event] = []
+        self.num_ended = 0
+        self._schemas = schemas
+        self._state: State = Gap({})
+        self._raw: list[str] | None = None
+        self._num_raw = 0
+        self._name: str | None = None  # of the open call
+        self._num_keys: int | None = None  # of an open call whose values come one by one
+        self._key: str | None = None
+        self._declared: str | None = None
+        self._kept: list[str] = []  # of a header
+        self._num_kept = 0
+        self._value: ValueWriter | None = None
+        self._reader: BodyReader | None = None
+        self._has_junk = False
+        self._then: str | None = None
+        self._num_before = 0
+
+    # What readers call: `format.CallWriter`.
+
+    def start(self, name: str, call_id: str = "") -> None:
+        """A call begins."""
+        self._raw = None
+        self._name = name
+        self.events.append(CallStart(name, call_id))
+
+    def arguments(self, text: str) -> None:
+        """A part of the open call's arguments."""
+        if text:
+            self.events.append(CallArguments(text))
+
+    def end(self) -> None:
+        """The open call is complete."""
+        self._end(complete=True)
+
+    @property
+    def in_string(self) -> bool:
+        """True if a marker at this place is data."""
+        return self._reader is not None and self._reader.in_string
+
+    @property
+    def then(self) -> str | None:
+        """Where the text that was given leads without a marker; None: the state goes on."""
+        return self._then
+
+    def open(self, marker: str) -> None:
+        """Begins a region at the marker that opens it; `enter` follows."""
+        self._raw, self._num_raw = [marker], len(marker)
+        self._num_before = self.num_ended
+
+    def enter(self, state: State, marker: str) -> None:
+        """Begins a state to which `marker` led.
+
+        Raises:
+            MalformedError: the marker should begin the body, but does not.
+        """
+        self._state = state
+        if not state.in_call and self._name is not None:
+            self._end_elements()
+        self._kept, self._num_kept = [], 0
+        self._reader = self._value = None
+        self._has_junk = False
+        self._then = None
+        if isinstance(state, Value):
+            self._begin_value(state)
+        elif isinstance(state, Body):
+            self._reader = state.reader()
+            if state.in_call:
+                self._num_keys = None
+            if state.keeps_marker and marker:
+                self._reader.push(marker, self)
+
+    def give(self, text: str) -> int:
+        """Takes text of the present state; returns how much of it belongs there.
+
+        Raises:
+            MalformedError: it is not in the format; `at` says from where on.
+        """
+        room = MAX_BODY_CHARS - self._num_raw if self._raw is not None else len(text)
+        part = text[:room]
+        try:
+            consumed = self._take(part)
+        except MalformedError as error:
+            self._keep_raw(text[: error.at])
+            raise
+        self._keep_raw(text[:consumed])
+        if self._raw is not None and consumed == room < len(text):
+            raise MalformedError(room)
+        return consumed
+
+    def leave(self, marker: str) -> None:
+        """The present state is over because of `marker`, which is no data; `enter` follows.
+
+        Raises:
+            MalformedError: what was read is not in the format.
+        """
+        if self._raw is None and self._is_between:
+            self._raw, self._num_raw = [], 0
+        self._keep_raw(marker)
+        if self._raw is not None and self._num_raw > MAX_BODY_CHARS:
+            raise MalformedError
+        state = self._state
+        if isinstance(state, Header):
+            self._read_header(state)
+        elif isinstance(state, Value):
+            self._end_value()
+        elif self._reader is not None:
+            reader, self._reader = self._reader, None
+            reader.close(self)
+            if self._name is not None and not (isinstance(state, Body) and state.in_call):
+                self._end(complete=False)
+
+    def close(self) -> str:
+        """The region is over; returns its text if there was no call in it."""
+        if self._name is not None:
+            self._end_elements()
+        return self.abandon() if self.num_ended == self._num_before else ""
+
+    def cut(self) -> str:
+        """The output ends here; as `close`."""
+        if self._reader is not None and not self._state.in_call:
+            with contextlib.suppress(MalformedError):
+                self._reader.close(self)
+        return self.abandon()
+
+    def abandon(self) -> str:
+        """What was opened last is no call: returns its text."""
+        raw, self._raw = self._raw, None
+        if self._name is not None:
+            self._end(complete=False)
+        return "".join(raw or ())
+
+    def _take(self, text: str) -> int:
+        state = self._state
+        if isinstance(state, Header):
+            room = MAX_HEADER_CHARS - self._num_kept
+            self._kept.append(text[:room])
+            self._num_kept += len(text)
+            if len(text) > room:
+                raise MalformedError(room)
+        elif isinstance(state, Value):
+            if self._value is not None:
+                self.arguments(self._value.push(text))
+        elif self._reader is not None:
+            consumed = self._reader.push(text, self)
+            if consumed is not None:
+                self._reader = None
+                self._then = state.then if isinstance(state, Body) else None
+                return consumed
+        else:
+            return self._take_between(text)
+        return len(text)
+
+    @property
+    def _is_between(self) -> bool:
+        """Not within a call, or what may be one."""
+        state = self._state
+        is_ended = isinstance(state, Body) and self._reader is None
+        return self._name is None and (isinstance(state, Gap) or is_ended)
+
+    def _take_between(self, text: str) -> int:
+        junk = text if self._has_junk else text.lstrip(_SPACE)
+        state = self._state
+        if junk and isinstance(state, Gap) and state.otherwise is not None:
+            self._then = state.otherwise
+            return len(text) - len(junk)
+        if junk and not (isinstance(state, Gap) and state.in_call):
+            if self._raw is not None:
+                raise MalformedError(len(text) - len(junk))
+            self._has_junk = True
+            self.events.append(Text(junk))
+        return len(text)
+
+    def _keep_raw(self, text: str) -> None:
+        if self._raw is None:
+            return
+        self._raw.append(text)
+        self._num_raw += len(text)
+
+    def _read_header(self, header: Header) -> None:
+        found = _compiled(header.pattern).fullmatch("".join(self._kept))
+        groups = found.groupdict() if found is not None else {}
+        if header.in_call:
+            self._key = groups.get("key", self._key)
+            self._declared = groups.get("type", self._declared)
+            return
+        if found is None:
+            raise MalformedError
+        if name := groups.get("name"):
+            if self._name is not None:
+                self._end_elements()
+            self.start(name, groups.get("id") or "")
+            self._num_keys = 0
+
+    def _begin_value(self, value: Value) -> None:
+        if self._key is None or self._num_keys is None or self._name is None:
+            return
+        self.arguments(("{" if self._num_keys == 0 else ", ") + json.dumps(self._key) + ": ")
+        self._num_keys += 1
+        schema = self._schemas.get(self._name)
+        self._value = ValueWriter(value, schema, self._key, self._declared)
+
+    def _end_value(self) -> None:
+        if self._value is not None:
+            self.arguments(self._value.end())
+        self._value = self._key = self._declared = None
+
+    def _end_elements(self) -> None:
+        """Ends a call whose arguments came one by one, or that had none."""
+        if self._num_keys is not None:
+            self.arguments("}" if self._num_keys else "{}")
+        self._end(complete=self._num_keys is not None)
+
+    def _end(self, *, complete: bool) -> None:
+        self._name = self._num_keys = None
+        self.num_ended += 1
+        self.events.append(CallEnd(complete))

@@ -1,0 +1,195 @@
+"""Tool formats whose arguments are elements, one for each parameter, with values as text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pagemill.render.formats.format import (
+    ANSWER,
+    Body,
+    Gap,
+    Header,
+    State,
+    Targets,
+    ToolFormat,
+    Value,
+)
+from pagemill.render.formats.json_calls import JsonCall
+
+_WORD = r"\s*(?P<name>[^\s<>]+)\s*"
+_ATTRIBUTE = r"\s*(?P<quote>[\"']?)(?P<{}>[^\"'>]+?)(?P=quote)\s*"
+_NAME_ATTRIBUTE = _ATTRIBUTE.format("name")
+_KEY_ATTRIBUTE = _ATTRIBUTE.format("key")
+
+
+def _functions(
+    opener: str, closer: str, trim: Literal["line", "none"] = "line", marks: tuple[str, ...] = ()
+) -> ToolFormat:
+    """`<function=f><parameter=k>v</parameter></function>`, several between two markers."""
+    # Values are source code often, so what closes them by mistake has to begin a line.
+    ends = {"</parameter>": "parameters", "\n<parameter=": "key", "\n</function>": "function"}
+    return ToolFormat(
+        {
+            "function": Gap(on={"<function=": "name", closer: ANSWER}),
+            "name": Header(_WORD, on={">": "parameters"}),
+            "parameters": Gap(
+                on={"<parameter=": "key", "</function>": "function", closer: ANSWER}, in_call=True
+            ),
+            "key": Header(r"\s*(?P<key>[^>]+?)\s*", on={">": "value"}, in_call=True),
+            "value": Value(on=ends, trim=trim),
+        },
+        openers={opener: "function", "<function=": "name"},
+        marks=marks,
+    )
+
+
+def _pairs(opener: str, closer: str, key: str, value: str) -> dict[str, State]:
+    """States of `f<arg_key>k</arg_key><arg_value>v</arg_value>` up to `closer`, from `name` on."""
+    return {
+        "name": Header(_WORD, on={f"<{key}>": "key", closer: opener}),
+        "key": Header(r"\s*(?P<key>.+?)\s*", on={f"</{key}>": "colon"}, in_call=True),
+        "colon": Gap(on={f"<{value}>": "value"}, in_call=True),
+        "value": Value(on={f"</{value}>": "pairs"}),
+        "pairs": Gap(on={f"<{key}>": "key", closer: opener}, in_call=True),
+    }
+
+
+def _invoke_states(tag: str, target: str, closed: Targets) -> dict[str, State]:
+    """States of one `<invoke name="f">`, from `name` on. `target`: the state behind it. `closed`:
+    markers behind it that come too early, and where they lead."""
+    invoke, parameter = tag.format("invoke"), tag.format("parameter")
+    return {
+        "name": Header(_NAME_ATTRIBUTE, on={">": "parameters"}),
+        "parameters": Gap(
+            on={f"<{parameter} name=": "key", f"</{invoke}>": target, **closed}, in_call=True
+        ),
+        "key": Header(
+            r"\s*(?P<quote>[\"']?)(?P<key>[^\"'>]+?)(?P=quote)"
+            r"(?:\s+string=\"(?P<type>true|false)\")?\s*",
+            on={">": "value"},
+            in_call=True,
+        ),
+        "value": Value(
+            on={
+                f"</{parameter}>": "parameters",
+                f"\n<{parameter} name=": "key",
+                f"\n</{invoke}>": target,
+            },
+            typing="declared" if "DSML" in tag else "schema",
+        ),
+    }
+
+
+def _invokes(
+    openers: tuple[str, ...],
+    closers: tuple[str, ...],
+    tag: str = "{}",
+    marks: tuple[str, ...] = (),
+    lacks: tuple[str, ...] = (),
+) -> ToolFormat:
+    """`<invoke name="f"><parameter name="k">v</parameter></invoke>`, several between two markers.
+
+    `tag`: how the names of elements are written.
+    """
+    opener = f"<{tag.format('invoke')} name="
+    closed = dict.fromkeys(closers, ANSWER)
+    return ToolFormat(
+        {
+            "invokes": Gap(on={opener: "name", "{": "object", **closed}),
+            "object": Body(
+                JsonCall(arguments=("arguments", "parameters")), then="invokes", keeps_marker=True
+            ),
+            **_invoke_states(tag, "invokes", closed),
+        },
+        openers={**dict.fromkeys(openers, "invokes"), opener: "name"},
+        marks=marks,
+        lacks=lacks,
+    )
+
+
+QWEN3_CODER = _functions("<tool_call>", "</tool_call>", marks=("<tool_call>", "<function="))
+MIMO = _functions("<tool_call>", "</tool_call>", trim="none")
+SEED_OSS = _functions("<seed:tool_call>", "</seed:tool_call>", marks=("<seed:tool_call>",))
+
+GLM45 = ToolFormat(
+    dict(_pairs(ANSWER, "</tool_call>", "arg_key", "arg_value")),
+    openers={"<tool_call>": "name"},
+    marks=("<tool_call>", "<arg_key>"),
+    lacks=("<tool_calls>", "<tool_sep>"),
+)
+HUNYUAN_V3 = ToolFormat(
+    {
+        "calls": Gap(on={"<tool_call>": "name", "</tool_calls>": ANSWER}),
+        **_pairs("calls", "</tool_call>", "arg_key", "arg_value"),
+        "name": Header(_WORD, on={"<tool_sep>": "pairs", "</tool_call>": "calls"}),
+    },
+    openers={"<tool_calls>": "calls"},
+    marks=("<tool_calls>", "<tool_sep>"),
+)
+HUNYUAN_V4 = ToolFormat(
+    {
+        "calls": Gap(on={"<tool_call>": "name", "</tool_calls>": ANSWER}),
+        **_pairs("calls", "</tool_call>", "arg_key", "arg_value"),
+    },
+    openers={"<tool_calls>": "calls"},
+    marks=("<tool_calls>", "<arg_key>"),
+    lacks=("<tool_sep>",),
+)
+K2_HORIZON = ToolFormat(
+    {
+        "calls": Gap(on={"<ifm|tool_call>": "call", "</ifm|tool_calls>": ANSWER}),
+        "call": Gap(on={"{": "object"}, otherwise="name"),
+        "object": Body(JsonCall(), then="end", keeps_marker=True),
+        "end": Gap(on={"</ifm|tool_call>": "calls"}),
+        **_pairs("calls", "</ifm|tool_call>", "ifm|arg_key", "ifm|arg_value"),
+        "colon": Gap(on={"<ifm|arg_type>": "type", "<ifm|arg_value>": "value"}, in_call=True),
+        "type": Header(r"(?P<type>.*)", on={"</ifm|arg_type>": "colon"}, in_call=True),
+    },
+    openers={"<ifm|tool_calls>": "calls"},
+    marks=("<ifm|tool_calls>",),
+)
+MINICPM5 = ToolFormat(
+    {
+        "name": Header(_NAME_ATTRIBUTE, on={">": "parameters"}),
+        "parameters": Gap(
+            on={"<param name=": "key", "<paramname=": "key", "</function>": ANSWER}, in_call=True
+        ),
+        "key": Header(_KEY_ATTRIBUTE, on={">": "value"}, in_call=True),
+        "value": Value(on={"</param>": "parameters"}),
+    },
+    openers={"<function name=": "name", "<functionname=": "name"},
+    marks=("<function name=", "<param name="),
+)
+
+MINIMAX_M2 = _invokes(
+    *(("<minimax:tool_call>",), ("</minimax:tool_call>",)), marks=("<minimax:tool_call>",)
+)
+DOTS = _invokes(
+    *(("<dots_function_call>",), ("</dots_function_call>",)), marks=("<dots_function_call>",)
+)
+STEP3 = ToolFormat(
+    {
+        "calls": Gap(on={"<｜tool_call_begin｜>": "type", "<｜tool_calls_end｜>": ANSWER}),
+        "type": Header(r"\s*\w*\s*", on={"<｜tool_sep｜>": "invoke"}),
+        "invoke": Gap(on={"<steptml:invoke name=": "name"}),
+        **_invoke_states("steptml:{}", "end", {"<｜tool_call_end｜>": "calls"}),
+        "end": Gap(on={"<｜tool_call_end｜>": "calls", "<｜tool_calls_end｜>": ANSWER}),
+    },
+    openers={"<｜tool_calls_begin｜>": "calls", "<｜tool_call_begin｜>": "type"},
+    marks=("steptml:invoke",),
+)
+DEEPSEEK_V32 = _invokes(
+    ("<｜DSML｜function_calls>",),
+    ("</｜DSML｜function_calls>",),
+    tag="｜DSML｜{}",
+    marks=("<｜DSML｜function_calls>",),
+)
+DEEPSEEK_V4 = _invokes(
+    ("<｜DSML｜tool_calls>", "<｜DSML｜toolcalls>", "<｜DSML｜tool>"),
+    ("</｜DSML｜tool_calls>", "</｜DSML｜toolcalls>", "</｜DSML｜tool>"),
+    tag="｜DSML｜{}",
+    marks=("<｜DSML｜tool_calls>",),
+)
+DEEPSEEK_V41 = _invokes(
+    ("<｜DSML｜ calls>",), ("</｜DSML｜ calls>",), tag="｜DSML｜ {}", marks=("<｜DSML｜ calls>",)
+)

@@ -1,0 +1,217 @@
+"""What describes a format: states, what the text of each is, and the markers that lead out of it.
+
+    ToolFormat(
+        openers={"<tool_call>": "function"},
+        states={
+            "function": Gap(on={"<function=": "name", "</tool_call>": ANSWER}),
+            "name": Header(r"(?P<name>[^>]+)", on={">": "parameters"}),
+            "parameters": Gap(on={"<parameter=": "key", "</function>": "function"}, in_call=True),
+            "key": Header(r"(?P<key>[^>]+)", on={">": "value"}, in_call=True),
+            "value": Value(on={"</parameter>": "parameters"}),
+        },
+    )
+
+`OutputParser` runs these tables, for streams and for whole responses alike. A marker that is one
+token of the model's vocabulary is that token only, so that text that looks like it is text.
+
+A call begins when a header with a name is left, or when a `Body` finds one, and ends when a state
+that is not `in_call` is reached. What was opened and turns out to be no call is text, its markers
+included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Protocol
+
+ANSWER = "answer"
+"""The state of a model's answer; the openers of the tool format lead out of it."""
+
+REASONING = "reasoning"
+"""The state within a model's reasoning."""
+
+MAX_HEADER_CHARS = 1024
+MAX_BODY_CHARS = 2**16
+
+Targets = Mapping[str, str]
+"""Markers, each with the state that it leads to."""
+
+
+class MalformedError(Exception):
+    """The text is not in the format.
+
+    `at`: how much of the text that was pushed belongs to what is not; where the rest begins does not
+    depend on how the text was portioned.
+    """
+
+    def __init__(self, at: int = 0) -> None:
+        super().__init__()
+        self.at = at
+
+
+class CallWriter(Protocol):
+    """Takes the calls that a `BodyReader` finds."""
+
+    def start(self, name: str, call_id: str = "") -> None:
+        """A call begins; the one before it, if any, has ended."""
+        ...
+
+    def arguments(self, text: str) -> None:
+        """A part of the call's arguments."""
+        ...
+
+    def end(self) -> None:
+        """The call is complete."""
+        ...
+
+
+class BodyReader(Protocol):
+    """Reads calls out of a text that comes in portions, however it was portioned."""
+
+    @property
+    def in_string(self) -> bool:
+        """True if a marker at this place is data, as in a string."""
+        ...
+
+    def push(self, text: str, calls: CallWriter) -> int | None:
+        """Reads on; returns how much of `text` the body has, if it ends there.
+
+        Raises:
+            MalformedError: this is no such body; what was written to `calls` remains.
+        """
+        ...
+
+    def close(self, calls: CallWriter) -> None:
+        """A marker, or the end of the output, comes before the body's end.
+
+        Raises:
+            MalformedError: what is left is no call.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """White space, which is dropped, between two markers.
+
+    `otherwise`: where other text leads. Without it, other text is dropped within a call; between
+    calls it is part of the answer, and before the first one it shows that there is none.
+    """
+
+    on: Targets
+    in_call: bool = False
+    otherwise: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Text up to a marker, of which all has to match `pattern`.
+
+    Groups of the pattern: `name` and `id` of a call that begins when the header is left; `key` of
+    the value that comes next, and `type`, "string" or another one, if the model says it.
+    """
+
+    pattern: str
+    on: Targets
+    in_call: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The value of the last key, up to a marker.
+
+    `trim`: "line" drops one line break at either end, "space" all white space at both ends, "none"
+    nothing. `typing` says what is a string: "schema": what the tool's schema calls one, "json":
+    what is no JSON, "declared": what the header's `type` calls one, else as "json".
+    """
+
+    in_call: ClassVar[bool] = True
+    on: Targets
+    trim: Literal["none", "line", "space"] = "none"
+    typing: Literal["schema", "json", "declared"] = "schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Text that a reader takes apart. Behind the body's end only white space is expected, up to
+    a marker; `then` is where to go at its end instead.
+
+    `keeps_marker`: the marker that led here, such as a bracket, is the beginning of the body.
+    `in_call`: the body has the arguments of the call whose name a header had.
+    """
+
+    reader: Callable[[], BodyReader]
+    on: Targets = field(default_factory=dict[str, str])
+    then: str | None = None
+    keeps_marker: bool = False
+    in_call: bool = False
+
+
+State = Gap | Header | Value | Body
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFormat:
+    """How a family of models writes calls of tools.
+
+    `openers` are met anywhere in an answer or in reasoning, `starts` only where an answer begins,
+    white space aside. `tokens` are no markers, but have to be read even if they are special tokens.
+    A chat template that has all of `marks` and none of `lacks` is surely that of one of the
+    format's models; without marks, no template is.
+    """
+
+    states: Mapping[str, State]
+    openers: Targets = field(default_factory=dict[str, str])
+    starts: Targets = field(default_factory=dict[str, str])
+    tokens: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+    def is_in(self, template: str) -> bool:
+        """True if a chat template with this source surely has its model write this format."""
+        return is_in(template, self.marks, self.lacks)
+
+    @property
+    def markers(self) -> set[str]:
+        """All markers."""
+        return {
+            *self.openers,
+            *self.starts,
+            *self.tokens,
+            *(marker for state in self.states.values() for marker in state.on),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningFormat:
+    """How a family of models writes what it thinks before it answers.
+
+    `begins_within`: the output begins with reasoning, whether or not its opener is there. `drops`:
+    what surrounds an answer and is no part of it.
+    """
+
+    openers: tuple[str, ...]
+    closers: tuple[str, ...]
+    begins_within: bool = False
+    drops: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+    def is_in(self, template: str) -> bool:
+        """As for `ToolFormat`."""
+        return is_in(template, self.marks, self.lacks)
+
+    @property
+    def markers(self) -> set[str]:
+        """All markers."""
+        return {*self.openers, *self.closers, *self.drops}
+
+
+def is_in(template: str, marks: tuple[str, ...], lacks: tuple[str, ...]) -> bool:
+    """True if the template's source has all `marks`, of which there are some, and no `lacks`."""
+    return (
+        bool(marks)
+        and all(mark in template for mark in marks)
+        and not any(mark in template for mark in lacks)
+    )

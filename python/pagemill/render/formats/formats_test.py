@@ -1,0 +1,211 @@
+"""Each tool format reads back what its models write, however it was portioned."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+from typing import Any
+
+import pytest
+
+from pagemill.render.events import CallEnd, Event, Message, Piece
+from pagemill.render.formats.reasoning_formats import THINK
+from pagemill.render.formats.table import TOOL_FORMATS, tool_format
+from pagemill.render.formats.typed_values import as_json, type_names
+from pagemill.render.output_machine import Formats
+from pagemill.render.output_parser import OutputParser, ParserOptions
+from pagemill.render.testing.wire_formats import WRITERS, ToolCall
+
+NUM_CONVERSATIONS = int(os.environ.get("PAGEMILL_TEST_CONVERSATIONS", "6"))
+ROWS = {path: name for name, path in TOOL_FORMATS.items()}
+ONE_CALL = {"json_formats:GIGACHAT3"}
+WORDS = ["Paris", "naïve", "日本", "a b", "x < y > z", "{", "}", "it's", '"quoted"', "\\n", "\t"]
+WORDS += ["two\nlines", "[1, 2]", "12", "true", "null", "</b>", "<tool", "'", "€", "a=b", "#", "🙂"]
+NAMES = ["get_weather", "now", "search_2", "weather.get"]
+KEYS = ["city", "days", "unit_of_it", "x"]
+
+
+def string(rng: random.Random) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randrange(1, 5)))
+
+
+def value(rng: random.Random, depth: int = 0) -> Any:
+    match rng.randrange(8 if depth < 2 else 6):
+        case 0 | 1 | 2:
+            return string(rng)
+        case 3:
+            return rng.randrange(-1000, 1000)
+        case 4:
+            return rng.choice([0.5, -2.25, 1e-3])
+        case 5:
+            return rng.choice([True, False, None])
+        case 6:
+            return [value(rng, depth + 1) for _ in range(rng.randrange(3))]
+        case _:
+            return {key: value(rng, depth + 1) for key in rng.sample(KEYS, rng.randrange(3))}
+
+
+def schema(arguments: dict[str, Any]) -> dict[str, Any]:
+    kinds = {str: "string", bool: "boolean", int: "integer", float: "number"}
+    kinds |= {list: "array", dict: "object", type(None): "null"}
+    return {"properties": {key: {"type": kinds[type(v)]} for key, v in arguments.items()}}
+
+
+def conversation(path: str, rng: random.Random) -> tuple[str, list[ToolCall]]:
+    names = rng.sample(NAMES, 1 if path in ONE_CALL else rng.randrange(1, 4))
+    calls = [
+        ToolCall(name, {key: value(rng) for key in rng.sample(KEYS, rng.randrange(4))})
+        for name in names
+    ]
+    return WRITERS[path](calls), calls
+
+
+def parse(
+    path: str, parts: list[Piece], options: ParserOptions, ids: dict[int, str] | None = None
+) -> tuple[str, str, list[tuple[str, Any]]]:
+    message, events = Message(), parsed(path, parts, options, ids)
+    assert all(event.complete for event in events if type(event) is CallEnd)
+    for event in events:
+        message.add(event)
+    calls = [(call.name, json.loads(call.arguments)) for call in message.calls]
+    return message.text, message.reasoning, calls
+
+
+def parsed(
+    path: str, parts: list[Piece], options: ParserOptions, ids: dict[int, str] | None = None
+) -> list[Event]:
+    parser = OutputParser(Formats(THINK, tool_format(ROWS[path], ""), ids or {}), options)
+    events: list[Event] = []
+    for part in parts:
+        parser.push(part, events)
+    parser.finish(events)
+    return events
+
+
+def options_for(calls: list[ToolCall]) -> ParserOptions:
+    schemas = {call.name: schema(call.arguments) for call in calls}
+    return ParserOptions(reasoning=True, tools=True, schemas=schemas)
+
+
+def pieces(*parts: str) -> list[Piece]:
+    return [Piece(part, 5, False) for part in parts]
+
+
+def test_every_format_has_a_writer() -> None:
+    assert set(WRITERS) == set(TOOL_FORMATS.values())
+
+
+@pytest.mark.parametrize("path", sorted(WRITERS))
+def test_what_is_written_is_read_at_every_split(path: str) -> None:
+    rng = random.Random(path)
+    for _ in range(NUM_CONVERSATIONS):
+        output, calls = conversation(path, rng)
+        options = options_for(calls)
+        want = [(call.name, call.arguments) for call in calls]
+        is_first = tool_format(ROWS[path], "").starts and not output.startswith("<")
+        before = "" if is_first else rng.choice(["", "I look.", "a < b [x"])
+        thoughts = rng.choice(["", "Hm, so.\nYes."])
+        whole = f"<think>\n{thoughts}\n</think>\n\n" if thoughts else ""
+        whole += f"{before}\n\n{output}" if before else output
+        for at in range(len(whole) + 1):
+            got = parse(path, pieces(whole[:at], whole[at:]), options)
+            assert got == (before, thoughts, want), (whole, at)
+        assert parse(path, pieces(*whole), options) == (before, thoughts, want), whole
+
+
+@pytest.mark.parametrize("path", sorted(WRITERS))
+def test_markers_that_are_tokens(path: str) -> None:
+    rng = random.Random(path)
+    markers = sorted((m for m in tool_format(ROWS[path], "").markers if m[0] in "<["), key=len)
+    markers = [m for m in markers if len(m) > 2 and m.endswith((">", "]"))]
+    ids = {1000 + at: marker for at, marker in enumerate(markers)}
+    by_text = {marker: index for index, marker in ids.items()}
+    if not markers:
+        pytest.skip("the format has no markers that could be tokens")
+    pattern = re.compile("(" + "|".join(map(re.escape, reversed(markers))) + ")")
+    for _ in range(NUM_CONVERSATIONS):
+        output, calls = conversation(path, rng)
+        parts: list[Piece] = []
+        for part in filter(None, pattern.split(output)):
+            if part in by_text:
+                parts.append(Piece("", by_text[part], True))
+            else:
+                parts += pieces(*part)
+        want = [(call.name, call.arguments) for call in calls]
+        assert parse(path, parts, options_for(calls), ids) == ("", "", want), output
+    if all(opener in by_text for opener in tool_format(ROWS[path], "").openers):
+        # The same characters, but not those tokens, are a quotation.
+        output, calls = conversation(path, rng)
+        if not tool_format(ROWS[path], "").starts:
+            assert parse(path, pieces(*output), options_for(calls), ids) == (output, "", [])
+
+
+@pytest.mark.parametrize("path", sorted(WRITERS))
+def test_a_cut_call_is_reported_and_never_another_one(path: str) -> None:
+    rng = random.Random(path)
+    output, calls = conversation(path, rng)
+    for at in range(len(output)):
+        events = parsed(path, pieces(output[:at]), options_for(calls))
+        message = Message()
+        for event in events:
+            message.add(event)
+        ends = [event.complete for event in events if type(event) is CallEnd]
+        assert len(ends) == len(message.calls) <= len(calls)
+        assert all(ends[:-1])
+        for call, end, want in zip(message.calls, ends, calls, strict=False):
+            assert call.name == want.name
+            if end:
+                assert json.loads(call.arguments) == want.arguments
+
+
+@pytest.mark.parametrize("path", sorted(WRITERS))
+def test_random_fragments_do_not_depend_on_portions(path: str) -> None:
+    rng = random.Random(path)
+    kind = tool_format(ROWS[path], "")
+    fragments = [*sorted(kind.markers), '{"name": "f", "arguments": {', '"', "}", "ab", "<", "\n"]
+    fragments += [" ", "f", "[", "]", "<think>", "</think>", "f(a=1)", "k"]
+    options = ParserOptions(reasoning=True, tools=True)
+    for _ in range(20 * NUM_CONVERSATIONS):
+        output = "".join(rng.choices(fragments, k=rng.randrange(1, 14)))
+        folds = []
+        for parts in (pieces(output), pieces(*output)):
+            message = Message()
+            for event in parsed(path, parts, options):
+                message.add(event)
+            calls = [(call.name, call.arguments) for call in message.calls]
+            folds.append((message.text, message.reasoning, calls))
+        assert folds[0] == folds[1], output
+
+
+@pytest.mark.parametrize(
+    ("text", "types", "want"),
+    [
+        ("5", ["integer"], 5),
+        ("5.0", ["integer"], 5),
+        ("5.5", ["integer"], "5.5"),
+        ("5.5", ["number"], 5.5),
+        ("nan", ["number"], "nan"),
+        ("TRUE", ["boolean"], True),
+        ("1", ["boolean"], True),
+        ("yes", ["boolean"], "yes"),
+        ("null", ["string", "null"], None),
+        ("null", ["string"], "null"),
+        ("[1]", ["array"], [1]),
+        ("[1]", ["object"], "[1]"),
+        ('{"a": 1}', ["object"], {"a": 1}),
+        ("12", [], 12),
+        ("twelve", [], "twelve"),
+        ("1_000", ["integer"], "1_000"),
+    ],
+)
+def test_values_have_the_type_of_the_schema(text: str, types: list[str], want: Any) -> None:
+    assert json.loads(as_json(text, frozenset(types))) == want
+
+
+def test_types_of_schemas() -> None:
+    assert type_names({"type": ["string", "null"]}) == {"string", "null"}
+    assert type_names({"anyOf": [{"type": "integer"}, {"type": "null"}]}) == {"integer", "null"}
+    assert type_names({"enum": ["a", "b"]}) == {"string"}
+    assert type_names({"enum": [1]}) == type_names({}) == type_names(None) == frozenset()

@@ -1,0 +1,95 @@
+"""Tool formats whose calls are a name and, behind it, arguments in JSON."""
+
+from __future__ import annotations
+
+from pagemill.render.formats.format import ANSWER, Body, Gap, Header, ToolFormat
+from pagemill.render.formats.json_calls import JsonArguments, JsonCall
+
+_NAME = r"\s*(?P<name>\S+)\s*"
+
+# DeepSeek writes fullwidth bars and the lower one eighth block for a space.
+_CALLS = {"<｜tool▁call▁begin｜>": "name", "<｜tool▁calls▁end｜>": ANSWER}
+DEEPSEEK_V31 = ToolFormat(
+    {
+        "calls": Gap(on=_CALLS),
+        "name": Header(_NAME, on={"<｜tool▁sep｜>": "arguments"}),
+        "arguments": Body(JsonArguments, on={"<｜tool▁call▁end｜>": "calls"}, in_call=True),
+    },
+    openers={"<｜tool▁calls▁begin｜>": "calls", "<｜tool▁call▁begin｜>": "name"},
+    marks=("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>"),
+    lacks=("```json",),
+)
+DEEPSEEK_V3 = ToolFormat(
+    {
+        "calls": Gap(on={**_CALLS, "<｜tool▁call▁begin｜>": "type"}),
+        "type": Header(r"\s*\w*\s*", on={"<｜tool▁sep｜>": "name"}),
+        "name": Header(_NAME, on={"```json": "arguments"}),
+        "arguments": Body(
+            JsonArguments, on={"```": "end", "<｜tool▁call▁end｜>": "calls"}, in_call=True
+        ),
+        "end": Gap(on={"<｜tool▁call▁end｜>": "calls", "<｜tool▁calls▁end｜>": ANSWER}),
+    },
+    openers={"<｜tool▁calls▁begin｜>": "calls", "<｜tool▁call▁begin｜>": "type"},
+    marks=("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "```json"),
+)
+KIMI_K2 = ToolFormat(
+    {
+        "calls": Gap(on={"<|tool_call_begin|>": "name", "<|tool_calls_section_end|>": ANSWER}),
+        "name": Header(
+            r"\s*(?P<id>(?:functions\.)?(?P<name>[^\s:]+)(?::\d+)?)\s*",
+            on={"<|tool_call_argument_begin|>": "arguments"},
+        ),
+        "arguments": Body(
+            JsonArguments,
+            on={"<|tool_call_end|>": "calls", "<|tool_calls_section_end|>": ANSWER},
+            in_call=True,
+        ),
+    },
+    openers={"<|tool_calls_section_begin|>": "calls", "<|tool_call_begin|>": "name"},
+    marks=("<|tool_calls_section_begin|>",),
+)
+MISTRAL = ToolFormat(
+    {
+        "call": Gap(on={"[": "calls", "{": "calls"}, otherwise="name"),
+        "calls": Body(JsonCall(), then=ANSWER, keeps_marker=True),
+        "name": Header(
+            r"(?P<name>[^\s\[{]+)\s*",
+            on={"[CALL_ID]": "id", "[ARGS]": "arguments", "{": "object"},
+        ),
+        "id": Header(r".*", on={"[ARGS]": "arguments"}, in_call=True),
+        "arguments": Body(JsonArguments, on={"[TOOL_CALLS]": "call"}, then=ANSWER, in_call=True),
+        "object": Body(
+            JsonArguments,
+            on={"[TOOL_CALLS]": "call"},
+            then=ANSWER,
+            keeps_marker=True,
+            in_call=True,
+        ),
+    },
+    openers={"[TOOL_CALLS]": "call"},
+    marks=("[TOOL_CALLS]",),
+)
+
+
+def _plamo(name: str) -> str:
+    return f"<|plamo:{name}:plamo|>"
+
+
+PLAMO3 = ToolFormat(
+    {
+        "requests": Gap(
+            on={
+                _plamo("begin_tool_request"): "request",
+                _plamo("end_tool_requests"): ANSWER,
+            }
+        ),
+        "request": Gap(on={_plamo("begin_tool_name"): "name"}),
+        "name": Header(_NAME, on={_plamo("end_tool_name"): "named"}),
+        "named": Gap(on={_plamo("begin_tool_arguments"): "constraint"}, in_call=True),
+        "constraint": Header(r".*", on={"<|plamo:msg|>": "arguments"}, in_call=True),
+        "arguments": Body(JsonArguments, on={_plamo("end_tool_arguments"): "end"}, in_call=True),
+        "end": Gap(on={_plamo("end_tool_request"): "requests"}),
+    },
+    openers={_plamo("begin_tool_requests"): "requests"},
+    marks=("<|plamo:begin_tool_requests:plamo|>",),
+)

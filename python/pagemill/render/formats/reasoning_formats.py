@@ -1,0 +1,46 @@
+"""How models write what they think.
+
+Line breaks beside the markers belong to neither side: templates write them back when they show a
+message.
+"""
+
+from __future__ import annotations
+
+from pagemill.render.formats.format import ReasoningFormat
+
+THINK = ReasoningFormat(("<think>",), ("</think>",), marks=("</think>",))
+"""Qwen3, GLM and many others; the output, or the prompt, has the opener."""
+
+DEEPSEEK_R1 = ReasoningFormat(("<think>",), ("</think>",), begins_within=True)
+"""The same, of models that begin to think without it."""
+
+COHERE = ReasoningFormat(
+    ("<|START_THINKING|>",),
+    ("<|END_THINKING|>",),
+    drops=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+    marks=("<|START_THINKING|>",),
+)
+ERNIE45 = ReasoningFormat(
+    ("<think>",), ("</think>",), drops=("<response>", "</response>"), begins_within=True
+)
+GRANITE = ReasoningFormat(
+    ("Here is my thought process:", "Here's my thought process:"),
+    ("Here is my response:", "Here's my response:"),
+    marks=("Here is my thought process:",),
+)
+HUNYUAN_A13B = ReasoningFormat(
+    ("<think>",), ("</think>",), drops=("<answer>", "</answer>"), marks=("</think>", "<answer>")
+)
+K2_HORIZON = ReasoningFormat(
+    ("<ifm|think>", "<ifm|think_fast>", "<ifm|think_faster>"),
+    ("</ifm|think>", "</ifm|think_fast>", "</ifm|think_faster>"),
+    marks=("<ifm|think>",),
+)
+MINIMAX_M3 = ReasoningFormat(("<mm:think>",), ("</mm:think>",), marks=("</mm:think>",))
+MISTRAL = ReasoningFormat(("[THINK]",), ("[/THINK]",), marks=("[/THINK]",))
+PLAMO3 = ReasoningFormat(
+    ("<|plamo:begin_think:plamo|>",),
+    ("<|plamo:end_think:plamo|>",),
+    marks=("<|plamo:end_think:plamo|>",),
+)
+SEED_OSS = ReasoningFormat(("<seed:think>",), ("</seed:think>",), marks=("</seed:think>",))

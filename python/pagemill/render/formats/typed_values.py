@@ -1,0 +1,97 @@
+"""Values that a model writes as plain text, as JSON of the type that the tool's schema wants."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Schema = Mapping[str, Any]
+"""JSON Schema of a tool's parameters."""
+
+_MAX_VARIANTS = 16
+_INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def type_names(schema: Any) -> frozenset[str]:
+    """The types that a value of `schema` may have; empty if the schema does not say."""
+    if not isinstance(schema, Mapping):
+        return frozenset()
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return frozenset({declared})
+    if isinstance(declared, list):
+        return frozenset(name for name in declared if isinstance(name, str))
+    for key in ("anyOf", "oneOf"):
+        variants = schema.get(key)
+        if isinstance(variants, list):
+            return frozenset().union(
+                *(type_names(_only_type(each)) for each in variants[:_MAX_VARIANTS])
+            )
+    choices = schema.get("enum")
+    if isinstance(choices, list) and choices and all(isinstance(c, str) for c in choices):
+        return frozenset({"string"})
+    return frozenset()
+
+
+def parameter(schema: Schema | None, key: str) -> Any:
+    """The schema of parameter `key`; None if there is none."""
+    properties = schema.get("properties") if schema is not None else None
+    return properties.get(key) if isinstance(properties, Mapping) else None
+
+
+def as_json(text: str, types: frozenset[str]) -> str:
+    """`text` as JSON of the first of `types` that it fits: null, integer, number, boolean, object,
+    array; else as a string. Without types, JSON stays JSON and everything else is a string."""
+    word = text.strip()
+    if not types:
+        value = _parsed(word)
+        return json.dumps(text, ensure_ascii=False) if value is _NO_VALUE else word
+    if "null" in types and word.lower() in ("null", "none"):
+        return "null"
+    if "integer" in types or "number" in types:
+        number = _number(word, "number" in types)
+        if number is not None:
+            return number
+    if "boolean" in types and word.lower() in _WORDS:
+        return json.dumps(_WORDS[word.lower()])
+    value = _parsed(word) if types & {"object", "array"} else _NO_VALUE
+    if (isinstance(value, dict) and "object" in types) or (
+        isinstance(value, list) and "array" in types
+    ):
+        return word
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _only_type(schema: Any) -> Any:
+    # Variants of variants are not followed.
+    return {"type": schema.get("type")} if isinstance(schema, Mapping) else None
+
+
+def _number(word: str, may_have_fraction: bool) -> str | None:
+    if _INTEGER.fullmatch(word):
+        return str(int(word))
+    number = float(word) if _NUMBER.fullmatch(word) else math.inf
+    if not math.isfinite(number):
+        return None
+    if number.is_integer() and abs(number) < 2**53:
+        return str(int(number))
+    return json.dumps(number) if may_have_fraction else None
+
+
+_NO_VALUE = object()
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return _NO_VALUE
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)
