@@ -39,13 +39,15 @@ class ModelConfig:
     )
     tool_call_parser: str | None = option(
         None,
-        "How the model writes calls of tools: hermes (also Qwen2.5 and Qwen3), or none. Default:"
-        " what its chat template shows, if that is clear.",
+        "How the model writes calls of tools: a name of docs/output_formats.md, such as hermes"
+        " (also Qwen2.5 and Qwen3), or none. Default: what its chat template shows, if that is"
+        " clear.",
     )
     reasoning_parser: str | None = option(
         None,
-        "How the model writes its reasoning: think (between <think> and </think>), or none, which"
-        " leaves it in the content. Default: what its chat template shows, if that is clear.",
+        "How the model writes its reasoning: a name of docs/output_formats.md, such as think"
+        " (between <think> and </think>), or none, which leaves it in the content. Default: what"
+        " its chat template shows, if that is clear.",
     )
     generation_config: str = option(
         "auto",

@@ -14,13 +14,14 @@ from pagemill.render.formats.format import (
     MAX_HEADER_CHARS,
     Body,
     BodyReader,
+    Fork,
     Gap,
     Header,
     MalformedError,
+    Schema,
     State,
     Value,
 )
-from pagemill.render.formats.typed_values import Schema
 from pagemill.render.formats.values import ValueWriter
 
 _SPACE = " \t\r\n"
@@ -39,6 +40,7 @@ class CallRegion:
         self.num_ended = 0
         self._schemas = schemas
         self._state: State = Gap({})
+        self._keeps_text = True
         self._raw: list[str] | None = None
         self._num_raw = 0
         self._name: str | None = None  # of the open call
@@ -71,6 +73,11 @@ class CallRegion:
         self._end(complete=True)
 
     @property
+    def schema(self) -> Schema | None:
+        """That of the open call's tool."""
+        return self._schemas.get(self._name) if self._name is not None else None
+
+    @property
     def in_string(self) -> bool:
         """True if a marker at this place is data."""
         return self._reader is not None and self._reader.in_string
@@ -80,9 +87,15 @@ class CallRegion:
         """Where the text that was given leads without a marker; None: the state goes on."""
         return self._then
 
-    def open(self, marker: str) -> None:
-        """Begins a region at the marker that opens it; `enter` follows."""
-        self._raw, self._num_raw = [marker], len(marker)
+    def open(self, marker: str, keeps_text: bool) -> None:
+        """Begins a region at the marker that opens it; `enter` follows.
+
+        Args:
+            marker: what was read.
+            keeps_text: whether what turns out to be no call is text.
+        """
+        self._keeps_text = keeps_text
+        self._raw, self._num_raw = [marker] if keeps_text else None, len(marker)
         self._num_before = self.num_ended
 
     def enter(self, state: State, marker: str) -> None:
@@ -125,13 +138,14 @@ class CallRegion:
             raise MalformedError(room)
         return consumed
 
-    def leave(self, marker: str) -> None:
-        """The present state is over because of `marker`, which is no data; `enter` follows.
+    def leave(self, marker: str, target: str) -> str:
+        """The present state is over because of `marker`, which is no data and leads to `target`;
+        returns the state that `enter` has to begin.
 
         Raises:
             MalformedError: what was read is not in the format.
         """
-        if self._raw is None and self._is_between:
+        if self._raw is None and self._keeps_text and self._is_between:
             self._raw, self._num_raw = [], 0
         self._keep_raw(marker)
         if self._raw is not None and self._num_raw > MAX_BODY_CHARS:
@@ -139,26 +153,31 @@ class CallRegion:
         state = self._state
         if isinstance(state, Header):
             self._read_header(state)
+        elif isinstance(state, Fork) and marker == state.marker:
+            return self._choose(state)
         elif isinstance(state, Value):
             self._end_value()
         elif self._reader is not None:
             reader, self._reader = self._reader, None
             reader.close(self)
-            if self._name is not None and not (isinstance(state, Body) and state.in_call):
+            if self._name is not None and not state.in_call:
                 self._end(complete=False)
+        return target
 
     def close(self) -> str:
         """The region is over; returns its text if there was no call in it."""
         if self._name is not None:
             self._end_elements()
-        return self.abandon() if self.num_ended == self._num_before else ""
+        text = self.abandon()
+        return text if self.num_ended == self._num_before else ""
 
     def cut(self) -> str:
-        """The output ends here; as `close`."""
+        """The output ends here; as `close`, but the open call is not complete."""
         if self._reader is not None and not self._state.in_call:
             with contextlib.suppress(MalformedError):
                 self._reader.close(self)
-        return self.abandon()
+        text = self.abandon()
+        return text if self.num_ended == self._num_before else ""
 
     def abandon(self) -> str:
         """What was opened last is no call: returns its text."""
@@ -169,7 +188,7 @@ class CallRegion:
 
     def _take(self, text: str) -> int:
         state = self._state
-        if isinstance(state, Header):
+        if isinstance(state, Header | Fork):
             room = MAX_HEADER_CHARS - self._num_kept
             self._kept.append(text[:room])
             self._num_kept += len(text)
@@ -216,13 +235,25 @@ class CallRegion:
 
     def _read_header(self, header: Header) -> None:
         found = _compiled(header.pattern).fullmatch("".join(self._kept))
-        groups = found.groupdict() if found is not None else {}
+        groups: dict[str, str | None] = found.groupdict() if found is not None else {}
         if header.in_call:
             self._key = groups.get("key", self._key)
             self._declared = groups.get("type", self._declared)
             return
         if found is None:
             raise MalformedError
+        self._begin_named(groups)
+
+    def _choose(self, fork: Fork) -> str:
+        text = "".join(self._kept)
+        for pattern, target in fork.cases:
+            if found := _compiled(pattern).fullmatch(text):
+                self._begin_named(found.groupdict())
+                return target
+        raise MalformedError
+
+    def _begin_named(self, groups: Mapping[str, str | None]) -> None:
+        """Begins a call if a header's groups name one."""
         if name := groups.get("name"):
             if self._name is not None:
                 self._end_elements()
@@ -234,8 +265,7 @@ class CallRegion:
             return
         self.arguments(("{" if self._num_keys == 0 else ", ") + json.dumps(self._key) + ": ")
         self._num_keys += 1
-        schema = self._schemas.get(self._name)
-        self._value = ValueWriter(value, schema, self._key, self._declared)
+        self._value = ValueWriter(value, self.schema, self._key, self._declared)
 
     def _end_value(self) -> None:
         if self._value is not None:

@@ -5,20 +5,27 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pagemill.render.formats.format import (
     ANSWER,
     REASONING,
+    Fork,
+    Header,
+    MessageFormat,
     ReasoningFormat,
+    Said,
     State,
     Targets,
     ToolFormat,
 )
-from pagemill.render.formats.table import reasoning_format, tool_format
+from pagemill.render.formats.table import choose_formats
 
-_BEGIN = "begin"  # of the output: reasoning may come
+BEGIN = "begin"
+"""The state of an output in which reasoning may come, and has not begun."""
+
 _WITHIN = "within"  # the same, if the output begins with reasoning
+_LABEL = "label"  # behind the opener of reasoning
 _ANSWER_BEGIN = "answer begin"
 
 
@@ -51,6 +58,7 @@ class Node:
     kind: TextKind | None = None
     state: State | None = None
     otherwise: str | None = None
+    follows_header: bool = False
     texts: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
 
@@ -64,62 +72,101 @@ class Node:
                 return length
         return 0
 
+    def may_grow(self, text: str, begin: int, marker: str) -> bool:
+        """True if `text` ends with what may become a longer marker than `marker` at `begin`."""
+        tail = text[begin:]
+        return any(
+            len(longer) > len(tail) and longer.startswith(tail)
+            for longer in self.texts
+            if len(longer) > len(marker)
+        )
+
 
 class Machine:
     """All states that a choice may be in. `marker_ids`: markers that are tokens, by id."""
 
     def __init__(
         self,
+        nodes: Sequence[Node],
+        first: str,
+        markers: set[str],
+        marker_ids: Mapping[int, str],
+        *,
+        has_messages: bool = False,
+    ) -> None:
+        """`first`: the state in which an output begins if nothing else says it. `has_messages`:
+        markers are no text, even if they lead to no call."""
+        self.has_messages = has_messages
+        self.marker_ids = {index: m for index, m in marker_ids.items() if m in markers}
+        self.has_markers = bool(markers)
+        self._first = first
+        tokens = set(self.marker_ids.values())
+        self.nodes = {node.name: _with_pattern(node, tokens) for node in nodes}
+
+    @classmethod
+    def joined(
+        cls,
         reasoning: ReasoningFormat | None,
         tools: ToolFormat | None,
         marker_ids: Mapping[int, str],
-    ) -> None:
-        """Joins two formats."""
-        markers = (reasoning.markers if reasoning else set()) | (tools.markers if tools else set())
-        self.marker_ids = {index: m for index, m in marker_ids.items() if m in markers}
-        self.has_markers = bool(markers)
-        self.may_call = tools is not None
-        openers = tools.openers if tools is not None else {}
-        starts = {**openers, **tools.starts} if tools is not None else {}
+    ) -> Machine:
+        """The states of a reasoning format and a tool format."""
+        markers = {m for each in (reasoning, tools) if each is not None for m in each.markers}
+        openers = dict(tools.openers) if tools is not None else dict[str, str]()
+        starts = openers | dict(tools.starts) if tools is not None else dict[str, str]()
         drops = reasoning.drops if reasoning is not None else ()
         starts |= dict.fromkeys(drops, _ANSWER_BEGIN)
         nodes = [
             Node(ANSWER, {**openers, **dict.fromkeys(drops, ANSWER)}, TextKind.ANSWER),
             Node(_ANSWER_BEGIN, starts, TextKind.ANSWER, otherwise=ANSWER),
         ]
-        self._first = _ANSWER_BEGIN
+        first = _ANSWER_BEGIN
         if reasoning is not None:
-            to_reasoning = dict.fromkeys(reasoning.openers, REASONING)
+            entry = _LABEL if reasoning.label else REASONING
+            to_reasoning = dict.fromkeys(reasoning.openers, entry)
             within = {**openers, **dict.fromkeys(reasoning.closers, _ANSWER_BEGIN)}
             nodes += [
-                Node(_BEGIN, {**starts, **to_reasoning}, TextKind.ANSWER, otherwise=ANSWER),
-                Node(REASONING, within, TextKind.REASONING),
+                Node(BEGIN, {**starts, **to_reasoning}, TextKind.ANSWER, otherwise=ANSWER),
+                Node(
+                    *(REASONING, within, TextKind.REASONING),
+                    follows_header=bool(reasoning.label),
+                ),
                 Node(
                     *(_WITHIN, {**within, **to_reasoning}, TextKind.REASONING),
                     otherwise=REASONING,
                 ),
             ]
-            self._first = _WITHIN if reasoning.begins_within else _BEGIN
+            if reasoning.label:
+                label = Header(re.escape(reasoning.label), on={"\n": REASONING})
+                nodes.append(Node(_LABEL, label.on, state=label))
+            first = _WITHIN if reasoning.begins_within else BEGIN
         if tools is not None:
             nodes += [Node(name, state.on, state=state) for name, state in tools.states.items()]
-        tokens = set(self.marker_ids.values())
-        self.nodes = {node.name: _with_pattern(node, tokens) for node in nodes}
+        return cls(nodes, first, markers, marker_ids)
 
-    def first(self, in_reasoning: bool | None) -> Node:
+    @classmethod
+    def of_messages(cls, messages: MessageFormat, marker_ids: Mapping[int, str]) -> Machine:
+        """The states of a format of whole outputs."""
+        nodes = [_message_node(name, state) for name, state in messages.states.items()]
+        return cls(nodes, messages.first, messages.markers, marker_ids, has_messages=True)
+
+    def first(self, begins: str | None) -> Node:
         """The state in which the output begins; see `ParserOptions`."""
-        name = self._first
-        if in_reasoning is not None and REASONING in self.nodes:
-            name = REASONING if in_reasoning else _BEGIN
-        return self.nodes[name]
+        return self.nodes[begins if begins in self.nodes else self._first]
 
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """The formats of one model, and which of their markers are tokens of its vocabulary."""
+    """The formats of one model, and which of their markers are tokens of its vocabulary.
+
+    `messages`: if there is one, it says what is reasoning and what is a call, and there is no
+    other format.
+    """
 
     reasoning: ReasoningFormat | None = None
     tools: ToolFormat | None = None
     marker_ids: Mapping[int, str] = field(default_factory=dict[int, str])
+    messages: MessageFormat | None = None
     _machines: dict[tuple[bool, bool], Machine] = field(
         default_factory=dict[tuple[bool, bool], Machine], repr=False, compare=False
     )
@@ -136,45 +183,70 @@ class Formats:
           token_id: the id of a marker that is a token of its own.
 
         Raises:
-          RenderError: a name is unknown.
+          RenderError: a name is unknown, or the two do not go together.
         """
-        reasoning = reasoning_format(names.reasoning, template)
-        tools = tool_format(names.tools, template)
-        markers = (reasoning.markers if reasoning else set()) | (tools.markers if tools else set())
+        found = choose_formats(names.reasoning, names.tools, template)
+        markers = {m for each in found if each is not None for m in each.markers}
         ids = {index: m for m in sorted(markers) if (index := token_id(m)) is not None}
-        return cls(reasoning, tools, ids)
+        return cls(found.reasoning, found.tools, ids, found.messages)
+
+    @property
+    def can_call(self) -> bool:
+        """True if calls of tools can be read."""
+        return self.tools is not None or self.messages is not None
+
+    @property
+    def has_reasoning(self) -> bool:
+        """True if reasoning can be told from the answer."""
+        return self.reasoning is not None or self.messages is not None
 
     def machine(self, reasoning: bool, tools: bool) -> Machine:
         """The states of a choice of which reasoning, calls of tools or both are read."""
         wanted = (reasoning, tools)
         machine = self._machines.get(wanted)
         if machine is None:
-            machine = self._machines[wanted] = Machine(
-                self.reasoning if reasoning else None,
-                self.tools if tools else None,
-                self.marker_ids,
-            )
+            machine = self._machines[wanted] = self._make_machine(reasoning, tools)
         return machine
 
-    def in_reasoning(self, prompt_end: str) -> bool | None:
-        """Whether a prompt that ends like this has opened reasoning (True), or closed it (False);
-        None if it did neither."""
+    def after_prompt(self, prompt_end: str) -> str | None:
+        """The state in which an output begins whose prompt ends like this; None: as always."""
         end = prompt_end.rstrip()
+        if self.messages is not None:
+            for marker, state in self.messages.prompt_ends.items():
+                if end.endswith(marker):
+                    return state
         if self.reasoning is None or not end.endswith(tuple(self.reasoning.markers)):
             return None
-        return end.endswith(self.reasoning.openers)
+        return REASONING if end.endswith(self.reasoning.openers) else BEGIN
 
-    def leaves_in_reasoning(self, content: str) -> bool:
-        """True if a message that the output continues is within its reasoning."""
+    def after_content(self, content: str) -> str | None:
+        """The state in which an output begins that continues this message."""
         kind = self.reasoning
-        return kind is not None and _last(content, kind.openers) > _last(content, kind.closers)
+        if kind is None:
+            return ANSWER
+        return REASONING if _last(content, kind.openers) > _last(content, kind.closers) else BEGIN
+
+    def _make_machine(self, reasoning: bool, tools: bool) -> Machine:
+        if self.messages is not None and (reasoning or tools):
+            return Machine.of_messages(self.messages, self.marker_ids)
+        return Machine.joined(
+            self.reasoning if reasoning else None, self.tools if tools else None, self.marker_ids
+        )
 
 
 def _last(text: str, markers: Sequence[str]) -> int:
     return max(text.rfind(marker) for marker in markers)
 
 
+def _message_node(name: str, state: State) -> Node:
+    if isinstance(state, Said):
+        kind = TextKind.REASONING if state.is_reasoning else TextKind.ANSWER
+        return Node(name, state.on, kind, follows_header=True)
+    on = {**state.on, state.marker: name} if isinstance(state, Fork) else state.on
+    return Node(name, on, state=state)
+
+
 def _with_pattern(node: Node, tokens: set[str]) -> Node:
     texts = tuple(sorted(set(node.on) - tokens, key=lambda text: (-len(text), text)))
     pattern = re.compile("|".join(map(re.escape, texts))) if texts else None
-    return Node(node.name, node.on, node.kind, node.state, node.otherwise, texts, pattern)
+    return replace(node, texts=texts, pattern=pattern)

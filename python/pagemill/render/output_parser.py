@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from pagemill.render.bordered_text import BorderedText
 from pagemill.render.call_region import CallRegion
 from pagemill.render.events import Event, Piece, Reasoning, Text
-from pagemill.render.formats.format import ANSWER, MalformedError
-from pagemill.render.formats.typed_values import Schema
+from pagemill.render.formats.format import ANSWER, MalformedError, Schema
 from pagemill.render.output_machine import Formats, TextKind
 
 
@@ -27,14 +26,14 @@ from pagemill.render.output_machine import Formats, TextKind
 class ParserOptions:
     """What one request wants parsed.
 
-    `tools`: the model was shown tools that it may call. `in_reasoning`: whether the output begins
-    within reasoning; None: as the format has it. `max_calls` 0 is any number. `schemas`: JSON Schema of the
-    parameters of each tool, by its name.
+    `tools`: the model was shown tools that it may call. `begins`: the state in which the output
+    begins (`Formats.after_prompt`); None: as always. `max_calls` 0 is any number. `schemas`: JSON
+    Schema of the parameters of each tool, by its name.
     """
 
     reasoning: bool = False
     tools: bool = False
-    in_reasoning: bool | None = None
+    begins: str | None = None
     max_calls: int = 0
     schemas: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
 
@@ -53,7 +52,10 @@ class OutputParser:
         self._held = ""  # the beginning of a marker, maybe
         self._space = ""  # before the marker that opened the region
         self._region = CallRegion(options.schemas)
-        self._node = self._machine.first(options.in_reasoning)
+        self._node = self._machine.first(options.begins)
+        if self._node.state is not None:
+            self._region.open("", keeps_text=True)
+            self._region.enter(self._node.state, "")
         self._text = BorderedText(
             after_marker=self._node.kind is TextKind.REASONING,
             holds_back=self._machine.has_markers,
@@ -92,8 +94,8 @@ class OutputParser:
         self._scan("", events)
         if self._node.kind is not None:
             self._say(self._text.rest(), events)
-        elif text := self._region.cut():
-            events.append(Text(self._space + text))
+        else:
+            self._say_raw(self._region.cut(), events)
 
     def _scan(self, text: str, events: list[Event], *, may_continue: bool = False) -> None:
         """Takes `text`, without the beginning of a marker at its end if it `may_continue`."""
@@ -106,6 +108,9 @@ class OutputParser:
             if found is None:
                 end = len(text) - (node.unsure(text, at) if may_continue else 0)
             elif found.start() == at and not self._region.in_string:
+                if may_continue and node.may_grow(text, at, found[0]):
+                    self._held = text[at:]
+                    return
                 at = found.end()
                 self._pass(found[0], events)
                 continue
@@ -152,10 +157,10 @@ class OutputParser:
         if self._node.kind is not None:
             self._space = self._text.rest()
             if self._machine.nodes[target].kind is None:
-                region.open(marker)
+                region.open(marker, keeps_text=not self._machine.has_messages)
         else:
             try:
-                region.leave(marker)
+                target = region.leave(marker, target)
             except MalformedError:
                 self._abandon(events)
                 return
@@ -170,15 +175,18 @@ class OutputParser:
             except MalformedError:
                 self._abandon(events)
             return
-        text = ""
-        if before.kind is None and (text := region.close()):
-            events.append(Text(self._space + text))
-        self._text = BorderedText(after_marker=not text, holds_back=bool(node.on))
+        text = region.close() if before.kind is None else ""
+        said = not node.follows_header and self._say_raw(text, events)
+        self._text = BorderedText(after_marker=not said, holds_back=bool(node.on))
 
     def _abandon(self, events: list[Event]) -> None:
         """The region is no call, or no other one: the answer goes on."""
-        text = self._region.abandon()
+        said = self._say_raw(self._region.abandon(), events)
+        self._node = self._machine.nodes[ANSWER]
+        self._text = BorderedText(after_marker=not said, holds_back=bool(self._node.on))
+
+    def _say_raw(self, text: str, events: list[Event]) -> bool:
+        """Appends the text of a region that is no call, if there is any."""
         if text:
             events.append(Text(self._space + text))
-        self._node = self._machine.nodes[ANSWER]
-        self._text = BorderedText(after_marker=not text, holds_back=bool(self._node.on))
+        return bool(text)

@@ -11,16 +11,11 @@ import pytest
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.errors import RenderError
 from pagemill.render.events import CallArguments, CallStart, Event, Message, Piece, Reasoning
-from pagemill.render.formats.format import MAX_BODY_CHARS
+from pagemill.render.formats.format import MAX_BODY_CHARS, REASONING
 from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.formats.reasoning_formats import DEEPSEEK_R1, THINK
-from pagemill.render.formats.table import (
-    REASONING_FORMATS,
-    TOOL_FORMATS,
-    reasoning_format,
-    tool_format,
-)
-from pagemill.render.output_machine import FormatNames, Formats
+from pagemill.render.formats.table import REASONING_FORMATS, TOOL_FORMATS, choose_formats
+from pagemill.render.output_machine import BEGIN, FormatNames, Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
 
 MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
@@ -168,20 +163,20 @@ def test_what_a_request_does_not_want_stays_text() -> None:
 
 
 def test_reasoning_that_the_prompt_opened() -> None:
-    options = ParserOptions(reasoning=True, in_reasoning=True)
+    options = ParserOptions(reasoning=True, begins=REASONING)
     assert parse("\nHm.\n</think>\n\nYes.", options) == ("Yes.", "Hm.", [])
-    assert AS_TEXT.in_reasoning("<|assistant|>\n<think>\n") is True
-    assert AS_TEXT.in_reasoning("<think>\n\n</think>\n\n") is False
-    assert AS_TEXT.in_reasoning("<think>a</think>b") is None
-    assert AS_TEXT.leaves_in_reasoning("<think>a</think>b<think>c")
-    assert not AS_TEXT.leaves_in_reasoning("<think>a</think>b")
+    assert AS_TEXT.after_prompt("<|assistant|>\n<think>\n") == REASONING
+    assert AS_TEXT.after_prompt("<think>\n\n</think>\n\n") == BEGIN
+    assert AS_TEXT.after_prompt("<think>a</think>b") is None
+    assert AS_TEXT.after_content("<think>a</think>b<think>c") == REASONING
+    assert AS_TEXT.after_content("<think>a</think>b") == BEGIN
 
 
 def test_output_that_begins_with_reasoning_unless_the_prompt_closed_it() -> None:
     formats, wanted = Formats(DEEPSEEK_R1), ParserOptions(reasoning=True)
     for output in ("Hm.</think>Yes.", "<think>Hm.</think>Yes.", "\n<think>\nHm.\n</think>Yes."):
         assert parse(output, wanted, formats) == ("Yes.", "Hm.", [])
-    closed = ParserOptions(reasoning=True, in_reasoning=False)
+    closed = ParserOptions(reasoning=True, begins=BEGIN)
     assert parse("Yes.", closed, formats) == ("Yes.", "", [])
 
 
@@ -287,14 +282,17 @@ def test_the_format_is_chosen_by_name_or_by_the_template() -> None:
     named = Formats.of("", FormatNames("think", "hermes"), lambda _: None)
     assert (named.reasoning, named.tools) == (THINK, HERMES)
     with pytest.raises(RenderError, match=r"--tool-call-parser: unknown format 'x'; .* hermes"):
-        tool_format("x", template)
+        choose_formats(None, "x", template)
+    with pytest.raises(RenderError, match="name different formats, one of which is of whole mess"):
+        choose_formats("think", "openai", "")
+    assert choose_formats("none", "openai", "").messages is not None
 
 
 def test_the_tables_are_sorted_and_load() -> None:
     assert list(TOOL_FORMATS) == sorted(TOOL_FORMATS)
     assert list(REASONING_FORMATS) == sorted(REASONING_FORMATS)
-    assert all(tool_format(name, "") for name in TOOL_FORMATS)
-    assert all(reasoning_format(name, "") for name in REASONING_FORMATS)
+    assert all(any(choose_formats("none", name, "")) for name in TOOL_FORMATS)
+    assert all(any(choose_formats(name, "none", "")) for name in REASONING_FORMATS)
 
 
 def test_reasoning_events_are_parts() -> None:

@@ -208,9 +208,9 @@ def _assembler(
     renderer: Renderer, prompt: np.ndarray, sampling: SamplingParams, parsed: ParserOptions
 ) -> ChoiceAssembler:
     formats = renderer.formats
-    if parsed.reasoning and formats.reasoning is not None and parsed.in_reasoning is None:
+    if parsed.reasoning and formats.has_reasoning and parsed.begins is None:
         end = renderer.decode(prompt[-_PROMPT_END_TOKENS:].tolist(), skip_special_tokens=False)
-        parsed = replace(parsed, in_reasoning=formats.in_reasoning(end))
+        parsed = replace(parsed, begins=formats.after_prompt(end))
     return ChoiceAssembler(
         renderer.detokenizer(prompt.tolist(), sampling.skip_special_tokens),
         OutputParser(formats, parsed),

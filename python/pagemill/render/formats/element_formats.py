@@ -15,6 +15,7 @@ from pagemill.render.formats.format import (
     Value,
 )
 from pagemill.render.formats.json_calls import JsonCall
+from pagemill.render.formats.nested_elements import MARK, NestedElements
 
 _WORD = r"\s*(?P<name>[^\s<>]+)\s*"
 _ATTRIBUTE = r"\s*(?P<quote>[\"']?)(?P<{}>[^\"'>]+?)(?P=quote)\s*"
@@ -54,7 +55,7 @@ def _pairs(opener: str, closer: str, key: str, value: str) -> dict[str, State]:
     }
 
 
-def _invoke_states(tag: str, target: str, closed: Targets) -> dict[str, State]:
+def invoke_states(tag: str, target: str, closed: Targets) -> dict[str, State]:
     """States of one `<invoke name="f">`, from `name` on. `target`: the state behind it. `closed`:
     markers behind it that come too early, and where they lead."""
     invoke, parameter = tag.format("invoke"), tag.format("parameter")
@@ -99,7 +100,7 @@ def _invokes(
             "object": Body(
                 JsonCall(arguments=("arguments", "parameters")), then="invokes", keeps_marker=True
             ),
-            **_invoke_states(tag, "invokes", closed),
+            **invoke_states(tag, "invokes", closed),
         },
         openers={**dict.fromkeys(openers, "invokes"), opener: "name"},
         marks=marks,
@@ -164,6 +165,15 @@ MINICPM5 = ToolFormat(
 MINIMAX_M2 = _invokes(
     *(("<minimax:tool_call>",), ("</minimax:tool_call>",)), marks=("<minimax:tool_call>",)
 )
+MINIMAX_M3 = ToolFormat(
+    {
+        "invokes": Gap(on={f"{MARK}<invoke name=": "name", f"{MARK}</tool_call>": ANSWER}),
+        "name": Header(_NAME_ATTRIBUTE, on={">": "arguments"}),
+        "arguments": Body(NestedElements, on={f"{MARK}</invoke>": "invokes"}, in_call=True),
+    },
+    openers={f"{MARK}<tool_call>": "invokes"},
+    marks=(MARK,),
+)
 DOTS = _invokes(
     *(("<dots_function_call>",), ("</dots_function_call>",)), marks=("<dots_function_call>",)
 )
@@ -172,7 +182,7 @@ STEP3 = ToolFormat(
         "calls": Gap(on={"<｜tool_call_begin｜>": "type", "<｜tool_calls_end｜>": ANSWER}),
         "type": Header(r"\s*\w*\s*", on={"<｜tool_sep｜>": "invoke"}),
         "invoke": Gap(on={"<steptml:invoke name=": "name"}),
-        **_invoke_states("steptml:{}", "end", {"<｜tool_call_end｜>": "calls"}),
+        **invoke_states("steptml:{}", "end", {"<｜tool_call_end｜>": "calls"}),
         "end": Gap(on={"<｜tool_call_end｜>": "calls", "<｜tool_calls_end｜>": ANSWER}),
     },
     openers={"<｜tool_calls_begin｜>": "calls", "<｜tool_call_begin｜>": "type"},

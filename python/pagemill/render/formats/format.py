@@ -23,7 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
+
+Schema = Mapping[str, Any]
+"""JSON Schema of a tool's parameters."""
 
 ANSWER = "answer"
 """The state of a model's answer; the openers of the tool format lead out of it."""
@@ -41,8 +44,8 @@ Targets = Mapping[str, str]
 class MalformedError(Exception):
     """The text is not in the format.
 
-    `at`: how much of the text that was pushed belongs to what is not; where the rest begins does not
-    depend on how the text was portioned.
+    `at`: how much of the text that was pushed belongs to what is not; where the rest begins does
+    not depend on how the text was portioned.
     """
 
     def __init__(self, at: int = 0) -> None:
@@ -52,6 +55,11 @@ class MalformedError(Exception):
 
 class CallWriter(Protocol):
     """Takes the calls that a `BodyReader` finds."""
+
+    @property
+    def schema(self) -> Schema | None:
+        """Of the parameters of the tool that the open call names, if it is known."""
+        ...
 
     def start(self, name: str, call_id: str = "") -> None:
         """A call begins; the one before it, if any, has ended."""
@@ -118,6 +126,26 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class Fork:
+    """Text up to `marker`, which says where that leads: to the first of `cases` whose pattern all
+    of it matches, with the groups `name` and `id` as in a `Header`. `on`: other markers."""
+
+    marker: str
+    cases: tuple[tuple[str, str], ...]
+    on: Targets = field(default_factory=dict[str, str])
+    in_call: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Text of the answer or, if `is_reasoning`, of the reasoning, up to a marker."""
+
+    on: Targets
+    is_reasoning: bool = False
+    in_call: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
 class Value:
     """The value of the last key, up to a marker.
 
@@ -148,7 +176,7 @@ class Body:
     in_call: bool = False
 
 
-State = Gap | Header | Value | Body
+State = Gap | Header | Fork | Said | Value | Body
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +215,15 @@ class ToolFormat:
 class ReasoningFormat:
     """How a family of models writes what it thinks before it answers.
 
-    `begins_within`: the output begins with reasoning, whether or not its opener is there. `drops`:
-    what surrounds an answer and is no part of it.
+    `begins_within`: the output begins with reasoning, whether or not its opener is there. `label`:
+    what follows an opener on its line; without it, there is no reasoning. `drops`: what surrounds
+    an answer and is no part of it.
     """
 
     openers: tuple[str, ...]
     closers: tuple[str, ...]
     begins_within: bool = False
+    label: str = ""
     drops: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
@@ -206,6 +236,33 @@ class ReasoningFormat:
     def markers(self) -> set[str]:
         """All markers."""
         return {*self.openers, *self.closers, *self.drops}
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFormat:
+    """How a family of models writes whole outputs, as messages with headers that say what each is;
+    `ANSWER` and `REASONING` are among the states.
+
+    `first`: the state in which an output begins. `prompt_ends`: what a prompt may end with, and the
+    state in which the output begins then. Other fields are those of `ToolFormat`.
+    """
+
+    states: Mapping[str, State]
+    first: str
+    prompt_ends: Targets = field(default_factory=dict[str, str])
+    tokens: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+    def is_in(self, template: str) -> bool:
+        """As for `ToolFormat`."""
+        return is_in(template, self.marks, self.lacks)
+
+    @property
+    def markers(self) -> set[str]:
+        """All markers."""
+        forks = {state.marker for state in self.states.values() if isinstance(state, Fork)}
+        return forks.union(self.tokens, *(state.on for state in self.states.values()))
 
 
 def is_in(template: str, marks: tuple[str, ...], lacks: tuple[str, ...]) -> bool:

@@ -6,20 +6,41 @@ import json
 import os
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pagemill.render.events import CallEnd, Event, Message, Piece
+from pagemill.render.formats.format import MessageFormat, ToolFormat
 from pagemill.render.formats.reasoning_formats import THINK
-from pagemill.render.formats.table import TOOL_FORMATS, tool_format
+from pagemill.render.formats.table import TOOL_FORMATS, load_format
 from pagemill.render.formats.typed_values import as_json, type_names
 from pagemill.render.output_machine import Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
+from pagemill.render.testing.format_reference import reference
 from pagemill.render.testing.wire_formats import WRITERS, ToolCall
 
 NUM_CONVERSATIONS = int(os.environ.get("PAGEMILL_TEST_CONVERSATIONS", "6"))
-ROWS = {path: name for name, path in TOOL_FORMATS.items()}
+# What surrounds reasoning and an answer in formats of messages.
+MESSAGES = {
+    "message_formats:HARMONY": (
+        "<|channel|>analysis<|message|>{}<|end|>",
+        "<|start|>assistant<|channel|>commentary<|message|>{}<|end|>",
+    ),
+    "message_formats:INKLING": (
+        "<|message_model|><|content_thinking|>{}<|end_message|>",
+        "<|message_model|><|content_text|>{}<|end_message|>",
+    ),
+    "message_formats:KIMI_K3": (
+        "<|open|>think<|sep|>{}<|close|>think<|sep|>",
+        "<|open|>response<|sep|>{}<|close|>response<|sep|>",
+    ),
+    "message_formats:MUSE_GLIMMER": (
+        " to=self<|message|>{}<|eom|>",
+        "<|start|>assistant to=user<|message|>{}<|eom|>",
+    ),
+}
 ONE_CALL = {"json_formats:GIGACHAT3"}
 WORDS = ["Paris", "naïve", "日本", "a b", "x < y > z", "{", "}", "it's", '"quoted"', "\\n", "\t"]
 WORDS += ["two\nlines", "[1, 2]", "12", "true", "null", "</b>", "<tool", "'", "€", "a=b", "#", "🙂"]
@@ -76,7 +97,13 @@ def parse(
 def parsed(
     path: str, parts: list[Piece], options: ParserOptions, ids: dict[int, str] | None = None
 ) -> list[Event]:
-    parser = OutputParser(Formats(THINK, tool_format(ROWS[path], ""), ids or {}), options)
+    kind = load_format(path)
+    if isinstance(kind, MessageFormat):
+        formats = Formats(messages=kind, marker_ids=ids or {})
+    else:
+        assert isinstance(kind, ToolFormat)
+        formats = Formats(THINK, kind, ids or {})
+    parser = OutputParser(formats, options)
     events: list[Event] = []
     for part in parts:
         parser.push(part, events)
@@ -93,6 +120,11 @@ def pieces(*parts: str) -> list[Piece]:
     return [Piece(part, 5, False) for part in parts]
 
 
+def test_the_page_of_formats_is_up_to_date() -> None:
+    stored = (Path(__file__).parents[4] / "docs/output_formats.md").read_text(encoding="utf-8")
+    assert stored == reference(), "run `python -m pagemill.render.testing.format_reference`"
+
+
 def test_every_format_has_a_writer() -> None:
     assert set(WRITERS) == set(TOOL_FORMATS.values())
 
@@ -104,11 +136,12 @@ def test_what_is_written_is_read_at_every_split(path: str) -> None:
         output, calls = conversation(path, rng)
         options = options_for(calls)
         want = [(call.name, call.arguments) for call in calls]
-        is_first = tool_format(ROWS[path], "").starts and not output.startswith("<")
+        thinks, says = MESSAGES.get(path, ("<think>\n{}\n</think>\n\n", "{}\n\n"))
+        is_first = bool(getattr(load_format(path), "starts", {})) and not output.startswith("<")
         before = "" if is_first else rng.choice(["", "I look.", "a < b [x"])
         thoughts = rng.choice(["", "Hm, so.\nYes."])
-        whole = f"<think>\n{thoughts}\n</think>\n\n" if thoughts else ""
-        whole += f"{before}\n\n{output}" if before else output
+        whole = thinks.format(thoughts) if thoughts else ""
+        whole += (says.format(before) if before else "") + output
         for at in range(len(whole) + 1):
             got = parse(path, pieces(whole[:at], whole[at:]), options)
             assert got == (before, thoughts, want), (whole, at)
@@ -118,7 +151,8 @@ def test_what_is_written_is_read_at_every_split(path: str) -> None:
 @pytest.mark.parametrize("path", sorted(WRITERS))
 def test_markers_that_are_tokens(path: str) -> None:
     rng = random.Random(path)
-    markers = sorted((m for m in tool_format(ROWS[path], "").markers if m[0] in "<["), key=len)
+    kind = load_format(path)
+    markers = sorted((m for m in kind.markers if m[0] in "<["), key=len)
     markers = [m for m in markers if len(m) > 2 and m.endswith((">", "]"))]
     ids = {1000 + at: marker for at, marker in enumerate(markers)}
     by_text = {marker: index for index, marker in ids.items()}
@@ -135,11 +169,13 @@ def test_markers_that_are_tokens(path: str) -> None:
                 parts += pieces(*part)
         want = [(call.name, call.arguments) for call in calls]
         assert parse(path, parts, options_for(calls), ids) == ("", "", want), output
-    if all(opener in by_text for opener in tool_format(ROWS[path], "").openers):
-        # The same characters, but not those tokens, are a quotation.
+    if (
+        isinstance(kind, ToolFormat)
+        and not kind.starts
+        and all(opener in by_text for opener in kind.openers)
+    ):  # the same characters, but not those tokens, are a quotation
         output, calls = conversation(path, rng)
-        if not tool_format(ROWS[path], "").starts:
-            assert parse(path, pieces(*output), options_for(calls), ids) == (output, "", [])
+        assert parse(path, pieces(*output), options_for(calls), ids) == (output, "", [])
 
 
 @pytest.mark.parametrize("path", sorted(WRITERS))
@@ -163,8 +199,15 @@ def test_a_cut_call_is_reported_and_never_another_one(path: str) -> None:
 @pytest.mark.parametrize("path", sorted(WRITERS))
 def test_random_fragments_do_not_depend_on_portions(path: str) -> None:
     rng = random.Random(path)
-    kind = tool_format(ROWS[path], "")
-    fragments = [*sorted(kind.markers), '{"name": "f", "arguments": {', '"', "}", "ab", "<", "\n"]
+    fragments = [
+        *sorted(load_format(path).markers),
+        '{"name": "f", "arguments": {',
+        '"',
+        "}",
+        "ab",
+        "<",
+        "\n",
+    ]
     fragments += [" ", "f", "[", "]", "<think>", "</think>", "f(a=1)", "k"]
     options = ParserOptions(reasoning=True, tools=True)
     for _ in range(20 * NUM_CONVERSATIONS):

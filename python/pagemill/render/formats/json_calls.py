@@ -112,11 +112,12 @@ class JsonCalls:
                     if end is None:
                         return None
                     at = end
-                    if self._object_ended():
+                    self._object_ended()
+                    if self._is_over:
                         return at
                 case _Mode.HEAD | _Mode.WHOLE:
                     at = self._push_object(text, at, calls)
-                    if self._mode is _Mode.BETWEEN and not self._in_array:
+                    if self._is_over:
                         return at
         return None
 
@@ -124,6 +125,11 @@ class JsonCalls:
         """See `format.BodyReader`; the last brackets behind a complete call may be missing."""
         if self._mode in (_Mode.HEAD, _Mode.WHOLE):
             self._write(self._call.read("".join(self._kept)), calls)
+
+    @property
+    def _is_over(self) -> bool:
+        """Behind an object, True if it was the body."""
+        return self._mode is _Mode.BETWEEN and not self._in_array
 
     def _is_last(self, char: str, at: int) -> bool:
         """Looks at a character outside of objects; True if it ends the body."""
@@ -184,11 +190,9 @@ class JsonCalls:
         self._span = JsonSpan(depth=1)
         return end
 
-    def _object_ended(self) -> bool:
-        """Goes on behind an object; True if it was the body."""
+    def _object_ended(self) -> None:
         self._mode = _Mode.BETWEEN
         self._kept, self._num_kept = [], 0
-        return not self._in_array
 
     def _write(self, call: tuple[str, str, str], calls: CallWriter) -> None:
         name, call_id, arguments = call

@@ -37,9 +37,7 @@ HERMES = _between(
     marks=("<tool_call>", "</tool_call>", "arguments"),
     lacks=("<function=", "<arg_key>", "<parameter=", "<｜tool", "<tool_call|>"),
 )
-LONGCAT = _between(
-    *("<longcat_tool_call>", "</longcat_tool_call>"), marks=("<longcat_tool_call>",)
-)
+LONGCAT = _between(*("<longcat_tool_call>", "</longcat_tool_call>"), marks=("<longcat_tool_call>",))
 TOOL_CALLS = _between(
     *("<tool_calls>", "</tool_calls>"),
     marks=("<tool_calls>", "</tool_calls>"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pagemill.render.formats.format import MAX_BODY_CHARS, CallWriter, MalformedError
 
@@ -84,7 +84,7 @@ class _Reader:
         value = self._value(0)
         if not isinstance(value, dict) or self._at != len(self._text):
             raise MalformedError
-        return value
+        return cast(dict[str, Any], value)
 
     def _value(self, depth: int) -> Any:
         if depth > _MAX_DEPTH:

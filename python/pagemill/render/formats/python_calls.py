@@ -141,9 +141,7 @@ def _value(node: ast.expr) -> Any:
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [_value(item) for item in items]
         case ast.Dict(keys=keys, values=values):
-            return {
-                _key(key): _value(value) for key, value in zip(keys, values, strict=True)
-            }
+            return {_key(key): _value(value) for key, value in zip(keys, values, strict=True)}
         case _:
             raise MalformedError
 

@@ -23,6 +23,9 @@ COHERE = ReasoningFormat(
 ERNIE45 = ReasoningFormat(
     ("<think>",), ("</think>",), drops=("<response>", "</response>"), begins_within=True
 )
+GEMMA4 = ReasoningFormat(
+    ("<|channel>",), ("<channel|>",), label="thought", marks=("<|channel>", "<channel|>")
+)
 GRANITE = ReasoningFormat(
     ("Here is my thought process:", "Here's my thought process:"),
     ("Here is my response:", "Here's my response:"),

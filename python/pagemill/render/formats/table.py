@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import NamedTuple
 
 from pagemill.render.errors import RenderError
-from pagemill.render.formats.format import ReasoningFormat, ToolFormat
+from pagemill.render.formats.format import MessageFormat, ReasoningFormat, ToolFormat
 
 TOOL_FORMATS: Mapping[str, str] = {
     "apertus": "json_formats:APERTUS",
@@ -32,10 +32,12 @@ TOOL_FORMATS: Mapping[str, str] = {
     "hunyuan_a13b": "json_formats:TOOL_CALLS",
     "hy_v3": "element_formats:HUNYUAN_V3",
     "hy_v4": "element_formats:HUNYUAN_V4",
+    "inkling": "message_formats:INKLING",
     "internlm": "json_formats:INTERNLM",
     "jamba": "json_formats:TOOL_CALLS",
     "k2_horizon": "element_formats:K2_HORIZON",
     "kimi_k2": "named_json_formats:KIMI_K2",
+    "kimi_k3": "message_formats:KIMI_K3",
     "lfm2": "other_formats:LFM2",
     "ling3": "element_formats:GLM45",
     "llama3_json": "json_formats:LLAMA3",
@@ -45,8 +47,11 @@ TOOL_FORMATS: Mapping[str, str] = {
     "mimo": "element_formats:MIMO",
     "minicpm5": "element_formats:MINICPM5",
     "minimax_m2": "element_formats:MINIMAX_M2",
+    "minimax_m3": "element_formats:MINIMAX_M3",
     "mistral": "named_json_formats:MISTRAL",
+    "muse_glimmer": "message_formats:MUSE_GLIMMER",
     "olmo3": "other_formats:OLMO3",
+    "openai": "message_formats:HARMONY",
     "phi4_mini_json": "json_formats:PHI4_MINI",
     "plamo3": "named_json_formats:PLAMO3",
     "poolside_v1": "element_formats:GLM45",
@@ -67,6 +72,7 @@ REASONING_FORMATS: Mapping[str, str] = {
     "deepseek_v4": "reasoning_formats:THINK",
     "deepseek_v41": "reasoning_formats:THINK",
     "ernie45": "reasoning_formats:ERNIE45",
+    "gemma4": "reasoning_formats:GEMMA4",
     "glm45": "reasoning_formats:THINK",
     "glm47": "reasoning_formats:THINK",
     "granite": "reasoning_formats:GRANITE",
@@ -75,16 +81,20 @@ REASONING_FORMATS: Mapping[str, str] = {
     "hunyuan_a13b": "reasoning_formats:HUNYUAN_A13B",
     "hy_v3": "reasoning_formats:THINK",
     "hy_v4": "reasoning_formats:THINK",
+    "inkling": "message_formats:INKLING",
     "k2_horizon": "reasoning_formats:K2_HORIZON",
     "kimi_k2": "reasoning_formats:THINK",
+    "kimi_k3": "message_formats:KIMI_K3",
     "ling3": "reasoning_formats:THINK",
     "mimo": "reasoning_formats:THINK",
     "minicpmv": "reasoning_formats:THINK",
     "minimax_m2": "reasoning_formats:DEEPSEEK_R1",
     "minimax_m3": "reasoning_formats:MINIMAX_M3",
     "mistral": "reasoning_formats:MISTRAL",
+    "muse_glimmer": "message_formats:MUSE_GLIMMER",
     "nemotron_v3": "reasoning_formats:THINK",
     "olmo3": "reasoning_formats:THINK",
+    "openai_gptoss": "message_formats:HARMONY",
     "plamo3": "reasoning_formats:PLAMO3",
     "poolside_v1": "reasoning_formats:THINK",
     "qwen3": "reasoning_formats:THINK",
@@ -95,42 +105,60 @@ REASONING_FORMATS: Mapping[str, str] = {
 }
 NONE = "none"
 
-_Format = TypeVar("_Format", ToolFormat, ReasoningFormat)
+AnyFormat = ToolFormat | ReasoningFormat | MessageFormat
 
 
-def tool_format(name: str | None, template: str) -> ToolFormat | None:
-    """The tool format `name`, or without a name the one that the chat template surely has.
+class FoundFormats(NamedTuple):
+    """The formats of one model: `messages` alone, or any of the others."""
+
+    reasoning: ReasoningFormat | None
+    tools: ToolFormat | None
+    messages: MessageFormat | None
+
+
+def choose_formats(reasoning: str | None, tools: str | None, template: str) -> FoundFormats:
+    """The formats of these names; without a name, or with None, those that `template` surely has.
 
     Raises:
-      RenderError: the table does not have `name`.
+      RenderError: the tables do not have a name, or the two do not go together.
     """
-    return _choose(TOOL_FORMATS, ToolFormat, name, template, "--tool-call-parser")
+    found = [
+        _choose(REASONING_FORMATS, reasoning, template, "--reasoning-parser"),
+        _choose(TOOL_FORMATS, tools, template, "--tool-call-parser"),
+    ]
+    messages = [each for each in found if isinstance(each, MessageFormat)]
+    if messages and any(each is not messages[0] for each in found if each is not None):
+        raise RenderError(
+            "--reasoning-parser and --tool-call-parser name different formats, one of which is of"
+            " whole messages: name it for both, or only once"
+        )
+    thinking, calling = found
+    return FoundFormats(
+        thinking if isinstance(thinking, ReasoningFormat) else None,
+        calling if isinstance(calling, ToolFormat) else None,
+        messages[0] if messages else None,
+    )
 
 
-def reasoning_format(name: str | None, template: str) -> ReasoningFormat | None:
-    """As `tool_format`."""
-    return _choose(REASONING_FORMATS, ReasoningFormat, name, template, "--reasoning-parser")
+def load_format(path: str) -> AnyFormat:
+    """The format of a row."""
+    module, _, name = path.partition(":")
+    value = vars(importlib.import_module(f"pagemill.render.formats.{module}"))[name]
+    assert isinstance(value, ToolFormat | ReasoningFormat | MessageFormat)
+    return value
 
 
 def _choose(
-    table: Mapping[str, str], kind: type[_Format], name: str | None, template: str, flag: str
-) -> _Format | None:
+    table: Mapping[str, str], name: str | None, template: str, flag: str
+) -> AnyFormat | None:
     if name == NONE:
         return None
     if name is not None:
         if name not in table:
             known = ", ".join([*sorted(table), NONE])
             raise RenderError(f"{flag}: unknown format {name[:40]!r}; known are {known}")
-        return _load(table[name], kind)
-    found = [_load(path, kind) for path in sorted(set(table.values()))]
-    found = [each for each in found if each.is_in(template)]
+        return load_format(table[name])
+    found = [each for each in map(load_format, sorted(set(table.values()))) if each.is_in(template)]
     most = max((len(each.marks) for each in found), default=0)
     best = [each for each in found if len(each.marks) == most]
     return best[0] if len(best) == 1 else None
-
-
-def _load(path: str, kind: type[_Format]) -> _Format:
-    module, _, name = path.partition(":")
-    value = vars(importlib.import_module(f"pagemill.render.formats.{module}"))[name]
-    assert isinstance(value, kind)
-    return value

@@ -6,10 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
-
-Schema = Mapping[str, Any]
-"""JSON Schema of a tool's parameters."""
+from typing import Any, cast
 
 _MAX_VARIANTS = 16
 _INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
@@ -19,29 +16,34 @@ _WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 def type_names(schema: Any) -> frozenset[str]:
     """The types that a value of `schema` may have; empty if the schema does not say."""
-    if not isinstance(schema, Mapping):
-        return frozenset()
-    declared = schema.get("type")
+    fields = _fields(schema)
+    declared = fields.get("type")
     if isinstance(declared, str):
         return frozenset({declared})
     if isinstance(declared, list):
-        return frozenset(name for name in declared if isinstance(name, str))
+        return frozenset(each for each in cast(list[Any], declared) if isinstance(each, str))
     for key in ("anyOf", "oneOf"):
-        variants = schema.get(key)
-        if isinstance(variants, list):
-            return frozenset().union(
-                *(type_names(_only_type(each)) for each in variants[:_MAX_VARIANTS])
+        if isinstance(fields.get(key), list):
+            variants = cast(list[Any], fields[key])[:_MAX_VARIANTS]
+            # Variants of variants are not followed.
+            return frozenset[str]().union(
+                *(type_names({"type": _fields(each).get("type")}) for each in variants)
             )
-    choices = schema.get("enum")
-    if isinstance(choices, list) and choices and all(isinstance(c, str) for c in choices):
-        return frozenset({"string"})
+    choices = fields.get("enum")
+    if isinstance(choices, list) and choices:
+        are_strings = all(isinstance(each, str) for each in cast(list[Any], choices))
+        return frozenset({"string"}) if are_strings else frozenset()
     return frozenset()
 
 
-def parameter(schema: Schema | None, key: str) -> Any:
-    """The schema of parameter `key`; None if there is none."""
-    properties = schema.get("properties") if schema is not None else None
-    return properties.get(key) if isinstance(properties, Mapping) else None
+def parameter(schema: Any, key: str) -> Any:
+    """The schema of parameter, or property, `key`; None if there is none."""
+    return _fields(_fields(schema).get("properties")).get(key)
+
+
+def items(schema: Any) -> Any:
+    """The schema of an array's items; None if there is none."""
+    return _fields(schema).get("items")
 
 
 def as_json(text: str, types: frozenset[str]) -> str:
@@ -67,9 +69,8 @@ def as_json(text: str, types: frozenset[str]) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _only_type(schema: Any) -> Any:
-    # Variants of variants are not followed.
-    return {"type": schema.get("type")} if isinstance(schema, Mapping) else None
+def _fields(value: Any) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
 
 
 def _number(word: str, may_have_fraction: bool) -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from pagemill.render.formats.format import MAX_BODY_CHARS, Value
-from pagemill.render.formats.typed_values import Schema, as_json, parameter, type_names
+from pagemill.render.formats.format import MAX_BODY_CHARS, Schema, Value
+from pagemill.render.formats.typed_values import as_json, parameter, type_names
 
 _STRING_TYPES = ("string", "str", "true")  # "true" answers whether it is a string
 _MAX_BORDER = 1024  # a longer run of white space is part of the value
@@ -28,7 +28,7 @@ class ValueWriter:
         self._streams = False
         if value.typing == "schema":
             self._types = type_names(parameter(schema, key))
-            self._streams = self._types == {"string"}
+            self._streams = self._types == frozenset({"string"})
         elif value.typing == "declared":
             self._streams = declared in _STRING_TYPES
         self._at_start = True

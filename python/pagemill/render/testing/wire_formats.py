@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 
 class ToolCall(NamedTuple):
@@ -74,6 +74,43 @@ def _kimi_k2(calls: list[ToolCall]) -> str:
         for at, call in enumerate(calls)
     ]
     return f"<|tool_calls_section_begin|>{''.join(parts)}<|tool_calls_section_end|>"
+
+
+def _kimi_k3(calls: list[ToolCall]) -> str:
+    def argument(key: str, value: Any) -> str:
+        kind = "string" if isinstance(value, str) else "object"
+        opener = f'<|open|>argument key="{key}" type="{kind}"<|sep|>'
+        return f"{opener}{_plain(value)}<|close|>argument<|sep|>"
+
+    parts = [
+        f'<|open|>call tool="{call.name}" index="{at}"<|sep|>'
+        + "".join(argument(key, value) for key, value in call.arguments.items())
+        + "<|close|>call<|sep|>"
+        for at, call in enumerate(calls)
+    ]
+    return f"<|open|>tools<|sep|>{''.join(parts)}<|close|>tools<|sep|>"
+
+
+def _minimax_m3(calls: list[ToolCall]) -> str:
+    mark = "]<]minimax[>["
+
+    def element(name: str, value: Any) -> str:
+        if isinstance(value, dict):
+            fields = cast(dict[str, Any], value)
+            inner = "".join(element(key, each) for key, each in fields.items())
+        elif isinstance(value, list):
+            inner = "".join(element("item", each) for each in cast(list[Any], value))
+        else:
+            inner = _plain(value)
+        return f"{mark}<{name}>{inner}{mark}</{name}>"
+
+    parts = [
+        f'{mark}<invoke name="{call.name}">'
+        + "".join(element(key, value) for key, value in call.arguments.items())
+        + f"{mark}</invoke>\n"
+        for call in calls
+    ]
+    return f"{mark}<tool_call>\n{''.join(parts)}{mark}</tool_call>"
 
 
 def _plamo3(calls: list[ToolCall]) -> str:
@@ -146,9 +183,10 @@ def _quoted(opener: str, closer: str, quote: str) -> Callable[[list[ToolCall]], 
         if isinstance(each, str):
             return f"{quote}{each}{quote}"
         if isinstance(each, dict):
-            return ",".join(f"{k}:{value(v)}" for k, v in each.items()).join("{}")
+            fields = cast(dict[str, Any], each)
+            return ",".join(f"{key}:{value(item)}" for key, item in fields.items()).join("{}")
         if isinstance(each, list):
-            return ",".join(map(value, each)).join("[]")
+            return ",".join(map(value, cast(list[Any], each))).join("[]")
         return _json(each)
 
     return _each(lambda call: f"{opener}call:{call.name}{value(call.arguments)}{closer}")
@@ -187,6 +225,7 @@ WRITERS: Mapping[str, Callable[[list[ToolCall]], str]] = {
     "element_formats:MIMO": _functions("<tool_call>", "</tool_call>", ""),
     "element_formats:MINICPM5": _each(_minicpm5),
     "element_formats:MINIMAX_M2": _invokes("<minimax:tool_call>", "</minimax:tool_call>"),
+    "element_formats:MINIMAX_M3": _minimax_m3,
     "element_formats:QWEN3_CODER": _functions("<tool_call>", "</tool_call>", "\n"),
     "element_formats:SEED_OSS": _functions("<seed:tool_call>", "</seed:tool_call>", ""),
     "element_formats:STEP3": lambda calls: (
@@ -209,12 +248,30 @@ WRITERS: Mapping[str, Callable[[list[ToolCall]], str]] = {
         lambda c: f"<|action_start|><|plugin|>{_object(c, arguments='parameters')}<|action_end|>"
     ),
     "json_formats:LLAMA3": _each(lambda c: _object(c, arguments="parameters"), "; "),
-    "json_formats:LONGCAT": _each(
-        lambda c: f"<longcat_tool_call>{_object(c)}</longcat_tool_call>"
-    ),
+    "json_formats:LONGCAT": _each(lambda c: f"<longcat_tool_call>{_object(c)}</longcat_tool_call>"),
     "json_formats:PHI4_MINI": _array("functools", ""),
     "json_formats:TOOL_CALLS": _array("<tool_calls>", "</tool_calls>"),
     "json_formats:XLAM": _array("", ""),
+    "message_formats:HARMONY": _each(
+        lambda c: (
+            f"<|start|>assistant<|channel|>commentary to=functions.{c.name} <|constrain|>json"
+            f"<|message|>{_json(c.arguments)}<|call|>"
+        )
+    ),
+    "message_formats:INKLING": _each(
+        lambda c: (
+            "<|message_model|><|content_invoke_tool_json|>"
+            f"{_object(c, arguments='args')}<|end_message|>"
+        )
+    ),
+    "message_formats:KIMI_K3": _kimi_k3,
+    "message_formats:MUSE_GLIMMER": _each(
+        lambda c: (
+            f"<|start|>assistant to={c.name}<|message|>"
+            + _invokes("<atem:function_calls>", "</atem:function_calls>", "atem:{}")([c])
+            + "<|eom|>"
+        )
+    ),
     "named_json_formats:DEEPSEEK_V3": _deepseek_v3,
     "named_json_formats:DEEPSEEK_V31": _deepseek_v31,
     "named_json_formats:KIMI_K2": _kimi_k2,

@@ -124,7 +124,7 @@ def _parsed(pipeline: Pipeline, request: ChatRequest) -> ParserOptions:
     """
     formats = pipeline.renderer.formats
     may_call = bool(request.tools) and request.tool_choice != "none"
-    if may_call and formats.tools is None:
+    if may_call and not formats.can_call:
         raise bad_request(
             "`tools` cannot be served: it is not known how this model writes calls. Start the"
             ' server with --tool-call-parser, or send `tool_choice: "none"`, with which the model'
@@ -135,7 +135,7 @@ def _parsed(pipeline: Pipeline, request: ChatRequest) -> ParserOptions:
     return ParserOptions(
         reasoning=True,
         tools=may_call,
-        in_reasoning=formats.leaves_in_reasoning(content) if isinstance(content, str) else None,
+        begins=formats.after_content(content) if isinstance(content, str) else None,
         max_calls=0 if request.parallel_tool_calls else 1,
         schemas=tool_schemas(request.tools) if may_call else {},
     )
