@@ -126,15 +126,16 @@ class CallRegion:
         Raises:
             MalformedError: it is not in the format; `at` says from where on.
         """
-        room = MAX_BODY_CHARS - self._num_raw if self._raw is not None else len(text)
-        part = text[:room]
+        if self._raw is None:
+            return self._take(text)
+        room = MAX_BODY_CHARS - self._num_raw
         try:
-            consumed = self._take(part)
+            consumed = self._take(text[:room])
         except MalformedError as error:
             self._keep_raw(text[: error.at])
             raise
         self._keep_raw(text[:consumed])
-        if self._raw is not None and consumed == room < len(text):
+        if self._keeps_raw and consumed == room < len(text):
             raise MalformedError(room)
         return consumed
 
@@ -187,8 +188,14 @@ class CallRegion:
         return "".join(raw or ())
 
     def _take(self, text: str) -> int:
-        state = self._state
-        if isinstance(state, Header | Fork):
+        state, reader = self._state, self._reader
+        if reader is not None:
+            consumed = reader.push(text, self)
+            if consumed is not None:
+                self._reader = None
+                self._then = state.then if isinstance(state, Body) else None
+                return consumed
+        elif isinstance(state, Header | Fork):
             room = MAX_HEADER_CHARS - self._num_kept
             self._kept.append(text[:room])
             self._num_kept += len(text)
@@ -197,12 +204,6 @@ class CallRegion:
         elif isinstance(state, Value):
             if self._value is not None:
                 self.arguments(self._value.push(text))
-        elif self._reader is not None:
-            consumed = self._reader.push(text, self)
-            if consumed is not None:
-                self._reader = None
-                self._then = state.then if isinstance(state, Body) else None
-                return consumed
         else:
             return self._take_between(text)
         return len(text)
@@ -226,6 +227,11 @@ class CallRegion:
             self._has_junk = True
             self.events.append(Text(junk))
         return len(text)
+
+    @property
+    def _keeps_raw(self) -> bool:
+        """True until a call begins."""
+        return self._raw is not None
 
     def _keep_raw(self, text: str) -> None:
         if self._raw is None:

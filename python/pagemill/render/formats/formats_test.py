@@ -42,6 +42,7 @@ MESSAGES = {
     ),
 }
 ONE_CALL = {"json_formats:GIGACHAT3"}
+FLAT = {"element_formats:MINIMAX_M3"}  # writes nothing for empty values of all types
 WORDS = ["Paris", "naïve", "日本", "a b", "x < y > z", "{", "}", "it's", '"quoted"', "\\n", "\t"]
 WORDS += ["two\nlines", "[1, 2]", "12", "true", "null", "</b>", "<tool", "'", "€", "a=b", "#", "🙂"]
 NAMES = ["get_weather", "now", "search_2", "weather.get"]
@@ -76,8 +77,9 @@ def schema(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def conversation(path: str, rng: random.Random) -> tuple[str, list[ToolCall]]:
     names = rng.sample(NAMES, 1 if path in ONE_CALL else rng.randrange(1, 4))
+    depth = 2 if path in FLAT else 0
     calls = [
-        ToolCall(name, {key: value(rng) for key in rng.sample(KEYS, rng.randrange(4))})
+        ToolCall(name, {key: value(rng, depth) for key in rng.sample(KEYS, rng.randrange(4))})
         for name in names
     ]
     return WRITERS[path](calls), calls
@@ -220,6 +222,20 @@ def test_random_fragments_do_not_depend_on_portions(path: str) -> None:
             calls = [(call.name, call.arguments) for call in message.calls]
             folds.append((message.text, message.reasoning, calls))
         assert folds[0] == folds[1], output
+
+
+def test_nested_elements() -> None:
+    path = "element_formats:MINIMAX_M3"
+    arguments = {"at": {"x": 1, "tags": ["a", "b"]}, "list": [], "same": {"k": [1, 2]}, "t": "5"}
+    output = WRITERS[path]([ToolCall("f", arguments)])
+    schemas = {"f": {"properties": {"list": {"type": "array"}, "t": {"type": "string"}}}}
+    options = ParserOptions(tools=True, schemas=schemas)
+    for parts in (pieces(output), pieces(*output)):
+        assert parse(path, parts, options) == ("", "", [("f", arguments)])
+    # An element that is closed by another name is no call's argument.
+    broken = output.replace("</at>", "</ta>")
+    (end,) = [e for e in parsed(path, pieces(broken), options) if type(e) is CallEnd]
+    assert not end.complete
 
 
 @pytest.mark.parametrize(

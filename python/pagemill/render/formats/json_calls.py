@@ -101,12 +101,12 @@ class JsonCalls:
         at = 0
         while at < len(text):
             match self._mode:
+                case _Mode.ARGUMENTS:
+                    at = self._push_arguments(text, at, calls)
                 case _Mode.BETWEEN:
                     if self._is_last(text[at], at):
                         return at + 1
                     at += self._mode is _Mode.BETWEEN
-                case _Mode.ARGUMENTS:
-                    at = self._push_arguments(text, at, calls)
                 case _Mode.REST:
                     end = self._span.push(text, at)
                     if end is None:
