@@ -18,6 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pagemill.render.chat_messages import Message, prepared
 from pagemill.render.control_text import ControlText
 from pagemill.render.errors import RenderError
+from pagemill.render.tool_prompt import knows_tools, with_tools
 
 MAX_OUTPUT_CHARS = 2**24
 _RESERVED = frozenset({"messages", "tools", "add_generation_prompt"})
@@ -39,6 +40,7 @@ class ChatTemplate:
           RenderError: `source` is not a template.
         """
         environment = _Environment()
+        self._knows_tools = knows_tools(source)
         self._special_tokens = dict(special_tokens)
         try:
             tree = environment.parse(source)
@@ -83,7 +85,7 @@ class ChatTemplate:
 
         Args:
           messages: as `prepared` returns them.
-          tools: definitions of functions.
+          tools: definitions of functions; in the system message if the template knows none.
           add_generation_prompt: end with the header of the assistant's message.
           variables: further variables of the template.
           control: marks what users wrote, if control tokens in it are to stay plain text.
@@ -96,6 +98,8 @@ class ChatTemplate:
             raise RenderError(
                 f"chat_template_kwargs may not set {', '.join(clash)}", "chat_template_kwargs"
             )
+        if not self._knows_tools:
+            messages, tools = with_tools(messages, tools), None
         written: dict[str, Any] = {
             **variables,
             "messages": list(messages),

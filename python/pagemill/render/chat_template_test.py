@@ -60,12 +60,13 @@ def test_a_turn_without_content(turn: dict[str, Any]) -> None:
         source = "{% for m in messages %}{{ " + test + " }}{{ m.content }}{% endfor %}"
         assert _render(source, messages).endswith("None")
     # Fields that an answer has, and a template does not expect to be null.
-    assert _render("{{ messages[0] | list | join(' ') }}", messages) == "role tool_calls content"
+    source = "{# of tools #}{{ messages[0] | list | join(' ') }}"
+    assert _render(source, messages) == "role tool_calls content"
 
 
 def test_roles_are_those_of_the_contract_and_of_the_template() -> None:
     source = (
-        "{% for m in messages %}{% if m.role == 'ipython' or m['role'] in ['critic', 'user'] %}"
+        "{% for m in messages %}{% if m.role == 'ipython' or m['role'] in ['critic', 'tool'] %}"
         "{% endif %}{{ m.role }} {% endfor %}"
     )
     roles = ["system", "developer", "user", "assistant", "tool", "ipython", "critic"]

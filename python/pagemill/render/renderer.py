@@ -7,10 +7,11 @@ detokenizer.push([...])
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from pagemill.render import tool_prompt
 from pagemill.render.chat_messages import Message
 from pagemill.render.detokenizer import Detokenizer
 from pagemill.render.errors import RenderError
@@ -130,7 +131,14 @@ class Renderer:
         ends.append(source.config.get("eos_token_id"))
         ids = [index for value in ends for index in end_ids(value)]
         template = "\n".join(sources.values())
-        found = Formats.of(template, formats or FormatNames(), tokenizer.added_token_id)
+        names = formats or FormatNames()
+        if (
+            sources
+            and names.tools is None
+            and not any(map(tool_prompt.knows_tools, sources.values()))
+        ):
+            names = replace(names, tools=tool_prompt.FORMAT)
+        found = Formats.of(template, names, tokenizer.added_token_id)
         return cls(tokenizer, templates, ids, trust_control_tokens, found)
 
     def close(self) -> None:
@@ -181,7 +189,7 @@ class Renderer:
 
         Args:
           messages: each with a role, most with a content: text, or parts of type "text".
-          tools: definitions of functions, if the template knows tools.
+          tools: definitions of functions; see `tool_prompt` if the template knows none.
           add_generation_prompt: end with the header of the assistant's message.
           continue_final_message: end within the last message, to have it continued; excludes
             `add_generation_prompt`.
