@@ -95,16 +95,16 @@ def test_too_long_a_wish_is_refused(model: str, capsys: pytest.CaptureFixture[st
 def test_streams_follow_each_other(model: str) -> None:
     local = LocalText.load(EngineConfig(model=ModelConfig(model=model)))
     try:
-        sampling = SamplingConfig(temperature=0.0, max_tokens=12)
+        sampling = SamplingConfig(temperature=0.0, max_tokens=48)
         pieces = list(local.complete("The sky is", sampling))
         assert len(pieces) > 3  # streamed, not at once
         # An abandoned stream leaves nothing behind that disturbs the next.
         next(iter(local.complete("Once upon a time", sampling)))
         assert "".join(local.complete("The sky is", sampling)) == "".join(pieces)
-        seeded = SamplingConfig(temperature=1.0, seed=7, max_tokens=12)
+        seeded = SamplingConfig(temperature=1.0, seed=7, max_tokens=48)
         first = "".join(local.complete("The sky is", seeded))
         assert "".join(local.complete("The sky is", seeded)) == first != "".join(pieces)
-        stopped = SamplingConfig(temperature=0.0, max_tokens=12, stop=(pieces[2],))
+        stopped = SamplingConfig(temperature=0.0, max_tokens=48, stop=(pieces[2],))
         cut = "".join(local.complete("The sky is", stopped))
         assert cut == "".join(pieces).partition(pieces[2])[0]
         with pytest.raises(EngineError, match="empty"):

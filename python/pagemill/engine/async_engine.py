@@ -24,6 +24,7 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.structured.grammar import Grammar
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,15 @@ class AsyncEngine:
         cache_salt: str = "",
         tenant: str = "",
         kv_transfer_params: Mapping[str, str] | None = None,
+        grammar: Grammar | None = None,
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
         `sampling` None requests pooled outputs. `priority` and `tenant` are for the scheduling
         policies of these names: lower numbers run first, tenants share. Requests whose `cache_salt`
         differs share no KV. `kv_transfer_params` are for the KV connector: what a choice of another
-        engine ended with. All or nothing: when one child is refused, none runs.
+        engine ended with. `grammar` is what each choice has to be. All or nothing: when one child
+        is refused, none runs.
 
         Raises:
             EngineError: the engine's refusal.
@@ -90,6 +93,7 @@ class AsyncEngine:
                 cache_salt,
                 tenant,
                 kv_transfer_params=params,
+                grammar=grammar,
             )
             for prompt in prompts
         ]

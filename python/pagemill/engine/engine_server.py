@@ -46,6 +46,7 @@ from pagemill.engine.messages import (
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.native_requests import native_chunk, submit_all, to_engine_error
 from pagemill.engine.outputs import EngineError
+from pagemill.structured.grammar import GrammarError
 
 _LOGGER = logging.getLogger("pagemill.engine")
 STATS_INTERVAL_S = 0.5
@@ -128,6 +129,7 @@ class _Connection(asyncio.Protocol):
         self._fd = -1
         self._writable = True
         self._calls: set[asyncio.Task[None]] = set()
+        self._not_submitted: set[int] = set()  # of those whose grammars are compiled
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
@@ -195,14 +197,15 @@ class _Connection(asyncio.Protocol):
         if client is None:
             return
         match message:
-            case Submit(sequence, requests):
+            case Submit(sequence, requests) if not any(r.grammar for r in requests):
                 self._reply(sequence, lambda: submit_all(self._bindings, client, requests))
             case Abort(request_ids):
                 for request_id in request_ids:
                     client.abort(request_id)
+                self._not_submitted.difference_update(request_ids)
             case Release(request_id):
                 client.release(request_id)
-            case Extend() | Call():
+            case Submit() | Extend() | Call():
                 self._start(message, client)
 
     def _reply(self, sequence: int, act: Callable[[], None]) -> None:
@@ -212,7 +215,7 @@ class _Connection(asyncio.Protocol):
         except EngineError as error:
             self._send(Reply(sequence, Error.of(error)))
 
-    def _start(self, message: Extend | Call, client: NativeClient) -> None:
+    def _start(self, message: Submit | Extend | Call, client: NativeClient) -> None:
         if len(self._calls) >= _MAX_CALLS:
             error = Error("RESOURCE_EXHAUSTED", "Too many control operations run; retry", None, 1)
             self._send(Reply(message.sequence, error))
@@ -221,11 +224,13 @@ class _Connection(asyncio.Protocol):
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
 
-    async def _finish(self, message: Extend | Call, client: NativeClient) -> None:
+    async def _finish(self, message: Submit | Extend | Call, client: NativeClient) -> None:
         value = None
         try:
             if isinstance(message, Call):
                 value = await run_call(self._bindings, message.operation, message.arguments)
+            elif isinstance(message, Submit):
+                await self._submit(message, client)
             else:
                 chunk = native_chunk(self._bindings, message.chunk)
                 await asyncio.to_thread(client.extend, message.request_id, chunk)
@@ -235,6 +240,23 @@ class _Connection(asyncio.Protocol):
             self._send(Reply(message.sequence, Error.of(to_engine_error(error))))
         else:
             self._send(Reply(message.sequence, None, value))
+
+    async def _submit(self, message: Submit, client: NativeClient) -> None:
+        """Compiles the grammars of requests, which takes time, and submits them."""
+        grammars = [each.grammar for each in message.requests if each.grammar is not None]
+        ids = {choice.id for request in message.requests for choice in request.choices}
+        self._not_submitted |= ids
+        try:
+            for grammar in grammars:
+                await asyncio.to_thread(self._bindings.grammars.prepare, grammar)
+        except GrammarError as error:
+            raise EngineError("INVALID_ARGUMENT", f"The grammar is refused: {error}") from error
+        finally:
+            aborted = ids - self._not_submitted
+            self._not_submitted -= ids
+        submit_all(self._bindings, client, message.requests)
+        for request_id in aborted:
+            client.abort(request_id)
 
     def _on_outputs(self) -> None:
         if self._client is not None:

@@ -34,6 +34,8 @@ from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.render.renderer import Renderer
+from pagemill.structured.grammar import Grammar
+from pagemill.structured.vocabulary import Vocabulary
 
 Message = Mapping[str, Any]
 Prompt = str | Sequence[int]
@@ -88,6 +90,11 @@ class LLM:
             self._end_engine()
             raise
         self._model = TextModel(self._loaded, self._renderer)
+        self._loaded.core.bindings.grammars.open_vocabulary = self._vocabulary
+
+    def _vocabulary(self) -> Vocabulary:
+        size = self._loaded.core.built.vocab_size
+        return Vocabulary(self._renderer.tokenizer, size, tuple(self._model.eos_token_ids))
 
     def __enter__(self) -> LLM:
         return self
@@ -126,6 +133,7 @@ class LLM:
         *,
         images: Sequence[Sequence[ImageInput]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
+        grammar: Grammar | None = None,
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
@@ -139,6 +147,7 @@ class LLM:
                 them, or for models with a grid patches and how many there are in time, height and
                 width; a prompt has one placeholder token for each.
             token_matcher: makes what constrains an output; called for each of them.
+            grammar: what each output has to be, such as `structured.grammar.json_schema(...)`.
             progress: where a progress bar is drawn; standard error by default, if that is a
                 terminal.
 
@@ -147,7 +156,8 @@ class LLM:
         """
         rendered = self._place([self._prompt(prompt) for prompt in _as_list(prompts)], images)
         stated = _stated(sampling, fields)
-        batch = TextBatch(self._model, rendered, stated, _DEFAULT_COMPLETION_TOKENS, token_matcher)
+        limit = _DEFAULT_COMPLETION_TOKENS
+        batch = TextBatch(self._model, rendered, stated, limit, token_matcher, grammar)
         return _finished(batch, progress)
 
     def chat(
@@ -156,6 +166,7 @@ class LLM:
         sampling: SamplingParams | None = None,
         *,
         token_matcher: TokenMatcherFactory | None = None,
+        grammar: Grammar | None = None,
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
@@ -169,7 +180,8 @@ class LLM:
         conversations: Any = [messages] if single else messages
         prompts = [self._conversation(conversation) for conversation in conversations]
         limit = self._loaded.defaults.max_tokens
-        batch = TextBatch(self._model, prompts, _stated(sampling, fields), limit, token_matcher)
+        stated = _stated(sampling, fields)
+        batch = TextBatch(self._model, prompts, stated, limit, token_matcher, grammar)
         return _finished(batch, progress)
 
     def stream(

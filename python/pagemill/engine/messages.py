@@ -19,8 +19,9 @@ import numpy as np
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
+from pagemill.structured.grammar import Grammar
 
-PROTOCOL = 2
+PROTOCOL = 3
 MAX_FRAME_BYTES = 2**28
 """Of one message: the log probabilities of a prompt of 10^6 tokens fit."""
 
@@ -52,6 +53,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """More of the input of each choice comes by Extend."""
     kv_transfer_params: dict[str, str] = {}
     """For the KV connector, from the engine that computed the prompt."""
+    grammar: Grammar | None = None
+    """What each choice has to be."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):

@@ -7,13 +7,14 @@ interchangeable and nothing here imports the extension.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from pagemill.engine.outputs import TokenLogprobs
 from pagemill.observe.snapshot import EngineSnapshot
+from pagemill.structured.compiler import GrammarCompiler
 
 
 class NativeOutput(Protocol):
@@ -117,6 +118,8 @@ class NativeBindings:
 
     engine: NativeEngine
     types: NativeTypes
+    grammars: GrammarCompiler = field(default_factory=GrammarCompiler)
+    """What joins the engine with a tokenizer sets `open_vocabulary`."""
 
     @property
     def status_error(self) -> type[Exception]:

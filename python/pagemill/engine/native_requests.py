@@ -12,6 +12,7 @@ from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
+from pagemill.structured.grammar import Grammar, GrammarError
 
 _REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority", "kv_transfer_params"}
 
@@ -44,10 +45,13 @@ def native_requests(
     new_token_matcher: TokenMatcherFactory | None = None,
 ) -> Iterator[tuple[ChoiceRequest, object]]:
     """Each choice of `request` as the native engine takes it. All share the features of media.
+    `new_token_matcher` makes what constrains it if `request` has no grammar.
 
     Raises:
-        EngineError: a field does not fit the native type.
+        EngineError: a field does not fit the native type, or the grammar is none.
     """
+    if request.grammar is not None:
+        new_token_matcher = _matcher_factory(bindings, request.grammar)
     try:
         media = _native_media(bindings, request.prompt)
         for choice in request.choices:
@@ -72,6 +76,13 @@ def native_requests(
         raise EngineError(
             "INVALID_ARGUMENT", f"A parameter is out of range: {_first_line(error)}"
         ) from error
+
+
+def _matcher_factory(bindings: NativeBindings, grammar: Grammar) -> TokenMatcherFactory:
+    try:
+        return bindings.grammars.factory(grammar)
+    except GrammarError as error:
+        raise EngineError("INVALID_ARGUMENT", f"The grammar is refused: {error}") from error
 
 
 def native_chunk(bindings: NativeBindings, chunk: InputChunk) -> object:

@@ -23,6 +23,7 @@ from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.assembly import ChoiceAssembler, ChoiceDelta
 from pagemill.render.renderer import Renderer
+from pagemill.structured.grammar import Grammar
 
 
 @dataclass(slots=True)
@@ -97,6 +98,7 @@ class TextBatch:
         stated: SamplingParams,
         default_max_tokens: int | None,
         token_matcher: TokenMatcherFactory | None = None,
+        grammar: Grammar | None = None,
     ) -> None:
         """Checks all requests; the first iteration submits them.
 
@@ -106,11 +108,13 @@ class TextBatch:
             stated: what the caller chose; the model's defaults fill the rest.
             default_max_tokens: if `stated` has no `max_tokens`; None: all the room there is.
             token_matcher: makes what constrains an output.
+            grammar: what each output has to be.
 
         Raises:
             EngineError: a request is refused.
         """
         self._model = model
+        self._grammar = grammar
         self._params = model.loaded.defaults.fill(stated)
         self._running: list[_Running] = []
         self.outputs: list[Output] = []
@@ -146,7 +150,9 @@ class TextBatch:
         for choice in output.choices:
             self._running.append(_Running(output, choice, self._assembler(output)))
         return EngineRequest(
-            prompt, tuple(ChoiceRequest(next(model.ids), child) for child in children)
+            prompt,
+            tuple(ChoiceRequest(next(model.ids), child) for child in children),
+            grammar=self._grammar,
         )
 
     def _assembler(self, output: Output) -> ChoiceAssembler:

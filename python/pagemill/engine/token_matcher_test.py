@@ -1,5 +1,6 @@
 """Outputs under constraints that are written in Python, with a real model."""
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 
 from pagemill.engine.llm import LLM
 from pagemill.engine.outputs import EngineError
+from pagemill.structured.grammar import json_schema, regex
 
 SMOLLM2 = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason="PAGEMILL_TEST_SMOLLM2_GGUF is not set")
@@ -123,3 +125,17 @@ def test_a_matcher_that_raises_fails_its_request(llm: LLM) -> None:
         brackets = Brackets(llm)
         llm.generate("x", token_matcher=lambda: BrokenMask(brackets), max_tokens=3)
     assert len(llm.generate("Still there?", max_tokens=3)) == 1
+
+
+def test_a_grammar(llm: LLM) -> None:
+    grammar = json_schema({"type": "object", "properties": {"n": {"enum": [1, 22]}}})
+    for output in llm.generate(PROMPTS, grammar=grammar, temperature=0.8, seed=1, max_tokens=60):
+        (choice,) = output.choices
+        if choice.finish_reason == "stop":
+            assert json.loads(choice.text).get("n") in (1, 22, None)
+    (answer,) = llm.chat(
+        [{"role": "user", "content": "Yes or no?"}], grammar=regex("(yes|no)"), max_tokens=5
+    )
+    assert answer.choices[0].text in ("yes", "no")
+    with pytest.raises(EngineError, match="The grammar is refused: "):
+        llm.generate("x", grammar=regex("(a"), max_tokens=3)

@@ -6,6 +6,7 @@ import enum
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from pagemill.render.formats.format import (
     ANSWER,
@@ -155,6 +156,14 @@ class Machine:
         return self.nodes[begins if begins in self.nodes else self._first]
 
 
+class ReasoningTokens(NamedTuple):
+    """Tokens that open and close reasoning, and whether an output begins within it."""
+
+    openers: tuple[int, ...]
+    closers: tuple[int, ...]
+    begins_within: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Formats:
     """The formats of one model, and which of their markers are tokens of its vocabulary.
@@ -225,6 +234,17 @@ class Formats:
         if kind is None:
             return ANSWER
         return REASONING if _last(content, kind.openers) > _last(content, kind.closers) else BEGIN
+
+    def reasoning_tokens(self, begins: str | None) -> ReasoningTokens | None:
+        """The tokens around the reasoning of an output that `begins` in this state; None if the
+        model does not reason."""
+        kind = self.reasoning
+        if kind is None:
+            return None
+        openers = tuple(i for i, marker in self.marker_ids.items() if marker in kind.openers)
+        closers = tuple(i for i, marker in self.marker_ids.items() if marker in kind.closers)
+        within = begins == REASONING or (begins is None and kind.begins_within)
+        return ReasoningTokens(openers, closers, within)
 
     def _make_machine(self, reasoning: bool, tools: bool) -> Machine:
         if self.messages is not None and (reasoning or tools):

@@ -9,7 +9,7 @@ detokenizer.push([...])
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pagemill.render import tool_prompt
 from pagemill.render.chat_messages import Message
@@ -83,7 +83,7 @@ class Renderer:
           trust_control_tokens: control tokens in messages count, instead of being plain text.
           formats: those of the model's output; None: it writes text only.
         """
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self.formats: Formats = formats or Formats()
         self._templates = templates
         self._trust_control_tokens = trust_control_tokens
@@ -114,22 +114,10 @@ class Renderer:
         """
         sources = _template_sources(source, chat_template)
         templates = TemplateProcesses() if sources else None  # starts while the vocabulary is read
-        if source.gguf is not None:
-            metadata = source.gguf.metadata
-            tokenizer = TextTokenizer.from_gguf(metadata, cache)
-            tokens = tokens_from_gguf(metadata)
-            ends = [metadata.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")]
-        else:
-            folder = Path(source.path)
-            tokenizer = TextTokenizer.from_file(folder / "tokenizer.json")
-            config = read_json(folder / "tokenizer_config.json")
-            tokens = tokens_from_config(config)
-            generation = read_json(folder / "generation_config.json")
-            ends = [generation.get("eos_token_id"), _id_of(tokenizer, tokens.get("eos_token"))]
+        opened = open_tokenizer(source, cache)
+        tokenizer = opened.tokenizer
         if templates is not None:
-            templates.compile(Setup(sources, tokens, tokenizer.control_tokens))
-        ends.append(source.config.get("eos_token_id"))
-        ids = [index for value in ends for index in end_ids(value)]
+            templates.compile(Setup(sources, opened.special_tokens, tokenizer.control_tokens))
         template = "\n".join(sources.values())
         names = formats or FormatNames()
         if (
@@ -139,7 +127,7 @@ class Renderer:
         ):
             names = replace(names, tools=tool_prompt.FORMAT)
         found = Formats.of(template, names, tokenizer.added_token_id)
-        return cls(tokenizer, templates, ids, trust_control_tokens, found)
+        return cls(tokenizer, templates, opened.eos_token_ids, trust_control_tokens, found)
 
     def close(self) -> None:
         """Ends the processes of chat templates. Idempotent."""
@@ -158,17 +146,17 @@ class Renderer:
           text: any text.
           enough: counting stops at this number.
         """
-        return self._tokenizer.min_tokens(text, enough)
+        return self.tokenizer.min_tokens(text, enough)
 
     def head(self, text: str, num_tokens: int) -> str:
         """Returns a beginning of `text` that surely has the same first `num_tokens` tokens."""
-        return self._tokenizer.head(text, num_tokens)
+        return self.tokenizer.head(text, num_tokens)
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[int]:
         """Returns the token ids of `text`; see `TextTokenizer.encode`."""
-        return self._tokenizer.encode(
+        return self.tokenizer.encode(
             text, add_special_tokens=add_special_tokens, parse_special=parse_special
         )
 
@@ -228,7 +216,7 @@ class Renderer:
     def encode_prompt(self, prompt: ChatPrompt, add_special_tokens: bool = False) -> list[int]:
         """Returns the token ids of `prompt`; templates write BOS themselves, so none is added."""
         if prompt.has_stand_ins:
-            return self._tokenizer.encode_stand_ins(
+            return self.tokenizer.encode_stand_ins(
                 prompt.text, add_special_tokens=add_special_tokens
             )
         return self.encode(prompt.text, add_special_tokens, parse_special=True)
@@ -241,11 +229,11 @@ class Renderer:
         self, prompt_token_ids: Sequence[int] = (), skip_special_tokens: bool = True
     ) -> Detokenizer:
         """Returns a detokenizer for what follows `prompt_token_ids`."""
-        return Detokenizer(self._tokenizer.token_bytes, prompt_token_ids, skip_special_tokens)
+        return Detokenizer(self.tokenizer.token_bytes, prompt_token_ids, skip_special_tokens)
 
     def token_bytes(self, token_id: int) -> bytes:
         """Returns the bytes that a token stands for; b"" for an id outside the vocabulary."""
-        return self._tokenizer.token_bytes[token_id]
+        return self.tokenizer.token_bytes[token_id]
 
     def token_text(self, token_id: int) -> str:
         """Returns a token as text by itself; bytes that are not UTF-8 show as U+FFFD."""
@@ -259,7 +247,37 @@ class Renderer:
         Raises:
           RenderError: the tokenizer does not work by merges.
         """
-        return self._tokenizer.merge_ranks()
+        return self.tokenizer.merge_ranks()
+
+
+class OpenedTokenizer(NamedTuple):
+    """A model's tokenizer, its tokens by their roles ("bos_token", ...), and those that end a
+    generation."""
+
+    tokenizer: TextTokenizer
+    special_tokens: dict[str, str]
+    eos_token_ids: Sequence[int]
+
+
+def open_tokenizer(source: RenderSource, cache: Path | None) -> OpenedTokenizer:
+    """The tokenizer of an opened model; `cache` as for `Renderer.open`.
+
+    Raises:
+      RenderError: there is none, or it cannot be used.
+    """
+    if source.gguf is not None:
+        metadata = source.gguf.metadata
+        tokenizer = TextTokenizer.from_gguf(metadata, cache)
+        tokens = tokens_from_gguf(metadata)
+        ends = [metadata.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")]
+    else:
+        folder = Path(source.path)
+        tokenizer = TextTokenizer.from_file(folder / "tokenizer.json")
+        tokens = tokens_from_config(read_json(folder / "tokenizer_config.json"))
+        generation = read_json(folder / "generation_config.json")
+        ends = [generation.get("eos_token_id"), _id_of(tokenizer, tokens.get("eos_token"))]
+    ends.append(source.config.get("eos_token_id"))
+    return OpenedTokenizer(tokenizer, tokens, [i for value in ends for i in end_ids(value)])
 
 
 def read_template(text_or_path: str) -> str:

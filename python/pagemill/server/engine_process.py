@@ -19,6 +19,7 @@ from pagemill.engine.outputs import EngineError
 from pagemill.observe.logging import configure
 from pagemill.observe.stats_line import StatsLine
 from pagemill.server.child_process import follow_parent, report_progress, report_ready
+from pagemill.server.rendering import open_vocabulary
 
 _LOOK_EVERY_S = 0.5
 _LOOKS_PER_LINE = 20
@@ -46,6 +47,12 @@ async def _serve(config: ServeConfig, path: str) -> None:
     follow_parent(stop.set)
     loaded = await asyncio.to_thread(load, config.engine)
     bindings = loaded.core.bindings
+    bindings.grammars.open_vocabulary = lambda: open_vocabulary(
+        loaded.source,
+        config.engine.model,
+        loaded.core.built.vocab_size,
+        loaded.core.built.eos_token_ids,
+    )
     server = EngineServer(bindings, model_facts(loaded), _native.output_schema())
     try:
         await server.listen(path)

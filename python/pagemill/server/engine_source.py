@@ -13,6 +13,7 @@ from pagemill.engine.loading import LoadedModel, load, model_facts
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.native import OutputCodec
 from pagemill.engine.socket_client import SocketClient
+from pagemill.structured.compiler import GrammarCompiler
 from pagemill.weights.source import ModelSource
 
 
@@ -29,6 +30,11 @@ class EngineSource(Protocol):
 
     async def model_source(self) -> ModelSource:
         """The files of the model; after the client has been started."""
+        ...
+
+    @property
+    def grammars(self) -> GrammarCompiler:
+        """Compiles grammars in this process; valid after `open`."""
         ...
 
     def check(self) -> None:
@@ -57,6 +63,12 @@ class OwnEngine:
         assert self._loaded is not None
         return self._loaded.source
 
+    @property
+    def grammars(self) -> GrammarCompiler:
+        """The engine's own: what was compiled to be checked is compiled."""
+        assert self._loaded is not None
+        return self._loaded.core.bindings.grammars
+
     def check(self) -> None:
         """Looks at the other ranks."""
         if self._loaded is not None:
@@ -76,6 +88,7 @@ class OtherEngine:
     def __init__(self, path: str) -> None:
         codec = OutputCodec(_native.outputs_from_wire, _native.StatusError, _native.output_schema())
         self._client = SocketClient(path, codec)
+        self.grammars = GrammarCompiler()
 
     async def open(self) -> EngineClient:
         """Whether the engine runs already or not."""

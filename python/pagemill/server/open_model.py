@@ -13,6 +13,7 @@ from pagemill.server.engine_source import EngineSource
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.rendering import open_renderer
+from pagemill.structured.vocabulary import Vocabulary
 
 
 async def open_model(
@@ -35,7 +36,10 @@ async def open_model(
     )
     model = _model_info(client.model, config)
     metrics = RequestMetrics(model.name, model.max_model_len, shared_metrics)
-    return client, Pipeline(engine, renderer, model, metrics)
+    source.grammars.open_vocabulary = lambda: Vocabulary(
+        renderer.tokenizer, model.vocab_size, engine.eos_token_ids
+    )
+    return client, Pipeline(engine, renderer, model, metrics, source.grammars)
 
 
 def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from pagemill.engine.async_engine import AsyncEngine, Prompt
@@ -20,7 +22,10 @@ from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.rendering import Renderer, Rendering
+from pagemill.structured.compiler import GrammarCompiler
+from pagemill.structured.grammar import Grammar, GrammarError, Reasoning
 
+_MAX_COMPILING = 2  # grammars at a time
 _PROMPT_END_TOKENS = 16  # a marker that opens reasoning, and white space
 
 
@@ -45,6 +50,10 @@ class GenerationOptions:
     tenant: str = ""
     kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
     param: str = "prompt"
+    grammar: Grammar | None = None
+    """What each choice has to be."""
+    grammar_param: str = ""
+    """The field that it came from."""
     parsed: ParserOptions = NOTHING
     """What is read out of the output beside text."""
 
@@ -53,9 +62,16 @@ class Pipeline:
     """Joins renderer, engine and metrics for one model."""
 
     def __init__(
-        self, engine: AsyncEngine, renderer: Renderer, model: ModelInfo, metrics: RequestMetrics
+        self,
+        engine: AsyncEngine,
+        renderer: Renderer,
+        model: ModelInfo,
+        metrics: RequestMetrics,
+        grammars: GrammarCompiler,
     ) -> None:
         self.engine = engine
+        self._grammars = grammars
+        self._compiling = asyncio.Semaphore(_MAX_COMPILING)
         self.renderer = renderer
         self.rendering = Rendering(renderer, model.max_model_len)
         self.model = model
@@ -82,15 +98,21 @@ class Pipeline:
             ApiError: the request cannot be served; nothing runs then.
         """
         sampling = self.model.defaults.fill(sampling)
+        if options.grammar is not None:
+            await self._prepare(options.grammar, options.grammar_param)
         try:
             checked = [self._prompt(prompt, options) for prompt in prompts]
+            token_ids = [prompt.rendered.token_ids for prompt in checked]
+            parsed = [_parsed(self.renderer, prompt, options.parsed) for prompt in token_ids]
+            if options.grammar is not None and options.parsed.reasoning:
+                (one,) = parsed  # chats have one prompt
+                options = replace(options, grammar=self._behind_reasoning(options, one))
             stream = await self._submit(checked, sampling, options)
         except EngineError as error:
             raise from_engine(error) from error
-        token_ids = [prompt.rendered.token_ids for prompt in checked]
         assemblers = [
-            _assembler(self.renderer, prompt, sampling, options.parsed)
-            for prompt in token_ids
+            _assembler(self.renderer, prompt, sampling, each)
+            for prompt, each in zip(token_ids, parsed, strict=True)
             for _ in range(sampling.n)
         ]
         return Generation(stream, assemblers, self.metrics, token_ids, sampling)
@@ -137,7 +159,37 @@ class Pipeline:
             cache_salt=options.cache_salt,
             tenant=options.tenant,
             kv_transfer_params=options.kv_transfer_params,
+            grammar=options.grammar,
         )
+
+    def _behind_reasoning(self, options: GenerationOptions, parsed: ParserOptions) -> Grammar:
+        """The grammar, for what follows the model's reasoning.
+
+        Raises:
+            ApiError: 400 if the end of the reasoning is no token.
+        """
+        assert options.grammar is not None
+        formats = self.renderer.formats
+        tokens = formats.reasoning_tokens(parsed.begins)
+        if formats.messages is not None or (
+            tokens is not None and tokens.begins_within and not tokens.closers
+        ):
+            raise bad_request(
+                f"`{options.grammar_param}` cannot be used with this model's format of reasoning,"
+                " whose end is not one token.",
+                options.grammar_param,
+            )
+        if tokens is None or not tokens.closers:
+            return options.grammar
+        return msgspec.structs.replace(options.grammar, reasoning=Reasoning(*tokens))
+
+    async def _prepare(self, grammar: Grammar, param: str) -> None:
+        """Compiles `grammar`, few at a time, so that a bad one is refused before anything runs."""
+        async with self._compiling:
+            try:
+                await asyncio.to_thread(self._grammars.prepare, grammar)
+            except GrammarError as error:
+                raise bad_request(f"`{param}` cannot be used: {error}", param) from error
 
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
         longest = max(1, self.model.max_model_len - (options.max_tokens or 1))
@@ -204,16 +256,21 @@ class Pipeline:
         return output.pooled
 
 
+def _parsed(renderer: Renderer, prompt: np.ndarray, parsed: ParserOptions) -> ParserOptions:
+    """With the state in which the output begins."""
+    formats = renderer.formats
+    if not (parsed.reasoning and formats.has_reasoning and parsed.begins is None):
+        return parsed
+    end = renderer.decode(prompt[-_PROMPT_END_TOKENS:].tolist(), skip_special_tokens=False)
+    return replace(parsed, begins=formats.after_prompt(end))
+
+
 def _assembler(
     renderer: Renderer, prompt: np.ndarray, sampling: SamplingParams, parsed: ParserOptions
 ) -> ChoiceAssembler:
-    formats = renderer.formats
-    if parsed.reasoning and formats.has_reasoning and parsed.begins is None:
-        end = renderer.decode(prompt[-_PROMPT_END_TOKENS:].tolist(), skip_special_tokens=False)
-        parsed = replace(parsed, begins=formats.after_prompt(end))
     return ChoiceAssembler(
         renderer.detokenizer(prompt.tolist(), sampling.skip_special_tokens),
-        OutputParser(formats, parsed),
+        OutputParser(renderer.formats, parsed),
         sampling.stop,
         include_stop=sampling.include_stop_str_in_output,
         min_tokens=sampling.min_tokens,

@@ -20,12 +20,13 @@ from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
 from pagemill.render.output_machine import FormatNames, Formats
-from pagemill.render.renderer import ChatPrompt, RenderSource
+from pagemill.render.renderer import ChatPrompt, RenderSource, open_tokenizer
 from pagemill.render.renderer import Renderer as ModelRenderer
 from pagemill.render.template_process import MAX_PROCESSES
 from pagemill.render.token_reach import utf8_bytes
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.text_gate import TextGate
+from pagemill.structured.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
@@ -216,6 +217,25 @@ def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
     return ModelRenderer.open(
         source, config.chat_template, config.trust_control_tokens, cache, formats
     )
+
+
+def open_vocabulary(
+    source: RenderSource, config: ModelConfig, vocab_size: int, eos_token_ids: Sequence[int]
+) -> Vocabulary:
+    """The vocabulary of an opened model, for grammars.
+
+    Args:
+        source: the model.
+        config: its configuration.
+        vocab_size: of its logits.
+        eos_token_ids: those of the model's configuration; the tokenizer may know more.
+
+    Raises:
+        RenderError: the tokenizer cannot be used.
+    """
+    opened = open_tokenizer(source, cache_folder(config.cache_dir))
+    ends = tuple(dict.fromkeys((*eos_token_ids, *opened.eos_token_ids)))
+    return Vocabulary(opened.tokenizer, vocab_size, ends)
 
 
 def _bound_free_memory() -> None:

@@ -64,6 +64,21 @@ SAMPLING: Mapping[str, Sequence[Any]] = {
     "return_token_ids": NO_FLAG,
     "return_tokens_as_token_ids": NO_FLAG,
     "kv_transfer_params": (5, "x", [], {"a": []}, {"a": {}}, {"a": 1.5}, _MANY),
+    "response_format": (
+        *(5, "x", [], {}, {"type": "xml"}, {"type": "json_schema"}, {"type": "structural_tag"}),
+        {"type": "json_schema", "json_schema": {"schema": 5}},
+        {"type": "json_schema", "json_schema": {"schema": {"type": "objec"}}},
+    ),
+    "structured_outputs": (
+        *(5, "x", [], {}, {"json": 5}, {"json": "x"}, {"json": {"type": "objec"}}),
+        *({"regex": 5}, {"regex": "(a"}, {"choice": []}, {"choice": [5]}, {"choice": [""]}),
+        *({"grammar": "start: x"}, {"json": {}, "regex": "a"}, {"structural_tag": {}}),
+        {"json_object": False},
+    ),
+    "guided_json": (5, "x", [], "null", {"type": "objec"}),
+    "guided_regex": (*NO_TEXT, "(a"),
+    "guided_choice": (5, "x", {}, [], [5], [""], ["a"] * 5000),
+    "guided_grammar": (*NO_TEXT, "start: x", ""),
 }
 BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
     CHAT: {
@@ -185,7 +200,6 @@ def test_numbers_and_flags_may_be_written_as_the_reference_system_takes_them(
 
 # Values without effect; every other value of an unsupported field is refused.
 HARMLESS: Mapping[str, Sequence[Any]] = {
-    "response_format": ({"type": "text"},),
     "bad_words": ([],),
     "use_beam_search": (False,),
     "logits_processors": ([],),

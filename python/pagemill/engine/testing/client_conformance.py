@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import msgspec
 import pytest
 
 from pagemill.engine.client import EngineClient
@@ -31,11 +32,13 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.inputs.rendered_prompt import (
     RenderedPrompt,
 )
+from pagemill.structured.grammar import Grammar
 
 __all__ = [
     "test_a_call_returns_what_the_engine_returned",
     "test_a_cancelled_submit_can_be_aborted",
     "test_a_client_closes_without_the_requests_of_others",
+    "test_a_grammar_that_is_none_is_refused",
     "test_a_held_request_starts_when_it_is_released",
     "test_a_refused_request_takes_the_others_of_its_submit_along",
     "test_a_sampling_field_that_does_not_fit_is_refused",
@@ -130,6 +133,19 @@ def test_a_sampling_field_that_does_not_fit_is_refused(connect: Connect) -> None
         await received.until(lambda: 2 in received.ends)
 
     run(connect, FakeEngine(), body)
+
+
+def test_a_grammar_that_is_none_is_refused(connect: Connect) -> None:
+    async def body(client: EngineClient, received: Listener) -> None:
+        bad = msgspec.structs.replace(request(1, 1), grammar=Grammar("nonsense"))
+        with pytest.raises(EngineError, match="The grammar is refused") as raised:
+            await client.submit([request(2, 2), bad])
+        assert raised.value.code == "INVALID_ARGUMENT"
+        await client.submit([request(3, 3)])
+        await received.until(lambda: 3 in received.ends)
+        assert set(received.ends) <= {2, 3}
+
+    run(connect, FakeEngine(FakeOptions(step_s=0.0)), body)
 
 
 def test_aborted_requests_end(connect: Connect) -> None:

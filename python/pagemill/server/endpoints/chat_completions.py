@@ -20,6 +20,7 @@ from pagemill.server.protocol.chat import (
     tool_schemas,
 )
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
+from pagemill.server.protocol.structured import wanted_grammar
 from pagemill.server.rendering import Rendering
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
@@ -50,6 +51,7 @@ async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Ge
         max_logprobs=pipeline.model.max_logprobs,
         logprobs_param="top_logprobs",
     )
+    wanted = wanted_grammar(request)
     prompt = await rendered_prompt(pipeline.rendering, request)
     requested, requested_param = request.max_completion_tokens, "max_completion_tokens"
     if requested is None:
@@ -65,6 +67,8 @@ async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Ge
         tenant=caller.tenant,
         kv_transfer_params=transfer_params(request),
         param="messages",
+        grammar=wanted.grammar,
+        grammar_param=wanted.param,
         parsed=parsed,
     )
     return await pipeline.generate([prompt], sampling, options)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +12,7 @@ from pagemill.config.sampling import INT32_MAX, SamplingFields
 from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import Unsupported, nothing, only
+from pagemill.server.protocol.structured import StructuredOutputs
 
 MAX_STOP_STRINGS = 64
 _MAX_STOP_CHARS = 4096
@@ -53,6 +53,12 @@ class GenerationRequest(SamplingFields, kw_only=True, frozen=True):
     kv_transfer_params: Annotated[
         dict[str, str | bool | int | None], Meta(max_length=MAX_KV_TRANSFER_PARAMS)
     ] = {}
+    response_format: dict[str, Any] | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: Any = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
 
 
 def transfer_params(request: GenerationRequest) -> dict[str, str]:
@@ -64,19 +70,8 @@ def transfer_params(request: GenerationRequest) -> dict[str, str]:
     }
 
 
-def _text_format(value: Any) -> bool:
-    return isinstance(value, Mapping) and cast(Mapping[str, Any], value).get("type") == "text"
-
-
-_GRAMMAR = "output cannot be constrained to a grammar in this version."
 UNSUPPORTED = {
-    "response_format": Unsupported(_text_format, "only the type `text` is, in this version."),
-    "structured_outputs": Unsupported(nothing, _GRAMMAR),
-    "guided_json": Unsupported(nothing, _GRAMMAR),
-    "guided_regex": Unsupported(nothing, _GRAMMAR),
-    "guided_choice": Unsupported(nothing, _GRAMMAR),
-    "guided_grammar": Unsupported(nothing, _GRAMMAR),
-    "structural_tag": Unsupported(nothing, _GRAMMAR),
+    "structural_tag": Unsupported(nothing, "send `structured_outputs`."),
     "allowed_token_ids": Unsupported(nothing, "use `logit_bias` to favour tokens."),
     "bad_words": Unsupported(only([]), "use `logit_bias` to ban tokens."),
     "use_beam_search": Unsupported(only(False), "only sampling is, in this version."),

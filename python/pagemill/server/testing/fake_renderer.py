@@ -55,10 +55,34 @@ class FakeRendered(NamedTuple):
     tools: Sequence[Mapping[str, Any]] | None
 
 
+class FakeTokenizer:
+    """Token ids are bytes. It is its own `token_bytes`."""
+
+    vocab_size = 256
+
+    @property
+    def token_bytes(self) -> FakeTokenizer:
+        """What bytes a token stands for."""
+        return self
+
+    def __getitem__(self, token_id: int) -> bytes:
+        return bytes([token_id])
+
+    def is_special(self, token_id: int) -> bool:
+        """Byte 0, which ends an output, and those that no text has."""
+        return token_id == 0 or token_id >= 0xF8
+
+    def encode(self, text: str, *, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        """The bytes of `text`."""
+        del add_special_tokens, parse_special
+        return list(text.encode())
+
+
 class FakeRenderer:
     """Has the methods of `rendering.Renderer`."""
 
     eos_token_ids: tuple[int, ...] = (0,)
+    tokenizer = FakeTokenizer()
 
     def __init__(self, formats: Formats | None = None) -> None:
         """`formats`: those of the output; None: all of it is text."""

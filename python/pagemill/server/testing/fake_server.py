@@ -23,6 +23,8 @@ from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import FakeRenderer
+from pagemill.structured.compiler import GrammarCompiler
+from pagemill.structured.vocabulary import Vocabulary
 
 EOS = 0
 
@@ -61,7 +63,9 @@ async def make_pipeline(
         defaults=SamplingDefaults(),
     )
     metrics = RequestMetrics("fake", max_model_len)
-    return Pipeline(async_engine, renderer or FakeRenderer(), model, metrics)
+    renderer = renderer or FakeRenderer()
+    grammars = GrammarCompiler(lambda: Vocabulary(renderer.tokenizer, 256, (EOS,)))
+    return Pipeline(async_engine, renderer, model, metrics, grammars)
 
 
 def script(output: str) -> Callable[[int, int, int], int]:

@@ -1,0 +1,149 @@
+"""Fields that say what an output has to be: `response_format`, `structured_outputs` and the older
+`guided_*`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, Protocol, cast
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from pagemill.server.errors import ApiError, bad_request, not_implemented
+from pagemill.structured import grammar as grammars
+from pagemill.structured.grammar import Grammar, GrammarError
+
+_PARAM = "structured_outputs"
+
+
+class StructuredOutputs(msgspec.Struct, kw_only=True, frozen=True):
+    """`structured_outputs`: one of these."""
+
+    json: Any = UNSET
+    regex: str | UnsetType = UNSET
+    choice: list[str] | UnsetType = UNSET
+    grammar: str | UnsetType = UNSET
+    json_object: bool | UnsetType = UNSET
+    structural_tag: Any = UNSET
+
+
+class StructuredFields(Protocol):
+    """The fields of a request."""
+
+    @property
+    def response_format(self) -> dict[str, Any] | None: ...
+    @property
+    def structured_outputs(self) -> StructuredOutputs | None: ...
+    @property
+    def guided_json(self) -> Any: ...
+    @property
+    def guided_regex(self) -> str | None: ...
+    @property
+    def guided_choice(self) -> list[str] | None: ...
+    @property
+    def guided_grammar(self) -> str | None: ...
+
+
+class Wanted(NamedTuple):
+    """A grammar, and the field that it came from."""
+
+    grammar: Grammar | None
+    param: str
+
+
+def wanted_grammar(request: StructuredFields) -> Wanted:
+    """What the output has to be, if the request says it.
+
+    Raises:
+        ApiError: 400 for a field that says nothing, or for two of them.
+    """
+    found = _guided(request)
+    if request.structured_outputs is not None:
+        found += [(_PARAM, key, value) for key, value in _stated(request.structured_outputs)]
+    format_ = request.response_format
+    if format_ is not None and format_.get("type") != "text":
+        found.append(("response_format", *_of_format(format_)))
+    if not found:
+        if request.structured_outputs is not None:
+            raise bad_request(
+                "`structured_outputs` needs `json`, `regex`, `choice`, `grammar` or `json_object`.",
+                _PARAM,
+            )
+        return Wanted(None, "")
+    if len(found) > 1:
+        names = " and ".join(f"`{param}`" for param, _, _ in found)
+        raise bad_request(
+            f"{names} say what the output has to be; only one of them may be sent.", found[1][0]
+        )
+    ((param, kind, value),) = found
+    try:
+        return Wanted(_grammar(kind, value, param), param)
+    except GrammarError as error:
+        raise bad_request(f"`{param}` cannot be used: {error}.", param) from error
+
+
+def _guided(request: StructuredFields) -> list[tuple[str, str, Any]]:
+    guided = (
+        ("guided_json", "json", request.guided_json),
+        ("guided_regex", "regex", request.guided_regex),
+        ("guided_choice", "choice", request.guided_choice),
+        ("guided_grammar", "grammar", request.guided_grammar),
+    )
+    return [row for row in guided if row[2] is not None]
+
+
+def _stated(fields: StructuredOutputs) -> list[tuple[str, Any]]:
+    stated = [(name, getattr(fields, name)) for name in fields.__struct_fields__]
+    return [(name, value) for name, value in stated if value is not UNSET and value is not False]
+
+
+def _of_format(fields: dict[str, Any]) -> tuple[str, Any]:
+    kind = fields.get("type")
+    if kind == "json_object":
+        return "json_object", True
+    if kind == "json_schema":
+        described = fields.get("json_schema")
+        schema: Any = None
+        if isinstance(described, dict):
+            schema = cast(dict[str, Any], described).get("schema")
+        if not isinstance(schema, dict | bool):
+            raise bad_request(
+                "`response_format.json_schema.schema` must be a JSON Schema.", "response_format"
+            )
+        return "json", cast(Any, schema)
+    if kind == "structural_tag":
+        return "structural_tag", True
+    raise bad_request(
+        "`response_format.type` must be `text`, `json_object` or `json_schema`.", "response_format"
+    )
+
+
+def _grammar(kind: str, value: Any, param: str) -> Grammar:
+    match kind:
+        case "json":
+            return grammars.json_schema(_schema(value, param))
+        case "regex":
+            return grammars.regex(value)
+        case "choice":
+            return grammars.choice(value)
+        case "grammar":
+            return grammars.lark(value)
+        case "json_object":
+            return grammars.json_object()
+        case _:
+            raise not_implemented(f"`{param}`: structural tags are not supported.", param)
+
+
+def _schema(value: Any, param: str) -> dict[str, Any] | bool:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise _no_schema(param) from None
+    if not isinstance(value, dict | bool):
+        raise _no_schema(param)
+    return cast(dict[str, Any] | bool, value)
+
+
+def _no_schema(param: str) -> ApiError:
+    return bad_request(f"`{param}` must have a JSON Schema: an object, or its text.", param)

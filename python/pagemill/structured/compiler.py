@@ -1,0 +1,181 @@
+"""Grammars to matchers of outputs, by llguidance: masks of tokens in 10 to 50 us, mostly."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pagemill.structured.grammar import Grammar, GrammarError, Reasoning
+from pagemill.structured.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+_MAX_KEPT = 64
+_MAX_KEPT_CHARS = 2**22
+_MAX_MESSAGE_CHARS = 500
+
+
+class GrammarCompiler:
+    """Makes matchers for one model. Thread-safe; keeps the latest grammars.
+
+    `open_vocabulary` is called once, for the first grammar: a model that is asked for none pays
+    nothing.
+    """
+
+    def __init__(self, open_vocabulary: Callable[[], Vocabulary] | None = None) -> None:
+        """`open_vocabulary` may be set later, before the first grammar."""
+        self.open_vocabulary = open_vocabulary
+        self._lock = threading.Lock()
+        self._tokenizer: LLTokenizer | None = None
+        self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._num_kept_chars = 0
+
+    def prepare(self, grammar: Grammar) -> None:
+        """Compiles `grammar`, unless it is kept. May take a second: call it in a thread.
+
+        Raises:
+            GrammarError: it is no grammar, or too large a one.
+        """
+        self._compiled(grammar)
+
+    def factory(self, grammar: Grammar) -> Callable[[], GrammarMatcher]:
+        """Makes the matchers of outputs (`engine.token_matcher.TokenMatcherFactory`).
+
+        Raises:
+            GrammarError: see `prepare`.
+        """
+        compiled = self._compiled(grammar)
+        assert self._tokenizer is not None
+        ends = frozenset(self._tokenizer.eos_tokens)
+        return lambda: GrammarMatcher(compiled.deep_copy(), ends, grammar.reasoning)
+
+    def _compiled(self, grammar: Grammar) -> LLMatcher:
+        with self._lock:
+            kept = self._kept.get(grammar.text)
+            if kept is not None:
+                self._kept.move_to_end(grammar.text)
+                return kept
+            tokenizer = self._opened_tokenizer()
+        compiled = _compile(tokenizer, grammar.text)
+        with self._lock:
+            if grammar.text not in self._kept:
+                self._kept[grammar.text] = compiled
+                self._num_kept_chars += len(grammar.text)
+            while len(self._kept) > _MAX_KEPT or self._num_kept_chars > _MAX_KEPT_CHARS:
+                text, _ = self._kept.popitem(last=False)
+                self._num_kept_chars -= len(text)
+        return compiled
+
+    def _opened_tokenizer(self) -> LLTokenizer:
+        if self._tokenizer is None:
+            if self.open_vocabulary is None:
+                raise GrammarError("this engine has no vocabulary to constrain outputs with")
+            self._tokenizer = _tokenizer(self.open_vocabulary())
+        return self._tokenizer
+
+
+class GrammarMatcher:
+    """The state of one output. Implements `engine.token_matcher.TokenMatcher`."""
+
+    def __init__(
+        self, matcher: LLMatcher, eos_token_ids: Container[int], reasoning: Reasoning | None
+    ) -> None:
+        """Begins an output."""
+        self._matcher = matcher
+        self._ends = eos_token_ids
+        self._openers = reasoning.openers if reasoning is not None else ()
+        self._closers = reasoning.closers if reasoning is not None else ()
+        self._begins_within = reasoning is not None and reasoning.begins_within
+        self._num_accepted = 0
+        self._begun_at = -1 if self._begins_within else 0
+        """How many tokens were accepted before the constraint began; -1 while it has not."""
+
+    def fill_mask(self, mask: np.ndarray) -> None:
+        """See `TokenMatcher`."""
+        if self._begun_at < 0:
+            mask.fill(0xFFFFFFFF)
+            return
+        self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        if self._matcher.is_error():
+            raise RuntimeError(f"the grammar failed: {_first_line(self._matcher.get_error())}")
+        if self._may_open:
+            for opener in self._openers:
+                mask[opener // 32] |= np.uint32(1 << opener % 32)
+
+    def accept(self, token_id: int) -> bool:
+        """See `TokenMatcher`."""
+        if self._begun_at < 0:
+            accepted = True
+            if token_id in self._closers:
+                self._begun_at = self._num_accepted + 1
+        elif self._may_open and token_id in self._openers:
+            accepted = True
+            self._begun_at = -1
+        elif token_id in self._ends:
+            accepted = self._matcher.is_accepting() and self._matcher.consume_token(token_id)
+        else:
+            accepted = self._matcher.try_consume_tokens([token_id]) == 1
+        self._num_accepted += accepted
+        return accepted
+
+    def rollback(self, num_tokens: int) -> None:
+        """See `TokenMatcher`."""
+        constrained = self._num_accepted - self._begun_at if self._begun_at >= 0 else 0
+        if taken_back := min(num_tokens, constrained):
+            self._matcher.rollback(taken_back)
+        self._num_accepted -= num_tokens
+        if self._num_accepted == 0:
+            self._begun_at = -1 if self._begins_within else 0
+        elif self._num_accepted < self._begun_at:
+            self._begun_at = -1
+
+    @property
+    def _may_open(self) -> bool:
+        return self._num_accepted == 0
+
+
+class _Tokens:
+    """A vocabulary as `llguidance.TokenizerWrapper` wants it."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._tokenizer = vocabulary.tokenizer
+        self.eos_token_id = vocabulary.eos_token_ids[0]
+        self.bos_token_id = None
+        known = self._tokenizer.token_bytes
+        ids = range(vocabulary.vocab_size)
+        self.tokens = [known[index] for index in ids]
+        self.special_token_ids = [index for index in ids if known.is_special(index)]
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        if isinstance(text, bytes):
+            text = text.decode()
+        return self._tokenizer.encode(text, add_special_tokens=False, parse_special=False)
+
+
+def _tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
+    import llguidance
+
+    wrapper: Any = llguidance.TokenizerWrapper(_Tokens(vocabulary))
+    return llguidance.LLTokenizer(
+        wrapper, n_vocab=vocabulary.vocab_size, eos_token=list(vocabulary.eos_token_ids)
+    )
+
+
+def _compile(tokenizer: LLTokenizer, text: str) -> LLMatcher:
+    import llguidance
+
+    limits = llguidance.LLParserLimits(verbose_errors=False)
+    matcher = llguidance.LLMatcher(tokenizer, text, log_level=0, limits=limits)
+    if matcher.is_error():
+        raise GrammarError(_first_line(matcher.get_error()))
+    return matcher
+
+
+def _first_line(message: str) -> str:
+    lines = [line for line in message.splitlines() if line.strip()]
+    return lines[0][:_MAX_MESSAGE_CHARS] if lines else "unknown error"

@@ -1,0 +1,114 @@
+"""Grammars, from what a request says. Each is text for llguidance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+MAX_GRAMMAR_CHARS = 2**18
+MAX_CHOICES = 4096
+_MAX_WHITE_SPACE = 8
+"""Characters between two tokens of JSON: a model that likes line breaks would write no end."""
+
+
+class GrammarError(ValueError):
+    """A request's fault; `str()` says which."""
+
+
+class Reasoning(msgspec.Struct, array_like=True, frozen=True):
+    """Text before the constraint begins: it ends with one of the tokens `closers`. The output
+    `begins_within` it, or may open it with one of the tokens `openers`."""
+
+    openers: tuple[int, ...]
+    closers: tuple[int, ...]
+    begins_within: bool
+
+
+class Grammar(msgspec.Struct, array_like=True, frozen=True):
+    """What an output has to be."""
+
+    text: str
+    """In the language of llguidance: Lark, or its JSON."""
+    reasoning: Reasoning | None = None
+    """What may come before, and is free."""
+
+
+def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
+    """JSON that is valid against `schema`.
+
+    Raises:
+        GrammarError: it is too long.
+    """
+    blank = rf"[ \t\r\n]{{1,{_MAX_WHITE_SPACE}}}"
+    options = {"x-guidance": {"whitespace_pattern": blank}}
+    return _bounded({"grammars": [{"json_schema": _with(schema, options)}]})
+
+
+def json_object() -> Grammar:
+    """A JSON object."""
+    return json_schema({"type": "object"})
+
+
+def regex(pattern: str) -> Grammar:
+    """Text that all of `pattern` matches: a regular expression of Rust, with lookarounds missing.
+
+    Raises:
+        GrammarError: it is too long.
+    """
+    return _bounded({"grammars": [{"lark_grammar": f"start: /{_without_slashes(pattern)}/"}]})
+
+
+def choice(options: Sequence[str]) -> Grammar:
+    """One of `options`.
+
+    Raises:
+        GrammarError: there are none, too many, or they are too long.
+    """
+    if not 0 < len(options) <= MAX_CHOICES:
+        raise GrammarError(f"there are {len(options)} choices; 1 to {MAX_CHOICES} are allowed")
+    if not all(options):
+        raise GrammarError("a choice is empty")
+    rules = " | ".join(json.dumps(option, ensure_ascii=False) for option in options)
+    return _bounded({"grammars": [{"lark_grammar": f"start: {rules}"}]})
+
+
+def lark(text: str) -> Grammar:
+    """What the rule `start` of a Lark grammar says.
+
+    Raises:
+        GrammarError: it is too long.
+    """
+    return _bounded({"grammars": [{"lark_grammar": text}]})
+
+
+def _bounded(grammar: Mapping[str, Any]) -> Grammar:
+    text = json.dumps(grammar, ensure_ascii=False)
+    if len(text) > MAX_GRAMMAR_CHARS:
+        raise GrammarError(
+            f"the grammar has {len(text)} characters; at most {MAX_GRAMMAR_CHARS} are allowed"
+        )
+    return Grammar(text)
+
+
+def _with(schema: Mapping[str, Any] | bool, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(schema, bool):
+        schema = {} if schema else {"not": {}}
+    return {**schema, **options}
+
+
+def _without_slashes(pattern: str) -> str:
+    # In Lark a slash ends the expression, and a line break may not be in it.
+    escaped = pattern.replace("\n", r"\n").replace("\r", r"\r")
+    parts: list[str] = []
+    at = 0
+    while at < len(escaped):
+        if escaped[at] == "\\":
+            parts.append(escaped[at : at + 2])
+            at += 2
+        else:
+            parts.append(r"\/" if escaped[at] == "/" else escaped[at])
+            at += 1
+    return "".join(parts)

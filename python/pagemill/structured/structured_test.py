@@ -1,0 +1,248 @@
+"""Grammars: what they admit, what they refuse, and matchers that go forth and back."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from pagemill.structured.compiler import GrammarCompiler, GrammarMatcher
+from pagemill.structured.grammar import (
+    Grammar,
+    GrammarError,
+    Reasoning,
+    choice,
+    json_object,
+    json_schema,
+    lark,
+    regex,
+)
+from pagemill.structured.vocabulary import Vocabulary
+
+WORDS = ['{"', '":', '", "', "name", "true", "false", "12", "  ", "\n\n", "é", "yes", "no"]
+EOS, OTHER_EOS, OPENER, THINK_END = range(256 + len(WORDS), 260 + len(WORDS))
+MODEL_VOCAB = THINK_END + 30  # the model's logits have more rows than there are tokens
+
+
+class ByteTokenizer:
+    """Every byte is a token, and some words are. It is its own `token_bytes`."""
+
+    vocab_size = THINK_END + 1
+
+    @property
+    def token_bytes(self) -> ByteTokenizer:
+        return self
+
+    def __getitem__(self, token_id: int) -> bytes:
+        if token_id < 256:
+            return bytes([token_id])
+        if token_id < EOS:
+            return WORDS[token_id - 256].encode()
+        return {EOS: b"<eos>", OTHER_EOS: b"<eot>", THINK_END: b"</think>"}.get(token_id, b"")
+
+    def is_special(self, token_id: int) -> bool:
+        return EOS <= token_id <= THINK_END
+
+    def encode(self, text: str, *, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        return list(text.encode())
+
+
+@pytest.fixture(name="compiler", scope="module")
+def _compiler() -> GrammarCompiler:
+    return GrammarCompiler(lambda: Vocabulary(ByteTokenizer(), MODEL_VOCAB, (EOS, OTHER_EOS)))
+
+
+def allowed(matcher: GrammarMatcher) -> list[int]:
+    mask = np.full((MODEL_VOCAB + 31) // 32, 0xDEADBEEF, np.uint32)
+    matcher.fill_mask(mask)
+    bits = np.unpackbits(mask.view(np.uint8), bitorder="little")[:MODEL_VOCAB]
+    return np.flatnonzero(bits).tolist()
+
+
+def admits(compiler: GrammarCompiler, grammar: Grammar, text: str) -> bool:
+    """Whether `text` may be written byte by byte, and ended, with masks and accept agreeing."""
+    matcher = compiler.factory(grammar)()
+    for byte in text.encode():
+        may = byte in allowed(matcher)
+        assert matcher.accept(byte) == may
+        if not may:
+            return False
+    return EOS in allowed(matcher)
+
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer"}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("grammar", "good", "bad"),
+    [
+        (
+            json_schema(PERSON),
+            ['{"name": "Bob"}', '{"name":"é","age":-3}', '{ "name" : "" }'],
+            ['{"age": 3}', '{"name": "Robert"}', '{"name": "Bob", "x": 1}', '{"name": "Bob"', "[]"],
+        ),
+        (json_object(), ["{}", '{"a": [1, {"b": null}]}'], ["[]", "1", "", '{"a": }']),
+        (json_schema(True), ["1", '"x"', "[]"], ["x", ""]),
+        (regex(r"[a-c]+/\d{2}\n?"), ["abc/12", "a/99\n"], ["abc", "d/12", "a/123"]),
+        (regex("a\nb"), ["a\nb"], ["ab"]),
+        (choice(["yes", "no", 'q"\\', "two\nlines"]), ["yes", "no", 'q"\\', "two\nlines"], ["ye"]),
+        (lark('start: "a" b\nb: /[0-9]/ | b "," b'), ["a1", "a1,2,3"], ["a", "a1,"]),
+    ],
+)
+def test_what_a_grammar_admits(
+    compiler: GrammarCompiler, grammar: Grammar, good: list[str], bad: list[str]
+) -> None:
+    assert [text for text in good if not admits(compiler, grammar, text)] == []
+    assert [text for text in bad if admits(compiler, grammar, text)] == []
+
+
+def test_random_walks_give_instances(compiler: GrammarCompiler) -> None:
+    rng = random.Random(1)
+    factory = compiler.factory(json_schema(PERSON))
+    ended = 0
+    for _ in range(60):
+        matcher, written = factory(), b""
+        for _ in range(80):
+            token = rng.choice(allowed(matcher))
+            assert matcher.accept(token)
+            if token in (EOS, OTHER_EOS):
+                person = json.loads(written)
+                assert len(person["name"]) <= 5 and set(person) <= {"name", "age"}
+                assert set(allowed(matcher)) <= {EOS, OTHER_EOS}
+                ended += 1
+                break
+            written += ByteTokenizer()[token]
+    assert ended > 10
+
+
+def test_drafts_are_taken_back(compiler: GrammarCompiler) -> None:
+    rng = random.Random(2)
+    within = Reasoning((OPENER,), (THINK_END,), begins_within=True)
+    for reasoning in (None, within, msgspec.structs.replace(within, begins_within=False)):
+        grammar = Grammar(json_object().text, reasoning)
+        matcher = compiler.factory(grammar)()
+        kept: list[int] = []
+        for _ in range(120):
+            if kept and rng.random() < 0.4:
+                count = rng.randint(1, min(len(kept), 5))
+                matcher.rollback(count)
+                del kept[-count:]
+            choices = allowed(matcher)
+            for token in (THINK_END, OPENER):
+                if token in choices and rng.random() < 0.2:
+                    choices = [token]
+            token = rng.choice([t for t in choices if t not in (EOS, OTHER_EOS)] or choices)
+            assert matcher.accept(token)
+            kept.append(token)
+            if token in (EOS, OTHER_EOS):
+                break
+            fresh = compiler.factory(grammar)()
+            assert all(fresh.accept(t) for t in kept)
+            assert allowed(fresh) == allowed(matcher)
+
+
+def test_a_token_that_may_not_come_changes_nothing(compiler: GrammarCompiler) -> None:
+    matcher = compiler.factory(choice(["yes"]))()
+    before = allowed(matcher)
+    assert not matcher.accept(ord("n"))
+    assert allowed(matcher) == before
+    assert matcher.accept(ord("y"))
+
+
+def test_reasoning_is_free(compiler: GrammarCompiler) -> None:
+    for begins_within in (True, False):
+        reasoning = Reasoning((OPENER,), (THINK_END,), begins_within)
+        matcher = compiler.factory(Grammar(choice(["yes"]).text, reasoning))()
+        if not begins_within:
+            assert allowed(matcher) == [ord("y"), OPENER]
+            assert matcher.accept(OPENER)
+        for byte in b"Hm, no.":
+            assert matcher.accept(byte)
+        assert len(allowed(matcher)) == MODEL_VOCAB
+        assert matcher.accept(THINK_END)
+        assert allowed(matcher) == [ord("y")]  # as `encode` writes it
+        assert not matcher.accept(OPENER)
+
+
+def test_reasoning_may_be_left_out(compiler: GrammarCompiler) -> None:
+    reasoning = Reasoning((OPENER,), (THINK_END,), begins_within=False)
+    matcher = compiler.factory(Grammar(choice(["yes"]).text, reasoning))()
+    assert matcher.accept(ord("y"))
+    assert not matcher.accept(OPENER)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "objec"}, "objec"),
+        ({"properties": {"a": {"$ref": "#/nope"}}}, "/nope"),
+        ({"type": "string", "pattern": "(a"}, "regex"),
+        ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+    ],
+)
+def test_a_bad_schema_is_refused(
+    compiler: GrammarCompiler, schema: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(GrammarError, match=message):
+        compiler.prepare(json_schema(schema))
+
+
+def test_bad_grammars_are_refused(compiler: GrammarCompiler) -> None:
+    for grammar in (regex("(a"), lark("start: missing"), lark("begin: x"), Grammar("{")):
+        with pytest.raises(GrammarError):
+            compiler.prepare(grammar)
+    with pytest.raises(GrammarError, match="0 choices"):
+        choice([])
+    with pytest.raises(GrammarError, match="characters; at most"):
+        regex("a" * 2**19)
+    with pytest.raises(GrammarError, match="no vocabulary"):
+        GrammarCompiler().prepare(json_object())
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+BOMBS = {
+    "regex": regex("(a{1000}){1000}"),
+    "alternatives": regex("(" + "|".join(f".*{i}.*" for i in range(2000)) + ")+"),
+    "nested": json_schema(nested(100)),
+    "deep": Grammar('{"grammars": [{"json_schema": ' + "[" * 100_000 + "]" * 100_000 + "}]}"),
+    "properties": json_schema({"properties": {f"k{i}": {"type": "string"} for i in range(5000)}}),
+    "repeated": json_schema({"type": "array", "items": PERSON, "minItems": 10**9}),
+    "references": json_schema(
+        {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 50}}, "$ref": "#/$defs/a"}
+    ),
+    "lark": lark("start: a\n" + "".join(f"r{i}: r{i + 1} r{i + 1}\n" for i in range(2000))),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_are_bounded(compiler: GrammarCompiler, name: str) -> None:
+    begun = time.thread_time()
+    try:
+        matcher = compiler.factory(BOMBS[name])()
+        allowed(matcher)
+    except (GrammarError, RuntimeError):
+        pass
+    assert time.thread_time() - begun < 10
+
+
+def test_few_grammars_are_kept(compiler: GrammarCompiler) -> None:
+    for index in range(200):
+        compiler.prepare(choice([f"option {index}"]))
+    assert len(compiler._kept) <= 64
+    assert compiler._num_kept_chars == sum(map(len, compiler._kept))

@@ -1,0 +1,134 @@
+"""Outputs that have to be something: over HTTP, with the engine in the server's process and not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.e2e.server_process import NAME, SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
+
+pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
+PERSON: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 20},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "hobbies": {"type": "array", "items": {"enum": ["chess", "rowing"]}, "maxItems": 2},
+    },
+    "required": ["name", "age", "hobbies"],
+    "additionalProperties": False,
+}
+MESSAGES: Any = [{"role": "user", "content": "Invent a person who plays chess."}]
+
+
+@pytest.fixture(scope="module", params=["", "--isolate-engine"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    options = ["--max-model-len=1024", "--max-num-seqs=8", *filter(None, [request.param])]
+    with serve(SMOLLM2, tmp_path_factory.mktemp("server"), options) as running:
+        yield running
+
+
+def complete(server: ServerProcess, status: int = 200, **fields: Any) -> Any:
+    body = {"prompt": "A short list of things:", "max_tokens": 60, "temperature": 0, **fields}
+    response = httpx.post(f"{server.base_url}/v1/completions", json=body, timeout=60)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def check_person(text: str) -> None:
+    person = json.loads(text)
+    assert set(person) == {"name", "age", "hobbies"}
+    assert len(person["name"]) <= 20 and 0 <= person["age"] <= 150
+    assert set(person["hobbies"]) <= {"chess", "rowing"}
+
+
+def test_a_response_format_with_a_schema(server: ServerProcess) -> None:
+    client = openai.OpenAI(base_url=f"{server.base_url}/v1", api_key="x")
+    wanted: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
+    for temperature in (0.0, 1.5):
+        choice = client.chat.completions.create(
+            model=NAME,
+            messages=MESSAGES,
+            response_format=wanted,
+            temperature=temperature,
+            seed=1,
+            max_tokens=200,
+        ).choices[0]
+        assert choice.finish_reason == "stop"
+        check_person(choice.message.content or "")
+    parts = client.chat.completions.create(
+        model=NAME,
+        messages=MESSAGES,
+        response_format=wanted,
+        max_tokens=200,
+        temperature=0,
+        stream=True,
+    )
+    check_person("".join(part.choices[0].delta.content or "" for part in parts))
+
+
+def test_every_field(server: ServerProcess) -> None:
+    def text(**fields: Any) -> str:
+        choice = complete(server, **fields)["choices"][0]
+        assert choice["finish_reason"] == "stop"
+        return choice["text"]
+
+    for key in ("guided_regex", "regex"):
+        fields = {"regex": r"[a-c]{3}/\d"} if key == "regex" else None
+        sent = {"structured_outputs": fields} if fields else {key: r"[a-c]{3}/\d"}
+        assert re.fullmatch(r"[a-c]{3}/\d", text(**sent))
+    assert text(guided_choice=["zebra", "zoo"]) in ("zebra", "zoo")
+    assert text(structured_outputs={"choice": ["only\n"]}) == "only\n"
+    assert text(guided_json=json.dumps({"type": "boolean"})) in ("true", "false")
+    assert text(structured_outputs={"json": {"enum": [17]}}) == "17"
+    assert re.fullmatch("(yes|no)!", text(guided_grammar='start: ("yes" | "no") "!"'))
+    small = {"response_format": {"type": "json_object"}, "max_tokens": 300, "temperature": 1}
+    for seed in range(3):
+        choice = complete(server, **small, seed=seed)["choices"][0]
+        if choice["finish_reason"] == "stop":
+            assert isinstance(json.loads(choice["text"]), dict)
+        else:
+            assert choice["text"].startswith("{")
+
+
+def test_several_at_a_time_and_several_choices(server: ServerProcess) -> None:
+    plain = complete(server)["choices"][0]["text"]
+
+    def one(number: int) -> None:
+        if number % 3 == 0:
+            assert complete(server)["choices"][0]["text"] == plain
+            return
+        length = 1 + number
+        fields = {"guided_regex": f"[a-z ]{{{length}}}", "n": 2, "temperature": 1, "seed": number}
+        texts = [choice["text"] for choice in complete(server, **fields)["choices"]]
+        assert all(re.fullmatch(f"[a-z ]{{{length}}}", text) for text in texts)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(16)))
+
+
+def test_what_is_no_grammar_is_refused_before_anything_runs(server: ServerProcess) -> None:
+    for field, value, message in (
+        ("guided_regex", "(a", "regex"),
+        ("guided_json", {"type": "objec"}, "objec"),
+        ("structured_outputs", {"json": {"$ref": "#/nope"}}, "nope"),
+        ("guided_grammar", "start: missing", "missing"),
+        (
+            "response_format",
+            {"type": "json_schema", "json_schema": {"schema": {"type": 5}}},
+            "type must",
+        ),
+    ):
+        error = complete(server, 400, **{field: value})["error"]
+        assert error["param"] == field and message in error["message"]
+    error = complete(server, 400, guided_regex="a", guided_choice=["a"])["error"]
+    assert "only one of them" in error["message"]
