@@ -119,6 +119,10 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
         ("/invocations", {"messages": messages, "stream": True}),
         ("/invocations", {}),
         ("/v1/embeddings", {"input": "a"}),
+        ("/tokenize", {"prompt": "a", "return_token_strs": True}),
+        ("/tokenize", {"messages": messages}),
+        ("/tokenize", {}),
+        ("/detokenize", {"tokens": [97]}),
     ]
 
     async def body() -> None:

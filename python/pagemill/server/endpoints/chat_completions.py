@@ -42,6 +42,7 @@ async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Ge
         ApiError: the request cannot be served.
     """
     _check(request)
+    check_chat(request)
     parsed = _parsed(pipeline, request)
     pipeline.check_choices(1, request.n)
     sampling = to_sampling(
@@ -91,19 +92,14 @@ async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> Rendere
     return await rendering.chat(render, request.add_special_tokens)
 
 
-def _check(request: ChatRequest) -> None:
+def check_chat(request: ChatRequest) -> None:
+    """Checks what a prompt is made of.
+
+    Raises:
+        ApiError: 400 naming the field.
+    """
     check_messages(request.messages)
     check_tools(request.tools)
-    if request.tool_choice not in (None, "none", "auto"):
-        raise not_implemented(
-            "`tool_choice` can be `auto` or `none` in this version: output cannot be constrained to"
-            " a call.",
-            "tool_choice",
-        )
-    if request.top_logprobs and not request.logprobs:
-        raise bad_request("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
-    if request.prompt_logprobs is not None and request.stream:
-        raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
     in_kwargs = "chat_template" in request.chat_template_kwargs
     if request.chat_template is not None or in_kwargs:
         field = "chat_template_kwargs" if in_kwargs else "chat_template"
@@ -118,6 +114,19 @@ def _check(request: ChatRequest) -> None:
             " `add_generation_prompt: false`.",
             "continue_final_message",
         )
+
+
+def _check(request: ChatRequest) -> None:
+    if request.tool_choice not in (None, "none", "auto"):
+        raise not_implemented(
+            "`tool_choice` can be `auto` or `none` in this version: output cannot be constrained to"
+            " a call.",
+            "tool_choice",
+        )
+    if request.top_logprobs and not request.logprobs:
+        raise bad_request("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
+    if request.prompt_logprobs is not None and request.stream:
+        raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
 
 
 def _parsed(pipeline: Pipeline, request: ChatRequest) -> ParserOptions:

@@ -112,6 +112,16 @@ ENDPOINTS = (
         event="completion:CompletionResponse",
     ),
     Endpoint(
+        name="detokenize",
+        method="POST",
+        path="/detokenize",
+        handler="tokenize:undo",
+        scope=Scope.INFERENCE,
+        transport=Transport.JSON,
+        request="tokenize:DetokenizeRequest",
+        response="tokenize:DetokenizeResponse",
+    ),
+    Endpoint(
         name="embeddings",
         method="POST",
         path="/v1/embeddings",
@@ -207,6 +217,16 @@ ENDPOINTS = (
         handler="probes:ready",
         scope=Scope.OPEN,
         response="status:Status",
+    ),
+    Endpoint(
+        name="tokenize",
+        method="POST",
+        path="/tokenize",
+        handler="tokenize:create",
+        scope=Scope.INFERENCE,
+        transport=Transport.JSON,
+        request="tokenize:TokenizeRequest",
+        response="tokenize:TokenizeResponse",
     ),
     Endpoint(
         name="version",

@@ -1,0 +1,64 @@
+"""`POST /tokenize` and `POST /detokenize`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.server.caller import Caller
+from pagemill.server.endpoints.chat_completions import check_chat, rendered_prompt
+from pagemill.server.errors import bad_request
+from pagemill.server.pipeline import Pipeline
+from pagemill.server.protocol.chat import ChatRequest
+from pagemill.server.protocol.tokenize import (
+    DetokenizeRequest,
+    DetokenizeResponse,
+    TokenizeRequest,
+    TokenizeResponse,
+)
+from pagemill.server.state import ServerState
+
+
+async def create(server: ServerState, body: TokenizeRequest, caller: Caller) -> TokenizeResponse:
+    """The tokens of a prompt, as the model would get it."""
+    del caller
+    pipeline, _ = server.models.resolve(body.model)
+    tokens = (await _rendered(pipeline, body)).token_ids.tolist()
+    texts = None
+    if body.return_token_strs:
+        text = pipeline.renderer.token_text
+        texts = await asyncio.to_thread(lambda: [text(token) for token in tokens])
+    return TokenizeResponse(len(tokens), pipeline.model.max_model_len, tokens, texts)
+
+
+async def undo(server: ServerState, body: DetokenizeRequest, caller: Caller) -> DetokenizeResponse:
+    """The text of tokens."""
+    del caller
+    pipeline, _ = server.models.resolve(body.model)
+    size = pipeline.model.vocab_size
+    if any(token >= size for token in body.tokens):
+        raise bad_request(f"`tokens` has an id beyond the vocabulary of {size} tokens.", "tokens")
+    text = await pipeline.rendering.decode(body.tokens, skip_special_tokens=False)
+    return DetokenizeResponse(text)
+
+
+async def _rendered(pipeline: Pipeline, body: TokenizeRequest) -> RenderedPrompt:
+    if (body.prompt is None) == (body.messages is None):
+        raise bad_request("Send one of `prompt` and `messages`.", "prompt")
+    if body.messages is None:
+        assert body.prompt is not None
+        adds = body.add_special_tokens is not False
+        (rendered,) = await pipeline.rendering.prompts(
+            [body.prompt], adds, body.parse_special, "prompt"
+        )
+        return rendered
+    request = ChatRequest(
+        messages=body.messages,
+        add_special_tokens=body.add_special_tokens is True,
+        add_generation_prompt=body.add_generation_prompt,
+        continue_final_message=body.continue_final_message,
+        chat_template_kwargs=body.chat_template_kwargs,
+        tools=body.tools,
+    )
+    check_chat(request)
+    return await rendered_prompt(pipeline.rendering, request)
