@@ -39,6 +39,8 @@ class ParserOptions:
 
 
 NOTHING = ParserOptions()
+_PORTION_CHARS = 2048
+"""Of a long text: every state looks for its markers to the end of what it is given."""
 
 
 class OutputParser:
@@ -80,7 +82,11 @@ class OutputParser:
         self._region.events = events
         marker = self.marker_ids.get(piece.token_id)
         if marker is None:
-            self._scan(piece.text, events, may_continue=True)
+            text = piece.text
+            while len(text) > _PORTION_CHARS:
+                self._scan(text[:_PORTION_CHARS], events, may_continue=True)
+                text = text[_PORTION_CHARS:]
+            self._scan(text, events, may_continue=True)
             return
         self._scan(piece.text.removesuffix(marker), events)  # half a character, if any
         if marker in self._node.on and not self._region.in_string:
