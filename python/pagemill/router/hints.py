@@ -8,7 +8,7 @@ import msgspec
 
 from pagemill.config import RouterConfig
 from pagemill.router.fleet import Hint
-from pagemill.server.endpoints.chat_completions import rendered_prompt
+from pagemill.server.chat import rendered_prompt
 from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.chat import ChatRequest
