@@ -9,6 +9,7 @@ from pagemill.config import EngineConfig
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
 from pagemill.observe.metrics import RequestMetrics
+from pagemill.render.formats.table import marker_ids
 from pagemill.server.engine_source import EngineSource
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
@@ -37,7 +38,10 @@ async def open_model(
     model = _model_info(client.model, config)
     metrics = RequestMetrics(model.name, model.max_model_len, shared_metrics)
     source.grammars.open_vocabulary = lambda: Vocabulary(
-        renderer.tokenizer, model.vocab_size, engine.eos_token_ids
+        renderer.tokenizer,
+        model.vocab_size,
+        engine.eos_token_ids,
+        marker_ids(renderer.tokenizer.added_token_id),
     )
     return client, Pipeline(engine, renderer, model, metrics, source.grammars)
 

@@ -19,6 +19,7 @@ from pagemill.config.model import ModelConfig
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
+from pagemill.render.formats.table import marker_ids
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt, RenderSource, open_tokenizer
 from pagemill.render.renderer import Renderer as ModelRenderer
@@ -235,7 +236,8 @@ def open_vocabulary(
     """
     opened = open_tokenizer(source, cache_folder(config.cache_dir))
     ends = tuple(dict.fromkeys((*eos_token_ids, *opened.eos_token_ids)))
-    return Vocabulary(opened.tokenizer, vocab_size, ends)
+    tokenizer = opened.tokenizer
+    return Vocabulary(tokenizer, vocab_size, ends, marker_ids(tokenizer.added_token_id))
 
 
 def _bound_free_memory() -> None:

@@ -149,7 +149,8 @@ class _Tokens:
         known = self._tokenizer.token_bytes
         ids = range(vocabulary.vocab_size)
         self.tokens = [known[index] for index in ids]
-        self.special_token_ids = [index for index in ids if known.is_special(index)]
+        markers = vocabulary.marker_ids
+        self.special_token_ids = [i for i in ids if i in markers or known.is_special(i)]
 
     def __call__(self, text: str | bytes) -> list[int]:
         if isinstance(text, bytes):
