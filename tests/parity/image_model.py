@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,20 @@ class ImageModel:
             progress=io.StringIO(),
             **fields,
         )
+
+    def generate_together(
+        self, llm: LLM, prompts: Sequence[list[int]], images: Sequence[Sequence[ImageInput]]
+    ) -> list[Output]:
+        """`generate`, where no step runs until all requests wait: how often they are preempted
+        does not depend on how fast they are submitted."""
+        engine = llm._engine
+        engine.pause("keep")
+        with ThreadPoolExecutor(1) as thread:
+            outputs = thread.submit(self.generate, llm, prompts, images)
+            while engine.stats().num_waiting < len(prompts) and not outputs.done():
+                time.sleep(0.001)
+            engine.resume()
+            return outputs.result()
 
     def check(self, output: Output, images: Sequence[ImageInput]) -> None:
         """Each token of the output is what `transformers` chooses there, and its log probabilities,

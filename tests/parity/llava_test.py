@@ -87,8 +87,10 @@ def test_preempted_requests_get_their_images_again(model: ImageModel) -> None:
     prompts = [text(i, 40) + IMAGE + text(i + 9, 30) for i in range(4)]
     images = [[image(i)] for i in range(4)]
     page = 2 * 2 * 16 * 16 * 4 * 3  # bytes: keys and values of three layers
-    with model.llm(max_model_len=90, kv_cache_memory_bytes=f"{page * 11}B") as llm:
-        for output, own in zip(model.generate(llm, prompts, images), images, strict=True):
+    options = {"max_model_len": 90, "kv_cache_memory_bytes": f"{page * 11}B", "max_step_ms": 0}
+    with model.llm(**options) as llm:
+        outputs = model.generate_together(llm, prompts, images)
+        for output, own in zip(outputs, images, strict=True):
             model.check(output, own)
         assert llm._engine.stats().num_preemptions > 0
 

@@ -61,8 +61,10 @@ def generate(core: EngineCore, prompts: Sequence[list[int]], num_tokens: int) ->
     sampling = _native.SamplingParams(temperature=0.0, max_tokens=num_tokens, ignore_eos=True)
     native = core.bindings.engine
     answers = {next(_IDS): Answer() for _ in prompts}
+    native.pause("keep")  # the steps do not depend on how fast requests are submitted
     for request_id, prompt in zip(answers, prompts, strict=True):
         native.submit(request_id, np.array(prompt, np.int32), sampling)
+    native.resume()
     while any(answer.cached < 0 for answer in answers.values()):
         for output in native.wait(30):
             answer = answers[output.request_id]
