@@ -1,7 +1,9 @@
 """Grammars of calls of tools, in the spelling of the model's format.
 
     grammar = required_calls(formats, tools, is_single=False)
+    grammar = calls_or_json(formats, tools, schema, is_single=False)
     grammar = calls_from_opener(formats, tools, is_single=False, ends=eos_token_ids)
+    grammar = calls_from_text(formats, tools, is_single=False)
 
 Names and arguments are those of the tools. Values that are written as plain text are any text, or
 one of the strings of an `enum`; other values, and arguments in JSON, are valid by their schema.
@@ -12,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from pagemill.render.formats.format import INDEX, Parameters, Spelling, Value
@@ -24,7 +27,10 @@ Schema = Mapping[str, Any]
 Tools = Mapping[str, Schema | None]
 """JSON Schema of each tool's parameters, by its name; None for a tool without parameters."""
 
+_STRING = frozenset({"string"})
 _NAME = re.compile(r"[\w.-]{1,256}")
+_BLANK = r"BLANK: /[ \n]{1,4}/"
+"""In front of what follows reasoning."""
 _COMBINED = ("anyOf", "allOf", "oneOf", "$ref", "additionalProperties", "patternProperties")
 _DEFINITIONS = ("$defs", "definitions")
 
@@ -41,17 +47,26 @@ def required_calls(formats: Formats, tools: Tools, *, is_single: bool) -> Gramma
         GrammarError: a tool cannot be spelled in the model's format.
     """
     spelled = _Calls(formats, tools)
-    calls = spelled.section(is_single)
-    return grammars.lark(
-        "\n".join((f"start: BLANK? {calls}", r"BLANK: /[ \n]{1,4}/", *spelled.rules))
-    )
+    return _lark(f"BLANK? {spelled.section(is_single)}", _BLANK, *spelled.rules)
+
+
+def calls_or_json(
+    formats: Formats, tools: Tools, schema: Schema | bool, *, is_single: bool
+) -> Grammar:
+    """Calls of `tools`, as `required_calls` has them, or JSON that is valid against `schema`.
+
+    Raises:
+        GrammarError: a tool cannot be spelled in the model's format.
+    """
+    spelled = _Calls(formats, tools)
+    calls = f"calls: {spelled.section(is_single)}"
+    answer = f"answer: %json {grammars.schema_text(schema)}"
+    return _lark("BLANK? (calls | answer)", _BLANK, calls, answer, *spelled.rules)
 
 
 def opener_token(formats: Formats) -> int | None:
     """The token that begins a call, or several, if that is one token."""
-    assert formats.tools is not None and formats.tools.spelling is not None
-    spelling = formats.tools.spelling
-    text = spelling.begin + spelling.before_name
+    text = _beginning(formats)
     return next((i for i, marker in formats.marker_ids.items() if text.startswith(marker)), None)
 
 
@@ -73,16 +88,52 @@ def calls_from_opener(
     section = spelled.section(is_single or not spelled.spelling.begin)
     others = ",".join(map(str, sorted({opener, *ends})))
     start = "free* (section free*)?" if is_single else "(free | section)*"
-    lines = (f"start: {start}", f"free: <[^{others}]>", f"section: {section}", *spelled.rules)
-    return grammars.lark("\n".join(lines))
+    return _lark(start, f"free: <[^{others}]>", f"section: {section}", *spelled.rules)
+
+
+def calls_from_text(formats: Formats, tools: Tools, *, is_single: bool) -> Grammar | None:
+    """Any output in which what the format's opener begins is a call of `tools`; None if calls have
+    no opener, but are known by what an output begins with.
+
+    Its masks are those of a text without the opener: slow, 8 ns for each token of the vocabulary.
+
+    Raises:
+        GrammarError: a tool cannot be spelled in the model's format.
+    """
+    assert formats.tools is not None and formats.tools.spelling is not None
+    spelling, beginning = formats.tools.spelling, _beginning(formats)
+    openers = [text for text in formats.tools.openers if beginning.startswith(text)]
+    if not openers:
+        return None
+    opener = max(openers, key=len)
+    if spelling.begin:
+        spelling = replace(spelling, begin=spelling.begin.removeprefix(opener))
+    else:
+        spelling = replace(spelling, before_name=spelling.before_name.removeprefix(opener))
+    spelled = _Calls(formats, tools, spelling)
+    section = f"section: opener {spelled.section(is_single or not spelling.begin)}"
+    start = f"section{'?' if is_single else '*'} REST?"
+    rest = rf"REST: /(?s:.*)/ & ~/(?s:.*){_pattern(opener)}(?s:.*)/"
+    free = f"opener[suffix={_quoted(opener)}]: /(?s:.*)/"
+    return _lark(start, rest, free, section, *spelled.rules)
+
+
+def _beginning(formats: Formats) -> str:
+    assert formats.tools is not None and formats.tools.spelling is not None
+    return formats.tools.spelling.begin + formats.tools.spelling.before_name
+
+
+def _lark(start: str, *rules: str) -> Grammar:
+    return grammars.lark("\n".join((f"start: {start}", *rules)))
 
 
 class _Calls:
     """Rules of a grammar in the language of llguidance, a dialect of Lark."""
 
-    def __init__(self, formats: Formats, tools: Tools) -> None:
+    def __init__(self, formats: Formats, tools: Tools, spelling: Spelling | None = None) -> None:
+        """`spelling`: in place of the format's."""
         assert formats.tools is not None and formats.tools.spelling is not None
-        self.spelling: Spelling = formats.tools.spelling
+        self.spelling: Spelling = spelling or formats.tools.spelling
         self.rules: list[str] = []
         self._tokens = {marker: index for index, marker in formats.marker_ids.items()}
         markers = sorted(map(re.escape, self._tokens), key=len, reverse=True)
@@ -118,16 +169,16 @@ class _Calls:
         """Arguments that are written one by one, in the schema's order."""
         if not schema:
             return ""
-        properties = schema.get("properties")
-        if not isinstance(properties, Mapping):
+        if not isinstance(schema.get("properties"), dict):
             return self._unknown(written)
+        properties = cast(dict[str, Any], schema["properties"])
         required = schema.get("required")
         shared = {key: schema[key] for key in _DEFINITIONS if key in schema}
         between = self._text(written.between)
         # From the last argument to the first: `rest` follows one, `first` is where they begin.
         rest, first, may_be_none = "", "", True
-        for key, each in reversed(cast(Mapping[str, Any], properties).items()):
-            described = {**shared, **each} if isinstance(each, Mapping) else {}
+        for key, each in reversed(properties.items()):
+            described = {**shared, **_fields(each)}
             argument = self._argument(key, parameter(schema, key), described, written)
             begun = f"{argument} {rest}"
             if isinstance(required, list) and key in required:
@@ -147,7 +198,7 @@ class _Calls:
         ways: list[str] = []
         if not written.quotes and (not types or "string" in types):
             ways.append(f"{self._text(written.before_value)} {self._plain(schema, written)}")
-        if written.quotes or (types != {"string"} and (written.before_json or not ways)):
+        if written.quotes or (types != _STRING and (written.before_json or not ways)):
             before = self._text(written.before_json or written.before_value)
             ways.append(f"{before} {self._json(described)} {self._text(written.after_value)}")
         return self._rule(f"{name} ({' | '.join(ways)})")
@@ -155,7 +206,7 @@ class _Calls:
     def _plain(self, schema: Any, written: Parameters) -> str:
         """Plain text, and what ends it."""
         after = self._text(written.after_value)
-        choices = schema.get("enum") if isinstance(schema, Mapping) else None
+        choices = _fields(schema).get("enum")
         if isinstance(choices, list) and all(map(self._is_plain, cast(list[Any], choices))):
             options = " | ".join(map(_quoted, cast(list[str], choices)))
             return f"({options}) {after}"
@@ -212,6 +263,10 @@ def _closed(schema: Schema | None) -> Schema:
     if "properties" in schema and not any(key in schema for key in _COMBINED):
         described["additionalProperties"] = False
     return described
+
+
+def _fields(schema: Any) -> Schema:
+    return cast(Schema, schema) if isinstance(schema, Mapping) else {}
 
 
 def _quoted(text: str) -> str:

@@ -17,6 +17,7 @@ from pagemill.render.output_machine import Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
 from pagemill.server.call_grammar import (
     calls_from_opener,
+    calls_from_text,
     can_spell,
     opener_token,
     required_calls,
@@ -165,6 +166,13 @@ def read(formats: Formats, token_ids: Sequence[int]) -> tuple[Message, list[Even
     return message, events
 
 
+def opener_text(formats: Formats) -> str:
+    """What a call begins with, in any text."""
+    assert formats.tools is not None and formats.tools.spelling is not None
+    beginning = formats.tools.spelling.begin + formats.tools.spelling.before_name
+    return max((o for o in formats.tools.openers if beginning.startswith(o)), key=len)
+
+
 def check_calls(message: Message, events: Sequence[Event]) -> None:
     assert all(event.complete for event in events if type(event) is CallEnd)
     for call in message.calls:
@@ -221,6 +229,31 @@ def test_calls_are_constrained_from_their_opener_on(path: str) -> None:
             assert all(map(matcher.accept, output)) and EOS in allowed(matcher)
             assert matcher.accept(opener)
             output += [opener, *walk(matcher, formats, rng, stops=True)]
+            message, events = read(formats, output)
+            assert message.calls and message.text == "hi", output
+            assert len(message.calls) == 1 or not is_single
+            check_calls(message, events)
+
+
+@pytest.mark.parametrize("path", spelled_formats())
+def test_calls_are_constrained_where_openers_are_text(path: str) -> None:
+    rng = random.Random(path)
+    formats = formats_of(path, has_tokens=False)
+    assert formats.tools is not None
+    for is_single in (False, True):
+        grammar = calls_from_text(formats, SCHEMAS, is_single=is_single)
+        if grammar is None:
+            assert formats.tools.starts
+            continue
+        opener = opener_text(formats)
+        for _ in range(3):
+            matcher = matcher_of(formats, grammar)
+            for character in "hi" + opener:
+                assert EOS in allowed(matcher)
+                assert all(map(matcher.accept, character.encode()))
+            assert EOS not in allowed(matcher)
+            output = list(b"hi" + opener.encode())
+            output += walk(matcher, formats, rng, stops=True)
             message, events = read(formats, output)
             assert message.calls and message.text == "hi", output
             assert len(message.calls) == 1 or not is_single

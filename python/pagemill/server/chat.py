@@ -8,7 +8,7 @@ from typing import Any
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.output_parser import ParserOptions
 from pagemill.server.caller import Caller
-from pagemill.server.errors import bad_request, not_implemented
+from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import (
@@ -18,8 +18,9 @@ from pagemill.server.protocol.chat import (
     tool_schemas,
 )
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
-from pagemill.server.protocol.structured import wanted_grammar
+from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.rendering import Rendering
+from pagemill.server.tool_choice import ToolChoice, call_constraint, read_tool_choice
 
 
 async def start_chat(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Generation:
@@ -30,7 +31,8 @@ async def start_chat(pipeline: Pipeline, request: ChatRequest, caller: Caller) -
     """
     _check(request)
     check_chat(request)
-    parsed = _parsed(pipeline, request)
+    choice = read_tool_choice(request)
+    parsed = _parsed(pipeline, request, choice)
     pipeline.check_choices(1, request.n)
     sampling = to_sampling(
         request,
@@ -39,7 +41,13 @@ async def start_chat(pipeline: Pipeline, request: ChatRequest, caller: Caller) -
         max_logprobs=pipeline.model.max_logprobs,
         logprobs_param="top_logprobs",
     )
-    wanted = wanted_grammar(request)
+    constraint = call_constraint(
+        request,
+        choice,
+        wanted_output(request),
+        pipeline.renderer.formats,
+        pipeline.engine.eos_token_ids,
+    )
     prompt = await rendered_prompt(pipeline.rendering, request)
     requested, requested_param = request.max_completion_tokens, "max_completion_tokens"
     if requested is None:
@@ -55,8 +63,7 @@ async def start_chat(pipeline: Pipeline, request: ChatRequest, caller: Caller) -
         tenant=caller.tenant,
         kv_transfer_params=transfer_params(request),
         param="messages",
-        grammar=wanted.grammar,
-        grammar_param=wanted.param,
+        constraint=constraint,
         parsed=parsed,
     )
     return await pipeline.generate([prompt], sampling, options)
@@ -104,26 +111,20 @@ def check_chat(request: ChatRequest) -> None:
 
 
 def _check(request: ChatRequest) -> None:
-    if request.tool_choice not in (None, "none", "auto"):
-        raise not_implemented(
-            "`tool_choice` can be `auto` or `none` in this version: output cannot be constrained to"
-            " a call.",
-            "tool_choice",
-        )
     if request.top_logprobs and not request.logprobs:
         raise bad_request("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
     if request.prompt_logprobs is not None and request.stream:
         raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
 
 
-def _parsed(pipeline: Pipeline, request: ChatRequest) -> ParserOptions:
+def _parsed(pipeline: Pipeline, request: ChatRequest, choice: ToolChoice) -> ParserOptions:
     """What is read out of the model's output.
 
     Raises:
         ApiError: calls of tools would have to be, but their format is not known.
     """
     formats = pipeline.renderer.formats
-    may_call = bool(request.tools) and request.tool_choice != "none"
+    may_call = choice.mode != "none"
     if may_call and not formats.can_call:
         raise bad_request(
             "`tools` cannot be served: it is not known how this model writes calls. Start the"
@@ -136,7 +137,7 @@ def _parsed(pipeline: Pipeline, request: ChatRequest) -> ParserOptions:
         reasoning=True,
         tools=may_call,
         begins=formats.after_content(content) if isinstance(content, str) else None,
-        max_calls=0 if request.parallel_tool_calls else 1,
+        max_calls=1 if choice.is_single else 0,
         schemas=tool_schemas(request.tools) if may_call else {},
     )
 

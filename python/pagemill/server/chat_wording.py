@@ -53,6 +53,10 @@ class ChatWording:
         self._is_plain = not (
             request.logprobs or request.return_token_ids or self._continuous_usage
         )
+        # Who names a function knows that it is called.
+        self._is_named = isinstance(request.tool_choice, dict) and (
+            request.tool_choice.get("type") == "function"
+        )
         self._hides_reasoning = not request.include_reasoning
         self._templates: dict[tuple[int, type[Event], int], EventTemplate] = {}
         last = request.messages[-1]
@@ -183,7 +187,9 @@ class ChatWording:
         )
 
     def _finish_reason(self, index: int, reason: str | None) -> str | None:
-        return "tool_calls" if reason == "stop" and self._num_calls[index] else reason
+        if reason == "stop" and self._num_calls[index] and not self._is_named:
+            return "tool_calls"
+        return reason
 
     def _logprobs(self, entries: Sequence[TokenLogprobs] | None) -> ChoiceLogprobs | None:
         if not self._request.logprobs or not entries:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +19,7 @@ from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
+from pagemill.server.constraint import Constraint
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.model_info import ModelInfo
@@ -25,6 +27,7 @@ from pagemill.server.rendering import Renderer, Rendering
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.grammar import Grammar, GrammarError, Reasoning
 
+_LOGGER = logging.getLogger("pagemill.server")
 _MAX_COMPILING = 2  # grammars at a time
 _PROMPT_END_TOKENS = 16  # a marker that opens reasoning, and white space
 
@@ -50,10 +53,8 @@ class GenerationOptions:
     tenant: str = ""
     kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
     param: str = "prompt"
-    grammar: Grammar | None = None
+    constraint: Constraint | None = None
     """What each choice has to be."""
-    grammar_param: str = ""
-    """The field that it came from."""
     parsed: ParserOptions = NOTHING
     """What is read out of the output beside text."""
 
@@ -98,16 +99,20 @@ class Pipeline:
             ApiError: the request cannot be served; nothing runs then.
         """
         sampling = self.model.defaults.fill(sampling)
-        if options.grammar is not None:
-            await self._prepare(options.grammar, options.grammar_param)
+        constraint = await self._prepared(options.constraint)
         try:
             checked = [self._prompt(prompt, options) for prompt in prompts]
             token_ids = [prompt.rendered.token_ids for prompt in checked]
             parsed = [_parsed(self.renderer, prompt, options.parsed) for prompt in token_ids]
-            if options.grammar is not None and options.parsed.reasoning:
+            grammar = constraint.grammar if constraint is not None else None
+            if (
+                constraint is not None
+                and options.parsed.reasoning
+                and not constraint.spans_reasoning
+            ):
                 (one,) = parsed  # chats have one prompt
-                options = replace(options, grammar=self._behind_reasoning(options, one))
-            stream = await self._submit(checked, sampling, options)
+                grammar = self._behind_reasoning(constraint, one)
+            stream = await self._submit(checked, sampling, options, grammar)
         except EngineError as error:
             raise from_engine(error) from error
         assemblers = [
@@ -151,6 +156,7 @@ class Pipeline:
         prompts: Sequence[Prompt],
         sampling: SamplingParams | None,
         options: GenerationOptions,
+        grammar: Grammar | None = None,
     ) -> RequestStream:
         return await self.engine.submit(
             prompts,
@@ -159,37 +165,43 @@ class Pipeline:
             cache_salt=options.cache_salt,
             tenant=options.tenant,
             kv_transfer_params=options.kv_transfer_params,
-            grammar=options.grammar,
+            grammar=grammar,
         )
 
-    def _behind_reasoning(self, options: GenerationOptions, parsed: ParserOptions) -> Grammar:
+    def _behind_reasoning(self, constraint: Constraint, parsed: ParserOptions) -> Grammar:
         """The grammar, for what follows the model's reasoning.
 
         Raises:
             ApiError: 400 if the end of the reasoning is no token.
         """
-        assert options.grammar is not None
-        formats = self.renderer.formats
+        formats, grammar = self.renderer.formats, constraint.grammar
         tokens = formats.reasoning_tokens(parsed.begins)
         if formats.messages is not None or (
             tokens is not None and tokens.begins_within and not tokens.closers
         ):
             raise bad_request(
-                f"`{options.grammar_param}` cannot be used with this model's format of reasoning,"
-                " whose end is not one token.",
-                options.grammar_param,
+                f"`{constraint.param}` cannot be used with this model's format of reasoning, whose"
+                " end is not one token.",
+                constraint.param,
             )
         if tokens is None or not tokens.closers:
-            return options.grammar
-        return msgspec.structs.replace(options.grammar, reasoning=Reasoning(*tokens))
+            return grammar
+        return msgspec.structs.replace(grammar, reasoning=Reasoning(*tokens))
 
-    async def _prepare(self, grammar: Grammar, param: str) -> None:
-        """Compiles `grammar`, few at a time, so that a bad one is refused before anything runs."""
+    async def _prepared(self, constraint: Constraint | None) -> Constraint | None:
+        """Compiles a grammar, few at a time, so that a bad one is refused before anything runs."""
+        if constraint is None:
+            return None
         async with self._compiling:
             try:
-                await asyncio.to_thread(self._grammars.prepare, grammar)
+                await asyncio.to_thread(self._grammars.prepare, constraint.grammar)
             except GrammarError as error:
+                if constraint.is_optional:
+                    _LOGGER.info("outputs are not constrained to calls: %s", error)
+                    return None
+                param = constraint.param
                 raise bad_request(f"`{param}` cannot be used: {error}", param) from error
+        return constraint
 
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
         longest = max(1, self.model.max_model_len - (options.max_tokens or 1))

@@ -51,7 +51,10 @@ async def one(port, tokens, path, parsed):
     writer.write(head.encode() + b"Content-Length: %d\\r\\n\\r\\n" % len(data) + data)
     got = b""
     while b"[DONE]" not in got[-64:]:
-        got = got[-64:] + await reader.read(65536)
+        read = await reader.read(65536)
+        if not read:
+            sys.exit(f"the server closed the stream: {got!r}")
+        got = got[-64:] + read
     writer.close()
 async def main():
     port, streams, tokens, path, parsed = sys.argv[1:]

@@ -10,6 +10,8 @@ import msgspec
 
 MAX_GRAMMAR_CHARS = 2**18
 MAX_CHOICES = 4096
+ANY_OBJECT = {"type": "object"}
+"""JSON Schema of any JSON object."""
 _MAX_WHITE_SPACE = 8
 """Characters between two tokens of JSON: a model that likes line breaks would write no end."""
 
@@ -48,11 +50,6 @@ def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
 def schema_text(schema: Mapping[str, Any] | bool) -> str:
     """`schema` as text for `%json` in a Lark grammar."""
     return json.dumps(_with_options(schema), ensure_ascii=False)
-
-
-def json_object() -> Grammar:
-    """A JSON object."""
-    return json_schema({"type": "object"})
 
 
 def regex(pattern: str) -> Grammar:

@@ -14,7 +14,7 @@ from pagemill.server.generation import Generation
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, prompts
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
-from pagemill.server.protocol.structured import wanted_grammar
+from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -51,7 +51,6 @@ async def _start(
         prompt_logprobs=prompt_logprobs,
         max_logprobs=pipeline.model.max_logprobs,
     )
-    wanted = wanted_grammar(request)
     rendered, texts = await _render(pipeline, request)
     options = GenerationOptions(
         max_tokens=request.max_tokens,
@@ -62,8 +61,7 @@ async def _start(
         priority=request.priority,
         tenant=caller.tenant,
         kv_transfer_params=transfer_params(request),
-        grammar=wanted.grammar,
-        grammar_param=wanted.param,
+        constraint=wanted_output(request),
     )
     generation = await pipeline.generate(rendered, sampling, options)
     if not request.echo:

@@ -52,7 +52,11 @@ async def make_pipeline(
     facts = ModelFacts(
         names=("fake", "alias"), path="", max_model_len=max_model_len, vocab_size=256
     )
-    async_engine = AsyncEngine(LocalClient(fake_bindings(engine), facts), [EOS])
+    renderer = renderer or FakeRenderer()
+    bindings, tokenizer = fake_bindings(engine), renderer.tokenizer
+    grammars = GrammarCompiler(lambda: Vocabulary(tokenizer, 256, (EOS,)))
+    bindings.grammars.open_vocabulary = grammars.open_vocabulary
+    async_engine = AsyncEngine(LocalClient(bindings, facts), [EOS])
     await async_engine.start()
     model = ModelInfo(
         names=("fake", "alias"),
@@ -63,8 +67,6 @@ async def make_pipeline(
         defaults=SamplingDefaults(),
     )
     metrics = RequestMetrics("fake", max_model_len)
-    renderer = renderer or FakeRenderer()
-    grammars = GrammarCompiler(lambda: Vocabulary(renderer.tokenizer, 256, (EOS,)))
     return Pipeline(async_engine, renderer, model, metrics, grammars)
 
 
