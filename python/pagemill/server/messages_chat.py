@@ -139,7 +139,9 @@ def _messages(body: CountTokensRequest) -> list[dict[str, Any]]:
     alternate."""
     named = [(f"messages[{at}]", message) for at, message in enumerate(body.messages)]
     if body.system:
-        content = body.system if isinstance(body.system, str) else [*body.system]
+        content: str | list[ContentBlock] = (
+            body.system if isinstance(body.system, str) else [*body.system]
+        )
         named.insert(0, ("system", InputMessage("system", content)))
     written: list[dict[str, Any]] = []
     for role, group in groupby(named, lambda each: each[1].role):
