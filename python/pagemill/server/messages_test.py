@@ -222,7 +222,7 @@ def test_inputs_that_are_no_objects(arguments: str, wanted: dict[str, Any]) -> N
     ("arguments", "wanted"),
     [
         ("", "{}"),
-        (' {"a": [1e400, 123456789012345678901234567890]}', None),
+        (' {"a": [1e40, 123456789012345678901234567890]}', None),
         ('{"a": tru}', '{"INVALID_JSON":"{\\"a\\": tru}"}'),
         ('{"a": "', '{"INVALID_JSON":"{\\"a\\": \\""}'),
         ('{"a":' * 100_000, '{"INVALID_JSON":' + json.dumps('{"a":' * 100_000) + "}"),
@@ -377,12 +377,6 @@ def test_errors() -> None:
                 "invalid_request_error",
                 "output_config.format",
                 {"output_config": {"format": schema}},
-            ),
-            (
-                400,
-                "invalid_request_error",
-                "template refuses",
-                {"messages": [{"role": "user", "content": "!"}], "system": None},
             ),
             (404, "not_found_error", "absent", {"model": "absent"}),
             (413, "request_too_large", "--max-body-bytes", {"system": "a" * 100_000}),
