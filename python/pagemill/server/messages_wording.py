@@ -137,7 +137,7 @@ class _BlockStream:
         self._index = -1
         self._kind: type[Event] | None = None  # of the events that the open block is made of
         self._template: EventTemplate | None = None  # for more of its text, if that goes out
-        self._held: list[str] = []  # arguments that are no object
+        self._held: list[str] = []  # arguments that are not an object
         self.has_calls = False
 
     def quick(self, written: Event) -> bytes:
