@@ -40,7 +40,7 @@ _PATH = flags.DEFINE_enum(
     ["/v1/chat/completions", "/v1/completions", "/v1/messages"],
     "Route that is measured.",
 )
-_PARSED = flags.DEFINE_boolean("parsed", False, "Measure chats or messages with reasoning and a call.")
+_PARSED = flags.DEFINE_boolean("parsed", False, "With reasoning and a call of a tool.")
 
 _CLIENT = """
 import asyncio, json, sys

@@ -164,6 +164,7 @@ RULES = FieldRules(
         {
             *("metadata", "service_tier", "cache_control", "context_management", "betas"),
             *("inference_geo", "diagnostics", "speed", "user_profile_id", "workspace_id"),
+            "request_id",  # of a count, which is not answered with one
         }
     ),
 )
