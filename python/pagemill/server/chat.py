@@ -31,12 +31,8 @@ async def start_chat(
 ) -> Generation:
     """Renders the request's messages, and submits the prompt.
 
-    Args:
-        pipeline: of the model.
-        request: what to answer.
-        caller: the request's sender.
-        clamps_max_tokens: a `max_tokens` that does not fit behind the prompt means all the room
-            there is; otherwise it is refused.
+    With `clamps_max_tokens` a `max_tokens` that does not fit behind the prompt means all the room
+    there is; otherwise it is refused.
 
     Raises:
         ApiError: the request cannot be served.
