@@ -20,7 +20,7 @@ from pagemill.router.proxy import Proxy
 from pagemill.server.admission import Admission
 from pagemill.server.auth import ApiKeyAuth
 from pagemill.server.caller import Scope
-from pagemill.server.endpoints.table import ENDPOINTS
+from pagemill.server.endpoints.table import ENDPOINTS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.keys import ApiKey
@@ -67,7 +67,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return error_response(ApiError(404, f"The router has no route {path}; a server may."))
     if error.status_code == 405:
-        response = error_response(ApiError(405, f"{path} does not take {request.method[:20]}."))
+        refusal = ApiError(405, f"{path} does not take {request.method[:20]}.")
+        response = error_response(refusal, error_shape(request.url.path))
         response.headers.update(error.headers or {})  # the methods that it takes
         return response
     return error_response(ApiError(error.status_code, str(error.detail)))

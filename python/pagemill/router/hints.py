@@ -11,13 +11,15 @@ from pagemill.router.fleet import Hint
 from pagemill.server.chat import rendered_prompt
 from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.errors import ApiError
+from pagemill.server.messages_chat import chat_request
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.completion import CompletionRequest, prompts
 from pagemill.server.protocol.decode import decode_fields, decode_object
+from pagemill.server.protocol.messages import MessagesRequest
 from pagemill.server.rendering import Rendering
 
 _WITH_PROMPT = {
-    row.path: row for row in (endpoint_named("chat_completions"), endpoint_named("completions"))
+    row.path: row for row in map(endpoint_named, ("chat_completions", "completions", "messages"))
 }
 _MAX_SESSION_BYTES = 256
 
@@ -65,6 +67,8 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
     if kind is None:
         return Hint()
     request = decode_fields(decode_object(body), kind.kind, kind.rules)
+    if isinstance(request, MessagesRequest):
+        request = chat_request(request)
     if isinstance(request, ChatRequest):
         prompt = await rendered_prompt(rendering, request)
     else:

@@ -175,6 +175,27 @@ def test_a_broken_stream_ends_with_an_error_event(partial: bytes) -> None:
     asyncio.run(test())
 
 
+def test_errors_are_those_of_the_routes_api() -> None:
+    async def server(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(STREAM_HEAD)
+        await send({"type": "http.response.body", "body": b"data: {}\n\n", "more_body": True})
+        await asyncio.sleep(0.05)
+
+    async def test() -> None:
+        async with scripted(server, probe_interval=60) as (client, fleet, _):
+            got = await client.post("/v1/messages", json={})
+            _, error, rest = got.text.split("\n\n")
+            assert (error.startswith("event: error\ndata: "), rest) == (True, "")
+            assert json.loads(error.split("data: ")[1])["error"]["type"] == "api_error"
+            got = await client.get("/v1/messages")
+            assert got.json()["error"]["type"] == "invalid_request_error"
+            fleet.router.set_available(0, False)
+            got = await client.post("/v1/messages", json={})
+            assert got.json()["error"]["type"] == "overloaded_error"
+
+    asyncio.run(test())
+
+
 def test_a_broken_body_is_not_made_whole() -> None:
     async def server(scope: Scope, receive: Receive, send: Send) -> None:
         head = [(b"content-type", b"application/json"), (b"content-length", b"100")]

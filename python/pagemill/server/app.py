@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from pagemill.server.admission import Admission
 from pagemill.server.auth import ApiKeyAuth
 from pagemill.server.dispatch import no_such_route
-from pagemill.server.endpoints.table import ENDPOINTS, Endpoint
+from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
@@ -43,15 +43,16 @@ def create_app(
 async def _http_error(request: Request, error: Exception) -> Response:
     """What the router itself refuses: unknown paths and methods. It also answers OPTIONS."""
     assert isinstance(error, HTTPException)
+    shape = error_shape(request.url.path)
     if error.status_code == 404:
-        return error_response(_no_route(request))
+        return error_response(_no_route(request), shape)
     if error.status_code != 405:
-        return error_response(ApiError(error.status_code, str(error.detail)))
+        return error_response(ApiError(error.status_code, str(error.detail)), shape)
     allowed = {"allow": ", ".join(_methods(request))}
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=allowed)
     refusal = ApiError(405, f"{request.url.path[:200]} does not take {request.method[:20]}.")
-    response = error_response(refusal)
+    response = error_response(refusal, shape)
     response.headers.update(allowed)
     return response
 

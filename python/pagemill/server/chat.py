@@ -23,8 +23,17 @@ from pagemill.server.rendering import Rendering
 from pagemill.server.tool_choice import ToolChoice, call_constraint, read_tool_choice
 
 
-async def start_chat(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Generation:
+async def start_chat(
+    pipeline: Pipeline,
+    request: ChatRequest,
+    caller: Caller,
+    *,
+    clamps_max_tokens: bool = False,
+) -> Generation:
     """Renders the request's messages, and submits the prompt.
+
+    With `clamps_max_tokens` a `max_tokens` that does not fit behind the prompt means all the room
+    there is; otherwise it is refused.
 
     Raises:
         ApiError: the request cannot be served.
@@ -52,10 +61,13 @@ async def start_chat(pipeline: Pipeline, request: ChatRequest, caller: Caller) -
     requested, requested_param = request.max_completion_tokens, "max_completion_tokens"
     if requested is None:
         requested, requested_param = request.max_tokens, "max_tokens"
+    default = pipeline.model.defaults.max_tokens
+    if clamps_max_tokens:
+        requested, default = None, requested
     options = GenerationOptions(
         max_tokens=requested,
         max_tokens_param=requested_param,
-        default_max_tokens=pipeline.model.defaults.max_tokens,
+        default_max_tokens=default,
         truncate_prompt_tokens=request.truncate_prompt_tokens,
         truncation_side=request.truncation_side,
         cache_salt=request.cache_salt or "",

@@ -46,14 +46,13 @@ class HttpRoute(Route):
         try:
             response = await self._answer(request, caller)
         except ApiError as error:
-            response = error_response(error)
+            response = error_response(error, self.row.errors)
         except ClientDisconnect:
             response = Response(status_code=_CLIENT_GONE)  # no client reads it
         except Exception:
             _LOGGER.exception("%s %s failed%s", self.row.method, self.row.path, _of(caller))
-            response = error_response(
-                ApiError(500, "The server failed in an unexpected way; its log says more.")
-            )
+            failure = ApiError(500, "The server failed in an unexpected way; its log says more.")
+            response = error_response(failure, self.row.errors)
         if response.status_code == 403:
             _LOGGER.warning("%s %s refused%s", self.row.method, self.row.path, _of(caller))
         pipeline = self._server.loaded

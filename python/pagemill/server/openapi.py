@@ -12,7 +12,7 @@ import msgspec
 from pagemill import __version__
 from pagemill.server.caller import Scope
 from pagemill.server.endpoints.table import Endpoint, Transport
-from pagemill.server.errors import RETRY_AFTER_S, TYPE_OF_STATUS, ErrorResponse
+from pagemill.server.errors import RETRY_AFTER_S, TYPE_OF_STATUS
 
 _JSON = "application/json"
 _ERRORS_OF_ALL = frozenset({403, 408, 431, 500, 503})
@@ -25,9 +25,11 @@ _OBJECT = dict[str, Any]
 @functools.lru_cache(maxsize=4)
 def document(endpoints: tuple[Endpoint, ...]) -> bytes:
     """The document that describes `endpoints`, as JSON."""
-    types = {ErrorResponse, _OBJECT}
+    types: set[Any] = {_OBJECT}
     for endpoint in endpoints:
-        types |= {endpoint.response_type(), endpoint.event_type() or ErrorResponse, _body(endpoint)}
+        errors = endpoint.errors.kind
+        types |= {errors, endpoint.response_type(), endpoint.event_type() or errors}
+        types.add(_body(endpoint))
     ordered = sorted(types, key=str)
     found, components = msgspec.json.schema_components(
         ordered, ref_template="#/components/schemas/{name}"
@@ -93,7 +95,7 @@ def _operation(
         }
     responses = {"200": _response("The answer.", content)}
     for status in sorted(errors):
-        error = {_JSON: {"schema": schemas[ErrorResponse]}}
+        error = {_JSON: {"schema": schemas[endpoint.errors.kind]}}
         responses[str(status)] = _response(TYPE_OF_STATUS[status], error)
         if status in RETRY_AFTER_S:
             retry = _header("After how many seconds to try again.", "integer")

@@ -82,7 +82,8 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
 
     async def body() -> None:
         generates, embeds = await paths(FakeOptions()), await paths(FakeOptions(pooled_size=4))
-        assert generates - embeds == {"/v1/chat/completions", "/v1/completions"}
+        messages = {"/v1/messages", "/v1/messages/count_tokens"}
+        assert generates - embeds == {"/v1/chat/completions", "/v1/completions", *messages}
         assert embeds - generates == {"/v1/embeddings"}
 
     asyncio.run(body())
@@ -99,8 +100,12 @@ def check(document: dict[str, Any], path: str, response: httpx.Response) -> None
     if media_type == "application/json":
         validator.validate(response.json())
     elif media_type == "text/event-stream":
-        events = [line.removeprefix("data: ") for line in response.text.splitlines() if line]
-        assert events.pop() == "[DONE]" and events
+        lines = response.text.splitlines()
+        events = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+        assert (events[-1] == "[DONE]") != any(line.startswith("event: ") for line in lines)
+        if events[-1] == "[DONE]":
+            events.pop()
+        assert events
         for event in events:
             validator.validate(json.loads(event))
 
@@ -119,6 +124,11 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
         ("/invocations", {"messages": messages, "stream": True}),
         ("/invocations", {}),
         ("/v1/embeddings", {"input": "a"}),
+        ("/v1/messages", {"messages": messages, "max_tokens": 3}),
+        ("/v1/messages", {"messages": messages, "max_tokens": 3, "stream": True}),
+        ("/v1/messages", {"messages": messages, "model": "absent", "max_tokens": 3}),
+        ("/v1/messages", {}),
+        ("/v1/messages/count_tokens", {"messages": messages}),
         ("/tokenize", {"prompt": "a", "return_token_strs": True}),
         ("/tokenize", {"messages": messages}),
         ("/tokenize", {}),
