@@ -1,0 +1,179 @@
+"""Responses that later requests may continue, in an SQLite file that all API processes share.
+
+    store = ResponseStore(path, max_bytes)
+    await store.put(owner, response_id, conversation, response)
+    found = await store.get(owner, response_id)
+
+A response is stored with its whole conversation, so that it can be continued when the responses
+before it are evicted or deleted. The file is never larger than `max_bytes`: the oldest responses
+are evicted. A response belongs to the key that made it: for other keys it does not exist.
+
+Each process has one thread for the file. What fails is logged, and the response is not stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+from pagemill.config import ConfigError
+
+T = TypeVar("T")
+
+_LOGGER = logging.getLogger("pagemill.server")
+_PAGE_BYTES = 4096
+_LOCK_TIMEOUT_S = 10.0  # for another process's transaction
+_FIXED_PAGES = 16  # of the tables themselves, and what a row leaves of its last pages
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS responses (
+  age INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  owner TEXT NOT NULL,
+  conversation BLOB NOT NULL,
+  response BLOB NOT NULL
+)
+"""
+
+
+class Stored(NamedTuple):
+    """A response, and the items that it answered, as JSON."""
+
+    conversation: bytes
+    response: bytes
+
+
+class ResponseStore:
+    """Opens its file when it is first needed."""
+
+    def __init__(self, path: str, max_bytes: int) -> None:
+        """`max_bytes` bounds the file; its write-ahead log may have as much again for a while."""
+        self._path = path
+        self._max_bytes = max_bytes
+        self._executor = ThreadPoolExecutor(1, "responses")
+        self._connection: sqlite3.Connection | None = None  # the thread's own
+
+    async def put(self, owner: str, response_id: str, conversation: bytes, response: bytes) -> None:
+        """Stores a response of `owner`. What cannot be stored is logged."""
+        size = (len(conversation) + len(response)) * 257 // 256  # with what pages need themselves
+
+        def insert(connection: sqlite3.Connection) -> bool:
+            with _transaction(connection):
+                if not self._make_room(connection, size):
+                    return False
+                connection.execute(
+                    "INSERT INTO responses (id, owner, conversation, response) VALUES (?, ?, ?, ?)",
+                    (response_id, owner, conversation, response),
+                )
+            return True
+
+        if await self._run(insert) is False:
+            _LOGGER.warning(
+                "%s is not stored: it has %d bytes, and --response-store-bytes is %d",
+                response_id,
+                size,
+                self._max_bytes,
+            )
+
+    async def get(self, owner: str, response_id: str) -> Stored | None:
+        """The response, if `owner` has such a one."""
+
+        def select(connection: sqlite3.Connection) -> Stored | None:
+            query = "SELECT conversation, response FROM responses WHERE id = ? AND owner = ?"
+            row = connection.execute(query, (response_id, owner)).fetchone()
+            return None if row is None else Stored(*row)
+
+        return await self._run(select)
+
+    async def delete(self, owner: str, response_id: str) -> bool:
+        """Deletes the response; False if `owner` has no such one."""
+
+        def delete(connection: sqlite3.Connection) -> bool:
+            query = "DELETE FROM responses WHERE id = ? AND owner = ?"
+            return connection.execute(query, (response_id, owner)).rowcount > 0
+
+        return bool(await self._run(delete))
+
+    async def close(self) -> None:
+        """Closes the file, after what was begun."""
+        await self._in_thread(self._close)
+        self._executor.shutdown()
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """The result of `work`; None, and a line in the log, if the file fails."""
+        try:
+            return await self._in_thread(lambda: work(self._opened()))
+        except (sqlite3.Error, OSError) as error:
+            _LOGGER.error("stored responses: %s: %s", self._path, error)
+            return None
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            connection = _connect(self._path)
+            connection.execute(f"PRAGMA max_page_count = {self._max_bytes // _PAGE_BYTES}")
+            connection.execute(f"PRAGMA journal_size_limit = {self._max_bytes}")
+            self._connection = connection
+        return self._connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _make_room(self, connection: sqlite3.Connection, size: int) -> bool:
+        """Evicts the oldest responses until `size` bytes fit; False if they never will."""
+        room = self._max_bytes - _FIXED_PAGES * _PAGE_BYTES
+        if size > room:
+            return False
+        while True:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+            if (pages - free) * _PAGE_BYTES + size <= room:
+                return True
+            oldest = "DELETE FROM responses WHERE age = (SELECT min(age) FROM responses)"
+            if connection.execute(oldest).rowcount == 0:
+                return False
+
+
+def create(path: str) -> None:
+    """Creates the file unless there is one.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    try:
+        _connect(path).close()
+    except (sqlite3.Error, OSError) as error:
+        raise ConfigError(f"--response-store {path}: {error}") from error
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    # Conversations are private: SQLite gives the files beside this one the same mode.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(_SCHEMA)
+    return connection
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """Writes that happen together or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk has ended it already
+            connection.execute("ROLLBACK")
+        raise
