@@ -85,7 +85,6 @@ def new_response(
         sampling: with the model's defaults.
         store: whether the response is going to be stored.
     """
-    text = TextOptions(format=body.text.format or _TEXT, verbosity=body.text.verbosity or "medium")
     assert sampling.temperature is not None and sampling.top_p is not None
     return Response(
         id=new_id("resp"),
