@@ -107,7 +107,7 @@ async def _put(store: ResponseStore, caller: Caller, items: list[Item], response
 def _absent(response_id: str, param: str) -> ApiError:
     return ApiError(
         404,
-        f"Response with id {response_id[:100]!r} not found: it was not stored, is another key's, or"
-        " has been deleted or evicted (--response-store-bytes).",
+        f"`{param}`: there is no response {response_id[:100]!r}: it was not stored, is another key's,"
+        " or has been deleted or evicted (--response-store-bytes).",
         param,
     )

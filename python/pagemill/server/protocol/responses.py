@@ -74,7 +74,7 @@ RULES = FieldRules(
         "reasoning_effort": Unsupported(nothing, "send `reasoning.effort`."),
         "max_tokens": Unsupported(nothing, "send `max_output_tokens`."),
         "max_completion_tokens": Unsupported(nothing, "send `max_output_tokens`."),
-        "messages": Unsupported(nothing, "send `input`."),
+        "messages": Unsupported(only([]), "send `input`."),
     },
     ignored=IGNORED | {"prompt_cache_options", "background_options"},
 )
