@@ -317,6 +317,29 @@ def test_pages_are_checked(store: str) -> None:
     run(body, store=store)
 
 
+def test_conversations_are_bounded(store: str) -> None:
+    """The fake server takes bodies of 100,000 bytes."""
+
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        hidden = {"type": "reasoning", "summary": [], "encrypted_content": "x" * 60_000}
+        items = [hidden, {"role": "user", "content": "a"}]
+        first = await create(client, input=items)
+        second = await create(client, input=items, previous_response_id=first.id)
+        with pytest.raises(openai.BadRequestError, match="larger than a request may be"):
+            await create(client, previous_response_id=second.id)
+
+    run(body, store=store)
+
+
+def test_names_of_responses_may_be_anything(store: str) -> None:
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        for name in ("%00", "%ED%A0%80", "%FF", "x" * 513, "a%2Fb", "%27%3B--"):
+            got = await server.client.get(f"/v1/responses/{name}")
+            assert got.status_code in (400, 404), (name, got.text)
+
+    run(body, store=store)
+
+
 def test_responses_of_another_key_do_not_exist(store: str) -> None:
     async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
         response = await create(client)

@@ -131,11 +131,11 @@ class Server:
             if self._engine is not None:
                 await self._engine.shutdown()
             await self._source.close()
-            await self._state.close()
             self._http.should_exit = True
             if not self._may_listen.is_set():
                 serving.cancel()
             await asyncio.wait({serving}, timeout=_ABORT_GRACE_S)
+            await self._state.close()
         _LOGGER.info("stopped")
         return 0
 

@@ -9,7 +9,7 @@ import msgspec
 from pagemill.server.answer import Answer, Text
 from pagemill.server.caller import Caller
 from pagemill.server.chat import start_chat
-from pagemill.server.errors import ApiError
+from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.response_store import (
     DeletedResponse,
     InputItems,
@@ -87,6 +87,12 @@ async def _history(server: ServerState, body: ResponsesRequest, caller: Caller) 
     if body.previous_response_id is None:
         return []
     found = await _stored(server, body.previous_response_id, caller, "previous_response_id")
+    if len(found.conversation) + len(found.response) > server.config.max_body_bytes:
+        raise bad_request(
+            "`previous_response_id`: the conversation is larger than a request may be"
+            " (--max-body-bytes).",
+            "previous_response_id",
+        )
     response: dict[str, Any] = msgspec.json.decode(found.response)
     return [*msgspec.json.decode(found.conversation), *response["output"]]
 
@@ -107,7 +113,7 @@ async def _put(store: ResponseStore, caller: Caller, items: list[Item], response
 def _absent(response_id: str, param: str) -> ApiError:
     return ApiError(
         404,
-        f"`{param}`: there is no response {response_id[:100]!r}: it was not stored, is another key's,"
-        " or has been deleted or evicted (--response-store-bytes).",
+        f"`{param}`: there is no response {response_id[:100]!r}. It was not stored, is another"
+        " key's, or has been deleted or evicted (--response-store-bytes).",
         param,
     )
