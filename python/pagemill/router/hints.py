@@ -14,10 +14,13 @@ from pagemill.server.errors import ApiError
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.completion import CompletionRequest, prompts
 from pagemill.server.protocol.decode import decode_fields, decode_object
+from pagemill.server.protocol.responses import ResponsesRequest
 from pagemill.server.rendering import Rendering
+from pagemill.server.response_input import items_of
+from pagemill.server.response_request import chat_request
 
 _WITH_PROMPT = {
-    row.path: row for row in (endpoint_named("chat_completions"), endpoint_named("completions"))
+    row.path: row for row in map(endpoint_named, ("chat_completions", "completions", "responses"))
 }
 _MAX_SESSION_BYTES = 256
 
@@ -65,6 +68,10 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
     if kind is None:
         return Hint()
     request = decode_fields(decode_object(body), kind.kind, kind.rules)
+    if isinstance(request, ResponsesRequest):
+        if request.previous_response_id is not None:
+            return Hint()  # only the server has what comes before
+        request = chat_request(request, items_of(request.input))
     if isinstance(request, ChatRequest):
         prompt = await rendered_prompt(rendering, request)
     else:
