@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -59,6 +60,22 @@ def test_every_process_continues_every_response(server: ServerProcess) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(continued, range(4)))
+
+
+def test_every_process_reads_and_cancels_what_runs_in_the_background(
+    server: ServerProcess,
+) -> None:
+    request: dict[str, Any] = {"model": NAME, "input": FRANCE, "temperature": 0}
+    begun = client_of(server).responses.create(**request, background=True)
+    while (ended := client_of(server).responses.retrieve(begun.id)).status == "in_progress":
+        time.sleep(0.05)
+    assert ended.status == "completed" and "Paris" in ended.output_text
+    for _ in range(4):
+        long = client_of(server).responses.create(
+            **request, background=True, extra_body={"ignore_eos": True}
+        )
+        assert client_of(server).responses.cancel(long.id).status == "cancelled"
+    server.wait_until_idle()
 
 
 def test_an_answer_of_a_schema(server: ServerProcess) -> None:

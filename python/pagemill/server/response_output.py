@@ -102,8 +102,8 @@ class OutputItems:
                 self._end(complete)
 
     def end(self, *, complete: bool) -> None:
-        """The output is over; not `complete`: it was cut. There is one item at least."""
-        if self.open is None and not self.items:
+        """The output is over; not `complete`: it was cut. What is complete has an item at least."""
+        if complete and self.open is None and not self.items:
             self._begin(_OpenMessage)
         self._end(complete)
 

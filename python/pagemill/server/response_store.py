@@ -18,6 +18,7 @@ import contextlib
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
@@ -36,9 +37,11 @@ CREATE TABLE IF NOT EXISTS responses (
   id TEXT NOT NULL UNIQUE,
   owner TEXT NOT NULL,
   conversation BLOB NOT NULL,
-  response BLOB NOT NULL
+  response BLOB NOT NULL,
+  seen_running REAL  -- seconds since 1970; null: it has ended
 )
 """
+_RUNNING = "WHERE id = ? AND owner = ? AND seen_running IS NOT NULL"
 
 
 class Stored(NamedTuple):
@@ -46,6 +49,8 @@ class Stored(NamedTuple):
 
     conversation: bytes
     response: bytes
+    idle_s: float | None = None
+    """For how long its process has not said that it runs; None: it has ended."""
 
 
 class ResponseStore:
@@ -58,37 +63,76 @@ class ResponseStore:
         self._executor = ThreadPoolExecutor(1, "responses")
         self._connection: sqlite3.Connection | None = None  # the thread's own
 
-    async def put(self, owner: str, response_id: str, conversation: bytes, response: bytes) -> None:
-        """Stores a response of `owner`. What cannot be stored is logged."""
-        size = (len(conversation) + len(response)) * 257 // 256  # with what pages need themselves
+    async def put(
+        self,
+        owner: str,
+        response_id: str,
+        conversation: bytes,
+        response: bytes,
+        *,
+        running: bool = False,
+    ) -> bool:
+        """Stores a response of `owner`, which may still be `running`; False if it cannot, as the
+        log says."""
+        size = _size(conversation, response)
 
         def insert(connection: sqlite3.Connection) -> bool:
             with _transaction(connection):
                 if not self._make_room(connection, size):
                     return False
                 connection.execute(
-                    "INSERT INTO responses (id, owner, conversation, response) VALUES (?, ?, ?, ?)",
-                    (response_id, owner, conversation, response),
+                    "INSERT INTO responses (id, owner, conversation, response, seen_running)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    (response_id, owner, conversation, response, time.time() if running else None),
                 )
             return True
 
-        if await self._run(insert) is False:
+        stored = await self._run(insert)
+        if stored is False:
             _LOGGER.warning(
                 "%s is not stored: it has %d bytes, and --response-store-bytes is %d",
                 response_id,
                 size,
                 self._max_bytes,
             )
+        return bool(stored)
 
     async def get(self, owner: str, response_id: str) -> Stored | None:
         """The response, if `owner` has such a one."""
 
         def select(connection: sqlite3.Connection) -> Stored | None:
-            query = "SELECT conversation, response FROM responses WHERE id = ? AND owner = ?"
+            query = (
+                "SELECT conversation, response, seen_running FROM responses"
+                " WHERE id = ? AND owner = ?"
+            )
             row = connection.execute(query, (response_id, owner)).fetchone()
-            return None if row is None else Stored(*row)
+            if row is None:
+                return None
+            conversation, response, seen = row
+            return Stored(conversation, response, None if seen is None else time.time() - seen)
 
         return await self._run(select)
+
+    async def still_wanted(self, owner: str, response_id: str) -> bool:
+        """Says that the response runs; False if it was cancelled, deleted or evicted."""
+
+        def update(connection: sqlite3.Connection) -> bool:
+            query = f"UPDATE responses SET seen_running = ? {_RUNNING}"
+            return connection.execute(query, (time.time(), response_id, owner)).rowcount > 0
+
+        return await self._run(update) is not False  # a file that fails ends nothing
+
+    async def end(self, owner: str, response_id: str, response: bytes) -> bool:
+        """Replaces a running response by its end; False if it runs no longer."""
+
+        def update(connection: sqlite3.Connection) -> bool:
+            with _transaction(connection):
+                self._make_room(connection, _size(response))
+                query = f"UPDATE responses SET seen_running = NULL, response = ? {_RUNNING}"
+                done = connection.execute(query, (response, response_id, owner))
+            return done.rowcount > 0
+
+        return bool(await self._run(update))
 
     async def delete(self, owner: str, response_id: str) -> bool:
         """Deletes the response; False if `owner` has no such one."""
@@ -141,6 +185,11 @@ class ResponseStore:
             oldest = "DELETE FROM responses WHERE age = (SELECT min(age) FROM responses)"
             if connection.execute(oldest).rowcount == 0:
                 return False
+
+
+def _size(*contents: bytes) -> int:
+    """Bytes in the file, with what pages need themselves."""
+    return sum(map(len, contents)) * 257 // 256
 
 
 def create(path: str) -> None:

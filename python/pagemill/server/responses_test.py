@@ -1,7 +1,9 @@
 """`/v1/responses` with the `openai` client and a model that is scripted."""
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -263,7 +265,7 @@ def test_a_failure_within_a_stream(at: int) -> None:
         assert events[-2]["message"] == "The runner failed this request."
         response = events[-1]["response"]
         assert response["status"] == "failed" and response["error"]["code"] == "server_error"
-        assert [item["status"] for item in response["output"]] == ["incomplete"]
+        assert [item["status"] for item in response["output"]] == ["incomplete"][: min(at, 1)]
         with pytest.raises(openai.InternalServerError, match="The runner failed"):
             await create(client, tools=[])
 
@@ -313,6 +315,71 @@ def test_pages_are_checked(store: str) -> None:
         empty = (await server.client.get(path, params={"after": only["id"]})).json()
         ends = {"first_id": None, "last_id": None}
         assert empty == {"object": "list", "data": [], "has_more": False, **ends}
+
+    run(body, store=store)
+
+
+async def until_ended(client: openai.AsyncOpenAI, name: str) -> Any:
+    while (response := await client.responses.retrieve(name)).status == "in_progress":
+        await asyncio.sleep(0.01)
+    return response
+
+
+def test_a_response_in_the_background(store: str) -> None:
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        begun = await create(client, background=True)
+        assert (begun.status, begun.output, begun.background) == ("in_progress", [], True)
+        with pytest.raises(openai.BadRequestError, match="in progress"):
+            await create(client, previous_response_id=begun.id)
+        ended = await until_ended(client, begun.id)
+        whole = await create(client)
+        assert plain({**ended.to_dict(), "background": False}) == plain(whole.to_dict())
+        assert (await client.responses.cancel(begun.id)).to_dict() == ended.to_dict()
+        await create(client, previous_response_id=begun.id)
+        with pytest.raises(openai.BadRequestError, match="background: true"):
+            await client.responses.cancel(whole.id)
+        assert server.state.lifecycle.active == 0
+
+    run(body, store=store)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_response_in_the_background_is_cancelled(deleted: bool, store: str) -> None:
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        begun = await create(client, background=True, tools=[])
+        if deleted:
+            await client.responses.delete(begun.id)
+        else:
+            assert (await client.responses.cancel(begun.id)).status == "cancelled"
+        while server.async_engine.num_live or server.state.lifecycle.active:
+            await asyncio.sleep(0.01)
+        if not deleted:
+            assert (await client.responses.retrieve(begun.id)).status == "cancelled"
+
+    run(body, store=store, options=FakeOptions(step_s=0.01))
+
+
+def test_a_response_in_the_background_that_fails(store: str) -> None:
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        begun = await create(client, background=True, tools=[])
+        ended = await until_ended(client, begun.id)
+        assert ended.status == "failed" and ended.error is not None
+        assert ended.error.message == "The runner failed this request."
+
+    run(body, store=store, options=FakeOptions(fail_at_position=3))
+
+
+def test_a_response_whose_process_has_ended_has_failed(store: str) -> None:
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        begun = await create(client, background=True)
+        await until_ended(client, begun.id)
+        with contextlib.closing(sqlite3.connect(store)) as file:
+            response = json.dumps({**begun.to_dict(), "status": "in_progress"})
+            file.execute("UPDATE responses SET seen_running = 1, response = ?", (response,))
+            file.commit()
+        ended = await client.responses.retrieve(begun.id)
+        assert ended.status == "failed" and ended.error is not None
+        assert "has ended" in ended.error.message
 
     run(body, store=store)
 
@@ -390,6 +457,7 @@ def test_a_server_without_a_store_says_so() -> None:
         ({"previous_response_id": "resp_absent"}, "previous_response_id"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"background": True}, "background"),
+        ({"background": True, "stream": True}, "background"),
         ({"prompt": {"id": "x"}}, "prompt"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
         ({"tools": [{"type": "web_search"}]}, "tools"),

@@ -10,6 +10,7 @@ from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.registry import ModelRegistry, Task
+from pagemill.server.response_background import BackgroundResponses
 from pagemill.server.response_store import ResponseStore
 
 
@@ -27,6 +28,7 @@ class ServerState:
         """Stored responses; None if none are stored."""
         if config.response_store and config.response_store_bytes:
             self.responses = ResponseStore(config.response_store, config.response_store_bytes)
+        self.background = BackgroundResponses(self.lifecycle)
 
     @property
     def loaded(self) -> Pipeline | None:
@@ -60,6 +62,7 @@ class ServerState:
 
     async def close(self) -> None:
         """Closes what the endpoints share."""
+        await self.background.close()
         if self.responses is not None:
             await self.responses.close()
 

@@ -10,14 +10,16 @@ from pagemill.server.answer import Answer, Text
 from pagemill.server.caller import Caller
 from pagemill.server.chat import start_chat
 from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.generation import Generation
 from pagemill.server.protocol.response_store import (
     DeletedResponse,
     InputItems,
     InputItemsRequest,
     StoredResponse,
 )
-from pagemill.server.protocol.responses import Response, ResponsesRequest
+from pagemill.server.protocol.responses import Response, ResponseError, ResponsesRequest
 from pagemill.server.respond import ResponseEvents, respond
+from pagemill.server.response_background import LOST_AFTER_S
 from pagemill.server.response_input import Item, items_of
 from pagemill.server.response_request import chat_request, in_names_of_responses, new_response
 from pagemill.server.response_store import ResponseStore, Stored
@@ -25,18 +27,29 @@ from pagemill.server.response_stream import ResponseStream
 from pagemill.server.response_wording import ResponseWording
 from pagemill.server.state import ServerState
 
+_LOST = ResponseError("server_error", "The process that generated this response has ended.")
+
 
 async def create(server: ServerState, body: ResponsesRequest, caller: Caller) -> Answer:
     """Answers a conversation, which may be a stored one with new items."""
     pipeline, _ = server.models.resolve(body.model)
+    store = server.responses if body.store else None
+    if body.background and (store is None or body.stream):
+        raise bad_request(
+            "`background` needs `store`, and a server that stores responses; it cannot be"
+            " streamed.",
+            "background",
+        )
     items = [*await _history(server, body, caller), *items_of(body.input)]
     try:
         generation = await start_chat(pipeline, chat_request(body, items), caller)
     except ApiError as error:
         raise in_names_of_responses(error) from error
-    store = server.responses if body.store else None
     response = new_response(body, pipeline.model.name, generation.sampling, store=store is not None)
     wording = ResponseWording(response, generation, include_reasoning=body.include_reasoning)
+    if body.background:
+        assert store is not None
+        return await _begin(server, store, caller, items, generation, wording)
 
     async def keep() -> None:
         if store is not None:
@@ -54,6 +67,23 @@ async def retrieve(server: ServerState, body: StoredResponse, caller: Caller) ->
     """A stored response."""
     found = await _stored(server, body.response_id, caller, "response_id")
     return Text(found.response, "application/json")
+
+
+async def cancel(server: ServerState, body: StoredResponse, caller: Caller) -> Text:
+    """Ends a response that runs in the background; one that has ended stays as it is."""
+    found = await _stored(server, body.response_id, caller, "response_id")
+    response: dict[str, Any] = msgspec.json.decode(found.response)
+    if not response["background"]:
+        raise bad_request(
+            "Only responses with `background: true` can be cancelled; close the connection of"
+            " others.",
+            "response_id",
+        )
+    store = server.responses
+    if found.idle_s is not None and store is not None:
+        cancelled = msgspec.json.encode({**response, "status": "cancelled"})
+        await store.end(caller.key_id, body.response_id, cancelled)
+    return await retrieve(server, body, caller)
 
 
 async def delete(server: ServerState, body: StoredResponse, caller: Caller) -> DeletedResponse:
@@ -87,6 +117,10 @@ async def _history(server: ServerState, body: ResponsesRequest, caller: Caller) 
     if body.previous_response_id is None:
         return []
     found = await _stored(server, body.previous_response_id, caller, "previous_response_id")
+    if found.idle_s is not None:
+        raise bad_request(
+            "`previous_response_id`: the response is still in progress.", "previous_response_id"
+        )
     if len(found.conversation) + len(found.response) > server.config.max_body_bytes:
         raise bad_request(
             "`previous_response_id`: the conversation is larger than a request may be"
@@ -102,12 +136,48 @@ async def _stored(server: ServerState, response_id: str, caller: Caller, param: 
     found = None if store is None else await store.get(caller.key_id, response_id)
     if found is None:
         raise _absent(response_id, param)
+    if found.idle_s is not None and found.idle_s > LOST_AFTER_S:
+        response: dict[str, Any] = msgspec.json.decode(found.response)
+        response |= {"status": "failed", "error": _LOST}
+        return Stored(found.conversation, msgspec.json.encode(response))
     return found
 
 
-async def _put(store: ResponseStore, caller: Caller, items: list[Item], response: Response) -> None:
-    conversation = msgspec.json.encode(items)
-    await store.put(caller.key_id, response.id, conversation, msgspec.json.encode(response))
+async def _begin(
+    server: ServerState,
+    store: ResponseStore,
+    caller: Caller,
+    items: list[Item],
+    generation: Generation,
+    wording: ResponseWording,
+) -> Response:
+    """The response as it is when it begins to run in the background.
+
+    Raises:
+        ApiError: it cannot.
+    """
+    wording.response.background = True
+    response = msgspec.structs.replace(wording.response)
+    try:
+        server.background.start(store, caller.key_id, generation, wording)
+    except ApiError:
+        generation.close()
+        raise
+    if not await _put(store, caller, items, response, running=True):
+        raise ApiError(500, "The response cannot be stored; the server's log says why.")
+    return response
+
+
+async def _put(
+    store: ResponseStore,
+    caller: Caller,
+    items: list[Item],
+    response: Response,
+    *,
+    running: bool = False,
+) -> bool:
+    conversation, encoded = msgspec.json.encode(items), msgspec.json.encode(response)
+    return await store.put(caller.key_id, response.id, conversation, encoded, running=running)
 
 
 def _absent(response_id: str, param: str) -> ApiError:

@@ -229,6 +229,16 @@ ENDPOINTS = (
         response="responses:Response",
     ),
     Endpoint(
+        name="response_cancel",
+        method="POST",
+        path="/v1/responses/{response_id}/cancel",
+        handler="responses:cancel",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        request="response_store:StoredResponse",
+        response="responses:Response",
+    ),
+    Endpoint(
         name="response_delete",
         method="DELETE",
         path="/v1/responses/{response_id}",

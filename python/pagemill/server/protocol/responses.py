@@ -12,7 +12,7 @@ from pagemill.server.protocol.response_items import OutputItem
 from pagemill.server.protocol.sampling import IGNORED, UNSUPPORTED, GenerationRequest, Positive
 
 MAX_ITEMS = 16384
-ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
+ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
 _Name = Annotated[str, Meta(max_length=512)]
 
 
@@ -38,6 +38,7 @@ class ResponsesRequest(GenerationRequest, kw_only=True, frozen=True):
     instructions: str | None = None
     previous_response_id: _Name | None = None
     store: bool = True
+    background: bool = False
     tools: list[dict[str, Any]] = []
     tool_choice: str | dict[str, Any] = "auto"
     parallel_tool_calls: bool = True
@@ -60,7 +61,6 @@ _CHAT = "`/v1/chat/completions` has it."
 RULES = FieldRules(
     unsupported={
         **UNSUPPORTED,
-        "background": Unsupported(only(False), "send `stream: true` for a long response."),
         "conversation": Unsupported(nothing, "send `previous_response_id`."),
         "prompt": Unsupported(nothing, "this server has no prompt templates."),
         "context_management": Unsupported(only([]), "the conversation is used as it is."),
