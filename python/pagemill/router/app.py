@@ -20,7 +20,7 @@ from pagemill.router.proxy import Proxy
 from pagemill.server.admission import Admission
 from pagemill.server.auth import ApiKeyAuth
 from pagemill.server.caller import Scope
-from pagemill.server.endpoints.table import ENDPOINTS, error_shape
+from pagemill.server.endpoints.table import ENDPOINTS, Transport, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.keys import ApiKey
@@ -36,14 +36,14 @@ def create_app(
     lifecycle: Lifecycle,
     keys: Sequence[ApiKey] = (),
 ) -> ASGIApp:
-    """The application. Requests to endpoints of scope `inference` are passed on, and no others:
-    what is for operators is of one server, not of the fleet."""
+    """The application. Requests to endpoints of scope `inference` with a body are passed on, and no
+    others: what is for operators, and what is stored, is of one server, not of the fleet."""
     own = OwnRoutes(fleet, lifecycle, RouterMetrics(fleet, config.router.policy))
     proxy = Proxy(fleet, hints, config.listen.max_body_bytes)
     passed = [
         Route(row.path, proxy, methods=[row.method], name=row.name)
         for row in ENDPOINTS
-        if row.scope is Scope.INFERENCE
+        if row.scope is Scope.INFERENCE and row.transport is Transport.JSON
     ]
     app = Starlette(
         routes=[

@@ -77,6 +77,11 @@ class Generation:
         return self._usage(0)
 
     @property
+    def num_reasoning_tokens(self) -> int:
+        """How many of the generated tokens are reasoning."""
+        return sum(choice.assembler.num_reasoning_tokens for choice in self._choices)
+
+    @property
     def ended(self) -> bool:
         """True once `take` has returned the last delta."""
         return self.failure is not None or self._stream.exhausted

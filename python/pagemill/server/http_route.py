@@ -65,7 +65,8 @@ class HttpRoute(Route):
         if server.config.trust_tenant_header:
             caller = _with_tenant(caller, request)
         if endpoint.transport is Transport.PATH:
-            return answer_response(await invoke(server, endpoint, request.path_params, caller))
+            fields = {**request.query_params, **request.path_params}
+            return answer_response(await invoke(server, endpoint, fields, caller))
         body = await read_body(request, server.config.max_body_bytes)
         fields, request_id = named(decode_object(body), request.state.request_id)
         request.state.request_id = request_id

@@ -18,7 +18,7 @@ _JSON = "application/json"
 _ERRORS_OF_ALL = frozenset({403, 408, 431, 500, 503})
 _ERRORS_OF_KEYS = frozenset({401})
 _ERRORS_OF_BODIES = frozenset({400, 404, 413, 429, 504})
-_ERRORS_OF_PARAMETERS = frozenset({404})
+_ERRORS_OF_PARAMETERS = frozenset({400, 404})
 _OBJECT = dict[str, Any]
 
 
@@ -79,10 +79,11 @@ def _operation(
     }
     if parameters:
         errors |= _ERRORS_OF_PARAMETERS
-        operation["parameters"] = [
+        in_path = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in parameters
         ]
+        operation["parameters"] = [*in_path, *_query(endpoint, parameters)]
     if endpoint.scope is not Scope.OPEN:
         errors |= _ERRORS_OF_KEYS
         # Without --api-key none is needed: {} is that alternative.
@@ -102,6 +103,20 @@ def _operation(
             responses[str(status)]["headers"]["Retry-After"] = retry
     operation["responses"] = responses
     return operation
+
+
+def _query(endpoint: Endpoint, in_path: list[str]) -> list[dict[str, Any]]:
+    """The parameters of the path's query: fields of the body that are not in the path."""
+    body = endpoint.request_type()
+    if endpoint.transport is not Transport.PATH or body is None:
+        return []
+    _, components = msgspec.json.schema_components((body.kind,))
+    fields = components[body.kind.__name__]["properties"]
+    return [
+        {"name": name, "in": "query", "schema": schema}
+        for name, schema in fields.items()
+        if name not in in_path
+    ]
 
 
 def _response(description: str, content: dict[str, Any]) -> dict[str, Any]:

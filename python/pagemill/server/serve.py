@@ -13,8 +13,10 @@ import gc
 import logging
 import signal
 import socket
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 
 import uvloop
 
@@ -22,6 +24,7 @@ from pagemill.config import ServeConfig
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.observe.logging import configure
 from pagemill.observe.stats_line import StatsLine
+from pagemill.server import response_store
 from pagemill.server.app import create_app
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
@@ -46,6 +49,28 @@ def run(config: ServeConfig) -> int:
     configure(config.observe.log_level)
     keys = api_keys(config.server)
     warn_if_open(config.server.host, keys)
+    with _response_store(config) as config:
+        return _serve(config, keys)
+
+
+@contextlib.contextmanager
+def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
+    """`config` with a file for stored responses, one of this run if the flag names none.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    with contextlib.ExitStack() as stack:
+        path = config.server.response_store
+        if path is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pagemill-responses-"))
+            path = f"{folder}/responses.sqlite3"
+        if config.server.response_store_bytes:
+            response_store.create(path)
+        yield replace(config, server=replace(config.server, response_store=path))
+
+
+def _serve(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
     if config.server.isolate_engine or config.server.api_server_count > 1:
         return supervise(config, keys)
     with (
@@ -110,6 +135,7 @@ class Server:
             if not self._may_listen.is_set():
                 serving.cancel()
             await asyncio.wait({serving}, timeout=_ABORT_GRACE_S)
+            await self._state.close()
         _LOGGER.info("stopped")
         return 0
 

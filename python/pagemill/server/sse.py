@@ -36,6 +36,29 @@ class EventTemplate:
         return self._before + _encode(text) + self._after
 
 
+def named_event(payload: msgspec.Struct) -> bytes:
+    """One event that has the tag of `payload` as its name."""
+    return b"event: %b\ndata: %b\n\n" % (
+        str(payload.__struct_config__.tag).encode(),
+        _encode(payload),
+    )
+
+
+class NumberedTemplate:
+    """Named events that differ in one text and in their number."""
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self, payload: msgspec.Struct) -> None:
+        """`payload` has HOLE as its text, and 0 as its last field, the number."""
+        self._before, after = named_event(payload).split(_ENCODED_HOLE)
+        self._after = after.removesuffix(b"0}\n\n")
+
+    def event(self, text: str, number: int) -> bytes:
+        """The event with `text` and `number`."""
+        return b"%b%b%b%d}\n\n" % (self._before, _encode(text), self._after, number)
+
+
 def usage_events(options: StreamOptions | None) -> tuple[bool, bool]:
     """Where a stream has `usage`: in a last event of its own, and in every event.
 

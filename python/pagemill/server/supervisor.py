@@ -7,7 +7,8 @@ one, which starts them, starts those again that end, and drains.
 
 The supervisor holds the port, without listening, so that it stays the server's. Children end with
 it (`child_process`). What must outlive an API process is in the engine's process (requests' shares,
-tenants) or in the folder (counts of metrics); nothing else is kept between requests.
+tenants), in the folder (counts of metrics) or in the file of `response_store`; nothing else is kept
+between requests.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Transport(Enum):
     JSON = auto()
     """A JSON object: the body of a POST, or a line of a batch file."""
     PATH = auto()
-    """The parameters of an HTTP path; such an endpoint exists over HTTP only."""
+    """The parameters of an HTTP path and its query; such an endpoint exists over HTTP only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +245,58 @@ ENDPOINTS = (
         handler="probes:ready",
         scope=Scope.OPEN,
         response="status:Status",
+    ),
+    Endpoint(
+        name="response",
+        method="GET",
+        path="/v1/responses/{response_id}",
+        handler="responses:retrieve",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        request="response_store:StoredResponse",
+        response="responses:Response",
+    ),
+    Endpoint(
+        name="response_cancel",
+        method="POST",
+        path="/v1/responses/{response_id}/cancel",
+        handler="responses:cancel",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        request="response_store:StoredResponse",
+        response="responses:Response",
+    ),
+    Endpoint(
+        name="response_delete",
+        method="DELETE",
+        path="/v1/responses/{response_id}",
+        handler="responses:delete",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        request="response_store:StoredResponse",
+        response="response_store:DeletedResponse",
+    ),
+    Endpoint(
+        name="response_input_items",
+        method="GET",
+        path="/v1/responses/{response_id}/input_items",
+        handler="responses:list_input_items",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        request="response_store:InputItemsRequest",
+        response="response_store:InputItems",
+    ),
+    Endpoint(
+        name="responses",
+        method="POST",
+        path="/v1/responses",
+        handler="responses:create",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.JSON,
+        request="responses:ResponsesRequest",
+        response="responses:Response",
+        event="response_events:ResponseEvent",
     ),
     Endpoint(
         name="tokenize",

@@ -87,6 +87,7 @@ async def fake_server(
     loaded: bool = True,
     renderer: FakeRenderer | None = None,
     max_model_len: int = 256,
+    response_store: str | None = None,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -96,6 +97,7 @@ async def fake_server(
         origins=origins or OriginConfig(),
         trust_tenant_header=trust_tenant_header,
         engine_stuck_timeout=5.0,
+        response_store=response_store,
     )
     state = ServerState(config)
     renderer = renderer or FakeRenderer()
@@ -111,4 +113,5 @@ async def fake_server(
             yield FakeServer(client, app, state, engine, pipeline.engine, renderer)
     finally:
         await pipeline.engine.shutdown()
+        await state.close()
         engine.shutdown()
