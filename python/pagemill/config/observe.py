@@ -1,8 +1,8 @@
-"""Options of logging."""
+"""Options of logs and metrics."""
 
 from dataclasses import dataclass
 
-from pagemill.config.fields import check, option
+from pagemill.config.fields import Range, check, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,28 @@ class ObserveConfig:
         allowed=("debug", "info", "warning", "error"),
     )
     access_log: bool = option(False, "Log a line for each HTTP request.")
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`."""
+        check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsConfig:
+    """Metrics: what `/metrics` exposes."""
+
+    metrics_compatibility: str = option(
+        "none",
+        "Expose metrics under the names of another server, too, so that dashboards and autoscalers"
+        " made for it work. vllm: as `vllm:num_requests_running` and the like.",
+        allowed=("none", "vllm"),
+    )
+    max_metrics_tenants: int = option(
+        100,
+        "Tenants, and API keys, that have metrics of their own. Further ones are counted together"
+        " as `other`.",
+        allowed=Range(0, 10**4),
+    )
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""

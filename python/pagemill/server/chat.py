@@ -52,7 +52,7 @@ async def start_chat(pipeline: Pipeline, request: ChatRequest, caller: Caller) -
         truncation_side=request.truncation_side,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
-        tenant=caller.tenant,
+        caller=caller,
         kv_transfer_params=transfer_params(request),
         param="messages",
         grammar=wanted.grammar,

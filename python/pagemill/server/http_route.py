@@ -19,6 +19,7 @@ from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import answer_response, error_response
 from pagemill.server.protocol.decode import decode_object
 from pagemill.server.protocol.request_id import NAME, named
+from pagemill.server.records.record import RequestRecord
 from pagemill.server.state import ServerState
 
 _LOGGER = logging.getLogger("pagemill.server")
@@ -42,7 +43,10 @@ class HttpRoute(Route):
         return super().matches(scope)
 
     async def _respond(self, request: Request) -> Response:
-        caller: Caller = request.state.caller
+        record: RequestRecord = request.state.record
+        record.route = self.row.path
+        caller: Caller = replace(request.state.caller, record=record)
+        record.key_id, record.tenant = caller.key_id, caller.tenant
         try:
             response = await self._answer(request, caller)
         except ApiError as error:
@@ -56,15 +60,13 @@ class HttpRoute(Route):
             )
         if response.status_code == 403:
             _LOGGER.warning("%s %s refused%s", self.row.method, self.row.path, _of(caller))
-        pipeline = self._server.loaded
-        if pipeline is not None:
-            pipeline.metrics.responded(self.row.path, response.status_code, caller.key_id)
         return response
 
     async def _answer(self, request: Request, caller: Caller) -> Response:
         server, endpoint = self._server, self.row
         if server.config.trust_tenant_header:
             caller = _with_tenant(caller, request)
+            request.state.record.tenant = caller.tenant
         if endpoint.transport is Transport.PATH:
             return answer_response(await invoke(server, endpoint, request.path_params, caller))
         body = await read_body(request, server.config.max_body_bytes)

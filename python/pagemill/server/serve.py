@@ -21,6 +21,7 @@ import uvloop
 from pagemill.config import ServeConfig
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.observe.logging import configure
+from pagemill.observe.metrics import MetricsOptions
 from pagemill.observe.stats_line import StatsLine
 from pagemill.server.app import create_app
 from pagemill.server.engine_source import EngineSource, OwnEngine
@@ -126,7 +127,13 @@ class Server:
 
     async def _load_and_report(self) -> None:
         started = time.monotonic()
-        client, pipeline = await open_model(self._source, self._config.engine, self._shared_metrics)
+        metrics = self._config.metrics
+        observed = MetricsOptions(
+            self._shared_metrics,
+            reference_names=metrics.metrics_compatibility != "none",
+            max_tenants=metrics.max_metrics_tenants,
+        )
+        client, pipeline = await open_model(self._source, self._config.engine, observed)
         self._engine = pipeline.engine
         # What exists now lives as long as the process: collections need not look at it again.
         gc.collect()

@@ -60,7 +60,7 @@ async def _start(
         truncation_side=request.truncation_side,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
-        tenant=caller.tenant,
+        caller=caller,
         kv_transfer_params=transfer_params(request),
         grammar=wanted.grammar,
         grammar_param=wanted.param,

@@ -16,7 +16,7 @@ from pagemill.engine.messages import ModelFacts
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.observe.metrics import RequestMetrics
+from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.app import create_app
 from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
@@ -47,6 +47,7 @@ async def make_pipeline(
     pooling: bool = False,
     max_model_len: int = 256,
     renderer: FakeRenderer | None = None,
+    observed: MetricsOptions | None = None,
 ) -> Pipeline:
     """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
     facts = ModelFacts(
@@ -62,7 +63,7 @@ async def make_pipeline(
         created=1700000000,
         defaults=SamplingDefaults(),
     )
-    metrics = RequestMetrics("fake", max_model_len)
+    metrics = RequestMetrics("fake", max_model_len, observed)
     renderer = renderer or FakeRenderer()
     grammars = GrammarCompiler(lambda: Vocabulary(renderer.tokenizer, 256, (EOS,)))
     return Pipeline(async_engine, renderer, model, metrics, grammars)
@@ -85,6 +86,7 @@ async def fake_server(
     loaded: bool = True,
     renderer: FakeRenderer | None = None,
     max_model_len: int = 256,
+    observed: MetricsOptions | None = None,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -98,7 +100,11 @@ async def fake_server(
     state = ServerState(config)
     renderer = renderer or FakeRenderer()
     pipeline = await make_pipeline(
-        engine, pooling=options.pooled_size > 0, max_model_len=max_model_len, renderer=renderer
+        engine,
+        pooling=options.pooled_size > 0,
+        max_model_len=max_model_len,
+        renderer=renderer,
+        observed=observed,
     )
     if loaded:
         state.serve(pipeline, engine.stats)
