@@ -20,6 +20,7 @@ from pagemill.server.http_answer import answer_response, error_response
 from pagemill.server.protocol.decode import decode_object
 from pagemill.server.protocol.request_id import NAME, named
 from pagemill.server.records.record import RequestRecord
+from pagemill.server.records.timings import server_timing
 from pagemill.server.state import ServerState
 
 _LOGGER = logging.getLogger("pagemill.server")
@@ -60,6 +61,8 @@ class HttpRoute(Route):
             )
         if response.status_code == 403:
             _LOGGER.warning("%s %s refused%s", self.row.method, self.row.path, _of(caller))
+        if self._server.config.enable_per_request_metrics and record.work.timings is not None:
+            response.headers["server-timing"] = server_timing(record.work.timings)
         return response
 
     async def _answer(self, request: Request, caller: Caller) -> Response:

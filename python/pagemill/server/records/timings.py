@@ -20,3 +20,14 @@ class RequestTimings(msgspec.Struct):
     """From one token of a choice to the next."""
     tokens_per_second: float | None = None
     """Of all choices together, from the first token to the last."""
+
+
+def server_timing(timings: RequestTimings) -> str:
+    """The value of the header Server-Timing, which browsers show."""
+    parts = {
+        "queue": timings.queue_time_ms,
+        "prefill": timings.prefill_time_ms,
+        "ttft": timings.time_to_first_token_ms,
+        "generation": timings.generation_time_ms,
+    }
+    return ", ".join(f"{name};dur={value}" for name, value in parts.items() if value is not None)

@@ -87,6 +87,7 @@ async def fake_server(
     renderer: FakeRenderer | None = None,
     max_model_len: int = 256,
     observed: MetricsOptions | None = None,
+    per_request_metrics: bool = False,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -95,6 +96,7 @@ async def fake_server(
         max_body_bytes=100_000,
         origins=origins or OriginConfig(),
         trust_tenant_header=trust_tenant_header,
+        enable_per_request_metrics=per_request_metrics,
         engine_stuck_timeout=5.0,
     )
     state = ServerState(config)
