@@ -7,14 +7,24 @@ from pagemill.config.fields import Range, check, option
 
 @dataclass(frozen=True, slots=True)
 class ObserveConfig:
-    """Logging: verbosity of the output on standard error."""
+    """Logging: what is written to standard error, and how."""
 
     log_level: str = option(
         "info",
         "Lowest severity of messages that are logged.",
         allowed=("debug", "info", "warning", "error"),
     )
-    access_log: bool = option(False, "Log a line for each HTTP request.")
+    log_format: str = option(
+        "text",
+        "How messages are written. json: an object on each line, for programs that collect logs.",
+        allowed=("text", "json"),
+    )
+    access_log: bool = option(
+        False,
+        "Log a line for each HTTP request at its end: its id, path, status, key, tenant, tokens and"
+        " times; never a prompt, an output or a key. Probes and scrapes of metrics that succeed"
+        " are left out.",
+    )
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""

@@ -28,6 +28,7 @@ from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.keys import ApiKey, api_keys, warn_if_open
 from pagemill.server.open_model import open_model
+from pagemill.server.records.access_log import log_request
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
 
@@ -44,7 +45,7 @@ def run(config: ServeConfig) -> int:
         ConfigError: a setting does not fit the model or the machine.
         OSError: the address cannot be listened on.
     """
-    configure(config.observe.log_level)
+    configure(config.observe.log_level, log_format=config.observe.log_format)
     keys = api_keys(config.server)
     warn_if_open(config.server.host, keys)
     if config.server.isolate_engine or config.server.api_server_count > 1:
@@ -77,9 +78,9 @@ class Server:
         self._source = source
         self._shared_metrics = shared_metrics
         self._state = ServerState(config.server)
-        self._http = HttpServer(
-            create_app(self._state, keys), config.server.connections, config.observe.access_log
-        )
+        listeners = (log_request,) if config.observe.access_log else ()
+        app = create_app(self._state, keys, listeners=listeners)
+        self._http = HttpServer(app, config.server.connections)
         self._engine: AsyncEngine | None = None
         self._may_listen = asyncio.Event()
         if config.server.api_server_count == 1:

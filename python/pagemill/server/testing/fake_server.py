@@ -21,6 +21,7 @@ from pagemill.server.app import create_app
 from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
+from pagemill.server.records.layer import OnEnd
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.structured.compiler import GrammarCompiler
@@ -88,6 +89,7 @@ async def fake_server(
     max_model_len: int = 256,
     observed: MetricsOptions | None = None,
     per_request_metrics: bool = False,
+    listeners: Sequence[OnEnd] = (),
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -110,7 +112,7 @@ async def fake_server(
     )
     if loaded:
         state.serve(pipeline, engine.stats)
-    app = create_app(state, keys or plain_keys(api_keys))
+    app = create_app(state, keys or plain_keys(api_keys), listeners=listeners)
     transport = httpx.ASGITransport(app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:
