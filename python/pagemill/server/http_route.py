@@ -47,7 +47,6 @@ class HttpRoute(Route):
         record: RequestRecord = request.state.record
         record.route = self.row.path
         caller: Caller = replace(request.state.caller, record=record)
-        record.key_id, record.tenant = caller.key_id, caller.tenant
         try:
             response = await self._answer(request, caller)
         except ApiError as error:

@@ -110,7 +110,7 @@ def test_refusals_are_counted_under_fixed_labels() -> None:
             assert (await server.client.request("BREW", "/version")).status_code == 401
             found = await scrape(server)
             assert found["pagemill:http_responses_total,,none,401"] == 2
-            assert found["pagemill:http_responses_total,,none,404"] == 3
+            assert found["pagemill:http_responses_total,key1,none,404"] == 3
             assert found["pagemill:http_requests_total,none,GET,4xx"] == 4
             assert found["pagemill:http_requests_total,none,other,4xx"] == 1
 
