@@ -61,6 +61,12 @@ class ServerConfig:
         unit="tokens",
         allowed=Range(1, 10**6),
     )
+    enable_per_request_metrics: bool = option(
+        False,
+        "Say where the time of a request went: in `metrics` of chats and completions, of streams in"
+        " the event with `usage`, and in the header Server-Timing of responses that are not"
+        " streamed.",
+    )
     shutdown_timeout: float = option(
         30.0,
         "After SIGTERM, the time that running requests may continue before they are aborted.",

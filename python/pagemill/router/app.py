@@ -26,6 +26,8 @@ from pagemill.server.http_answer import error_response
 from pagemill.server.keys import ApiKey
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.origins import guard_origins
+from pagemill.server.records.access_log import log_request
+from pagemill.server.records.layer import RequestRecords
 from pagemill.server.request_ids import RequestIds
 
 
@@ -57,7 +59,8 @@ def create_app(
         exception_handlers={HTTPException: _http_error},
     )
     guarded = ApiKeyAuth(Admission(app, lifecycle), keys)
-    return RequestIds(guard_origins(guarded, config.origins))
+    named = RequestIds(guard_origins(guarded, config.origins))
+    return RequestRecords(named, (log_request,)) if config.observe.access_log else named
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

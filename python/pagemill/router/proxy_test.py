@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
@@ -344,3 +345,21 @@ async def scripted(
     ):
         await until(lambda: len(fleet.available) == 1)
         yield client, fleet, url
+
+
+def test_the_access_log_has_requests_of_the_router(caplog: pytest.LogCaptureFixture) -> None:
+    keys = (ApiKey.of("sk-hush", Caller("web", "shop")),)
+
+    async def test() -> None:
+        async with fake_fleet(1, keys=keys, access_log=True) as fleet:
+            head = {"x-api-key": "sk-hush", "x-request-id": "r-1"}
+            await fleet.client.post("/v1/completions", json=BODY, headers=head)
+            await fleet.client.get("/ready")
+
+    with caplog.at_level(logging.INFO, "pagemill.access"):
+        asyncio.run(test())
+    (line,) = [
+        record.__dict__["fields"] for record in caplog.records if record.name == "pagemill.access"
+    ]
+    expected = {"path": "/v1/completions", "status": 200, "request_id": "r-1", "key": "web"}
+    assert {name: line[name] for name in expected} == expected

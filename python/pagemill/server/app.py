@@ -20,16 +20,22 @@ from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
 from pagemill.server.keys import ApiKey
 from pagemill.server.origins import guard_origins
+from pagemill.server.records.layer import OnEnd, RequestRecords, count
+from pagemill.server.records.record import RequestRecord
 from pagemill.server.request_ids import RequestIds
 from pagemill.server.state import ServerState
 
 
 def create_app(
-    state: ServerState, keys: Sequence[ApiKey] = (), endpoints: Sequence[Endpoint] = ENDPOINTS
+    state: ServerState,
+    keys: Sequence[ApiKey] = (),
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
+    listeners: Sequence[OnEnd] = (),
 ) -> ASGIApp:
     """The application over `state`, which may still be loading its model.
 
-    Without `keys` every caller is the same, anonymous one.
+    Without `keys` every caller is the same, anonymous one. `listeners` get the record of each
+    request at its end.
     """
     app = Starlette(
         routes=[HttpRoute(state, endpoint) for endpoint in endpoints],
@@ -37,7 +43,13 @@ def create_app(
     )
     app.state.server = state
     guarded = ApiKeyAuth(Admission(app, state.lifecycle), keys)
-    return RequestIds(guard_origins(guarded, state.config.origins))
+    named = RequestIds(guard_origins(guarded, state.config.origins))
+
+    def count_if_loaded(record: RequestRecord) -> None:
+        if state.loaded is not None:
+            count(state.loaded.metrics, record)
+
+    return RequestRecords(named, (count_if_loaded, *listeners))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

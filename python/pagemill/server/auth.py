@@ -13,6 +13,7 @@ from pagemill.server.endpoints.table import OPEN_PATHS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.keys import ApiKey
+from pagemill.server.records.record import RequestRecord
 
 
 class ApiKeyAuth:
@@ -41,7 +42,11 @@ class ApiKeyAuth:
             )
             await error_response(error, error_shape(scope["path"]))(scope, receive, send)
             return
-        scope.setdefault("state", {})["caller"] = caller
+        state = scope.setdefault("state", {})
+        state["caller"] = caller
+        record: RequestRecord | None = state.get("record")
+        if record is not None:
+            record.key_id, record.tenant = caller.key_id, caller.tenant
         await self._app(scope, receive, send)
 
     def _caller(self, scope: Scope) -> Caller | None:

@@ -72,7 +72,7 @@ async def start_chat(
         truncation_side=request.truncation_side,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
-        tenant=caller.tenant,
+        caller=caller,
         kv_transfer_params=transfer_params(request),
         param="messages",
         constraint=constraint,

@@ -40,11 +40,18 @@ class ChatWording:
     """Implements `respond.Wording` for one request."""
 
     def __init__(
-        self, pipeline: Pipeline, request: ChatRequest, name: str, generation: Generation
+        self,
+        pipeline: Pipeline,
+        request: ChatRequest,
+        name: str,
+        generation: Generation,
+        has_metrics: bool = False,
     ) -> None:
+        """`has_metrics`: the response says where its time went."""
         self._request = request
         self._generation = generation
         self._formatter = LogprobFormatter(pipeline.renderer, request.return_tokens_as_token_ids)
+        self._has_metrics = has_metrics
         self._final_usage, self._continuous_usage = usage_events(request.stream_options)
         self._chunk = ChatChunk(name, int(time.time()), pipeline.model.name, [])
         self._encode = msgspec.json.Encoder().encode
@@ -77,6 +84,7 @@ class ChatWording:
             ),
             prompt_token_ids=self._prompt_token_ids(),
             kv_transfer_params=self._generation.kv_transfer_params or UNSET,
+            metrics=self._generation.timings if self._has_metrics else UNSET,
         )
 
     def begin(self) -> bytes:
@@ -122,6 +130,8 @@ class ChatWording:
         if not self._final_usage:
             return last_events(None, failure)
         self._chunk.choices, self._chunk.usage = [], self._generation.usage
+        if self._has_metrics:
+            self._chunk.metrics = self._generation.timings
         return last_events(self._chunk, failure)
 
     def _template(self, index: int, written: Text | Reasoning | CallArguments) -> EventTemplate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,13 +17,15 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.observe.metrics import RequestMetrics
+from pagemill.observe.metrics import RequestMetrics, TenantUsage
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
+from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.constraint import Constraint
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.model_info import ModelInfo
+from pagemill.server.records.record import Work
 from pagemill.server.rendering import Renderer, Rendering
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.grammar import Grammar, GrammarError, Reasoning
@@ -39,8 +42,8 @@ class GenerationOptions:
     `max_tokens` is the client's own number; `default_max_tokens` applies if it gave none, and
     None means all the room there is. `param` and `max_tokens_param` name the fields that prompts
     and `max_tokens` came from. `truncation_side` is the end of the prompt that
-    `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `tenant`, `cache_salt` and
-    `kv_transfer_params` are `AsyncEngine.submit`'s.
+    `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `cache_salt` and
+    `kv_transfer_params` are `AsyncEngine.submit`'s, as is the tenant of `caller`.
     """
 
     max_tokens: int | None
@@ -50,7 +53,7 @@ class GenerationOptions:
     truncation_side: str = "left"
     cache_salt: str = ""
     priority: int = 0
-    tenant: str = ""
+    caller: Caller = ANONYMOUS
     kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
     param: str = "prompt"
     constraint: Constraint | None = None
@@ -120,7 +123,9 @@ class Pipeline:
             for prompt, each in zip(token_ids, parsed, strict=True)
             for _ in range(sampling.n)
         ]
-        return Generation(stream, assemblers, self.metrics, token_ids, sampling)
+        for prompt in checked:
+            self.metrics.submitted(len(prompt.rendered), prompt.max_tokens, sampling.n)
+        return Generation(stream, assemblers, self.metrics, token_ids, sampling, options.caller)
 
     async def embed(
         self, prompts: Sequence[RenderedPrompt], options: GenerationOptions
@@ -139,7 +144,12 @@ class Pipeline:
                 vectors += await self._embed(checked[start : start + portion], options)
         except EngineError as error:
             raise from_engine(error) from error
-        return vectors, sum(len(prompt.rendered) for prompt in checked)
+        num_tokens = sum(len(prompt.rendered) for prompt in checked)
+        caller = options.caller
+        self.metrics.tenant_served(caller.tenant, caller.key_id, TenantUsage(num_tokens, 0))
+        if caller.record is not None:
+            caller.record.work = Work(self.model.name, num_tokens)
+        return vectors, num_tokens
 
     async def _embed(
         self, prompts: Sequence[Prompt], options: GenerationOptions
@@ -163,7 +173,7 @@ class Pipeline:
             sampling,
             priority=options.priority,
             cache_salt=options.cache_salt,
-            tenant=options.tenant,
+            tenant=options.caller.tenant,
             kv_transfer_params=options.kv_transfer_params,
             grammar=grammar,
         )
@@ -193,14 +203,20 @@ class Pipeline:
         if constraint is None:
             return None
         async with self._compiling:
+            began = time.monotonic()
             try:
-                await asyncio.to_thread(self._grammars.prepare, constraint.grammar)
+                is_new = await asyncio.to_thread(self._grammars.prepare, constraint.grammar)
             except GrammarError as error:
+                self.metrics.grammar("refused")
                 if constraint.is_optional:
                     _LOGGER.info("outputs are not constrained to calls: %s", error)
                     return None
                 param = constraint.param
                 raise bad_request(f"`{param}` cannot be used: {error}", param) from error
+        if is_new:
+            self.metrics.grammar("compiled", time.monotonic() - began)
+        else:
+            self.metrics.grammar("kept")
         return constraint
 
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:

@@ -29,6 +29,7 @@ import msgspec
 
 from pagemill.config import ServeConfig
 from pagemill.config.fields import flatten
+from pagemill.observe.restarts import RestartCounts
 from pagemill.server.child_process import ask_to_stop, start_child, wait_ready, wait_silent
 from pagemill.server.http_server import bind
 from pagemill.server.keys import ApiKey
@@ -72,6 +73,7 @@ class _Supervisor:
         self._socket = f"{folder}/engine"
         self._metrics = f"{folder}/metrics"
         os.mkdir(self._metrics)
+        self._restarts = RestartCounts(self._metrics)
         self._values = flatten(config)
         self._keys = msgspec.to_builtins(keys)
         self._processes: dict[str, Process] = {}
@@ -152,6 +154,7 @@ class _Supervisor:
             _LOGGER.error(
                 "%s (process %d) %s; it is started again in %.1f s", name, process.pid, how, delay_s
             )
+            self._restarts.add(name.partition(" ")[0])
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
 

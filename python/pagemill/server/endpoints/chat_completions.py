@@ -15,6 +15,7 @@ async def create(server: ServerState, body: ChatRequest, caller: Caller) -> Answ
     """Answers the last of a list of messages."""
     pipeline, _ = server.models.resolve(body.model)
     generation = await start_chat(pipeline, body, caller)
-    wording = ChatWording(pipeline, body, f"chatcmpl-{body.request_id}", generation)
+    name, has_metrics = f"chatcmpl-{body.request_id}", server.config.enable_per_request_metrics
+    wording = ChatWording(pipeline, body, name, generation, has_metrics)
     interval = max(server.config.stream_interval, body.stream_interval)
     return await respond(generation, wording, interval if body.stream else None)

@@ -23,7 +23,8 @@ async def create(server: ServerState, body: CompletionRequest, caller: Caller) -
     """Continues one or several prompts."""
     pipeline, _ = server.models.resolve(body.model)
     generation, echoes = await _start(pipeline, body, caller)
-    wording = CompletionWording(pipeline, body, f"cmpl-{body.request_id}", generation, echoes)
+    name, has_metrics = f"cmpl-{body.request_id}", server.config.enable_per_request_metrics
+    wording = CompletionWording(pipeline, body, name, generation, echoes, has_metrics)
     interval = max(server.config.stream_interval, body.stream_interval)
     return await respond(generation, wording, interval if body.stream else None)
 
@@ -59,7 +60,7 @@ async def _start(
         truncation_side=request.truncation_side,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
-        tenant=caller.tenant,
+        caller=caller,
         kv_transfer_params=transfer_params(request),
         constraint=wanted_output(request),
     )
