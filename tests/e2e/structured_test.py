@@ -213,6 +213,34 @@ def test_calls_that_have_to_be(
     check_calls(streamed.message, *names)
 
 
+def test_other_apis_make_a_model_call(server: ServerProcess) -> None:
+    functions = [tool["function"] for tool in TOOLS]
+    flat = [{"type": "function", **function} for function in functions]
+    some = {"type": "allowed_tools", "mode": "required", "tools": flat[1:]}
+    for choice, names in (
+        ("required", ["add_person", "remove_person"]),
+        ({"type": "function", "name": "add_person"}, ["add_person"]),
+        (some, ["remove_person"]),
+    ):
+        body: dict[str, Any] = {"input": MESSAGES, "tools": flat, "tool_choice": choice}
+        body |= {"parallel_tool_calls": False, "max_output_tokens": 250, "temperature": 0}
+        got = httpx.post(f"{server.base_url}/v1/responses", json=body, timeout=60)
+        (call,) = got.json()["output"]
+        assert call["type"] == "function_call" and call["name"] in names
+        if call["name"] == "add_person":
+            check_person(call["arguments"])
+    tools = [{"name": f["name"], "input_schema": f["parameters"]} for f in functions]
+    for choice in ({"type": "any"}, {"type": "tool", "name": "remove_person"}):
+        choice |= {"disable_parallel_tool_use": True}
+        body = {"model": NAME, "messages": MESSAGES, "tools": tools, "tool_choice": choice}
+        body |= {"max_tokens": 250, "temperature": 0}
+        got = httpx.post(f"{server.base_url}/v1/messages", json=body, timeout=60)
+        (block,) = got.json()["content"]
+        assert block["type"] == "tool_use" and got.json()["stop_reason"] == "tool_use"
+        if block["name"] == "remove_person":
+            assert isinstance(block["input"]["id"], int)
+
+
 def test_an_answer_beside_calls_has_the_schema(server: ServerProcess) -> None:
     client = openai.OpenAI(base_url=f"{server.base_url}/v1", api_key="x")
     wanted: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}

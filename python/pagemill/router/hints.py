@@ -8,17 +8,18 @@ import msgspec
 
 from pagemill.config import RouterConfig
 from pagemill.router.fleet import Hint
-from pagemill.server import messages_chat, response_request
 from pagemill.server.chat import rendered_prompt
 from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.errors import ApiError
+from pagemill.server.messages import chat as messages_chat
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.completion import CompletionRequest, prompts
 from pagemill.server.protocol.decode import decode_fields, decode_object
 from pagemill.server.protocol.messages import MessagesRequest
 from pagemill.server.protocol.responses import ResponsesRequest
 from pagemill.server.rendering import Rendering
-from pagemill.server.response_input import items_of
+from pagemill.server.responses import request as response_request
+from pagemill.server.responses.input import items_of
 
 _WITH_PROMPT = {
     row.path: row

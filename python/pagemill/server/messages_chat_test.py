@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.messages_chat import chat_request, renamed
+from pagemill.server.messages.chat import chat_request, renamed
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.decode import decode_fields
 from pagemill.server.protocol.messages import RULES, CountTokensRequest, MessagesRequest

@@ -13,7 +13,7 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.output_machine import Formats
-from pagemill.server.messages_wording import call_input
+from pagemill.server.messages.wording import call_input
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server, script
 

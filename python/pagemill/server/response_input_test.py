@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pagemill.server.errors import ApiError
-from pagemill.server.response_input import continues_last, items_of, messages_of
+from pagemill.server.responses.input import continues_last, items_of, messages_of
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "Rain."}

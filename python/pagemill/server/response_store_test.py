@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pagemill.config import ConfigError
-from pagemill.server.response_store import ResponseStore, Stored, create
+from pagemill.server.responses.store import ResponseStore, Stored, create
 
 MAX_BYTES = 2**20
 

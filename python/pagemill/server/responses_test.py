@@ -466,6 +466,8 @@ def test_a_server_without_a_store_says_so() -> None:
         ({"tools": [{**TOOL, "parameters": 5}]}, "tools"),
         ({"tool_choice": "any"}, "tool_choice"),
         ({"tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "name": "unknown"}}, "tool_choice"),
+        ({"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}}, "tool_choice"),
         ({"text": {"format": {"type": "xml"}}}, "text.format"),
         ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format"),
         (

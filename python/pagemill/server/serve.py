@@ -25,13 +25,13 @@ from pagemill.engine.async_engine import AsyncEngine
 from pagemill.observe.logging import configure
 from pagemill.observe.metrics import MetricsOptions
 from pagemill.observe.stats_line import StatsLine
-from pagemill.server import response_store
 from pagemill.server.app import create_app
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.keys import ApiKey, api_keys, warn_if_open
 from pagemill.server.open_model import open_model
 from pagemill.server.records.access_log import log_request
+from pagemill.server.responses import store as responses_store
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
 
@@ -68,7 +68,7 @@ def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pagemill-responses-"))
             path = f"{folder}/responses.sqlite3"
         if config.server.response_store_bytes:
-            response_store.create(path)
+            responses_store.create(path)
         yield replace(config, server=replace(config.server, response_store=path))
 
 

@@ -10,8 +10,8 @@ from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.registry import ModelRegistry, Task
-from pagemill.server.response_background import BackgroundResponses
-from pagemill.server.response_store import ResponseStore
+from pagemill.server.responses.background import BackgroundResponses
+from pagemill.server.responses.store import ResponseStore
 
 
 class ServerState:

@@ -6,8 +6,8 @@ from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
 from pagemill.server.chat import check_chat, rendered_prompt, start_chat
 from pagemill.server.errors import ApiError
-from pagemill.server.messages_chat import chat_request, renamed
-from pagemill.server.messages_wording import MessagesWording
+from pagemill.server.messages.chat import chat_request, renamed
+from pagemill.server.messages.wording import MessagesWording
 from pagemill.server.protocol.messages import CountTokensRequest, MessagesRequest, TokenCount
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState

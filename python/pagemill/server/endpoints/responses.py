@@ -19,12 +19,12 @@ from pagemill.server.protocol.response_store import (
 )
 from pagemill.server.protocol.responses import Response, ResponseError, ResponsesRequest
 from pagemill.server.respond import ResponseEvents, respond
-from pagemill.server.response_background import LOST_AFTER_S
-from pagemill.server.response_input import Item, items_of
-from pagemill.server.response_request import chat_request, in_names_of_responses, new_response
-from pagemill.server.response_store import ResponseStore, Stored
-from pagemill.server.response_stream import ResponseStream
-from pagemill.server.response_wording import ResponseWording
+from pagemill.server.responses.background import LOST_AFTER_S
+from pagemill.server.responses.input import Item, items_of
+from pagemill.server.responses.request import chat_request, in_names_of_responses, new_response
+from pagemill.server.responses.store import ResponseStore, Stored
+from pagemill.server.responses.stream import ResponseStream
+from pagemill.server.responses.wording import ResponseWording
 from pagemill.server.state import ServerState
 
 _LOST = ResponseError("server_error", "The process that generated this response has ended.")

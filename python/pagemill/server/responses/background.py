@@ -16,8 +16,8 @@ from pagemill.server.errors import ApiError
 from pagemill.server.generation import Generation
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.respond import respond
-from pagemill.server.response_store import ResponseStore
-from pagemill.server.response_wording import ResponseWording
+from pagemill.server.responses.store import ResponseStore
+from pagemill.server.responses.wording import ResponseWording
 
 LOST_AFTER_S = 60.0
 _LOGGER = logging.getLogger("pagemill.server")

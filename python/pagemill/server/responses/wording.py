@@ -27,7 +27,7 @@ from pagemill.server.protocol.responses import (
     ResponseUsage,
 )
 from pagemill.server.respond import FoldedChoice
-from pagemill.server.response_output import OpenItem, OutputItems
+from pagemill.server.responses.output import OpenItem, OutputItems
 from pagemill.server.sse import HOLE, NumberedTemplate, named_event
 
 _REASONS = {"length": "max_output_tokens"}

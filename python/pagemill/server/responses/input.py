@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pagemill.render.chat_messages import TEXT_PARTS
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.response_output import new_id
+from pagemill.server.responses.output import new_id
 
 Item = dict[str, Any]
 

@@ -16,8 +16,8 @@ from pagemill.server.protocol.responses import (
     TextOptions,
 )
 from pagemill.server.protocol.sampling import GenerationRequest
-from pagemill.server.response_input import Item, continues_last, messages_of
-from pagemill.server.response_output import new_id
+from pagemill.server.responses.input import Item, continues_last, messages_of
+from pagemill.server.responses.output import new_id
 
 # Fields of chats that refusals name, and what they are called here.
 _NAMES = {
@@ -132,19 +132,20 @@ def _tool(tool: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _tool_choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
-    if isinstance(choice, str):
-        if choice not in ("none", "auto", "required"):
+    match choice:
+        case "none" | "auto" | "required":
+            return choice
+        case {"type": "function", "name": str()}:
+            return {"type": "function", "function": {"name": choice["name"]}}
+        case {"type": "allowed_tools", "mode": mode, "tools": list()}:
+            allowed = {"mode": mode, "tools": choice["tools"]}
+            return {"type": "allowed_tools", "allowed_tools": allowed}
+        case _:
             raise bad_request(
-                "`tool_choice` must be `none`, `auto`, `required` or name a function.",
+                "`tool_choice` must be `none`, `auto`, `required`, or"
+                ' `{"type": "function", "name": ...}`, or `allowed_tools` with `mode` and `tools`.',
                 "tool_choice",
             )
-        return choice
-    name = choice.get("name")
-    if choice.get("type") != "function" or not isinstance(name, str):
-        raise bad_request(
-            '`tool_choice` as an object must be `{"type": "function", "name": ...}`.', "tool_choice"
-        )
-    return {"type": "function", "function": {"name": name}}
 
 
 def _response_format(format_: dict[str, Any]) -> dict[str, Any] | None:
