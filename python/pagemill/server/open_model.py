@@ -9,12 +9,10 @@ from pagemill.config import EngineConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
-from pagemill.render.formats.table import marker_ids
 from pagemill.server.engine_source import EngineSource
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
-from pagemill.server.rendering import open_renderer
-from pagemill.structured.vocabulary import Vocabulary
+from pagemill.server.rendering import open_renderer, vocabulary
 
 
 async def open_model(
@@ -37,11 +35,8 @@ async def open_model(
     )
     model = _model_info(client.model, config)
     metrics = RequestMetrics(model.name, model.max_model_len, observed, flatten(config.cache))
-    source.grammars.open_vocabulary = lambda: Vocabulary(
-        renderer.tokenizer,
-        model.vocab_size,
-        engine.eos_token_ids,
-        marker_ids(renderer.tokenizer.added_token_id),
+    source.grammars.open_vocabulary = lambda: vocabulary(
+        renderer.tokenizer, model.vocab_size, engine.eos_token_ids
     )
     return client, Pipeline(engine, renderer, model, metrics, source.grammars)
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
 import numpy as np
 
 from pagemill.engine.async_engine import AsyncEngine, Prompt
@@ -22,16 +18,15 @@ from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
 from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.constraint import Constraint
+from pagemill.server.constraint_compiler import ConstraintCompiler
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.records.record import Work
 from pagemill.server.rendering import Renderer, Rendering
 from pagemill.structured.compiler import GrammarCompiler
-from pagemill.structured.grammar import Grammar, GrammarError, Reasoning
+from pagemill.structured.grammar import Grammar
 
-_LOGGER = logging.getLogger("pagemill.server")
-_MAX_COMPILING = 2  # grammars at a time
 _PROMPT_END_TOKENS = 16  # a marker that opens reasoning, and white space
 
 
@@ -74,8 +69,7 @@ class Pipeline:
         grammars: GrammarCompiler,
     ) -> None:
         self.engine = engine
-        self._grammars = grammars
-        self._compiling = asyncio.Semaphore(_MAX_COMPILING)
+        self._constraints = ConstraintCompiler(grammars, renderer.formats, metrics)
         self.renderer = renderer
         self.rendering = Rendering(renderer, model.max_model_len)
         self.model = model
@@ -102,19 +96,14 @@ class Pipeline:
             ApiError: the request cannot be served; nothing runs then.
         """
         sampling = self.model.defaults.fill(sampling)
-        constraint = await self._prepared(options.constraint)
         try:
             checked = [self._prompt(prompt, options) for prompt in prompts]
             token_ids = [prompt.rendered.token_ids for prompt in checked]
             parsed = [_parsed(self.renderer, prompt, options.parsed) for prompt in token_ids]
-            grammar = constraint.grammar if constraint is not None else None
-            if (
-                constraint is not None
-                and options.parsed.reasoning
-                and not constraint.spans_reasoning
-            ):
-                (one,) = parsed  # chats have one prompt
-                grammar = self._behind_reasoning(constraint, one)
+            grammar = None
+            if options.constraint is not None:
+                # Chats, whose outputs are parsed, have one prompt.
+                grammar = await self._constraints.grammar(options.constraint, parsed[0])
             stream = await self._submit(checked, sampling, options, grammar)
         except EngineError as error:
             raise from_engine(error) from error
@@ -177,47 +166,6 @@ class Pipeline:
             kv_transfer_params=options.kv_transfer_params,
             grammar=grammar,
         )
-
-    def _behind_reasoning(self, constraint: Constraint, parsed: ParserOptions) -> Grammar:
-        """The grammar, for what follows the model's reasoning.
-
-        Raises:
-            ApiError: 400 if the end of the reasoning is no token.
-        """
-        formats, grammar = self.renderer.formats, constraint.grammar
-        tokens = formats.reasoning_tokens(parsed.begins)
-        if formats.messages is not None or (
-            tokens is not None and tokens.begins_within and not tokens.closers
-        ):
-            raise bad_request(
-                f"`{constraint.param}` cannot be used with this model's format of reasoning, whose"
-                " end is not one token.",
-                constraint.param,
-            )
-        if tokens is None or not tokens.closers:
-            return grammar
-        return msgspec.structs.replace(grammar, reasoning=Reasoning(*tokens))
-
-    async def _prepared(self, constraint: Constraint | None) -> Constraint | None:
-        """Compiles a grammar, few at a time, so that a bad one is refused before anything runs."""
-        if constraint is None:
-            return None
-        async with self._compiling:
-            began = time.monotonic()
-            try:
-                is_new = await asyncio.to_thread(self._grammars.prepare, constraint.grammar)
-            except GrammarError as error:
-                self.metrics.grammar("refused")
-                if constraint.is_optional:
-                    _LOGGER.info("outputs are not constrained to calls: %s", error)
-                    return None
-                param = constraint.param
-                raise bad_request(f"`{param}` cannot be used: {error}", param) from error
-        if is_new:
-            self.metrics.grammar("compiled", time.monotonic() - began)
-        else:
-            self.metrics.grammar("kept")
-        return constraint
 
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
         longest = max(1, self.model.max_model_len - (options.max_tokens or 1))

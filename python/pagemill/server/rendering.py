@@ -25,6 +25,7 @@ from pagemill.render.renderer import ChatPrompt, RenderSource, open_tokenizer
 from pagemill.render.renderer import Renderer as ModelRenderer
 from pagemill.render.template_process import MAX_PROCESSES
 from pagemill.render.token_reach import utf8_bytes
+from pagemill.render.tokenizer import TextTokenizer
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.text_gate import TextGate
 from pagemill.structured.vocabulary import Vocabulary
@@ -220,6 +221,14 @@ def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
     )
 
 
+def vocabulary(
+    tokenizer: TextTokenizer, vocab_size: int, eos_token_ids: tuple[int, ...]
+) -> Vocabulary:
+    """The vocabulary of a model whose logits have `vocab_size` rows, for grammars."""
+    markers = marker_ids(tokenizer.added_token_id)
+    return Vocabulary(tokenizer, vocab_size, eos_token_ids, markers)
+
+
 def open_vocabulary(
     source: RenderSource, config: ModelConfig, vocab_size: int, eos_token_ids: Sequence[int]
 ) -> Vocabulary:
@@ -236,8 +245,7 @@ def open_vocabulary(
     """
     opened = open_tokenizer(source, cache_folder(config.cache_dir))
     ends = tuple(dict.fromkeys((*eos_token_ids, *opened.eos_token_ids)))
-    tokenizer = opened.tokenizer
-    return Vocabulary(tokenizer, vocab_size, ends, marker_ids(tokenizer.added_token_id))
+    return vocabulary(opened.tokenizer, vocab_size, ends)
 
 
 def _bound_free_memory() -> None:
