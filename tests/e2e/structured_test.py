@@ -132,3 +132,143 @@ def test_what_is_no_grammar_is_refused_before_anything_runs(server: ServerProces
         assert error["param"] == field and message in error["message"]
     error = complete(server, 400, guided_regex="a", guided_choice=["a"])["error"]
     assert "only one of them" in error["message"]
+
+
+TOOLS: Any = [
+    {
+        "type": "function",
+        "function": {
+            "name": "add_person",
+            "description": "Adds a person to the list.",
+            "parameters": PERSON,
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": "remove_person",
+            "description": "Removes a person from the list.",
+            "parameters": {
+                "type": "object",
+                "properties": {"id": {"type": "integer"}},
+                "required": ["id"],
+                "additionalProperties": False,
+            },
+        },
+    },
+]
+
+
+def named(name: str) -> Any:
+    return {"type": "function", "function": {"name": name}}
+
+
+def check_calls(message: Any, *names: str) -> None:
+    assert message.tool_calls and not (message.content or "").strip()
+    for call in message.tool_calls:
+        assert call.function.name in names
+        if call.function.name == "add_person":
+            check_person(call.function.arguments)
+        else:
+            arguments = json.loads(call.function.arguments)
+            assert list(arguments) == ["id"] and isinstance(arguments["id"], int)
+
+
+def allowed(mode: str, *names: str) -> Any:
+    tools = [named(name) for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.2])
+@pytest.mark.parametrize(
+    ("choice", "names", "reason"),
+    [
+        ("required", ["add_person", "remove_person"], "tool_calls"),
+        (named("add_person"), ["add_person"], "stop"),
+        (allowed("required", "remove_person"), ["remove_person"], "tool_calls"),
+    ],
+    ids=["required", "named", "allowed"],
+)
+def test_calls_that_have_to_be(
+    server: ServerProcess, choice: Any, names: list[str], reason: str, temperature: float
+) -> None:
+    """SmolLM2 of 135M parameters hardly calls a tool by itself."""
+    client = openai.OpenAI(base_url=f"{server.base_url}/v1", api_key="x")
+    request: Any = {
+        "model": NAME,
+        "messages": MESSAGES,
+        "tools": TOOLS,
+        "tool_choice": choice,
+        "parallel_tool_calls": False,
+        "max_tokens": 250,
+        "temperature": temperature,
+        "seed": 3,
+    }
+    answer = client.chat.completions.create(**request).choices[0]
+    assert answer.finish_reason == reason
+    check_calls(answer.message, *names)
+    with client.chat.completions.stream(**request) as stream:
+        streamed = stream.get_final_completion().choices[0]
+    assert streamed.finish_reason == reason
+    check_calls(streamed.message, *names)
+
+
+def test_other_apis_make_a_model_call(server: ServerProcess) -> None:
+    functions = [tool["function"] for tool in TOOLS]
+    flat = [{"type": "function", **function} for function in functions]
+    some = {"type": "allowed_tools", "mode": "required", "tools": flat[1:]}
+    for choice, names in (
+        ("required", ["add_person", "remove_person"]),
+        ({"type": "function", "name": "add_person"}, ["add_person"]),
+        (some, ["remove_person"]),
+    ):
+        body: dict[str, Any] = {"input": MESSAGES, "tools": flat, "tool_choice": choice}
+        body |= {"parallel_tool_calls": False, "max_output_tokens": 250, "temperature": 0}
+        got = httpx.post(f"{server.base_url}/v1/responses", json=body, timeout=60)
+        (call,) = got.json()["output"]
+        assert call["type"] == "function_call" and call["name"] in names
+        if call["name"] == "add_person":
+            check_person(call["arguments"])
+    tools = [{"name": f["name"], "input_schema": f["parameters"]} for f in functions]
+    for choice in ({"type": "any"}, {"type": "tool", "name": "remove_person"}):
+        choice |= {"disable_parallel_tool_use": True}
+        body = {"model": NAME, "messages": MESSAGES, "tools": tools, "tool_choice": choice}
+        body |= {"max_tokens": 250, "temperature": 0}
+        got = httpx.post(f"{server.base_url}/v1/messages", json=body, timeout=60)
+        (block,) = got.json()["content"]
+        assert block["type"] == "tool_use" and got.json()["stop_reason"] == "tool_use"
+        if block["name"] == "remove_person":
+            assert isinstance(block["input"]["id"], int)
+
+
+def test_an_answer_beside_calls_has_the_schema(server: ServerProcess) -> None:
+    client = openai.OpenAI(base_url=f"{server.base_url}/v1", api_key="x")
+    wanted: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
+    for seed in range(3):
+        choice = client.chat.completions.create(
+            model=NAME,
+            messages=MESSAGES,
+            tools=TOOLS,
+            parallel_tool_calls=False,
+            response_format=wanted,
+            max_tokens=250,
+            temperature=1,
+            seed=seed,
+        ).choices[0]
+        if choice.message.tool_calls:
+            check_calls(choice.message, "add_person", "remove_person")
+        else:
+            check_person(choice.message.content or "")
+
+
+@pytest.mark.parametrize(("choice", "is_strict"), [("required", False), ("auto", True)])
+def test_tools_that_no_grammar_can_have(
+    server: ServerProcess, choice: Any, is_strict: bool
+) -> None:
+    client = openai.OpenAI(base_url=f"{server.base_url}/v1", api_key="x")
+    function = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": 5}}}}
+    tools: Any = [{"type": "function", "function": {**function, "strict": is_strict}}]
+    with pytest.raises(openai.BadRequestError, match="tools"):
+        client.chat.completions.create(
+            model=NAME, messages=MESSAGES, tools=tools, tool_choice=choice, max_tokens=4
+        )

@@ -39,6 +39,19 @@ _CHAT_FIELDS = (
     *("chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message"),
     *("add_special_tokens", "reasoning_effort", "functions", "modalities"),
 )
+_RESPONSE_FIELDS = (
+    *_SAMPLING_FIELDS,
+    *("input", "instructions", "previous_response_id", "store", "background", "tools", "metadata"),
+    *("tool_choice", "max_output_tokens", "text", "reasoning", "include", "truncation"),
+)
+_ITEM_FIELDS = ("type", "role", "content", "id", "status", "call_id", "name", "arguments", "output")
+_ITEMS: tuple[dict[str, Any], ...] = (
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]},
+    {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c", "output": "x"},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}]},
+)
 _EMBEDDING_FIELDS = ("input", "model", "encoding_format", "dimensions", "truncate_prompt_tokens")
 
 _BASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -47,6 +60,7 @@ _BASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
         _CHAT_FIELDS,
     ),
+    "/v1/responses": ({"input": "Hi", "max_output_tokens": 1}, _RESPONSE_FIELDS),
     "/v1/embeddings": ({"input": "Hello"}, _EMBEDDING_FIELDS),
 }
 PATHS = tuple(_BASES)
@@ -84,7 +98,16 @@ def _shot(rng: random.Random) -> Shot:
         body[rng.choice(fields)] = _value(rng, 0)
     if kind < 0.45 and "messages" in body:
         body["messages"] = [_message(rng) for _ in range(rng.randrange(1, 4))]
+    if kind < 0.60 and path == "/v1/responses":
+        body["input"] = [_item(rng) for _ in range(rng.randrange(1, 5))]
     return Shot(path, json.dumps(body).encode())
+
+
+def _item(rng: random.Random) -> object:
+    item = dict(rng.choice(_ITEMS))
+    if rng.random() < 0.5:
+        item[rng.choice(_ITEM_FIELDS)] = _value(rng, 1)
+    return item
 
 
 def _message(rng: random.Random) -> object:

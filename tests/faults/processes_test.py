@@ -130,6 +130,7 @@ def test_a_killed_engine_fails_its_requests_and_serves_again(isolated: ServerPro
     assert time.monotonic() - killed < 5 * isolated.seconds_to_ready + 5
     assert complete(isolated).json()["choices"][0]["text"] == reference
     assert "was killed by signal 9" in isolated.log.read_text()
+    assert isolated.metric("process_restarts_total", process="engine") >= 1
 
 
 def test_a_stopped_engine_is_neither_stuck_for_others_nor_lost(isolated: ServerProcess) -> None:

@@ -27,7 +27,7 @@ def parser() -> FlagParser:
     result = FlagParser(
         "pagemill batch",
         "Answers an OpenAI batch file in this process: a request on each line, with custom_id,"
-        " method, url (/v1/chat/completions, /v1/completions or /v1/embeddings) and body. Answers"
+        " method, url (such as /v1/chat/completions or /v1/embeddings) and body. Answers"
         " are written as they come; a request that fails has its error in its answer, and the exit"
         " status is 1.",
         "pagemill batch requests.jsonl --output answers.jsonl\n"

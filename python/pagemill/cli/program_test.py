@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pagemill
-from pagemill.cli import field_reference, main
+from pagemill.cli import field_reference, main, metric_reference
 from pagemill.cli.reference import reference
 from pagemill.cli.table import COMMANDS, find
 
@@ -131,3 +131,9 @@ def test_the_reference_of_fields_is_up_to_date() -> None:
     stored = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
     advice = "run `python -m pagemill.cli.field_reference > docs/fields.md`"
     assert stored == field_reference.reference(), advice
+
+
+def test_the_reference_of_metrics_is_up_to_date() -> None:
+    stored = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    advice = "run `python -m pagemill.cli.metric_reference > docs/metrics.md`"
+    assert stored == metric_reference.reference(), advice

@@ -14,7 +14,7 @@ from pagemill.config.fields import ConfigError, Range, build, check, flatten, le
 from pagemill.config.http import ConnectionConfig, OriginConfig
 from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.model import ModelConfig
-from pagemill.config.observe import ObserveConfig
+from pagemill.config.observe import MetricsConfig, ObserveConfig
 from pagemill.config.route import RouteConfig, RouterConfig
 from pagemill.config.sampling import SamplingConfig
 from pagemill.config.scheduler import SchedulerConfig
@@ -29,6 +29,7 @@ __all__ = [
     "Environment",
     "ExecutorConfig",
     "KvTierConfig",
+    "MetricsConfig",
     "ModelConfig",
     "ModelDrafts",
     "NgramDrafts",

@@ -6,7 +6,7 @@ from pagemill.config.cache import CacheConfig
 from pagemill.config.executor import ExecutorConfig
 from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.model import ModelConfig
-from pagemill.config.observe import ObserveConfig
+from pagemill.config.observe import MetricsConfig, ObserveConfig
 from pagemill.config.scheduler import SchedulerConfig
 from pagemill.config.server import ServerConfig
 from pagemill.config.speculation import SpeculationConfig
@@ -34,3 +34,4 @@ class ServeConfig:
     engine: EngineConfig = field(default_factory=EngineConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)

@@ -1,20 +1,52 @@
-"""Options of logging."""
+"""Options of logs and metrics."""
 
 from dataclasses import dataclass
 
-from pagemill.config.fields import check, option
+from pagemill.config.fields import Range, check, option
 
 
 @dataclass(frozen=True, slots=True)
 class ObserveConfig:
-    """Logging: verbosity of the output on standard error."""
+    """Logging: what is written to standard error, and how."""
 
     log_level: str = option(
         "info",
         "Lowest severity of messages that are logged.",
         allowed=("debug", "info", "warning", "error"),
     )
-    access_log: bool = option(False, "Log a line for each HTTP request.")
+    log_format: str = option(
+        "text",
+        "How messages are written. json: an object on each line, for programs that collect logs.",
+        allowed=("text", "json"),
+    )
+    access_log: bool = option(
+        False,
+        "Log a line for each HTTP request at its end: its id, path, status, key, tenant, tokens and"
+        " times; never a prompt, an output or a key. Probes and scrapes of metrics that succeed"
+        " are left out.",
+    )
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`."""
+        check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsConfig:
+    """Metrics: what `/metrics` exposes."""
+
+    metrics_compatibility: str = option(
+        "none",
+        "Expose metrics under the names of another server, too, so that dashboards and autoscalers"
+        " made for it work. vllm: as `vllm:num_requests_running` and the like.",
+        allowed=("none", "vllm"),
+    )
+    max_metrics_tenants: int = option(
+        100,
+        "Tenants, and API keys, that have metrics of their own. Further ones are counted together"
+        " as `other`.",
+        allowed=Range(0, 10**4),
+    )
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""

@@ -43,12 +43,29 @@ class ServerConfig:
         unit="bytes",
         allowed=Range(1024, 2**34),
     )
+    response_store: str | None = option(
+        None,
+        "File for stored responses of /v1/responses, which later requests can continue and read"
+        " back. Default: a temporary file, which is removed when the server ends.",
+    )
+    response_store_bytes: int = option(
+        256 * 2**20,
+        "Largest size of that file; the oldest responses are evicted. 0 = no response is stored.",
+        unit="bytes",
+        allowed=Range(0, 2**46),
+    )
     stream_interval: int = option(
         1,
         "Tokens per stream event; the first and the last token are never delayed. A request can"
         " set a larger number with its field of the same name.",
         unit="tokens",
         allowed=Range(1, 10**6),
+    )
+    enable_per_request_metrics: bool = option(
+        False,
+        "Say where the time of a request went: in `metrics` of chats and completions, of streams in"
+        " the event with `usage`, and in the header Server-Timing of responses that are not"
+        " streamed.",
     )
     shutdown_timeout: float = option(
         30.0,

@@ -33,6 +33,7 @@ from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.snapshot import EngineSnapshot
+from pagemill.render.formats.table import marker_ids
 from pagemill.render.renderer import Renderer
 from pagemill.structured.grammar import Grammar
 from pagemill.structured.vocabulary import Vocabulary
@@ -94,7 +95,9 @@ class LLM:
 
     def _vocabulary(self) -> Vocabulary:
         size = self._loaded.core.built.vocab_size
-        return Vocabulary(self._renderer.tokenizer, size, tuple(self._model.eos_token_ids))
+        tokenizer = self._renderer.tokenizer
+        markers = marker_ids(tokenizer.added_token_id)
+        return Vocabulary(tokenizer, size, tuple(self._model.eos_token_ids), markers)
 
     def __enter__(self) -> LLM:
         return self

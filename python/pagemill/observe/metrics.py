@@ -2,158 +2,210 @@
 
 The engine's gauges and counters are read when Prometheus scrapes (`EngineCollector`); times and
 finish reasons, which only the front end knows, are recorded as they occur (`RequestMetrics`).
+`families` and `engine_families` are the tables of what there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from pagemill.observe.bounded_labels import BoundedLabels
+from pagemill.observe.buckets import TOKEN_S
+from pagemill.observe.compatibility import under_reference_names
+from pagemill.observe.engine_families import EngineCollector
+from pagemill.observe.families import FamilySet
 from pagemill.observe.histogram import TokenHistogram
-from pagemill.observe.snapshot import EngineSnapshot, kv_usage
+from pagemill.observe.restarts import RestartCollector
+from pagemill.observe.snapshot import EngineSnapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_LABELS = ("model_name", "engine")
-_TTFT_S = (
-    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0),
-    *(2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
-)
-# Below 10 ms as well: a small model decodes faster than the reference system's first bucket.
-_TOKEN_S = (
-    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
-    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
-)
-_REQUEST_S = (
-    *(0.01, 0.03, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0),
-    *(50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
-)
 
-
-def token_buckets(max_model_len: int) -> tuple[float, ...]:
-    """1, 2, 5, 10, 20, 50, ... up to `max_model_len`."""
-    series = [float(m * 10**e) for e in range(10) for m in (1, 2, 5)]
-    return tuple(b for b in series if b <= max_model_len) or (1.0,)
-
-
-class EngineCollector(Collector):
-    """Reads the engine's statistics at scrape time."""
-
-    def __init__(self, model_name: str, stats: Callable[[], EngineSnapshot]) -> None:
-        self._values = [model_name, "0"]
-        self._stats = stats
-
-    def collect(self) -> Iterator[Metric]:
-        """Yields the families whose values the engine keeps."""
-        stats = self._stats()
-        yield self._family(
-            "gauge", "kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", kv_usage(stats)
-        )
-        for name, kind, family, text in stats.fields:
-            if family:
-                sentence = f"{text[:1].upper()}{text[1:]}."
-                yield self._family(kind, family, sentence, getattr(stats, name))
-
-    def describe(self) -> Iterable[Metric]:
-        """Declares no metrics in advance: registration must not call the engine."""
-        return ()
-
-    def _family(self, kind: str, name: str, text: str, value: float) -> Metric:
-        make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-        family = make(f"pagemill:{name}", text, labels=_LABELS)
-        family.add_metric(self._values, float(value))
-        return family
-
-
-class RequestMetrics:
-    """Metrics of requests in the front end. One registry per server: no globals.
+@dataclass(frozen=True, slots=True)
+class MetricsOptions:
+    """What is recorded and exposed.
 
     With `shared_folder`, the counts are those of all processes of the server, also of those that
     have ended. Each keeps its own in mapped files there, which prometheus_client does if its
     variable PROMETHEUS_MULTIPROC_DIR names the folder when the process starts.
     """
 
-    def __init__(self, model_name: str, max_model_len: int, shared_folder: str = "") -> None:
+    shared_folder: str = ""
+    reference_names: bool = False
+    """Metrics that the reference system has are exposed under its names, too."""
+    max_tenants: int = 100
+    """Tenants with metrics of their own, and keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceTimes:
+    """Where the time of a choice went, in seconds; the engine's are None if it was not the one that
+    ended the choice."""
+
+    e2e: float
+    generation: float
+    """First to last token."""
+    queued: float | None = None
+    prefill: float | None = None
+    decode: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantUsage:
+    """What a request of a tenant took; times are in seconds, None if it did not get so far."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    time_to_first_token: float | None = None
+    queued: float | None = None
+
+
+class RequestMetrics:
+    """Metrics of requests in the front end. One registry per server: no globals."""
+
+    def __init__(
+        self,
+        model_name: str,
+        max_model_len: int,
+        options: MetricsOptions | None = None,
+        cache_config: Mapping[str, object] | None = None,
+    ) -> None:
+        """`cache_config`: the options of the KV cache, by name."""
+        options = options or MetricsOptions()
+        self._reference_names = options.reference_names
+        self._cache_config = cache_config or {}
         self.registry = CollectorRegistry()
         self._exposed = self.registry
-        if shared_folder:
+        folder = options.shared_folder
+        if folder:
             self._exposed = CollectorRegistry()
-            MultiProcessCollector(self._exposed, shared_folder)
+            MultiProcessCollector(self._exposed, folder)
         ProcessCollector(registry=self._exposed)
         PlatformCollector(registry=self._exposed)
         GCCollector(registry=self._exposed)
+        self._exposed.register(RestartCollector(folder))
         self._label_values = (model_name, "0")
-        lengths = token_buckets(max_model_len)
-        self.time_to_first_token = self._histogram(
-            "time_to_first_token_seconds", "Arrival to the first token.", _TTFT_S
-        )
-        self.inter_token_latency = TokenHistogram(
-            "pagemill:inter_token_latency_seconds",
-            "From one token to the next.",
-            dict(zip(_LABELS, self._label_values, strict=True)),
-            _TOKEN_S,
-        )
-        self.registry.register(self.inter_token_latency)
-        self.e2e = self._histogram(
-            "e2e_request_latency_seconds", "Arrival to the last token.", _REQUEST_S
-        )
-        self.queue = self._histogram(
-            "request_queue_time_seconds", "Submission to the first step.", _REQUEST_S
-        )
-        self.prefill = self._histogram(
-            "request_prefill_time_seconds", "First step to the first token.", _REQUEST_S
-        )
-        self.decode = self._histogram(
-            "request_decode_time_seconds", "First to last token.", _REQUEST_S
-        )
-        self.prompt_tokens = self._histogram(
-            "request_prompt_tokens", "Prompt tokens of a request.", lengths
-        )
-        self.generation_tokens = self._histogram(
-            "request_generation_tokens", "Tokens generated for a choice.", lengths
-        )
-        self._success = Counter(
-            "pagemill:request_success",
-            "Choices that finished, by reason.",
-            (*_LABELS, "finished_reason"),
-            registry=self.registry,
-        )
+        self._families = FamilySet(self.registry, max_model_len)
+        self._tenants = BoundedLabels(options.max_tenants, _below(folder, "tenants"))
+        self._keys = BoundedLabels(options.max_tenants, _below(folder, "keys"))
+        of_model = self._of_model
+        self.time_to_first_token = of_model("time_to_first_token_seconds")
+        self.inter_token_latency = TokenHistogram(of_model("inter_token_latency_seconds"), TOKEN_S)
+        self._e2e = of_model("e2e_request_latency_seconds")
+        self._queue = of_model("request_queue_time_seconds")
+        self._prefill = of_model("request_prefill_time_seconds")
+        self._decode = of_model("request_decode_time_seconds")
+        self._inference = of_model("request_inference_time_seconds")
+        self._time_per_token = of_model("request_time_per_output_token_seconds")
+        self._generation_tokens = of_model("request_generation_tokens")
+        success = self._families.counters["request_success"]
         self._success_of = {
-            reason: self._success.labels(*self._label_values, reason)
+            reason: success.labels(*self._label_values, reason)
             for reason in ("stop", "length", "abort", "error")
         }
-        self._http = Counter(
-            "pagemill:http_responses",
-            "Responses of the API, by path, status and API key.",
-            ("path", "status", "key"),
-            registry=self.registry,
-        )
+
+    @property
+    def model_name(self) -> str:
+        """The value of the label `model_name`."""
+        return self._label_values[0]
 
     def watch(self, stats: Callable[[], EngineSnapshot]) -> None:
         """Adds the engine's own families."""
-        self._exposed.register(EngineCollector(self._label_values[0], stats))
+        self._exposed.register(EngineCollector(self.model_name, stats, self._cache_config))
+
+    def submitted(self, prompt_tokens: int, max_tokens: int, n: int) -> None:
+        """Counts a prompt that the engine accepted; each of its `n` choices may have `max_tokens`
+        tokens."""
+        self._of_model("request_prompt_tokens").observe(prompt_tokens)
+        self._of_model("request_params_max_tokens").observe(max_tokens)
+        self._of_model("request_params_n").observe(n)
+
+    def choice_ended(self, reason: str, num_tokens: int, times: ChoiceTimes) -> None:
+        """Counts a choice with `num_tokens` tokens that ended with `reason`."""
+        self.finished(reason)
+        self.inter_token_latency.flush()
+        self._e2e.observe(times.e2e)
+        self._generation_tokens.observe(num_tokens)
+        if num_tokens > 1:
+            self._time_per_token.observe(times.generation / (num_tokens - 1))
+        if times.queued is None or times.prefill is None or times.decode is None:
+            return
+        self._queue.observe(times.queued)
+        self._prefill.observe(times.prefill)
+        self._decode.observe(times.decode)
+        self._inference.observe(times.prefill + times.decode)
 
     def finished(self, reason: str) -> None:
-        """Counts a choice that ended with `reason`."""
+        """Counts a choice that ended with `reason`, of which nothing else is known."""
         self._success_of[reason].inc()
 
-    def responded(self, path: str, status: int, key_id: str = "") -> None:
-        """Counts an HTTP response; `path` is one of the server's own routes."""
-        self._http.labels(path, str(status), key_id).inc()
+    def prompt_ended(self, longest_choice: int, computed_tokens: int) -> None:
+        """Counts a prompt all of whose choices are over, and which had at least one token."""
+        self._of_model("request_max_num_generation_tokens").observe(longest_choice)
+        self._of_model("request_prefill_kv_computed_tokens").observe(computed_tokens)
+
+    def tenant_served(self, tenant: str, key_id: str, usage: TenantUsage) -> None:
+        """Counts a request of `tenant` that is over."""
+        labels = (*self._label_values, *self._tenants.of(tenant, key_id))
+        counters, summaries = self._families.counters, self._families.summaries
+        counters["tenant_requests"].labels(*labels).inc()
+        counters["tenant_prompt_tokens"].labels(*labels).inc(usage.prompt_tokens)
+        counters["tenant_generation_tokens"].labels(*labels).inc(usage.completion_tokens)
+        if usage.time_to_first_token is not None:
+            summary = summaries["tenant_time_to_first_token_seconds"]
+            summary.labels(*labels).observe(usage.time_to_first_token)
+        if usage.queued is not None:
+            summaries["tenant_queue_time_seconds"].labels(*labels).observe(usage.queued)
+
+    def grammar(self, outcome: str, compile_s: float | None = None) -> None:
+        """Counts a request's grammar: "compiled" in `compile_s` seconds, "kept" or "refused"."""
+        self._families.counters["grammar_requests"].labels(*self._label_values, outcome).inc()
+        if compile_s is not None:
+            self._of_model("grammar_compile_seconds").observe(compile_s)
+
+    def responded(
+        self, path: str, method: str, status: int, duration_s: float, key_id: str = ""
+    ) -> None:
+        """Counts an HTTP response; `path` is one of the server's own routes, and `method` one of
+        HTTP's."""
+        counters = self._families.counters
+        counters["http_responses"].labels(path, str(status), *self._keys.of(key_id)).inc()
+        counters["http_requests"].labels(path, method, f"{status // 100}xx").inc()
+        duration = self._families.histograms["http_request_duration_seconds"]
+        duration.labels(path, method).observe(duration_s)
 
     def render(self) -> bytes:
         """The exposition text."""
-        return generate_latest(self._exposed)
+        self.inter_token_latency.flush()
+        families = list(self._exposed.collect())
+        if self._reference_names:
+            families += under_reference_names(families)
+        return generate_latest(_Collected(families))
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        family = Histogram(
-            f"pagemill:{name}", text, _LABELS, buckets=buckets, registry=self.registry
-        )
-        return family.labels(*self._label_values)
+    def _of_model(self, name: str) -> Histogram:
+        return self._families.histograms[name].labels(*self._label_values)
+
+
+class _Collected(Collector):
+    """Families that were read already."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """Returns them."""
+        return self._families
+
+
+def _below(folder: str, name: str) -> str:
+    return str(Path(folder) / name) if folder else ""

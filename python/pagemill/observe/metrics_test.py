@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from pagemill.observe.metrics import RequestMetrics, token_buckets
+from pagemill.observe.buckets import token_buckets
+from pagemill.observe.metrics import RequestMetrics
 from pagemill.observe.stats_line import StatsLine
 
 
@@ -31,6 +32,7 @@ class Stats:
     generation_tokens: int = 40
     progress_age_s: float = 0.5
     paused: bool = True
+    asleep: bool = False
     heartbeat: int = 9
 
 

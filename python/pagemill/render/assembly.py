@@ -106,6 +106,8 @@ class ChoiceAssembler:
         self._num_tokens = 0
         self._num_chars = 0
         self.finished = False
+        self.num_reasoning_tokens = 0
+        """Tokens of the model's reasoning so far, with the marker that ends it."""
 
     def push(self, output: TokenOutput) -> ChoiceDelta:
         """The delta that `output` results in.
@@ -126,6 +128,8 @@ class ChoiceAssembler:
             offsets.append(self._num_chars)
             piece = self._detokenizer.piece(token)
             self._num_chars += len(piece.text)
+            if parser.is_reasoning:
+                self.num_reasoning_tokens += 1
             if self._stop is not None:
                 matched = self._push_filtered(piece, self._stop, events)
                 if matched is not None:

@@ -9,6 +9,7 @@ Calls do not overlap, so events need no number of the call that they belong to.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -63,12 +64,26 @@ Event = Text | Reasoning | CallStart | CallArguments | CallEnd
 
 
 @dataclass(slots=True)
+class Run:
+    """Text of one kind, `Text` or `Reasoning`, without an event of another kind in between."""
+
+    kind: type[Text] | type[Reasoning]
+    parts: list[str]
+
+    @property
+    def text(self) -> str:
+        """The run's text."""
+        return "".join(self.parts)
+
+
+@dataclass(slots=True)
 class Call:
     """A folded call of a tool; `arguments` is the JSON that the model wrote."""
 
     name: str
     id: str
     parts: list[str] = field(default_factory=list[str])
+    complete: bool = False
 
     @property
     def arguments(self) -> str:
@@ -77,35 +92,56 @@ class Call:
 
 
 class Message:
-    """The fold of a choice's events."""
+    """The fold of a choice's events; `parts` are in the order of the output."""
 
-    __slots__ = ("_reasoning", "_text", "calls")
+    __slots__ = ("parts",)
 
     def __init__(self) -> None:
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self.calls: list[Call] = []
+        self.parts: list[Run | Call] = []
 
     @property
     def text(self) -> str:
         """The answer."""
-        return "".join(self._text)
+        return self._text(Text)
 
     @property
     def reasoning(self) -> str:
         """What was thought before it."""
-        return "".join(self._reasoning)
+        return self._text(Reasoning)
+
+    @property
+    def calls(self) -> list[Call]:
+        """The calls of tools."""
+        return [part for part in self.parts if isinstance(part, Call)]
 
     def add(self, event: Event) -> None:
         """Appends the next event."""
+        last = self.parts[-1] if self.parts else None
         match event:
-            case Text(text):
-                self._text.append(text)
-            case Reasoning(text):
-                self._reasoning.append(text)
+            case Text(text) | Reasoning(text):
+                if isinstance(last, Run) and last.kind is type(event):
+                    last.parts.append(text)
+                else:
+                    self.parts.append(Run(type(event), [text]))
             case CallStart(name, call_id):
-                self.calls.append(Call(name, call_id))
+                self.parts.append(Call(name, call_id))
             case CallArguments(text):
-                self.calls[-1].parts.append(text)
-            case CallEnd():
-                pass
+                assert isinstance(last, Call)
+                last.parts.append(text)
+            case CallEnd(complete):
+                assert isinstance(last, Call)
+                last.complete = complete
+
+    def events(self) -> Iterator[Event]:
+        """The fewest events with this fold."""
+        for part in self.parts:
+            if isinstance(part, Run):
+                yield part.kind(part.text)
+            else:
+                yield CallStart(part.name, part.id)
+                yield CallArguments(part.arguments)
+                yield CallEnd(part.complete)
+
+    def _text(self, kind: type[Text] | type[Reasoning]) -> str:
+        runs = [part for part in self.parts if isinstance(part, Run) and part.kind is kind]
+        return "".join([run.text for run in runs])

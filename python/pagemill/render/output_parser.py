@@ -73,6 +73,11 @@ class OutputParser:
         """True once there are as many calls as there may be."""
         return 0 < self._max_calls <= self._region.num_ended
 
+    @property
+    def is_reasoning(self) -> bool:
+        """True if what comes next is reasoning, or the marker that ends it."""
+        return self._node.kind is TextKind.REASONING
+
     def push(self, piece: Piece, events: list[Event]) -> None:
         """Appends the events that `piece` completes."""
         if not self._machine.has_markers:

@@ -20,12 +20,14 @@ from pagemill.router.proxy import Proxy
 from pagemill.server.admission import Admission
 from pagemill.server.auth import ApiKeyAuth
 from pagemill.server.caller import Scope
-from pagemill.server.endpoints.table import ENDPOINTS
+from pagemill.server.endpoints.table import ENDPOINTS, Transport, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.keys import ApiKey
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.origins import guard_origins
+from pagemill.server.records.access_log import log_request
+from pagemill.server.records.layer import RequestRecords
 from pagemill.server.request_ids import RequestIds
 
 
@@ -36,14 +38,14 @@ def create_app(
     lifecycle: Lifecycle,
     keys: Sequence[ApiKey] = (),
 ) -> ASGIApp:
-    """The application. Requests to endpoints of scope `inference` are passed on, and no others:
-    what is for operators is of one server, not of the fleet."""
+    """The application. Requests to endpoints of scope `inference` with a body are passed on, and no
+    others: what is for operators, and what is stored, is of one server, not of the fleet."""
     own = OwnRoutes(fleet, lifecycle, RouterMetrics(fleet, config.router.policy))
     proxy = Proxy(fleet, hints, config.listen.max_body_bytes)
     passed = [
         Route(row.path, proxy, methods=[row.method], name=row.name)
         for row in ENDPOINTS
-        if row.scope is Scope.INFERENCE
+        if row.scope is Scope.INFERENCE and row.transport is Transport.JSON
     ]
     app = Starlette(
         routes=[
@@ -57,7 +59,8 @@ def create_app(
         exception_handlers={HTTPException: _http_error},
     )
     guarded = ApiKeyAuth(Admission(app, lifecycle), keys)
-    return RequestIds(guard_origins(guarded, config.origins))
+    named = RequestIds(guard_origins(guarded, config.origins))
+    return RequestRecords(named, (log_request,)) if config.observe.access_log else named
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -67,7 +70,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return error_response(ApiError(404, f"The router has no route {path}; a server may."))
     if error.status_code == 405:
-        response = error_response(ApiError(405, f"{path} does not take {request.method[:20]}."))
+        refusal = ApiError(405, f"{path} does not take {request.method[:20]}.")
+        response = error_response(refusal, error_shape(request.url.path))
         response.headers.update(error.headers or {})  # the methods that it takes
         return response
     return error_response(ApiError(error.status_code, str(error.detail)))

@@ -8,16 +8,22 @@ import msgspec
 
 from pagemill.config import RouterConfig
 from pagemill.router.fleet import Hint
-from pagemill.server.endpoints.chat_completions import rendered_prompt
+from pagemill.server.chat import rendered_prompt
 from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.errors import ApiError
+from pagemill.server.messages import chat as messages_chat
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.completion import CompletionRequest, prompts
 from pagemill.server.protocol.decode import decode_fields, decode_object
+from pagemill.server.protocol.messages import MessagesRequest
+from pagemill.server.protocol.responses import ResponsesRequest
 from pagemill.server.rendering import Rendering
+from pagemill.server.responses import request as response_request
+from pagemill.server.responses.input import items_of
 
 _WITH_PROMPT = {
-    row.path: row for row in (endpoint_named("chat_completions"), endpoint_named("completions"))
+    row.path: row
+    for row in map(endpoint_named, ("chat_completions", "completions", "messages", "responses"))
 }
 _MAX_SESSION_BYTES = 256
 
@@ -65,6 +71,12 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
     if kind is None:
         return Hint()
     request = decode_fields(decode_object(body), kind.kind, kind.rules)
+    if isinstance(request, MessagesRequest):
+        request = messages_chat.chat_request(request)
+    if isinstance(request, ResponsesRequest):
+        if request.previous_response_id is not None:
+            return Hint()  # only the server has what comes before
+        request = response_request.chat_request(request, items_of(request.input))
     if isinstance(request, ChatRequest):
         prompt = await rendered_prompt(rendering, request)
     else:

@@ -11,7 +11,7 @@ from pagemill import _native
 from pagemill.config import RouterConfig
 from pagemill.router.fleet import Fleet, Server
 from pagemill.router.upstream import UpstreamError
-from pagemill.server.errors import ErrorResponse
+from pagemill.server.error_shapes import ErrorResponse
 from pagemill.server.protocol.kv_event import KvEvents, KvEventsRequest
 
 _LOGGER = logging.getLogger("pagemill.router")

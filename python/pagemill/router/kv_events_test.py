@@ -62,10 +62,15 @@ def said_by_router(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def sent_to(fleet: FakeFleet, **fields: object) -> int:
-    """The server that answers a request for `PROMPT`."""
+    """The server that answers a request for `PROMPT`, a completion unless it has `messages` or
+    `input`."""
     before = [server.counts.served for server in fleet.router.servers]
-    body = {"prompt": PROMPT, "max_tokens": 2} | fields
-    got = await fleet.client.post("/v1/completions", json=body, headers=HEADERS)
+    path, body = "/v1/completions", {"prompt": PROMPT, "max_tokens": 2} | fields
+    if "messages" in fields:
+        path, body = "/v1/messages", {"max_tokens": 2} | fields
+    elif "input" in fields:
+        path, body = "/v1/responses", fields
+    got = await fleet.client.post(path, json=body, headers=HEADERS)
     assert got.status_code == 200, got.text
     after = [server.counts.served for server in fleet.router.servers]
     (index,) = [i for i in range(len(after)) if after[i] > before[i]]
@@ -92,6 +97,37 @@ def test_a_prompt_goes_where_its_blocks_are(key_file: str, server: int) -> None:
             await learned(fleet, server, 2)
             assert {await sent_to(fleet, cache_salt=str(i)) for i in range(2)} == {0, 1}
             assert fleet.router.router.stats()["num_prefix_hits"] == 3
+
+    asyncio.run(test())
+
+
+def test_messages_go_where_their_blocks_are(key_file: str) -> None:
+    async def test() -> None:
+        async with aware(key_file) as fleet:
+            prompt = f"system:Be brief.\nuser:{PROMPT}\nassistant:"
+            fleet.servers[1].engine.kv_log.append(event("stored", block_hashes(prompt)))
+            await learned(fleet, 1, 1)
+            messages = [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}]
+            for _ in range(2):
+                assert await sent_to(fleet, messages=messages, system="Be brief.") == 1
+            assert fleet.router.router.stats()["num_prefix_hits"] == 2
+
+    asyncio.run(test())
+
+
+def test_a_response_goes_where_its_blocks_are(key_file: str) -> None:
+    async def test() -> None:
+        async with aware(key_file) as fleet:
+            prompt = f"system:Be brief.\nuser:{PROMPT}\nassistant:"
+            fleet.servers[1].engine.kv_log.append(event("stored", block_hashes(prompt)))
+            await learned(fleet, 1, 1)
+            fields = {"input": PROMPT, "instructions": "Be brief.", "max_output_tokens": 2}
+            for _ in range(2):
+                assert await sent_to(fleet, **fields) == 1
+            assert fleet.router.router.stats()["num_prefix_hits"] == 2
+            # What is stored is of one server: the router has no routes for it.
+            got = await fleet.client.get("/v1/responses/resp_1", headers=HEADERS)
+            assert got.status_code == 404
 
     asyncio.run(test())
 

@@ -14,6 +14,7 @@ from pagemill.router.relay import relay
 from pagemill.router.upstream import Reply, UpstreamError
 from pagemill.server.admission import read_body
 from pagemill.server.disconnect import until_disconnect
+from pagemill.server.endpoints.table import error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 
@@ -40,7 +41,7 @@ class Proxy:
             hint = await self._hints.read(scope["path"], request.headers, body)
             await until_disconnect(self._answer(request, body, hint, send), receive)
         except ApiError as error:
-            await error_response(error)(scope, receive, send)
+            await error_response(error, error_shape(scope["path"]))(scope, receive, send)
         except ClientDisconnect:
             pass  # its server's connection is closed, which aborts the request
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
@@ -175,6 +176,27 @@ def test_a_broken_stream_ends_with_an_error_event(partial: bytes) -> None:
     asyncio.run(test())
 
 
+def test_errors_are_those_of_the_routes_api() -> None:
+    async def server(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(STREAM_HEAD)
+        await send({"type": "http.response.body", "body": b"data: {}\n\n", "more_body": True})
+        await asyncio.sleep(0.05)
+
+    async def test() -> None:
+        async with scripted(server, probe_interval=60) as (client, fleet, _):
+            got = await client.post("/v1/messages", json={})
+            _, error, rest = got.text.split("\n\n")
+            assert (error.startswith("event: error\ndata: "), rest) == (True, "")
+            assert json.loads(error.split("data: ")[1])["error"]["type"] == "api_error"
+            got = await client.get("/v1/messages")
+            assert got.json()["error"]["type"] == "invalid_request_error"
+            fleet.router.set_available(0, False)
+            got = await client.post("/v1/messages", json={})
+            assert got.json()["error"]["type"] == "overloaded_error"
+
+    asyncio.run(test())
+
+
 def test_a_broken_body_is_not_made_whole() -> None:
     async def server(scope: Scope, receive: Receive, send: Send) -> None:
         head = [(b"content-type", b"application/json"), (b"content-length", b"100")]
@@ -323,3 +345,21 @@ async def scripted(
     ):
         await until(lambda: len(fleet.available) == 1)
         yield client, fleet, url
+
+
+def test_the_access_log_has_requests_of_the_router(caplog: pytest.LogCaptureFixture) -> None:
+    keys = (ApiKey.of("sk-hush", Caller("web", "shop")),)
+
+    async def test() -> None:
+        async with fake_fleet(1, keys=keys, access_log=True) as fleet:
+            head = {"x-api-key": "sk-hush", "x-request-id": "r-1"}
+            await fleet.client.post("/v1/completions", json=BODY, headers=head)
+            await fleet.client.get("/ready")
+
+    with caplog.at_level(logging.INFO, "pagemill.access"):
+        asyncio.run(test())
+    (line,) = [
+        record.__dict__["fields"] for record in caplog.records if record.name == "pagemill.access"
+    ]
+    expected = {"path": "/v1/completions", "status": 200, "request_id": "r-1", "key": "web"}
+    assert {name: line[name] for name in expected} == expected

@@ -9,9 +9,11 @@ from starlette.types import Scope, Send
 from pagemill.router.event_cut import EventCut
 from pagemill.router.headers import to_client, value_of
 from pagemill.router.upstream import Reply, UpstreamError
+from pagemill.server.endpoints.table import error_shape
+from pagemill.server.error_shapes import ErrorShape
 from pagemill.server.errors import ApiError
 from pagemill.server.event_stream import BODY_WRITER, BodyWriter
-from pagemill.server.sse import last_events
+from pagemill.server.sse import failed_stream
 
 _EVENT_STREAM = b"text/event-stream"
 
@@ -19,8 +21,8 @@ _EVENT_STREAM = b"text/event-stream"
 async def relay(reply: Reply, scope: Scope, send: Send) -> None:
     """Sends `reply` as it arrives. A client that reads slowly makes the server wait.
 
-    If the server breaks off, a stream of events ends with an error event and `[DONE]`, as a server
-    ends it; any other body stays incomplete, and the client's connection is closed.
+    If the server breaks off, a stream of events ends with an error event, as a server ends it; any
+    other body stays incomplete, and the client's connection is closed.
 
     Raises:
         UpstreamError: the server broke off; nothing more is to be sent.
@@ -40,14 +42,14 @@ async def relay(reply: Reply, scope: Scope, send: Send) -> None:
                 await send({"type": "http.response.body", "body": data, "more_body": True})
     except UpstreamError as error:
         if cut is not None:
-            await _end_stream(cut, error, send)
+            await _end_stream(cut, error, error_shape(scope["path"]), send)
         raise
     rest = b"" if cut is None else cut.rest()
     await send({"type": "http.response.body", "body": rest, "more_body": False})
 
 
-async def _end_stream(cut: EventCut, error: UpstreamError, send: Send) -> None:
+async def _end_stream(cut: EventCut, error: UpstreamError, shape: ErrorShape, send: Send) -> None:
     failure = ApiError(502, f"The server that answered has failed: {error}.")
     ending = b"" if cut.between_events else b"\n\n"
-    ending += last_events(None, failure)
+    ending += failed_stream(failure, shape)
     await send({"type": "http.response.body", "body": ending, "more_body": False})

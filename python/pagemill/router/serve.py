@@ -39,7 +39,7 @@ def run(config: RouteConfig) -> int:
         ConfigError, FetchError, WeightsError, RenderError: a setting, or the model, cannot be used.
         OSError: the address cannot be listened on.
     """
-    configure(config.observe.log_level)
+    configure(config.observe.log_level, log_format=config.observe.log_format)
     keys = api_keys(ServerConfig(api_key_file=config.listen.api_key_file))
     warn_if_open(config.listen.host, keys)
     rendering = open_rendering(config.router)
@@ -97,7 +97,7 @@ class RunningRouter:
         self.fleet = Fleet(config.router, config.connections.max_connections)
         hints = HintReader(config.router, rendering)
         app = create_app(config, self.fleet, hints, lifecycle, keys)
-        self._http = HttpServer(app, config.connections, config.observe.access_log)
+        self._http = HttpServer(app, config.connections)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> RunningRouter:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pagemill.server.endpoints.table import error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.lifecycle import Lifecycle
@@ -30,7 +31,7 @@ class Admission:
         try:
             self._lifecycle.enter()
         except ApiError as error:
-            await error_response(error)(scope, receive, send)
+            await error_response(error, error_shape(scope["path"]))(scope, receive, send)
             return
         try:
             await self._app(scope, receive, send)

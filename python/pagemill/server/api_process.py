@@ -24,7 +24,7 @@ def run(job: Mapping[str, Any]) -> int:
     """Serves until the parent stops it; see `supervisor`."""
     config = build(ServeConfig, job["config"])
     keys = msgspec.convert(job["keys"], tuple[ApiKey, ...])
-    configure(config.observe.log_level, job["name"])
+    configure(config.observe.log_level, job["name"], config.observe.log_format)
     with (
         contextlib.closing(bind(job["host"], job["port"], shared=True)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,

@@ -14,22 +14,28 @@ from starlette.types import ASGIApp
 from pagemill.server.admission import Admission
 from pagemill.server.auth import ApiKeyAuth
 from pagemill.server.dispatch import no_such_route
-from pagemill.server.endpoints.table import ENDPOINTS, Endpoint
+from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
 from pagemill.server.keys import ApiKey
 from pagemill.server.origins import guard_origins
+from pagemill.server.records.layer import OnEnd, RequestRecords, count
+from pagemill.server.records.record import RequestRecord
 from pagemill.server.request_ids import RequestIds
 from pagemill.server.state import ServerState
 
 
 def create_app(
-    state: ServerState, keys: Sequence[ApiKey] = (), endpoints: Sequence[Endpoint] = ENDPOINTS
+    state: ServerState,
+    keys: Sequence[ApiKey] = (),
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
+    listeners: Sequence[OnEnd] = (),
 ) -> ASGIApp:
     """The application over `state`, which may still be loading its model.
 
-    Without `keys` every caller is the same, anonymous one.
+    Without `keys` every caller is the same, anonymous one. `listeners` get the record of each
+    request at its end.
     """
     app = Starlette(
         routes=[HttpRoute(state, endpoint) for endpoint in endpoints],
@@ -37,21 +43,28 @@ def create_app(
     )
     app.state.server = state
     guarded = ApiKeyAuth(Admission(app, state.lifecycle), keys)
-    return RequestIds(guard_origins(guarded, state.config.origins))
+    named = RequestIds(guard_origins(guarded, state.config.origins))
+
+    def count_if_loaded(record: RequestRecord) -> None:
+        if state.loaded is not None:
+            count(state.loaded.metrics, record)
+
+    return RequestRecords(named, (count_if_loaded, *listeners))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """What the router itself refuses: unknown paths and methods. It also answers OPTIONS."""
     assert isinstance(error, HTTPException)
+    shape = error_shape(request.url.path)
     if error.status_code == 404:
-        return error_response(_no_route(request))
+        return error_response(_no_route(request), shape)
     if error.status_code != 405:
-        return error_response(ApiError(error.status_code, str(error.detail)))
+        return error_response(ApiError(error.status_code, str(error.detail)), shape)
     allowed = {"allow": ", ".join(_methods(request))}
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=allowed)
     refusal = ApiError(405, f"{request.url.path[:200]} does not take {request.method[:20]}.")
-    response = error_response(refusal)
+    response = error_response(refusal, shape)
     response.headers.update(allowed)
     return response
 

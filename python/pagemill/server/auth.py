@@ -9,10 +9,11 @@ from hashlib import sha256
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.server.caller import ANONYMOUS, Caller
-from pagemill.server.endpoints.table import OPEN_PATHS
+from pagemill.server.endpoints.table import OPEN_PATHS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.keys import ApiKey
+from pagemill.server.records.record import RequestRecord
 
 
 class ApiKeyAuth:
@@ -39,9 +40,13 @@ class ApiKeyAuth:
                 "A valid API key is required: send it as `Authorization: Bearer <key>` or as"
                 " `X-API-Key: <key>`.",
             )
-            await error_response(error)(scope, receive, send)
+            await error_response(error, error_shape(scope["path"]))(scope, receive, send)
             return
-        scope.setdefault("state", {})["caller"] = caller
+        state = scope.setdefault("state", {})
+        state["caller"] = caller
+        record: RequestRecord | None = state.get("record")
+        if record is not None:
+            record.key_id, record.tenant = caller.key_id, caller.tenant
         await self._app(scope, receive, send)
 
     def _caller(self, scope: Scope) -> Caller | None:

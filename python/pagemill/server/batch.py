@@ -18,8 +18,8 @@ import msgspec
 from pagemill.server.answer import Text
 from pagemill.server.caller import ANONYMOUS
 from pagemill.server.dispatch import invoke
-from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport
-from pagemill.server.errors import ApiError, bad_request, error_json
+from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport, error_shape
+from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.decode import explain
 from pagemill.server.protocol.request_id import named
 from pagemill.server.state import ServerState
@@ -115,16 +115,17 @@ def _no_request(number: int, reason: str, custom_id: str | None = None) -> Batch
 
 async def _answer(server: ServerState, request: BatchRequest) -> BatchOutput:
     request_id = secrets.token_hex(16)
+    errors = error_shape(request.url)
     try:
         fields, request_id = named(request.body, request_id)
         body = await _patient(server, _endpoint(request.url), fields)
         response = BatchResponse(200, request_id, msgspec.Raw(body))
     except ApiError as error:
-        response = BatchResponse(error.status, request_id, msgspec.Raw(error_json(error)))
+        response = BatchResponse(error.status, request_id, msgspec.Raw(errors.encoded(error)))
     except Exception:
         _LOGGER.exception("the request %r failed", request.custom_id[:100])
         failure = ApiError(500, "The request failed in an unexpected way; the log says more.")
-        response = BatchResponse(500, request_id, msgspec.Raw(error_json(failure)))
+        response = BatchResponse(500, request_id, msgspec.Raw(errors.encoded(failure)))
     return BatchOutput(_new_id(), request.custom_id, response, None)
 
 

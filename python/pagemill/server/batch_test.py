@@ -61,6 +61,23 @@ def test_http_batch_and_invocations_answer_alike(pooled_size: int, requests: Any
     asyncio.run(body())
 
 
+def test_messages_in_a_batch() -> None:
+    async def body() -> None:
+        fields = {"messages": CHAT["messages"], "max_tokens": 3}
+        refused = {**fields, "model": "absent"}
+        async with fake_server() as server:
+            lines = [
+                line(str(at), "/v1/messages", each) for at, each in enumerate((fields, refused))
+            ]
+            found = {a["custom_id"]: a["response"] for a in await answers(server, lines)}
+            assert found["0"]["body"]["type"] == "message"
+            assert found["0"]["body"]["id"] == f"msg_{found['0']['request_id']}"
+            http = await server.client.post("/v1/messages", json=refused)
+            assert (found["1"]["status_code"], found["1"]["body"]) == (404, http.json())
+
+    asyncio.run(body())
+
+
 def test_each_line_has_its_own_error() -> None:
     url = "/v1/completions"
     good = [line(str(i), url, {"prompt": "a", "max_tokens": 2}) for i in range(3)]

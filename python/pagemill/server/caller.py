@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pagemill.server.errors import ApiError
+from pagemill.server.records.record import RequestRecord
 
 
 class Scope(StrEnum):
@@ -31,11 +32,13 @@ class Caller:
     """The owner of an API key. `key_id` names the key in logs and metrics; it is never the key.
 
     `tenant` owns a share of the server (`--scheduling-policy fair`, `--max-waiting-per-tenant`).
+    `record` is of the request that is being answered; None for one that did not come over HTTP.
     """
 
     key_id: str
     tenant: str = ""
     scopes: frozenset[Scope] = DEFAULT_GRANTS
+    record: RequestRecord | None = field(default=None, compare=False)
 
     def require(self, scope: Scope) -> None:
         """Raises a 403 ApiError unless this caller has `scope`."""

@@ -40,11 +40,18 @@ class ChatWording:
     """Implements `respond.Wording` for one request."""
 
     def __init__(
-        self, pipeline: Pipeline, request: ChatRequest, name: str, generation: Generation
+        self,
+        pipeline: Pipeline,
+        request: ChatRequest,
+        name: str,
+        generation: Generation,
+        has_metrics: bool = False,
     ) -> None:
+        """`has_metrics`: the response says where its time went."""
         self._request = request
         self._generation = generation
         self._formatter = LogprobFormatter(pipeline.renderer, request.return_tokens_as_token_ids)
+        self._has_metrics = has_metrics
         self._final_usage, self._continuous_usage = usage_events(request.stream_options)
         self._chunk = ChatChunk(name, int(time.time()), pipeline.model.name, [])
         self._encode = msgspec.json.Encoder().encode
@@ -52,6 +59,10 @@ class ChatWording:
         # Then events of one kind differ in their text only.
         self._is_plain = not (
             request.logprobs or request.return_token_ids or self._continuous_usage
+        )
+        # Who names a function knows that it is called.
+        self._is_named = isinstance(request.tool_choice, dict) and (
+            request.tool_choice.get("type") == "function"
         )
         self._hides_reasoning = not request.include_reasoning
         self._templates: dict[tuple[int, type[Event], int], EventTemplate] = {}
@@ -73,6 +84,7 @@ class ChatWording:
             ),
             prompt_token_ids=self._prompt_token_ids(),
             kv_transfer_params=self._generation.kv_transfer_params or UNSET,
+            metrics=self._generation.timings if self._has_metrics else UNSET,
         )
 
     def begin(self) -> bytes:
@@ -118,6 +130,8 @@ class ChatWording:
         if not self._final_usage:
             return last_events(None, failure)
         self._chunk.choices, self._chunk.usage = [], self._generation.usage
+        if self._has_metrics:
+            self._chunk.metrics = self._generation.timings
         return last_events(self._chunk, failure)
 
     def _template(self, index: int, written: Text | Reasoning | CallArguments) -> EventTemplate:
@@ -183,7 +197,9 @@ class ChatWording:
         )
 
     def _finish_reason(self, index: int, reason: str | None) -> str | None:
-        return "tool_calls" if reason == "stop" and self._num_calls[index] else reason
+        if reason == "stop" and self._num_calls[index] and not self._is_named:
+            return "tool_calls"
+        return reason
 
     def _logprobs(self, entries: Sequence[TokenLogprobs] | None) -> ChoiceLogprobs | None:
         if not self._request.logprobs or not entries:

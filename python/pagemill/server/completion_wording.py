@@ -34,8 +34,11 @@ class CompletionWording:
         name: str,
         generation: Generation,
         echoes: Sequence[str] = (),
+        has_metrics: bool = False,
     ) -> None:
-        """`echoes`: the text of each prompt, if `echo` is set."""
+        """`echoes`: the text of each prompt, if `echo` is set. `has_metrics`: the response says
+        where its time went."""
+        self._has_metrics = has_metrics
         self._request = request
         self._generation = generation
         self._renderer = pipeline.renderer
@@ -68,6 +71,7 @@ class CompletionWording:
             choices=written,
             usage=self._generation.usage,
             kv_transfer_params=self._generation.kv_transfer_params or UNSET,
+            metrics=self._generation.timings if self._has_metrics else UNSET,
         )
 
     def begin(self) -> bytes:
@@ -94,6 +98,8 @@ class CompletionWording:
         if not self._final_usage:
             return last_events(None, failure)
         self._head.choices, self._head.usage = [], self._generation.usage
+        if self._has_metrics:
+            self._head.metrics = self._generation.timings
         return last_events(self._head, failure)
 
     def _choice(self, delta: ChoiceDelta, text: str) -> CompletionChoice:

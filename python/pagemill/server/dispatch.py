@@ -13,7 +13,7 @@ from typing import Any
 
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
-from pagemill.server.endpoints.table import ENDPOINTS, Endpoint
+from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.decode import decode_fields
 from pagemill.server.registry import ModelRegistry
@@ -44,4 +44,5 @@ def no_such_route(models: ModelRegistry, path: str) -> ApiError:
 
 def served_paths(endpoints: Sequence[Endpoint], models: ModelRegistry) -> str:
     """The routes of the loaded model's task."""
-    return " or ".join(e.path for e in endpoints if e.task is models.task)
+    takes_json = [e for e in endpoints if e.transport is Transport.JSON]
+    return " or ".join(e.path for e in takes_json if e.task is models.task)

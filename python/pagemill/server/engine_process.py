@@ -29,7 +29,7 @@ def run(job: Mapping[str, Any]) -> int:
     """Serves the engine at the socket `job["socket"]` until the parent stops it; returns the
     exit status of `pagemill serve`."""
     config = build(ServeConfig, job["config"])
-    configure(config.observe.log_level, job["name"])
+    configure(config.observe.log_level, job["name"], config.observe.log_format)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(config, job["socket"]))

@@ -1,14 +1,8 @@
-"""The error object of the HTTP contract, and which status each refusal has.
-
-{"error": {"message": str, "type": str, "param": str | null, "code": int}}
-"""
+"""Refusals and failures of requests, and which HTTP status each has."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-
-import msgspec
 
 from pagemill.engine.outputs import EngineError
 
@@ -42,7 +36,6 @@ TYPE_OF_STATUS: Mapping[int, str] = {
     504: "TimeoutError",
 }
 RETRY_AFTER_S: Mapping[int, int] = {429: 1, 503: 5}
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class ApiError(Exception):
@@ -87,26 +80,3 @@ def from_engine(error: EngineError) -> ApiError:
     """The engine's refusal or failure as the client sees it."""
     status = STATUS_OF_CODE.get(error.code, 500)
     return ApiError(status, error.message, error.param, retry_after_s=error.retry_after_s)
-
-
-class ErrorBody(msgspec.Struct):
-    """The inner object."""
-
-    message: str
-    type: str
-    param: str | None
-    code: int
-
-
-class ErrorResponse(msgspec.Struct):
-    """The outer object."""
-
-    error: ErrorBody
-
-
-def error_json(error: ApiError) -> bytes:
-    """The encoded error object; memory addresses never leave the process."""
-    message = _ADDRESS.sub("", error.message)
-    return msgspec.json.encode(
-        ErrorResponse(ErrorBody(message, error.type_name, error.param, error.status))
-    )

@@ -20,10 +20,13 @@ import numpy as np
 from pagemill.engine.outputs import ChoiceOutput
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
-from pagemill.observe.metrics import RequestMetrics
+from pagemill.observe.metrics import ChoiceTimes, RequestMetrics
 from pagemill.render.assembly import ChoiceAssembler, ChoiceDelta
+from pagemill.server.accounting import ChoiceAccount, close_account, timings
+from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.errors import ApiError, from_engine
 from pagemill.server.protocol.usage import PromptTokensDetails, Usage
+from pagemill.server.records.timings import RequestTimings
 
 
 class Generation:
@@ -40,9 +43,12 @@ class Generation:
         metrics: RequestMetrics,
         prompts: Sequence[np.ndarray],
         sampling: SamplingParams,
+        caller: Caller = ANONYMOUS,
     ) -> None:
         self._stream = stream
         self._metrics = metrics
+        self._caller = caller
+        self._closed = False
         self._arrived = time.monotonic()
         self.prompts = prompts
         self.sampling = sampling
@@ -54,8 +60,6 @@ class Generation:
         """Why the request ended early; what was generated before it is in the deltas."""
         self.kv_transfer_params: dict[str, str] = {}
         """Those of the first choice that ended with some."""
-        for prompt in prompts:
-            self._metrics.prompt_tokens.observe(len(prompt))
 
     def prompt_of(self, index: int) -> np.ndarray:
         """Token ids of the prompt that choice `index` continues."""
@@ -75,6 +79,16 @@ class Generation:
     def prompt_usage(self) -> Usage:
         """The usage before the first generated token."""
         return self._usage(0)
+
+    @property
+    def num_reasoning_tokens(self) -> int:
+        """How many of the generated tokens are reasoning."""
+        return sum(choice.assembler.num_reasoning_tokens for choice in self._choices)
+
+    @property
+    def timings(self) -> RequestTimings:
+        """Where the time went so far."""
+        return timings(self._choices, self._arrived)
 
     @property
     def ended(self) -> bool:
@@ -105,8 +119,21 @@ class Generation:
         for choice in self._choices:
             if not choice.assembler.finished:
                 choice.assembler.finished = True
+                choice.reason = choice.reason or ("abort" if self.failure is None else "error")
                 self._metrics.finished("abort")
         self._stream.close()
+        if self._closed:
+            return
+        self._closed = True
+        close_account(
+            self._metrics,
+            self._caller,
+            self._choices,
+            self.prompts,
+            self._cached_tokens,
+            self.usage,
+            self.timings,
+        )
 
     def _usage(self, completion_tokens: int) -> Usage:
         return Usage(
@@ -131,10 +158,11 @@ class Generation:
         """Notes a failure among `outputs`; yields what waited to fill a portion."""
         error = self._stream.failure
         for output in outputs:
-            assembler = self._choices[output.index].assembler
+            choice = self._choices[output.index]
             # Tokens merged with the failure may hold a stop string: then the choice is complete.
-            if error is None and output.error is not None and not assembler.finished:
-                assembler.finished = True
+            if error is None and output.error is not None and not choice.assembler.finished:
+                choice.assembler.finished = True
+                choice.reason = "error"
                 error = output.error
         if error is None or self.failure is not None:
             return
@@ -168,28 +196,33 @@ class Generation:
                 metrics.inter_token_latency.observe(at - choice.last)
             else:
                 metrics.time_to_first_token.observe(at - self._arrived)
+                choice.first = at
             choice.last = at
             choice.num_tokens += 1
-        if delta.finish_reason is None:
-            return
-        metrics.finished(delta.finish_reason)
-        metrics.e2e.observe(output.created - self._arrived)
-        metrics.generation_tokens.observe(choice.num_tokens)
-        if output.finish_reason is not None:
-            metrics.queue.observe(output.queued_s)
-            metrics.prefill.observe(output.prefill_s)
-            metrics.decode.observe(output.decode_s)
+        if delta.finish_reason is not None:
+            self._end(choice, output, delta.finish_reason)
+
+    def _end(self, choice: _Choice, output: ChoiceOutput, reason: str) -> None:
+        by_engine = output.finish_reason is not None  # else by a stop string
+        choice.reason = reason
+        choice.times = ChoiceTimes(
+            output.created - self._arrived,
+            choice.last - choice.first,
+            output.queued_s if by_engine else None,
+            output.prefill_s if by_engine else None,
+            output.decode_s if by_engine else None,
+        )
+        self._metrics.choice_ended(reason, choice.num_tokens, choice.times)
 
 
-class _Choice:
-    """A choice's assembler, when its last token came, and what waits to fill a portion."""
+class _Choice(ChoiceAccount):
+    """A choice's assembler and account, and what waits to fill a portion."""
 
-    __slots__ = ("assembler", "begun", "held", "last", "num_tokens")
+    __slots__ = ("assembler", "begun", "held")
 
     def __init__(self, assembler: ChoiceAssembler) -> None:
+        super().__init__()
         self.assembler = assembler
-        self.last = 0.0
-        self.num_tokens = 0
         self.begun = False
         self.held: ChoiceDelta | None = None
 

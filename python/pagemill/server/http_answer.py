@@ -6,7 +6,8 @@ import msgspec
 from starlette.responses import Response
 
 from pagemill.server.answer import Answer, Text
-from pagemill.server.errors import RETRY_AFTER_S, ApiError, error_json
+from pagemill.server.error_shapes import OPENAI, ErrorShape
+from pagemill.server.errors import RETRY_AFTER_S, ApiError
 from pagemill.server.event_stream import EventStream
 
 
@@ -20,11 +21,11 @@ def answer_response(answer: Answer) -> Response:
     return EventStream(answer)
 
 
-def error_response(error: ApiError) -> Response:
+def error_response(error: ApiError, shape: ErrorShape = OPENAI) -> Response:
     """The complete HTTP response, with Retry-After if retrying can help."""
     headers: dict[str, str] = {}
     if error.status in RETRY_AFTER_S:
         headers["retry-after"] = str(error.retry_after_s)
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return Response(error_json(error), error.status, headers, media_type="application/json")
+    return Response(shape.encoded(error), error.status, headers, media_type="application/json")

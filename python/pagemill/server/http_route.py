@@ -19,6 +19,8 @@ from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import answer_response, error_response
 from pagemill.server.protocol.decode import decode_object
 from pagemill.server.protocol.request_id import NAME, named
+from pagemill.server.records.record import RequestRecord
+from pagemill.server.records.timings import server_timing
 from pagemill.server.state import ServerState
 
 _LOGGER = logging.getLogger("pagemill.server")
@@ -42,31 +44,33 @@ class HttpRoute(Route):
         return super().matches(scope)
 
     async def _respond(self, request: Request) -> Response:
-        caller: Caller = request.state.caller
+        record: RequestRecord = request.state.record
+        record.route = self.row.path
+        caller: Caller = replace(request.state.caller, record=record)
         try:
             response = await self._answer(request, caller)
         except ApiError as error:
-            response = error_response(error)
+            response = error_response(error, self.row.errors)
         except ClientDisconnect:
             response = Response(status_code=_CLIENT_GONE)  # no client reads it
         except Exception:
             _LOGGER.exception("%s %s failed%s", self.row.method, self.row.path, _of(caller))
-            response = error_response(
-                ApiError(500, "The server failed in an unexpected way; its log says more.")
-            )
+            failure = ApiError(500, "The server failed in an unexpected way; its log says more.")
+            response = error_response(failure, self.row.errors)
         if response.status_code == 403:
             _LOGGER.warning("%s %s refused%s", self.row.method, self.row.path, _of(caller))
-        pipeline = self._server.loaded
-        if pipeline is not None:
-            pipeline.metrics.responded(self.row.path, response.status_code, caller.key_id)
+        if self._server.config.enable_per_request_metrics and record.work.timings is not None:
+            response.headers["server-timing"] = server_timing(record.work.timings)
         return response
 
     async def _answer(self, request: Request, caller: Caller) -> Response:
         server, endpoint = self._server, self.row
         if server.config.trust_tenant_header:
             caller = _with_tenant(caller, request)
+            request.state.record.tenant = caller.tenant
         if endpoint.transport is Transport.PATH:
-            return answer_response(await invoke(server, endpoint, request.path_params, caller))
+            fields = {**request.query_params, **request.path_params}
+            return answer_response(await invoke(server, endpoint, fields, caller))
         body = await read_body(request, server.config.max_body_bytes)
         fields, request_id = named(decode_object(body), request.state.request_id)
         request.state.request_id = request_id

@@ -25,7 +25,7 @@ class HttpServer(uvicorn.Server):
     Use: `await HttpServer(app, config).serve([listener])`, and `should_exit = True` ends it.
     """
 
-    def __init__(self, app: ASGIApp, config: ConnectionConfig, access_log: bool = False) -> None:
+    def __init__(self, app: ASGIApp, config: ConnectionConfig) -> None:
         descriptors = raise_descriptor_limit(config.max_connections)
         connections = Connections(config.max_connections, descriptors)
         protocol = functools.partial(BoundedHttpProtocol, limits=config, connections=connections)
@@ -36,7 +36,7 @@ class HttpServer(uvicorn.Server):
                 ws="none",
                 lifespan="off",
                 log_config=None,
-                access_log=access_log,
+                access_log=False,
                 server_header=False,
                 date_header=True,
                 timeout_keep_alive=_KEEP_ALIVE_S,

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 
-from pagemill.config import EngineConfig
+from pagemill.config import EngineConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
-from pagemill.observe.metrics import RequestMetrics
+from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.engine_source import EngineSource
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
-from pagemill.server.rendering import open_renderer
-from pagemill.structured.vocabulary import Vocabulary
+from pagemill.server.rendering import open_renderer, vocabulary
 
 
 async def open_model(
-    source: EngineSource, config: EngineConfig, shared_metrics: str = ""
+    source: EngineSource, config: EngineConfig, observed: MetricsOptions | None = None
 ) -> tuple[EngineClient, Pipeline]:
     """Starts a client of the engine and opens the model's renderer.
 
@@ -35,8 +34,8 @@ async def open_model(
         dict.fromkeys((*client.model.eos_token_ids, *renderer.eos_token_ids))
     )
     model = _model_info(client.model, config)
-    metrics = RequestMetrics(model.name, model.max_model_len, shared_metrics)
-    source.grammars.open_vocabulary = lambda: Vocabulary(
+    metrics = RequestMetrics(model.name, model.max_model_len, observed, flatten(config.cache))
+    source.grammars.open_vocabulary = lambda: vocabulary(
         renderer.tokenizer, model.vocab_size, engine.eos_token_ids
     )
     return client, Pipeline(engine, renderer, model, metrics, source.grammars)

@@ -12,22 +12,24 @@ import msgspec
 from pagemill import __version__
 from pagemill.server.caller import Scope
 from pagemill.server.endpoints.table import Endpoint, Transport
-from pagemill.server.errors import RETRY_AFTER_S, TYPE_OF_STATUS, ErrorResponse
+from pagemill.server.errors import RETRY_AFTER_S, TYPE_OF_STATUS
 
 _JSON = "application/json"
 _ERRORS_OF_ALL = frozenset({403, 408, 431, 500, 503})
 _ERRORS_OF_KEYS = frozenset({401})
 _ERRORS_OF_BODIES = frozenset({400, 404, 413, 429, 504})
-_ERRORS_OF_PARAMETERS = frozenset({404})
+_ERRORS_OF_PARAMETERS = frozenset({400, 404})
 _OBJECT = dict[str, Any]
 
 
 @functools.lru_cache(maxsize=4)
 def document(endpoints: tuple[Endpoint, ...]) -> bytes:
     """The document that describes `endpoints`, as JSON."""
-    types = {ErrorResponse, _OBJECT}
+    types: set[Any] = {_OBJECT}
     for endpoint in endpoints:
-        types |= {endpoint.response_type(), endpoint.event_type() or ErrorResponse, _body(endpoint)}
+        errors = endpoint.errors.kind
+        types |= {errors, endpoint.response_type(), endpoint.event_type() or errors}
+        types.add(_body(endpoint))
     ordered = sorted(types, key=str)
     found, components = msgspec.json.schema_components(
         ordered, ref_template="#/components/schemas/{name}"
@@ -77,10 +79,11 @@ def _operation(
     }
     if parameters:
         errors |= _ERRORS_OF_PARAMETERS
-        operation["parameters"] = [
+        in_path = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in parameters
         ]
+        operation["parameters"] = [*in_path, *_query(endpoint, parameters)]
     if endpoint.scope is not Scope.OPEN:
         errors |= _ERRORS_OF_KEYS
         # Without --api-key none is needed: {} is that alternative.
@@ -93,13 +96,27 @@ def _operation(
         }
     responses = {"200": _response("The answer.", content)}
     for status in sorted(errors):
-        error = {_JSON: {"schema": schemas[ErrorResponse]}}
+        error = {_JSON: {"schema": schemas[endpoint.errors.kind]}}
         responses[str(status)] = _response(TYPE_OF_STATUS[status], error)
         if status in RETRY_AFTER_S:
             retry = _header("After how many seconds to try again.", "integer")
             responses[str(status)]["headers"]["Retry-After"] = retry
     operation["responses"] = responses
     return operation
+
+
+def _query(endpoint: Endpoint, in_path: list[str]) -> list[dict[str, Any]]:
+    """The parameters of the path's query: fields of the body that are not in the path."""
+    body = endpoint.request_type()
+    if endpoint.transport is not Transport.PATH or body is None:
+        return []
+    _, components = msgspec.json.schema_components((body.kind,))
+    fields = components[body.kind.__name__]["properties"]
+    return [
+        {"name": name, "in": "query", "schema": schema}
+        for name, schema in fields.items()
+        if name not in in_path
+    ]
 
 
 def _response(description: str, content: dict[str, Any]) -> dict[str, Any]:

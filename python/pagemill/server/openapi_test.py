@@ -64,7 +64,7 @@ def test_it_names_every_route(document: dict[str, Any]) -> None:
     for (method, path), operation in operations(document).items():
         is_open = path in ("/health", "/ping", "/ready")
         assert ("401" in operation["responses"]) == ("security" in operation) == (not is_open)
-        is_json = method == "post" and not is_open
+        is_json = method == "post" and not is_open and "{" not in path
         assert ("requestBody" in operation) == is_json
         assert {"400", "404", "413", "429"}.issubset(operation["responses"]) == is_json
     chat = document["paths"]["/v1/chat/completions"]["post"]["responses"]
@@ -82,7 +82,13 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
 
     async def body() -> None:
         generates, embeds = await paths(FakeOptions()), await paths(FakeOptions(pooled_size=4))
-        assert generates - embeds == {"/v1/chat/completions", "/v1/completions"}
+        assert {path for path in generates - embeds if "{" not in path} == {
+            "/v1/chat/completions",
+            "/v1/completions",
+            "/v1/messages",
+            "/v1/messages/count_tokens",
+            "/v1/responses",
+        }
         assert embeds - generates == {"/v1/embeddings"}
 
     asyncio.run(body())
@@ -99,8 +105,12 @@ def check(document: dict[str, Any], path: str, response: httpx.Response) -> None
     if media_type == "application/json":
         validator.validate(response.json())
     elif media_type == "text/event-stream":
-        events = [line.removeprefix("data: ") for line in response.text.splitlines() if line]
-        assert events.pop() == "[DONE]" and events
+        lines = response.text.splitlines()
+        events = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+        assert (events[-1] == "[DONE]") != any(line.startswith("event: ") for line in lines)
+        if events[-1] == "[DONE]":
+            events.pop()
+        assert events
         for event in events:
             validator.validate(json.loads(event))
 
@@ -115,10 +125,18 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
         ("/v1/chat/completions", {"messages": messages, "stream": True, **generating}),
         ("/v1/chat/completions", {"messages": messages, "model": "absent"}),
         ("/v1/chat/completions", {"messages": 5}),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 3}),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 3, "stream": True}),
+        ("/v1/responses", {"input": 5}),
         ("/invocations", {"prompt": "a", **generating}),
         ("/invocations", {"messages": messages, "stream": True}),
         ("/invocations", {}),
         ("/v1/embeddings", {"input": "a"}),
+        ("/v1/messages", {"messages": messages, "max_tokens": 3}),
+        ("/v1/messages", {"messages": messages, "max_tokens": 3, "stream": True}),
+        ("/v1/messages", {"messages": messages, "model": "absent", "max_tokens": 3}),
+        ("/v1/messages", {}),
+        ("/v1/messages/count_tokens", {"messages": messages}),
         ("/tokenize", {"prompt": "a", "return_token_strs": True}),
         ("/tokenize", {"messages": messages}),
         ("/tokenize", {}),

@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.config import OriginConfig
-from pagemill.server.endpoints.table import OPEN_PATHS
+from pagemill.server.endpoints.table import OPEN_PATHS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 
@@ -45,7 +45,8 @@ class _OriginGuard:
         if scope["type"] == "http":
             refusal = self._refusal(scope["path"], Headers(scope=scope))
             if refusal is not None:
-                await error_response(refusal)(scope, receive, send)
+                shape = error_shape(scope["path"])
+                await error_response(refusal, shape)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
 import numpy as np
 
 from pagemill.engine.async_engine import AsyncEngine, Prompt
@@ -15,17 +13,20 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.observe.metrics import RequestMetrics
+from pagemill.observe.metrics import RequestMetrics, TenantUsage
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
+from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.constraint import Constraint
+from pagemill.server.constraint_compiler import ConstraintCompiler
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.model_info import ModelInfo
+from pagemill.server.records.record import Work
 from pagemill.server.rendering import Renderer, Rendering
 from pagemill.structured.compiler import GrammarCompiler
-from pagemill.structured.grammar import Grammar, GrammarError, Reasoning
+from pagemill.structured.grammar import Grammar
 
-_MAX_COMPILING = 2  # grammars at a time
 _PROMPT_END_TOKENS = 16  # a marker that opens reasoning, and white space
 
 
@@ -36,8 +37,8 @@ class GenerationOptions:
     `max_tokens` is the client's own number; `default_max_tokens` applies if it gave none, and
     None means all the room there is. `param` and `max_tokens_param` name the fields that prompts
     and `max_tokens` came from. `truncation_side` is the end of the prompt that
-    `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `tenant`, `cache_salt` and
-    `kv_transfer_params` are `AsyncEngine.submit`'s.
+    `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `cache_salt` and
+    `kv_transfer_params` are `AsyncEngine.submit`'s, as is the tenant of `caller`.
     """
 
     max_tokens: int | None
@@ -47,13 +48,11 @@ class GenerationOptions:
     truncation_side: str = "left"
     cache_salt: str = ""
     priority: int = 0
-    tenant: str = ""
+    caller: Caller = ANONYMOUS
     kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
     param: str = "prompt"
-    grammar: Grammar | None = None
+    constraint: Constraint | None = None
     """What each choice has to be."""
-    grammar_param: str = ""
-    """The field that it came from."""
     parsed: ParserOptions = NOTHING
     """What is read out of the output beside text."""
 
@@ -70,8 +69,7 @@ class Pipeline:
         grammars: GrammarCompiler,
     ) -> None:
         self.engine = engine
-        self._grammars = grammars
-        self._compiling = asyncio.Semaphore(_MAX_COMPILING)
+        self._constraints = ConstraintCompiler(grammars, renderer.formats, metrics)
         self.renderer = renderer
         self.rendering = Rendering(renderer, model.max_model_len)
         self.model = model
@@ -98,16 +96,15 @@ class Pipeline:
             ApiError: the request cannot be served; nothing runs then.
         """
         sampling = self.model.defaults.fill(sampling)
-        if options.grammar is not None:
-            await self._prepare(options.grammar, options.grammar_param)
         try:
             checked = [self._prompt(prompt, options) for prompt in prompts]
             token_ids = [prompt.rendered.token_ids for prompt in checked]
             parsed = [_parsed(self.renderer, prompt, options.parsed) for prompt in token_ids]
-            if options.grammar is not None and options.parsed.reasoning:
-                (one,) = parsed  # chats have one prompt
-                options = replace(options, grammar=self._behind_reasoning(options, one))
-            stream = await self._submit(checked, sampling, options)
+            grammar = None
+            if options.constraint is not None:
+                # Chats, whose outputs are parsed, have one prompt.
+                grammar = await self._constraints.grammar(options.constraint, parsed[0])
+            stream = await self._submit(checked, sampling, options, grammar)
         except EngineError as error:
             raise from_engine(error) from error
         assemblers = [
@@ -115,7 +112,9 @@ class Pipeline:
             for prompt, each in zip(token_ids, parsed, strict=True)
             for _ in range(sampling.n)
         ]
-        return Generation(stream, assemblers, self.metrics, token_ids, sampling)
+        for prompt in checked:
+            self.metrics.submitted(len(prompt.rendered), prompt.max_tokens, sampling.n)
+        return Generation(stream, assemblers, self.metrics, token_ids, sampling, options.caller)
 
     async def embed(
         self, prompts: Sequence[RenderedPrompt], options: GenerationOptions
@@ -134,7 +133,12 @@ class Pipeline:
                 vectors += await self._embed(checked[start : start + portion], options)
         except EngineError as error:
             raise from_engine(error) from error
-        return vectors, sum(len(prompt.rendered) for prompt in checked)
+        num_tokens = sum(len(prompt.rendered) for prompt in checked)
+        caller = options.caller
+        self.metrics.tenant_served(caller.tenant, caller.key_id, TenantUsage(num_tokens, 0))
+        if caller.record is not None:
+            caller.record.work = Work(self.model.name, num_tokens)
+        return vectors, num_tokens
 
     async def _embed(
         self, prompts: Sequence[Prompt], options: GenerationOptions
@@ -151,45 +155,17 @@ class Pipeline:
         prompts: Sequence[Prompt],
         sampling: SamplingParams | None,
         options: GenerationOptions,
+        grammar: Grammar | None = None,
     ) -> RequestStream:
         return await self.engine.submit(
             prompts,
             sampling,
             priority=options.priority,
             cache_salt=options.cache_salt,
-            tenant=options.tenant,
+            tenant=options.caller.tenant,
             kv_transfer_params=options.kv_transfer_params,
-            grammar=options.grammar,
+            grammar=grammar,
         )
-
-    def _behind_reasoning(self, options: GenerationOptions, parsed: ParserOptions) -> Grammar:
-        """The grammar, for what follows the model's reasoning.
-
-        Raises:
-            ApiError: 400 if the end of the reasoning is no token.
-        """
-        assert options.grammar is not None
-        formats = self.renderer.formats
-        tokens = formats.reasoning_tokens(parsed.begins)
-        if formats.messages is not None or (
-            tokens is not None and tokens.begins_within and not tokens.closers
-        ):
-            raise bad_request(
-                f"`{options.grammar_param}` cannot be used with this model's format of reasoning,"
-                " whose end is not one token.",
-                options.grammar_param,
-            )
-        if tokens is None or not tokens.closers:
-            return options.grammar
-        return msgspec.structs.replace(options.grammar, reasoning=Reasoning(*tokens))
-
-    async def _prepare(self, grammar: Grammar, param: str) -> None:
-        """Compiles `grammar`, few at a time, so that a bad one is refused before anything runs."""
-        async with self._compiling:
-            try:
-                await asyncio.to_thread(self._grammars.prepare, grammar)
-            except GrammarError as error:
-                raise bad_request(f"`{param}` cannot be used: {error}", param) from error
 
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
         longest = max(1, self.model.max_model_len - (options.max_tokens or 1))

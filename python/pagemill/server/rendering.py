@@ -19,11 +19,13 @@ from pagemill.config.model import ModelConfig
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
+from pagemill.render.formats.table import marker_ids
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt, RenderSource, open_tokenizer
 from pagemill.render.renderer import Renderer as ModelRenderer
 from pagemill.render.template_process import MAX_PROCESSES
 from pagemill.render.token_reach import utf8_bytes
+from pagemill.render.tokenizer import TextTokenizer
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.text_gate import TextGate
 from pagemill.structured.vocabulary import Vocabulary
@@ -219,6 +221,14 @@ def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
     )
 
 
+def vocabulary(
+    tokenizer: TextTokenizer, vocab_size: int, eos_token_ids: tuple[int, ...]
+) -> Vocabulary:
+    """The vocabulary of a model whose logits have `vocab_size` rows, for grammars."""
+    markers = marker_ids(tokenizer.added_token_id)
+    return Vocabulary(tokenizer, vocab_size, eos_token_ids, markers)
+
+
 def open_vocabulary(
     source: RenderSource, config: ModelConfig, vocab_size: int, eos_token_ids: Sequence[int]
 ) -> Vocabulary:
@@ -235,7 +245,7 @@ def open_vocabulary(
     """
     opened = open_tokenizer(source, cache_folder(config.cache_dir))
     ends = tuple(dict.fromkeys((*eos_token_ids, *opened.eos_token_ids)))
-    return Vocabulary(opened.tokenizer, vocab_size, ends)
+    return vocabulary(opened.tokenizer, vocab_size, ends)
 
 
 def _bound_free_memory() -> None:

@@ -14,16 +14,30 @@ from pagemill.server.protocol.completion import RULES as COMPLETION_RULES
 from pagemill.server.protocol.completion import CompletionRequest
 from pagemill.server.protocol.embedding import RULES as EMBEDDING_RULES
 from pagemill.server.protocol.embedding import EmbeddingRequest
+from pagemill.server.protocol.responses import RULES as RESPONSES_RULES
+from pagemill.server.protocol.responses import ResponsesRequest
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 CHAT, COMPLETIONS, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+RESPONSES = "/v1/responses"
 MINIMAL: Mapping[str, Mapping[str, Any]] = {
     CHAT: {"messages": [{"role": "user", "content": "a"}]},
     COMPLETIONS: {"prompt": "a"},
     EMBEDDINGS: {"input": "a"},
+    RESPONSES: {"input": "a"},
 }
-RULES = {CHAT: CHAT_RULES, COMPLETIONS: COMPLETION_RULES, EMBEDDINGS: EMBEDDING_RULES}
-KINDS = {CHAT: ChatRequest, COMPLETIONS: CompletionRequest, EMBEDDINGS: EmbeddingRequest}
+RULES = {
+    CHAT: CHAT_RULES,
+    COMPLETIONS: COMPLETION_RULES,
+    EMBEDDINGS: EMBEDDING_RULES,
+    RESPONSES: RESPONSES_RULES,
+}
+KINDS = {
+    CHAT: ChatRequest,
+    COMPLETIONS: CompletionRequest,
+    EMBEDDINGS: EmbeddingRequest,
+    RESPONSES: ResponsesRequest,
+}
 
 _MANY = {str(i): "x" for i in range(33)}
 NO_FLAG = (2, "maybe", 1.5, [])
@@ -114,8 +128,32 @@ BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "encoding_format": (5, "hex"),
         "dimensions": (*NO_INTEGER, 0, 2**31, 3),
     },
+    RESPONSES: {
+        **{field: values for field, values in SAMPLING.items() if field != "add_special_tokens"},
+        "input": (5, {}, [], [5], [{}], [{"role": "user"}], [{"type": "item_reference"}]),
+        "instructions": NO_TEXT,
+        "previous_response_id": (*NO_TEXT, "x" * 513, "resp_absent"),
+        "store": NO_FLAG,
+        "background": (*NO_FLAG, True),
+        "tools": (5, "x", {}, ["x"], [{"type": "function"}], [{"type": "web_search"}]),
+        "tool_choice": (5, ["auto"], "any", {"type": "function"}),
+        "parallel_tool_calls": NO_FLAG,
+        "max_tool_calls": (*NO_INTEGER, 0, 2**31),
+        "max_output_tokens": (*NO_INTEGER, 0, 2**31, 257),
+        "text": (5, "x", [], {"format": 5}, {"verbosity": "x"}),
+        "reasoning": (5, "x", [], {"effort": 5}, {"summary": "x" * 65}),
+        "include": (5, "x", {}, [5], ["x"] * 65, ["message.output_text.logprobs"]),
+        "truncation": (5, "left"),
+        "metadata": (5, "x", [], {"a": 5}, {"x" * 65: "x"}, {"x": "x" * 513}, _MANY),
+        "user": (*NO_TEXT, "x" * 513),
+        "safety_identifier": (*NO_TEXT, "x" * 513),
+        "prompt_cache_key": (*NO_TEXT, "x" * 513),
+        "service_tier": (*NO_TEXT, "x" * 65),
+        "chat_template_kwargs": (5, "x", [], {"chat_template": "x"}),
+        "include_reasoning": NO_FLAG,
+    },
 }
-ROUTES = pytest.mark.parametrize("route", [CHAT, COMPLETIONS, EMBEDDINGS])
+ROUTES = pytest.mark.parametrize("route", [CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES])
 
 
 def run(route: str, test: Callable[[FakeServer], Coroutine[None, None, None]]) -> None:
@@ -142,7 +180,7 @@ def test_bad_values_are_refused_in_the_fields_own_name(route: str) -> None:
         for field, values in BAD[route].items():
             for value in values:
                 response = await post(server, route, **{field: value})
-                error = response.json().get("error", {})
+                error = response.json().get("error") or {}
                 if error.get("param") != field or field not in error["message"]:
                     wrong.append((field, str(value)[:40], response.status_code, error))
         assert wrong == []
@@ -212,6 +250,11 @@ HARMLESS: Mapping[str, Sequence[Any]] = {
     "modalities": (["text"],),
     "verbosity": ("medium",),
     "return_prompt_text": (False,),
+    "context_management": ([],),
+    "top_logprobs": (0,),
+    "n": (1,),
+    "return_token_ids": (False,),
+    "return_tokens_as_token_ids": (False,),
     "suffix": ("",),
     "best_of": (1,),
     "messages": ([],),

@@ -29,6 +29,7 @@ class RequestIds:
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
+                state["status"] = message["status"]  # for the request's record
                 header = (b"x-request-id", state["request_id"].encode())
                 message["headers"] = [*message["headers"], header]
             await send(message)

@@ -13,20 +13,25 @@ import gc
 import logging
 import signal
 import socket
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 
 import uvloop
 
 from pagemill.config import ServeConfig
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.observe.logging import configure
+from pagemill.observe.metrics import MetricsOptions
 from pagemill.observe.stats_line import StatsLine
 from pagemill.server.app import create_app
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.keys import ApiKey, api_keys, warn_if_open
 from pagemill.server.open_model import open_model
+from pagemill.server.records.access_log import log_request
+from pagemill.server.responses import store as responses_store
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
 
@@ -43,9 +48,31 @@ def run(config: ServeConfig) -> int:
         ConfigError: a setting does not fit the model or the machine.
         OSError: the address cannot be listened on.
     """
-    configure(config.observe.log_level)
+    configure(config.observe.log_level, log_format=config.observe.log_format)
     keys = api_keys(config.server)
     warn_if_open(config.server.host, keys)
+    with _response_store(config) as config:
+        return _serve(config, keys)
+
+
+@contextlib.contextmanager
+def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
+    """`config` with a file for stored responses, one of this run if the flag names none.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    with contextlib.ExitStack() as stack:
+        path = config.server.response_store
+        if path is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pagemill-responses-"))
+            path = f"{folder}/responses.sqlite3"
+        if config.server.response_store_bytes:
+            responses_store.create(path)
+        yield replace(config, server=replace(config.server, response_store=path))
+
+
+def _serve(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
     if config.server.isolate_engine or config.server.api_server_count > 1:
         return supervise(config, keys)
     with (
@@ -76,9 +103,9 @@ class Server:
         self._source = source
         self._shared_metrics = shared_metrics
         self._state = ServerState(config.server)
-        self._http = HttpServer(
-            create_app(self._state, keys), config.server.connections, config.observe.access_log
-        )
+        listeners = (log_request,) if config.observe.access_log else ()
+        app = create_app(self._state, keys, listeners=listeners)
+        self._http = HttpServer(app, config.server.connections)
         self._engine: AsyncEngine | None = None
         self._may_listen = asyncio.Event()
         if config.server.api_server_count == 1:
@@ -110,6 +137,7 @@ class Server:
             if not self._may_listen.is_set():
                 serving.cancel()
             await asyncio.wait({serving}, timeout=_ABORT_GRACE_S)
+            await self._state.close()
         _LOGGER.info("stopped")
         return 0
 
@@ -126,7 +154,13 @@ class Server:
 
     async def _load_and_report(self) -> None:
         started = time.monotonic()
-        client, pipeline = await open_model(self._source, self._config.engine, self._shared_metrics)
+        metrics = self._config.metrics
+        observed = MetricsOptions(
+            self._shared_metrics,
+            reference_names=metrics.metrics_compatibility != "none",
+            max_tenants=metrics.max_metrics_tenants,
+        )
+        client, pipeline = await open_model(self._source, self._config.engine, observed)
         self._engine = pipeline.engine
         # What exists now lives as long as the process: collections need not look at it again.
         gc.collect()

@@ -10,6 +10,8 @@ from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.registry import ModelRegistry, Task
+from pagemill.server.responses.background import BackgroundResponses
+from pagemill.server.responses.store import ResponseStore
 
 
 class ServerState:
@@ -22,6 +24,11 @@ class ServerState:
         self._models: ModelRegistry | None = None
         self._stats: Callable[[], EngineSnapshot] | None = None
         self._connected: Callable[[], bool] = lambda: True
+        self.responses: ResponseStore | None = None
+        """Stored responses; None if none are stored."""
+        if config.response_store and config.response_store_bytes:
+            self.responses = ResponseStore(config.response_store, config.response_store_bytes)
+        self.background = BackgroundResponses(self.lifecycle)
 
     @property
     def loaded(self) -> Pipeline | None:
@@ -52,6 +59,12 @@ class ServerState:
         self._stats = stats
         self._connected = connected
         self.lifecycle.became_ready()
+
+    async def close(self) -> None:
+        """Closes what the endpoints share."""
+        await self.background.close()
+        if self.responses is not None:
+            await self.responses.close()
 
     @property
     def has_engine(self) -> bool:

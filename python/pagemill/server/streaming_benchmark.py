@@ -34,8 +34,13 @@ from pagemill.server.testing.fake_server import make_pipeline
 _RATE = flags.DEFINE_float("rate", 2000.0, "Tokens per second of all streams.", lower_bound=1.0)
 _STREAMS = flags.DEFINE_integer("streams", 32, "Streams at a time.", lower_bound=1)
 _TOKENS = flags.DEFINE_integer("tokens", 500, "Tokens of a stream.", lower_bound=1)
-_PATH = flags.DEFINE_string("path", "/v1/completions", "Route that is measured.")
-_PARSED = flags.DEFINE_boolean("parsed", False, "Measure chats with reasoning and a call.")
+_PATH = flags.DEFINE_enum(
+    "path",
+    "/v1/completions",
+    ["/v1/chat/completions", "/v1/completions", "/v1/messages"],
+    "Route that is measured.",
+)
+_PARSED = flags.DEFINE_boolean("parsed", False, "With reasoning and a call of a tool.")
 
 _CLIENT = """
 import asyncio, json, sys
@@ -43,15 +48,20 @@ async def one(port, tokens, path, parsed):
     body = {"max_tokens": tokens, "stream": True}
     message = {"role": "user", "content": "a"}
     tool = {"type": "function", "function": {"name": "f"}}
+    if "messages" in path:
+        tool = {"name": "f", "input_schema": {}}
     chat = {"messages": [message], "tools": [tool] if parsed else []}
-    body |= chat if "chat" in path else {"prompt": "a"}
+    body |= {"prompt": "a"} if path == "/v1/completions" else chat
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"POST {path} HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\n"
     writer.write(head.encode() + b"Content-Length: %d\\r\\n\\r\\n" % len(data) + data)
     got = b""
-    while b"[DONE]" not in got[-64:]:
-        got = got[-64:] + await reader.read(65536)
+    while not (b"[DONE]" in got[-64:] or b"message_stop" in got[-64:]):
+        read = await reader.read(65536)
+        if not read:
+            sys.exit(f"the server closed the stream: {got!r}")
+        got = got[-64:] + read
     writer.close()
 async def main():
     port, streams, tokens, path, parsed = sys.argv[1:]
@@ -111,7 +121,9 @@ def main(arguments: Sequence[str]) -> None:
     if len(arguments) > 1:
         raise app.UsageError(f"unknown argument {arguments[1]!r}")
     parsed = _PARSED.value
-    path = "/v1/chat/completions" if parsed else _PATH.value
+    path = _PATH.value
+    if parsed and path == "/v1/completions":
+        path = "/v1/chat/completions"
     measured = measure(_RATE.value, _STREAMS.value, _TOKENS.value, path, parsed=parsed)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         result = runner.run(measured)

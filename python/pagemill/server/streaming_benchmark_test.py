@@ -9,7 +9,12 @@ from pagemill.server.streaming_benchmark import measure
 
 @pytest.mark.parametrize(
     ("path", "parsed"),
-    [("/v1/completions", False), ("/v1/chat/completions", False), ("/v1/chat/completions", True)],
+    [
+        ("/v1/completions", False),
+        ("/v1/chat/completions", False),
+        ("/v1/chat/completions", True),
+        ("/v1/messages", True),
+    ],
 )
 def test_cost_of_a_streamed_token(path: str, parsed: bool) -> None:
     result = asyncio.run(measure(rate=4000, streams=16, tokens=100, path=path, parsed=parsed))

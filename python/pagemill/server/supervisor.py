@@ -7,7 +7,8 @@ one, which starts them, starts those again that end, and drains.
 
 The supervisor holds the port, without listening, so that it stays the server's. Children end with
 it (`child_process`). What must outlive an API process is in the engine's process (requests' shares,
-tenants) or in the folder (counts of metrics); nothing else is kept between requests.
+tenants), in the folder (counts of metrics) or in the file of `response_store`; nothing else is kept
+between requests.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import msgspec
 
 from pagemill.config import ServeConfig
 from pagemill.config.fields import flatten
+from pagemill.observe.restarts import RestartCounts
 from pagemill.server.child_process import ask_to_stop, start_child, wait_ready, wait_silent
 from pagemill.server.http_server import bind
 from pagemill.server.keys import ApiKey
@@ -71,6 +73,7 @@ class _Supervisor:
         self._socket = f"{folder}/engine"
         self._metrics = f"{folder}/metrics"
         os.mkdir(self._metrics)
+        self._restarts = RestartCounts(self._metrics)
         self._values = flatten(config)
         self._keys = msgspec.to_builtins(keys)
         self._processes: dict[str, Process] = {}
@@ -151,6 +154,7 @@ class _Supervisor:
             _LOGGER.error(
                 "%s (process %d) %s; it is started again in %.1f s", name, process.pid, how, delay_s
             )
+            self._restarts.add(name.partition(" ")[0])
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
 

@@ -26,6 +26,22 @@ CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "%s"}}\n</too
 OUTPUT = f"<think>\nI look it up.\n</think>\n\nLet me see.\n{CALL % 'Paris'}\n{CALL % 'Oslo'}"
 
 
+BAD_SCHEMA: Any = {"type": "object", "properties": {"x": {"type": "nonsense"}}}
+
+
+def tool_with(schema: Any, name: str = "f", **more: Any) -> Any:
+    return [{"type": "function", "function": {"name": name, "parameters": schema, **more}}]
+
+
+def tool_named(name: str) -> Any:
+    return tool_with({"type": "object", "properties": {}}, name)
+
+
+def allowed(mode: str, *names: str) -> Any:
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
 def run(
     test: Callable[[openai.AsyncOpenAI, FakeServer], Awaitable[None]],
     output: str = OUTPUT,
@@ -193,8 +209,17 @@ def test_calls_and_results_reach_the_template() -> None:
 @pytest.mark.parametrize(
     ("more", "param"),
     [
-        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": "required", "tools": openai.NOT_GIVEN}, "tool_choice"),
+        ({"tool_choice": "any"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice"),
+        ({"tool_choice": allowed("required", "f")}, "tool_choice"),
+        ({"tool_choice": allowed("none", "get_weather")}, "tool_choice"),
+        ({"tool_choice": allowed("auto")}, "tool_choice"),
+        ({"tool_choice": "required", "extra_body": {"guided_regex": "a"}}, "tool_choice"),
+        ({"tool_choice": "required", "tools": tool_named("a b")}, "tools"),
+        ({"tool_choice": "required", "tools": tool_with(BAD_SCHEMA)}, "tools"),
+        ({"tools": tool_with(BAD_SCHEMA, strict=True)}, "tools"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"tools": [{"type": "retrieval", "function": {"name": "f"}}]}, "tools"),
         ({"messages": [{"role": "assistant", "tool_calls": [{"id": "x"}]}]}, "messages"),

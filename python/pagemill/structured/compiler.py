@@ -35,13 +35,13 @@ class GrammarCompiler:
         self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
         self._num_kept_chars = 0
 
-    def prepare(self, grammar: Grammar) -> None:
-        """Compiles `grammar`, unless it is kept. May take a second: call it in a thread.
+    def prepare(self, grammar: Grammar) -> bool:
+        """Compiles `grammar`; False if it was kept. May take a second: call it in a thread.
 
         Raises:
             GrammarError: it is no grammar, or too large a one.
         """
-        self._compiled(grammar)
+        return self._compiled(grammar)[1]
 
     def factory(self, grammar: Grammar) -> Callable[[], GrammarMatcher]:
         """Makes the matchers of outputs (`engine.token_matcher.TokenMatcherFactory`).
@@ -49,17 +49,18 @@ class GrammarCompiler:
         Raises:
             GrammarError: see `prepare`.
         """
-        compiled = self._compiled(grammar)
+        compiled, _ = self._compiled(grammar)
         assert self._tokenizer is not None
         ends = frozenset(self._tokenizer.eos_tokens)
         return lambda: GrammarMatcher(compiled.deep_copy(), ends, grammar.reasoning)
 
-    def _compiled(self, grammar: Grammar) -> LLMatcher:
+    def _compiled(self, grammar: Grammar) -> tuple[LLMatcher, bool]:
+        """The compiled grammar, and whether it is new."""
         with self._lock:
             kept = self._kept.get(grammar.text)
             if kept is not None:
                 self._kept.move_to_end(grammar.text)
-                return kept
+                return kept, False
             tokenizer = self._opened_tokenizer()
         compiled = _compile(tokenizer, grammar.text)
         with self._lock:
@@ -69,7 +70,7 @@ class GrammarCompiler:
             while len(self._kept) > _MAX_KEPT or self._num_kept_chars > _MAX_KEPT_CHARS:
                 text, _ = self._kept.popitem(last=False)
                 self._num_kept_chars -= len(text)
-        return compiled
+        return compiled, True
 
     def _opened_tokenizer(self) -> LLTokenizer:
         if self._tokenizer is None:
@@ -149,7 +150,8 @@ class _Tokens:
         known = self._tokenizer.token_bytes
         ids = range(vocabulary.vocab_size)
         self.tokens = [known[index] for index in ids]
-        self.special_token_ids = [index for index in ids if known.is_special(index)]
+        markers = vocabulary.marker_ids
+        self.special_token_ids = [i for i in ids if i in markers or known.is_special(i)]
 
     def __call__(self, text: str | bytes) -> list[int]:
         if isinstance(text, bytes):

@@ -10,6 +10,8 @@ import msgspec
 
 MAX_GRAMMAR_CHARS = 2**18
 MAX_CHOICES = 4096
+ANY_OBJECT = {"type": "object"}
+"""JSON Schema of any JSON object."""
 _MAX_WHITE_SPACE = 8
 """Characters between two tokens of JSON: a model that likes line breaks would write no end."""
 
@@ -42,14 +44,12 @@ def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
     Raises:
         GrammarError: it is too long.
     """
-    blank = rf"[ \t\r\n]{{1,{_MAX_WHITE_SPACE}}}"
-    options = {"x-guidance": {"whitespace_pattern": blank}}
-    return _bounded({"grammars": [{"json_schema": _with(schema, options)}]})
+    return _bounded({"grammars": [{"json_schema": _with_options(schema)}]})
 
 
-def json_object() -> Grammar:
-    """A JSON object."""
-    return json_schema({"type": "object"})
+def schema_text(schema: Mapping[str, Any] | bool) -> str:
+    """`schema` as text for `%json` in a Lark grammar."""
+    return json.dumps(_with_options(schema), ensure_ascii=False)
 
 
 def regex(pattern: str) -> Grammar:
@@ -93,10 +93,11 @@ def _bounded(grammar: Mapping[str, Any]) -> Grammar:
     return Grammar(text)
 
 
-def _with(schema: Mapping[str, Any] | bool, options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_options(schema: Mapping[str, Any] | bool) -> Mapping[str, Any]:
     if isinstance(schema, bool):
         schema = {} if schema else {"not": {}}
-    return {**schema, **options}
+    blank = rf"[ \t\r\n]{{1,{_MAX_WHITE_SPACE}}}"
+    return {**schema, "x-guidance": {"whitespace_pattern": blank}}
 
 
 def _without_slashes(pattern: str) -> str:

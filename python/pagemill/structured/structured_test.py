@@ -13,11 +13,11 @@ import pytest
 
 from pagemill.structured.compiler import GrammarCompiler, GrammarMatcher
 from pagemill.structured.grammar import (
+    ANY_OBJECT,
     Grammar,
     GrammarError,
     Reasoning,
     choice,
-    json_object,
     json_schema,
     lark,
     regex,
@@ -91,7 +91,7 @@ PERSON = {
             ['{"name": "Bob"}', '{"name":"é","age":-3}', '{ "name" : "" }'],
             ['{"age": 3}', '{"name": "Robert"}', '{"name": "Bob", "x": 1}', '{"name": "Bob"', "[]"],
         ),
-        (json_object(), ["{}", '{"a": [1, {"b": null}]}'], ["[]", "1", "", '{"a": }']),
+        (json_schema(ANY_OBJECT), ["{}", '{"a": [1, {"b": null}]}'], ["[]", "1", "", '{"a": }']),
         (json_schema(True), ["1", '"x"', "[]"], ["x", ""]),
         (regex(r"[a-c]+/\d{2}\n?"), ["abc/12", "a/99\n"], ["abc", "d/12", "a/123"]),
         (regex("a\nb"), ["a\nb"], ["ab"]),
@@ -129,7 +129,7 @@ def test_drafts_are_taken_back(compiler: GrammarCompiler) -> None:
     rng = random.Random(2)
     within = Reasoning((OPENER,), (THINK_END,), begins_within=True)
     for reasoning in (None, within, msgspec.structs.replace(within, begins_within=False)):
-        grammar = Grammar(json_object().text, reasoning)
+        grammar = Grammar(json_schema(ANY_OBJECT).text, reasoning)
         matcher = compiler.factory(grammar)()
         kept: list[int] = []
         for _ in range(120):
@@ -206,7 +206,7 @@ def test_bad_grammars_are_refused(compiler: GrammarCompiler) -> None:
     with pytest.raises(GrammarError, match="characters; at most"):
         regex("a" * 2**19)
     with pytest.raises(GrammarError, match="no vocabulary"):
-        GrammarCompiler().prepare(json_object())
+        GrammarCompiler().prepare(json_schema(ANY_OBJECT))
 
 
 def nested(depth: int) -> dict[str, Any]:

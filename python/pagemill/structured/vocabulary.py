@@ -35,9 +35,11 @@ class Vocabulary:
     """The tokens of a model.
 
     `vocab_size`: of its logits, which may have more rows than the tokenizer has tokens.
-    `eos_token_ids`: those that end an output, at least one.
+    `eos_token_ids`: those that end an output, at least one. `marker_ids`: tokens that are no part
+    of texts, beside control tokens.
     """
 
     tokenizer: Tokenizer
     vocab_size: int
     eos_token_ids: tuple[int, ...]
+    marker_ids: frozenset[int] = frozenset()

@@ -9,6 +9,8 @@ from pagemill.render.formats.format import (
     Body,
     Gap,
     Header,
+    Parameters,
+    Spelling,
     State,
     Targets,
     ToolFormat,
@@ -27,6 +29,15 @@ def _functions(
     opener: str, closer: str, trim: Literal["line", "none"] = "line", marks: tuple[str, ...] = ()
 ) -> ToolFormat:
     """`<function=f><parameter=k>v</parameter></function>`, several between two markers."""
+    border = "\n" if trim == "line" else ""
+    values = Parameters("<parameter=", f">{border}", f"{border}</parameter>\n")
+    spelling = Spelling(
+        f"{opener}\n<function=",
+        ">\n",
+        f"</function>\n{closer}",
+        between="\n",
+        parameters=values,
+    )
     # Values are source code often, so what closes them by mistake has to begin a line.
     ends = {"</parameter>": "parameters", "\n<parameter=": "key", "\n</function>": "function"}
     return ToolFormat(
@@ -41,6 +52,7 @@ def _functions(
         },
         openers={opener: "function", "<function=": "name"},
         marks=marks,
+        spelling=spelling,
     )
 
 
@@ -53,6 +65,15 @@ def _pairs(opener: str, closer: str, key: str, value: str) -> dict[str, State]:
         "value": Value(on={f"</{value}>": "pairs"}),
         "pairs": Gap(on={f"<{key}>": "key", closer: opener}, in_call=True),
     }
+
+
+def _spelled_pairs(
+    opener: str, closer: str, begin: str = "", end: str = "", key: str = "arg_key", behind: str = ""
+) -> Spelling:
+    """`behind`: what follows the name."""
+    value = key.replace("key", "value")
+    values = Parameters(f"<{key}>", f"</{key}><{value}>", f"</{value}>")
+    return Spelling(opener, behind, closer, begin=begin, end=end, parameters=values)
 
 
 def invoke_states(tag: str, target: str, closed: Targets) -> dict[str, State]:
@@ -92,7 +113,23 @@ def _invokes(
 
     `tag`: how the names of elements are written.
     """
-    opener = f"<{tag.format('invoke')} name="
+    invoke, parameter = tag.format("invoke"), tag.format("parameter")
+    opener = f"<{invoke} name="
+    declares = "DSML" in tag
+    values = Parameters(
+        f'<{parameter} name="',
+        '" string="true">' if declares else '">',
+        f"</{parameter}>\n",
+        before_json='" string="false">' if declares else "",
+    )
+    spelling = Spelling(
+        f'{opener}"',
+        '">\n',
+        f"</{invoke}>\n",
+        begin=f"{openers[0]}\n",
+        end=closers[0],
+        parameters=values,
+    )
     closed = dict.fromkeys(closers, ANSWER)
     return ToolFormat(
         {
@@ -105,6 +142,7 @@ def _invokes(
         openers={**dict.fromkeys(openers, "invokes"), opener: "name"},
         marks=marks,
         lacks=lacks,
+        spelling=spelling,
     )
 
 
@@ -117,6 +155,7 @@ GLM45 = ToolFormat(
     openers={"<tool_call>": "name"},
     marks=("<tool_call>", "<arg_key>"),
     lacks=("<tool_calls>", "<tool_sep>"),
+    spelling=_spelled_pairs("<tool_call>", "</tool_call>", behind="\n"),
 )
 HUNYUAN_V3 = ToolFormat(
     {
@@ -126,6 +165,9 @@ HUNYUAN_V3 = ToolFormat(
     },
     openers={"<tool_calls>": "calls"},
     marks=("<tool_calls>", "<tool_sep>"),
+    spelling=_spelled_pairs(
+        *("<tool_call>", "</tool_call>", "<tool_calls>", "</tool_calls>"), behind="<tool_sep>"
+    ),
 )
 HUNYUAN_V4 = ToolFormat(
     {
@@ -135,6 +177,7 @@ HUNYUAN_V4 = ToolFormat(
     openers={"<tool_calls>": "calls"},
     marks=("<tool_calls>", "<arg_key>"),
     lacks=("<tool_sep>",),
+    spelling=_spelled_pairs("<tool_call>", "</tool_call>", "<tool_calls>", "</tool_calls>"),
 )
 K2_HORIZON = ToolFormat(
     {
@@ -148,6 +191,10 @@ K2_HORIZON = ToolFormat(
     },
     openers={"<ifm|tool_calls>": "calls"},
     marks=("<ifm|tool_calls>",),
+    spelling=_spelled_pairs(
+        *("<ifm|tool_call>", "</ifm|tool_call>", "<ifm|tool_calls>", "</ifm|tool_calls>"),
+        key="ifm|arg_key",
+    ),
 )
 MINICPM5 = ToolFormat(
     {
@@ -160,6 +207,12 @@ MINICPM5 = ToolFormat(
     },
     openers={"<function name=": "name", "<functionname=": "name"},
     marks=("<function name=", "<param name="),
+    spelling=Spelling(
+        '<function name="',
+        '">',
+        "</function>",
+        parameters=Parameters('<param name="', '">', "</param>"),
+    ),
 )
 
 MINIMAX_M2 = _invokes(
@@ -187,6 +240,14 @@ STEP3 = ToolFormat(
     },
     openers={"<｜tool_calls_begin｜>": "calls", "<｜tool_call_begin｜>": "type"},
     marks=("steptml:invoke",),
+    spelling=Spelling(
+        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="',
+        '">\n',
+        "</steptml:invoke><｜tool_call_end｜>",
+        begin="<｜tool_calls_begin｜>",
+        end="<｜tool_calls_end｜>",
+        parameters=Parameters('<steptml:parameter name="', '">', "</steptml:parameter>\n"),
+    ),
 )
 DEEPSEEK_V32 = _invokes(
     ("<｜DSML｜function_calls>",),

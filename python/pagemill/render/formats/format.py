@@ -180,13 +180,55 @@ State = Gap | Header | Fork | Said | Value | Body
 
 
 @dataclass(frozen=True, slots=True)
+class Parameters:
+    """How arguments are written one by one.
+
+    `before_value` is in front of strings, `before_json` in front of other values, if that differs.
+    `quotes`: strings are written as JSON, too; else they are plain text up to `after_value`.
+    """
+
+    before_key: str
+    before_value: str
+    after_value: str = ""
+    between: str = ""
+    before_json: str = ""
+    quotes: bool = False
+
+
+INDEX = "\0"
+"""Within a `Spelling`: the number of the call, from 0 on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How a model that has to call tools is made to write: one of the ways that the states read.
+
+        begin, call, between, call, ..., end
+
+    A call is the tool's name and its arguments between `before_name`, `before_arguments` and
+    `after_arguments`. Without `parameters`, its arguments are a JSON object. `is_single`: there is
+    one call at most.
+    """
+
+    before_name: str
+    before_arguments: str
+    after_arguments: str = ""
+    begin: str = ""
+    between: str = ""
+    end: str = ""
+    parameters: Parameters | None = None
+    is_single: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ToolFormat:
     """How a family of models writes calls of tools.
 
     `openers` are met anywhere in an answer or in reasoning, `starts` only where an answer begins,
     white space aside. `tokens` are no markers, but have to be read even if they are special tokens.
     A chat template that has all of `marks` and none of `lacks` is surely that of one of the
-    format's models; without marks, no template is.
+    format's models; without marks, no template is. `spelling` None: grammars of its calls cannot be
+    written.
     """
 
     states: Mapping[str, State]
@@ -195,6 +237,7 @@ class ToolFormat:
     tokens: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
+    spelling: Spelling | None = None
 
     def is_in(self, template: str) -> bool:
         """True if a chat template with this source surely has its model write this format."""

@@ -15,7 +15,7 @@ from pagemill.render.events import CallEnd, Event, Message, Piece
 from pagemill.render.formats.format import MessageFormat, ToolFormat
 from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.formats.table import TOOL_FORMATS, load_format
-from pagemill.render.formats.typed_values import as_json, type_names
+from pagemill.render.formats.typed_values import as_json, parameter, type_names
 from pagemill.render.output_machine import Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
 from pagemill.render.testing.format_reference import reference
@@ -269,5 +269,15 @@ def test_values_have_the_type_of_the_schema(text: str, types: list[str], want: A
 def test_types_of_schemas() -> None:
     assert type_names({"type": ["string", "null"]}) == {"string", "null"}
     assert type_names({"anyOf": [{"type": "integer"}, {"type": "null"}]}) == {"integer", "null"}
+    assert type_names({"anyOf": [{"$ref": "#/$defs/unit"}, {"type": "null"}]}) == frozenset()
     assert type_names({"enum": ["a", "b"]}) == {"string"}
     assert type_names({"enum": [1]}) == type_names({}) == type_names(None) == frozenset()
+
+
+def test_parameters_that_refer_to_definitions() -> None:
+    unit = {"enum": ["C", "F"]}
+    references = {"unit": {"$ref": "#/$defs/unit"}, "self": {"$ref": "#/properties/self"}}
+    schema = {"properties": {**references, "none": {"$ref": "#/x/y"}}, "$defs": {"unit": unit}}
+    assert parameter(schema, "unit") == unit
+    assert parameter(schema, "none") is None
+    assert parameter(schema, "self") == references["self"]

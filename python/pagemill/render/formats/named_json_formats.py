@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pagemill.render.formats.format import ANSWER, Body, Gap, Header, ToolFormat
+from pagemill.render.formats.format import ANSWER, INDEX, Body, Gap, Header, Spelling, ToolFormat
 from pagemill.render.formats.json_calls import JsonArguments, JsonCall
 
 _NAME = r"\s*(?P<name>\S+)\s*"
@@ -18,6 +18,13 @@ DEEPSEEK_V31 = ToolFormat(
     openers={"<｜tool▁calls▁begin｜>": "calls", "<｜tool▁call▁begin｜>": "name"},
     marks=("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>"),
     lacks=("```json",),
+    spelling=Spelling(
+        "<｜tool▁call▁begin｜>",
+        "<｜tool▁sep｜>",
+        "<｜tool▁call▁end｜>",
+        begin="<｜tool▁calls▁begin｜>",
+        end="<｜tool▁calls▁end｜>",
+    ),
 )
 DEEPSEEK_V3 = ToolFormat(
     {
@@ -31,6 +38,14 @@ DEEPSEEK_V3 = ToolFormat(
     },
     openers={"<｜tool▁calls▁begin｜>": "calls", "<｜tool▁call▁begin｜>": "type"},
     marks=("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "```json"),
+    spelling=Spelling(
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+        "\n```json\n",
+        "\n```<｜tool▁call▁end｜>",
+        begin="<｜tool▁calls▁begin｜>",
+        between="\n",
+        end="<｜tool▁calls▁end｜>",
+    ),
 )
 KIMI_K2 = ToolFormat(
     {
@@ -47,6 +62,13 @@ KIMI_K2 = ToolFormat(
     },
     openers={"<|tool_calls_section_begin|>": "calls", "<|tool_call_begin|>": "name"},
     marks=("<|tool_calls_section_begin|>",),
+    spelling=Spelling(
+        "<|tool_call_begin|>functions.",
+        f":{INDEX}<|tool_call_argument_begin|>",
+        "<|tool_call_end|>",
+        begin="<|tool_calls_section_begin|>",
+        end="<|tool_calls_section_end|>",
+    ),
 )
 MISTRAL = ToolFormat(
     {
@@ -68,6 +90,7 @@ MISTRAL = ToolFormat(
     },
     openers={"[TOOL_CALLS]": "call"},
     marks=("[TOOL_CALLS]",),
+    spelling=Spelling("[TOOL_CALLS]", "[ARGS]"),
 )
 
 
@@ -92,4 +115,13 @@ PLAMO3 = ToolFormat(
     },
     openers={_plamo("begin_tool_requests"): "requests"},
     marks=("<|plamo:begin_tool_requests:plamo|>",),
+    spelling=Spelling(
+        _plamo("begin_tool_request") + _plamo("begin_tool_name"),
+        _plamo("end_tool_name")
+        + _plamo("begin_tool_arguments")
+        + "<|plamo:constrain|>json<|plamo:msg|>",
+        _plamo("end_tool_arguments") + _plamo("end_tool_request"),
+        begin=_plamo("begin_tool_requests"),
+        end=_plamo("end_tool_requests"),
+    ),
 )

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from functools import partial
 
-from pagemill.render.formats.format import ANSWER, Body, Gap, Header, ToolFormat
+from pagemill.render.formats.format import (
+    ANSWER,
+    Body,
+    Gap,
+    Header,
+    Parameters,
+    Spelling,
+    ToolFormat,
+)
 from pagemill.render.formats.pairs import PairsShape
 from pagemill.render.formats.python_calls import PythonCalls
 
+_KEYWORDS = Parameters("", "=", between=", ", quotes=True)
+"""JSON is Python here: `true`, `false` and `null` are read, too."""
+
+
+def _python(begin: str, between: str, end: str) -> Spelling:
+    return Spelling("", "(", ")", begin, between, end, _KEYWORDS)
+
+
 PYTHONIC = ToolFormat(
-    {"list": Body(PythonCalls, then=ANSWER, keeps_marker=True)}, starts={"[": "list"}
+    {"list": Body(PythonCalls, then=ANSWER, keeps_marker=True)},
+    starts={"[": "list"},
+    spelling=_python("[", ", ", "]"),
 )
 LLAMA4_PYTHONIC = ToolFormat(
     {
@@ -19,17 +37,20 @@ LLAMA4_PYTHONIC = ToolFormat(
     openers={"<|python_start|>": "calls"},
     starts={"[": "list"},
     marks=("<|python_start|>",),
+    spelling=_python("[", ", ", "]"),
 )
 LFM2 = ToolFormat(
     {"calls": Body(PythonCalls, on={"<|tool_call_end|>": ANSWER})},
     openers={"<|tool_call_start|>": "calls"},
     marks=("<|tool_call_start|>",),
+    spelling=_python("<|tool_call_start|>[", ", ", "]<|tool_call_end|>"),
 )
 OLMO3 = ToolFormat(
     {"calls": Body(partial(PythonCalls, in_list=False), on={"</function_calls>": ANSWER})},
     openers={"<function_calls>": "calls"},
     marks=("<function_calls>",),
     lacks=("<invoke",),
+    spelling=_python("<function_calls>", "\n", "</function_calls>"),
 )
 
 

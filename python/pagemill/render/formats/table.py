@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pagemill.render.errors import RenderError
@@ -162,3 +162,14 @@ def _choose(
     most = max((len(each.marks) for each in found), default=0)
     best = [each for each in found if len(each.marks) == most]
     return best[0] if len(best) == 1 else None
+
+
+def marker_ids(token_id: Callable[[str], int | None]) -> frozenset[int]:
+    """Tokens of a vocabulary that are markers of any format.
+
+    Args:
+      token_id: the id of a marker that is a token of its own.
+    """
+    paths = {*TOOL_FORMATS.values(), *REASONING_FORMATS.values()}
+    found = (token_id(marker) for path in paths for marker in load_format(path).markers)
+    return frozenset(index for index in found if index is not None)

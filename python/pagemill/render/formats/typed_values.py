@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 _MAX_VARIANTS = 16
+_MAX_REFERENCES = 8
 _INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WORDS = {"true": True, "1": True, "false": False, "0": False}
@@ -26,9 +27,8 @@ def type_names(schema: Any) -> frozenset[str]:
         if isinstance(fields.get(key), list):
             variants = cast(list[Any], fields[key])[:_MAX_VARIANTS]
             # Variants of variants are not followed.
-            return frozenset[str]().union(
-                *(type_names({"type": _fields(each).get("type")}) for each in variants)
-            )
+            named = [type_names({"type": _fields(each).get("type")}) for each in variants]
+            return frozenset[str]().union(*named) if all(named) else frozenset()
     choices = fields.get("enum")
     if isinstance(choices, list) and choices:
         are_strings = all(isinstance(each, str) for each in cast(list[Any], choices))
@@ -37,8 +37,17 @@ def type_names(schema: Any) -> frozenset[str]:
 
 
 def parameter(schema: Any, key: str) -> Any:
-    """The schema of parameter, or property, `key`; None if there is none."""
-    return _fields(_fields(schema).get("properties")).get(key)
+    """The schema of parameter, or property, `key`; None if there is none. One that refers to a
+    definition of `schema` is that definition."""
+    found = _fields(_fields(schema).get("properties")).get(key)
+    for _ in range(_MAX_REFERENCES):
+        reference = _fields(found).get("$ref")
+        if not (isinstance(reference, str) and reference.startswith("#/")):
+            break
+        found = schema
+        for part in reference[2:].split("/"):
+            found = _fields(found).get(part)
+    return found
 
 
 def items(schema: Any) -> Any:

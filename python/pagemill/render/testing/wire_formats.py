@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, cast
+
+from pagemill.render.formats.format import INDEX, Spelling, ToolFormat
+from pagemill.render.formats.table import TOOL_FORMATS, load_format
 
 
 class ToolCall(NamedTuple):
@@ -23,57 +27,33 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else _json(value)
 
 
-def _object(call: ToolCall, name: str = "name", arguments: str = "arguments") -> str:
-    return _json({name: call.name, arguments: call.arguments})
+def spelled(spelling: Spelling, calls: list[ToolCall]) -> str:
+    """`calls` as grammars have them written."""
+
+    def argument(key: str, value: Any) -> str:
+        values = spelling.parameters
+        assert values is not None
+        is_plain = isinstance(value, str) and not values.quotes
+        before = values.before_value if isinstance(value, str) else values.before_json
+        text = value if is_plain else _json(value)
+        return f"{values.before_key}{key}{before or values.before_value}{text}{values.after_value}"
+
+    def call(at: int, each: ToolCall) -> str:
+        values = spelling.parameters
+        arguments = (
+            _json(each.arguments)
+            if values is None
+            else values.between.join(argument(*item) for item in each.arguments.items())
+        )
+        parts = (spelling.before_name, each.name, spelling.before_arguments, arguments)
+        return "".join((*parts, spelling.after_arguments)).replace(INDEX, str(at))
+
+    written = [call(at, each) for at, each in enumerate(calls)]
+    return spelling.begin + spelling.between.join(written) + spelling.end
 
 
-def _each(write: Callable[[ToolCall], str], joined: str = "") -> Callable[[list[ToolCall]], str]:
-    return lambda calls: joined.join(map(write, calls))
-
-
-def _array(begin: str, end: str, arguments: str = "arguments") -> Callable[[list[ToolCall]], str]:
-    def write(calls: list[ToolCall]) -> str:
-        return begin + ", ".join(_object(c, arguments=arguments) for c in calls).join("[]") + end
-
-    return write
-
-
-def _cohere(calls: list[ToolCall]) -> str:
-    objects = [
-        {"tool_call_id": str(at), "tool_name": call.name, "parameters": call.arguments}
-        for at, call in enumerate(calls)
-    ]
-    return f"<|START_ACTION|>{_json(objects)}<|END_ACTION|>"
-
-
-def _apertus(calls: list[ToolCall]) -> str:
-    return f"<|tools_prefix|>{_json([{c.name: c.arguments} for c in calls])}<|tools_suffix|>"
-
-
-def _deepseek_v3(calls: list[ToolCall]) -> str:
-    parts = [
-        f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{call.name}\n```json\n{_json(call.arguments)}\n```"
-        "<｜tool▁call▁end｜>"
-        for call in calls
-    ]
-    return "<｜tool▁calls▁begin｜>" + "\n".join(parts) + "<｜tool▁calls▁end｜>"
-
-
-def _deepseek_v31(calls: list[ToolCall]) -> str:
-    parts = [
-        f"<｜tool▁call▁begin｜>{call.name}<｜tool▁sep｜>{_json(call.arguments)}<｜tool▁call▁end｜>"
-        for call in calls
-    ]
-    return f"<｜tool▁calls▁begin｜>{''.join(parts)}<｜tool▁calls▁end｜>"
-
-
-def _kimi_k2(calls: list[ToolCall]) -> str:
-    parts = [
-        f"<|tool_call_begin|>functions.{call.name}:{at}<|tool_call_argument_begin|>"
-        f"{_json(call.arguments)}<|tool_call_end|>"
-        for at, call in enumerate(calls)
-    ]
-    return f"<|tool_calls_section_begin|>{''.join(parts)}<|tool_calls_section_end|>"
+def _each(write: Callable[[ToolCall], str]) -> Callable[[list[ToolCall]], str]:
+    return lambda calls: "".join(map(write, calls))
 
 
 def _kimi_k3(calls: list[ToolCall]) -> str:
@@ -113,51 +93,10 @@ def _minimax_m3(calls: list[ToolCall]) -> str:
     return f"{mark}<tool_call>\n{''.join(parts)}{mark}</tool_call>"
 
 
-def _plamo3(calls: list[ToolCall]) -> str:
-    def mark(name: str) -> str:
-        return f"<|plamo:{name}:plamo|>"
-
-    parts = [
-        mark("begin_tool_request")
-        + mark("begin_tool_name")
-        + call.name
-        + mark("end_tool_name")
-        + mark("begin_tool_arguments")
-        + "<|plamo:constrain|>json<|plamo:msg|>"
-        + _json(call.arguments)
-        + mark("end_tool_arguments")
-        + mark("end_tool_request")
-        for call in calls
-    ]
-    return mark("begin_tool_requests") + "".join(parts) + mark("end_tool_requests")
-
-
-def _functions(opener: str, closer: str, border: str) -> Callable[[list[ToolCall]], str]:
-    def write(call: ToolCall) -> str:
-        values = "".join(
-            f"<parameter={key}>{border}{_plain(value)}{border}</parameter>\n"
-            for key, value in call.arguments.items()
-        )
-        return f"{opener}\n<function={call.name}>\n{values}</function>\n{closer}"
-
-    return _each(write, "\n")
-
-
-def _pairs(key: str = "arg_key", value: str = "arg_value") -> Callable[[ToolCall], str]:
-    def write(call: ToolCall) -> str:
-        return "".join(
-            f"<{key}>{name}</{key}><{value}>{_plain(each)}</{value}>"
-            for name, each in call.arguments.items()
-        )
-
-    return write
-
-
-def _invokes(opener: str, closer: str, tag: str = "{}") -> Callable[[list[ToolCall]], str]:
+def _invokes(opener: str, closer: str, tag: str) -> Callable[[list[ToolCall]], str]:
     def value(key: str, each: Any) -> str:
-        kind = f' string="{"true" if isinstance(each, str) else "false"}"' if "DSML" in tag else ""
         parameter = tag.format("parameter")
-        return f'<{parameter} name="{key}"{kind}>{_plain(each)}</{parameter}>\n'
+        return f'<{parameter} name="{key}">{_plain(each)}</{parameter}>\n'
 
     def write(call: ToolCall) -> str:
         values = "".join(value(key, each) for key, each in call.arguments.items())
@@ -165,13 +104,6 @@ def _invokes(opener: str, closer: str, tag: str = "{}") -> Callable[[list[ToolCa
         return f'<{invoke} name="{call.name}">\n{values}</{invoke}>\n'
 
     return lambda calls: f"{opener}\n{''.join(map(write, calls))}{closer}"
-
-
-def _minicpm5(call: ToolCall) -> str:
-    values = "".join(
-        f'<param name="{key}">{_plain(value)}</param>' for key, value in call.arguments.items()
-    )
-    return f'<function name="{call.name}">{values}</function>'
 
 
 def _python(call: ToolCall) -> str:
@@ -192,66 +124,8 @@ def _quoted(opener: str, closer: str, quote: str) -> Callable[[list[ToolCall]], 
     return _each(lambda call: f"{opener}call:{call.name}{value(call.arguments)}{closer}")
 
 
-_HUNYUAN = _pairs()
-_GLM = _pairs()
-_HORIZON = _pairs("ifm|arg_key", "ifm|arg_value")
-WRITERS: Mapping[str, Callable[[list[ToolCall]], str]] = {
-    "element_formats:DEEPSEEK_V32": _invokes(
-        *("<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "｜DSML｜{}")
-    ),
-    "element_formats:DEEPSEEK_V4": _invokes(
-        *("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>", "｜DSML｜{}")
-    ),
-    "element_formats:DEEPSEEK_V41": _invokes(
-        *("<｜DSML｜ calls>", "</｜DSML｜ calls>", "｜DSML｜ {}")
-    ),
-    "element_formats:DOTS": _invokes("<dots_function_call>", "</dots_function_call>"),
-    "element_formats:GLM45": _each(lambda c: f"<tool_call>{c.name}\n{_GLM(c)}</tool_call>"),
-    "element_formats:HUNYUAN_V3": lambda calls: (
-        "<tool_calls>"
-        + "".join(f"<tool_call>{c.name}<tool_sep>{_HUNYUAN(c)}</tool_call>" for c in calls)
-        + "</tool_calls>"
-    ),
-    "element_formats:HUNYUAN_V4": lambda calls: (
-        "<tool_calls>"
-        + "".join(f"<tool_call>{c.name}{_HUNYUAN(c)}</tool_call>" for c in calls)
-        + "</tool_calls>"
-    ),
-    "element_formats:K2_HORIZON": lambda calls: (
-        "<ifm|tool_calls>"
-        + "".join(f"<ifm|tool_call>{c.name}{_HORIZON(c)}</ifm|tool_call>" for c in calls)
-        + "</ifm|tool_calls>"
-    ),
-    "element_formats:MIMO": _functions("<tool_call>", "</tool_call>", ""),
-    "element_formats:MINICPM5": _each(_minicpm5),
-    "element_formats:MINIMAX_M2": _invokes("<minimax:tool_call>", "</minimax:tool_call>"),
+_OWN: Mapping[str, Callable[[list[ToolCall]], str]] = {
     "element_formats:MINIMAX_M3": _minimax_m3,
-    "element_formats:QWEN3_CODER": _functions("<tool_call>", "</tool_call>", "\n"),
-    "element_formats:SEED_OSS": _functions("<seed:tool_call>", "</seed:tool_call>", ""),
-    "element_formats:STEP3": lambda calls: (
-        "<｜tool_calls_begin｜>"
-        + "".join(
-            "<｜tool_call_begin｜>function<｜tool_sep｜>"
-            + _invokes("", "", "steptml:{}")([call]).strip()
-            + "<｜tool_call_end｜>"
-            for call in calls
-        )
-        + "<｜tool_calls_end｜>"
-    ),
-    "json_formats:APERTUS": _apertus,
-    "json_formats:COHERE": _cohere,
-    "json_formats:GIGACHAT3": lambda calls: f"<|function_call|>{_object(calls[0])}",
-    "json_formats:GRANITE": _array("<|tool_call|>", ""),
-    "json_formats:GRANITE_20B": _each(lambda c: f"<function_call> {_object(c)}"),
-    "json_formats:HERMES": _each(lambda c: f"<tool_call>\n{_object(c)}\n</tool_call>", "\n"),
-    "json_formats:INTERNLM": _each(
-        lambda c: f"<|action_start|><|plugin|>{_object(c, arguments='parameters')}<|action_end|>"
-    ),
-    "json_formats:LLAMA3": _each(lambda c: _object(c, arguments="parameters"), "; "),
-    "json_formats:LONGCAT": _each(lambda c: f"<longcat_tool_call>{_object(c)}</longcat_tool_call>"),
-    "json_formats:PHI4_MINI": _array("functools", ""),
-    "json_formats:TOOL_CALLS": _array("<tool_calls>", "</tool_calls>"),
-    "json_formats:XLAM": _array("", ""),
     "message_formats:HARMONY": _each(
         lambda c: (
             f"<|start|>assistant<|channel|>commentary to=functions.{c.name} <|constrain|>json"
@@ -261,7 +135,7 @@ WRITERS: Mapping[str, Callable[[list[ToolCall]], str]] = {
     "message_formats:INKLING": _each(
         lambda c: (
             "<|message_model|><|content_invoke_tool_json|>"
-            f"{_object(c, arguments='args')}<|end_message|>"
+            f"{_json({'name': c.name, 'args': c.arguments})}<|end_message|>"
         )
     ),
     "message_formats:KIMI_K3": _kimi_k3,
@@ -272,13 +146,6 @@ WRITERS: Mapping[str, Callable[[list[ToolCall]], str]] = {
             + "<|eom|>"
         )
     ),
-    "named_json_formats:DEEPSEEK_V3": _deepseek_v3,
-    "named_json_formats:DEEPSEEK_V31": _deepseek_v31,
-    "named_json_formats:KIMI_K2": _kimi_k2,
-    "named_json_formats:MISTRAL": _each(
-        lambda c: f"[TOOL_CALLS]{c.name}[ARGS]{_json(c.arguments)}"
-    ),
-    "named_json_formats:PLAMO3": _plamo3,
     "other_formats:FUNCTIONGEMMA": _quoted(
         *("<start_function_call>", "<end_function_call>", "<escape>")
     ),
@@ -291,5 +158,18 @@ WRITERS: Mapping[str, Callable[[list[ToolCall]], str]] = {
         "<function_calls>" + "\n".join(map(_python, calls)) + "</function_calls>"
     ),
     "other_formats:PYTHONIC": lambda calls: ", ".join(map(_python, calls)).join("[]"),
+}
+
+
+def _writer(path: str) -> Callable[[list[ToolCall]], str]:
+    if path in _OWN:
+        return _OWN[path]
+    kind = load_format(path)
+    assert isinstance(kind, ToolFormat) and kind.spelling is not None
+    return partial(spelled, kind.spelling)
+
+
+WRITERS: Mapping[str, Callable[[list[ToolCall]], str]] = {
+    path: _writer(path) for path in TOOL_FORMATS.values()
 }
 """By the rows' constants; a call is written so that its arguments come back unchanged."""

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
-
-from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.render.output_parser import ParserOptions
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
+from pagemill.server.chat import start_chat
 from pagemill.server.chat_wording import ChatWording
-from pagemill.server.errors import bad_request, not_implemented
-from pagemill.server.generation import Generation
-from pagemill.server.pipeline import GenerationOptions, Pipeline
-from pagemill.server.protocol.chat import (
-    ChatRequest,
-    check_messages,
-    check_tools,
-    tool_schemas,
-)
-from pagemill.server.protocol.sampling import to_sampling, transfer_params
-from pagemill.server.protocol.structured import wanted_grammar
-from pagemill.server.rendering import Rendering
+from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -29,135 +14,8 @@ from pagemill.server.state import ServerState
 async def create(server: ServerState, body: ChatRequest, caller: Caller) -> Answer:
     """Answers the last of a list of messages."""
     pipeline, _ = server.models.resolve(body.model)
-    generation = await _start(pipeline, body, caller)
-    wording = ChatWording(pipeline, body, f"chatcmpl-{body.request_id}", generation)
+    generation = await start_chat(pipeline, body, caller)
+    name, has_metrics = f"chatcmpl-{body.request_id}", server.config.enable_per_request_metrics
+    wording = ChatWording(pipeline, body, name, generation, has_metrics)
     interval = max(server.config.stream_interval, body.stream_interval)
     return await respond(generation, wording, interval if body.stream else None)
-
-
-async def _start(pipeline: Pipeline, request: ChatRequest, caller: Caller) -> Generation:
-    """Renders and submits.
-
-    Raises:
-        ApiError: the request cannot be served.
-    """
-    _check(request)
-    check_chat(request)
-    parsed = _parsed(pipeline, request)
-    pipeline.check_choices(1, request.n)
-    sampling = to_sampling(
-        request,
-        logprobs=request.top_logprobs if request.logprobs else None,
-        prompt_logprobs=request.prompt_logprobs,
-        max_logprobs=pipeline.model.max_logprobs,
-        logprobs_param="top_logprobs",
-    )
-    wanted = wanted_grammar(request)
-    prompt = await rendered_prompt(pipeline.rendering, request)
-    requested, requested_param = request.max_completion_tokens, "max_completion_tokens"
-    if requested is None:
-        requested, requested_param = request.max_tokens, "max_tokens"
-    options = GenerationOptions(
-        max_tokens=requested,
-        max_tokens_param=requested_param,
-        default_max_tokens=pipeline.model.defaults.max_tokens,
-        truncate_prompt_tokens=request.truncate_prompt_tokens,
-        truncation_side=request.truncation_side,
-        cache_salt=request.cache_salt or "",
-        priority=request.priority,
-        tenant=caller.tenant,
-        kv_transfer_params=transfer_params(request),
-        param="messages",
-        grammar=wanted.grammar,
-        grammar_param=wanted.param,
-        parsed=parsed,
-    )
-    return await pipeline.generate([prompt], sampling, options)
-
-
-async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> RenderedPrompt:
-    """The request's messages and tools as a prompt.
-
-    Raises:
-        ApiError: see `Rendering.chat`.
-    """
-    render = functools.partial(
-        rendering.renderer.render_chat,
-        request.messages,
-        request.tools or None,
-        request.add_generation_prompt,
-        request.continue_final_message,
-        _template_variables(request),
-    )
-    return await rendering.chat(render, request.add_special_tokens)
-
-
-def check_chat(request: ChatRequest) -> None:
-    """Checks what a prompt is made of.
-
-    Raises:
-        ApiError: 400 naming the field.
-    """
-    check_messages(request.messages)
-    check_tools(request.tools)
-    in_kwargs = "chat_template" in request.chat_template_kwargs
-    if request.chat_template is not None or in_kwargs:
-        field = "chat_template_kwargs" if in_kwargs else "chat_template"
-        raise bad_request(
-            f"`{field}` cannot bring a template with a request: it would run on the server. Start"
-            " the server with --chat-template.",
-            field,
-        )
-    if request.continue_final_message and request.add_generation_prompt:
-        raise bad_request(
-            "`continue_final_message` and `add_generation_prompt` exclude each other: set"
-            " `add_generation_prompt: false`.",
-            "continue_final_message",
-        )
-
-
-def _check(request: ChatRequest) -> None:
-    if request.tool_choice not in (None, "none", "auto"):
-        raise not_implemented(
-            "`tool_choice` can be `auto` or `none` in this version: output cannot be constrained to"
-            " a call.",
-            "tool_choice",
-        )
-    if request.top_logprobs and not request.logprobs:
-        raise bad_request("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
-    if request.prompt_logprobs is not None and request.stream:
-        raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
-
-
-def _parsed(pipeline: Pipeline, request: ChatRequest) -> ParserOptions:
-    """What is read out of the model's output.
-
-    Raises:
-        ApiError: calls of tools would have to be, but their format is not known.
-    """
-    formats = pipeline.renderer.formats
-    may_call = bool(request.tools) and request.tool_choice != "none"
-    if may_call and not formats.can_call:
-        raise bad_request(
-            "`tools` cannot be served: it is not known how this model writes calls. Start the"
-            ' server with --tool-call-parser, or send `tool_choice: "none"`, with which the model'
-            " is shown the tools and answers in text.",
-            "tools",
-        )
-    content = request.messages[-1].get("content") if request.continue_final_message else None
-    return ParserOptions(
-        reasoning=True,
-        tools=may_call,
-        begins=formats.after_content(content) if isinstance(content, str) else None,
-        max_calls=0 if request.parallel_tool_calls else 1,
-        schemas=tool_schemas(request.tools) if may_call else {},
-    )
-
-
-def _template_variables(request: ChatRequest) -> dict[str, Any]:
-    variables = dict(request.chat_template_kwargs)
-    if request.documents is not None:
-        variables["documents"] = request.documents
-    if request.reasoning_effort is not None:
-        variables["reasoning_effort"] = request.reasoning_effort
-    return variables

@@ -14,7 +14,7 @@ from pagemill.server.generation import Generation
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, prompts
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
-from pagemill.server.protocol.structured import wanted_grammar
+from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -23,7 +23,8 @@ async def create(server: ServerState, body: CompletionRequest, caller: Caller) -
     """Continues one or several prompts."""
     pipeline, _ = server.models.resolve(body.model)
     generation, echoes = await _start(pipeline, body, caller)
-    wording = CompletionWording(pipeline, body, f"cmpl-{body.request_id}", generation, echoes)
+    name, has_metrics = f"cmpl-{body.request_id}", server.config.enable_per_request_metrics
+    wording = CompletionWording(pipeline, body, name, generation, echoes, has_metrics)
     interval = max(server.config.stream_interval, body.stream_interval)
     return await respond(generation, wording, interval if body.stream else None)
 
@@ -51,7 +52,6 @@ async def _start(
         prompt_logprobs=prompt_logprobs,
         max_logprobs=pipeline.model.max_logprobs,
     )
-    wanted = wanted_grammar(request)
     rendered, texts = await _render(pipeline, request)
     options = GenerationOptions(
         max_tokens=request.max_tokens,
@@ -60,10 +60,9 @@ async def _start(
         truncation_side=request.truncation_side,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
-        tenant=caller.tenant,
+        caller=caller,
         kv_transfer_params=transfer_params(request),
-        grammar=wanted.grammar,
-        grammar_param=wanted.param,
+        constraint=wanted_output(request),
     )
     generation = await pipeline.generate(rendered, sampling, options)
     if not request.echo:

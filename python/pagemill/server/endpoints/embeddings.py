@@ -37,7 +37,7 @@ async def create(server: ServerState, body: EmbeddingRequest, caller: Caller) ->
         truncation_side=body.truncation_side,
         cache_salt=body.cache_salt or "",
         priority=body.priority,
-        tenant=caller.tenant,
+        caller=caller,
         param="input",
     )
     vectors, num_tokens = await pipeline.embed(rendered, options)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller, Scope
+from pagemill.server.error_shapes import ANTHROPIC, OPENAI, ErrorShape
 from pagemill.server.protocol.decode import FieldRules
 from pagemill.server.registry import Task
 
@@ -26,7 +27,7 @@ class Transport(Enum):
     JSON = auto()
     """A JSON object: the body of a POST, or a line of a batch file."""
     PATH = auto()
-    """The parameters of an HTTP path; such an endpoint exists over HTTP only."""
+    """The parameters of an HTTP path and its query; such an endpoint exists over HTTP only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Endpoint:
     `handler` is "module:function" below this package; `request`, `response` and `event` (of a
     stream) are "module:Type" below `protocol`. They are imported when they are needed. A module of
     `request` has its `RULES`; without `request` the handler gets the fields as they are. Without
-    `response` the answer is an object of strings. `task` None: whatever the model does.
+    `response` the answer is an object of strings. `task` None: whatever the model does. `errors`:
+    those of the API that the route belongs to.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Endpoint:
     response: str = ""
     event: str = ""
     media_type: str = "application/json"
+    errors: ErrorShape = OPENAI
 
     def load(self) -> Handler:
         """The handler."""
@@ -161,6 +164,31 @@ ENDPOINTS = (
         response="kv_event:KvEvents",
     ),
     Endpoint(
+        name="messages",
+        method="POST",
+        path="/v1/messages",
+        handler="messages:create",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.JSON,
+        request="messages:MessagesRequest",
+        response="messages:MessagesResponse",
+        event="messages:StreamEvent",
+        errors=ANTHROPIC,
+    ),
+    Endpoint(
+        name="messages_count_tokens",
+        method="POST",
+        path="/v1/messages/count_tokens",
+        handler="messages:count_tokens",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.JSON,
+        request="messages:CountTokensRequest",
+        response="messages:TokenCount",
+        errors=ANTHROPIC,
+    ),
+    Endpoint(
         name="metrics",
         method="GET",
         path="/metrics",
@@ -219,6 +247,58 @@ ENDPOINTS = (
         response="status:Status",
     ),
     Endpoint(
+        name="response",
+        method="GET",
+        path="/v1/responses/{response_id}",
+        handler="responses:retrieve",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        request="response_store:StoredResponse",
+        response="responses:Response",
+    ),
+    Endpoint(
+        name="response_cancel",
+        method="POST",
+        path="/v1/responses/{response_id}/cancel",
+        handler="responses:cancel",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        request="response_store:StoredResponse",
+        response="responses:Response",
+    ),
+    Endpoint(
+        name="response_delete",
+        method="DELETE",
+        path="/v1/responses/{response_id}",
+        handler="responses:delete",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        request="response_store:StoredResponse",
+        response="response_store:DeletedResponse",
+    ),
+    Endpoint(
+        name="response_input_items",
+        method="GET",
+        path="/v1/responses/{response_id}/input_items",
+        handler="responses:list_input_items",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        request="response_store:InputItemsRequest",
+        response="response_store:InputItems",
+    ),
+    Endpoint(
+        name="responses",
+        method="POST",
+        path="/v1/responses",
+        handler="responses:create",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.JSON,
+        request="responses:ResponsesRequest",
+        response="responses:Response",
+        event="response_events:ResponseEvent",
+    ),
+    Endpoint(
         name="tokenize",
         method="POST",
         path="/tokenize",
@@ -239,6 +319,12 @@ ENDPOINTS = (
 )
 OPEN_PATHS = frozenset(e.path for e in ENDPOINTS if e.scope is Scope.OPEN)
 """What is answered without a key."""
+_ERRORS = {endpoint.path: endpoint.errors for endpoint in ENDPOINTS}
+
+
+def error_shape(path: str) -> ErrorShape:
+    """How errors of requests to `path` are written, also if they never reach their route."""
+    return _ERRORS.get(path, OPENAI)
 
 
 def endpoint_named(name: str) -> Endpoint:

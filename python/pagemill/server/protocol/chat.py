@@ -12,6 +12,7 @@ from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
 from pagemill.server.protocol.sampling import IGNORED, UNSUPPORTED, GenerationRequest, Positive
 from pagemill.server.protocol.usage import Usage
+from pagemill.server.records.timings import RequestTimings
 
 _TOOLS = "send `tools` and `tool_choice`."
 
@@ -212,6 +213,7 @@ class ChatResponse(msgspec.Struct):
     prompt_logprobs: PromptLogprobs | None = None
     prompt_token_ids: list[int] | UnsetType = UNSET
     kv_transfer_params: dict[str, str] | UnsetType = UNSET
+    metrics: RequestTimings | UnsetType = UNSET
 
 
 class FunctionDelta(msgspec.Struct):
@@ -261,3 +263,4 @@ class ChatChunk(msgspec.Struct):
     usage: Usage | UnsetType = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
     kv_transfer_params: dict[str, str] | UnsetType = UNSET
+    metrics: RequestTimings | UnsetType = UNSET

@@ -18,6 +18,7 @@ from pagemill.server.protocol.sampling import (
     Logprobs,
 )
 from pagemill.server.protocol.usage import Usage
+from pagemill.server.records.timings import RequestTimings
 
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 2048
@@ -110,3 +111,4 @@ class CompletionResponse(msgspec.Struct):
     system_fingerprint: None = None
     usage: Usage | UnsetType = UNSET
     kv_transfer_params: dict[str, str] | UnsetType = UNSET
+    metrics: RequestTimings | UnsetType = UNSET

@@ -15,7 +15,7 @@ from pagemill.server.errors import invalid_body, not_implemented
 T = TypeVar("T", bound=msgspec.Struct)
 
 _LOGGER = logging.getLogger("pagemill.server")
-_PATH = re.compile(r"(?s)^(?P<what>.*?) - at `\$\.?(?P<path>.*)`$")
+_PATH = re.compile(r"(?s)^(?P<what>.*?) - at (?:`key` in )?`\$\.?(?P<path>.*)`$")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _MISSING = re.compile(r"missing required field `(?P<field>\w+)`")
 

@@ -15,7 +15,7 @@ from pagemill.server.protocol.decode import Unsupported, nothing, only
 from pagemill.server.protocol.structured import StructuredOutputs
 
 MAX_STOP_STRINGS = 64
-_MAX_STOP_CHARS = 4096
+MAX_STOP_CHARS = 4096
 MAX_KV_TRANSFER_PARAMS = 32
 
 Count = Annotated[int, Meta(ge=0, le=INT32_MAX)]
@@ -150,9 +150,9 @@ def _stop_strings(stop: str | list[str]) -> tuple[str, ...]:
             f"`stop` has {len(strings)} strings; at most {MAX_STOP_STRINGS} are allowed.", "stop"
         )
     for text in strings:
-        if not 0 < len(text) <= _MAX_STOP_CHARS:
+        if not 0 < len(text) <= MAX_STOP_CHARS:
             raise bad_request(
-                f"`stop`: a stop string has 1 to {_MAX_STOP_CHARS} characters, not {len(text)}.",
+                f"`stop`: a stop string has 1 to {MAX_STOP_CHARS} characters, not {len(text)}.",
                 "stop",
             )
     return tuple(strings)

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from pagemill.server.constraint import Constraint
 from pagemill.server.errors import ApiError, bad_request, not_implemented
 from pagemill.structured import grammar as grammars
 from pagemill.structured.grammar import Grammar, GrammarError
 
 _PARAM = "structured_outputs"
+_SCHEMAS = {"json_object": grammars.ANY_OBJECT}
 
 
 class StructuredOutputs(msgspec.Struct, kw_only=True, frozen=True):
@@ -44,14 +46,7 @@ class StructuredFields(Protocol):
     def guided_grammar(self) -> str | None: ...
 
 
-class Wanted(NamedTuple):
-    """A grammar, and the field that it came from."""
-
-    grammar: Grammar | None
-    param: str
-
-
-def wanted_grammar(request: StructuredFields) -> Wanted:
+def wanted_output(request: StructuredFields) -> Constraint | None:
     """What the output has to be, if the request says it.
 
     Raises:
@@ -69,7 +64,7 @@ def wanted_grammar(request: StructuredFields) -> Wanted:
                 "`structured_outputs` needs `json`, `regex`, `choice`, `grammar` or `json_object`.",
                 _PARAM,
             )
-        return Wanted(None, "")
+        return None
     if len(found) > 1:
         names = " and ".join(f"`{param}`" for param, _, _ in found)
         raise bad_request(
@@ -77,7 +72,9 @@ def wanted_grammar(request: StructuredFields) -> Wanted:
         )
     ((param, kind, value),) = found
     try:
-        return Wanted(_grammar(kind, value, param), param)
+        schema = _schema(value, param) if kind == "json" else _SCHEMAS.get(kind)
+        grammar = _grammar(kind, value, param) if schema is None else grammars.json_schema(schema)
+        return Constraint(grammar=grammar, param=param, schema=schema)
     except GrammarError as error:
         raise bad_request(f"`{param}` cannot be used: {error}.", param) from error
 
@@ -120,16 +117,12 @@ def _of_format(fields: dict[str, Any]) -> tuple[str, Any]:
 
 def _grammar(kind: str, value: Any, param: str) -> Grammar:
     match kind:
-        case "json":
-            return grammars.json_schema(_schema(value, param))
         case "regex":
             return grammars.regex(value)
         case "choice":
             return grammars.choice(value)
         case "grammar":
             return grammars.lark(value)
-        case "json_object":
-            return grammars.json_object()
         case _:
             raise not_implemented(f"`{param}`: structural tags are not supported.", param)
 

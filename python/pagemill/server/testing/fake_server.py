@@ -16,11 +16,12 @@ from pagemill.engine.messages import ModelFacts
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.observe.metrics import RequestMetrics
+from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.app import create_app
 from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
+from pagemill.server.records.layer import OnEnd
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.structured.compiler import GrammarCompiler
@@ -47,12 +48,17 @@ async def make_pipeline(
     pooling: bool = False,
     max_model_len: int = 256,
     renderer: FakeRenderer | None = None,
+    observed: MetricsOptions | None = None,
 ) -> Pipeline:
     """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
     facts = ModelFacts(
         names=("fake", "alias"), path="", max_model_len=max_model_len, vocab_size=256
     )
-    async_engine = AsyncEngine(LocalClient(fake_bindings(engine), facts), [EOS])
+    renderer = renderer or FakeRenderer()
+    bindings, tokenizer = fake_bindings(engine), renderer.tokenizer
+    grammars = GrammarCompiler(lambda: Vocabulary(tokenizer, 256, (EOS,)))
+    bindings.grammars.open_vocabulary = grammars.open_vocabulary
+    async_engine = AsyncEngine(LocalClient(bindings, facts), [EOS])
     await async_engine.start()
     model = ModelInfo(
         names=("fake", "alias"),
@@ -62,9 +68,7 @@ async def make_pipeline(
         created=1700000000,
         defaults=SamplingDefaults(),
     )
-    metrics = RequestMetrics("fake", max_model_len)
-    renderer = renderer or FakeRenderer()
-    grammars = GrammarCompiler(lambda: Vocabulary(renderer.tokenizer, 256, (EOS,)))
+    metrics = RequestMetrics("fake", max_model_len, observed)
     return Pipeline(async_engine, renderer, model, metrics, grammars)
 
 
@@ -85,6 +89,10 @@ async def fake_server(
     loaded: bool = True,
     renderer: FakeRenderer | None = None,
     max_model_len: int = 256,
+    response_store: str | None = None,
+    observed: MetricsOptions | None = None,
+    per_request_metrics: bool = False,
+    listeners: Sequence[OnEnd] = (),
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -93,20 +101,27 @@ async def fake_server(
         max_body_bytes=100_000,
         origins=origins or OriginConfig(),
         trust_tenant_header=trust_tenant_header,
+        enable_per_request_metrics=per_request_metrics,
         engine_stuck_timeout=5.0,
+        response_store=response_store,
     )
     state = ServerState(config)
     renderer = renderer or FakeRenderer()
     pipeline = await make_pipeline(
-        engine, pooling=options.pooled_size > 0, max_model_len=max_model_len, renderer=renderer
+        engine,
+        pooling=options.pooled_size > 0,
+        max_model_len=max_model_len,
+        renderer=renderer,
+        observed=observed,
     )
     if loaded:
         state.serve(pipeline, engine.stats)
-    app = create_app(state, keys or plain_keys(api_keys))
+    app = create_app(state, keys or plain_keys(api_keys), listeners=listeners)
     transport = httpx.ASGITransport(app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:
             yield FakeServer(client, app, state, engine, pipeline.engine, renderer)
     finally:
         await pipeline.engine.shutdown()
+        await state.close()
         engine.shutdown()

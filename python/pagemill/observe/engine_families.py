@@ -1,0 +1,110 @@
+"""The metrics that the engine keeps, read when Prometheus scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pagemill.observe.families import MODEL_LABELS, PREFIX
+from pagemill.observe.snapshot import EngineSnapshot, kv_usage
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A metric that is computed from several of the engine's statistics."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    values: Callable[[EngineSnapshot], Mapping[str, float]]
+    """Value by that of `label`."""
+    label: str = ""
+    """Further label; "" if there is none."""
+
+
+DERIVED = (
+    Derived(
+        "kv_cache_usage_perc",
+        "gauge",
+        "Share of KV blocks in use, 0 to 1.",
+        lambda stats: {"": kv_usage(stats)},
+    ),
+    Derived(
+        "prompt_tokens_cached",
+        "counter",
+        "Prompt tokens that were not computed: found in the prefix cache, or loaded into it.",
+        lambda stats: {"": stats.prefix_cache_hit_tokens},
+    ),
+    Derived(
+        "prompt_tokens_by_source",
+        "counter",
+        "Prompt tokens, by where their KV came from; local_cache_hit includes what was loaded into"
+        " the prefix cache.",
+        lambda stats: {
+            "local_compute": stats.prompt_tokens - stats.prefix_cache_hit_tokens,
+            "local_cache_hit": stats.prefix_cache_hit_tokens,
+        },
+        "source",
+    ),
+    Derived(
+        "engine_sleep_state",
+        "gauge",
+        "1 for the state that the engine is in.",
+        lambda stats: {
+            "awake": not stats.asleep,
+            "weights_offloaded": stats.asleep,
+            "discard_all": False,
+        },
+        "sleep_state",
+    ),
+)
+CACHE_CONFIG_NAME = "cache_config_info"
+CACHE_CONFIG_HELP = "1; the labels are the options of the KV cache, and num_gpu_blocks its size."
+
+
+class EngineCollector(Collector):
+    """Reads the engine's statistics at scrape time."""
+
+    def __init__(
+        self,
+        model_name: str,
+        stats: Callable[[], EngineSnapshot],
+        cache_config: Mapping[str, object],
+    ) -> None:
+        """`cache_config`: the options of the KV cache, by name."""
+        self._values = [model_name, "0"]
+        self._stats = stats
+        self._cache_config = {name: str(value) for name, value in cache_config.items()}
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the families whose values the engine keeps."""
+        stats = self._stats()
+        for row in DERIVED:
+            yield self._family(row.kind, row.name, row.help, row.values(stats), row.label)
+        for name, kind, family, text in stats.fields:
+            if family:
+                sentence = f"{text[:1].upper()}{text[1:]}."
+                yield self._family(kind, family, sentence, {"": getattr(stats, name)})
+        # The name that readers of the reference system's metric look for, whatever the device.
+        options = {**self._cache_config, "num_gpu_blocks": str(stats.kv_blocks_total)}
+        labels = (*MODEL_LABELS, *options)
+        info = GaugeMetricFamily(PREFIX + CACHE_CONFIG_NAME, CACHE_CONFIG_HELP, labels=labels)
+        info.add_metric([*self._values, *options.values()], 1)
+        yield info
+
+    def describe(self) -> Iterable[Metric]:
+        """Declares no metrics in advance: registration must not call the engine."""
+        return ()
+
+    def _family(
+        self, kind: str, name: str, text: str, values: Mapping[str, float], label: str = ""
+    ) -> Metric:
+        make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+        family = make(PREFIX + name, text, labels=(*MODEL_LABELS, label) if label else MODEL_LABELS)
+        for key, value in values.items():
+            family.add_metric([*self._values, key] if label else self._values, float(value))
+        return family

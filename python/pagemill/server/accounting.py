@@ -1,0 +1,91 @@
+"""What a generation took, for metrics, for its response and for the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pagemill.observe.metrics import ChoiceTimes, RequestMetrics, TenantUsage
+from pagemill.server.caller import Caller
+from pagemill.server.protocol.usage import Usage
+from pagemill.server.records.record import Work
+from pagemill.server.records.timings import RequestTimings
+
+
+class ChoiceAccount:
+    """Tokens of a choice and their times; `time.monotonic()`."""
+
+    __slots__ = ("first", "last", "num_tokens", "reason", "times")
+
+    def __init__(self) -> None:
+        self.first = 0.0
+        """When the first token came."""
+        self.last = 0.0
+        """When the last token so far came."""
+        self.num_tokens = 0
+        self.reason = ""
+        """Why it ended; "" before."""
+        self.times: ChoiceTimes | None = None
+        """At its end, if it ended by itself."""
+
+
+def timings(choices: Sequence[ChoiceAccount], arrived: float) -> RequestTimings:
+    """The times of a request that arrived at `arrived`, over all its choices."""
+    begun = [choice for choice in choices if choice.num_tokens]
+    if not begun:
+        return RequestTimings()
+    first, last = min(choice.first for choice in begun), max(choice.last for choice in begun)
+    found = RequestTimings(_ms(first - arrived), _ms(last - first))
+    gaps = sum(choice.num_tokens - 1 for choice in begun)
+    if gaps:
+        found.mean_itl_ms = _ms(sum(choice.last - choice.first for choice in begun) / gaps)
+    if last > first:
+        found.tokens_per_second = round(gaps / (last - first), 3)
+    for choice in begun:
+        times = choice.times
+        if times is not None and times.queued is not None and times.prefill is not None:
+            found.queue_time_ms, found.prefill_time_ms = _ms(times.queued), _ms(times.prefill)
+            break
+    return found
+
+
+def close_account(
+    metrics: RequestMetrics,
+    caller: Caller,
+    choices: Sequence[ChoiceAccount],
+    prompts: Sequence[np.ndarray],
+    cached_tokens: Sequence[int],
+    usage: Usage,
+    found: RequestTimings,
+) -> None:
+    """Counts a request that is over; `cached_tokens` are of each prompt."""
+    n = len(choices) // len(prompts)
+    for index, prompt in enumerate(prompts):
+        longest = max(choice.num_tokens for choice in choices[n * index : n * (index + 1)])
+        if longest:
+            metrics.prompt_ended(longest, len(prompt) - cached_tokens[index])
+    tenant_usage = TenantUsage(
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        _s(found.time_to_first_token_ms),
+        _s(found.queue_time_ms),
+    )
+    metrics.tenant_served(caller.tenant, caller.key_id, tenant_usage)
+    if caller.record is not None:
+        caller.record.work = Work(
+            metrics.model_name,
+            usage.prompt_tokens,
+            sum(cached_tokens),
+            usage.completion_tokens,
+            tuple(sorted({choice.reason for choice in choices if choice.reason})),
+            found,
+        )
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 3)
+
+
+def _s(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

@@ -1,0 +1,281 @@
+"""Grammars of calls of tools, in the spelling of the model's format.
+
+    grammar = required_calls(formats, tools, is_single=False)
+    grammar = calls_or_json(formats, tools, schema, is_single=False)
+    grammar = calls_from_opener(formats, tools, is_single=False, ends=eos_token_ids)
+    grammar = calls_from_text(formats, tools, is_single=False)
+
+Names and arguments are those of the tools. Values that are written as plain text are any text, or
+one of the strings of an `enum`; other values, and arguments in JSON, are valid by their schema.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from pagemill.render.formats.format import INDEX, Parameters, Spelling, Value
+from pagemill.render.formats.typed_values import parameter, type_names
+from pagemill.render.output_machine import Formats
+from pagemill.structured import grammar as grammars
+from pagemill.structured.grammar import Grammar, GrammarError
+
+Schema = Mapping[str, Any]
+Tools = Mapping[str, Schema | None]
+"""JSON Schema of each tool's parameters, by its name; None for a tool without parameters."""
+
+_STRING = frozenset({"string"})
+_NAME = re.compile(r"[\w.-]{1,256}")
+_BLANK = r"BLANK: /[ \n]{1,4}/"
+"""In front of what follows reasoning."""
+_COMBINED = ("anyOf", "allOf", "oneOf", "$ref", "additionalProperties", "patternProperties")
+_DEFINITIONS = ("$defs", "definitions")
+
+
+def can_spell(formats: Formats) -> bool:
+    """True if grammars of calls can be written for a model with these formats."""
+    return formats.tools is not None and formats.tools.spelling is not None
+
+
+def required_calls(formats: Formats, tools: Tools, *, is_single: bool) -> Grammar:
+    """Calls of `tools` and nothing else: one, if `is_single`, or more.
+
+    Raises:
+        GrammarError: a tool cannot be spelled in the model's format.
+    """
+    spelled = _Calls(formats, tools)
+    return _lark(f"BLANK? {spelled.section(is_single)}", _BLANK, *spelled.rules)
+
+
+def calls_or_json(
+    formats: Formats, tools: Tools, schema: Schema | bool, *, is_single: bool
+) -> Grammar:
+    """Calls of `tools`, as `required_calls` has them, or JSON that is valid against `schema`.
+
+    Raises:
+        GrammarError: a tool cannot be spelled in the model's format.
+    """
+    spelled = _Calls(formats, tools)
+    calls = f"calls: {spelled.section(is_single)}"
+    answer = f"answer: %json {grammars.schema_text(schema)}"
+    return _lark("BLANK? (calls | answer)", _BLANK, calls, answer, *spelled.rules)
+
+
+def opener_token(formats: Formats) -> int | None:
+    """The token that begins a call, or several, if that is one token."""
+    text = _beginning(formats)
+    return next((i for i, marker in formats.marker_ids.items() if text.startswith(marker)), None)
+
+
+def calls_from_opener(
+    formats: Formats, tools: Tools, *, is_single: bool, ends: Sequence[int]
+) -> Grammar | None:
+    """Any output in which what `opener_token` begins is a call of `tools`; None without such a
+    token.
+
+    `ends`: tokens that end an output.
+
+    Raises:
+        GrammarError: a tool cannot be spelled in the model's format.
+    """
+    opener = opener_token(formats)
+    if opener is None:
+        return None
+    spelled = _Calls(formats, tools)
+    section = spelled.section(is_single or not spelled.spelling.begin)
+    others = ",".join(map(str, sorted({opener, *ends})))
+    start = "free* (section free*)?" if is_single else "(free | section)*"
+    return _lark(start, f"free: <[^{others}]>", f"section: {section}", *spelled.rules)
+
+
+def calls_from_text(formats: Formats, tools: Tools, *, is_single: bool) -> Grammar | None:
+    """Any output in which what the format's opener begins is a call of `tools`; None if calls have
+    no opener, but are known by what an output begins with.
+
+    Its masks are those of a text without the opener: slow, 8 ns for each token of the vocabulary.
+
+    Raises:
+        GrammarError: a tool cannot be spelled in the model's format.
+    """
+    assert formats.tools is not None and formats.tools.spelling is not None
+    spelling, beginning = formats.tools.spelling, _beginning(formats)
+    openers = [text for text in formats.tools.openers if beginning.startswith(text)]
+    if not openers:
+        return None
+    opener = max(openers, key=len)
+    if spelling.begin:
+        spelling = replace(spelling, begin=spelling.begin.removeprefix(opener))
+    else:
+        spelling = replace(spelling, before_name=spelling.before_name.removeprefix(opener))
+    spelled = _Calls(formats, tools, spelling)
+    section = f"section: opener {spelled.section(is_single or not spelling.begin)}"
+    start = f"section{'?' if is_single else '*'} REST?"
+    rest = rf"REST: /(?s:.*)/ & ~/(?s:.*){_pattern(opener)}(?s:.*)/"
+    free = f"opener[suffix={_quoted(opener)}]: /(?s:.*)/"
+    return _lark(start, rest, free, section, *spelled.rules)
+
+
+def _beginning(formats: Formats) -> str:
+    assert formats.tools is not None and formats.tools.spelling is not None
+    return formats.tools.spelling.begin + formats.tools.spelling.before_name
+
+
+def _lark(start: str, *rules: str) -> Grammar:
+    return grammars.lark("\n".join((f"start: {start}", *rules)))
+
+
+class _Calls:
+    """Rules of a grammar in the language of llguidance, a dialect of Lark."""
+
+    def __init__(self, formats: Formats, tools: Tools, spelling: Spelling | None = None) -> None:
+        """`spelling`: in place of the format's."""
+        assert formats.tools is not None and formats.tools.spelling is not None
+        self.spelling: Spelling = spelling or formats.tools.spelling
+        self.rules: list[str] = []
+        self._tokens = {marker: index for index, marker in formats.marker_ids.items()}
+        markers = sorted(map(re.escape, self._tokens), key=len, reverse=True)
+        self._parts = re.compile("|".join((*markers, INDEX)))
+        states = formats.tools.states.values()
+        self._ends = {end for state in states if isinstance(state, Value) for end in state.on}
+        texts = sorted(map(_pattern, self._ends - self._tokens.keys()))
+        without = f" & ~/(?s:.*)({'|'.join(texts)})(?s:.*)/" if texts else ""
+        self.rules.append(f"PLAIN: /(?s:.*)/{without}")
+        named = [self._call(name, tools[name]) for name in tools]
+        self.rules.append(f"call: {' | '.join(named)}")
+
+    def section(self, is_single: bool) -> str:
+        """One call, or any number of them, and what surrounds them all."""
+        begin, between = self._text(self.spelling.begin), self._text(self.spelling.between)
+        more = "" if is_single or self.spelling.is_single else f"({between} call)*"
+        return f"{begin} call {more} {self._text(self.spelling.end)}"
+
+    def _call(self, name: str, schema: Schema | None) -> str:
+        spelling = self.spelling
+        if not _NAME.fullmatch(name):
+            raise GrammarError(f"the name {name[:64]!r} of a tool cannot be written")
+        if spelling.parameters is None:
+            arguments = self._json(_closed(schema))
+        elif spelling.parameters.quotes and not _is_python(name):
+            raise GrammarError(f"the name {name[:64]!r} of a tool is none of Python")
+        else:
+            arguments = self._each(schema, spelling.parameters)
+        before = self._text(f"{spelling.before_name}{name}{spelling.before_arguments}")
+        return self._rule(f"{before} {arguments} {self._text(spelling.after_arguments)}")
+
+    def _each(self, schema: Schema | None, written: Parameters) -> str:
+        """Arguments that are written one by one, in the schema's order."""
+        if not schema:
+            return ""
+        if not isinstance(schema.get("properties"), dict):
+            return self._unknown(written)
+        properties = cast(dict[str, Any], schema["properties"])
+        required = schema.get("required")
+        shared = {key: schema[key] for key in _DEFINITIONS if key in schema}
+        between = self._text(written.between)
+        # From the last argument to the first: `rest` follows one, `first` is where they begin.
+        rest, first, may_be_none = "", "", True
+        for key, each in reversed(properties.items()):
+            described = {**shared, **_fields(each)}
+            argument = self._argument(key, parameter(schema, key), described, written)
+            begun = f"{argument} {rest}"
+            if isinstance(required, list) and key in required:
+                first, may_be_none = self._rule(begun), False
+                rest = self._rule(f"{between} {begun}")
+            else:
+                first = self._rule(f"{begun} | {first}" if first else begun)
+                rest = self._rule(f"({between} {argument})? {rest}")
+        return f"{first}?" if first and may_be_none else first
+
+    def _argument(self, key: str, schema: Any, described: Schema, written: Parameters) -> str:
+        """An argument. `described`: its schema, with the definitions that it refers to."""
+        if not _NAME.fullmatch(key) or (written.quotes and not key.isidentifier()):
+            raise GrammarError(f"the name {key[:64]!r} of a parameter cannot be written")
+        name = self._text(written.before_key + key)
+        types = type_names(schema)
+        ways: list[str] = []
+        if not written.quotes and (not types or "string" in types):
+            ways.append(f"{self._text(written.before_value)} {self._plain(schema, written)}")
+        if written.quotes or (types != _STRING and (written.before_json or not ways)):
+            before = self._text(written.before_json or written.before_value)
+            ways.append(f"{before} {self._json(described)} {self._text(written.after_value)}")
+        return self._rule(f"{name} ({' | '.join(ways)})")
+
+    def _plain(self, schema: Any, written: Parameters) -> str:
+        """Plain text, and what ends it."""
+        after = self._text(written.after_value)
+        choices = _fields(schema).get("enum")
+        if isinstance(choices, list) and all(map(self._is_plain, cast(list[Any], choices))):
+            options = " | ".join(map(_quoted, cast(list[str], choices)))
+            return f"({options}) {after}"
+        token = self._parts.search(written.after_value)
+        if token is not None:  # what is in front of it is text
+            return f"PLAIN? {self._text(written.after_value[token.start() :])}"
+        name = f"r{len(self.rules)}"
+        self.rules.append(f"{name}[suffix={after}]: PLAIN")
+        return name
+
+    def _is_plain(self, choice: Any) -> bool:
+        """True if a string comes back as it is written."""
+        return (
+            isinstance(choice, str)
+            and 0 < len(choice.strip()) == len(choice)
+            and not any(end in choice for end in self._ends)
+        )
+
+    def _unknown(self, written: Parameters) -> str:
+        """Any arguments."""
+        key = f"{self._text(written.before_key)} /[A-Za-z_][A-Za-z0-9_]{{0,63}}/"
+        if written.quotes:
+            value = f"{self._json({})} {self._text(written.after_value)}"
+        else:
+            value = self._plain(None, written)
+        one = self._rule(f"{key} {self._text(written.before_value)} {value}")
+        return f"({one} ({self._text(written.between)} {one})*)?"
+
+    def _json(self, schema: Any) -> str:
+        return self._rule(f"%json {grammars.schema_text(schema)}")
+
+    def _text(self, text: str) -> str:
+        """Exactly this text, in which markers that are tokens are those tokens."""
+        parts: list[str] = []
+        at = 0
+        for found in self._parts.finditer(text):
+            parts.append(_quoted(text[at : found.start()]))
+            marker = found[0]
+            parts.append("/[0-9]{1,3}/" if marker == INDEX else f"<[{self._tokens[marker]}]>")
+            at = found.end()
+        return " ".join(filter(None, (*parts, _quoted(text[at:]))))
+
+    def _rule(self, expression: str) -> str:
+        name = f"r{len(self.rules)}"
+        self.rules.append(f"{name}: {expression}")
+        return name
+
+
+def _closed(schema: Schema | None) -> Schema:
+    """A schema of an object that has no other properties than it says, if it says which."""
+    if not schema:
+        return {"type": "object", "additionalProperties": False}
+    described = {**schema, "type": "object"}
+    if "properties" in schema and not any(key in schema for key in _COMBINED):
+        described["additionalProperties"] = False
+    return described
+
+
+def _fields(schema: Any) -> Schema:
+    return cast(Schema, schema) if isinstance(schema, Mapping) else {}
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False) if text else ""
+
+
+def _pattern(text: str) -> str:
+    return re.escape(text).replace("/", r"\/").replace("\n", r"n")
+
+
+def _is_python(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))

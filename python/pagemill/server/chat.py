@@ -1,0 +1,163 @@
+"""A chat request as a generation: what every endpoint with messages begins with."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.render.output_parser import ParserOptions
+from pagemill.server.caller import Caller
+from pagemill.server.errors import bad_request
+from pagemill.server.generation import Generation
+from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.protocol.chat import (
+    ChatRequest,
+    check_messages,
+    check_tools,
+    tool_schemas,
+)
+from pagemill.server.protocol.sampling import to_sampling, transfer_params
+from pagemill.server.protocol.structured import wanted_output
+from pagemill.server.rendering import Rendering
+from pagemill.server.tool_choice import ToolChoice, call_constraint, read_tool_choice
+
+
+async def start_chat(
+    pipeline: Pipeline,
+    request: ChatRequest,
+    caller: Caller,
+    *,
+    clamps_max_tokens: bool = False,
+) -> Generation:
+    """Renders the request's messages, and submits the prompt.
+
+    With `clamps_max_tokens` a `max_tokens` that does not fit behind the prompt means all the room
+    there is; otherwise it is refused.
+
+    Raises:
+        ApiError: the request cannot be served.
+    """
+    _check(request)
+    check_chat(request)
+    choice = read_tool_choice(request)
+    parsed = _parsed(pipeline, request, choice)
+    pipeline.check_choices(1, request.n)
+    sampling = to_sampling(
+        request,
+        logprobs=request.top_logprobs if request.logprobs else None,
+        prompt_logprobs=request.prompt_logprobs,
+        max_logprobs=pipeline.model.max_logprobs,
+        logprobs_param="top_logprobs",
+    )
+    constraint = call_constraint(
+        request,
+        choice,
+        wanted_output(request),
+        pipeline.renderer.formats,
+        pipeline.engine.eos_token_ids,
+    )
+    prompt = await rendered_prompt(pipeline.rendering, request)
+    requested, requested_param = request.max_completion_tokens, "max_completion_tokens"
+    if requested is None:
+        requested, requested_param = request.max_tokens, "max_tokens"
+    default = pipeline.model.defaults.max_tokens
+    if clamps_max_tokens:
+        requested, default = None, requested
+    options = GenerationOptions(
+        max_tokens=requested,
+        max_tokens_param=requested_param,
+        default_max_tokens=default,
+        truncate_prompt_tokens=request.truncate_prompt_tokens,
+        truncation_side=request.truncation_side,
+        cache_salt=request.cache_salt or "",
+        priority=request.priority,
+        caller=caller,
+        kv_transfer_params=transfer_params(request),
+        param="messages",
+        constraint=constraint,
+        parsed=parsed,
+    )
+    return await pipeline.generate([prompt], sampling, options)
+
+
+async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> RenderedPrompt:
+    """The request's messages and tools as a prompt.
+
+    Raises:
+        ApiError: see `Rendering.chat`.
+    """
+    render = functools.partial(
+        rendering.renderer.render_chat,
+        request.messages,
+        request.tools or None,
+        request.add_generation_prompt,
+        request.continue_final_message,
+        _template_variables(request),
+    )
+    return await rendering.chat(render, request.add_special_tokens)
+
+
+def check_chat(request: ChatRequest) -> None:
+    """Checks what a prompt is made of.
+
+    Raises:
+        ApiError: 400 naming the field.
+    """
+    check_messages(request.messages)
+    check_tools(request.tools)
+    in_kwargs = "chat_template" in request.chat_template_kwargs
+    if request.chat_template is not None or in_kwargs:
+        field = "chat_template_kwargs" if in_kwargs else "chat_template"
+        raise bad_request(
+            f"`{field}` cannot bring a template with a request: it would run on the server. Start"
+            " the server with --chat-template.",
+            field,
+        )
+    if request.continue_final_message and request.add_generation_prompt:
+        raise bad_request(
+            "`continue_final_message` and `add_generation_prompt` exclude each other: set"
+            " `add_generation_prompt: false`.",
+            "continue_final_message",
+        )
+
+
+def _check(request: ChatRequest) -> None:
+    if request.top_logprobs and not request.logprobs:
+        raise bad_request("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
+    if request.prompt_logprobs is not None and request.stream:
+        raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
+
+
+def _parsed(pipeline: Pipeline, request: ChatRequest, choice: ToolChoice) -> ParserOptions:
+    """What is read out of the model's output.
+
+    Raises:
+        ApiError: calls of tools would have to be, but their format is not known.
+    """
+    formats = pipeline.renderer.formats
+    may_call = choice.mode != "none"
+    if may_call and not formats.can_call:
+        raise bad_request(
+            "`tools` cannot be served: it is not known how this model writes calls. Start the"
+            ' server with --tool-call-parser, or send `tool_choice: "none"`, with which the model'
+            " is shown the tools and answers in text.",
+            "tools",
+        )
+    content = request.messages[-1].get("content") if request.continue_final_message else None
+    return ParserOptions(
+        reasoning=True,
+        tools=may_call,
+        begins=formats.after_content(content) if isinstance(content, str) else None,
+        max_calls=1 if choice.is_single else 0,
+        schemas=tool_schemas(request.tools) if may_call else {},
+    )
+
+
+def _template_variables(request: ChatRequest) -> dict[str, Any]:
+    variables = dict(request.chat_template_kwargs)
+    if request.documents is not None:
+        variables["documents"] = request.documents
+    if request.reasoning_effort is not None:
+        variables["reasoning_effort"] = request.reasoning_effort
+    return variables

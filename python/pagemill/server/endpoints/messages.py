@@ -1,0 +1,35 @@
+"""`POST /v1/messages` and `POST /v1/messages/count_tokens`."""
+
+from __future__ import annotations
+
+from pagemill.server.answer import Answer
+from pagemill.server.caller import Caller
+from pagemill.server.chat import check_chat, rendered_prompt, start_chat
+from pagemill.server.errors import ApiError
+from pagemill.server.messages.chat import chat_request, renamed
+from pagemill.server.messages.wording import MessagesWording
+from pagemill.server.protocol.messages import CountTokensRequest, MessagesRequest, TokenCount
+from pagemill.server.respond import respond
+from pagemill.server.state import ServerState
+
+
+async def create(server: ServerState, body: MessagesRequest, caller: Caller) -> Answer:
+    """Answers the last of a list of messages, as Anthropic's API does."""
+    pipeline, _ = server.models.resolve(body.model)
+    try:
+        generation = await start_chat(pipeline, chat_request(body), caller, clamps_max_tokens=True)
+    except ApiError as error:
+        raise renamed(error) from error
+    wording = MessagesWording(pipeline, body, generation)
+    return await respond(
+        generation, wording, server.config.stream_interval if body.stream else None
+    )
+
+
+async def count_tokens(server: ServerState, body: CountTokensRequest, caller: Caller) -> TokenCount:
+    """Counts the tokens of a prompt, as `/v1/messages` would give it to the model."""
+    del caller
+    pipeline, _ = server.models.resolve(body.model)
+    request = chat_request(body)
+    check_chat(request)
+    return TokenCount(len(await rendered_prompt(pipeline.rendering, request)))

@@ -1,0 +1,189 @@
+"""`POST /v1/responses`, and the routes of stored responses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pagemill.server.answer import Answer, Text
+from pagemill.server.caller import Caller
+from pagemill.server.chat import start_chat
+from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.generation import Generation
+from pagemill.server.protocol.response_store import (
+    DeletedResponse,
+    InputItems,
+    InputItemsRequest,
+    StoredResponse,
+)
+from pagemill.server.protocol.responses import Response, ResponseError, ResponsesRequest
+from pagemill.server.respond import ResponseEvents, respond
+from pagemill.server.responses.background import LOST_AFTER_S
+from pagemill.server.responses.input import Item, items_of
+from pagemill.server.responses.request import chat_request, in_names_of_responses, new_response
+from pagemill.server.responses.store import ResponseStore, Stored
+from pagemill.server.responses.stream import ResponseStream
+from pagemill.server.responses.wording import ResponseWording
+from pagemill.server.state import ServerState
+
+_LOST = ResponseError("server_error", "The process that generated this response has ended.")
+
+
+async def create(server: ServerState, body: ResponsesRequest, caller: Caller) -> Answer:
+    """Answers a conversation, which may be a stored one with new items."""
+    pipeline, _ = server.models.resolve(body.model)
+    store = server.responses if body.store else None
+    if body.background and (store is None or body.stream):
+        raise bad_request(
+            "`background` needs `store`, and a server that stores responses; it cannot be"
+            " streamed.",
+            "background",
+        )
+    items = [*await _history(server, body, caller), *items_of(body.input)]
+    try:
+        generation = await start_chat(pipeline, chat_request(body, items), caller)
+    except ApiError as error:
+        raise in_names_of_responses(error) from error
+    response = new_response(body, pipeline.model.name, generation.sampling, store=store is not None)
+    wording = ResponseWording(response, generation, include_reasoning=body.include_reasoning)
+    if body.background:
+        assert store is not None
+        return await _begin(server, store, caller, items, generation, wording)
+
+    async def keep() -> None:
+        if store is not None:
+            await _put(store, caller, items, response)
+
+    interval = max(server.config.stream_interval, body.stream_interval)
+    answer = await respond(generation, wording, interval if body.stream else None)
+    if isinstance(answer, ResponseEvents):
+        return ResponseStream(answer, wording.begin, keep if store is not None else None)
+    await keep()
+    return answer
+
+
+async def retrieve(server: ServerState, body: StoredResponse, caller: Caller) -> Text:
+    """A stored response."""
+    found = await _stored(server, body.response_id, caller, "response_id")
+    return Text(found.response, "application/json")
+
+
+async def cancel(server: ServerState, body: StoredResponse, caller: Caller) -> Text:
+    """Ends a response that runs in the background; one that has ended stays as it is."""
+    found = await _stored(server, body.response_id, caller, "response_id")
+    response: dict[str, Any] = msgspec.json.decode(found.response)
+    if not response["background"]:
+        raise bad_request(
+            "Only responses with `background: true` can be cancelled; close the connection of"
+            " others.",
+            "response_id",
+        )
+    store = server.responses
+    if found.idle_s is not None and store is not None:
+        cancelled = msgspec.json.encode({**response, "status": "cancelled"})
+        await store.end(caller.key_id, body.response_id, cancelled)
+    return await retrieve(server, body, caller)
+
+
+async def delete(server: ServerState, body: StoredResponse, caller: Caller) -> DeletedResponse:
+    """Forgets a stored response; those that continue it stay."""
+    store = server.responses
+    if store is None or not await store.delete(caller.key_id, body.response_id):
+        raise _absent(body.response_id, "response_id")
+    return DeletedResponse(body.response_id)
+
+
+async def list_input_items(
+    server: ServerState, body: InputItemsRequest, caller: Caller
+) -> InputItems:
+    """The conversation that a stored response answered."""
+    found = await _stored(server, body.response_id, caller, "response_id")
+    items: list[Item] = msgspec.json.decode(found.conversation)
+    if body.order == "desc":
+        items.reverse()
+    if body.after is not None:
+        ids = [item["id"] for item in items]
+        if body.after not in ids:
+            raise ApiError(404, f"`after`: there is no item {body.after[:100]!r}.", "after")
+        items = items[ids.index(body.after) + 1 :]
+    page = items[: body.limit]
+    first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
+    return InputItems(page, first, last, len(items) > len(page))
+
+
+async def _history(server: ServerState, body: ResponsesRequest, caller: Caller) -> list[Item]:
+    """What the request continues: the items of an earlier response, and its output."""
+    if body.previous_response_id is None:
+        return []
+    found = await _stored(server, body.previous_response_id, caller, "previous_response_id")
+    if found.idle_s is not None:
+        raise bad_request(
+            "`previous_response_id`: the response is still in progress.", "previous_response_id"
+        )
+    if len(found.conversation) + len(found.response) > server.config.max_body_bytes:
+        raise bad_request(
+            "`previous_response_id`: the conversation is larger than a request may be"
+            " (--max-body-bytes).",
+            "previous_response_id",
+        )
+    response: dict[str, Any] = msgspec.json.decode(found.response)
+    return [*msgspec.json.decode(found.conversation), *response["output"]]
+
+
+async def _stored(server: ServerState, response_id: str, caller: Caller, param: str) -> Stored:
+    store = server.responses
+    found = None if store is None else await store.get(caller.key_id, response_id)
+    if found is None:
+        raise _absent(response_id, param)
+    if found.idle_s is not None and found.idle_s > LOST_AFTER_S:
+        response: dict[str, Any] = msgspec.json.decode(found.response)
+        response |= {"status": "failed", "error": _LOST}
+        return Stored(found.conversation, msgspec.json.encode(response))
+    return found
+
+
+async def _begin(
+    server: ServerState,
+    store: ResponseStore,
+    caller: Caller,
+    items: list[Item],
+    generation: Generation,
+    wording: ResponseWording,
+) -> Response:
+    """The response as it is when it begins to run in the background.
+
+    Raises:
+        ApiError: it cannot.
+    """
+    wording.response.background = True
+    response = msgspec.structs.replace(wording.response)
+    try:
+        server.background.start(store, caller.key_id, generation, wording)
+    except ApiError:
+        generation.close()
+        raise
+    if not await _put(store, caller, items, response, running=True):
+        raise ApiError(500, "The response cannot be stored; the server's log says why.")
+    return response
+
+
+async def _put(
+    store: ResponseStore,
+    caller: Caller,
+    items: list[Item],
+    response: Response,
+    *,
+    running: bool = False,
+) -> bool:
+    conversation, encoded = msgspec.json.encode(items), msgspec.json.encode(response)
+    return await store.put(caller.key_id, response.id, conversation, encoded, running=running)
+
+
+def _absent(response_id: str, param: str) -> ApiError:
+    return ApiError(
+        404,
+        f"`{param}`: there is no response {response_id[:100]!r}. It was not stored, is another"
+        " key's, or has been deleted or evicted (--response-store-bytes).",
+        param,
+    )

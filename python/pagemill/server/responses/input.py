@@ -1,0 +1,203 @@
+"""Items of a conversation: checked, completed, and as messages of a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pagemill.render.chat_messages import TEXT_PARTS
+from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.responses.output import new_id
+
+Item = dict[str, Any]
+
+_SYSTEM = "system"
+_ROLES = {"user": "user", "assistant": "assistant", _SYSTEM: _SYSTEM, "developer": _SYSTEM}
+_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+}
+_UNFINISHED = ("incomplete", "in_progress")
+
+
+def items_of(sent: str | list[Item]) -> list[Item]:
+    """The request's `input` as complete items: with types, ids, and contents that are lists.
+
+    Raises:
+        ApiError: 400 naming the item.
+    """
+    if isinstance(sent, str):
+        sent = [{"role": "user", "content": sent}]
+    return [_item(each, f"input[{at}]") for at, each in enumerate(sent)]
+
+
+def continues_last(items: Sequence[Item]) -> bool:
+    """Whether the last item is a message of the model's that is not complete."""
+    last = items[-1] if items else {}
+    return last.get("role") == "assistant" and last.get("status") in _UNFINISHED
+
+
+def messages_of(instructions: str | None, items: Sequence[Item]) -> list[dict[str, Any]]:
+    """Complete items as messages of a chat.
+
+    Raises:
+        ApiError: 400 for a function's output without its call.
+    """
+    messages = _Messages()
+    if instructions:
+        messages.say(_SYSTEM, [instructions])
+    for item in items:
+        messages.add(item)
+    messages.end_reasoning()
+    return messages.written
+
+
+class _Messages:
+    """Messages so far. A reasoning item belongs to what follows it."""
+
+    def __init__(self) -> None:
+        self.written: list[dict[str, Any]] = []
+        self._reasoning = ""
+        self._names: dict[str, str] = {}  # of functions, by the ids of their calls
+
+    def add(self, item: Item) -> None:
+        """Appends the next item."""
+        match item["type"]:
+            case "message":
+                texts = _texts(item["content"])
+                if item["role"] == "assistant":
+                    self._assistant("content")["content"] = "".join(texts)
+                else:
+                    self.say(_ROLES[item["role"]], texts)
+            case "reasoning":
+                self._reasoning += "".join(_texts(item["content"] or item["summary"]))
+            case "function_call":
+                self._names[item["call_id"]] = item["name"]
+                function = {"name": item["name"], "arguments": item["arguments"]}
+                call = {"id": item["call_id"], "type": "function", "function": function}
+                self._assistant("").setdefault("tool_calls", []).append(call)
+            case _:
+                self._result(item)
+
+    def say(self, role: str, texts: Sequence[str]) -> None:
+        """Appends a message. Templates take one system message, so that the first ones are one."""
+        self.end_reasoning()
+        if role == _SYSTEM and len(self.written) == 1 and self.written[0]["role"] == _SYSTEM:
+            self.written[0]["content"] += "\n\n" + "\n".join(texts)
+        elif role == _SYSTEM or len(texts) == 1:
+            self.written.append({"role": role, "content": "\n".join(texts)})
+        else:
+            parts = [{"type": "text", "text": text} for text in texts]
+            self.written.append({"role": role, "content": parts})
+
+    def end_reasoning(self) -> None:
+        """Reasoning that no answer follows is a message by itself."""
+        if self._reasoning:
+            self._assistant("content")["content"] = ""
+
+    def _assistant(self, part: str) -> dict[str, Any]:
+        """The model's message that has room for `part`: a turn is one message."""
+        last = self.written[-1] if self.written else {}
+        is_open = last.get("role") == "assistant" and not self._reasoning
+        if not is_open or (part and last[part] is not None):
+            last = {"role": "assistant", "content": None}
+            if self._reasoning:
+                last["reasoning"] = self._reasoning
+                self._reasoning = ""
+            self.written.append(last)
+        return last
+
+    def _result(self, item: Item) -> None:
+        call_id = item["call_id"]
+        if call_id not in self._names:
+            raise bad_request(
+                f"`input` has the output of the call {call_id[:100]!r}, but no function_call with"
+                " that `call_id` comes before it.",
+                "input",
+            )
+        self.end_reasoning()
+        output = item["output"]
+        text = output if isinstance(output, str) else "\n".join(_texts(output))
+        name = self._names[call_id]
+        message = {"role": "tool", "tool_call_id": call_id, "name": name, "content": text}
+        self.written.append(message)
+
+
+def _texts(parts: Sequence[Item]) -> list[str]:
+    return [part.get("text", part.get("refusal", "")) for part in parts]
+
+
+def _item(sent: Item, where: str) -> Item:
+    item = {key: value for key, value in sent.items() if value is not None}
+    kind = item.setdefault("type", "message" if "role" in item else None)
+    if not isinstance(kind, str) or kind not in _PREFIXES:
+        raise bad_request(
+            f"`{where}.type` is {str(kind)[:60]!r}; this server takes items of type"
+            f" {', '.join(_PREFIXES)}.",
+            "input",
+        )
+    if not isinstance(item.get("id"), str):
+        item["id"] = new_id(_PREFIXES[kind])
+    match kind:
+        case "message":
+            _complete_message(item, where)
+        case "reasoning":
+            for field in ("summary", "content"):
+                item[field] = _parts(item.get(field, []), f"{where}.{field}", "reasoning_text")
+        case "function_call":
+            _require_strings(item, ("call_id", "name", "arguments"), where)
+        case _:
+            _require_strings(item, ("call_id",), where)
+            if not isinstance(item.get("output"), str):
+                item["output"] = _parts(item.get("output"), f"{where}.output", "input_text")
+    return item
+
+
+def _complete_message(item: Item, where: str) -> None:
+    role = item.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        raise bad_request(
+            f"`{where}.role` must be one of {', '.join(_ROLES)}; results of functions are items of"
+            " type function_call_output.",
+            "input",
+        )
+    kind = "output_text" if role == "assistant" else "input_text"
+    item["content"] = _parts(item.get("content"), f"{where}.content", kind)
+    item.setdefault("status", "completed")
+
+
+def _parts(sent: Any, where: str, kind: str) -> list[Item]:
+    """`sent`, a text or a list of them, as parts."""
+    if isinstance(sent, str):
+        return [{"type": kind, "text": sent}]
+    if not isinstance(sent, list):
+        raise bad_request(f"`{where}` must be a string or a list of parts.", "input")
+    parts = cast(list[Any], sent)
+    for at, part in enumerate(parts):
+        _check_part(part, f"{where}[{at}]")
+    return parts
+
+
+def _check_part(part: Any, where: str) -> None:
+    fields = cast(Item, part) if isinstance(part, dict) else {}
+    kind = fields.get("type")
+    if kind not in (*TEXT_PARTS, "reasoning_text", "summary_text"):
+        raise bad_request(
+            f"`{where}` is of type {str(kind)[:60]!r}; this model takes parts of text only.",
+            "input",
+        )
+    field = TEXT_PARTS.get(kind, "text")
+    if not isinstance(fields.get(field), str):
+        raise _no_string(f"{where}.{field}")
+
+
+def _require_strings(item: Item, fields: Sequence[str], where: str) -> None:
+    for field in fields:
+        if not isinstance(item.get(field), str) or not (item[field] or field == "arguments"):
+            raise _no_string(f"{where}.{field}")
+
+
+def _no_string(where: str) -> ApiError:
+    return bad_request(f"`{where}` must be a string.", "input")

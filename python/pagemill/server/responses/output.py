@@ -1,0 +1,216 @@
+"""A choice's events as items of a response, with the stream's events about each of them.
+
+    output = OutputItems(say)       # `say` gets ItemAdded, PartAdded, ...
+    output.add(Text("It is "))
+    output.end(complete=True)
+    output.items
+
+Texts of a kind that follow one another are one item; a call is one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Protocol
+
+from pagemill.render.events import CallArguments, CallEnd, CallStart, Event, Reasoning, Text
+from pagemill.server.protocol.response_events import (
+    ArgumentsDelta,
+    ArgumentsDone,
+    DeltaEvent,
+    ItemAdded,
+    ItemDone,
+    PartAdded,
+    PartDone,
+    ReasoningDelta,
+    ReasoningDone,
+    ReasoningPartAdded,
+    ReasoningPartDone,
+    ResponseEvent,
+    TextDelta,
+    TextDone,
+)
+from pagemill.server.protocol.response_items import (
+    FunctionCall,
+    ItemStatus,
+    OutputItem,
+    OutputMessage,
+    OutputText,
+    ReasoningItem,
+    ReasoningText,
+)
+
+Say = Callable[[ResponseEvent], None]
+
+
+def new_id(prefix: str) -> str:
+    """An id that cannot be guessed."""
+    return f"{prefix}_{secrets.token_hex(24)}"
+
+
+class OpenItem(Protocol):
+    """The item that is being written; `parts` are its text so far."""
+
+    parts: list[str]
+
+    @property
+    def kind(self) -> type[Text] | type[Reasoning] | type[CallArguments]:
+        """Events that continue the item."""
+        ...
+
+    def delta(self, text: str) -> DeltaEvent:
+        """The event that says that the item has `text` more."""
+        ...
+
+    def item(self, status: ItemStatus) -> OutputItem:
+        """The item so far."""
+        ...
+
+    def begin(self, say: Say) -> None:
+        """Says what comes before the first delta, except that the item begins."""
+        ...
+
+    def end(self, say: Say) -> None:
+        """Says what comes after the last delta, except that the item is over."""
+        ...
+
+
+class OutputItems:
+    """The items so far: `items` are over, `open` is being written."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self.items: list[OutputItem] = []
+        self.open: OpenItem | None = None
+
+    def add(self, event: Event) -> None:
+        """Appends the next event."""
+        match event:
+            case Text(text):
+                item = self._continued(Text) or self._begin(_OpenMessage)
+                self._append(item, text)
+            case Reasoning(text):
+                item = self._continued(Reasoning) or self._begin(_OpenReasoning)
+                self._append(item, text)
+            case CallStart():
+                self._begin(lambda index: _OpenCall(index, event))
+            case CallArguments(text):
+                assert self.open is not None
+                self._append(self.open, text)
+            case CallEnd(complete):
+                self._end(complete)
+
+    def end(self, *, complete: bool) -> None:
+        """The output is over; not `complete`: it was cut. What is complete has an item at least."""
+        if complete and self.open is None and not self.items:
+            self._begin(_OpenMessage)
+        self._end(complete)
+
+    def _continued(self, kind: type[Event]) -> OpenItem | None:
+        return self.open if self.open is not None and self.open.kind is kind else None
+
+    def _append(self, item: OpenItem, text: str) -> None:
+        if text:
+            item.parts.append(text)
+            self._say(item.delta(text))
+
+    def _begin(self, new: Callable[[int], OpenItem]) -> OpenItem:
+        """Ends the item that is open, and begins `new` of its place in the output."""
+        self._end(complete=True)
+        item = new(len(self.items))
+        self._say(ItemAdded(len(self.items), _empty(item.item("in_progress"))))
+        item.begin(self._say)
+        self.open = item
+        return item
+
+    def _end(self, complete: bool) -> None:
+        if self.open is None:
+            return
+        self.open.end(self._say)
+        item = self.open.item("completed" if complete else "incomplete")
+        self._say(ItemDone(len(self.items), item))
+        self.items.append(item)
+        self.open = None
+
+
+def _empty(item: OutputItem) -> OutputItem:
+    """`item` as it is announced: its parts have events of their own."""
+    if not isinstance(item, FunctionCall):
+        item.content = []
+    return item
+
+
+class _OpenMessage:
+    kind = Text
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._id = new_id("msg")
+        self.parts: list[str] = []
+
+    def delta(self, text: str) -> DeltaEvent:
+        return TextDelta(self._id, self._index, 0, text)
+
+    def item(self, status: ItemStatus) -> OutputItem:
+        return OutputMessage(self._id, status, [self._part()])
+
+    def begin(self, say: Say) -> None:
+        say(PartAdded(self._id, self._index, 0, self._part()))
+
+    def end(self, say: Say) -> None:
+        part = self._part()
+        say(TextDone(self._id, self._index, 0, part.text))
+        say(PartDone(self._id, self._index, 0, part))
+
+    def _part(self) -> OutputText:
+        return OutputText("".join(self.parts))
+
+
+class _OpenReasoning:
+    kind = Reasoning
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._id = new_id("rs")
+        self.parts: list[str] = []
+
+    def delta(self, text: str) -> DeltaEvent:
+        return ReasoningDelta(self._id, self._index, 0, text)
+
+    def item(self, status: ItemStatus) -> OutputItem:
+        return ReasoningItem(self._id, status, [self._part()])
+
+    def begin(self, say: Say) -> None:
+        say(ReasoningPartAdded(self._id, self._index, 0, self._part()))
+
+    def end(self, say: Say) -> None:
+        part = self._part()
+        say(ReasoningDone(self._id, self._index, 0, part.text))
+        say(ReasoningPartDone(self._id, self._index, 0, part))
+
+    def _part(self) -> ReasoningText:
+        return ReasoningText("".join(self.parts))
+
+
+class _OpenCall:
+    kind = CallArguments
+
+    def __init__(self, index: int, call: CallStart) -> None:
+        self._index = index
+        self._id = new_id("fc")
+        self._name = call.name
+        self._call_id = call.id or new_id("call")
+        self.parts: list[str] = []
+
+    def delta(self, text: str) -> DeltaEvent:
+        return ArgumentsDelta(self._id, self._index, text)
+
+    def item(self, status: ItemStatus) -> OutputItem:
+        return FunctionCall(self._id, status, self._call_id, self._name, "".join(self.parts))
+
+    def begin(self, say: Say) -> None:
+        del say  # a call has no parts
+
+    def end(self, say: Say) -> None:
+        say(ArgumentsDone(self._id, self._index, self._name, "".join(self.parts)))

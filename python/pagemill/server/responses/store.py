@@ -1,0 +1,228 @@
+"""Responses that later requests may continue, in an SQLite file that all API processes share.
+
+    store = ResponseStore(path, max_bytes)
+    await store.put(owner, response_id, conversation, response)
+    found = await store.get(owner, response_id)
+
+A response is stored with its whole conversation, so that it can be continued when the responses
+before it are evicted or deleted. The file is never larger than `max_bytes`: the oldest responses
+are evicted. A response belongs to the key that made it: for other keys it does not exist.
+
+Each process has one thread for the file. What fails is logged, and the response is not stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+from pagemill.config import ConfigError
+
+T = TypeVar("T")
+
+_LOGGER = logging.getLogger("pagemill.server")
+_PAGE_BYTES = 4096
+_LOCK_TIMEOUT_S = 10.0  # for another process's transaction
+_FIXED_PAGES = 16  # of the tables themselves, and what a row leaves of its last pages
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS responses (
+  age INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  owner TEXT NOT NULL,
+  conversation BLOB NOT NULL,
+  response BLOB NOT NULL,
+  seen_running REAL  -- seconds since 1970; null: it has ended
+)
+"""
+_RUNNING = "WHERE id = ? AND owner = ? AND seen_running IS NOT NULL"
+
+
+class Stored(NamedTuple):
+    """A response, and the items that it answered, as JSON."""
+
+    conversation: bytes
+    response: bytes
+    idle_s: float | None = None
+    """For how long its process has not said that it runs; None: it has ended."""
+
+
+class ResponseStore:
+    """Opens its file when it is first needed."""
+
+    def __init__(self, path: str, max_bytes: int) -> None:
+        """`max_bytes` bounds the file; its write-ahead log may have as much again for a while."""
+        self._path = path
+        self._max_bytes = max_bytes
+        self._executor = ThreadPoolExecutor(1, "responses")
+        self._connection: sqlite3.Connection | None = None  # the thread's own
+
+    async def put(
+        self,
+        owner: str,
+        response_id: str,
+        conversation: bytes,
+        response: bytes,
+        *,
+        running: bool = False,
+    ) -> bool:
+        """Stores a response of `owner`, which may still be `running`; False if it cannot, as the
+        log says."""
+        size = _size(conversation, response)
+
+        def insert(connection: sqlite3.Connection) -> bool:
+            with _transaction(connection):
+                if not self._make_room(connection, size):
+                    return False
+                connection.execute(
+                    "INSERT INTO responses (id, owner, conversation, response, seen_running)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    (response_id, owner, conversation, response, time.time() if running else None),
+                )
+            return True
+
+        stored = await self._run(insert)
+        if stored is False:
+            _LOGGER.warning(
+                "%s is not stored: it has %d bytes, and --response-store-bytes is %d",
+                response_id,
+                size,
+                self._max_bytes,
+            )
+        return bool(stored)
+
+    async def get(self, owner: str, response_id: str) -> Stored | None:
+        """The response, if `owner` has such a one."""
+
+        def select(connection: sqlite3.Connection) -> Stored | None:
+            query = (
+                "SELECT conversation, response, seen_running FROM responses"
+                " WHERE id = ? AND owner = ?"
+            )
+            row = connection.execute(query, (response_id, owner)).fetchone()
+            if row is None:
+                return None
+            conversation, response, seen = row
+            return Stored(conversation, response, None if seen is None else time.time() - seen)
+
+        return await self._run(select)
+
+    async def still_wanted(self, owner: str, response_id: str) -> bool:
+        """Says that the response runs; False if it was cancelled, deleted or evicted."""
+
+        def update(connection: sqlite3.Connection) -> bool:
+            query = f"UPDATE responses SET seen_running = ? {_RUNNING}"
+            return connection.execute(query, (time.time(), response_id, owner)).rowcount > 0
+
+        return await self._run(update) is not False  # a file that fails ends nothing
+
+    async def end(self, owner: str, response_id: str, response: bytes) -> bool:
+        """Replaces a running response by its end; False if it runs no longer."""
+
+        def update(connection: sqlite3.Connection) -> bool:
+            with _transaction(connection):
+                self._make_room(connection, _size(response))
+                query = f"UPDATE responses SET seen_running = NULL, response = ? {_RUNNING}"
+                done = connection.execute(query, (response, response_id, owner))
+            return done.rowcount > 0
+
+        return bool(await self._run(update))
+
+    async def delete(self, owner: str, response_id: str) -> bool:
+        """Deletes the response; False if `owner` has no such one."""
+
+        def delete(connection: sqlite3.Connection) -> bool:
+            query = "DELETE FROM responses WHERE id = ? AND owner = ?"
+            return connection.execute(query, (response_id, owner)).rowcount > 0
+
+        return bool(await self._run(delete))
+
+    async def close(self) -> None:
+        """Closes the file, after what was begun."""
+        await self._in_thread(self._close)
+        self._executor.shutdown()
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """The result of `work`; None, and a line in the log, if the file fails."""
+        try:
+            return await self._in_thread(lambda: work(self._opened()))
+        except (sqlite3.Error, OSError) as error:
+            _LOGGER.error("stored responses: %s: %s", self._path, error)
+            return None
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            connection = _connect(self._path)
+            connection.execute(f"PRAGMA max_page_count = {self._max_bytes // _PAGE_BYTES}")
+            connection.execute(f"PRAGMA journal_size_limit = {self._max_bytes}")
+            self._connection = connection
+        return self._connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _make_room(self, connection: sqlite3.Connection, size: int) -> bool:
+        """Evicts the oldest responses until `size` bytes fit; False if they never will."""
+        room = self._max_bytes - _FIXED_PAGES * _PAGE_BYTES
+        if size > room:
+            return False
+        while True:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+            if (pages - free) * _PAGE_BYTES + size <= room:
+                return True
+            oldest = "DELETE FROM responses WHERE age = (SELECT min(age) FROM responses)"
+            if connection.execute(oldest).rowcount == 0:
+                return False
+
+
+def _size(*contents: bytes) -> int:
+    """Bytes in the file, with what pages need themselves."""
+    return sum(map(len, contents)) * 257 // 256
+
+
+def create(path: str) -> None:
+    """Creates the file unless there is one.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    try:
+        _connect(path).close()
+    except (sqlite3.Error, OSError) as error:
+        raise ConfigError(f"--response-store {path}: {error}") from error
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    # Conversations are private: SQLite gives the files beside this one the same mode.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(_SCHEMA)
+    return connection
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """Writes that happen together or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk has ended it already
+            connection.execute("ROLLBACK")
+        raise
