@@ -272,3 +272,24 @@ def test_tools_that_no_grammar_can_have(
         client.chat.completions.create(
             model=NAME, messages=MESSAGES, tools=tools, tool_choice=choice, max_tokens=4
         )
+
+
+def test_tokens_that_may_not_come(server: ServerProcess) -> None:
+    def tokens(**fields: Any) -> list[int]:
+        story: dict[str, Any] = {"prompt": "Once upon a time, there", "return_token_ids": True}
+        return complete(server, **story, **fields)["choices"][0]["token_ids"]
+
+    def post(route: str, **fields: Any) -> Any:
+        return httpx.post(f"{server.base_url}/{route}", json=fields, timeout=60).json()
+
+    both = post("tokenize", prompt=" yes no", add_special_tokens=False)["tokens"]
+    assert set(tokens(allowed_token_ids=both)) <= set(both)
+    plain = tokens()
+    word = post("detokenize", tokens=plain[:1])["prompt"]
+    limited = tokens(bad_words=[word])
+    assert plain[0] not in limited and len(limited) > 1
+    regex = r" was an? [a-z]{3,9}\."
+    text = complete(server, prompt="There", guided_regex=regex, bad_words=["was a"])
+    assert re.fullmatch(" was an [a-z]{3,9}[.]", text["choices"][0]["text"])
+    error = complete(server, 400, thinking_token_budget=5)["error"]
+    assert error["param"] == "thinking_token_budget"

@@ -23,6 +23,7 @@ from pagemill.engine.native import NativeOutput
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
+from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.structured.grammar import Grammar
 
@@ -72,14 +73,15 @@ class AsyncEngine:
         tenant: str = "",
         kv_transfer_params: Mapping[str, str] | None = None,
         grammar: Grammar | None = None,
+        limits: TokenLimits | None = None,
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
         `sampling` None requests pooled outputs. `priority` and `tenant` are for the scheduling
         policies of these names: lower numbers run first, tenants share. Requests whose `cache_salt`
         differs share no KV. `kv_transfer_params` are for the KV connector: what a choice of another
-        engine ended with. `grammar` is what each choice has to be. All or nothing: when one child
-        is refused, none runs.
+        engine ended with. `grammar` is what each choice has to be, `limits` are tokens that it may
+        not have. All or nothing: when one child is refused, none runs.
 
         Raises:
             EngineError: the engine's refusal.
@@ -94,6 +96,7 @@ class AsyncEngine:
                 tenant,
                 kv_transfer_params=params,
                 grammar=grammar,
+                limits=limits,
             )
             for prompt in prompts
         ]

@@ -18,6 +18,7 @@ import numpy as np
 
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingDefaults
+from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.structured.grammar import Grammar
 
@@ -55,6 +56,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """For the KV connector, from the engine that computed the prompt."""
     grammar: Grammar | None = None
     """What each choice has to be."""
+    limits: TokenLimits | None = None
+    """Tokens that no choice may have."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):

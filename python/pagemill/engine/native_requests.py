@@ -10,6 +10,7 @@ from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingParams
+from pagemill.engine.token_limits import LimitedMatcherFactory
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.structured.grammar import Grammar, GrammarError
@@ -52,6 +53,8 @@ def native_requests(
     """
     if request.grammar is not None:
         new_token_matcher = _matcher_factory(bindings, request.grammar)
+    if request.limits is not None:
+        new_token_matcher = LimitedMatcherFactory(request.limits, new_token_matcher)
     try:
         media = _native_media(bindings, request.prompt)
         for choice in request.choices:

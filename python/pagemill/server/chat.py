@@ -10,6 +10,7 @@ from pagemill.render.output_parser import ParserOptions
 from pagemill.server.caller import Caller
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
+from pagemill.server.output_limits import wanted_limits
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import (
     ChatRequest,
@@ -76,6 +77,7 @@ async def start_chat(
         kv_transfer_params=transfer_params(request),
         param="messages",
         constraint=constraint,
+        limits=wanted_limits(request),
         parsed=parsed,
     )
     return await pipeline.generate([prompt], sampling, options)

@@ -12,6 +12,7 @@ from pagemill.engine.limits import check_prompt, resolve_max_tokens
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
+from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.metrics import RequestMetrics, TenantUsage
 from pagemill.render.assembly import ChoiceAssembler
@@ -22,6 +23,7 @@ from pagemill.server.constraint_compiler import ConstraintCompiler
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.model_info import ModelInfo
+from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits
 from pagemill.server.records.record import Work
 from pagemill.server.rendering import Renderer, Rendering
 from pagemill.structured.compiler import GrammarCompiler
@@ -53,6 +55,8 @@ class GenerationOptions:
     param: str = "prompt"
     constraint: Constraint | None = None
     """What each choice has to be."""
+    limits: OutputLimits = NO_LIMITS
+    """Tokens that no choice may have."""
     parsed: ParserOptions = NOTHING
     """What is read out of the output beside text."""
 
@@ -104,7 +108,10 @@ class Pipeline:
             if options.constraint is not None:
                 # Chats, whose outputs are parsed, have one prompt.
                 grammar = await self._constraints.grammar(options.constraint, parsed[0])
-            stream = await self._submit(checked, sampling, options, grammar)
+            limits = token_limits(
+                options.limits, self.renderer, self.model.vocab_size, parsed[0].begins
+            )
+            stream = await self._submit(checked, sampling, options, grammar, limits)
         except EngineError as error:
             raise from_engine(error) from error
         assemblers = [
@@ -156,6 +163,7 @@ class Pipeline:
         sampling: SamplingParams | None,
         options: GenerationOptions,
         grammar: Grammar | None = None,
+        limits: TokenLimits | None = None,
     ) -> RequestStream:
         return await self.engine.submit(
             prompts,
@@ -165,6 +173,7 @@ class Pipeline:
             tenant=options.caller.tenant,
             kv_transfer_params=options.kv_transfer_params,
             grammar=grammar,
+            limits=limits,
         )
 
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:

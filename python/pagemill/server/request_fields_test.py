@@ -93,6 +93,9 @@ SAMPLING: Mapping[str, Sequence[Any]] = {
     "guided_regex": (*NO_TEXT, "(a"),
     "guided_choice": (5, "x", {}, [], [5], [""], ["a"] * 5000),
     "guided_grammar": (*NO_TEXT, "start: x", ""),
+    "allowed_token_ids": (5, "x", {}, [], [-1], ["x"], [1.5], [256]),
+    "bad_words": (5, "x", {}, [5], [""], ["x"] * 257, ["x" * 257]),
+    "thinking_token_budget": (*NO_INTEGER, -2, 2**31, 5),
 }
 BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
     CHAT: {
@@ -238,12 +241,10 @@ def test_numbers_and_flags_may_be_written_as_the_reference_system_takes_them(
 
 # Values without effect; every other value of an unsupported field is refused.
 HARMLESS: Mapping[str, Sequence[Any]] = {
-    "bad_words": ([],),
     "use_beam_search": (False,),
     "logits_processors": ([],),
     "vllm_xargs": ({},),
     "prompt_embeds": ([],),
-    "thinking_token_budget": (-1,),
     "watermarking": (False,),
     "functions": ([],),
     "function_call": ("none", "auto"),

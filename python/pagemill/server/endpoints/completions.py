@@ -11,6 +11,7 @@ from pagemill.server.completion_wording import CompletionWording
 from pagemill.server.echo import echoed_texts
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
+from pagemill.server.output_limits import wanted_limits
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, prompts
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
@@ -63,6 +64,7 @@ async def _start(
         caller=caller,
         kv_transfer_params=transfer_params(request),
         constraint=wanted_output(request),
+        limits=wanted_limits(request),
     )
     generation = await pipeline.generate(rendered, sampling, options)
     if not request.echo:

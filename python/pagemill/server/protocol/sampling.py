@@ -17,9 +17,12 @@ from pagemill.server.protocol.structured import StructuredOutputs
 MAX_STOP_STRINGS = 64
 MAX_STOP_CHARS = 4096
 MAX_KV_TRANSFER_PARAMS = 32
+MAX_BAD_WORDS = 256
 
 Count = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Positive = Annotated[int, Meta(ge=1, le=INT32_MAX)]
+TokenId = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+BadWord = Annotated[str, Meta(min_length=1, max_length=256)]
 Logprobs = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
 
 
@@ -59,6 +62,9 @@ class GenerationRequest(SamplingFields, kw_only=True, frozen=True):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
+    allowed_token_ids: Annotated[list[TokenId], Meta(min_length=1)] | None = None
+    bad_words: Annotated[list[BadWord], Meta(max_length=MAX_BAD_WORDS)] = []
+    thinking_token_budget: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
 
 
 def transfer_params(request: GenerationRequest) -> dict[str, str]:
@@ -72,13 +78,10 @@ def transfer_params(request: GenerationRequest) -> dict[str, str]:
 
 UNSUPPORTED = {
     "structural_tag": Unsupported(nothing, "send `structured_outputs`."),
-    "allowed_token_ids": Unsupported(nothing, "use `logit_bias` to favour tokens."),
-    "bad_words": Unsupported(only([]), "use `logit_bias` to ban tokens."),
     "use_beam_search": Unsupported(only(False), "only sampling is, in this version."),
     "logits_processors": Unsupported(only([]), "requests cannot carry code."),
     "vllm_xargs": Unsupported(only({}), "this server has no plugins."),
     "prompt_embeds": Unsupported(only([]), "prompts are text or token ids."),
-    "thinking_token_budget": Unsupported(only(-1), "use `max_tokens`."),
     "repetition_detection": Unsupported(nothing, "use `frequency_penalty` or `stop`."),
     "logprob_token_ids": Unsupported(nothing, "`logprobs` are of the most likely tokens."),
     "watermarking": Unsupported(only(False), "this server has no watermarks."),
