@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/bindings/batch_arrays.h"
+#include "cc/bindings/gil.h"
 #include "cc/program/program.h"
 
 namespace pagemill::bindings {
@@ -14,7 +15,7 @@ namespace pagemill::bindings {
 namespace nb = nanobind;
 
 Status PythonExecutor::Enqueue(const ops::StepBatch& batch) {
-  nb::gil_scoped_acquire gil;
+  Gil gil;
   try {
     return Call(batch);
   } catch (const std::exception& e) {  // nb::python_error too: its text is Python's traceback

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "cc/bindings/gil.h"
+
 namespace pagemill::bindings {
 
 namespace nb = nanobind;
@@ -18,7 +20,7 @@ class Shared {
  public:
   explicit Shared(nb::object object) : object_(std::move(object)) {}
   ~Shared() {
-    nb::gil_scoped_acquire gil;
+    Gil gil;
     object_ = nb::object();
   }
   Shared(const Shared&) = delete;
@@ -47,7 +49,7 @@ class PythonMatcher final : public step::TokenMatcher {
         rollback_(matcher.attr("rollback")) {}
 
   Status FillMask(std::span<uint32_t> mask) override {
-    nb::gil_scoped_acquire gil;
+    Gil gil;
     if (!failure_.ok()) return failure_;
     return Guarded([&]() -> Status {
       using Array = nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>;
@@ -70,7 +72,7 @@ class PythonMatcher final : public step::TokenMatcher {
   // A failure of a call that returns none is that of the next FillMask().
   template <typename Call>
   void Keep(const Call& call) {
-    nb::gil_scoped_acquire gil;
+    Gil gil;
     const Status status = Guarded([&]() -> Status {
       call();
       return OkStatus();
@@ -87,7 +89,7 @@ class PythonMatcher final : public step::TokenMatcher {
 step::TokenMatcherFactory PythonMatcherFactory(nb::callable new_matcher) {
   auto shared = std::make_shared<const Shared>(std::move(new_matcher));
   return [shared]() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
-    nb::gil_scoped_acquire gil;
+    Gil gil;
     return Guarded([&]() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
       return std::unique_ptr<step::TokenMatcher>(new PythonMatcher(shared->get()()));
     });
