@@ -91,6 +91,15 @@ def test_every_field(server: ServerProcess) -> None:
     assert text(guided_json=json.dumps({"type": "boolean"})) in ("true", "false")
     assert text(structured_outputs={"json": {"enum": [17]}}) == "17"
     assert re.fullmatch("(yes|no)!", text(guided_grammar='start: ("yes" | "no") "!"'))
+    assert re.fullmatch("(yes|no)!", text(guided_grammar='root ::= ("yes" | "no") "!"'))
+    tag = {"begin": "<n>", "content": {"type": "regex", "pattern": "[0-9]{2}"}, "end": "</n>"}
+    format_ = {"type": "triggered_tags", "triggers": ["<n"], "tags": [tag], "at_least_one": True}
+    tags: dict[str, Any] = {
+        "type": "structural_tag",
+        "format": {**format_, "stop_after_first": True},
+    }
+    for sent in ({"response_format": tags}, {"structured_outputs": {"structural_tag": tags}}):
+        assert re.fullmatch("<n>[0-9]{2}</n>", text(**sent))
     small = {"response_format": {"type": "json_object"}, "max_tokens": 300, "temperature": 1}
     for seed in range(3):
         choice = complete(server, **small, seed=seed)["choices"][0]

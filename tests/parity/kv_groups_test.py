@@ -88,7 +88,11 @@ def test_kv_of_both_groups_comes_back(
     options = _medium(medium, tmp_path)
     with engine(path, kv_cache_memory_bytes="720KiB", **options) as core:
         first = [generate_one(core, prompt) for prompt in prompts]
-        again = [generate_one(core, prompt) for prompt in prompts]
+        again, deadline = first, time.monotonic() + 30
+        # A busy machine may drop what it cannot store in time.
+        while not all(cached for _, cached in again):
+            assert time.monotonic() < deadline
+            again = [generate_one(core, prompt) for prompt in prompts]
         stats = core.bindings.engine.stats()
         blocks = stats.kv_loaded_tokens // 16
         assert blocks > 0

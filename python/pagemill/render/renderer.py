@@ -6,6 +6,7 @@ detokenizer = renderer.detokenizer(ids)
 detokenizer.push([...])
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -133,6 +134,15 @@ class Renderer:
         """Ends the processes of chat templates. Idempotent."""
         if self._templates is not None:
             self._templates.close()
+
+    @functools.cached_property
+    def markers(self) -> Mapping[str, int]:
+        """Texts that the model writes as one token, which nothing else spells: control tokens, and
+        the markers of its formats."""
+        tokenizer = self.tokenizer
+        ids = {text: tokenizer.added_token_id(text) for text in tokenizer.control_tokens}
+        found = {text: token for text, token in ids.items() if token is not None}
+        return found | {text: token for token, text in self.formats.marker_ids.items()}
 
     @property
     def has_chat_template(self) -> bool:

@@ -11,7 +11,6 @@ one of the strings of an `enum`; other values, and arguments in JSON, are valid 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,8 +19,8 @@ from typing import Any, cast
 from pagemill.render.formats.format import INDEX, Parameters, Spelling, Value
 from pagemill.render.formats.typed_values import parameter, type_names
 from pagemill.render.output_machine import Formats
-from pagemill.structured import grammar as grammars
 from pagemill.structured.grammar import Grammar, GrammarError
+from pagemill.structured.lark_rules import LarkRules, quoted
 
 Schema = Mapping[str, Any]
 Tools = Mapping[str, Schema | None]
@@ -29,8 +28,6 @@ Tools = Mapping[str, Schema | None]
 
 _STRING = frozenset({"string"})
 _NAME = re.compile(r"[\w.-]{1,256}")
-_BLANK = r"BLANK: /[ \n]{1,4}/"
-"""In front of what follows reasoning."""
 _COMBINED = ("anyOf", "allOf", "oneOf", "$ref", "additionalProperties", "patternProperties")
 _DEFINITIONS = ("$defs", "definitions")
 
@@ -47,7 +44,7 @@ def required_calls(formats: Formats, tools: Tools, *, is_single: bool) -> Gramma
         GrammarError: a tool cannot be spelled in the model's format.
     """
     spelled = _Calls(formats, tools)
-    return _lark(f"BLANK? {spelled.section(is_single)}", _BLANK, *spelled.rules)
+    return spelled.rules.grammar(f"{_blank(spelled.rules)}? {spelled.section(is_single)}")
 
 
 def calls_or_json(
@@ -59,9 +56,8 @@ def calls_or_json(
         GrammarError: a tool cannot be spelled in the model's format.
     """
     spelled = _Calls(formats, tools)
-    calls = f"calls: {spelled.section(is_single)}"
-    answer = f"answer: %json {grammars.schema_text(schema)}"
-    return _lark("BLANK? (calls | answer)", _BLANK, calls, answer, *spelled.rules)
+    calls, answer = spelled.section(is_single), spelled.rules.schema(schema)
+    return spelled.rules.grammar(f"{_blank(spelled.rules)}? ({calls} | {answer})")
 
 
 def opener_token(formats: Formats) -> int | None:
@@ -85,10 +81,11 @@ def calls_from_opener(
     if opener is None:
         return None
     spelled = _Calls(formats, tools)
-    section = spelled.section(is_single or not spelled.spelling.begin)
+    section = spelled.rules.rule(spelled.section(is_single or not spelled.spelling.begin))
     others = ",".join(map(str, sorted({opener, *ends})))
-    start = "free* (section free*)?" if is_single else "(free | section)*"
-    return _lark(start, f"free: <[^{others}]>", f"section: {section}", *spelled.rules)
+    free = spelled.rules.rule(f"<[^{others}]>")
+    start = f"{free}* ({section} {free}*)?" if is_single else f"({free} | {section})*"
+    return spelled.rules.grammar(start)
 
 
 def calls_from_text(formats: Formats, tools: Tools, *, is_single: bool) -> Grammar | None:
@@ -111,11 +108,10 @@ def calls_from_text(formats: Formats, tools: Tools, *, is_single: bool) -> Gramm
     else:
         spelling = replace(spelling, before_name=spelling.before_name.removeprefix(opener))
     spelled = _Calls(formats, tools, spelling)
-    section = f"section: opener {spelled.section(is_single or not spelling.begin)}"
-    start = f"section{'?' if is_single else '*'} REST?"
-    rest = rf"REST: /(?s:.*)/ & ~/(?s:.*){_pattern(opener)}(?s:.*)/"
-    free = f"opener[suffix={_quoted(opener)}]: /(?s:.*)/"
-    return _lark(start, rest, free, section, *spelled.rules)
+    free = spelled.rules.text_before(opener, [opener])
+    section = spelled.rules.rule(f"{free} {spelled.section(is_single or not spelling.begin)}")
+    rest = spelled.rules.text_without([opener])
+    return spelled.rules.grammar(f"{section}{'?' if is_single else '*'} {rest}?")
 
 
 def _beginning(formats: Formats) -> str:
@@ -123,47 +119,41 @@ def _beginning(formats: Formats) -> str:
     return formats.tools.spelling.begin + formats.tools.spelling.before_name
 
 
-def _lark(start: str, *rules: str) -> Grammar:
-    return grammars.lark("\n".join((f"start: {start}", *rules)))
+def _blank(rules: LarkRules) -> str:
+    """In front of what follows reasoning."""
+    return rules.terminal(r"/[ \n]{1,4}/")
 
 
 class _Calls:
-    """Rules of a grammar in the language of llguidance, a dialect of Lark."""
+    """Writes calls as expressions of a grammar's `rules`."""
 
     def __init__(self, formats: Formats, tools: Tools, spelling: Spelling | None = None) -> None:
         """`spelling`: in place of the format's."""
         assert formats.tools is not None and formats.tools.spelling is not None
         self.spelling: Spelling = spelling or formats.tools.spelling
-        self.rules: list[str] = []
-        self._tokens = {marker: index for index, marker in formats.marker_ids.items()}
-        markers = sorted(map(re.escape, self._tokens), key=len, reverse=True)
-        self._parts = re.compile("|".join((*markers, INDEX)))
+        self.rules = LarkRules({marker: index for index, marker in formats.marker_ids.items()})
         states = formats.tools.states.values()
         self._ends = {end for state in states if isinstance(state, Value) for end in state.on}
-        texts = sorted(map(_pattern, self._ends - self._tokens.keys()))
-        without = f" & ~/(?s:.*)({'|'.join(texts)})(?s:.*)/" if texts else ""
-        self.rules.append(f"PLAIN: /(?s:.*)/{without}")
-        named = [self._call(name, tools[name]) for name in tools]
-        self.rules.append(f"call: {' | '.join(named)}")
+        self._call = self.rules.rule(" | ".join(self._named(name, tools[name]) for name in tools))
 
     def section(self, is_single: bool) -> str:
         """One call, or any number of them, and what surrounds them all."""
         begin, between = self._text(self.spelling.begin), self._text(self.spelling.between)
-        more = "" if is_single or self.spelling.is_single else f"({between} call)*"
-        return f"{begin} call {more} {self._text(self.spelling.end)}"
+        more = "" if is_single or self.spelling.is_single else f"({between} {self._call})*"
+        return f"{begin} {self._call} {more} {self._text(self.spelling.end)}"
 
-    def _call(self, name: str, schema: Schema | None) -> str:
+    def _named(self, name: str, schema: Schema | None) -> str:
         spelling = self.spelling
         if not _NAME.fullmatch(name):
             raise GrammarError(f"the name {name[:64]!r} of a tool cannot be written")
         if spelling.parameters is None:
-            arguments = self._json(_closed(schema))
+            arguments = self.rules.schema(_closed(schema))
         elif spelling.parameters.quotes and not _is_python(name):
             raise GrammarError(f"the name {name[:64]!r} of a tool is none of Python")
         else:
             arguments = self._each(schema, spelling.parameters)
         before = self._text(f"{spelling.before_name}{name}{spelling.before_arguments}")
-        return self._rule(f"{before} {arguments} {self._text(spelling.after_arguments)}")
+        return self.rules.rule(f"{before} {arguments} {self._text(spelling.after_arguments)}")
 
     def _each(self, schema: Schema | None, written: Parameters) -> str:
         """Arguments that are written one by one, in the schema's order."""
@@ -182,11 +172,11 @@ class _Calls:
             argument = self._argument(key, parameter(schema, key), described, written)
             begun = f"{argument} {rest}"
             if isinstance(required, list) and key in required:
-                first, may_be_none = self._rule(begun), False
-                rest = self._rule(f"{between} {begun}")
+                first, may_be_none = self.rules.rule(begun), False
+                rest = self.rules.rule(f"{between} {begun}")
             else:
-                first = self._rule(f"{begun} | {first}" if first else begun)
-                rest = self._rule(f"({between} {argument})? {rest}")
+                first = self.rules.rule(f"{begun} | {first}" if first else begun)
+                rest = self.rules.rule(f"({between} {argument})? {rest}")
         return f"{first}?" if first and may_be_none else first
 
     def _argument(self, key: str, schema: Any, described: Schema, written: Parameters) -> str:
@@ -200,22 +190,18 @@ class _Calls:
             ways.append(f"{self._text(written.before_value)} {self._plain(schema, written)}")
         if written.quotes or (types != _STRING and (written.before_json or not ways)):
             before = self._text(written.before_json or written.before_value)
-            ways.append(f"{before} {self._json(described)} {self._text(written.after_value)}")
-        return self._rule(f"{name} ({' | '.join(ways)})")
+            ways.append(
+                f"{before} {self.rules.schema(described)} {self._text(written.after_value)}"
+            )
+        return self.rules.rule(f"{name} ({' | '.join(ways)})")
 
     def _plain(self, schema: Any, written: Parameters) -> str:
         """Plain text, and what ends it."""
-        after = self._text(written.after_value)
         choices = _fields(schema).get("enum")
         if isinstance(choices, list) and all(map(self._is_plain, cast(list[Any], choices))):
-            options = " | ".join(map(_quoted, cast(list[str], choices)))
-            return f"({options}) {after}"
-        token = self._parts.search(written.after_value)
-        if token is not None:  # what is in front of it is text
-            return f"PLAIN? {self._text(written.after_value[token.start() :])}"
-        name = f"r{len(self.rules)}"
-        self.rules.append(f"{name}[suffix={after}]: PLAIN")
-        return name
+            options = " | ".join(map(quoted, cast(list[str], choices)))
+            return f"({options}) {self._text(written.after_value)}"
+        return self.rules.text_before(written.after_value, self._ends)
 
     def _is_plain(self, choice: Any) -> bool:
         """True if a string comes back as it is written."""
@@ -229,30 +215,16 @@ class _Calls:
         """Any arguments."""
         key = f"{self._text(written.before_key)} /[A-Za-z_][A-Za-z0-9_]{{0,63}}/"
         if written.quotes:
-            value = f"{self._json({})} {self._text(written.after_value)}"
+            value = f"{self.rules.schema({})} {self._text(written.after_value)}"
         else:
             value = self._plain(None, written)
-        one = self._rule(f"{key} {self._text(written.before_value)} {value}")
+        one = self.rules.rule(f"{key} {self._text(written.before_value)} {value}")
         return f"({one} ({self._text(written.between)} {one})*)?"
 
-    def _json(self, schema: Any) -> str:
-        return self._rule(f"%json {grammars.schema_text(schema)}")
-
     def _text(self, text: str) -> str:
-        """Exactly this text, in which markers that are tokens are those tokens."""
-        parts: list[str] = []
-        at = 0
-        for found in self._parts.finditer(text):
-            parts.append(_quoted(text[at : found.start()]))
-            marker = found[0]
-            parts.append("/[0-9]{1,3}/" if marker == INDEX else f"<[{self._tokens[marker]}]>")
-            at = found.end()
-        return " ".join(filter(None, (*parts, _quoted(text[at:]))))
-
-    def _rule(self, expression: str) -> str:
-        name = f"r{len(self.rules)}"
-        self.rules.append(f"{name}: {expression}")
-        return name
+        """Exactly this text, in which `INDEX` is any number."""
+        between = [self.rules.text(part) for part in text.split(INDEX)]
+        return " /[0-9]{1,3}/ ".join(between)
 
 
 def _closed(schema: Schema | None) -> Schema:
@@ -267,14 +239,6 @@ def _closed(schema: Schema | None) -> Schema:
 
 def _fields(schema: Any) -> Schema:
     return cast(Schema, schema) if isinstance(schema, Mapping) else {}
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False) if text else ""
-
-
-def _pattern(text: str) -> str:
-    return re.escape(text).replace("/", r"\/").replace("\n", r"n")
 
 
 def _is_python(name: str) -> bool:

@@ -54,7 +54,7 @@ async def start_chat(
     constraint = call_constraint(
         request,
         choice,
-        wanted_output(request),
+        wanted_output(request, pipeline.renderer.markers),
         pipeline.renderer.formats,
         pipeline.engine.eos_token_ids,
     )

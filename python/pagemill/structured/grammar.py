@@ -12,6 +12,8 @@ MAX_GRAMMAR_CHARS = 2**18
 MAX_CHOICES = 4096
 ANY_OBJECT = {"type": "object"}
 """JSON Schema of any JSON object."""
+_MAX_EBNF_CHARS = 2**16
+"""It is translated in 1 us a character, while the server waits."""
 _MAX_WHITE_SPACE = 8
 """Characters between two tokens of JSON: a model that likes line breaks would write no end."""
 
@@ -58,7 +60,7 @@ def regex(pattern: str) -> Grammar:
     Raises:
         GrammarError: it is too long.
     """
-    return _bounded({"grammars": [{"lark_grammar": f"start: /{_without_slashes(pattern)}/"}]})
+    return lark(f"start: {regex_literal(pattern)}")
 
 
 def choice(options: Sequence[str]) -> Grammar:
@@ -84,6 +86,41 @@ def lark(text: str) -> Grammar:
     return _bounded({"grammars": [{"lark_grammar": text}]})
 
 
+def regex_literal(pattern: str) -> str:
+    """A regular expression as Lark writes it."""
+    # In Lark a slash ends the expression, and a line break may not be in it.
+    escaped = pattern.replace("\n", r"\n").replace("\r", r"\r")
+    parts: list[str] = []
+    at = 0
+    while at < len(escaped):
+        if escaped[at] == "\\":
+            parts.append(escaped[at : at + 2])
+            at += 2
+        else:
+            parts.append(r"\/" if escaped[at] == "/" else escaped[at])
+            at += 1
+    return f"/{''.join(parts)}/"
+
+
+def lark_text(text: str) -> str:
+    """A grammar in the language of llguidance, from one in it or in EBNF (as llama.cpp and xgrammar
+    have it, with `root ::=`).
+
+    Raises:
+        GrammarError: it is too long, or in EBNF and faulty.
+    """
+    if "::=" not in text:
+        return text
+    if len(text) > _MAX_EBNF_CHARS:
+        raise GrammarError(f"a grammar in EBNF has at most {_MAX_EBNF_CHARS} characters")
+    from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+
+    try:
+        return gbnf_to_lark(text)
+    except (GbnfToLarkError, RecursionError) as error:
+        raise GrammarError(f"the grammar is no EBNF: {error}") from None
+
+
 def _bounded(grammar: Mapping[str, Any]) -> Grammar:
     text = json.dumps(grammar, ensure_ascii=False)
     if len(text) > MAX_GRAMMAR_CHARS:
@@ -98,18 +135,3 @@ def _with_options(schema: Mapping[str, Any] | bool) -> Mapping[str, Any]:
         schema = {} if schema else {"not": {}}
     blank = rf"[ \t\r\n]{{1,{_MAX_WHITE_SPACE}}}"
     return {**schema, "x-guidance": {"whitespace_pattern": blank}}
-
-
-def _without_slashes(pattern: str) -> str:
-    # In Lark a slash ends the expression, and a line break may not be in it.
-    escaped = pattern.replace("\n", r"\n").replace("\r", r"\r")
-    parts: list[str] = []
-    at = 0
-    while at < len(escaped):
-        if escaped[at] == "\\":
-            parts.append(escaped[at : at + 2])
-            at += 2
-        else:
-            parts.append(r"\/" if escaped[at] == "/" else escaped[at])
-            at += 1
-    return "".join(parts)

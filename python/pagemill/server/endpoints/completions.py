@@ -63,7 +63,7 @@ async def _start(
         priority=request.priority,
         caller=caller,
         kv_transfer_params=transfer_params(request),
-        constraint=wanted_output(request),
+        constraint=wanted_output(request, pipeline.renderer.markers),
         limits=wanted_limits(request),
     )
     generation = await pipeline.generate(rendered, sampling, options)

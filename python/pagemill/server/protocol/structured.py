@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from pagemill.server.constraint import Constraint
-from pagemill.server.errors import ApiError, bad_request, not_implemented
+from pagemill.server.errors import ApiError, bad_request
 from pagemill.structured import grammar as grammars
 from pagemill.structured.grammar import Grammar, GrammarError
+from pagemill.structured.structural_tag import structural_tag
 
 _PARAM = "structured_outputs"
 _SCHEMAS = {"json_object": grammars.ANY_OBJECT}
@@ -46,8 +48,10 @@ class StructuredFields(Protocol):
     def guided_grammar(self) -> str | None: ...
 
 
-def wanted_output(request: StructuredFields) -> Constraint | None:
+def wanted_output(request: StructuredFields, markers: Mapping[str, int]) -> Constraint | None:
     """What the output has to be, if the request says it.
+
+    `markers`: texts that the model writes as one token.
 
     Raises:
         ApiError: 400 for a field that says nothing, or for two of them.
@@ -61,7 +65,8 @@ def wanted_output(request: StructuredFields) -> Constraint | None:
     if not found:
         if request.structured_outputs is not None:
             raise bad_request(
-                "`structured_outputs` needs `json`, `regex`, `choice`, `grammar` or `json_object`.",
+                "`structured_outputs` needs `json`, `regex`, `choice`, `grammar`, `json_object` or"
+                " `structural_tag`.",
                 _PARAM,
             )
         return None
@@ -73,7 +78,10 @@ def wanted_output(request: StructuredFields) -> Constraint | None:
     ((param, kind, value),) = found
     try:
         schema = _schema(value, param) if kind == "json" else _SCHEMAS.get(kind)
-        grammar = _grammar(kind, value, param) if schema is None else grammars.json_schema(schema)
+        if schema is None:
+            grammar = _grammar(kind, value, param, markers)
+        else:
+            grammar = grammars.json_schema(schema)
         return Constraint(grammar=grammar, param=param, schema=schema)
     except GrammarError as error:
         raise bad_request(f"`{param}` cannot be used: {error}.", param) from error
@@ -109,34 +117,41 @@ def _of_format(fields: dict[str, Any]) -> tuple[str, Any]:
             )
         return "json", cast(Any, schema)
     if kind == "structural_tag":
-        return "structural_tag", True
+        return "structural_tag", fields
     raise bad_request(
-        "`response_format.type` must be `text`, `json_object` or `json_schema`.", "response_format"
+        "`response_format.type` must be `text`, `json_object`, `json_schema` or `structural_tag`.",
+        "response_format",
     )
 
 
-def _grammar(kind: str, value: Any, param: str) -> Grammar:
+def _grammar(kind: str, value: Any, param: str, markers: Mapping[str, int]) -> Grammar:
     match kind:
         case "regex":
             return grammars.regex(value)
         case "choice":
             return grammars.choice(value)
         case "grammar":
-            return grammars.lark(value)
+            return grammars.lark(grammars.lark_text(value))
         case _:
-            raise not_implemented(f"`{param}`: structural tags are not supported.", param)
+            return structural_tag(_decoded(value, param, "a structural tag"), markers)
 
 
 def _schema(value: Any, param: str) -> dict[str, Any] | bool:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise _no_schema(param) from None
+    value = _decoded(value, param, "a JSON Schema")
     if not isinstance(value, dict | bool):
-        raise _no_schema(param)
+        raise _is_not(param, "a JSON Schema")
     return cast(dict[str, Any] | bool, value)
 
 
-def _no_schema(param: str) -> ApiError:
-    return bad_request(f"`{param}` must have a JSON Schema: an object, or its text.", param)
+def _decoded(value: Any, param: str, what: str) -> Any:
+    """`value`, which may be the text of an object."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise _is_not(param, what) from None
+
+
+def _is_not(param: str, what: str) -> ApiError:
+    return bad_request(f"`{param}` must have {what}: an object, or its text.", param)
