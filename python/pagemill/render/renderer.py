@@ -6,7 +6,6 @@ detokenizer = renderer.detokenizer(ids)
 detokenizer.push([...])
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,6 +89,8 @@ class Renderer:
         self._trust_control_tokens = trust_control_tokens
         self.eos_token_ids: tuple[int, ...] = tuple(dict.fromkeys(eos_token_ids))
         self.vocab_size: int = tokenizer.vocab_size
+        self.markers: Mapping[str, int] = _markers(tokenizer, self.formats)
+        """Texts that the model writes as one token, which nothing else spells."""
 
     @classmethod
     def open(
@@ -134,15 +135,6 @@ class Renderer:
         """Ends the processes of chat templates. Idempotent."""
         if self._templates is not None:
             self._templates.close()
-
-    @functools.cached_property
-    def markers(self) -> Mapping[str, int]:
-        """Texts that the model writes as one token, which nothing else spells: control tokens, and
-        the markers of its formats."""
-        tokenizer = self.tokenizer
-        ids = {text: tokenizer.added_token_id(text) for text in tokenizer.control_tokens}
-        found = {text: token for text, token in ids.items() if token is not None}
-        return found | {text: token for token, text in self.formats.marker_ids.items()}
 
     @property
     def has_chat_template(self) -> bool:
@@ -267,6 +259,13 @@ class OpenedTokenizer(NamedTuple):
     tokenizer: TextTokenizer
     special_tokens: dict[str, str]
     eos_token_ids: Sequence[int]
+
+
+def _markers(tokenizer: TextTokenizer, formats: Formats) -> dict[str, int]:
+    """Control tokens, and the markers of formats."""
+    ids = {text: tokenizer.added_token_id(text) for text in tokenizer.control_tokens}
+    found = {text: token for text, token in ids.items() if token is not None}
+    return found | {text: token for token, text in formats.marker_ids.items()}
 
 
 def open_tokenizer(source: RenderSource, cache: Path | None) -> OpenedTokenizer:

@@ -59,9 +59,7 @@ class Renderer(Protocol):
 
     eos_token_ids: tuple[int, ...]
     formats: Formats
-
-    @property
-    def markers(self) -> Mapping[str, int]: ...
+    markers: Mapping[str, int]
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False

@@ -87,7 +87,9 @@ class FakeRenderer:
     def __init__(self, formats: Formats | None = None) -> None:
         """`formats`: those of the output; None: all of it is text."""
         self.formats: Formats = formats or Formats()
-        self.markers = {text: token for token, text in self.formats.marker_ids.items()}
+        self.markers: Mapping[str, int] = {
+            text: token for token, text in self.formats.marker_ids.items()
+        }
         self.rendered: list[FakeRendered] = []
 
     def encode(
