@@ -15,8 +15,10 @@ class RequestStream:
     merged, so a slow consumer costs no more memory than the tokens themselves. Use it as a context
     manager: leaving the block aborts what has not finished, whatever the reason for leaving.
 
-    Used on the event loop's thread only.
+    Used on the event loop's thread only. Implements `OutputStream`.
     """
+
+    num_dropped_tokens = 0
 
     def __init__(self, abort: Callable[[int], None]) -> None:
         self._abort = abort

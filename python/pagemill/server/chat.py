@@ -8,6 +8,7 @@ from typing import Any
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.output_parser import ParserOptions
 from pagemill.server.caller import Caller
+from pagemill.server.choice_search import wanted_search
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import wanted_limits
@@ -78,6 +79,7 @@ async def start_chat(
         param="messages",
         constraint=constraint,
         limits=wanted_limits(request),
+        search=wanted_search(request),
         parsed=parsed,
     )
     return await pipeline.generate([prompt], sampling, options)

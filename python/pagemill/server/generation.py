@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 import numpy as np
 
+from pagemill.engine.output_stream import OutputStream
 from pagemill.engine.outputs import ChoiceOutput
-from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.observe.metrics import ChoiceTimes, RequestMetrics
 from pagemill.render.assembly import ChoiceAssembler, ChoiceDelta
@@ -38,7 +38,7 @@ class Generation:
 
     def __init__(
         self,
-        stream: RequestStream,
+        stream: OutputStream,
         assemblers: Sequence[ChoiceAssembler],
         metrics: RequestMetrics,
         prompts: Sequence[np.ndarray],
@@ -73,7 +73,7 @@ class Generation:
     @property
     def usage(self) -> Usage:
         """Tokens so far; a prompt counts once, however many choices it has."""
-        return self._usage(self._completion_tokens)
+        return self._usage(self._completion_tokens + self._stream.num_dropped_tokens)
 
     @property
     def prompt_usage(self) -> Usage:

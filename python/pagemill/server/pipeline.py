@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +19,7 @@ from pagemill.observe.metrics import RequestMetrics, TenantUsage
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
 from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.choice_search import ChoiceSearch, check_search, find_choices
 from pagemill.server.constraint import Constraint
 from pagemill.server.constraint_compiler import ConstraintCompiler
 from pagemill.server.errors import bad_request, from_engine
@@ -57,6 +59,8 @@ class GenerationOptions:
     """What each choice has to be."""
     limits: OutputLimits = NO_LIMITS
     """Tokens that no choice may have."""
+    search: ChoiceSearch | None = None
+    """How choices are found; None: each is sampled."""
     parsed: ParserOptions = NOTHING
     """What is read out of the output beside text."""
 
@@ -105,13 +109,20 @@ class Pipeline:
             token_ids = [prompt.rendered.token_ids for prompt in checked]
             parsed = [_parsed(self.renderer, prompt, options.parsed) for prompt in token_ids]
             grammar = None
+            if options.search is not None:
+                check_search(options.search, options.constraint, sampling, self.model.max_logprobs)
             if options.constraint is not None:
                 # Chats, whose outputs are parsed, have one prompt.
                 grammar = await self._constraints.grammar(options.constraint, parsed[0])
             limits = token_limits(
                 options.limits, self.renderer, self.model.vocab_size, parsed[0].begins
             )
-            stream = await self._submit(checked, sampling, options, grammar, limits)
+            submit = functools.partial(
+                self._submit, options=options, grammar=grammar, limits=limits
+            )
+            stream = await find_choices(
+                options.search, submit, checked, sampling, self.engine.eos_token_ids
+            )
         except EngineError as error:
             raise from_engine(error) from error
         assemblers = [

@@ -96,6 +96,8 @@ SAMPLING: Mapping[str, Sequence[Any]] = {
     "allowed_token_ids": (5, "x", {}, [], [-1], ["x"], [1.5], [256]),
     "bad_words": (5, "x", {}, [5], [""], ["x"] * 257, ["x" * 257]),
     "thinking_token_budget": (*NO_INTEGER, -2, 2**31, 5),
+    "use_beam_search": NO_FLAG,
+    "length_penalty": (*NO_NUMBER, 10.5, -10.5),
 }
 BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
     CHAT: {
@@ -119,6 +121,7 @@ BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
     },
     COMPLETIONS: {
         **SAMPLING,
+        "best_of": (*NO_INTEGER, 0, 2**31),
         "prompt": (5, {}, [], [[]], [""], "", [1, "a"], [[1], [True]], [1.5], [-1], [256]),
         "max_tokens": (*NO_INTEGER, -1, 0, 2**31, 256),
         "logprobs": (*NO_INTEGER, 21, -1, -2),
@@ -241,7 +244,6 @@ def test_numbers_and_flags_may_be_written_as_the_reference_system_takes_them(
 
 # Values without effect; every other value of an unsupported field is refused.
 HARMLESS: Mapping[str, Sequence[Any]] = {
-    "use_beam_search": (False,),
     "logits_processors": ([],),
     "vllm_xargs": ({},),
     "prompt_embeds": ([],),
@@ -257,7 +259,6 @@ HARMLESS: Mapping[str, Sequence[Any]] = {
     "return_token_ids": (False,),
     "return_tokens_as_token_ids": (False,),
     "suffix": ("",),
-    "best_of": (1,),
     "messages": ([],),
     "embed_dtype": ("float32",),
     "endianness": ("native", "little"),

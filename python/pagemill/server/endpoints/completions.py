@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
+from pagemill.server.choice_search import wanted_search
 from pagemill.server.completion_wording import CompletionWording
 from pagemill.server.echo import echoed_texts
 from pagemill.server.errors import bad_request
@@ -65,6 +66,7 @@ async def _start(
         kv_transfer_params=transfer_params(request),
         constraint=wanted_output(request, pipeline.renderer.markers),
         limits=wanted_limits(request),
+        search=wanted_search(request, request.best_of),
     )
     generation = await pipeline.generate(rendered, sampling, options)
     if not request.echo:
@@ -82,7 +84,7 @@ async def _render(
 ) -> tuple[list[RenderedPrompt], list[str | None]]:
     """The prompts, and their texts if they came as text."""
     sent = prompts(request.prompt)
-    pipeline.check_choices(len(sent), request.n)
+    pipeline.check_choices(len(sent), max(request.n, request.best_of or 1))
     rendered = await pipeline.rendering.prompts(
         sent, request.add_special_tokens, request.parse_special, "prompt"
     )

@@ -16,6 +16,7 @@ from pagemill.server.protocol.sampling import (
     Count,
     GenerationRequest,
     Logprobs,
+    Positive,
 )
 from pagemill.server.protocol.usage import Usage
 from pagemill.server.records.timings import RequestTimings
@@ -30,6 +31,7 @@ class CompletionRequest(GenerationRequest, kw_only=True, frozen=True):
     prompt: Any
     max_tokens: Count | None = None
     logprobs: Logprobs | None = None
+    best_of: Positive | None = None
     echo: bool = False
     add_special_tokens: bool = True
     parse_special: bool = True
@@ -39,7 +41,6 @@ RULES = FieldRules(
     unsupported={
         **UNSUPPORTED,
         "suffix": Unsupported(only(""), "this model does not fill in the middle."),
-        "best_of": Unsupported(only(1), "use `n`, and choose."),
     },
     ignored=IGNORED,
 )

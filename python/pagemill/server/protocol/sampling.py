@@ -18,6 +18,7 @@ MAX_STOP_STRINGS = 64
 MAX_STOP_CHARS = 4096
 MAX_KV_TRANSFER_PARAMS = 32
 MAX_BAD_WORDS = 256
+MAX_LENGTH_PENALTY = 10.0
 
 Count = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Positive = Annotated[int, Meta(ge=1, le=INT32_MAX)]
@@ -65,6 +66,8 @@ class GenerationRequest(SamplingFields, kw_only=True, frozen=True):
     allowed_token_ids: Annotated[list[TokenId], Meta(min_length=1)] | None = None
     bad_words: Annotated[list[BadWord], Meta(max_length=MAX_BAD_WORDS)] = []
     thinking_token_budget: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
+    use_beam_search: bool = False
+    length_penalty: Annotated[float, Meta(ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY)] = 1.0
 
 
 def transfer_params(request: GenerationRequest) -> dict[str, str]:
@@ -78,7 +81,6 @@ def transfer_params(request: GenerationRequest) -> dict[str, str]:
 
 UNSUPPORTED = {
     "structural_tag": Unsupported(nothing, "send `structured_outputs`."),
-    "use_beam_search": Unsupported(only(False), "only sampling is, in this version."),
     "logits_processors": Unsupported(only([]), "requests cannot carry code."),
     "vllm_xargs": Unsupported(only({}), "this server has no plugins."),
     "prompt_embeds": Unsupported(only([]), "prompts are text or token ids."),
@@ -89,7 +91,7 @@ UNSUPPORTED = {
 IGNORED = frozenset(
     {
         *("store", "user", "metadata", "service_tier", "prompt_cache_key", "safety_identifier"),
-        *("spaces_between_special_tokens", "length_penalty", "mm_processor_kwargs"),
+        *("spaces_between_special_tokens", "mm_processor_kwargs"),
         *("prompt_cache_retention", "session_id"),
     }
 )

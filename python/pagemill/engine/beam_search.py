@@ -1,0 +1,214 @@
+"""Beam search: the most likely outputs of a prompt, found one token at a time.
+
+Every step is a request of its own for one token of each beam, which finds the rest in the prefix
+cache. That is slow, and needs nothing of the engine but log probabilities.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from pagemill.engine.async_engine import Prompt
+from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
+from pagemill.engine.request_stream import RequestStream
+
+_LOGGER = logging.getLogger("pagemill.engine")
+
+Submit = Callable[[Sequence[Prompt]], Awaitable[RequestStream]]
+"""Submits prompts, for one token each with its log probability and those of alternatives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeamOptions:
+    """`width`: outputs of a prompt, and beams that are followed. `length_penalty`: outputs are
+    ranked by the log probability of all tokens, divided by their number to this power. `ends`:
+    tokens that end an output."""
+
+    width: int
+    length_penalty: float
+    ends: Collection[int]
+
+    @property
+    def num_alternatives(self) -> int:
+        """Most likely tokens that each step needs: with some that end an output, enough go on."""
+        return 2 * self.width
+
+    def score(self, beam: Beam, length: int = 0) -> float:
+        """The rank of `beam`, or what it would be with as many tokens as `length`."""
+        return beam.logprob / max(1, length or len(beam.tokens)) ** self.length_penalty
+
+
+class BeamLogprobs(NamedTuple):
+    """Implements `TokenLogprobs`."""
+
+    token_id: int
+    logprob: float
+    rank: int
+    top: Sequence[tuple[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """An output so far. `logprob`: of all its tokens together."""
+
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    logprob: float = 0.0
+
+    def extended(self, token: TokenLogprobs) -> Beam:
+        """The beam with one more token."""
+        return Beam(
+            (*self.tokens, token.token_id),
+            (*self.logprobs, token),
+            self.logprob + token.logprob,
+        )
+
+
+class BeamSearch:
+    """Searches for the outputs of each prompt, and gives them at the end. Implements
+    `OutputStream`."""
+
+    num_dropped_tokens = 0  # the beams share what is computed once
+
+    def __init__(
+        self,
+        submit: Submit,
+        prompts: Sequence[Prompt],
+        options: BeamOptions,
+        *,
+        keeps_logprobs: bool,
+    ) -> None:
+        """Begins at once. Belongs to the running event loop."""
+        self._submit = submit
+        self._options = options
+        self._keeps_logprobs = keeps_logprobs
+        self._outputs: list[ChoiceOutput] = []
+        self._on_news: Callable[[], None] | None = None
+        self.failure: EngineError | None = None
+        self._task = asyncio.create_task(self._run(prompts))
+
+    @property
+    def exhausted(self) -> bool:
+        """See `OutputStream`."""
+        return self._task.done() and not self._outputs
+
+    def listen(self, on_news: Callable[[], None]) -> None:
+        """See `OutputStream`."""
+        self._on_news = on_news
+
+    def take(self) -> list[ChoiceOutput]:
+        """See `OutputStream`."""
+        taken, self._outputs = self._outputs, []
+        return taken
+
+    def stop(self, index: int) -> None:
+        """See `OutputStream`."""
+
+    def close(self) -> None:
+        """See `OutputStream`."""
+        self._task.cancel()
+        self._on_news = None
+
+    async def _run(self, prompts: Sequence[Prompt]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                searches = [group.create_task(self._search(prompt)) for prompt in prompts]
+            self._outputs = [output for search in searches for output in search.result()]
+            for index, output in enumerate(self._outputs):
+                output.index = index
+        except* EngineError as errors:
+            self.failure = _first(errors)
+        except* Exception:
+            _LOGGER.exception("beam search failed")
+            self.failure = EngineError("INTERNAL", "Beam search failed; the log says why.")
+        # Behind the task's end, so that `exhausted` is true.
+        asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        if self._on_news is not None:
+            self._on_news()
+
+    async def _search(self, prompt: Prompt) -> list[ChoiceOutput]:
+        """The outputs of one prompt, the best one first."""
+        options = self._options
+        live, ended, num_cached = [Beam()], list[Beam](), 0
+        for step in range(prompt.max_tokens):
+            outputs = await self._next(prompt, live)
+            if step == 0:
+                num_cached = outputs[0].num_cached_tokens
+            candidates: list[Beam] = []
+            for beam, output in zip(live, outputs, strict=True):
+                for token in _alternatives(output, options.num_alternatives):
+                    ends = token.token_id in options.ends
+                    (ended if ends else candidates).append(beam.extended(token))
+            live = heapq.nlargest(options.width, candidates, key=lambda beam: beam.logprob)
+            ended = heapq.nlargest(options.width, ended, key=options.score)
+            if not live or self._is_settled(live, ended, prompt.max_tokens):
+                break
+        best = heapq.nlargest(options.width, [*ended, *live], key=options.score)
+        whole = {id(beam) for beam in ended}
+        return [self._output(beam, id(beam) in whole, num_cached) for beam in best]
+
+    def _is_settled(self, live: Sequence[Beam], ended: Sequence[Beam], max_tokens: int) -> bool:
+        """True if no beam can become better than what has ended."""
+        score = self._options.score
+        if len(ended) < self._options.width:
+            return False
+        best = max(max(score(beam), score(beam, max_tokens)) for beam in live)
+        return best <= min(map(score, ended))
+
+    async def _next(self, prompt: Prompt, live: Sequence[Beam]) -> list[ChoiceOutput]:
+        """What may follow each beam."""
+        given = prompt.rendered
+        prompts = [
+            Prompt(
+                msgspec.structs.replace(
+                    given,
+                    token_ids=np.concatenate(
+                        [given.token_ids, np.asarray(beam.tokens, given.token_ids.dtype)]
+                    ),
+                ),
+                1,
+            )
+            for beam in live
+        ]
+        found: dict[int, ChoiceOutput] = {}
+        with await self._submit(prompts) as stream:
+            async for outputs in stream:
+                for output in outputs:
+                    if output.error is not None:
+                        raise output.error
+                    found[output.index] = output
+        return [found[index] for index in range(len(live))]
+
+    def _output(self, beam: Beam, is_whole: bool, num_cached: int) -> ChoiceOutput:
+        now = time.monotonic()
+        return ChoiceOutput(
+            0,
+            list(beam.tokens),
+            [now] * len(beam.tokens),
+            list(beam.logprobs) if self._keeps_logprobs else None,
+            finish_reason="stop" if is_whole else "length",
+            num_cached_tokens=num_cached,
+            created=now,
+        )
+
+
+def _alternatives(output: ChoiceOutput, count: int) -> list[BeamLogprobs]:
+    assert output.logprobs is not None
+    top = list(output.logprobs[0].top)[:count]
+    return [BeamLogprobs(*each, rank, top) for rank, each in enumerate(top, 1)]
+
+
+def _first(errors: ExceptionGroup[EngineError]) -> EngineError:
+    first = errors.exceptions[0]
+    return _first(first) if isinstance(first, ExceptionGroup) else first

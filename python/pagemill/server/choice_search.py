@@ -1,0 +1,146 @@
+"""How the choices of a request are found, if each is not just sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import structs
+
+from pagemill.engine.async_engine import Prompt
+from pagemill.engine.beam_search import BeamOptions, BeamSearch
+from pagemill.engine.best_of import BestOf
+from pagemill.engine.output_stream import OutputStream
+from pagemill.engine.request_stream import RequestStream
+from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
+from pagemill.server.constraint import Constraint
+from pagemill.server.errors import bad_request
+
+if TYPE_CHECKING:
+    from pagemill.server.protocol.sampling import GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class MostLikely:
+    """The `n` most likely of `count` sampled choices (`best_of`)."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beams:
+    """Beam search with `n` beams (`use_beam_search`)."""
+
+    length_penalty: float
+    ignores_eos: bool
+
+
+ChoiceSearch = MostLikely | Beams
+
+
+class Submit(Protocol):
+    """Submits each prompt `sampling.n` times."""
+
+    async def __call__(
+        self, prompts: Sequence[Prompt], sampling: SamplingParams
+    ) -> RequestStream: ...
+
+
+# Steps of beam search are ranked by the model's own probabilities, and end with its own end.
+_EXCLUDED = (
+    *("stream", "logit_bias", "min_tokens", "stop_token_ids", "prompt_logprobs", "best_of"),
+    *("allowed_token_ids", "bad_words", "thinking_token_budget", "kv_transfer_params"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+)
+_NEUTRAL = {"repetition_penalty": 1.0}
+
+
+def wanted_search(request: GenerationRequest, best_of: int | None = None) -> ChoiceSearch | None:
+    """What the request says; None if its choices are sampled.
+
+    Raises:
+        ApiError: 400 for fields that exclude each other.
+    """
+    if request.use_beam_search:
+        for name in _EXCLUDED:
+            value: Any = best_of if name == "best_of" else getattr(request, name)
+            if value and value != _NEUTRAL.get(name):
+                raise bad_request(f"`use_beam_search` and `{name}` exclude each other.", name)
+        return Beams(request.length_penalty, bool(request.ignore_eos))
+    if best_of is None or best_of == request.n:
+        return None
+    if best_of < request.n:
+        raise bad_request(f"`best_of` is {best_of}, and `n` is {request.n}.", "best_of")
+    if request.stream:
+        raise bad_request(
+            "`best_of` cannot be streamed: which choice is the best is known at the end.", "best_of"
+        )
+    return MostLikely(best_of)
+
+
+def check_search(
+    search: ChoiceSearch,
+    constraint: Constraint | None,
+    sampling: SamplingParams,
+    max_logprobs: int,
+) -> None:
+    """Checks what `find_choices` needs. `max_logprobs`: of the server; -1 is the whole vocabulary.
+
+    Raises:
+        ApiError: 400: beams cannot be followed for this request.
+    """
+    if not isinstance(search, Beams):
+        return
+    if constraint is not None:
+        param = constraint.param
+        raise bad_request(f"`use_beam_search` and `{param}` exclude each other.", param)
+    needed = _beams(search, sampling, ()).num_alternatives
+    if 0 <= max_logprobs < needed:
+        raise bad_request(
+            f"Beam search with `n` = {sampling.n} needs {needed} log probabilities; this server"
+            f" gives at most {max_logprobs} (--max-logprobs).",
+            "n",
+        )
+
+
+async def find_choices(
+    search: ChoiceSearch | None,
+    submit: Submit,
+    prompts: Sequence[Prompt],
+    sampling: SamplingParams,
+    eos_token_ids: Sequence[int],
+) -> OutputStream:
+    """The outputs of `sampling.n` choices of each prompt.
+
+    Raises:
+        EngineError: the engine's refusal.
+    """
+    keeps_logprobs = sampling.logprobs is not None
+    match search:
+        case None:
+            return await submit(prompts, sampling)
+        case MostLikely(count):
+            more = structs.replace(sampling, n=count, logprobs=sampling.logprobs or 0)
+            stream = await submit(prompts, more)
+            return BestOf(stream, sampling.n, count, keeps_logprobs=keeps_logprobs)
+        case Beams():
+            beams = _beams(search, sampling, eos_token_ids)
+            logprobs = max(sampling.logprobs or 0, beams.num_alternatives)
+            if sampling.logprobs == ALL_LOGPROBS:
+                logprobs = ALL_LOGPROBS
+            step = structs.replace(sampling, n=1, temperature=0.0, logprobs=logprobs)
+            return BeamSearch(
+                lambda beam_prompts: submit(beam_prompts, step),
+                prompts,
+                beams,
+                keeps_logprobs=keeps_logprobs,
+            )
+
+
+def _beams(search: Beams, sampling: SamplingParams, eos_token_ids: Sequence[int]) -> BeamOptions:
+    return BeamOptions(
+        width=sampling.n,
+        length_penalty=search.length_penalty,
+        ends=() if search.ignores_eos else eos_token_ids,
+    )
