@@ -1,0 +1,93 @@
+"""The `langchain-openai` package: chat and completion models, over both of OpenAI's APIs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI, OpenAI
+
+from tests.clients.weather import FRANCE, QUESTION, TOOLS, Report
+from tests.e2e.server_process import NAME
+
+LANGCHAIN_TOOLS = [tool(function) for function in TOOLS.values()]
+TURNS = ("find_station", "required", "none")
+
+
+@pytest.fixture(params=["chat", "responses"])
+def model(request: pytest.FixtureRequest, openai_url: str) -> ChatOpenAI:
+    return ChatOpenAI(
+        model=NAME,
+        base_url=openai_url,
+        api_key="none",
+        temperature=0,
+        max_tokens=60,
+        max_retries=0,
+        use_responses_api=request.param == "responses",
+    )
+
+
+def test_chat(model: ChatOpenAI) -> None:
+    whole = model.invoke(FRANCE)
+    assert "Paris" in whole.text
+    assert whole.usage_metadata is not None and whole.usage_metadata["output_tokens"] > 1
+    assert "".join(chunk.text for chunk in model.stream(FRANCE)) == whole.text
+
+    async def again() -> tuple[str, str]:
+        got = await model.ainvoke(FRANCE)
+        return got.text, "".join([chunk.text async for chunk in model.astream(FRANCE)])
+
+    assert asyncio.run(again()) == (whole.text, whole.text)
+
+
+def whole_message(model: Any, messages: list[BaseMessage]) -> AIMessage:
+    return model.invoke(messages)
+
+
+def streamed_message(model: Any, messages: list[BaseMessage]) -> AIMessage:
+    first, *others = model.stream(messages)
+    for chunk in others:
+        first += chunk
+    return first
+
+
+def message_of_a_loop(model: Any, messages: list[BaseMessage]) -> AIMessage:
+    return asyncio.run(model.ainvoke(messages))
+
+
+@pytest.mark.parametrize("ask", [whole_message, streamed_message, message_of_a_loop])
+def test_agent(model: ChatOpenAI, ask: Callable[..., AIMessage]) -> None:
+    messages: list[BaseMessage] = [HumanMessage(QUESTION)]
+    called: list[str] = []
+    for choice in TURNS:
+        bound = model.bind_tools(LANGCHAIN_TOOLS, tool_choice=choice, parallel_tool_calls=False)
+        message = ask(bound, messages)
+        messages.append(message)
+        for call in message.tool_calls:
+            called.append(call["name"])
+            result = TOOLS[call["name"]](**call["args"])
+            messages.append(ToolMessage(result, tool_call_id=call["id"]))
+    assert called[0] == "find_station" and len(called) == 2
+    assert messages[-1].text
+
+
+@pytest.mark.parametrize("method", ["json_schema", "function_calling"])
+def test_structured_output(model: ChatOpenAI, method: Any) -> None:
+    structured = model.with_structured_output(Report, method=method)
+    got = structured.invoke(FRANCE)
+    assert isinstance(got, Report)
+    assert asyncio.run(structured.ainvoke(FRANCE)) == got
+    *_, last = structured.stream(FRANCE)
+    assert last == got
+
+
+def test_completion(openai_url: str) -> None:
+    model = OpenAI(model=NAME, base_url=openai_url, api_key="none", temperature=0, max_tokens=12)
+    text = model.invoke("Once upon a time")
+    assert text
+    assert "".join(model.stream("Once upon a time")) == text
+    assert asyncio.run(model.ainvoke("Once upon a time")) == text

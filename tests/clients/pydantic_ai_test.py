@@ -1,0 +1,57 @@
+"""The `pydantic-ai` package: agents over chat, responses and messages."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, NativeOutput, ToolOutput
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.settings import ModelSettings
+
+from tests.clients.weather import FRANCE, Report
+from tests.e2e.server_process import NAME, ServerProcess
+
+SETTINGS = ModelSettings(temperature=0, max_tokens=60, parallel_tool_calls=False)
+
+
+@pytest.fixture(params=["chat", "responses", "messages"])
+def model(request: pytest.FixtureRequest, server: ServerProcess) -> Model[Any]:
+    if request.param == "messages":
+        provider = AnthropicProvider(base_url=server.base_url, api_key="none")
+        return AnthropicModel(NAME, provider=provider)
+    openai = OpenAIProvider(base_url=f"{server.base_url}/v1", api_key="none")
+    if request.param == "responses":
+        return OpenAIResponsesModel(NAME, provider=openai)
+    return OpenAIChatModel(NAME, provider=openai)
+
+
+def test_chat(model: Model[Any]) -> None:
+    agent = Agent(model, model_settings=SETTINGS)
+
+    async def run() -> tuple[str, str]:
+        whole = await agent.run(FRANCE)
+        async with agent.run_stream(FRANCE) as stream:
+            pieces = [text async for text in stream.stream_text(delta=True)]
+        return whole.output, "".join(pieces)
+
+    text, streamed = asyncio.run(run())
+    assert "Paris" in text and streamed == text
+
+
+@pytest.mark.parametrize("output", [ToolOutput(Report), NativeOutput(Report)])
+def test_structured_output(model: Model[Any], output: Any) -> None:
+    agent = Agent(model, output_type=output, model_settings=SETTINGS, retries=0)
+
+    async def run() -> tuple[Report, Report]:
+        whole = await agent.run(FRANCE)
+        async with agent.run_stream(FRANCE) as stream:
+            return whole.output, await stream.get_output()
+
+    whole, streamed = asyncio.run(run())
+    assert isinstance(whole, Report) and streamed == whole
