@@ -40,7 +40,9 @@ def text_of(message: Any) -> str:
     return "".join(block.text for block in message.content if block.type == "text")
 
 
-def test_messages(client: anthropic.Anthropic, server: ServerProcess) -> None:
+def test_messages(
+    client: anthropic.Anthropic, server: ServerProcess, runner: asyncio.Runner
+) -> None:
     request: Any = {**REQUEST, "messages": ASK_FRANCE, "system": "Be brief."}
     whole = client.messages.create(**request)
     assert "Paris" in text_of(whole) and whole.stop_reason == "end_turn"
@@ -59,7 +61,7 @@ def test_messages(client: anthropic.Anthropic, server: ServerProcess) -> None:
             async with client.messages.stream(**request) as stream:
                 return text_of(got), "".join([text async for text in stream.text_stream])
 
-    assert asyncio.run(again()) == (text_of(whole),) * 2
+    assert runner.run(again()) == (text_of(whole),) * 2
 
 
 def take_turn(messages: list[Any], message: Any, called: list[str]) -> None:
@@ -98,7 +100,7 @@ def test_agent(client: anthropic.Anthropic, stream: bool) -> None:
     check_agent(messages, called)
 
 
-def test_agent_async(server: ServerProcess) -> None:
+def test_agent_async(server: ServerProcess, runner: asyncio.Runner) -> None:
     async def run() -> tuple[list[Any], list[str]]:
         messages: list[Any] = [{"role": "user", "content": QUESTION}]
         called: list[str] = []
@@ -109,10 +111,12 @@ def test_agent_async(server: ServerProcess) -> None:
                 take_turn(messages, message, called)
         return messages, called
 
-    check_agent(*asyncio.run(run()))
+    check_agent(*runner.run(run()))
 
 
-def test_structured_output(client: anthropic.Anthropic, server: ServerProcess) -> None:
+def test_structured_output(
+    client: anthropic.Anthropic, server: ServerProcess, runner: asyncio.Runner
+) -> None:
     request: Any = {**REQUEST, "messages": ASK_FRANCE, "output_format": Report}
     got = client.messages.parse(**request).parsed_output
     assert isinstance(got, Report)
@@ -123,7 +127,7 @@ def test_structured_output(client: anthropic.Anthropic, server: ServerProcess) -
         async with connect(server) as client:
             return (await client.messages.parse(**request)).parsed_output
 
-    assert asyncio.run(again()) == got
+    assert runner.run(again()) == got
 
 
 def test_models_and_errors(client: anthropic.Anthropic) -> None:

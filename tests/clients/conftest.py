@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -14,8 +15,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """The server; after the last test it must be idle."""
     if not SMOLLM2:
         pytest.skip(SMOLLM2_REASON)
-    # Small models sometimes repeat themselves, so outputs that nothing else ends end here.
-    options = ("--max-model-len", "4096")
+    options = ("--max-model-len", "2048")
     with serve(SMOLLM2, tmp_path_factory.mktemp("server"), options) as running:
         yield running
         running.wait_until_idle()
@@ -25,3 +25,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def openai_url(server: ServerProcess) -> str:
     """The base URL for clients of OpenAI's API."""
     return f"{server.base_url}/v1"
+
+
+@pytest.fixture(scope="session")
+def runner() -> Iterator[asyncio.Runner]:
+    """One event loop for all tests: some libraries keep connections for the whole process."""
+    with asyncio.Runner() as runner:
+        yield runner

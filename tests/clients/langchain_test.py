@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ def model(request: pytest.FixtureRequest, openai_url: str) -> ChatOpenAI:
     )
 
 
-def test_chat(model: ChatOpenAI) -> None:
+def test_chat(model: ChatOpenAI, runner: asyncio.Runner) -> None:
     whole = model.invoke(FRANCE)
     assert "Paris" in whole.text
     assert whole.usage_metadata is not None and whole.usage_metadata["output_tokens"] > 1
@@ -41,31 +40,28 @@ def test_chat(model: ChatOpenAI) -> None:
         got = await model.ainvoke(FRANCE)
         return got.text, "".join([chunk.text async for chunk in model.astream(FRANCE)])
 
-    assert asyncio.run(again()) == (whole.text, whole.text)
+    assert runner.run(again()) == (whole.text, whole.text)
 
 
-def whole_message(model: Any, messages: list[BaseMessage]) -> AIMessage:
-    return model.invoke(messages)
-
-
-def streamed_message(model: Any, messages: list[BaseMessage]) -> AIMessage:
+def ask(model: Any, messages: list[BaseMessage], way: str, runner: asyncio.Runner) -> AIMessage:
+    """The model's answer: whole, of a stream, or of a coroutine."""
+    if way == "invoke":
+        return model.invoke(messages)
+    if way == "ainvoke":
+        return runner.run(model.ainvoke(messages))
     first, *others = model.stream(messages)
     for chunk in others:
         first += chunk
     return first
 
 
-def message_of_a_loop(model: Any, messages: list[BaseMessage]) -> AIMessage:
-    return asyncio.run(model.ainvoke(messages))
-
-
-@pytest.mark.parametrize("ask", [whole_message, streamed_message, message_of_a_loop])
-def test_agent(model: ChatOpenAI, ask: Callable[..., AIMessage]) -> None:
+@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke"])
+def test_agent(model: ChatOpenAI, way: str, runner: asyncio.Runner) -> None:
     messages: list[BaseMessage] = [HumanMessage(QUESTION)]
     called: list[str] = []
     for choice in TURNS:
         bound = model.bind_tools(LANGCHAIN_TOOLS, tool_choice=choice, parallel_tool_calls=False)
-        message = ask(bound, messages)
+        message = ask(bound, messages, way, runner)
         messages.append(message)
         for call in message.tool_calls:
             called.append(call["name"])
@@ -76,18 +72,18 @@ def test_agent(model: ChatOpenAI, ask: Callable[..., AIMessage]) -> None:
 
 
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])
-def test_structured_output(model: ChatOpenAI, method: Any) -> None:
+def test_structured_output(model: ChatOpenAI, method: Any, runner: asyncio.Runner) -> None:
     structured = model.with_structured_output(Report, method=method)
     got = structured.invoke(FRANCE)
     assert isinstance(got, Report)
-    assert asyncio.run(structured.ainvoke(FRANCE)) == got
+    assert runner.run(structured.ainvoke(FRANCE)) == got
     *_, last = structured.stream(FRANCE)
     assert last == got
 
 
-def test_completion(openai_url: str) -> None:
+def test_completion(openai_url: str, runner: asyncio.Runner) -> None:
     model = OpenAI(model=NAME, base_url=openai_url, api_key="none", temperature=0, max_tokens=12)
     text = model.invoke("Once upon a time")
     assert text
     assert "".join(model.stream("Once upon a time")) == text
-    assert asyncio.run(model.ainvoke("Once upon a time")) == text
+    assert runner.run(model.ainvoke("Once upon a time")) == text

@@ -44,7 +44,7 @@ def chat(request: pytest.FixtureRequest, server: ServerProcess) -> dict[str, Any
     return {"model": f"{provider}/{NAME}", "api_base": url, "api_key": "none", **limits}
 
 
-def test_chat(chat: dict[str, Any]) -> None:
+def test_chat(chat: dict[str, Any], runner: asyncio.Runner) -> None:
     whole = litellm.completion(**chat, messages=ASK_FRANCE)
     text = whole.choices[0].message.content
     assert "Paris" in text and whole.choices[0].finish_reason == "stop"
@@ -58,7 +58,7 @@ def test_chat(chat: dict[str, Any]) -> None:
         pieces = [chunk.choices[0].delta.content or "" async for chunk in stream]
         return got.choices[0].message.content, "".join(pieces)
 
-    assert asyncio.run(again()) == (text, text)
+    assert runner.run(again()) == (text, text)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -80,7 +80,7 @@ def test_agent(chat: dict[str, Any], stream: bool) -> None:
     assert messages[-1].content
 
 
-def test_structured_output(chat: dict[str, Any]) -> None:
+def test_structured_output(chat: dict[str, Any], runner: asyncio.Runner) -> None:
     request: Any = {**chat, "messages": ASK_FRANCE, "response_format": Report}
     text = litellm.completion(**request).choices[0].message.content
     report = Report.model_validate_json(text)
@@ -88,7 +88,7 @@ def test_structured_output(chat: dict[str, Any]) -> None:
     async def again() -> str:
         return (await litellm.acompletion(**request)).choices[0].message.content
 
-    assert Report.model_validate_json(asyncio.run(again())) == report
+    assert Report.model_validate_json(runner.run(again())) == report
 
 
 def test_text_completion(openai_url: str) -> None:
@@ -106,7 +106,7 @@ def test_text_completion(openai_url: str) -> None:
     assert "".join(chunk.choices[0].text or "" for chunk in chunks) == text
 
 
-def test_responses(openai_url: str) -> None:
+def test_responses(openai_url: str, runner: asyncio.Runner) -> None:
     request: Any = {
         "model": f"openai/{NAME}",
         "api_base": openai_url,
@@ -126,10 +126,10 @@ def test_responses(openai_url: str) -> None:
         got: Any = await litellm.aresponses(**request)
         return got.output[0].content[0].text
 
-    assert asyncio.run(again()) == text
+    assert runner.run(again()) == text
 
 
-def test_messages(server: ServerProcess) -> None:
+def test_messages(server: ServerProcess, runner: asyncio.Runner) -> None:
     async def run() -> Any:
         return await litellm.anthropic_messages(
             model=f"anthropic/{NAME}",
@@ -140,4 +140,4 @@ def test_messages(server: ServerProcess) -> None:
             temperature=0,
         )
 
-    assert "Paris" in asyncio.run(run())["content"][0]["text"]
+    assert "Paris" in runner.run(run())["content"][0]["text"]

@@ -55,7 +55,7 @@ def run_tool(name: str, arguments: str) -> str:
     return TOOLS[name](**json.loads(arguments))
 
 
-def test_completions(client: openai.OpenAI, openai_url: str) -> None:
+def test_completions(client: openai.OpenAI, openai_url: str, runner: asyncio.Runner) -> None:
     request: Any = {"model": NAME, "prompt": "Once upon a time", "temperature": 0, "max_tokens": 12}
     whole = client.completions.create(**request)
     assert whole.usage is not None and whole.usage.completion_tokens == 12
@@ -69,10 +69,10 @@ def test_completions(client: openai.OpenAI, openai_url: str) -> None:
             stream = await client.completions.create(**request, stream=True)
             return got.choices[0].text, "".join([c.choices[0].text async for c in stream])
 
-    assert asyncio.run(again()) == (whole.choices[0].text,) * 2
+    assert runner.run(again()) == (whole.choices[0].text,) * 2
 
 
-def test_chat(client: openai.OpenAI, openai_url: str) -> None:
+def test_chat(client: openai.OpenAI, openai_url: str, runner: asyncio.Runner) -> None:
     whole = client.chat.completions.create(**CHAT, messages=ASK_FRANCE)
     text = whole.choices[0].message.content
     assert text is not None and "Paris" in text
@@ -89,7 +89,7 @@ def test_chat(client: openai.OpenAI, openai_url: str) -> None:
             pieces = [chunk.choices[0].delta.content or "" async for chunk in stream]
             return got.choices[0].message.content, "".join(pieces)
 
-    assert asyncio.run(again()) == (text, text)
+    assert runner.run(again()) == (text, text)
 
 
 def test_logprobs_and_choices(client: openai.OpenAI) -> None:
@@ -143,7 +143,7 @@ def test_chat_agent(client: openai.OpenAI, stream: bool) -> None:
     check_agent(called, messages[-1].content)
 
 
-def test_chat_agent_async(openai_url: str) -> None:
+def test_chat_agent_async(openai_url: str, runner: asyncio.Runner) -> None:
     async def run() -> tuple[list[str], str | None]:
         messages: list[Any] = [{"role": "user", "content": QUESTION}]
         called: list[str] = []
@@ -161,10 +161,10 @@ def test_chat_agent_async(openai_url: str) -> None:
                     messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
         return called, messages[-1].content
 
-    check_agent(*asyncio.run(run()))
+    check_agent(*runner.run(run()))
 
 
-def test_chat_parse(client: openai.OpenAI, openai_url: str) -> None:
+def test_chat_parse(client: openai.OpenAI, openai_url: str, runner: asyncio.Runner) -> None:
     request: Any = {**CHAT, "messages": ASK_FRANCE, "response_format": Report}
     got = client.chat.completions.parse(**request).choices[0].message.parsed
     assert isinstance(got, Report)
@@ -186,10 +186,10 @@ def test_chat_parse(client: openai.OpenAI, openai_url: str) -> None:
             answer = await client.chat.completions.parse(**request)
             return answer.choices[0].message.parsed
 
-    assert asyncio.run(again()) == got
+    assert runner.run(again()) == got
 
 
-def test_responses(client: openai.OpenAI, openai_url: str) -> None:
+def test_responses(client: openai.OpenAI, openai_url: str, runner: asyncio.Runner) -> None:
     request: Any = {"model": NAME, "input": FRANCE, "temperature": 0, "max_output_tokens": 60}
     whole = client.responses.create(**request)
     assert whole.status == "completed" and "Paris" in whole.output_text
@@ -207,7 +207,7 @@ def test_responses(client: openai.OpenAI, openai_url: str) -> None:
             second = await client.responses.parse(**request, text_format=Report)
             return got.output_text, second.output_parsed
 
-    assert asyncio.run(again()) == (whole.output_text, parsed)
+    assert runner.run(again()) == (whole.output_text, parsed)
 
 
 @pytest.mark.parametrize("stored", [False, True])

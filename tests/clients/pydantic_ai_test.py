@@ -6,13 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
+from anthropic import AsyncAnthropic
 from pydantic_ai import Agent, NativeOutput, ToolOutput
+from pydantic_ai.messages import ModelMessage, ToolCallPart
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
-from pydantic_ai.settings import ModelSettings
+from pydantic_ai.settings import ModelSettings, ToolChoice
 
 from tests.clients.weather import FRANCE, Report
 from tests.e2e.server_process import NAME, ServerProcess
@@ -23,7 +25,8 @@ SETTINGS = ModelSettings(temperature=0, max_tokens=60, parallel_tool_calls=False
 @pytest.fixture(params=["chat", "responses", "messages"])
 def model(request: pytest.FixtureRequest, server: ServerProcess) -> Model[Any]:
     if request.param == "messages":
-        provider = AnthropicProvider(base_url=server.base_url, api_key="none")
+        client = AsyncAnthropic(base_url=server.base_url, api_key="none")
+        provider = AnthropicProvider(anthropic_client=client)
         return AnthropicModel(NAME, provider=provider)
     openai = OpenAIProvider(base_url=f"{server.base_url}/v1", api_key="none")
     if request.param == "responses":
@@ -31,7 +34,7 @@ def model(request: pytest.FixtureRequest, server: ServerProcess) -> Model[Any]:
     return OpenAIChatModel(NAME, provider=openai)
 
 
-def test_chat(model: Model[Any]) -> None:
+def test_chat(model: Model[Any], runner: asyncio.Runner) -> None:
     agent = Agent(model, model_settings=SETTINGS)
 
     async def run() -> tuple[str, str]:
@@ -40,12 +43,36 @@ def test_chat(model: Model[Any]) -> None:
             pieces = [text async for text in stream.stream_text(delta=True)]
         return whole.output, "".join(pieces)
 
-    text, streamed = asyncio.run(run())
+    text, streamed = runner.run(run())
     assert "Paris" in text and streamed == text
 
 
+def turn(context: RunContext[None]) -> ModelSettings:
+    """What each turn of the agent has to do: call a tool by its name, call any, answer."""
+    choices: dict[int, ToolChoice] = {1: ["find_station"], 2: "required"}
+    return {**SETTINGS, "tool_choice": choices.get(context.run_step, "none")}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_agent(model: Model[Any], runner: asyncio.Runner, stream: bool) -> None:
+    agent = Agent(model, tools=list(TOOLS.values()), model_settings=turn)
+
+    async def run() -> tuple[str, list[ModelMessage]]:
+        if not stream:
+            whole = await agent.run(QUESTION)
+            return whole.output, whole.all_messages()
+        async with agent.run_stream(QUESTION) as result:
+            return await result.get_output(), result.all_messages()
+
+    answer, messages = runner.run(run())
+    parts = [part for message in messages for part in message.parts]
+    called = [part.tool_name for part in parts if isinstance(part, ToolCallPart)]
+    assert called[0] == "find_station" and len(called) == 2
+    assert answer
+
+
 @pytest.mark.parametrize("output", [ToolOutput(Report), NativeOutput(Report)])
-def test_structured_output(model: Model[Any], output: Any) -> None:
+def test_structured_output(model: Model[Any], runner: asyncio.Runner, output: Any) -> None:
     agent = Agent(model, output_type=output, model_settings=SETTINGS, retries=0)
 
     async def run() -> tuple[Report, Report]:
@@ -53,5 +80,5 @@ def test_structured_output(model: Model[Any], output: Any) -> None:
         async with agent.run_stream(FRANCE) as stream:
             return whole.output, await stream.get_output()
 
-    whole, streamed = asyncio.run(run())
+    whole, streamed = runner.run(run())
     assert isinstance(whole, Report) and streamed == whole
