@@ -18,7 +18,7 @@ ANTHROPIC_TOOLS: Any = [
 ]
 ASK_FRANCE: Any = [{"role": "user", "content": FRANCE}]
 # The package has no parameter for the temperature.
-REQUEST: dict[str, Any] = {"model": NAME, "max_tokens": 60, "extra_body": {"temperature": 0}}
+REQUEST: dict[str, Any] = {"model": NAME, "max_tokens": 100, "extra_body": {"temperature": 0}}
 TURNS: Sequence[Any] = (
     {"type": "tool", "name": "find_station", "disable_parallel_tool_use": True},
     {"type": "any", "disable_parallel_tool_use": True},

@@ -24,7 +24,7 @@ def model(request: pytest.FixtureRequest, openai_url: str) -> ChatOpenAI:
         base_url=openai_url,
         api_key="none",
         temperature=0,
-        max_tokens=60,
+        max_tokens=100,
         max_retries=0,
         use_responses_api=request.param == "responses",
     )

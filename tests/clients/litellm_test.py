@@ -40,7 +40,7 @@ def chat(request: pytest.FixtureRequest, server: ServerProcess) -> dict[str, Any
     """The arguments that name the server, one way for each provider that fits."""
     provider = request.param
     url = server.base_url if provider == "anthropic" else f"{server.base_url}/v1"
-    limits = {"temperature": 0, "max_tokens": 60}
+    limits = {"temperature": 0, "max_tokens": 100}
     return {"model": f"{provider}/{NAME}", "api_base": url, "api_key": "none", **limits}
 
 
@@ -113,7 +113,7 @@ def test_responses(openai_url: str, runner: asyncio.Runner) -> None:
         "api_key": "none",
         "input": FRANCE,
         "temperature": 0,
-        "max_output_tokens": 60,
+        "max_output_tokens": 100,
     }
     whole: Any = litellm.responses(**request)
     text = whole.output[0].content[0].text
@@ -136,7 +136,7 @@ def test_messages(server: ServerProcess, runner: asyncio.Runner) -> None:
             api_base=server.base_url,
             api_key="none",
             messages=ASK_FRANCE,
-            max_tokens=60,
+            max_tokens=100,
             temperature=0,
         )
 

@@ -24,7 +24,7 @@ from tests.clients.weather import FRANCE, QUESTION, TOOLS, Report
 from tests.e2e.server_process import NAME
 
 set_tracing_disabled(True)  # traces would be sent to OpenAI
-SETTINGS = ModelSettings(temperature=0, max_tokens=60)
+SETTINGS = ModelSettings(temperature=0, max_tokens=100)
 
 
 @pytest.fixture(params=[OpenAIChatCompletionsModel, OpenAIResponsesModel])
@@ -74,9 +74,10 @@ def test_agent_stream(model: Model, runner: asyncio.Runner) -> None:
         result = Runner.run_streamed(weather_agent(model), QUESTION, hooks=turns)
         text = ""
         async for event in result.stream_events():
-            if event.type == "raw_response_event":
-                if event.data.type == "response.output_text.delta":
-                    text += event.data.delta
+            if event.type != "raw_response_event":
+                continue
+            if event.data.type == "response.output_text.delta":
+                text += event.data.delta
         return text, result.final_output
 
     turns = Turns()

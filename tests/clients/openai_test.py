@@ -27,7 +27,7 @@ CHAT_TOOLS: Any = [
 ]
 RESPONSE_TOOLS: Any = [{"type": "function", **tool["function"]} for tool in CHAT_TOOLS]
 ASK_FRANCE: Any = [{"role": "user", "content": FRANCE}]
-CHAT: dict[str, Any] = {"model": NAME, "temperature": 0, "max_completion_tokens": 60}
+CHAT: dict[str, Any] = {"model": NAME, "temperature": 0, "max_completion_tokens": 100}
 # What each turn of the agent has to do: name a tool, call any, answer.
 CHAT_TURNS: Sequence[Any] = (
     {"type": "function", "function": {"name": "find_station"}},
@@ -190,7 +190,7 @@ def test_chat_parse(client: openai.OpenAI, openai_url: str, runner: asyncio.Runn
 
 
 def test_responses(client: openai.OpenAI, openai_url: str, runner: asyncio.Runner) -> None:
-    request: Any = {"model": NAME, "input": FRANCE, "temperature": 0, "max_output_tokens": 60}
+    request: Any = {"model": NAME, "input": FRANCE, "temperature": 0, "max_output_tokens": 100}
     whole = client.responses.create(**request)
     assert whole.status == "completed" and "Paris" in whole.output_text
     with client.responses.stream(**request) as stream:
@@ -226,7 +226,7 @@ def test_responses_agent(client: openai.OpenAI, stored: bool) -> None:
             previous_response_id=previous,
             store=stored,
             temperature=0,
-            max_output_tokens=60,
+            max_output_tokens=100,
         ) as stream:
             response = stream.get_final_response()
         if stored:

@@ -1,4 +1,4 @@
-"""The `pydantic-ai` package: agents over chat, responses and messages."""
+"""The `pydantic-ai` package: agents over both of OpenAI's APIs."""
 
 from __future__ import annotations
 
@@ -6,32 +6,22 @@ import asyncio
 from typing import Any
 
 import pytest
-from anthropic import AsyncAnthropic
-from pydantic_ai import Agent, NativeOutput, ToolOutput
+from pydantic_ai import Agent, NativeOutput, RunContext, ToolOutput
 from pydantic_ai.messages import ModelMessage, ToolCallPart
 from pydantic_ai.models import Model
-from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings, ToolChoice
 
-from tests.clients.weather import FRANCE, Report
-from tests.e2e.server_process import NAME, ServerProcess
+from tests.clients.weather import FRANCE, QUESTION, TOOLS, Report
+from tests.e2e.server_process import NAME
 
-SETTINGS = ModelSettings(temperature=0, max_tokens=60, parallel_tool_calls=False)
+SETTINGS = ModelSettings(temperature=0, max_tokens=100, parallel_tool_calls=False)
 
 
-@pytest.fixture(params=["chat", "responses", "messages"])
-def model(request: pytest.FixtureRequest, server: ServerProcess) -> Model[Any]:
-    if request.param == "messages":
-        client = AsyncAnthropic(base_url=server.base_url, api_key="none")
-        provider = AnthropicProvider(anthropic_client=client)
-        return AnthropicModel(NAME, provider=provider)
-    openai = OpenAIProvider(base_url=f"{server.base_url}/v1", api_key="none")
-    if request.param == "responses":
-        return OpenAIResponsesModel(NAME, provider=openai)
-    return OpenAIChatModel(NAME, provider=openai)
+@pytest.fixture(params=[OpenAIChatModel, OpenAIResponsesModel])
+def model(request: pytest.FixtureRequest, openai_url: str) -> Model[Any]:
+    return request.param(NAME, provider=OpenAIProvider(base_url=openai_url, api_key="none"))
 
 
 def test_chat(model: Model[Any], runner: asyncio.Runner) -> None:
