@@ -31,7 +31,6 @@ _STRING = frozenset({"string"})
 _NAME = re.compile(r"[\w.-]{1,256}")
 _BLANK = r"BLANK: /[ \n]{1,4}/"
 """In front of what follows reasoning."""
-_COMBINED = ("anyOf", "allOf", "oneOf", "$ref", "additionalProperties", "patternProperties")
 _DEFINITIONS = ("$defs", "definitions")
 
 
@@ -157,7 +156,7 @@ class _Calls:
         if not _NAME.fullmatch(name):
             raise GrammarError(f"the name {name[:64]!r} of a tool cannot be written")
         if spelling.parameters is None:
-            arguments = self._json(_closed(schema))
+            arguments = self._json(_arguments(schema))
         elif spelling.parameters.quotes and not _is_python(name):
             raise GrammarError(f"the name {name[:64]!r} of a tool is none of Python")
         else:
@@ -255,14 +254,11 @@ class _Calls:
         return name
 
 
-def _closed(schema: Schema | None) -> Schema:
-    """A schema of an object that has no other properties than it says, if it says which."""
+def _arguments(schema: Schema | None) -> Schema:
+    """The schema of an object; it is empty if there is no schema."""
     if not schema:
         return {"type": "object", "additionalProperties": False}
-    described = {**schema, "type": "object"}
-    if "properties" in schema and not any(key in schema for key in _COMBINED):
-        described["additionalProperties"] = False
-    return described
+    return {**schema, "type": "object"}
 
 
 def _fields(schema: Any) -> Schema:
