@@ -9,7 +9,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from tests.clients.weather import FRANCE, PARAMETERS, QUESTION, TOOLS, Report
+from tests.clients.weather import FRANCE, PARAMETERS, QUESTION, TOOLS, City, Report
 from tests.e2e.server_process import NAME, ServerProcess
 
 ANTHROPIC_TOOLS: Any = [
@@ -114,6 +114,28 @@ def test_agent_async(server: ServerProcess, runner: asyncio.Runner) -> None:
     check_agent(*runner.run(run()))
 
 
+def test_tool_runner(client: anthropic.Anthropic) -> None:
+    """The package's own loop. It begins with a server-side thread, and then does without."""
+    called: list[str] = []
+
+    @anthropic.beta_tool
+    def find_station(city: City) -> str:
+        """The weather station of a city."""
+        called.append(city)
+        return f"station-{city.lower()}"
+
+    runner = client.beta.messages.tool_runner(
+        **REQUEST,
+        messages=[{"role": "user", "content": QUESTION}],
+        tools=[find_station],
+        tool_choice=TURNS[0],
+        max_iterations=3,
+    )
+    messages = list(runner)
+    assert [message.stop_reason for message in messages] == ["tool_use"] * 3
+    assert len(called) >= 2
+
+
 def test_structured_output(
     client: anthropic.Anthropic, server: ServerProcess, runner: asyncio.Runner
 ) -> None:
@@ -137,5 +159,6 @@ def test_models_and_errors(client: anthropic.Anthropic) -> None:
         client.messages.create(
             **{**REQUEST, "extra_body": {"temperature": -1}}, messages=ASK_FRANCE
         )
-    assert [model.id for model in client.models.list()] == [NAME]
-    assert client.models.retrieve(NAME).id == NAME
+    assert [model.display_name for model in client.models.list()] == [NAME]
+    model = client.models.retrieve(NAME)
+    assert model.id == NAME and model.created_at.tzinfo is not None
