@@ -35,6 +35,7 @@ def test_chat(model: Model[Any], runner: asyncio.Runner) -> None:
 
     text, streamed = runner.run(run())
     assert "Paris" in text and streamed == text
+    assert agent.run_sync(FRANCE).output == text
 
 
 def turn(context: RunContext[None]) -> ModelSettings:
