@@ -17,12 +17,13 @@ Schema = Mapping[str, Any]
 _MAX_DEPTH = 64
 """Deeper objects stay as they are."""
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions"})
-_LISTED = frozenset({"anyOf", "oneOf", "prefixItems"})
+_LISTED = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _SINGLE = frozenset({"items", "additionalProperties"})
 _OTHER_PROPERTIES = frozenset({"additionalProperties", "patternProperties", "minProperties"})
 """Keywords with which an object may have, or needs, properties that are not listed."""
-_COMBINING = frozenset({"allOf", "not", "if", "dependentSchemas", "unevaluatedProperties"})
-_ALTERNATIVES = frozenset({"anyOf", "oneOf", "$ref"})
+_COMBINING = frozenset({"not", "if", "dependentSchemas", "unevaluatedProperties"})
+_ELSEWHERE = frozenset({"allOf", "anyOf", "oneOf", "$ref"})
+"""Keywords whose schemas may list an object's properties."""
 
 
 def close_objects(schema: Schema) -> Schema:
@@ -40,7 +41,12 @@ def _combines(schema: Schema) -> bool:
     """True if the properties of an object are not all listed in one place."""
     keywords = schema.keys()
     is_object = "properties" in keywords or "required" in keywords
-    return bool(_COMBINING & keywords or (is_object and _ALTERNATIVES & keywords))
+    parts = schema.get("allOf")
+    return bool(
+        _COMBINING & keywords
+        or (is_object and _ELSEWHERE & keywords)
+        or (isinstance(parts, list) and len(cast(list[Any], parts)) > 1)
+    )
 
 
 def _all_schemas(schema: Any) -> Iterator[Schema]:

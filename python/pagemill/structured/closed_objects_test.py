@@ -21,6 +21,7 @@ CLOSED: dict[str, Any] = {**AGE, "additionalProperties": False}
         ({"prefixItems": [AGE, True]}, {"prefixItems": [CLOSED, True]}),
         ({"anyOf": [AGE, {"type": "null"}]}, {"anyOf": [CLOSED, {"type": "null"}]}),
         ({"$ref": "#/$defs/a", "$defs": {"a": AGE}}, {"$ref": "#/$defs/a", "$defs": {"a": CLOSED}}),
+        ({"allOf": [AGE], "title": "x"}, {"allOf": [CLOSED], "title": "x"}),
         ({"additionalProperties": AGE}, {"additionalProperties": CLOSED}),
     ],
 )
@@ -39,7 +40,7 @@ def test_objects_that_list_their_properties_are_closed(schema: Any, closed: Any)
         {**AGE, "minProperties": 2},
         {**AGE, "required": ["name"]},
         {"allOf": [AGE, {"properties": {"name": {}}}]},
-        {"items": AGE, "properties": {"a": {"allOf": [AGE]}}},
+        {"items": AGE, "properties": {"a": {"allOf": [AGE, {}]}}},
         {**AGE, "anyOf": [{"properties": {"name": {}}}, {}]},
         {**AGE, "$ref": "#/$defs/a", "$defs": {"a": AGE}},
         {"enum": [AGE], "const": AGE, "default": AGE, "properties": []},

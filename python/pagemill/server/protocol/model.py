@@ -42,7 +42,7 @@ class ModelCard(msgspec.Struct):
 
 
 class ModelList(msgspec.Struct):
-    """All served names. What pages of them would need, Anthropic's API has."""
+    """All served names; in Anthropic's API, the only page."""
 
     data: list[ModelCard]
     object: str = "list"
