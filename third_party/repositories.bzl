@@ -2,6 +2,7 @@
 
 load("//third_party:models.bzl", "models")
 load("//third_party/buildifier:buildifier.bzl", "buildifier_binary")
+load("//third_party/node:node_packages.bzl", "node_packages")
 load("//third_party/onednn:onednn.bzl", "onednn_library")
 load("//tools/bazel:local_tools.bzl", "local_tools")
 load("//tools/bazel:python_env.bzl", "python_env")
@@ -13,6 +14,16 @@ def repositories():
 def dev_repositories():
     """Declares what tests, the server and packages need. Each is fetched with its first use."""
     buildifier_binary(name = "buildifier")
+    node_packages(
+        name = "node_clients",
+        lock = "//third_party/node:package-lock.json",
+        manifest = "//third_party/node:package.json",
+    )
+    python_env(
+        name = "py_clients",
+        lock = "//third_party/python:clients.lock",
+        require_hashes = True,
+    )
     python_env(
         name = "py_server",
         lock = "//third_party/python:server.lock",

@@ -9,7 +9,7 @@ What needs a missing tool is skipped (see `requires` in //tools/bazel:requires.b
 """
 
 _CROSS_CPUS = ["aarch64", "s390x"]
-_OTHER_TOOLS = ["cmake", "nvcc", "hipcc", "icpx", "npm"]
+_OTHER_TOOLS = ["cmake", "nvcc", "hipcc", "icpx", "node", "npm"]
 
 def _cross_tools(cpu):
     return [cpu + "-linux-gnu-g++", "qemu-" + cpu]

@@ -5,6 +5,7 @@ Python toolchain. `import pagemill` finds python/ and `import tests...` the root
 """
 
 _ENVIRONMENTS = {
+    "clients": "@py_clients//:python",
     "server": "@py_server//:python",
     "test": "@py_test//:python",
 }
@@ -133,19 +134,20 @@ def py_program(name, module, args_prefix = [], python_env = "server", **kwargs):
         **kwargs
     )
 
-def pytest_test(name, srcs, tags = [], **kwargs):
-    """A test made of pytest files, in the "test" environment; docs/build.md says what it sees.
+def pytest_test(name, srcs, tags = [], python_env = "test", **kwargs):
+    """A test made of pytest files; docs/build.md says what it sees.
 
     Args:
       name: of the test.
       srcs: files with tests; modules that they share belong in deps.
       tags: of the test; "python" is added.
+      python_env: "test" or "clients".
       **kwargs: deps, data, env and the attributes that every test has.
     """
     _pytest_test(
         name = name,
         srcs = srcs,
-        python = _ENVIRONMENTS["test"],
+        python = _ENVIRONMENTS[python_env],
         tags = tags + ["python"],
         **kwargs
     )

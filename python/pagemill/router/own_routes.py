@@ -17,7 +17,7 @@ from pagemill.server.caller import Caller, Scope
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.lifecycle import Lifecycle, Phase
-from pagemill.server.protocol.model import ModelCard, ModelList
+from pagemill.server.protocol.model import ModelCard, ModelList, model_list
 
 _MAX_ANSWER_BYTES = 2**20
 _LIMITS = TimeLimits(2.0, 5.0)
@@ -68,7 +68,7 @@ class OwnRoutes:
         for each in lists:
             for card in each.data:
                 cards.setdefault(card.id, card)
-        merged = ModelList(list(cards.values()))
+        merged = model_list(list(cards.values()))
         return Response(msgspec.json.encode(merged), media_type="application/json")
 
 

@@ -270,6 +270,7 @@ def test_models_of_all_servers_once() -> None:
         async with fake_fleet(2, server_keys=plain_keys(["k"])) as fleet:
             got = await fleet.client.get("/v1/models", headers={"x-api-key": "k"})
             assert [card["id"] for card in got.json()["data"]] == ["fake", "alias"]
+            assert (got.json()["first_id"], got.json()["last_id"]) == ("fake", "alias")
             assert (await fleet.client.get("/v1/models")).status_code == 401  # the servers say so
 
     asyncio.run(test())

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -170,7 +171,10 @@ def test_routes_and_methods() -> None:
             got = (await server.client.get("/v1/models")).json()
             assert [m["id"] for m in got["data"]] == ["fake", "alias"]
             assert got["data"][0]["max_model_len"] == 256
-            assert (await server.client.get("/v1/models/alias")).json()["id"] == "alias"
+            assert (got["first_id"], got["last_id"], got["has_more"]) == ("fake", "alias", False)
+            card = (await server.client.get("/v1/models/alias")).json()
+            assert (card["id"], card["display_name"], card["object"]) == ("alias", "alias", "model")
+            assert datetime.fromisoformat(card["created_at"]).timestamp() == card["created"]
             assert set((await server.client.get("/version")).json()) == {"version"}
             text = (await server.client.get("/metrics")).text
             assert 'pagemill:num_requests_running{engine="0",model_name="fake"} 0.0' in text

@@ -28,7 +28,6 @@ Tools = Mapping[str, Schema | None]
 
 _STRING = frozenset({"string"})
 _NAME = re.compile(r"[\w.-]{1,256}")
-_COMBINED = ("anyOf", "allOf", "oneOf", "$ref", "additionalProperties", "patternProperties")
 _DEFINITIONS = ("$defs", "definitions")
 
 
@@ -147,7 +146,7 @@ class _Calls:
         if not _NAME.fullmatch(name):
             raise GrammarError(f"the name {name[:64]!r} of a tool cannot be written")
         if spelling.parameters is None:
-            arguments = self.rules.schema(_closed(schema))
+            arguments = self.rules.schema(_arguments(schema))
         elif spelling.parameters.quotes and not _is_python(name):
             raise GrammarError(f"the name {name[:64]!r} of a tool is none of Python")
         else:
@@ -227,14 +226,11 @@ class _Calls:
         return " /[0-9]{1,3}/ ".join(between)
 
 
-def _closed(schema: Schema | None) -> Schema:
-    """A schema of an object that has no other properties than it says, if it says which."""
+def _arguments(schema: Schema | None) -> Schema:
+    """The schema of an object; it is empty if there is no schema."""
     if not schema:
         return {"type": "object", "additionalProperties": False}
-    described = {**schema, "type": "object"}
-    if "properties" in schema and not any(key in schema for key in _COMBINED):
-        described["additionalProperties"] = False
-    return described
+    return {**schema, "type": "object"}
 
 
 def _fields(schema: Any) -> Schema:

@@ -1,7 +1,8 @@
 """The error objects of the APIs that this server speaks.
 
 OpenAI's: {"error": {"message": str, "type": str, "param": str | null, "code": int}}
-Anthropic's: {"type": "error", "error": {"type": str, "message": str}}
+Anthropic's: {"type": "error", "error": {"type": str, "message": str}}, in some with `details`,
+{"error_code": str}
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from pagemill.server.errors import ApiError
 
@@ -41,11 +43,18 @@ class ErrorResponse(msgspec.Struct):
     error: ErrorBody
 
 
+class ErrorDetails(msgspec.Struct):
+    """What clients of Anthropic's API act upon."""
+
+    error_code: str
+
+
 class AnthropicErrorBody(msgspec.Struct):
     """The inner object of Anthropic's API."""
 
     type: str
     message: str
+    details: ErrorDetails | UnsetType = UNSET
 
 
 class AnthropicError(msgspec.Struct, tag_field="type", tag="error"):
@@ -80,7 +89,8 @@ def _openai(error: ApiError, message: str) -> ErrorResponse:
 def _anthropic(error: ApiError, message: str) -> AnthropicError:
     usual = "api_error" if error.status >= 500 else "invalid_request_error"
     kind = _ANTHROPIC_TYPES.get(error.status, usual)
-    return AnthropicError(AnthropicErrorBody(kind, message))
+    details = ErrorDetails(error.reason) if error.reason else UNSET
+    return AnthropicError(AnthropicErrorBody(kind, message, details))
 
 
 OPENAI = ErrorShape(ErrorResponse, _openai, "")

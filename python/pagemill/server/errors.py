@@ -42,7 +42,8 @@ class ApiError(Exception):
     """A refusal with its HTTP status.
 
     `type_name` None is the status's usual type. `retry_after_s` is for statuses that have a
-    Retry-After header; 0 is the status's usual one.
+    Retry-After header; 0 is the status's usual one. `reason` is a code of Anthropic's API for a
+    refusal that its clients recover from by themselves.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ApiError(Exception):
         param: str | None = None,
         type_name: str | None = None,
         retry_after_s: int = 0,
+        reason: str = "",
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -59,6 +61,7 @@ class ApiError(Exception):
         self.param = param
         self.type_name = type_name or TYPE_OF_STATUS.get(status, "Error")
         self.retry_after_s = retry_after_s or RETRY_AFTER_S.get(status, 0)
+        self.reason = reason
 
 
 def bad_request(message: str, param: str | None = None) -> ApiError:
@@ -71,9 +74,9 @@ def invalid_body(message: str, param: str | None = None) -> ApiError:
     return ApiError(400, message, param, "Bad Request")
 
 
-def not_implemented(message: str, param: str) -> ApiError:
+def not_implemented(message: str, param: str, reason: str = "") -> ApiError:
     """A 400: a valid request that this version cannot serve."""
-    return ApiError(400, message, param)
+    return ApiError(400, message, param, reason=reason)
 
 
 def from_engine(error: EngineError) -> ApiError:

@@ -230,6 +230,9 @@ def test_blocks_that_are_refused(content: Any, words: str) -> None:
         ("mcp_servers", [{"url": "x"}]),
         ("container", {"skills": []}),
         ("output_format", {"type": "json_schema"}),
+        ("compaction", {"type": "compaction"}),
+        ("thread", {"type": "create"}),
+        ("thread", {"type": "continue", "previous_message_id": "msg_1"}),
     ],
 )
 def test_fields_that_are_refused(param: str, value: Any) -> None:

@@ -402,6 +402,15 @@ def test_errors() -> None:
     run(body)
 
 
+def test_a_refused_thread_has_the_reason_that_clients_act_upon() -> None:
+    async def body(post: Post) -> None:
+        error = (await post(400, thread={"type": "create"}))["error"]
+        assert error["details"] == {"error_code": "thread_unsupported_request"}
+        assert "details" not in (await post(400, temperature=-1))["error"]
+
+    run(body)
+
+
 def test_a_failure_of_the_engine() -> None:
     async def body(post: Post) -> None:
         check_error(await post.raw(500, "/v1/messages"), 500, "api_error")

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from pagemill.structured.closed_objects import close_objects
+
 MAX_GRAMMAR_CHARS = 2**18
 MAX_CHOICES = 4096
 ANY_OBJECT = {"type": "object"}
@@ -41,7 +43,7 @@ class Grammar(msgspec.Struct, array_like=True, frozen=True):
 
 
 def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
-    """JSON that is valid against `schema`.
+    """JSON that is valid against `schema`; objects have no other properties than it lists.
 
     Raises:
         GrammarError: it is too long.
@@ -134,4 +136,4 @@ def _with_options(schema: Mapping[str, Any] | bool) -> Mapping[str, Any]:
     if isinstance(schema, bool):
         schema = {} if schema else {"not": {}}
     blank = rf"[ \t\r\n]{{1,{_MAX_WHITE_SPACE}}}"
-    return {**schema, "x-guidance": {"whitespace_pattern": blank}}
+    return {**close_objects(schema), "x-guidance": {"whitespace_pattern": blank}}

@@ -55,6 +55,11 @@ PERSON = {
             ['{"name": "Bob"}', '{"name":"é","age":-3}', '{ "name" : "" }'],
             ['{"age": 3}', '{"name": "Robert"}', '{"name": "Bob", "x": 1}', '{"name": "Bob"', "[]"],
         ),
+        (
+            json_schema({"type": "object", "properties": {"a": {"type": "integer"}}}),
+            ["{}", '{"a": 1}'],
+            ['{"b": 1}', '{"a": 1, "b": 1}'],
+        ),
         (json_schema(ANY_OBJECT), ["{}", '{"a": [1, {"b": null}]}'], ["[]", "1", "", '{"a": }']),
         (json_schema(True), ["1", '"x"', "[]"], ["x", ""]),
         (regex(r"[a-c]+/\d{2}\n?"), ["abc/12", "a/99\n"], ["abc", "d/12", "a/123"]),

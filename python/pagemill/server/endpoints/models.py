@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from pagemill.server.caller import Caller
-from pagemill.server.protocol.model import ModelCard, ModelList, ModelName
+from pagemill.server.protocol.model import ModelCard, ModelList, ModelName, model_list
 from pagemill.server.registry import ModelRegistry
 from pagemill.server.state import ServerState
 
@@ -13,7 +14,7 @@ from pagemill.server.state import ServerState
 async def list_models(server: ServerState, body: dict[str, Any], caller: Caller) -> ModelList:
     """Every name that a request may give."""
     del body, caller
-    return ModelList([_card(server.models, name) for name in server.models.names])
+    return model_list([_card(server.models, name) for name in server.models.names])
 
 
 async def retrieve(server: ServerState, body: ModelName, caller: Caller) -> ModelCard:
@@ -25,5 +26,12 @@ async def retrieve(server: ServerState, body: ModelName, caller: Caller) -> Mode
 def _card(models: ModelRegistry, name: str) -> ModelCard:
     model = models.resolve(name).model.model
     return ModelCard(
-        id=name, created=model.created, root=model.root, max_model_len=model.max_model_len
+        id=name,
+        created=model.created,
+        root=model.root,
+        max_model_len=model.max_model_len,
+        created_at=datetime.fromtimestamp(model.created, UTC).isoformat(),
+        display_name=name,
+        max_input_tokens=model.max_model_len,
+        max_tokens=model.max_model_len,
     )

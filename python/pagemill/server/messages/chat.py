@@ -84,7 +84,9 @@ def renamed(error: ApiError) -> ApiError:
     for name, name_here in _FIELD_NAMES.items():
         message = message.replace(f"`{name}`", f"`{name_here}`")
     param = _FIELD_NAMES.get(error.param or "", error.param)
-    return ApiError(error.status, message, param, error.type_name, error.retry_after_s)
+    return ApiError(
+        error.status, message, param, error.type_name, error.retry_after_s, error.reason
+    )
 
 
 def _generation_fields(body: MessagesRequest) -> dict[str, Any]:

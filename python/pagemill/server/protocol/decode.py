@@ -24,11 +24,13 @@ _MISSING = re.compile(r"missing required field `(?P<field>\w+)`")
 class Unsupported:
     """A field of the contract that this server cannot honour yet.
 
-    `harmless` says whether a value has no effect; any other value is refused.
+    `harmless` says whether a value has no effect; any other value is refused. `reason`: that of the
+    ApiError.
     """
 
     harmless: Callable[[Any], bool]
     sentence: str
+    reason: str = ""
 
 
 def nothing(value: object) -> bool:
@@ -60,7 +62,7 @@ def decode_fields(raw: Mapping[str, Any], kind: type[T], rules: FieldRules) -> T
     present = {name: value for name, value in raw.items() if value is not None}
     for name, rule in rules.unsupported.items():
         if name in present and not rule.harmless(present[name]):
-            raise not_implemented(f"`{name}` is not supported: {rule.sentence}", name)
+            raise not_implemented(f"`{name}` is not supported: {rule.sentence}", name, rule.reason)
     known = set(kind.__struct_fields__) | rules.unsupported.keys() | rules.ignored
     unknown = sorted(raw.keys() - known)
     if unknown:

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from pagemill.config.sampling import INT32_MAX
 from pagemill.server.error_shapes import AnthropicError
-from pagemill.server.protocol.decode import FieldRules, Unsupported, only
+from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
 from pagemill.server.protocol.sampling import (
     MAX_KV_TRANSFER_PARAMS,
     MAX_STOP_CHARS,
@@ -159,11 +159,17 @@ RULES = FieldRules(
         "mcp_servers": Unsupported(only([]), "the client has to connect to them."),
         "container": Unsupported(only({}), "this server runs no tools."),
         "output_format": Unsupported(only({}), "send `output_config`."),
+        "compaction": Unsupported(nothing, "this server does not summarize conversations."),
+        # With this reason the package `anthropic` sends the conversation again, without the field.
+        "thread": Unsupported(
+            nothing, "send the whole conversation.", "thread_unsupported_request"
+        ),
     },
     ignored=frozenset(
         {
             *("metadata", "service_tier", "cache_control", "context_management", "betas"),
             *("inference_geo", "diagnostics", "speed", "user_profile_id", "workspace_id"),
+            *("billing_policy", "fallbacks", "fallback_credit_token"),
             "request_id",  # of a count, which is not answered with one
         }
     ),
