@@ -54,6 +54,11 @@ class ServerConfig:
         unit="bytes",
         allowed=Range(0, 2**46),
     )
+    playground: bool = option(
+        True,
+        "Serve the playground, a page for chats, at /. Its files need no API key; the page asks for"
+        " one.",
+    )
     stream_interval: int = option(
         1,
         "Tokens per stream event; the first and the last token are never delayed. A request can"
