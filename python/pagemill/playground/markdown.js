@@ -7,6 +7,7 @@ import { button, element } from "./elements.js";
 const FENCE = /^\s*(`{3,}|~{3,})\s*([\w+#.-]*)/;
 const HEADING = /^(#{1,6})\s+(.*)/;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)/;
+const LONGEST_INLINE = 10_000; // characters; the expression below takes quadratic time
 const INLINE = /(`+)([^`](?:.*?[^`])??)\1(?!`)|\*\*(\S(?:.*?\S)??)\*\*|\*(\S(?:.*?\S)??)\*/;
 
 /**
@@ -89,12 +90,15 @@ function codeBlock(lines, at, [, mark, language]) {
 
 /** A list and those in it, by their indentation. */
 function list(lines, at) {
-  const end = endOf(lines, at, (line) => ITEM.test(line) || /^\s+\S/.test(line));
   const items = [];
-  for (const line of lines.slice(at, end)) {
+  let end = at;
+  for (let next = at; next < lines.length; next += 1) {
+    const line = lines[next];
     const item = ITEM.exec(line);
     if (item) items.push({ indent: item[1].length, mark: item[2], text: item[3] });
-    else items.at(-1).text += `\n${line.trim()}`;
+    else if (/^\s+\S/.test(line) && !FENCE.test(line)) items.at(-1).text += `\n${line.trim()}`;
+    else if (line.trim() !== "") break;
+    if (line.trim() !== "") end = next + 1; // an empty line counts if the list continues after it
   }
   return [end, () => listOf(items)];
 }
@@ -115,6 +119,7 @@ function listOf(items) {
 
 /** The nodes of a line of text. */
 function inline(text) {
+  if (text.length > LONGEST_INLINE) return [text];
   const nodes = [];
   let rest = text;
   for (let found = INLINE.exec(rest); found; found = INLINE.exec(rest)) {

@@ -65,7 +65,7 @@ export class Settings {
     const tools = this.#reading("tools", parseTools);
     if (tools.length > 0) {
       request.tools = tools;
-      request.tool_choice = this.#field("tool_choice").value;
+      request.tool_choice = this.#toolChoice();
     }
     if (this.#field("logprobs").checked) {
       request.logprobs = true;
@@ -85,6 +85,32 @@ export class Settings {
     if (type === "json_object") return { type };
     const schema = this.#reading("schema", parseJson);
     return { type, json_schema: { name: "answer", schema } };
+  }
+
+  #toolChoice() {
+    const chosen = this.#field("tool_choice").selectedOptions[0];
+    if (chosen.parentElement.localName !== "optgroup") return chosen.value;
+    return { type: "function", function: { name: chosen.textContent } };
+  }
+
+  /** Offers the tools, if their text is right, to be called by name. */
+  #offerTools() {
+    let tools = [];
+    try {
+      tools = parseTools(this.#field("tools").value);
+    } catch {
+      return; // the text is being written
+    }
+    const select = this.#field("tool_choice");
+    const chosen = select.value;
+    const names = tools.map((tool) => tool.function.name);
+    byId("tool-names").replaceChildren(
+      ...names.map((name) => element("option", { value: `named ${name}` }, name)),
+    );
+    select.value = names.some((name) => chosen === `named ${name}`) || !chosen.startsWith("named ")
+      ? chosen
+      : "auto";
+    byId("tool-choice-row").hidden = tools.length === 0;
   }
 
   #reading(name, parse) {
@@ -112,7 +138,7 @@ export class Settings {
   #changed() {
     for (const name of [...NUMBERS, "tools", "schema"]) this.#show(name, "");
     byId("schema-row").hidden = this.#field("response_format").value !== "json_schema";
-    byId("tool-choice-row").hidden = this.#field("tools").value.trim() === "";
+    this.#offerTools();
     const values = Object.fromEntries(new FormData(this.form));
     sessionStorage.setItem(STORED, JSON.stringify(values));
   }
