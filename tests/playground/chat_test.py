@@ -63,7 +63,10 @@ def test_stop_keeps_what_has_arrived(opened: Browser) -> None:
         scripted_server("on and " * 200, step_s=0.01) as (url, server),
         playground(opened, url) as page,
     ):
-        for stop in (lambda: page.keyboard.press("Escape"), page.get_by_role("button", name="Stop").click):
+        for stop in (
+            lambda: page.keyboard.press("Escape"),
+            page.get_by_role("button", name="Stop").click,
+        ):
             send(page, "Write.")
             expect(answer(page).locator(".text")).to_contain_text("on and on")
             stop()

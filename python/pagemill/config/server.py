@@ -21,8 +21,8 @@ class ServerConfig:
     api_key: tuple[str, ...] = option(
         (),
         "A key that requests must carry as `Authorization: Bearer KEY` or `X-API-Key: KEY`; may be"
-        " repeated. Protects every route except /health, /ready and /ping. Default:"
-        " PAGEMILL_API_KEY, else no key.",
+        " repeated. Protects every route except /health, /ready, /ping and the playground's files."
+        " Default: PAGEMILL_API_KEY, else no key.",
         kind="secret",
     )
     api_key_file: str | None = option(

@@ -51,8 +51,10 @@ export class Answer {
     return this.firstAt === null ? null : (this.firstAt - this.began) / 1000;
   }
 
-  /** Speed after the first token; null if it is not known. */
+  /** Speed after the first token; null if it is not known. Calls arrive in one piece when they are
+   * complete, so their tokens have no times. */
   get tokensPerSecond() {
+    if (this.calls.length > 0) return null;
     const tokens = (this.usage?.completion_tokens ?? 0) - 1;
     const seconds = (this.lastAt - this.firstAt) / 1000;
     return tokens > 0 && seconds > 0 ? tokens / seconds : null;

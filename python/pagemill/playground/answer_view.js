@@ -49,6 +49,7 @@ export class AnswerView {
   /** Shows `answer`; `last`: no message follows. */
   update(answer, last) {
     this.reasoning.hidden = answer.reasoning === "";
+    this.reasoning.classList.toggle("active", answer.running && answer.content === "");
     this.thoughts.textContent = answer.reasoning.trim();
     this.waiting.hidden = !answer.running || answer.firstAt !== null;
     this.tokens.update(answer.tokens);

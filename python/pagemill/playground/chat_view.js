@@ -49,6 +49,11 @@ export class ChatView {
     this.scroller.scrollTop = this.scroller.scrollHeight;
   }
 
+  /** Moves the focus to the buttons that turn to other versions of `node`. */
+  focusVersions(node, step) {
+    this.views.find((view) => view.node === node).focusVersions(step);
+  }
+
   /** Moves the focus to the result that the last answer waits for. */
   focusResults() {
     this.views.at(-1).focusResults();

@@ -1,6 +1,6 @@
 // The field for the next message, with Send, which is Stop while an answer arrives.
 
-import { byId } from "./elements.js";
+import { byId, sends } from "./elements.js";
 
 /** `onSend` gets the text; `onStop` ends the answer. */
 export class Composer {
@@ -14,7 +14,7 @@ export class Composer {
       this.#send(onSend);
     });
     this.input.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      if (!sends(event)) return;
       event.preventDefault();
       this.#send(onSend);
     });
@@ -35,12 +35,6 @@ export class Composer {
     this.sendButton.hidden = busy;
     this.stopButton.hidden = !busy;
     if (focused) (busy ? this.stopButton : this.input).focus();
-  }
-
-  /** Puts `text` into the empty field, for the user to try again. */
-  restore(text) {
-    if (this.input.value === "") this.input.value = text;
-    this.#grow();
   }
 
   focus() {

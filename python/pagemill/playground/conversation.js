@@ -50,11 +50,12 @@ export class Conversation {
     return this.path().at(-1) ?? this.root;
   }
 
-  /** Shows the branch `step` places after the one that `node` begins. */
+  /** Shows the branch `step` places after the one that `node` begins; returns its first node. */
   turn(node, step) {
     const { parent } = node;
     const at = parent.children.indexOf(node) + step;
     parent.selected = Math.min(Math.max(at, 0), parent.children.length - 1);
+    return parent.children[parent.selected];
   }
 
   /** The messages up to `node`, as a request carries them. */

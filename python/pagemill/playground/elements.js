@@ -19,6 +19,11 @@ export function button(label, action, properties = {}) {
   return element("button", { type: "button", onclick: action, ...properties }, label);
 }
 
+/** Whether a key event means "send": Enter without Shift, and not the end of a composed character. */
+export function sends(event) {
+  return event.key === "Enter" && !event.shiftKey && !event.isComposing;
+}
+
 /** The element of the page with this id, which must exist. */
 export function byId(id) {
   const found = document.getElementById(id);

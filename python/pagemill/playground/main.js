@@ -88,8 +88,9 @@ class Playground {
   /** Shows another branch. */
   turn(node, step) {
     if (this.composer.busy) return;
-    this.conversation.turn(node, step);
+    const shown = this.conversation.turn(node, step);
     this.#show();
+    this.view.focusVersions(shown, step);
   }
 
   /** Begins another chat. */
@@ -138,6 +139,7 @@ class Playground {
     const path = this.conversation.path();
     byId("welcome").hidden = path.length > 0;
     this.view.show(path);
+    if (document.activeElement === document.body) this.composer.focus(); // its element has gone
   }
 }
 

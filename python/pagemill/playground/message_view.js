@@ -1,7 +1,7 @@
 // One message on the page: who wrote it, its content, its figures and what can be done with it.
 
 import { AnswerView } from "./answer_view.js";
-import { button, element } from "./elements.js";
+import { button, element, sends } from "./elements.js";
 import { resultCards } from "./tool_call_view.js";
 
 let messages = 0; // numbers the messages of the page, for ids
@@ -42,6 +42,12 @@ export class MessageView {
     this.answer.calls.focus();
   }
 
+  /** Moves the focus to the button that shows the version `step` places away, or to the other. */
+  focusVersions(step) {
+    const buttons = [...this.bar.querySelectorAll(".branches button:not(:disabled)")];
+    buttons.at(step > 0 ? -1 : 0).focus();
+  }
+
   #fill() {
     const { node } = this;
     if (node.role === "assistant") {
@@ -74,7 +80,7 @@ export class MessageView {
       return [copyButton(() => node.text), button("Edit", () => this.#edit())];
     }
     if (node.role !== "assistant" || node.answer.running) return [];
-    const buttons = [copyButton(() => node.answer.content)];
+    const buttons = node.answer.content ? [copyButton(() => node.answer.content)] : [];
     buttons.push(button("Regenerate", () => this.actions.regenerate(node)));
     if (node.answer.tokens.length > 0) buttons.push(this.#tokensButton());
     return buttons;
@@ -110,12 +116,9 @@ export class MessageView {
     });
     form.addEventListener("keydown", (event) => {
       if (event.key === "Escape") end();
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-        if (event.target === input) {
-          event.preventDefault();
-          form.requestSubmit();
-        }
-      }
+      if (event.target !== input || !sends(event)) return;
+      event.preventDefault();
+      form.requestSubmit();
     });
     this.bar.hidden = true;
     this.body.replaceChildren(form);

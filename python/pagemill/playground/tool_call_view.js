@@ -1,6 +1,6 @@
 // The tools that an answer calls, as cards; the user writes the results.
 
-import { element } from "./elements.js";
+import { element, sends } from "./elements.js";
 import { indented } from "./tools.js";
 
 let cards = 0; // numbers the cards of the page, for ids
@@ -15,14 +15,7 @@ export class ToolCallView {
       event.preventDefault();
       onResults(this.#results());
     });
-    this.form.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-        if (event.target.localName === "textarea") {
-          event.preventDefault();
-          this.form.requestSubmit();
-        }
-      }
-    });
+    this.form.addEventListener("keydown", (event) => this.#enter(event));
     this.send = element("button", { type: "submit", className: "primary" }, "Send results");
     this.element.append(this.form);
   }
@@ -57,6 +50,16 @@ export class ToolCallView {
     const card = element("div", { className: "call" }, head, element("pre", {}, shown), field);
     this.form.append(card);
     return { name, arguments: shown, input, field, call };
+  }
+
+  /** Enter goes to the next result, and from the last one sends all. */
+  #enter(event) {
+    if (!sends(event)) return;
+    const at = this.cards.findIndex((card) => card.input === event.target);
+    if (at < 0) return;
+    event.preventDefault();
+    if (at + 1 < this.cards.length) this.cards[at + 1].input.focus();
+    else this.form.requestSubmit();
   }
 
   #results() {

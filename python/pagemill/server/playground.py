@@ -58,7 +58,7 @@ class Playground:
             return
         record: RequestRecord | None = scope.get("state", {}).get("record")
         if record is not None:
-            record.route = scope["path"]
+            record.route = "/"  # one label of metrics for all files
         await _response(file, scope)(scope, receive, send)
 
 
