@@ -92,13 +92,13 @@ def test_a_tool_call_is_answered_by_hand(opened: Browser) -> None:
         expect(answer(page).locator(".call pre").first).to_contain_text('"city": "Paris"')
         reasoning = answer(page).locator("details")
         expect(reasoning).not_to_have_attribute("open", "")
-        reasoning.locator("summary").click()
-        expect(reasoning).to_contain_text("I look it up.")
-        results = page.get_by_label("Result of get_weather")
-        results.nth(0).fill("sun")
-        results.nth(1).fill("rain")
-        page.get_by_role("button", name="Send results").click()
+        expect(page.get_by_label("Result of get_weather").first).to_be_focused()
+        for text in ("sun", "rain"):  # Enter goes to the next result, and sends the last one
+            page.keyboard.type(text)
+            page.keyboard.press("Enter")
         expect(answer(page, 1).locator(".text")).to_have_text("It is sunny.")
+        reasoning.locator("summary").click()
+        expect(reasoning.get_by_text("I look it up.")).to_be_visible()
         expect(page.get_by_role("button", name="Send results")).to_have_count(0)
         messages = server.renderer.rendered[-1].messages
         assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool"]
@@ -119,8 +119,10 @@ def test_regenerating_and_editing_add_versions(opened: Browser) -> None:
         page.get_by_role("button", name="Regenerate").click()
         expect(answer(page).locator(".text")).to_have_text("two")
         expect(answer(page).locator(".branches")).to_contain_text("2 / 2")
+        expect(page.get_by_label("Message", exact=True)).to_be_focused()
         page.get_by_role("button", name="Previous version").click()
         expect(answer(page).locator(".text")).to_have_text("one")
+        expect(page.get_by_role("button", name="Next version")).to_be_focused()
 
         page.get_by_role("button", name="Edit").click()
         expect(page.get_by_label("Your message")).to_be_focused()
