@@ -42,7 +42,7 @@ def test_pictures(tmp_path: Path) -> None:
             _chat(opened, server.base_url, folder / f"playground_{scheme}.png", scheme)
         _tokens(opened, server.base_url, folder / "playground_tokens.png")
         _tools(opened, server.base_url, folder / "playground_tools.png")
-        assert server.metric("num_requests_running") == 0
+        server.wait_until_idle()
 
 
 def _chat(opened: Browser, url: str, picture: Path, scheme: str) -> None:
@@ -86,8 +86,11 @@ def _tools(opened: Browser, url: str, picture: Path) -> None:
         page.get_by_label("Result of get_weather").fill('{"sky": "clear", "celsius": 21}')
         page.get_by_label("Tool choice").select_option("auto")
         _take(page, picture)
+        page.get_by_label("Max tokens").fill("40")
         page.get_by_role("button", name="Send results").click()
-        expect(page.locator("article.assistant .figures")).to_have_count(2)
+        expect(page.locator("article.assistant")).to_have_count(2)
+        wait_for_end(page)
+        expect(page.locator("article.assistant").last).to_contain_text("tokens/s")
 
 
 def _choose_model(page: Page) -> None:
