@@ -161,7 +161,10 @@ def test_settings_are_sent(opened: Browser) -> None:
         assert expected.items() <= sent[-1].items()
         roles = [m["role"] for m in server.renderer.rendered[-1].messages]
         assert roles == ["system", "user", "assistant", "user"]
+        page.get_by_role("button", name="Insert an example").click()
+        page.get_by_label("Tool choice").select_option("get_weather")
         page.reload()
+        expect(page.get_by_label("Tool choice")).to_have_value("named get_weather")
         expect(page.get_by_label("System prompt")).to_have_value("Be brief.")
         expect(page.get_by_label("Model", exact=True)).to_have_value("fake")
 

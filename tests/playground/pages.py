@@ -34,7 +34,7 @@ def playground(opened: Browser, url: str, **context: Any) -> Iterator[Page]:
     policy may be broken. `context`: options of the profile.
     """
     with open_page(opened, url, **context) as page:
-        page.wait_for_function("document.getElementById('model').value !== ''")
+        expect(page.locator("#model option").first).to_be_attached()
         yield page
 
 

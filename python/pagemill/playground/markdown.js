@@ -2,11 +2,12 @@
 //
 // Links and images stay text: nothing that a model writes makes the browser load or open an address.
 
-import { button, element } from "./elements.js";
+import { copyButton } from "./clipboard.js";
+import { element } from "./elements.js";
 
 const FENCE = /^\s*(`{3,}|~{3,})\s*([\w+#.-]*)/;
 const HEADING = /^(#{1,6})\s+(.*)/;
-const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)/;
+const ITEM = /^(\s{0,40})([-*+]|\d{1,9}[.)])\s+(.*)/;
 const LONGEST_INLINE = 10_000; // characters; the expression below takes quadratic time
 const INLINE = /(`+)([^`](?:.*?[^`])??)\1(?!`)|\*\*(\S(?:.*?\S)??)\*\*|\*(\S(?:.*?\S)??)\*/;
 
@@ -81,7 +82,7 @@ function codeBlock(lines, at, [, mark, language]) {
         "div",
         { className: "code-head" },
         element("span", {}, language || "code"),
-        button("Copy code", () => navigator.clipboard.writeText(code)),
+        ...copyButton("Copy code", () => code),
       ),
       element("pre", { tabIndex: 0 }, element("code", {}, code)),
     );

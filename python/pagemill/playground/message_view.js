@@ -1,6 +1,7 @@
 // One message on the page: who wrote it, its content, its figures and what can be done with it.
 
 import { AnswerView } from "./answer_view.js";
+import { copyButton } from "./clipboard.js";
 import { button, element, sends } from "./elements.js";
 import { resultCards } from "./tool_call_view.js";
 
@@ -77,10 +78,10 @@ export class MessageView {
   #buttons() {
     const { node } = this;
     if (node.role === "user") {
-      return [copyButton(() => node.text), button("Edit", () => this.#edit())];
+      return [...copyButton("Copy", () => node.text), button("Edit", () => this.#edit())];
     }
     if (node.role !== "assistant" || node.answer.running) return [];
-    const buttons = node.answer.content ? [copyButton(() => node.answer.content)] : [];
+    const buttons = node.answer.content ? copyButton("Copy", () => node.answer.content) : [];
     buttons.push(button("Regenerate", () => this.actions.regenerate(node)));
     if (node.answer.tokens.length > 0) buttons.push(this.#tokensButton());
     return buttons;
@@ -128,15 +129,6 @@ export class MessageView {
 
 function submitButton(label) {
   return element("button", { type: "submit", className: "primary" }, label);
-}
-
-function copyButton(text) {
-  const made = button("Copy", async () => {
-    await navigator.clipboard.writeText(text());
-    made.textContent = "Copied";
-    setTimeout(() => (made.textContent = "Copy"), 1500);
-  });
-  return made;
 }
 
 function titleOf(node) {

@@ -102,14 +102,13 @@ export class Settings {
       return; // the text is being written
     }
     const select = this.#field("tool_choice");
-    const chosen = select.value;
+    const chosen = select.value || this.stored?.tool_choice;
     const names = tools.map((tool) => tool.function.name);
     byId("tool-names").replaceChildren(
       ...names.map((name) => element("option", { value: `named ${name}` }, name)),
     );
-    select.value = names.some((name) => chosen === `named ${name}`) || !chosen.startsWith("named ")
-      ? chosen
-      : "auto";
+    select.value = chosen;
+    if (select.value === "") select.value = "auto"; // the chosen tool has gone
     byId("tool-choice-row").hidden = tools.length === 0;
   }
 
