@@ -250,3 +250,40 @@ def test_a_narrow_window(opened: Browser) -> None:
         wait_for_end(page)
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= 360
+
+
+def test_a_chat_continues_after_a_stopped_call(opened: Browser) -> None:
+    """Calls of an answer that did not end are not sent."""
+    output = f"{CALL % 'Paris'}\n{'and on ' * 200}"
+    with (
+        scripted_server(output, "Hello.", step_s=0.005) as (url, server),
+        playground(opened, url) as page,
+    ):
+        page.get_by_role("button", name="Insert an example").click()
+        send(page, "First")
+        expect(answer(page).locator(".call-name")).to_have_text("get_weather")
+        page.keyboard.press("Escape")
+        wait_for_end(page)
+        expect(page.get_by_label("Result of get_weather")).to_be_hidden()
+        send(page, "Second")
+        expect(answer(page).locator(".text")).to_have_text("Hello.")
+        _, stopped, _ = server.renderer.rendered[-1].messages
+        assert "tool_calls" not in stopped
+
+
+def test_an_edit_waits_for_the_answer_that_arrives(opened: Browser) -> None:
+    with (
+        scripted_server("one", "on and " * 200, "three", step_s=0.005) as (url, _),
+        playground(opened, url) as page,
+    ):
+        send(page, "First")
+        wait_for_end(page)
+        page.get_by_role("button", name="Edit").click()
+        page.get_by_label("Your message").fill("Third")
+        send(page, "Second")
+        page.get_by_label("Your message").press("Enter")
+        expect(page.get_by_label("Your message")).to_have_value("Third")
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_label("Your message").press("Enter")
+        expect(answer(page).locator(".text")).to_have_text("three")
+        expect(page.locator("article")).to_have_count(2)

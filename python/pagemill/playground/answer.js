@@ -60,10 +60,11 @@ export class Answer {
     return tokens > 0 && seconds > 0 ? tokens / seconds : null;
   }
 
-  /** The message that later requests carry. */
+  /** The message that later requests carry. Calls of an answer that did not end are left out: their
+   * arguments may be half of what the model meant. */
   message() {
-    const message = { role: "assistant", content: this.content || null };
-    if (this.calls.length > 0) {
+    const message = { role: "assistant", content: this.content };
+    if (this.waitsForTools) {
       message.tool_calls = this.calls.map((call) => ({
         id: call.id,
         type: "function",

@@ -56,6 +56,6 @@ export class ChatView {
 
   /** Moves the focus to the result that the last answer waits for. */
   focusResults() {
-    this.views.at(-1).focusResults();
+    this.views.at(-1)?.focusResults();
   }
 }

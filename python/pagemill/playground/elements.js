@@ -19,7 +19,7 @@ export function button(label, action, properties = {}) {
   return element("button", { type: "button", onclick: action, ...properties }, label);
 }
 
-/** Whether a key event means "send": Enter without Shift, and not the end of a composed character. */
+/** True for the key that sends: Enter without Shift, unless it ends a composed character. */
 export function sends(event) {
   return event.key === "Enter" && !event.shiftKey && !event.isComposing;
 }

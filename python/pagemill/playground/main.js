@@ -57,14 +57,15 @@ class Playground {
     this.key.ask(this.key.value ? "The server refused this key." : error.message);
   }
 
-  /** Adds a message of the user after `parent`, and answers it. Returns whether it was sent. */
+  /** Adds a message of the user after `parent`, and answers it; returns whether it did. */
   ask(parent, text) {
     return this.answer(parent, "user", { text });
   }
 
   /**
-   * Lets the model answer what ends with `parent`, or with a message of `role` and `content` that is
-   * added after it. Returns false, and adds nothing, if an answer is running or a setting is wrong.
+   * Lets the model answer what ends with `parent`, or with a message of `role` and `content` that
+   * is added after it. Returns false, and adds nothing, if an answer is running or a setting is
+   * wrong.
    */
   answer(parent, role = "", content = {}) {
     if (this.composer.busy) return false;
@@ -163,7 +164,7 @@ function connectPanel() {
     toggle.setAttribute("aria-expanded", String(shown));
   };
   toggle.addEventListener("click", () => show(toggle.getAttribute("aria-expanded") !== "true"));
-  byId("settings-form").addEventListener("wanted", () => show(true));
+  byId("settings-form").addEventListener("problem", () => show(true));
   narrow.addEventListener("change", () => show(!narrow.matches));
   show(!narrow.matches);
 }

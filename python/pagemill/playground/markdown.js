@@ -1,6 +1,6 @@
 // The part of Markdown that models write most: headings, lists, quotes, code, bold and italic.
 //
-// Links and images stay text: nothing that a model writes makes the browser load or open an address.
+// Links and images stay text: nothing that a model writes makes the browser load an address.
 
 import { copyButton } from "./clipboard.js";
 import { element } from "./elements.js";
@@ -12,8 +12,8 @@ const LONGEST_INLINE = 10_000; // characters; the expression below takes quadrat
 const INLINE = /(`+)([^`](?:.*?[^`])??)\1(?!`)|\*\*(\S(?:.*?\S)??)\*\*|\*(\S(?:.*?\S)??)\*/;
 
 /**
- * Shows `text` in `target`. Blocks that have not changed since the last call keep their elements, so
- * that a selection survives while text is added at the end.
+ * Shows `text` in `target`. Blocks that have not changed since the last call keep their elements,
+ * so that a selection survives while text is added at the end.
  */
 export function showMarkdown(target, text) {
   const found = blocks(text);

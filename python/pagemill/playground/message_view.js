@@ -112,8 +112,7 @@ export class MessageView {
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      end();
-      this.actions.edit(node, input.value);
+      if (input.value.trim() !== "") this.actions.edit(node, input.value);
     });
     form.addEventListener("keydown", (event) => {
       if (event.key === "Escape") end();

@@ -122,7 +122,7 @@ export class Settings {
 
   #at(name, message) {
     this.#show(name, message);
-    this.form.dispatchEvent(new CustomEvent("wanted", { bubbles: true }));
+    this.form.dispatchEvent(new Event("problem"));
     this.#field(name).focus();
     return new SettingsError(message);
   }

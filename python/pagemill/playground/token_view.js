@@ -27,9 +27,9 @@ export class TokenView {
   update(tokens) {
     for (const token of tokens.slice(this.shown)) {
       const level = STEPS.filter((step) => probability(token) < step).length;
-      const made = element("span", { className: `token level-${level}`, tabIndex: -1 }, token.token);
+      const properties = { className: `token level-${level}`, tabIndex: -1, role: "note" };
+      const made = element("span", properties, token.token);
       made.setAttribute("aria-label", `${visible(token.token)}, ${percent(token)}`);
-      made.setAttribute("role", "note");
       made.token = token;
       this.line.append(made);
     }
