@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from hashlib import sha256
@@ -211,6 +212,9 @@ def test_tokens_show_their_probability(opened: Browser) -> None:
         page.keyboard.press("ArrowRight")
         expect(tokens.nth(1)).to_be_focused()
         expect(details.locator(".chosen th")).to_have_text("␣")
+        expect(tokens.nth(1)).to_have_accessible_description(re.compile("%"))
+        page.keyboard.press("Escape")
+        expect(details).to_be_hidden()
         page.get_by_role("button", name="Tokens").click()
         expect(answer(page).locator(".text")).to_have_text("a b c")
 

@@ -11,6 +11,7 @@ import os
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -43,6 +44,9 @@ def test_pictures(tmp_path: Path) -> None:
         _tokens(opened, server.base_url, folder / "playground_tokens.png")
         _tools(opened, server.base_url, folder / "playground_tools.png")
         server.wait_until_idle()
+        assert f"playground: {server.base_url}/" in server.log.read_text()
+        head = httpx.head(f"{server.base_url}/")
+        assert int(head.headers["content-length"]) > 0 and head.content == b""
 
 
 def _chat(opened: Browser, url: str, picture: Path, scheme: str) -> None:

@@ -1,14 +1,18 @@
-// The tokens of an answer: the less likely one was, the darker it is; its probability and what else
-// the model might have written appear on hover or focus.
+// The tokens of an answer: the less likely one was, the stronger its colour; its probability and what
+// else the model might have written appear on hover or focus.
 
 import { element } from "./elements.js";
 
-const STEPS = [0.9, 0.6, 0.3, 0.1]; // probabilities at which a token becomes darker
+const STEPS = [0.9, 0.6, 0.3, 0.1]; // probabilities at which the colour becomes stronger
+
+let views = 0; // numbers the views of the page, for ids
 
 /** A region with the tokens of an answer. Left and right arrows move between them. */
 export class TokenView {
   constructor() {
-    this.details = element("div", { className: "token-details", hidden: true });
+    views += 1;
+    const id = `token-details-${views}`;
+    this.details = element("div", { className: "token-details", id, hidden: true });
     this.line = element("div", {
       className: "tokens",
       role: "group",
@@ -28,8 +32,9 @@ export class TokenView {
     for (const token of tokens.slice(this.shown)) {
       const level = STEPS.filter((step) => probability(token) < step).length;
       const properties = { className: `token level-${level}`, tabIndex: -1, role: "note" };
-      const made = element("span", properties, token.token);
+      const made = element("span", properties, token.token.replaceAll("\n", "\u21b5\n"));
       made.setAttribute("aria-label", `${visible(token.token)}, ${percent(token)}`);
+      made.setAttribute("aria-describedby", this.details.id);
       made.token = token;
       this.line.append(made);
     }
@@ -38,6 +43,7 @@ export class TokenView {
   }
 
   #move(event) {
+    if (event.key === "Escape") this.#hide();
     const next = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" };
     const target = event.target[next[event.key]];
     if (!target) return;
@@ -51,8 +57,9 @@ export class TokenView {
     if (!target.token) return;
     const { token } = target;
     const others = token.top_logprobs.length > 0 ? token.top_logprobs : [token];
-    const rows = others.map((other) => alternative(other, other.token === token.token));
-    if (!others.some((other) => other.token === token.token)) rows.push(alternative(token, true));
+    const isChosen = (one) => one.token === token.token && one.logprob === token.logprob;
+    const rows = others.map((other) => alternative(other, isChosen(other)));
+    if (!others.some(isChosen)) rows.push(alternative(token, true));
     this.details.replaceChildren(element("table", {}, element("tbody", {}, ...rows)));
     this.details.hidden = false;
     const room = this.element.clientWidth - this.details.offsetWidth;
