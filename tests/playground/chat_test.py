@@ -27,6 +27,15 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason=BROWSER_REASON)
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "%s"}}\n</tool_call>'
 
+# Notes in the page whether a part of an answer was shown before the rest.
+_WATCH = """() => {
+  window.sawPart = false;
+  new MutationObserver(() => {
+    const part = document.querySelector("article.assistant[aria-busy=true] strong");
+    if (part && !document.querySelector("pre")) window.sawPart = true;
+  }).observe(document.body, { subtree: true, childList: true, attributes: true });
+}"""
+
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[Browser]:
@@ -41,11 +50,12 @@ def answer(page: Page, at: int = -1):
 def test_an_answer_streams_and_has_figures(opened: Browser) -> None:
     output = "**Bold** and <b>raw</b>:\n\n1. one\n2. two\n\n```python\nprint(1)\n```\n"
     with scripted_server(output, step_s=0.01) as (url, _), playground(opened, url) as page:
+        page.evaluate(_WATCH)
         send(page, "Write.")
-        expect(answer(page).locator("strong")).to_have_text("Bold")  # the end is not there yet
-        expect(page.locator("body")).to_have_class("with-settings busy")
-        expect(answer(page)).to_have_attribute("aria-busy", "true")
+        expect(answer(page).locator("pre")).to_have_count(1)
         wait_for_end(page)
+        assert page.evaluate("window.sawPart")
+        expect(answer(page)).to_have_attribute("aria-busy", "false")
         text = answer(page).locator(".text")
         expect(text.locator("p").first).to_have_text("Bold and <b>raw</b>:")
         expect(text.locator("ol > li")).to_have_text(["one", "two"])
