@@ -298,6 +298,7 @@ def test_an_edit_waits_for_the_answer_that_arrives(opened: Browser) -> None:
         page.get_by_label("Your message").press("Enter")
         expect(page.get_by_label("Your message")).to_have_value("Third")
         page.get_by_role("button", name="Stop").click()
+        wait_for_end(page)
         page.get_by_label("Your message").press("Enter")
         expect(answer(page).locator(".text")).to_have_text("three")
         expect(page.locator("article")).to_have_count(2)

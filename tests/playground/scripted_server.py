@@ -27,11 +27,13 @@ class ScriptedModel:
         self._next = -1
 
     def next_token(self, previous: int, position: int, seed: int) -> int:
-        """`FakeOptions.next_token`; requests come one at a time."""
+        """`FakeOptions.next_token`. A request begins when the one before it has ended or is being
+        aborted; the latter may write whatever comes."""
         del previous, seed
         if position == 0:
             self._next = min(self._next + 1, len(self._outputs) - 1)
-        return self._outputs[self._next][position]
+        output = self._outputs[self._next]
+        return output[min(position, len(output) - 1)]
 
 
 @contextlib.contextmanager
