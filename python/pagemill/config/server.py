@@ -21,8 +21,8 @@ class ServerConfig:
     api_key: tuple[str, ...] = option(
         (),
         "A key that requests must carry as `Authorization: Bearer KEY` or `X-API-Key: KEY`; may be"
-        " repeated. Protects every route except /health, /ready and /ping. Default:"
-        " PAGEMILL_API_KEY, else no key.",
+        " repeated. Protects every route except /health, /ready, /ping and the playground's files."
+        " Default: PAGEMILL_API_KEY, else no key.",
         kind="secret",
     )
     api_key_file: str | None = option(
@@ -53,6 +53,11 @@ class ServerConfig:
         "Largest size of that file; the oldest responses are evicted. 0 = no response is stored.",
         unit="bytes",
         allowed=Range(0, 2**46),
+    )
+    playground: bool = option(
+        True,
+        "Serve the playground, a page for chats, at /. Its files need no API key; the page asks for"
+        " one.",
     )
     stream_interval: int = option(
         1,

@@ -20,6 +20,7 @@ from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
 from pagemill.server.keys import ApiKey
 from pagemill.server.origins import guard_origins
+from pagemill.server.playground import Playground
 from pagemill.server.records.layer import OnEnd, RequestRecords, count
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.request_ids import RequestIds
@@ -42,8 +43,10 @@ def create_app(
         exception_handlers={HTTPException: _http_error},
     )
     app.state.server = state
-    guarded = ApiKeyAuth(Admission(app, state.lifecycle), keys)
-    named = RequestIds(guard_origins(guarded, state.config.origins))
+    answering: ASGIApp = ApiKeyAuth(Admission(app, state.lifecycle), keys)
+    if state.config.playground:
+        answering = Playground(answering)
+    named = RequestIds(guard_origins(answering, state.config.origins))
 
     def count_if_loaded(record: RequestRecord) -> None:
         if state.loaded is not None:

@@ -169,13 +169,10 @@ class Server:
         self._may_listen.set()
         host, port = self._listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        _LOGGER.info(
-            "%s is ready after %.2f s: http://%s:%d/v1",
-            pipeline.model.name,
-            time.monotonic() - started,
-            shown,
-            port,
-        )
+        url = f"http://{shown}:{port}"
+        page = f", playground: {url}/" if self._config.server.playground else ""
+        seconds = time.monotonic() - started
+        _LOGGER.info("%s is ready after %.2f s: %s/v1%s", pipeline.model.name, seconds, url, page)
         line = StatsLine(client.stats)
         while True:
             for _ in range(_LOOKS_PER_INTERVAL):

@@ -92,6 +92,7 @@ async def fake_server(
     response_store: str | None = None,
     observed: MetricsOptions | None = None,
     per_request_metrics: bool = False,
+    playground: bool = True,
     listeners: Sequence[OnEnd] = (),
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
@@ -102,6 +103,7 @@ async def fake_server(
         origins=origins or OriginConfig(),
         trust_tenant_header=trust_tenant_header,
         enable_per_request_metrics=per_request_metrics,
+        playground=playground,
         engine_stuck_timeout=5.0,
         response_store=response_store,
     )
