@@ -20,7 +20,7 @@ from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
 from pagemill.server.keys import ApiKey
 from pagemill.server.origins import guard_origins
-from pagemill.server.playground import Playground
+from pagemill.server.playground.layer import Playground
 from pagemill.server.records.layer import OnEnd, RequestRecords, count
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.request_ids import RequestIds

@@ -16,7 +16,7 @@ from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.records.record import RequestRecord
 
-_FOLDER = Path(__file__).parent.parent / "playground"
+_FOLDER = Path(__file__).parent / "page"
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",

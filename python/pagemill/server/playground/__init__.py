@@ -1,0 +1,1 @@
+"""The playground: a page for chats, and the layer that serves it."""
