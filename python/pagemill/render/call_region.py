@@ -172,8 +172,10 @@ class CallRegion:
         text = self.abandon()
         return text if self.num_ended == self._num_before else ""
 
-    def cut(self) -> str:
-        """The output ends here; as `close`, but the open call is not complete."""
+    def cut(self, half: str = "") -> str:
+        """The output ends here; as `close`, but the open call is not complete. `half`: the beginning
+        of a marker, with which it ends."""
+        self._keep_raw(half)
         if self._reader is not None and not self._state.in_call:
             with contextlib.suppress(MalformedError):
                 self._reader.close(self)

@@ -102,11 +102,15 @@ class OutputParser:
     def finish(self, events: list[Event]) -> None:
         """Appends what was held back: the output is over."""
         self._region.events = events
-        self._scan("", events)
+        half, node = self._held, self._node
+        is_text = node.kind is not None or self._region.in_string
+        if is_text or node.unsure(half, 0) < len(half):
+            half = ""
+            self._scan("", events)
         if self._node.kind is not None:
             self._say(self._text.rest(), events)
         else:
-            self._say_raw(self._region.cut(), events)
+            self._say_raw(self._region.cut(half), events)
 
     def _scan(self, text: str, events: list[Event], *, may_continue: bool = False) -> None:
         """Takes `text`, without the beginning of a marker at its end if it `may_continue`."""
