@@ -173,8 +173,8 @@ class CallRegion:
         return text if self.num_ended == self._num_before else ""
 
     def cut(self, half: str = "") -> str:
-        """The output ends here; as `close`, but the open call is not complete. `half`: the beginning
-        of a marker, with which it ends."""
+        """The output ends here, with `half` a marker; as `close`, but the open call is not
+        complete."""
         self._keep_raw(half)
         if self._reader is not None and not self._state.in_call:
             with contextlib.suppress(MalformedError):

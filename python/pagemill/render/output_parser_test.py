@@ -111,8 +111,6 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("formats", [AS_TEXT, AS_TOKENS])
 @pytest.mark.parametrize("end", range(1, len("</tool_call>")))
 def test_an_output_that_ends_within_a_closing_marker(end: int) -> None:
     cut = CALL[: len(CALL) - end]
@@ -120,6 +118,8 @@ def test_an_output_that_ends_within_a_closing_marker(end: int) -> None:
     assert parse(f"{CALL}\n{cut}") == ("", "", [("get_weather", ARGUMENTS)] * 2)
 
 
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("formats", [AS_TEXT, AS_TOKENS])
 def test_any_portions_give_the_same_message(output: str, formats: Formats) -> None:
     want = OUTPUTS[output]
     rng = random.Random(output)
