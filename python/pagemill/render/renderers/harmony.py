@@ -112,7 +112,7 @@ def _assistant(
         names[fields.get("id")] = name
         arguments = function.get("arguments", {})
         text = arguments if isinstance(arguments, str) else _json(arguments)
-        header = f"assistant to=functions.{name}<|channel|>commentary <|constrain|>json"
+        header = f"assistant<|channel|>commentary to=functions.{name} <|constrain|>json"
         yield f"<|start|>{header}<|message|>{text}<|call|>"
 
 
@@ -132,4 +132,4 @@ def _message(header: str, text: str) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))  # as the model writes it
