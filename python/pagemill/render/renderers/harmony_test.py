@@ -3,7 +3,7 @@
 Source of the texts: https://cookbook.openai.com/articles/openai-harmony.
 """
 
-from datetime import date
+import re
 from typing import Any
 
 import pytest
@@ -42,7 +42,7 @@ CALLING = {
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": '{"sunny": true, "temperature": 20}'}
 SYSTEM = (
     "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n"
-    f"Knowledge cutoff: 2024-06\nCurrent date: {date.today().isoformat()}\n\nReasoning: medium\n\n"
+    "Knowledge cutoff: 2024-06\nCurrent date: 2025-06-28\n\nReasoning: medium\n\n"
     "# Valid channels: analysis, commentary, final. Channel must be included for every message."
 )
 DEVELOPER = """\
@@ -86,7 +86,10 @@ def _render(messages: list[dict[str, Any]], tools: Any = None, **change: Any) ->
         **change,
     }
     renderer = load(RENDERERS["harmony"], ["<|start|>", "<|end|>", "<|message|>"])
-    return renderer.render(RenderRequest(messages=messages, tools=tools, **fields)).text
+    text = renderer.render(RenderRequest(messages=messages, tools=tools, **fields)).text
+    today = re.compile(r"(?<=\nCurrent date: )\d{4}-\d\d-\d\d(?=\n)")
+    assert len(today.findall(text)) == 1
+    return today.sub("2025-06-28", text)
 
 
 def _after_system(messages: list[dict[str, Any]]) -> str:
