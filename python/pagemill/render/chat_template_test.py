@@ -145,6 +145,22 @@ def test_variables_that_the_template_does_not_read_are_dropped() -> None:
     assert template.split_variables(given) == ({"enable_thinking": False}, ["other", "own"])
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% if not x is defined %}{% set x = 1 %}{% endif %}{{ x }}",
+        "{% set x = x | default(1) %}{{ x }}",
+        "{% for m in messages %}{% if m.role and x %}{{ x }}{% endif %}{% endfor %}",
+        "{% macro f() %}{{ x }}{% endmacro %}{{ f() }}",
+        "{% set n = namespace(y=x) %}{{ n.y }}",
+    ],
+)
+def test_variables_are_found_wherever_they_are_read(source: str) -> None:
+    template = ChatTemplate(source, {})
+    read, ignored = template.split_variables({"x": 5})
+    assert (template.render(HI, None, True, read), ignored) == ("5", [])
+
+
 def test_documents() -> None:
     documents = {"documents": [{"title": "T", "text": "t"}]}
     template = ChatTemplate("{% for d in documents %}{{ d.title }}{% endfor %}", {})

@@ -153,6 +153,8 @@ def test_results_need_their_call() -> None:
         ({"type": "array"}, "any[]"),
         ({"type": "object"}, "object"),
         ({"properties": {"b": {"type": "boolean"}}}, "{\nb?: boolean,\n}"),
+        ({"type": ["object", "array"], "items": {"type": "string"}}, "object | string[]"),
+        ({"type": []}, "any"),
         ({}, "any"),
         ({"type": 5, "items": 5}, "any"),
     ],
@@ -161,6 +163,16 @@ def test_types(schema: dict[str, Any], written: str) -> None:
     parameters = {"type": "object", "properties": {"x": schema}, "required": ["x"]}
     text = _render([USER], [{"function": {"name": "f", "parameters": parameters}}])
     assert f"type f = (_: {{\nx: {written},\n}}) => any;" in text
+
+
+def test_small_schemas_make_no_large_prompt() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(25):
+        kinds = ["array", "array", "object", *map(str, range(20))]
+        schema = {"type": kinds, "items": schema, "properties": {"x": {"type": kinds}}}
+    parameters = {"type": "object", "properties": {"x": schema}}
+    text = _render([USER], [{"function": {"name": "f", "parameters": parameters}}])
+    assert len(text) < 10_000
 
 
 def test_deep_schemas_are_refused() -> None:

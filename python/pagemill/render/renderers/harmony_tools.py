@@ -40,15 +40,19 @@ def _type(schema: Mapping[str, Any], depth: int) -> str:
     for key in ("anyOf", "oneOf"):
         if (several := as_array(schema.get(key))) is not None:
             return _union([_type(as_object(one) or {}, depth + 1) for one in several])
-    kind = schema.get("type")
-    if (kinds := as_array(kind)) is not None:
-        return _union([_type({**schema, "type": one}, depth + 1) for one in kinds])
-    if kind == "object" or "properties" in schema:
+    kind = schema.get("type", "object" if "properties" in schema else None)
+    # Each kind once, and only two of them look into the schema: the work is linear in its size.
+    kinds = dict.fromkeys(map(str, as_array(kind) or [kind]))
+    return _union([_of_kind(one, schema, depth) for one in kinds])
+
+
+def _of_kind(kind: str, schema: Mapping[str, Any], depth: int) -> str:
+    if kind == "object":
         return _object(schema, depth)
     if kind == "array":
         items = _type(as_object(schema.get("items")) or {}, depth + 1)
         return f"({items})[]" if " | " in items else f"{items}[]"
-    return "null" if kind == "null" else _SCALARS.get(str(kind), "any")
+    return "null" if kind == "null" else _SCALARS.get(kind, "any")
 
 
 def _object(schema: Mapping[str, Any], depth: int) -> str:
