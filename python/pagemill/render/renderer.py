@@ -122,14 +122,15 @@ class Renderer:
         """
         row = table.choose(mode, source.config, has_own_template=chat_template is not None)
         if row is not None:
-            opened = open_tokenizer(source, cache)
+            tokenizer, _, eos_token_ids = open_tokenizer(source, cache)
+            ends = [i for i in map(tokenizer.added_token_id, row.ends) if i is not None]
             names = _first(formats or FormatNames(), row.formats)
             return cls(
-                opened.tokenizer,
-                table.load(row, opened.tokenizer.control_tokens),
-                opened.eos_token_ids,
+                tokenizer,
+                table.load(row, tokenizer.control_tokens),
+                [*eos_token_ids, *ends],
                 trust_control_tokens,
-                Formats.of("", names, opened.tokenizer.added_token_id),
+                Formats.of("", names, tokenizer.added_token_id),
             )
         sources = _template_sources(source, chat_template)
         templates = TemplateProcesses() if sources else None  # starts while the vocabulary is read

@@ -20,13 +20,15 @@ class Row(NamedTuple):
     """A renderer that is a function of this program.
 
     `models` are the values of `model_type` and `architectures` in a configuration that choose it;
-    `variables` are the `chat_template_kwargs` that it reads; `formats` those of the output.
+    `variables` are the `chat_template_kwargs` that it reads; `formats` those of the output; `ends`
+    the control tokens that end an output, whatever the model's files say.
     """
 
     path: str
     models: frozenset[str]
     variables: frozenset[str]
     formats: FormatNames
+    ends: tuple[str, ...]
 
 
 RENDERERS: Mapping[str, Row] = {
@@ -35,12 +37,14 @@ RENDERERS: Mapping[str, Row] = {
         frozenset({"deepseek_v32", "DeepseekV32ForCausalLM"}),
         frozenset({"thinking", "enable_thinking"}),
         FormatNames("deepseek_v3", "deepseek_v32"),
+        ("<｜end▁of▁sentence｜>",),
     ),
     "harmony": Row(
         "harmony:write",
         frozenset({"gpt_oss", "gpt-oss", "GptOssForCausalLM"}),
         frozenset({"reasoning_effort", "model_identity"}),
         FormatNames("openai_gptoss", "openai"),
+        ("<|return|>", "<|call|>"),
     ),
 }
 

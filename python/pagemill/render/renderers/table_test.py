@@ -11,6 +11,7 @@ from tokenizers import AddedToken
 
 from pagemill.render.errors import RenderError
 from pagemill.render.gguf_tokenizer import tokenizer_from_gguf
+from pagemill.render.output_machine import FormatNames
 from pagemill.render.renderer import Renderer
 from pagemill.render.renderers.table import RENDERERS
 from pagemill.render.sample_vocabularies import CHATML, byte_level_metadata
@@ -69,9 +70,14 @@ def test_the_architecture_chooses_and_the_operator_overrides(folder: Path) -> No
         _opened(folder, {}, mode="x")
 
 
-def test_formats_of_the_output_come_with_the_renderer(folder: Path) -> None:
-    for name in RENDERERS:
-        assert Renderer.open(Source(folder), mode=name).formats.can_call
+@pytest.mark.parametrize("name", RENDERERS)
+def test_formats_and_ends_of_the_output_come_with_the_renderer(folder: Path, name: str) -> None:
+    renderer = Renderer.open(Source(folder), mode=name)
+    assert renderer.formats.can_call
+    end = {"harmony": "<|call|>", "deepseek_v32": "<｜end▁of▁sentence｜>"}[name]
+    assert renderer.eos_token_ids == (renderer.tokenizer.token_id(end),)
+    named = FormatNames(reasoning="none", tools="none")
+    assert not Renderer.open(Source(folder), formats=named, mode=name).formats.can_call
 
 
 def _conversation(text: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
