@@ -32,6 +32,18 @@ class ModelConfig:
         None,
         "Jinja chat template to use instead of the model's own: a file, or the template itself.",
     )
+    chat_template_content_format: str = option(
+        "auto",
+        "Contents that the chat template takes: string (texts), openai (lists of parts), or auto"
+        " (what the template reads).",
+        allowed=("auto", "string", "openai"),
+    )
+    tokenizer_mode: str = option(
+        "auto",
+        "How chats become prompts: hf (the chat template), a format that needs none (deepseek_v32,"
+        " harmony; see docs/rendering.md), or auto (by the model's architecture; hf if"
+        " --chat-template is given).",
+    )
     trust_control_tokens: bool = option(
         False,
         "Treat control tokens written in chat messages, such as <|im_end|>, as control tokens."

@@ -37,6 +37,12 @@ class RouterConfig:
     chat_template: str | None = option(
         None, "The servers' --chat-template, if they have one: a file, or the template itself."
     )
+    chat_template_content_format: str = option(
+        "auto",
+        "The servers' --chat-template-content-format.",
+        allowed=("auto", "string", "openai"),
+    )
+    tokenizer_mode: str = option("auto", "The servers' --tokenizer-mode.")
     trust_control_tokens: bool = option(False, "The servers' --trust-control-tokens.")
     block_size: int = option(16, "The servers' --block-size.", unit="tokens", allowed=Range(1, 256))
     prefix_caching_hash_algo: str = option(

@@ -86,6 +86,8 @@ class LLM:
                 model.chat_template,
                 model.trust_control_tokens,
                 cache_folder(model.cache_dir),
+                mode=model.tokenizer_mode,
+                content_format=model.chat_template_content_format,
             )
         except BaseException:
             self._end_engine()

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -21,7 +21,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.tool_prompt import knows_tools, with_tools
 
 MAX_OUTPUT_CHARS = 2**24
-_RESERVED = frozenset({"messages", "tools", "add_generation_prompt"})
+_RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "continue_final_message"})
 # Roles of the HTTP contract; a template that has others compares the role with their names.
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
@@ -29,26 +29,30 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 class ChatTemplate:
     """One compiled template."""
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self, source: str, special_tokens: Mapping[str, str], content_format: str = "auto"
+    ) -> None:
         """Compiles `source`.
 
         Args:
           source: Jinja, as Hugging Face's templates are written.
           special_tokens: variables such as `bos_token`.
+          content_format: see `template_wire.Setup`.
 
         Raises:
           RenderError: `source` is not a template.
         """
         environment = _Environment()
+        self._functions: frozenset[str] = frozenset(environment.globals)
         self._knows_tools = knows_tools(source)
         self._special_tokens = dict(special_tokens)
         try:
             tree = environment.parse(source)
-            self._takes_parts = any(
-                _names(loop.iter, "content") for loop in tree.find_all(nodes.For)
-            )
+            finds_parts = content_format == "auto" and _loops_over_content(tree)
+            self._takes_parts = finds_parts or content_format == "openai"
             self._takes_null = _compares_content_with_none(tree)
             self.roles = _ROLES | set(_role_names(tree))
+            self._reads = meta.find_undeclared_variables(tree)  # folds the tree's constants
             self._template = environment.from_string(tree)
         except jinja2.TemplateSyntaxError as error:
             where = f"line {error.lineno}: {error.message}"
@@ -73,6 +77,22 @@ class ChatTemplate:
             )
         return prepared(message, takes_parts=self._takes_parts, takes_null=self._takes_null)
 
+    def split_variables(self, variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Returns the `variables` that the template reads, and the names of the others.
+
+        Raises:
+          RenderError: one may not be set, or documents are given that would not be read.
+        """
+        clash = sorted((_RESERVED | set(self._functions)) & set(variables))
+        if clash:
+            raise RenderError(
+                f"chat_template_kwargs may not set {', '.join(clash)}", "chat_template_kwargs"
+            )
+        read = {name: value for name, value in variables.items() if name in self._reads}
+        if variables.get("documents") and "documents" not in read:
+            raise RenderError("this model's chat template takes no documents", "documents")
+        return read, sorted(set(variables) - set(read) - {"documents"})
+
     def render(
         self,
         messages: Sequence[Message],
@@ -87,17 +107,12 @@ class ChatTemplate:
           messages: as `prepared` returns them.
           tools: definitions of functions; in the system message if the template knows none.
           add_generation_prompt: end with the header of the assistant's message.
-          variables: further variables of the template.
+          variables: further variables of the template, as `split_variables` returns them.
           control: marks what users wrote, if control tokens in it are to stay plain text.
 
         Raises:
           RenderError: the template refuses the messages, or fails.
         """
-        clash = sorted(_RESERVED & set(variables))
-        if clash:
-            raise RenderError(
-                f"chat_template_kwargs may not set {', '.join(clash)}", "chat_template_kwargs"
-            )
         if not self._knows_tools:
             messages, tools = with_tools(messages, tools), None
         written: dict[str, Any] = {
@@ -178,6 +193,22 @@ def _names(node: nodes.Node, field: str) -> bool:
         return node.attr == field
     key = node.arg if isinstance(node, nodes.Getitem) else None
     return isinstance(key, nodes.Const) and key.value == field
+
+
+def _loops_over_content(tree: nodes.Template) -> bool:
+    # `for part in message.content`, perhaps behind filters or another name.
+    aliases = {"content"}
+    for assign in tree.find_all(nodes.Assign):
+        target = assign.target
+        if isinstance(target, nodes.Name) and _names(assign.node, "content"):
+            aliases.add(target.name)
+    for loop in tree.find_all(nodes.For):
+        source = loop.iter
+        while isinstance(source, nodes.Filter) and source.node is not None:
+            source = source.node
+        if any(_names(source, name) for name in aliases):
+            return True
+    return False
 
 
 def _compares_content_with_none(tree: nodes.Template) -> bool:

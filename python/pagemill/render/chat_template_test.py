@@ -132,8 +132,66 @@ def test_the_prompt_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reserved_variables() -> None:
-    with pytest.raises(RenderError, match="may not set messages"):
-        ChatTemplate("x", {}).render(HI, None, True, {"messages": []})
+    template = ChatTemplate("{{ raise_exception('x') }}{{ messages }}", {})
+    for name in ("messages", "tools", "add_generation_prompt", "raise_exception", "range"):
+        with pytest.raises(RenderError, match=f"may not set {name}"):
+            template.split_variables({name: []})
+
+
+def test_variables_that_the_template_does_not_read_are_dropped() -> None:
+    source = "{% set own = 1 %}{% if enable_thinking is defined %}{{ own }}{% endif %}"
+    template = ChatTemplate(source, {})
+    given = {"enable_thinking": False, "own": 2, "other": 3}
+    assert template.split_variables(given) == ({"enable_thinking": False}, ["other", "own"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% if not x is defined %}{% set x = 1 %}{% endif %}{{ x }}",
+        "{% set x = x | default(1) %}{{ x }}",
+        "{% for m in messages %}{% if m.role and x %}{{ x }}{% endif %}{% endfor %}",
+        "{% macro f() %}{{ x }}{% endmacro %}{{ f() }}",
+        "{% set n = namespace(y=x) %}{{ n.y }}",
+    ],
+)
+def test_variables_are_found_wherever_they_are_read(source: str) -> None:
+    template = ChatTemplate(source, {})
+    read, ignored = template.split_variables({"x": 5})
+    assert (template.render(HI, None, True, read), ignored) == ("5", [])
+
+
+def test_documents() -> None:
+    documents = {"documents": [{"title": "T", "text": "t"}]}
+    template = ChatTemplate("{% for d in documents %}{{ d.title }}{% endfor %}", {})
+    read, ignored = template.split_variables(documents)
+    assert (template.render(HI, None, True, read), ignored) == ("T", [])
+    plain = ChatTemplate("x", {})
+    with pytest.raises(RenderError, match="takes no documents") as refused:
+        plain.split_variables(documents)
+    assert refused.value.param == "documents"
+    assert plain.split_variables({"documents": None}) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("loop", "takes_parts"),
+    [
+        ("{% for p in m.content | selectattr('text') %}", True),
+        ("{% set parts = m['content'] %}{% for p in parts %}", True),
+        ("{% set parts = m.calls %}{% for p in parts %}", False),
+    ],
+)
+def test_the_content_format_is_found_or_given(loop: str, takes_parts: bool) -> None:
+    parts = [{"type": "text", "text": "a"}]
+    source = "{% set m = messages[0] %}" + loop + "{% endfor %}"
+    message = {"role": "user", "content": parts}
+
+    def content(content_format: str) -> Any:
+        return ChatTemplate(source, {}, content_format).prepared(message)["content"]
+
+    assert content("auto") == (parts if takes_parts else "a")
+    assert content("string") == "a"
+    assert content("openai") == parts
 
 
 def test_the_callers_messages_are_not_changed() -> None:

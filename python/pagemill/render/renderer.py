@@ -17,6 +17,8 @@ from pagemill.render.detokenizer import Detokenizer
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array, as_object
 from pagemill.render.output_machine import FormatNames, Formats
+from pagemill.render.renderers import table
+from pagemill.render.renderers.base import ChatRenderer, IgnoredVariables
 from pagemill.render.special_tokens import (
     end_ids,
     read_json,
@@ -50,7 +52,7 @@ class RenderSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """What a chat template wrote; `Renderer.encode_prompt` tokenizes it.
+    """What a chat renderer wrote; `Renderer.encode_prompt` tokenizes it.
 
     `has_stand_ins`: users' text holds control tokens, or parts of them. Those of the template are
     then private-use characters, and everything else is plain text.
@@ -69,7 +71,7 @@ class Renderer:
     def __init__(
         self,
         tokenizer: TextTokenizer,
-        templates: TemplateProcesses | None,
+        chats: ChatRenderer | None,
         eos_token_ids: Sequence[int],
         trust_control_tokens: bool = False,
         formats: Formats | None = None,
@@ -78,14 +80,15 @@ class Renderer:
 
         Args:
           tokenizer: the vocabulary.
-          templates: None if the model has no template.
+          chats: None if the model has no template.
           eos_token_ids: tokens that end a generation.
           trust_control_tokens: control tokens in messages count, instead of being plain text.
           formats: those of the model's output; None: it writes text only.
         """
         self.tokenizer = tokenizer
         self.formats: Formats = formats or Formats()
-        self._templates = templates
+        self._chats = chats
+        self._ignored = IgnoredVariables()
         self._trust_control_tokens = trust_control_tokens
         self.eos_token_ids: tuple[int, ...] = tuple(dict.fromkeys(eos_token_ids))
         self.vocab_size: int = tokenizer.vocab_size
@@ -100,6 +103,9 @@ class Renderer:
         trust_control_tokens: bool = False,
         cache: Path | None = None,
         formats: FormatNames | None = None,
+        *,
+        mode: str = table.AUTO,
+        content_format: str = "auto",
     ) -> "Renderer":
         """Returns the renderer of an opened model.
 
@@ -109,17 +115,34 @@ class Renderer:
           trust_control_tokens: control tokens in messages count, instead of being plain text.
           cache: the folder where what takes long to derive is kept for the next start.
           formats: names of the output's formats that are not to be chosen by the template.
+          mode: the renderer of chats; see `renderers.table`.
+          content_format: what the template takes; see `template_wire.Setup`.
 
         Raises:
-          RenderError: there is no tokenizer, it or the template cannot be used, or a format is
-            unknown.
+          RenderError: there is no tokenizer, it or the template cannot be used, or a format or the
+            mode is unknown.
         """
+        row = table.choose(mode, source.config, has_own_template=chat_template is not None)
+        if row is not None:
+            tokenizer, _, eos_token_ids = open_tokenizer(source, cache)
+            ends = [i for i in map(tokenizer.added_token_id, row.ends) if i is not None]
+            names = _first(formats or FormatNames(), row.formats)
+            return cls(
+                tokenizer,
+                table.load(row, tokenizer.control_tokens),
+                [*eos_token_ids, *ends],
+                trust_control_tokens,
+                Formats.of("", names, tokenizer.added_token_id),
+            )
         sources = _template_sources(source, chat_template)
         templates = TemplateProcesses() if sources else None  # starts while the vocabulary is read
         opened = open_tokenizer(source, cache)
         tokenizer = opened.tokenizer
         if templates is not None:
-            templates.compile(Setup(sources, opened.special_tokens, tokenizer.control_tokens))
+            control = tokenizer.control_tokens
+            templates.compile(
+                Setup(sources, opened.special_tokens, control, content_format=content_format)
+            )
         template = "\n".join(sources.values())
         names = formats or FormatNames()
         if (
@@ -133,13 +156,13 @@ class Renderer:
 
     def close(self) -> None:
         """Ends the processes of chat templates. Idempotent."""
-        if self._templates is not None:
-            self._templates.close()
+        if self._chats is not None:
+            self._chats.close()
 
     @property
     def has_chat_template(self) -> bool:
         """True if messages can be rendered."""
-        return self._templates is not None
+        return self._chats is not None
 
     def min_tokens(self, text: str, enough: int) -> int:
         """Returns a number of tokens that `text` has at least, without tokenizing it.
@@ -183,7 +206,8 @@ class Renderer:
           add_generation_prompt: end with the header of the assistant's message.
           continue_final_message: end within the last message, to have it continued; excludes
             `add_generation_prompt`.
-          template_kwargs: further variables of the template.
+          template_kwargs: further variables of the template; those that it does not read are
+            ignored.
 
         Raises:
           RenderError: the model has no template, or the template refuses the messages, fails, or
@@ -197,13 +221,13 @@ class Renderer:
             )
         if not messages:
             raise RenderError("messages is empty; at least one is needed", "messages")
-        if self._templates is None:
+        if self._chats is None:
             raise RenderError(
                 "this model has no chat template: use /v1/completions, or start it with"
                 " --chat-template FILE",
                 "messages",
             )
-        reply = self._templates.render(
+        reply = self._chats.render(
             RenderRequest(
                 messages=[dict(message) for message in messages],
                 tools=[dict(tool) for tool in tools] if tools else None,
@@ -213,6 +237,7 @@ class Renderer:
                 trust_control_tokens=self._trust_control_tokens,
             )
         )
+        self._ignored.note(reply.ignored)
         return ChatPrompt(reply.text, reply.has_stand_ins)
 
     def encode_prompt(self, prompt: ChatPrompt, add_special_tokens: bool = False) -> list[int]:
@@ -327,6 +352,11 @@ def _template_sources(source: RenderSource, replacement: str | None) -> dict[str
     named = {str(entry.get("name")): entry.get("template") for entry in entries}
     texts = {name: text for name, text in named.items() if isinstance(text, str)}
     return texts if "default" in texts else {}
+
+
+def _first(given: FormatNames, default: FormatNames) -> FormatNames:
+    # Each name that is given, and those of `default` for the others.
+    return FormatNames(given.reasoning or default.reasoning, given.tools or default.tools)
 
 
 def _id_of(tokenizer: TextTokenizer, content: str | None) -> int | None:

@@ -31,6 +31,8 @@ class Setup(msgspec.Struct, array_like=True):
     """Processor time for one message, this one included."""
     max_extra_bytes: int = 512 * 2**20
     """Memory beyond what the process has when it starts."""
+    content_format: str = "auto"
+    """"string": contents are texts; "openai": lists of parts; "auto": what the template reads."""
 
 
 class RenderRequest(msgspec.Struct, array_like=True, kw_only=True):
@@ -48,13 +50,15 @@ class RenderReply(msgspec.Struct, array_like=True):
     """The answer to each message: a prompt, or the error that says why there is none.
 
     `has_stand_ins`: control tokens of the template are written as `ControlText.stand_in`s, and
-    every other character of `text` is plain text.
+    every other character of `text` is plain text. `ignored`: variables of the request that nothing
+    reads.
     """
 
     text: str = ""
     has_stand_ins: bool = False
     error: str | None = None
     param: str | None = None
+    ignored: list[str] = []
 
 
 def send(connection: socket.socket, payload: bytes) -> None:

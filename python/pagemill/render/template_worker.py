@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from pagemill.render.chat_messages import cut_to_continue
 from pagemill.render.chat_template import ChatTemplate, reason
 from pagemill.render.control_text import ControlText
 from pagemill.render.errors import RenderError
+from pagemill.render.renderers.base import finished
 from pagemill.render.template_wire import (
     TIME_IS_UP,
     RenderReply,
@@ -63,7 +63,7 @@ class _Worker:
         """Compiles the templates."""
         self._control = ControlText(setup.control_tokens)
         for name, source in setup.templates.items():
-            self._templates[name] = ChatTemplate(source, setup.variables)
+            self._templates[name] = ChatTemplate(source, setup.variables, setup.content_format)
         return RenderReply()
 
     def render(self, message: bytes) -> RenderReply:
@@ -73,14 +73,11 @@ class _Worker:
         template = for_tools or self._templates["default"]
         messages = [template.prepared(message) for message in request.messages]
         control = None if request.trust_control_tokens else self._control
+        read, ignored = template.split_variables(request.variables)
         prompt = template.render(
-            messages, request.tools, request.add_generation_prompt, request.variables, control
+            messages, request.tools, request.add_generation_prompt, read, control
         )
-        if request.continue_final_message:
-            content = messages[-1]["content"]
-            prompt = cut_to_continue(prompt, control.marked(content) if control else content)
-        respelt = None if control is None else control.with_stand_ins(prompt)
-        return RenderReply(prompt) if respelt is None else RenderReply(respelt, True)
+        return finished(prompt, request, messages[-1]["content"], control, ignored)
 
 
 def _reply(work: Callable[[], RenderReply]) -> RenderReply:

@@ -144,6 +144,8 @@ def open_rendering(config: RouterConfig) -> Rendering | None:
     model = ModelConfig(
         model=config.model,
         chat_template=config.chat_template,
+        chat_template_content_format=config.chat_template_content_format,
+        tokenizer_mode=config.tokenizer_mode,
         trust_control_tokens=config.trust_control_tokens,
     )
     context = source.config.get("max_position_embeddings", _LONGEST_CONTEXT)

@@ -218,7 +218,13 @@ def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
     cache = cache_folder(config.cache_dir)
     formats = FormatNames(config.reasoning_parser, config.tool_call_parser)
     return ModelRenderer.open(
-        source, config.chat_template, config.trust_control_tokens, cache, formats
+        source,
+        config.chat_template,
+        config.trust_control_tokens,
+        cache,
+        formats,
+        mode=config.tokenizer_mode,
+        content_format=config.chat_template_content_format,
     )
 
 
