@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _MAX_KEPT = 64
 _MAX_KEPT_CHARS = 2**22
 _MAX_MESSAGE_CHARS = 500
+_NO_TOKEN = "NoExtensionBias"  # llguidance: no token of the vocabulary may come next
 
 
 class GrammarCompiler:
@@ -103,7 +104,10 @@ class GrammarMatcher:
             return
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         if self._matcher.is_error():
-            raise RuntimeError(f"the grammar failed: {_first_line(self._matcher.get_error())}")
+            error = _first_line(self._matcher.get_error())
+            if error != _NO_TOKEN:
+                raise RuntimeError(f"the grammar failed: {error}")
+            mask.fill(0)
         if self._may_open:
             for opener in self._openers:
                 mask[opener // 32] |= np.uint32(1 << opener % 32)
@@ -154,9 +158,13 @@ class _Tokens:
         self.special_token_ids = [i for i in ids if i in markers or known.is_special(i)]
 
     def __call__(self, text: str | bytes) -> list[int]:
+        """Tokens that are exactly `text`; none if the tokenizer writes something else, as for bytes
+        that no token has."""
         if isinstance(text, bytes):
             text = text.decode()
-        return self._tokenizer.encode(text, add_special_tokens=False, parse_special=False)
+        found = self._tokenizer.encode(text, add_special_tokens=False, parse_special=False)
+        known = self._tokenizer.token_bytes
+        return found if b"".join(known[token] for token in found) == text.encode() else []
 
 
 def _tokenizer(vocabulary: Vocabulary) -> LLTokenizer:

@@ -32,6 +32,7 @@ from pagemill.structured.testing.byte_tokenizer import (
     allowed,
     byte_vocabulary,
 )
+from pagemill.structured.vocabulary import Vocabulary
 
 
 @pytest.fixture(name="compiler", scope="module")
@@ -73,6 +74,26 @@ def test_what_a_grammar_admits(
 ) -> None:
     assert [text for text in good if not admits(compiler, grammar, text)] == []
     assert [text for text in bad if admits(compiler, grammar, text)] == []
+
+
+class GappyTokenizer(ByteTokenizer):
+    """No token has the byte 0xF1, and texts are encoded without it."""
+
+    def __getitem__(self, token_id: int) -> bytes:
+        return b"" if token_id == 0xF1 else super().__getitem__(token_id)
+
+    def encode(self, text: str, *, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        return [byte for byte in text.encode() if byte != 0xF1]
+
+
+def test_text_that_the_vocabulary_cannot_spell() -> None:
+    compiler = GrammarCompiler(lambda: Vocabulary(GappyTokenizer(), MODEL_VOCAB, (EOS,)))
+    matcher = compiler.factory(choice(["a\U000564d8"]))()
+    assert matcher.accept(ord("a"))
+    assert allowed(matcher) == []
+    matcher = compiler.factory(choice(["a\U000564d8", "ab"]))()
+    assert matcher.accept(ord("a"))
+    assert allowed(matcher) == [ord("b")]
 
 
 def test_random_walks_give_instances(compiler: GrammarCompiler) -> None:

@@ -1,0 +1,79 @@
+"""Cases made of the OpenAPI document, right ones and wrong ones: no answer is a failure of the
+server, and each is one that the document describes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
+
+pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
+CASES = int(os.environ.get("PAGEMILL_TEST_CASES", "300"))
+CHECKS = [
+    not_a_server_error,
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+]
+MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    # Short outputs, and many at a time: most cases do not say how many tokens they want.
+    options = ["--max-model-len=64", "--max-num-seqs=64"]
+    with serve(SMOLLM2, tmp_path_factory.mktemp("server"), options) as running:
+        yield running
+
+
+def check_operation(operation: Any, mode: GenerationMode, count: int) -> int:
+    """Sends `count` cases of an operation, the same ones each time; returns how many."""
+    sent = 0
+
+    @settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(operation.as_strategy(generation_mode=mode))
+    def check(case: Any) -> None:
+        nonlocal sent
+        sent += 1
+        case.validate_response(case.call(timeout=120), checks=CHECKS)
+
+    with contextlib.suppress(Unsatisfiable):  # nothing that is sent can be wrong
+        check()
+    return sent
+
+
+def test_every_operation(server: ServerProcess) -> None:
+    schema = schemathesis.openapi.from_url(f"{server.base_url}/openapi.json")
+    operations = [result.ok() for result in schema.get_all_operations()]
+    num_bodies = sum(len(operation.body) > 0 for operation in operations)
+    sent = 0
+    for operation in operations:
+        # Without a body there is little to say: a path's parameter, or nothing.
+        count = CASES // (len(MODES) * num_bodies) if len(operation.body) > 0 else 5
+        for mode in MODES:
+            sent += check_operation(operation, mode, count)
+    print(f"{sent} cases of {len(operations)} operations")
+    assert httpx.get(f"{server.base_url}/health").status_code == 200
