@@ -32,6 +32,12 @@ class ServerConfig:
         " `NAME: {key: KEY, tenant: TENANT, scopes: [inference, metrics, admin]}`, or `sha256`"
         " instead of `key`. Unlike an argument, a file is not visible in the list of processes.",
     )
+    admin_address: str | None = option(
+        None,
+        "Where the operator's routes are (pause, sleep, weights, cache): the path of a Unix socket,"
+        " which only this user can open, or HOST:PORT, which needs a key with the scope admin."
+        " Default: nowhere.",
+    )
     trust_tenant_header: bool = option(
         False,
         "Let the header X-Tenant-Id name a request's tenant, instead of its API key. For a proxy"
@@ -111,6 +117,24 @@ class ServerConfig:
         check(self)
         for key in self.api_key:
             check_key("--api-key", key)
+        if self.admin_address is not None:
+            admin_port(self.admin_address)
+
+
+def admin_port(address: str) -> tuple[str, int] | None:
+    """Host and port of an address of the operator's routes; None for the path of a socket.
+
+    Raises:
+      ConfigError: it is neither.
+    """
+    if "/" in address:
+        return None
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) < 2**16:
+        raise ConfigError(
+            f"--admin-address {address}: it is HOST:PORT, or a path that has a slash in it"
+        )
+    return host.strip("[]"), int(port)
 
 
 def check_key(source: str, key: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pagemill.engine.client import EngineClient
 from pagemill.engine.fan_out import child_sampling
-from pagemill.engine.messages import ChoiceRequest, EngineRequest
+from pagemill.engine.messages import ChoiceRequest, EngineRequest, ModelFacts
 from pagemill.engine.native import NativeOutput
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
@@ -62,6 +62,11 @@ class AsyncEngine:
             EngineError: it cannot be reached.
         """
         await self._client.start(self._on_outputs, self._fail_all)
+
+    @property
+    def model(self) -> ModelFacts:
+        """What is known of the model, once started."""
+        return self._client.model
 
     async def submit(
         self,

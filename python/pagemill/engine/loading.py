@@ -77,11 +77,21 @@ def update_weights(
         StatusError: a tensor has another type or shape than the loaded one (the message names it),
             the runner's weights cannot be replaced, or there is no memory for both.
     """
-    built = build(source.with_weights(path), BuildOptions(max_model_len=core.built.max_model_len))
+    programs = program_texts(source, path, core.built.max_model_len)
+    core.engine.update_weights(programs, timeout_s=timeout_s)
+
+
+def program_texts(source: ModelSource, path: str, max_model_len: int) -> dict[str, str]:
+    """The programs of `source` with the weights at `path`, as the engine's operation takes them.
+
+    Raises:
+        WeightsError: see `update_weights`.
+    """
+    built = build(source.with_weights(path), BuildOptions(max_model_len=max_model_len))
     programs = {"model": built.program_text}
     if built.encoder is not None:
         programs["encoder"] = built.encoder.program_text
-    core.engine.update_weights(programs, timeout_s=timeout_s)
+    return programs
 
 
 def model_facts(loaded: LoadedModel) -> ModelFacts:

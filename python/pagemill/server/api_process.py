@@ -13,6 +13,7 @@ import uvloop
 from pagemill.config import ServeConfig
 from pagemill.config.fields import build
 from pagemill.observe.logging import configure
+from pagemill.server.admin_listener import operator_listener
 from pagemill.server.child_process import follow_parent
 from pagemill.server.engine_source import OtherEngine
 from pagemill.server.http_server import bind
@@ -27,9 +28,11 @@ def run(job: Mapping[str, Any]) -> int:
     configure(config.observe.log_level, job["name"], config.observe.log_format)
     with (
         contextlib.closing(bind(job["host"], job["port"], shared=True)) as listener,
+        operator_listener(config.server.admin_address if job["is_first"] else None) as operator,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        server = Server(config, keys, listener, OtherEngine(job["socket"]), job["metrics"])
+        source = OtherEngine(job["socket"])
+        server = Server(config, keys, listener, source, job["metrics"], operator)
 
         async def serve() -> int:
             follow_parent(server.stop)

@@ -13,7 +13,9 @@ from starlette.types import ASGIApp
 
 from pagemill.server.admission import Admission
 from pagemill.server.auth import ApiKeyAuth
+from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.dispatch import no_such_route
+from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
@@ -38,15 +40,34 @@ def create_app(
     Without `keys` every caller is the same, anonymous one. `listeners` get the record of each
     request at its end.
     """
+    answering: ASGIApp = ApiKeyAuth(Admission(_routes(state, endpoints), state.lifecycle), keys)
+    if state.config.playground:
+        answering = Playground(answering)
+    return _observed(state, answering, listeners)
+
+
+def create_admin_app(
+    state: ServerState,
+    keys: Sequence[ApiKey] = (),
+    unnamed: Caller = ANONYMOUS,
+    listeners: Sequence[OnEnd] = (),
+) -> ASGIApp:
+    """The operator's routes over the same `state`. Without `keys` every caller is `unnamed`."""
+    return _observed(state, ApiKeyAuth(_routes(state, ADMIN_ENDPOINTS), keys, unnamed), listeners)
+
+
+def _routes(state: ServerState, endpoints: Sequence[Endpoint]) -> Starlette:
     app = Starlette(
         routes=[HttpRoute(state, endpoint) for endpoint in endpoints],
         exception_handlers={HTTPException: _http_error},
     )
     app.state.server = state
-    answering: ASGIApp = ApiKeyAuth(Admission(app, state.lifecycle), keys)
-    if state.config.playground:
-        answering = Playground(answering)
-    named = RequestIds(guard_origins(answering, state.config.origins))
+    return app
+
+
+def _observed(state: ServerState, app: ASGIApp, listeners: Sequence[OnEnd]) -> ASGIApp:
+    """`app` behind the rules of origins, with ids and records of its requests."""
+    named = RequestIds(guard_origins(app, state.config.origins))
 
     def count_if_loaded(record: RequestRecord) -> None:
         if state.loaded is not None:

@@ -24,9 +24,11 @@ class ApiKeyAuth:
     takes the same time, whether and where the key differs, and all keys are always compared.
     """
 
-    def __init__(self, app: ASGIApp, keys: Sequence[ApiKey]) -> None:
+    def __init__(self, app: ASGIApp, keys: Sequence[ApiKey], unnamed: Caller = ANONYMOUS) -> None:
+        """`unnamed`: every caller, if there are no `keys`."""
         self._app = app
         self._keys = tuple(keys)
+        self._unnamed = unnamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
@@ -50,7 +52,9 @@ class ApiKeyAuth:
         await self._app(scope, receive, send)
 
     def _caller(self, scope: Scope) -> Caller | None:
-        if not self._keys or scope["path"] in OPEN_PATHS:
+        if not self._keys:
+            return self._unnamed
+        if scope["path"] in OPEN_PATHS:
             return ANONYMOUS
         found: Caller | None = None
         for sent in _keys(scope):

@@ -53,3 +53,5 @@ class Caller:
 
 ANONYMOUS = Caller("")
 """Every caller of a server without keys."""
+OPERATOR = Caller("operator", scopes=frozenset(GRANTS))
+"""Who may open the operator's socket."""

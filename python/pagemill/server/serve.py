@@ -20,12 +20,14 @@ from dataclasses import replace
 
 import uvloop
 
-from pagemill.config import ServeConfig
+from pagemill.config import ServeConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.observe.logging import configure
 from pagemill.observe.metrics import MetricsOptions
 from pagemill.observe.stats_line import StatsLine
-from pagemill.server.app import create_app
+from pagemill.server.admin_listener import check_admin_address, operator_listener
+from pagemill.server.app import create_admin_app, create_app
+from pagemill.server.caller import OPERATOR
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.keys import ApiKey, api_keys, warn_if_open
@@ -51,6 +53,7 @@ def run(config: ServeConfig) -> int:
     configure(config.observe.log_level, log_format=config.observe.log_format)
     keys = api_keys(config.server)
     warn_if_open(config.server.host, keys)
+    check_admin_address(config.server.admin_address, keys)
     with _response_store(config) as config:
         return _serve(config, keys)
 
@@ -77,10 +80,11 @@ def _serve(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
         return supervise(config, keys)
     with (
         contextlib.closing(listen(config.server.host, config.server.port)) as listener,
+        operator_listener(config.server.admin_address) as operator,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         source = OwnEngine(config.engine)
-        return runner.run(Server(config, keys, listener, source).run())
+        return runner.run(Server(config, keys, listener, source, operator=operator).run())
 
 
 class Server:
@@ -97,15 +101,21 @@ class Server:
         listener: socket.socket,
         source: EngineSource,
         shared_metrics: str = "",
+        operator: socket.socket | None = None,
     ) -> None:
         self._config = config
         self._listener = listener
         self._source = source
         self._shared_metrics = shared_metrics
-        self._state = ServerState(config.server)
+        self._state = ServerState(config.server, flatten(config))
         listeners = (log_request,) if config.observe.access_log else ()
         app = create_app(self._state, keys, listeners=listeners)
-        self._http = HttpServer(app, config.server.connections)
+        self._http = [HttpServer(app, config.server.connections)]
+        self._operator = operator
+        if operator is not None:
+            is_port = operator.family != socket.AF_UNIX
+            app = create_admin_app(self._state, keys if is_port else (), OPERATOR, listeners)
+            self._http.append(HttpServer(app, config.server.connections))
         self._engine: AsyncEngine | None = None
         self._may_listen = asyncio.Event()
         if config.server.api_server_count == 1:
@@ -133,7 +143,8 @@ class Server:
             if self._engine is not None:
                 await self._engine.shutdown()
             await self._source.close()
-            self._http.should_exit = True
+            for server in self._http:
+                server.should_exit = True
             if not self._may_listen.is_set():
                 serving.cancel()
             await asyncio.wait({serving}, timeout=_ABORT_GRACE_S)
@@ -149,8 +160,17 @@ class Server:
         self._stop.set()
 
     async def _listen(self) -> None:
+        operators = self._http[1:]
+        if operators and self._operator is not None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(operators[0].serve([self._operator]))
+                group.create_task(self._listen_to_clients())
+        else:
+            await self._listen_to_clients()
+
+    async def _listen_to_clients(self) -> None:
         await self._may_listen.wait()
-        await self._http.serve([self._listener])
+        await self._http[0].serve([self._listener])
 
     async def _load_and_report(self) -> None:
         started = time.monotonic()

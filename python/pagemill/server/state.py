@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from pagemill.config import ServerConfig
 from pagemill.observe.snapshot import EngineSnapshot
@@ -17,8 +18,10 @@ from pagemill.server.responses.store import ResponseStore
 class ServerState:
     """Configuration and phase from the start; the models once they are loaded."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, settings: Mapping[str, Any] | None = None) -> None:
+        """`settings`: all that the server was started with, without secrets."""
         self.config = config
+        self.settings: Mapping[str, Any] = settings or {}
         self.lifecycle = Lifecycle()
         self._pipeline: Pipeline | None = None
         self._models: ModelRegistry | None = None

@@ -165,6 +165,7 @@ class _Supervisor:
             "keys": self._keys,
             "socket": self._socket,
             "metrics": self._metrics,
+            "is_first": name == "api 0",  # it has the operator's routes
             "host": self._config.server.host,
             "port": self._port,
         }

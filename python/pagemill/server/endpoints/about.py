@@ -8,6 +8,7 @@ from pagemill import __version__
 from pagemill.observe.metrics import CONTENT_TYPE
 from pagemill.server.answer import Text
 from pagemill.server.caller import Caller
+from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.openapi import document
 from pagemill.server.protocol.status import Version
@@ -26,6 +27,12 @@ async def openapi(server: ServerState, body: dict[str, Any], caller: Caller) -> 
     del body, caller
     rows = tuple(row for row in ENDPOINTS if server.has_task(row.task))
     return Text(document(rows), "application/json")
+
+
+async def admin_openapi(server: ServerState, body: dict[str, Any], caller: Caller) -> Text:
+    """The operator's routes."""
+    del server, body, caller
+    return Text(document(ADMIN_ENDPOINTS), "application/json")
 
 
 async def version(server: ServerState, body: dict[str, Any], caller: Caller) -> Version:

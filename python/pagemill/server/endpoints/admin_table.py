@@ -1,0 +1,47 @@
+"""The routes of the operator, on an address of their own (`--admin-address`)."""
+
+from __future__ import annotations
+
+from pagemill.server.caller import Scope
+from pagemill.server.endpoints.table import Endpoint, Transport, endpoint_named
+
+_SHARED = ("health", "ready", "metrics", "version", "kv_events")
+
+
+def _operation(
+    name: str, method: str, request: str, response: str, transport: Transport = Transport.PATH
+) -> Endpoint:
+    return Endpoint(
+        name=name,
+        method=method,
+        path=f"/{name}",
+        handler=f"engine:{name}",
+        scope=Scope.ADMIN,
+        transport=transport,
+        request=f"operation:{request}" if request else "",
+        response=f"operation:{response}",
+    )
+
+
+ADMIN_ENDPOINTS = (
+    *(endpoint_named(name) for name in _SHARED),
+    Endpoint(
+        name="admin_openapi",
+        method="GET",
+        path="/openapi.json",
+        handler="about:admin_openapi",
+        scope=Scope.KEY,
+        response="status:DOCUMENT",
+    ),
+    _operation("is_paused", "GET", "", "PauseState"),
+    _operation("is_sleeping", "GET", "", "SleepState"),
+    _operation("pause", "POST", "PauseRequest", "EngineState"),
+    _operation("reset_prefix_cache", "POST", "ResetRequest", "ResetState"),
+    _operation("restore_session", "POST", "SessionRequest", "SessionState", Transport.JSON),
+    _operation("resume", "POST", "", "EngineState"),
+    _operation("save_session", "POST", "SessionRequest", "SessionState", Transport.JSON),
+    _operation("server_info", "GET", "", "ServerInfo"),
+    _operation("sleep", "POST", "SleepRequest", "EngineState"),
+    _operation("update_weights", "POST", "WeightsRequest", "EngineState", Transport.JSON),
+    _operation("wake_up", "POST", "WakeRequest", "EngineState"),
+)

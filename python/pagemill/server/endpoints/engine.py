@@ -1,0 +1,177 @@
+"""The operator's routes: pause, sleep, cache, weights and saved sessions of the engine.
+
+They concern all requests of all API processes, and answer when the engine has done it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from pagemill import __version__
+from pagemill.engine.async_engine import AsyncEngine
+from pagemill.engine.messages import ModelFacts
+from pagemill.engine.outputs import EngineError
+from pagemill.server.caller import Caller
+from pagemill.server.errors import ApiError, bad_request, from_engine
+from pagemill.server.protocol.operation import (
+    EngineState,
+    PauseMode,
+    PauseRequest,
+    PauseState,
+    ResetRequest,
+    ResetState,
+    ServerInfo,
+    SessionRequest,
+    SessionState,
+    SleepRequest,
+    SleepState,
+    WakeRequest,
+    WeightsRequest,
+)
+from pagemill.server.state import ServerState
+from pagemill.weights.errors import WeightsError
+
+_LOGGER = logging.getLogger("pagemill.server")
+
+
+async def sleep(server: ServerState, body: SleepRequest, caller: Caller) -> EngineState:
+    """Frees the memory of weights and KV cache until `/wake_up`; requests are refused meanwhile."""
+    _log("sleep", caller)
+    engine = _engine(server)
+    await _pause(engine, body.mode, body.timeout_s)
+    try:
+        await _call(engine, "sleep", keep_kv=body.keep_kv, timeout_s=body.timeout_s)
+    finally:
+        await _call(engine, "resume")
+    return EngineState("sleeping")
+
+
+async def wake_up(server: ServerState, body: WakeRequest, caller: Caller) -> EngineState:
+    """Loads the weights again."""
+    _log("wake_up", caller)
+    await _call(_engine(server), "wake", timeout_s=body.timeout_s)
+    return EngineState("awake")
+
+
+async def is_sleeping(server: ServerState, body: dict[str, Any], caller: Caller) -> SleepState:
+    """Whether the engine sleeps."""
+    del body, caller
+    return SleepState(await _call(_engine(server), "is_sleeping"))
+
+
+async def pause(server: ServerState, body: PauseRequest, caller: Caller) -> EngineState:
+    """Stops planning steps until `/resume`; new requests wait."""
+    _log("pause", caller)
+    engine = _engine(server)
+    await _pause(engine, body.mode, body.timeout_s)
+    if body.clear_cache and body.mode != "keep":
+        await _call(engine, "reset_prefix_cache")
+    return EngineState("paused")
+
+
+async def resume(server: ServerState, body: dict[str, Any], caller: Caller) -> EngineState:
+    """Ends a pause."""
+    del body
+    _log("resume", caller)
+    await _call(_engine(server), "resume")
+    return EngineState("resumed")
+
+
+async def is_paused(server: ServerState, body: dict[str, Any], caller: Caller) -> PauseState:
+    """Whether a pause is complete."""
+    del body, caller
+    return PauseState(await _call(_engine(server), "wait_paused", timeout_s=0.0))
+
+
+async def reset_prefix_cache(server: ServerState, body: ResetRequest, caller: Caller) -> ResetState:
+    """Forgets all cached prefixes."""
+    _log("reset_prefix_cache", caller)
+    preempts = body.reset_running_requests
+    return ResetState(await _call(_engine(server), "reset_prefix_cache", preempt_running=preempts))
+
+
+async def update_weights(server: ServerState, body: WeightsRequest, caller: Caller) -> EngineState:
+    """Goes on with the weights of another checkpoint of the same model; all cached prefixes are
+    forgotten. While the engine sleeps, `/wake_up` loads them."""
+    _log("update_weights", caller)
+    engine = _engine(server)
+    try:
+        programs = await asyncio.to_thread(_program_texts, engine.model, body.path)
+    except (WeightsError, OSError) as error:
+        raise bad_request(f"`path` cannot be used: {error}", "path") from error
+    await _call(engine, "update_weights", programs=programs, timeout_s=body.timeout_s)
+    return EngineState("updated")
+
+
+async def save_session(server: ServerState, body: SessionRequest, caller: Caller) -> SessionState:
+    """Writes the cached KV of a prompt to a file, from which any server of the same model can go
+    on."""
+    _log("save_session", caller)
+    token_ids = body.prompt
+    if isinstance(token_ids, str):
+        renderer = server.models.resolve(None).model.renderer
+        token_ids = await asyncio.to_thread(renderer.encode, token_ids, True, True)
+    if not token_ids:
+        raise bad_request("`prompt` is empty.", "prompt")
+    num_tokens = await _call(
+        _engine(server),
+        "save_session",
+        path=body.path,
+        token_ids=token_ids,
+        cache_salt=body.cache_salt,
+    )
+    return SessionState(num_tokens)
+
+
+async def restore_session(
+    server: ServerState, body: SessionRequest, caller: Caller
+) -> SessionState:
+    """Reads a saved session: prompts that begin with its tokens find their KV."""
+    _log("restore_session", caller)
+    token_ids, num_tokens = await _call(
+        _engine(server), "restore_session", path=body.path, cache_salt=body.cache_salt
+    )
+    return SessionState(num_tokens, list(token_ids))
+
+
+async def server_info(server: ServerState, body: dict[str, Any], caller: Caller) -> ServerInfo:
+    """What this server was started with."""
+    del body, caller
+    names = server.loaded.model.names if server.loaded is not None else ()
+    lifecycle = server.lifecycle
+    return ServerInfo(
+        __version__, list(names), lifecycle.phase.value, lifecycle.active, dict(server.settings)
+    )
+
+
+def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
+    # Building programs takes imports that serving does not need.
+    from pagemill.engine.loading import program_texts
+    from pagemill.weights.source import ModelSource
+
+    return program_texts(ModelSource.open(model.path), path, model.max_model_len)
+
+
+def _engine(server: ServerState) -> AsyncEngine:
+    return server.models.resolve(None).model.engine
+
+
+async def _pause(engine: AsyncEngine, mode: PauseMode, timeout_s: float) -> None:
+    await _call(engine, "pause", mode=mode)
+    if not await _call(engine, "wait_paused", timeout_s=timeout_s):
+        raise ApiError(
+            504, f"The pause is not complete after {timeout_s:g} s; it goes on until /resume."
+        )
+
+
+async def _call(engine: AsyncEngine, operation: str, **arguments: Any) -> Any:
+    try:
+        return await engine.call(operation, **arguments)
+    except EngineError as error:
+        raise from_engine(error) from error
+
+
+def _log(operation: str, caller: Caller) -> None:
+    _LOGGER.warning("%s by %s", operation, caller.key_id)

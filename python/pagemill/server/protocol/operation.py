@@ -1,0 +1,121 @@
+"""Bodies of the operator's routes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing
+
+MAX_TIMEOUT_S = 3600.0
+
+Timeout = Annotated[float, Meta(ge=0, le=MAX_TIMEOUT_S)]
+PauseMode = Literal["abort", "wait", "keep"]
+Path = Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class PauseRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """What happens to running requests: they are aborted, finish, or stay where they are until
+    `/resume`. `timeout_s`: how long the answer waits for that. `clear_cache`: forget all cached
+    prefixes then; requests that stay keep theirs."""
+
+    mode: PauseMode = "abort"
+    clear_cache: bool = True
+    timeout_s: Timeout = 60.0
+    request_id: str = ""
+
+
+class SleepRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """`level` 1 and 2 are the same here: weights are read again from their file. `keep_kv`: the KV
+    cache stays in memory. `mode` and `timeout_s`: as in a pause."""
+
+    level: Annotated[int, Meta(ge=1, le=2)] = 1
+    mode: PauseMode = "abort"
+    keep_kv: bool = False
+    timeout_s: Timeout = 60.0
+    request_id: str = ""
+
+
+class WakeRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """`timeout_s`: how long the answer waits."""
+
+    timeout_s: Timeout = 60.0
+    request_id: str = ""
+
+
+class ResetRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """`reset_running_requests`: those are preempted, and computed again. Caches beside the engine
+    (`reset_external`) are always reset, too."""
+
+    reset_running_requests: bool = False
+    reset_external: bool = True
+    request_id: str = ""
+
+
+class WeightsRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """Other weights of the same model: a folder of safetensors or a GGUF file of the server."""
+
+    path: Path
+    timeout_s: Timeout = 60.0
+    request_id: str = ""
+
+
+class SessionRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """A file of the server for the KV of a prompt, which is text or token ids."""
+
+    path: Path
+    prompt: str | list[int] = []
+    cache_salt: Annotated[str, Meta(max_length=1024)] = ""
+    request_id: str = ""
+
+
+RULES = FieldRules(
+    unsupported={
+        "tags": Unsupported(nothing, "weights and KV cache wake together."),
+        "wait_for_inflight_requests": Unsupported(nothing, "send `mode`."),
+    },
+    ignored=frozenset(),
+)
+
+
+class EngineState(msgspec.Struct):
+    """What the engine does after the operation."""
+
+    status: Literal["sleeping", "awake", "paused", "resumed", "updated"]
+
+
+class SleepState(msgspec.Struct):
+    """Whether the weights have left memory."""
+
+    is_sleeping: bool
+
+
+class PauseState(msgspec.Struct):
+    """Whether no step is planned until `/resume`."""
+
+    is_paused: bool
+
+
+class ResetState(msgspec.Struct):
+    """False: requests run that hold prefixes; try again, or reset them, too."""
+
+    success: bool
+
+
+class SessionState(msgspec.Struct):
+    """Of how many tokens the KV is in the file, and in the cache."""
+
+    num_tokens: int
+    token_ids: list[int] = []
+
+
+class ServerInfo(msgspec.Struct):
+    """What was started, and how it is. `settings`: every flag's value, without secrets."""
+
+    version: str
+    models: list[str]
+    phase: Literal["loading", "ready", "draining"]
+    active_requests: int
+    settings: dict[str, Any]

@@ -1,0 +1,139 @@
+"""The operator's routes: a socket of their own, with the engine in the server's process and not."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
+
+pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
+PROMPT = "Rivers carry water, sand and stories from the mountains to the sea. " * 8
+
+
+class Operated(NamedTuple):
+    server: ServerProcess
+    operator: httpx.Client
+    folder: Path
+
+
+@pytest.fixture(scope="module", params=["", "--api-server-count=2"])
+def operated(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operated]:
+    folder = tmp_path_factory.mktemp("server")
+    path = folder / "admin"
+    options = ["--max-model-len=1024", f"--admin-address={path}", *filter(None, [request.param])]
+    with serve(SMOLLM2, folder, options) as running:
+        transport = httpx.HTTPTransport(uds=str(path))
+        with httpx.Client(transport=transport, base_url="http://operator", timeout=60) as client:
+            yield Operated(running, client, folder)
+        assert running.stop() == 0
+    assert not path.exists()
+
+
+def complete(server: ServerProcess, **fields: Any) -> httpx.Response:
+    body = {"prompt": PROMPT, "max_tokens": 8, "temperature": 0, **fields}
+    return httpx.post(f"{server.base_url}/v1/completions", json=body, timeout=60)
+
+
+def tokens(server: ServerProcess) -> tuple[str, int]:
+    """The answer, and how many tokens of its prompt were cached."""
+    response = complete(server)
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def ask(operated: Operated, method: str, path: str, status: int = 200, **kwargs: Any) -> Any:
+    response = operated.operator.request(method, path, **kwargs)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_the_socket_is_its_users_alone(operated: Operated) -> None:
+    assert stat.S_IMODE(os.stat(operated.folder / "admin").st_mode) == 0o600
+    assert ask(operated, "GET", "/ready") == {"status": "ready"}
+    info = ask(operated, "GET", "/server_info")
+    assert info["phase"] == "ready" and info["settings"]["max_model_len"] == 1024
+    assert "api_key" not in info["settings"]
+    for path in ("/sleep", "/pause", "/resume"):  # not where clients are
+        assert httpx.post(f"{operated.server.base_url}{path}").status_code == 404
+    assert operated.operator.post("/v1/completions", json={"prompt": "a"}).status_code == 404
+
+
+def test_sleep_and_wake(operated: Operated) -> None:
+    before, _ = tokens(operated.server)
+    assert ask(operated, "POST", "/sleep?level=1") == {"status": "sleeping"}
+    assert ask(operated, "GET", "/is_sleeping") == {"is_sleeping": True}
+    assert complete(operated.server).status_code == 503
+    assert ask(operated, "POST", "/wake_up") == {"status": "awake"}
+    assert ask(operated, "GET", "/is_sleeping") == {"is_sleeping": False}
+    assert tokens(operated.server) == (before, 0)
+    assert ask(operated, "POST", "/sleep", params={"keep_kv": "true"})
+    assert ask(operated, "POST", "/wake_up")
+    assert tokens(operated.server)[1] > 0
+    ask(operated, "POST", "/sleep?level=0", status=400)
+    ask(operated, "POST", "/wake_up?tags=weights", status=400)
+
+
+def test_a_pause_that_keeps_requests(operated: Operated) -> None:
+    assert ask(operated, "POST", "/pause?mode=keep") == {"status": "paused"}
+    assert ask(operated, "GET", "/is_paused") == {"is_paused": True}
+    answers: list[httpx.Response] = []
+    client = threading.Thread(target=lambda: answers.append(complete(operated.server)))
+    client.start()
+    client.join(0.3)
+    assert client.is_alive()
+    assert ask(operated, "POST", "/resume") == {"status": "resumed"}
+    client.join(60)
+    assert answers[0].status_code == 200
+    assert ask(operated, "GET", "/is_paused") == {"is_paused": False}
+
+
+def test_a_pause_that_aborts_requests(operated: Operated) -> None:
+    answers: list[httpx.Response] = []
+    long = {"max_tokens": 800, "ignore_eos": True}
+    client = threading.Thread(target=lambda: answers.append(complete(operated.server, **long)))
+    client.start()
+    client.join(0.3)
+    assert ask(operated, "POST", "/pause") == {"status": "paused"}
+    client.join(60)
+    assert not client.is_alive()
+    assert ask(operated, "POST", "/resume")
+    assert tokens(operated.server)[1] == 0  # the cache was cleared
+
+
+def test_the_prefix_cache_is_reset(operated: Operated) -> None:
+    tokens(operated.server)
+    assert tokens(operated.server)[1] > 0
+    assert ask(operated, "POST", "/reset_prefix_cache") == {"success": True}
+    assert tokens(operated.server)[1] == 0
+
+
+def test_weights_are_updated(operated: Operated) -> None:
+    before, _ = tokens(operated.server)
+    assert ask(operated, "POST", "/update_weights", json={"path": SMOLLM2}) == {"status": "updated"}
+    assert tokens(operated.server) == (before, 0)
+    error = ask(operated, "POST", "/update_weights", status=400, json={"path": "/nowhere"})["error"]
+    assert error["param"] == "path"
+    assert tokens(operated.server)[0] == before
+
+
+def test_a_session_is_saved_and_restored(operated: Operated) -> None:
+    tokens(operated.server)
+    session = {"path": str(operated.folder / "session")}
+    saved = ask(operated, "POST", "/save_session", json={**session, "prompt": PROMPT})
+    assert saved["num_tokens"] >= 64
+    ask(operated, "POST", "/reset_prefix_cache")
+    restored = ask(operated, "POST", "/restore_session", json=session)
+    assert restored["num_tokens"] == saved["num_tokens"] <= len(restored["token_ids"])
+    assert tokens(operated.server)[1] > 0
+    ask(operated, "POST", "/restore_session", status=404, json={"path": "/nowhere"})
