@@ -176,6 +176,9 @@ def test_routes_and_methods() -> None:
             assert (card["id"], card["display_name"], card["object"]) == ("alias", "alias", "model")
             assert datetime.fromisoformat(card["created_at"]).timestamp() == card["created"]
             assert set((await server.client.get("/version")).json()) == {"version"}
+            server.state.lifecycle.enter()
+            assert (await server.client.get("/load")).json() == {"server_load": 1}
+            server.state.lifecycle.leave()
             text = (await server.client.get("/metrics")).text
             assert 'pagemill:num_requests_running{engine="0",model_name="fake"} 0.0' in text
 

@@ -11,7 +11,7 @@ from pagemill.server.caller import Caller
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.openapi import document
-from pagemill.server.protocol.status import Version
+from pagemill.server.protocol.status import Load, Version
 from pagemill.server.state import ServerState
 
 
@@ -33,6 +33,12 @@ async def admin_openapi(server: ServerState, body: dict[str, Any], caller: Calle
     """The operator's routes."""
     del server, body, caller
     return Text(document(ADMIN_ENDPOINTS), "application/json")
+
+
+async def load(server: ServerState, body: dict[str, Any], caller: Caller) -> Load:
+    """How many requests are being answered."""
+    del body, caller
+    return Load(server.lifecycle.active)
 
 
 async def version(server: ServerState, body: dict[str, Any], caller: Caller) -> Version:

@@ -164,6 +164,14 @@ ENDPOINTS = (
         response="kv_event:KvEvents",
     ),
     Endpoint(
+        name="load",
+        method="GET",
+        path="/load",
+        handler="about:load",
+        scope=Scope.KEY,
+        response="status:Load",
+    ),
+    Endpoint(
         name="messages",
         method="POST",
         path="/v1/messages",

@@ -13,6 +13,12 @@ class Status(msgspec.Struct):
     status: str
 
 
+class Load(msgspec.Struct):
+    """API requests whose response is not complete, of this process."""
+
+    server_load: int
+
+
 class Version(msgspec.Struct):
     """Of the program."""
 
