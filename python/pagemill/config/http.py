@@ -40,14 +40,6 @@ class ConnectionConfig:
         allowed=Range(0.1, 86400),
     )
 
-    write_timeout: float = option(
-        60.0,
-        "Time in which a client has to take 16 KiB of a response that waits for it, or the rest;"
-        " else the connection is closed and the request is aborted.",
-        unit="s",
-        allowed=Range(0.1, 86400),
-    )
-
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""
         check(self)

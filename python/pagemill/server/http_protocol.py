@@ -37,9 +37,6 @@ _MAX_PIPELINED = 16
 # How long the rest of a body is read and dropped that was refused before it was complete: a client
 # that still sends would otherwise lose the response to a connection reset.
 _DROP_BODY_S = 5.0
-# A client has to take so much of what waits for it in `--write-timeout`. Less may be what its
-# kernel takes while it reads nothing.
-_MIN_TAKEN_BYTES = 16 * 1024
 
 
 class _Wait(enum.IntEnum):
@@ -98,7 +95,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._refusal: ApiError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wait: _Wait | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
 
     # The transport's calls.
 
@@ -114,7 +110,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection."""
         self._await(None)
-        self._stop_write_timer()
         self._connections.closed(self)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
@@ -132,16 +127,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._refuse(self._refusal or ApiError(400, "This is not a valid HTTP/1.1 request."))
             return
         self._choose_wait()
-
-    def pause_writing(self) -> None:
-        """More waits for the client than should: it has to take some."""
-        super().pause_writing()
-        self._await_taking()
-
-    def resume_writing(self) -> None:
-        """The client has taken enough."""
-        super().resume_writing()
-        self._stop_write_timer()
 
     # The parser's calls.
 
@@ -246,26 +231,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._timer, self._wait = None, wait
         if wait is not None:
             self._timer = self.loop.call_later(self._seconds[wait], self._on_timeout)
-
-    def _await_taking(self) -> None:
-        left = self.transport.get_write_buffer_size()
-        seconds = self._limits.write_timeout
-        self._write_timer = self.loop.call_later(seconds, self._check_taking, left)
-
-    def _check_taking(self, left_before: int) -> None:
-        if left_before - self.transport.get_write_buffer_size() >= _MIN_TAKEN_BYTES:
-            self._await_taking()
-            return
-        self._connections.refusals.warning(
-            f"Closed a connection whose client took less than {_MIN_TAKEN_BYTES} bytes of a"
-            f" response in {self._limits.write_timeout:g} s (--write-timeout)"
-        )
-        self.transport.abort()
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
 
     def _on_timeout(self) -> None:
         wait = self._wait

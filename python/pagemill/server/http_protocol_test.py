@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import logging
 import re
 import resource
-import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
@@ -65,8 +63,6 @@ async def read_all(reader: asyncio.StreamReader) -> bytes:
 @contextlib.asynccontextmanager
 async def running(config: ConnectionConfig, keys: tuple[str, ...]) -> AsyncGenerator[Edge, None]:
     listener = listen("127.0.0.1", 0)
-    # Connections inherit it: what a client does not take stays in the server, not in the kernel.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
     async with fake_server(api_keys=keys) as fake:
         server = HttpServer(fake.app, config)
         serving = asyncio.create_task(server.serve([listener]))
@@ -371,35 +367,3 @@ def test_warnings_are_rate_limited(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         edge_test(body)
     assert len([r for r in caplog.records if "HTTP status 400" in r.message]) == 1
-
-
-async def take(edge: Edge, *, size: int, pause_s: float, num_slow: int = 10**6) -> bytes:
-    """The OpenAPI document's response, of which `num_slow` parts of `size` are read slowly."""
-    loop, received = asyncio.get_running_loop(), b""
-    with socket.socket() as client, contextlib.suppress(ConnectionError):
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.setblocking(False)
-        await loop.sock_connect(client, ("127.0.0.1", edge.port))
-        await loop.sock_sendall(client, LAST.replace(b"/version", b"/openapi.json"))
-        for number in itertools.count():
-            part = await loop.sock_recv(client, size if number < num_slow else 1 << 20)
-            received += part
-            if not part:
-                break
-            if number < num_slow:
-                await asyncio.sleep(pause_s)
-    return received
-
-
-def test_a_client_that_reads_a_byte_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
-    async def body(edge: Edge) -> None:
-        whole = await take(edge, size=1 << 20, pause_s=0)
-        assert whole.endswith(b"}")
-        # It takes 40 bytes in 2 s, and then what is left in the kernels.
-        assert len(await take(edge, size=1, pause_s=0.05, num_slow=40)) < len(whole)
-        # More than has to be taken.
-        assert len(await take(edge, size=16 * 1024, pause_s=0.05)) == len(whole)
-
-    with caplog.at_level(logging.WARNING):
-        edge_test(body, ConnectionConfig(write_timeout=0.8))
-    assert caplog.text.count("--write-timeout") == 1
