@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig
 
-_MAX_SOCKET_PATH = 107  # of Linux
-
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
@@ -32,8 +30,7 @@ class ServerConfig:
         "File with such keys, one a line, in addition to --api-key; empty lines and lines that"
         " begin with # are ignored. A .yaml file has names, tenants and scopes of keys as well:"
         " `NAME: {key: KEY, tenant: TENANT, scopes: [inference, metrics, admin]}`, or `sha256`"
-        " instead of `key`, and limits (docs/security.md). It is read again when it changes. Unlike"
-        " an argument, a file is not visible in the list of processes.",
+        " instead of `key`. Unlike an argument, a file is not visible in the list of processes.",
     )
     admin_address: str | None = option(
         None,
@@ -131,10 +128,6 @@ def admin_port(address: str) -> tuple[str, int] | None:
       ConfigError: it is neither.
     """
     if "/" in address:
-        if len(address.encode()) > _MAX_SOCKET_PATH:
-            raise ConfigError(
-                f"--admin-address: the path of a socket has at most {_MAX_SOCKET_PATH} bytes"
-            )
         return None
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 2**16:

@@ -23,7 +23,6 @@ from pagemill.server.caller import Scope
 from pagemill.server.endpoints.table import ENDPOINTS, Transport, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
-from pagemill.server.key_ring import KeyRing
 from pagemill.server.keys import ApiKey
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.origins import guard_origins
@@ -59,7 +58,7 @@ def create_app(
         ],
         exception_handlers={HTTPException: _http_error},
     )
-    guarded = ApiKeyAuth(Admission(app, lifecycle), KeyRing(keys))
+    guarded = ApiKeyAuth(Admission(app, lifecycle), keys)
     named = RequestIds(guard_origins(guarded, config.origins))
     return RequestRecords(named, (log_request,)) if config.observe.access_log else named
 

@@ -21,7 +21,7 @@ from pagemill.router.health import probe_forever
 from pagemill.router.hints import HintReader
 from pagemill.router.kv_events import KvEventReader
 from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.keys import ApiKey, read_keys, warn_if_open
+from pagemill.server.keys import ApiKey, api_keys, warn_if_open
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.rendering import Rendering, open_renderer
 from pagemill.weights.fetch import resolve
@@ -40,7 +40,7 @@ def run(config: RouteConfig) -> int:
         OSError: the address cannot be listened on.
     """
     configure(config.observe.log_level, log_format=config.observe.log_format)
-    keys = read_keys(ServerConfig(api_key_file=config.listen.api_key_file)).all
+    keys = api_keys(ServerConfig(api_key_file=config.listen.api_key_file))
     warn_if_open(config.listen.host, keys)
     rendering = open_rendering(config.router)
     with (

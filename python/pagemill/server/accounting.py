@@ -73,15 +73,13 @@ def close_account(
     )
     metrics.tenant_served(caller.tenant, caller.key_id, tenant_usage)
     if caller.record is not None:
-        caller.record.worked(
-            Work(
-                metrics.model_name,
-                usage.prompt_tokens,
-                sum(cached_tokens),
-                usage.completion_tokens,
-                tuple(sorted({choice.reason for choice in choices if choice.reason})),
-                found,
-            )
+        caller.record.work = Work(
+            metrics.model_name,
+            usage.prompt_tokens,
+            sum(cached_tokens),
+            usage.completion_tokens,
+            tuple(sorted({choice.reason for choice in choices if choice.reason})),
+            found,
         )
 
 

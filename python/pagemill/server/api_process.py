@@ -17,14 +17,14 @@ from pagemill.server.admin_listener import operator_listener
 from pagemill.server.child_process import follow_parent
 from pagemill.server.engine_source import OtherEngine
 from pagemill.server.http_server import bind
-from pagemill.server.keys import KeySet
+from pagemill.server.keys import ApiKey
 from pagemill.server.serve import Server
 
 
 def run(job: Mapping[str, Any]) -> int:
     """Serves until the parent stops it; see `supervisor`."""
     config = build(ServeConfig, job["config"])
-    keys = msgspec.convert(job["keys"], KeySet)
+    keys = msgspec.convert(job["keys"], tuple[ApiKey, ...])
     configure(config.observe.log_level, job["name"], config.observe.log_format)
     with (
         contextlib.closing(bind(job["host"], job["port"], shared=True)) as listener,

@@ -20,8 +20,7 @@ from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
-from pagemill.server.key_rates import KeyRates
-from pagemill.server.key_ring import KeyRing
+from pagemill.server.keys import ApiKey
 from pagemill.server.origins import guard_origins
 from pagemill.server.playground.layer import Playground
 from pagemill.server.records.layer import OnEnd, RequestRecords, count
@@ -32,7 +31,7 @@ from pagemill.server.state import ServerState
 
 def create_app(
     state: ServerState,
-    keys: KeyRing | None = None,
+    keys: Sequence[ApiKey] = (),
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     listeners: Sequence[OnEnd] = (),
 ) -> ASGIApp:
@@ -41,8 +40,7 @@ def create_app(
     Without `keys` every caller is the same, anonymous one. `listeners` get the record of each
     request at its end.
     """
-    admitted = Admission(_routes(state, endpoints), state.lifecycle)
-    answering: ASGIApp = ApiKeyAuth(KeyRates(admitted), keys or KeyRing())
+    answering: ASGIApp = ApiKeyAuth(Admission(_routes(state, endpoints), state.lifecycle), keys)
     if state.config.playground:
         answering = Playground(answering)
     return _observed(state, answering, listeners)
@@ -50,14 +48,12 @@ def create_app(
 
 def create_admin_app(
     state: ServerState,
-    keys: KeyRing | None = None,
+    keys: Sequence[ApiKey] = (),
     unnamed: Caller = ANONYMOUS,
     listeners: Sequence[OnEnd] = (),
 ) -> ASGIApp:
     """The operator's routes over the same `state`. Without `keys` every caller is `unnamed`."""
-    return _observed(
-        state, ApiKeyAuth(_routes(state, ADMIN_ENDPOINTS), keys or KeyRing(), unnamed), listeners
-    )
+    return _observed(state, ApiKeyAuth(_routes(state, ADMIN_ENDPOINTS), keys, unnamed), listeners)
 
 
 def _routes(state: ServerState, endpoints: Sequence[Endpoint]) -> Starlette:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pagemill.server.errors import ApiError
-from pagemill.server.key_limits import NO_LIMITS, KeyLimits
 from pagemill.server.records.record import RequestRecord
 
 
@@ -39,7 +38,6 @@ class Caller:
     key_id: str
     tenant: str = ""
     scopes: frozenset[Scope] = DEFAULT_GRANTS
-    limits: KeyLimits = NO_LIMITS
     record: RequestRecord | None = field(default=None, compare=False)
 
     def require(self, scope: Scope) -> None:
@@ -51,13 +49,6 @@ class Caller:
             f"The API key {self.key_id!r} lacks the scope {scope.value!r}, which this route needs"
             " (--api-key-file grants scopes).",
         )
-
-    def require_model(self, name: str) -> None:
-        """Raises a 403 ApiError unless this caller may use the served name."""
-        if not self.limits.may_use(name):
-            raise ApiError(
-                403, f"The API key {self.key_id!r} may not use the model `{name[:200]}`.", "model"
-            )
 
 
 ANONYMOUS = Caller("")

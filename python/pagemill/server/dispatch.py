@@ -33,8 +33,6 @@ async def invoke(
         raise no_such_route(server.models, endpoint.path)
     body = endpoint.request_type()
     decoded = fields if body is None else decode_fields(fields, body.kind, body.rules)
-    if endpoint.task is not None:
-        caller.require_model(getattr(decoded, "model", None) or server.models.names[0])
     return await endpoint.load()(server, decoded, caller)
 
 

@@ -9,17 +9,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from pagemill.config import ConfigError, ServerConfig, read_environment
-from pagemill.config.sampling import INT32_MAX
 from pagemill.config.server import check_key
 from pagemill.config.yaml_file import read_yaml
 from pagemill.server.caller import DEFAULT_GRANTS, GRANTS, Caller, Scope
-from pagemill.server.key_limits import KeyLimits
 from pagemill.server.protocol.request_id import NAME
 
 _LOGGER = logging.getLogger("pagemill.server")
@@ -38,9 +34,6 @@ class ApiKey:
         return cls(sha256(key.encode()).digest(), caller)
 
 
-Limit = Annotated[int, Meta(ge=0, le=INT32_MAX)]
-
-
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     """One key of a YAML file."""
 
@@ -48,65 +41,30 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     sha256: str | None = None
     tenant: str | None = None
     scopes: list[str] | None = None
-    concurrency: Limit = 0
-    requests_per_minute: Limit = 0
-    tokens_per_minute: Limit = 0
-    priority: Annotated[int, Meta(ge=-INT32_MAX, le=INT32_MAX)] | None = None
-    models: Annotated[list[str], Meta(min_length=1)] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KeySet:
-    """Keys of a server: those that stay, and those of the file, which may change."""
-
-    fixed: tuple[ApiKey, ...] = ()
-    filed: tuple[ApiKey, ...] = ()
-
-    @property
-    def all(self) -> tuple[ApiKey, ...]:
-        """Both."""
-        return (*self.fixed, *self.filed)
-
-
-def read_keys(config: ServerConfig) -> KeySet:
+def api_keys(config: ServerConfig) -> tuple[ApiKey, ...]:
     """The keys of `--api-key` and `--api-key-file`, or without either those of PAGEMILL_API_KEY.
 
     Raises:
         ConfigError: the file cannot be read, or holds no key or one that cannot be used.
     """
     if config.api_key_file is None:
-        return KeySet(plain_keys(config.api_key or read_environment().api_keys))
-    path = key_file(config.api_key_file)
-    keys = read_again(KeySet(plain_keys(config.api_key)), path)
-    _warn_if_readable(f"--api-key-file {path}", path)
+        return plain_keys(config.api_key or read_environment().api_keys)
+    path = Path(config.api_key_file).expanduser()
+    name = f"--api-key-file {path}"
+    if path.suffix not in (".yaml", ".yml"):
+        keys = plain_keys((*config.api_key, *_lines(name, path)))
+    else:
+        keys = (*plain_keys(config.api_key), *_entries(name, path))
+    _check_distinct(name, keys)
+    _warn_if_readable(name, path)
     return keys
 
 
-def key_file(name: str) -> Path:
-    """The file that `--api-key-file` names."""
-    return Path(name).expanduser()
-
-
-def read_again(keys: KeySet, path: Path) -> KeySet:
-    """`keys` with those that the file has now.
-
-    Raises:
-        ConfigError: see `read_keys`.
-    """
-    name = f"--api-key-file {path}"
-    if path.suffix in (".yaml", ".yml"):
-        filed = tuple(_entries(name, path))
-    else:
-        filed = plain_keys(_lines(name, path), first=len(keys.fixed) + 1)
-    found = KeySet(keys.fixed, filed)
-    _check_distinct(name, found.all)
-    return found
-
-
-def plain_keys(keys: Sequence[str], first: int = 1) -> tuple[ApiKey, ...]:
-    """Keys of which nothing else is known: they are numbered from `first` on, and share a
-    tenant."""
-    return tuple(ApiKey.of(key, Caller(f"key-{i}")) for i, key in enumerate(keys, first))
+def plain_keys(keys: Sequence[str]) -> tuple[ApiKey, ...]:
+    """Keys of which nothing else is known: they are numbered, and share a tenant."""
+    return tuple(ApiKey.of(key, Caller(f"key-{i}")) for i, key in enumerate(keys, 1))
 
 
 def warn_if_open(host: str, keys: Sequence[ApiKey]) -> None:
@@ -154,9 +112,8 @@ def _entries(name: str, path: Path) -> Iterator[ApiKey]:
             entry = msgspec.convert(fields, _Entry)
         except msgspec.ValidationError:
             raise ConfigError(
-                f"{where}: its fields are `key` or `sha256`, `tenant`, `scopes` and `models`, which"
-                " are lists, and the whole numbers `concurrency`, `requests_per_minute`,"
-                " `tokens_per_minute` and `priority`; quote a text that looks like a number"
+                f"{where}: its fields are `key` or `sha256`, `tenant`, and `scopes`, a list; quote"
+                " a text that looks like a number"
             ) from None
         yield ApiKey(_digest(where, entry), _caller(where, key_id, entry))
 
@@ -180,18 +137,12 @@ def _caller(where: str, key_id: str, entry: _Entry) -> Caller:
     tenant = key_id if entry.tenant is None else entry.tenant
     if tenant and not NAME.fullmatch(tenant.encode()):
         raise ConfigError(f"{where}: a tenant is at most 128 printable characters without spaces")
-    for scope in entry.scopes or ():
+    if entry.scopes is None:
+        return Caller(key_id, tenant, DEFAULT_GRANTS)
+    for scope in entry.scopes:
         if scope not in GRANTS:
             raise ConfigError(f"{where}: a scope is one of {', '.join(GRANTS)}")
-    scopes = DEFAULT_GRANTS if entry.scopes is None else frozenset(map(Scope, entry.scopes))
-    limits = KeyLimits(
-        concurrency=entry.concurrency,
-        requests_per_minute=entry.requests_per_minute,
-        tokens_per_minute=entry.tokens_per_minute,
-        priority=entry.priority,
-        models=tuple(entry.models or ()),
-    )
-    return Caller(key_id, tenant, scopes, limits)
+    return Caller(key_id, tenant, frozenset(map(Scope, entry.scopes)))
 
 
 def _check_distinct(name: str, keys: Sequence[ApiKey]) -> None:

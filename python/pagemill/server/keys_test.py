@@ -12,19 +12,19 @@ import pytest
 
 from pagemill.config import ConfigError, ServerConfig
 from pagemill.server.caller import GRANTS, Caller, Scope
-from pagemill.server.keys import ApiKey, plain_keys, read_keys, warn_if_open
+from pagemill.server.keys import ApiKey, api_keys, plain_keys, warn_if_open
 
 
 def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGEMILL_API_KEY", "e1,e2")
-    assert read_keys(ServerConfig()).all == plain_keys(["e1", "e2"])
-    assert read_keys(ServerConfig(api_key=("a",))).all == plain_keys(["a"])
+    assert api_keys(ServerConfig()) == plain_keys(["e1", "e2"])
+    assert api_keys(ServerConfig(api_key=("a",))) == plain_keys(["a"])
     path = tmp_path / "keys"
     path.write_text("# for the web site\nf1\n\n  f2 \n")
     path.chmod(0o600)
-    assert read_keys(ServerConfig(api_key_file=str(path))).all == plain_keys(["f1", "f2"])
+    assert api_keys(ServerConfig(api_key_file=str(path))) == plain_keys(["f1", "f2"])
     both = ServerConfig(api_key=("a",), api_key_file=str(path))
-    assert read_keys(both).all == plain_keys(["a", "f1", "f2"])
+    assert api_keys(both) == plain_keys(["a", "f1", "f2"])
 
 
 def test_named_keys(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_named_keys(tmp_path: Path) -> None:
         "operator: {key: k3, scopes: [inference, metrics, admin]}\n"
     )
     path.chmod(0o600)
-    assert read_keys(ServerConfig(api_key=("a",), api_key_file=str(path))).all == (
+    assert api_keys(ServerConfig(api_key=("a",), api_key_file=str(path))) == (
         ApiKey.of("a", Caller("key-1")),
         ApiKey.of("k1", Caller("web", "blue", frozenset({Scope.INFERENCE}))),
         ApiKey.of("k2", Caller("batch", "batch")),
@@ -60,7 +60,7 @@ def test_named_keys_that_cannot_be_used(tmp_path: Path, content: str, part: str)
     path = tmp_path / "keys.yaml"
     path.write_text(content)
     with pytest.raises(ConfigError, match=part) as error:
-        read_keys(ServerConfig(api_key_file=str(path)))
+        api_keys(ServerConfig(api_key_file=str(path)))
     assert "sk-hush" not in str(error.value)
 
 
@@ -72,9 +72,9 @@ def test_files_that_hold_no_keys(tmp_path: Path, content: bytes, part: str) -> N
     path = tmp_path / "keys"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=part):
-        read_keys(ServerConfig(api_key_file=str(path)))
+        api_keys(ServerConfig(api_key_file=str(path)))
     with pytest.raises(ConfigError, match="No such file"):
-        read_keys(ServerConfig(api_key_file=str(tmp_path / "absent")))
+        api_keys(ServerConfig(api_key_file=str(tmp_path / "absent")))
 
 
 def test_a_file_that_others_can_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -83,7 +83,7 @@ def test_a_file_that_others_can_read(tmp_path: Path, caplog: pytest.LogCaptureFi
     for mode, warned in ((0o600, False), (0o640, True), (0o604, True)):
         caplog.clear()
         path.chmod(mode)
-        assert read_keys(ServerConfig(api_key_file=str(path))).all == plain_keys(["secret-key"])
+        assert api_keys(ServerConfig(api_key_file=str(path))) == plain_keys(["secret-key"])
         assert ("chmod 600" in caplog.text) == warned
         assert "secret-key" not in caplog.text
 

@@ -155,7 +155,7 @@ class Pipeline:
         caller = options.caller
         self.metrics.tenant_served(caller.tenant, caller.key_id, TenantUsage(num_tokens, 0))
         if caller.record is not None:
-            caller.record.worked(Work(self.model.name, num_tokens))
+            caller.record.work = Work(self.model.name, num_tokens)
         return vectors, num_tokens
 
     async def _embed(
@@ -179,7 +179,7 @@ class Pipeline:
         return await self.engine.submit(
             prompts,
             sampling,
-            priority=options.caller.limits.priority_of(options.priority),
+            priority=options.priority,
             cache_salt=options.cache_salt,
             tenant=options.caller.tenant,
             kv_transfer_params=options.kv_transfer_params,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import gc
 import logging
 import signal
@@ -21,7 +20,7 @@ from dataclasses import replace
 
 import uvloop
 
-from pagemill.config import ConfigError, ServeConfig, flatten
+from pagemill.config import ServeConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.observe.logging import configure
 from pagemill.observe.metrics import MetricsOptions
@@ -31,8 +30,7 @@ from pagemill.server.app import create_admin_app, create_app
 from pagemill.server.caller import OPERATOR
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.key_ring import KeyRing
-from pagemill.server.keys import ApiKey, KeySet, key_file, read_keys, warn_if_open
+from pagemill.server.keys import ApiKey, api_keys, warn_if_open
 from pagemill.server.open_model import open_model
 from pagemill.server.records.access_log import log_request
 from pagemill.server.responses import store as responses_store
@@ -53,9 +51,9 @@ def run(config: ServeConfig) -> int:
         OSError: the address cannot be listened on.
     """
     configure(config.observe.log_level, log_format=config.observe.log_format)
-    keys = read_keys(config.server)
-    warn_if_open(config.server.host, keys.all)
-    check_keys(config, keys.all)
+    keys = api_keys(config.server)
+    warn_if_open(config.server.host, keys)
+    check_admin_address(config.server.admin_address, keys)
     with _response_store(config) as config:
         return _serve(config, keys)
 
@@ -77,23 +75,7 @@ def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
         yield replace(config, server=replace(config.server, response_store=path))
 
 
-def check_keys(config: ServeConfig, keys: Sequence[ApiKey]) -> None:
-    """Checks that keys fit the other settings.
-
-    Raises:
-        ConfigError: a key's priority would not be used, or `--admin-address` needs a key.
-    """
-    check_admin_address(config.server.admin_address, keys)
-    policy = config.engine.scheduler.scheduling_policy
-    for key in keys:
-        if key.caller.limits.priority is not None and policy != "priority":
-            raise ConfigError(
-                f"the key {key.caller.key_id!r} has a priority, which --scheduling-policy {policy}"
-                " does not use"
-            )
-
-
-def _serve(config: ServeConfig, keys: KeySet) -> int:
+def _serve(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
     if config.server.isolate_engine or config.server.api_server_count > 1:
         return supervise(config, keys)
     with (
@@ -115,7 +97,7 @@ class Server:
     def __init__(
         self,
         config: ServeConfig,
-        keys: KeySet,
+        keys: Sequence[ApiKey],
         listener: socket.socket,
         source: EngineSource,
         shared_metrics: str = "",
@@ -127,19 +109,12 @@ class Server:
         self._shared_metrics = shared_metrics
         self._state = ServerState(config.server, flatten(config))
         listeners = (log_request,) if config.observe.access_log else ()
-        path = config.server.api_key_file
-        self._ring = KeyRing(
-            keys,
-            None if path is None else key_file(path),
-            functools.partial(check_keys, config),
-        )
-        app = create_app(self._state, self._ring, listeners=listeners)
+        app = create_app(self._state, keys, listeners=listeners)
         self._http = [HttpServer(app, config.server.connections)]
         self._operator = operator
         if operator is not None:
             is_port = operator.family != socket.AF_UNIX
-            ring = self._ring if is_port else None
-            app = create_admin_app(self._state, ring, OPERATOR, listeners)
+            app = create_admin_app(self._state, keys if is_port else (), OPERATOR, listeners)
             self._http.append(HttpServer(app, config.server.connections))
         self._engine: AsyncEngine | None = None
         self._may_listen = asyncio.Event()
@@ -156,7 +131,6 @@ class Server:
         serving = asyncio.create_task(self._listen())
         background = asyncio.create_task(self._load_and_report())
         stopping = asyncio.create_task(self._stop.wait())
-        watching = asyncio.create_task(self._ring.watch())
         try:
             await asyncio.wait({serving, background, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if background.done():
@@ -166,7 +140,6 @@ class Server:
         finally:
             background.cancel()
             stopping.cancel()
-            watching.cancel()
             if self._engine is not None:
                 await self._engine.shutdown()
             await self._source.close()

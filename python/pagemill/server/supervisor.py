@@ -22,7 +22,7 @@ import socket
 import tempfile
 import time
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,7 +32,7 @@ from pagemill.config.fields import flatten
 from pagemill.observe.restarts import RestartCounts
 from pagemill.server.child_process import ask_to_stop, start_child, wait_ready, wait_silent
 from pagemill.server.http_server import bind
-from pagemill.server.keys import KeySet
+from pagemill.server.keys import ApiKey
 
 _LOGGER = logging.getLogger("pagemill.server")
 _FIRST_DELAY_S = 0.1
@@ -42,7 +42,7 @@ _STOP_GRACE_S = 10.0
 Start = Callable[[], Awaitable[Process]]
 
 
-def supervise(config: ServeConfig, keys: KeySet) -> int:
+def supervise(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status.
 
     Raises:
@@ -66,7 +66,7 @@ class _EndedError(Exception):
 
 class _Supervisor:
     def __init__(
-        self, config: ServeConfig, keys: KeySet, holder: socket.socket, folder: str
+        self, config: ServeConfig, keys: Sequence[ApiKey], holder: socket.socket, folder: str
     ) -> None:
         self._config = config
         self._port = holder.getsockname()[1]

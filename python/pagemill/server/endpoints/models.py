@@ -12,15 +12,14 @@ from pagemill.server.state import ServerState
 
 
 async def list_models(server: ServerState, body: dict[str, Any], caller: Caller) -> ModelList:
-    """Every name that a request of this caller may give."""
-    del body
-    names = filter(caller.limits.may_use, server.models.names)
-    return model_list([_card(server.models, name) for name in names])
+    """Every name that a request may give."""
+    del body, caller
+    return model_list([_card(server.models, name) for name in server.models.names])
 
 
 async def retrieve(server: ServerState, body: ModelName, caller: Caller) -> ModelCard:
     """One of them."""
-    caller.require_model(body.model)
+    del caller
     return _card(server.models, body.model)
 
 

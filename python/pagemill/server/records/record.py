@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pagemill.server.records.timings import RequestTimings
@@ -45,11 +44,3 @@ class RequestRecord:
     duration_s: float = 0.0
     """Until the end of the response."""
     work: Work = field(default_factory=Work)
-    charge: Callable[[int], None] | None = None
-    """Takes tokens from those that the API key may use; None without such a limit."""
-
-    def worked(self, work: Work) -> None:
-        """The engine is done; in the background that may be after the response."""
-        self.work = work
-        if self.charge is not None:
-            self.charge(work.prompt_tokens + work.completion_tokens)

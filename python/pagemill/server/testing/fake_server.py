@@ -18,7 +18,6 @@ from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.app import create_app
-from pagemill.server.key_ring import KeyRing
 from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
@@ -119,7 +118,7 @@ async def fake_server(
     )
     if loaded:
         state.serve(pipeline, engine.stats)
-    app = create_app(state, KeyRing(keys or plain_keys(api_keys)), listeners=listeners)
+    app = create_app(state, keys or plain_keys(api_keys), listeners=listeners)
     transport = httpx.ASGITransport(app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:
