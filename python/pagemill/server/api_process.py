@@ -17,6 +17,8 @@ from pagemill.server.child_process import follow_parent
 from pagemill.server.engine_source import OtherEngine
 from pagemill.server.http_server import bind
 from pagemill.server.keys import ApiKey
+from pagemill.server.limits.ledger import Ledger
+from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.serve import Server
 
 
@@ -29,7 +31,9 @@ def run(job: Mapping[str, Any]) -> int:
         contextlib.closing(bind(job["host"], job["port"], shared=True)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        server = Server(config, keys, listener, OtherEngine(job["socket"]), job["metrics"])
+        limiter = KeyLimiter(Ledger(job["limits"], job["index"]))
+        engine = OtherEngine(job["socket"])
+        server = Server(config, keys, listener, engine, job["metrics"], limiter)
 
         async def serve() -> int:
             follow_parent(server.stop)

@@ -19,6 +19,7 @@ from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
 from pagemill.server.keys import ApiKey
+from pagemill.server.limits.layer import LimitKeys
 from pagemill.server.origins import guard_origins
 from pagemill.server.playground.layer import Playground
 from pagemill.server.records.layer import OnEnd, RequestRecords, count
@@ -43,7 +44,9 @@ def create_app(
         exception_handlers={HTTPException: _http_error},
     )
     app.state.server = state
-    answering: ASGIApp = ApiKeyAuth(Admission(app, state.lifecycle), keys)
+    answering: ASGIApp = ApiKeyAuth(
+        Admission(LimitKeys(app, state.limiter), state.lifecycle), keys
+    )
     if state.config.playground:
         answering = Playground(answering)
     named = RequestIds(guard_origins(answering, state.config.origins))

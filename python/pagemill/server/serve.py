@@ -29,6 +29,7 @@ from pagemill.server.app import create_app
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.keys import ApiKey, api_keys, warn_if_open
+from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.open_model import open_model
 from pagemill.server.records.access_log import log_request
 from pagemill.server.responses import store as responses_store
@@ -97,12 +98,13 @@ class Server:
         listener: socket.socket,
         source: EngineSource,
         shared_metrics: str = "",
+        limiter: KeyLimiter | None = None,
     ) -> None:
         self._config = config
         self._listener = listener
         self._source = source
         self._shared_metrics = shared_metrics
-        self._state = ServerState(config.server)
+        self._state = ServerState(config.server, limiter)
         listeners = (log_request,) if config.observe.access_log else ()
         app = create_app(self._state, keys, listeners=listeners)
         self._http = HttpServer(app, config.server.connections)

@@ -8,6 +8,7 @@ from pagemill.config import ServerConfig
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
+from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.registry import ModelRegistry, Task
 from pagemill.server.responses.background import BackgroundResponses
@@ -17,8 +18,9 @@ from pagemill.server.responses.store import ResponseStore
 class ServerState:
     """Configuration and phase from the start; the models once they are loaded."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, limiter: KeyLimiter | None = None) -> None:
         self.config = config
+        self.limiter = limiter or KeyLimiter()
         self.lifecycle = Lifecycle()
         self._pipeline: Pipeline | None = None
         self._models: ModelRegistry | None = None

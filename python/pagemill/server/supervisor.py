@@ -7,7 +7,7 @@ one, which starts them, starts those again that end, and drains.
 
 The supervisor holds the port, without listening, so that it stays the server's. Children end with
 it (`child_process`). What must outlive an API process is in the engine's process (requests' shares,
-tenants), in the folder (counts of metrics) or in the file of `response_store`; nothing else is kept
+tenants), in the folder (counts of metrics, of what keys have used) or in the file of `response_store`; nothing else is kept
 between requests.
 """
 
@@ -33,6 +33,7 @@ from pagemill.observe.restarts import RestartCounts
 from pagemill.server.child_process import ask_to_stop, start_child, wait_ready, wait_silent
 from pagemill.server.http_server import bind
 from pagemill.server.keys import ApiKey
+from pagemill.server.limits.ledger import Ledger
 
 _LOGGER = logging.getLogger("pagemill.server")
 _FIRST_DELAY_S = 0.1
@@ -73,6 +74,8 @@ class _Supervisor:
         self._socket = f"{folder}/engine"
         self._metrics = f"{folder}/metrics"
         os.mkdir(self._metrics)
+        self._limits = f"{folder}/limits"
+        Ledger.create(self._limits)
         self._restarts = RestartCounts(self._metrics)
         self._values = flatten(config)
         self._keys = msgspec.to_builtins(keys)
@@ -85,7 +88,7 @@ class _Supervisor:
             loop.add_signal_handler(number, self._on_signal)
         keepers = [asyncio.create_task(self._keep_engine())]
         for index in range(self._config.server.api_server_count):
-            keepers.append(asyncio.create_task(self._keep_api(f"api {index}")))
+            keepers.append(asyncio.create_task(self._keep_api(index)))
         stopping = asyncio.create_task(self._stop.wait())
         status = 0
         try:
@@ -132,8 +135,9 @@ class _Supervisor:
 
         await self._keep("engine", start, watch)
 
-    async def _keep_api(self, name: str) -> None:
-        await self._keep(name, lambda: self._start(name, "pagemill.server.api_process"))
+    async def _keep_api(self, index: int) -> None:
+        name = f"api {index}"
+        await self._keep(name, lambda: self._start(name, "pagemill.server.api_process", index))
 
     async def _keep(
         self, name: str, start: Start, watch: Callable[[Process], Awaitable[None]] | None = None
@@ -158,9 +162,11 @@ class _Supervisor:
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
 
-    async def _start(self, name: str, module: str) -> Process:
+    async def _start(self, name: str, module: str, index: int = 0) -> Process:
         job = {
             "name": name,
+            "index": index,  # among API processes
+            "limits": self._limits,
             "config": self._values,
             "keys": self._keys,
             "socket": self._socket,

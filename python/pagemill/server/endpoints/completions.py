@@ -23,7 +23,7 @@ from pagemill.server.state import ServerState
 
 async def create(server: ServerState, body: CompletionRequest, caller: Caller) -> Answer:
     """Continues one or several prompts."""
-    pipeline, _ = server.models.resolve(body.model)
+    pipeline, _ = server.models.resolve(body.model, caller)
     generation, echoes = await _start(pipeline, body, caller)
     name, has_metrics = f"cmpl-{body.request_id}", server.config.enable_per_request_metrics
     wording = CompletionWording(pipeline, body, name, generation, echoes, has_metrics)
