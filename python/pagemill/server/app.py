@@ -18,7 +18,7 @@ from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
-from pagemill.server.keys import ApiKey
+from pagemill.server.key_ring import KeyRing
 from pagemill.server.limits.layer import LimitKeys
 from pagemill.server.origins import guard_origins
 from pagemill.server.playground.layer import Playground
@@ -30,14 +30,14 @@ from pagemill.server.state import ServerState
 
 def create_app(
     state: ServerState,
-    keys: Sequence[ApiKey] = (),
+    ring: KeyRing | None = None,
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     listeners: Sequence[OnEnd] = (),
 ) -> ASGIApp:
     """The application over `state`, which may still be loading its model.
 
-    Without `keys` every caller is the same, anonymous one. `listeners` get the record of each
-    request at its end.
+    Without keys in `ring` every caller is the same, anonymous one. `listeners` get the record of
+    each request at its end.
     """
     app = Starlette(
         routes=[HttpRoute(state, endpoint) for endpoint in endpoints],
@@ -45,7 +45,7 @@ def create_app(
     )
     app.state.server = state
     answering: ASGIApp = ApiKeyAuth(
-        Admission(LimitKeys(app, state.limiter), state.lifecycle), keys
+        Admission(LimitKeys(app, state.limiter), state.lifecycle), ring or KeyRing()
     )
     if state.config.playground:
         answering = Playground(answering)

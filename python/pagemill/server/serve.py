@@ -15,7 +15,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import replace
 
 import uvloop
@@ -28,7 +28,8 @@ from pagemill.observe.stats_line import StatsLine
 from pagemill.server.app import create_app
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.keys import ApiKey, api_keys, warn_if_open
+from pagemill.server.key_ring import KeyFile, KeyRing
+from pagemill.server.keys import warn_if_open
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.open_model import open_model
 from pagemill.server.records.access_log import log_request
@@ -50,10 +51,10 @@ def run(config: ServeConfig) -> int:
         OSError: the address cannot be listened on.
     """
     configure(config.observe.log_level, log_format=config.observe.log_format)
-    keys = api_keys(config.server)
-    warn_if_open(config.server.host, keys)
+    key_file = KeyFile(config.server)
+    warn_if_open(config.server.host, key_file.keys)
     with _response_store(config) as config:
-        return _serve(config, keys)
+        return _serve(config, key_file)
 
 
 @contextlib.contextmanager
@@ -73,15 +74,24 @@ def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
         yield replace(config, server=replace(config.server, response_store=path))
 
 
-def _serve(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
+def _serve(config: ServeConfig, key_file: KeyFile) -> int:
     if config.server.isolate_engine or config.server.api_server_count > 1:
-        return supervise(config, keys)
+        return supervise(config, key_file)
     with (
         contextlib.closing(listen(config.server.host, config.server.port)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        source = OwnEngine(config.engine)
-        return runner.run(Server(config, keys, listener, source).run())
+        ring = KeyRing(key_file.keys)
+        server = Server(config, ring, listener, OwnEngine(config.engine))
+
+        async def serve() -> int:
+            following = asyncio.create_task(key_file.follow(ring.replace))
+            try:
+                return await server.run()
+            finally:
+                following.cancel()
+
+        return runner.run(serve())
 
 
 class Server:
@@ -94,7 +104,7 @@ class Server:
     def __init__(
         self,
         config: ServeConfig,
-        keys: Sequence[ApiKey],
+        ring: KeyRing,
         listener: socket.socket,
         source: EngineSource,
         shared_metrics: str = "",
@@ -106,7 +116,7 @@ class Server:
         self._shared_metrics = shared_metrics
         self._state = ServerState(config.server, limiter)
         listeners = (log_request,) if config.observe.access_log else ()
-        app = create_app(self._state, keys, listeners=listeners)
+        app = create_app(self._state, ring, listeners=listeners)
         self._http = HttpServer(app, config.server.connections)
         self._engine: AsyncEngine | None = None
         self._may_listen = asyncio.Event()

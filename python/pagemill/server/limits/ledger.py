@@ -1,7 +1,7 @@
 """What the keys of one server have used lately, in memory that its API processes share.
 
-    ledger = Ledger(path, process=2)              # of several processes; Ledger() has its own memory
-    with ledger.account("web") as account:        # no other process changes it meanwhile
+    ledger = Ledger(path, process=2)            # of several; Ledger() has memory of its own
+    with ledger.account("web") as account:      # no other process changes it meanwhile
         account.running[ledger.process] += 1
 
 A file that is mapped, and locked for the microseconds of a change: a limit holds for the whole

@@ -6,8 +6,8 @@
     charge.settle(37)                            # tokens that it took
     admitted.leave()
 
-A limit by the minute is a bucket that is filled evenly: a key that was idle may use a minute's worth
-at once, and then as much as flows in. Times are those of a monotonic clock.
+A limit by the minute is a bucket that is filled evenly: a key that was idle may use a minute's
+worth at once, and then as much as flows in. Times are those of a monotonic clock.
 """
 
 from __future__ import annotations
