@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from pagemill.config.fields import ConfigError, Range, check, option
-from pagemill.config.http import ConnectionConfig, OriginConfig
+from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,7 @@ class ServerConfig:
         allowed=Range(1, 64),
     )
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
     origins: OriginConfig = field(default_factory=OriginConfig)
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ from pagemill.server.key_ring import KeyFile, KeyRing
 from pagemill.server.keys import warn_if_open
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.rendering import Rendering, open_renderer
+from pagemill.server.tls import open_tls
 from pagemill.weights.fetch import resolve
 from pagemill.weights.source import ModelSource
 
@@ -101,7 +102,7 @@ class RunningRouter:
         self.fleet = Fleet(config.router, config.connections.max_connections)
         hints = HintReader(config.router, rendering)
         app = create_app(config, self.fleet, hints, lifecycle, ring)
-        self._http = HttpServer(app, config.connections)
+        self._http = HttpServer(app, config.connections, open_tls(config.tls))
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> RunningRouter:
@@ -121,7 +122,9 @@ class RunningRouter:
         self._lifecycle.became_ready()
         host, port = self._listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        _LOGGER.info("routing to %d servers: http://%s:%d/v1", len(config.server), shown, port)
+        scheme = "https" if self._config.tls.ssl_certfile else "http"
+        url = f"{scheme}://{shown}:{port}"
+        _LOGGER.info("routing to %d servers: %s/v1", len(config.server), url)
         return self
 
     async def __aexit__(self, *exc: object) -> None:

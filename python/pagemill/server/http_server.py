@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, cast
 
 import uvicorn
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp
 from pagemill.config import ConnectionConfig
 from pagemill.server.connections import Connections, raise_descriptor_limit
 from pagemill.server.http_protocol import BoundedHttpProtocol
+from pagemill.server.tls import Tls, TlsDoor
 
 _KEEP_ALIVE_S = 75  # above the idle timeout of common proxies, so that they close first
 _BACKLOG = 2048
@@ -25,10 +27,27 @@ class HttpServer(uvicorn.Server):
     Use: `await HttpServer(app, config).serve([listener])`, and `should_exit = True` ends it.
     """
 
-    def __init__(self, app: ASGIApp, config: ConnectionConfig) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: ConnectionConfig,
+        tls: Tls | None = None,
+        on_slow_reader: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`tls` None: connections are not encrypted. `on_slow_reader` is called when a connection
+        is closed because its client took too little of a response."""
         descriptors = raise_descriptor_limit(config.max_connections)
         connections = Connections(config.max_connections, descriptors)
-        protocol = functools.partial(BoundedHttpProtocol, limits=config, connections=connections)
+        connections.on_slow_reader = on_slow_reader
+        self._tls = tls
+        plain = functools.partial(BoundedHttpProtocol, limits=config, connections=connections)
+
+        def protocol(**options: Any) -> asyncio.Protocol:
+            make = functools.partial(plain, **options)
+            if tls is None:
+                return make()
+            return TlsDoor(make, tls, connections, config.header_timeout)
+
         super().__init__(
             uvicorn.Config(
                 app,
@@ -43,6 +62,15 @@ class HttpServer(uvicorn.Server):
                 backlog=_BACKLOG,
             )
         )
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serves until `should_exit` is set; new certificates are used as they come."""
+        following = asyncio.create_task(self._tls.follow()) if self._tls is not None else None
+        try:
+            await super().serve(sockets)
+        finally:
+            if following is not None:
+                following.cancel()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -36,6 +36,7 @@ from pagemill.server.records.access_log import log_request
 from pagemill.server.responses import store as responses_store
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
+from pagemill.server.tls import open_tls
 
 _LOGGER = logging.getLogger("pagemill.server")
 _STATS_INTERVAL_S = 10.0
@@ -76,6 +77,7 @@ def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
 
 def _serve(config: ServeConfig, key_file: KeyFile) -> int:
     if config.server.isolate_engine or config.server.api_server_count > 1:
+        open_tls(config.server.tls)  # a mistake ends the server here, not each of its processes
         return supervise(config, key_file)
     with (
         contextlib.closing(listen(config.server.host, config.server.port)) as listener,
@@ -117,7 +119,10 @@ class Server:
         self._state = ServerState(config.server, limiter)
         listeners = (log_request,) if config.observe.access_log else ()
         app = create_app(self._state, ring, listeners=listeners)
-        self._http = HttpServer(app, config.server.connections)
+        self._tls = open_tls(config.server.tls)
+        self._http = HttpServer(
+            app, config.server.connections, self._tls, self._state.count_slow_reader
+        )
         self._engine: AsyncEngine | None = None
         self._may_listen = asyncio.Event()
         if config.server.api_server_count == 1:
@@ -181,7 +186,7 @@ class Server:
         self._may_listen.set()
         host, port = self._listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        url = f"http://{shown}:{port}"
+        url = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
         page = f", playground: {url}/" if self._config.server.playground else ""
         seconds = time.monotonic() - started
         _LOGGER.info("%s is ready after %.2f s: %s/v1%s", pipeline.model.name, seconds, url, page)

@@ -62,6 +62,11 @@ class ServerState:
         self._connected = connected
         self.lifecycle.became_ready()
 
+    def count_slow_reader(self) -> None:
+        """A connection was closed because its client took too little of a response."""
+        if self._pipeline is not None:
+            self._pipeline.metrics.slow_reader()
+
     async def close(self) -> None:
         """Closes what the endpoints share."""
         await self.background.close()
