@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState as UvicornState
 
 from pagemill.config import ConnectionConfig
-from pagemill.server.connections import LEAST_SENT_BYTES, Connections
+from pagemill.server.connections import LEAST_SENT_BYTES, Closable, Connections
 from pagemill.server.errors import ApiError
 from pagemill.server.event_stream import BODY_WRITER
 from pagemill.server.http_answer import error_response
@@ -85,10 +85,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         *,
         limits: ConnectionConfig,
         connections: Connections,
+        handshake: Closable | None = None,
     ) -> None:
+        """`handshake` is what this connection was among `connections` before it was encrypted."""
         super().__init__(config, server_state, app_state, _loop)
         self._limits = limits
         self._connections = connections
+        self._handshake = handshake
         self._received = _Received()
         self.headers = []
         self._seconds = (limits.header_timeout, limits.body_timeout, _DROP_BODY_S)  # by _Wait
@@ -104,6 +107,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Starts the clock, or refuses the connection."""
         super().connection_made(transport)
         descriptor = transport.get_extra_info("socket").fileno()
+        if self._handshake is not None:
+            self._connections.closed(self._handshake)
         if self._connections.opened(self, descriptor):
             self._await(_Wait.HEAD)
         else:

@@ -13,9 +13,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from pagemill.config import ConnectionConfig
-from pagemill.server.connections import Connections, raise_descriptor_limit
+from pagemill.server.connections import Closable, Connections, raise_descriptor_limit
 from pagemill.server.http_protocol import BoundedHttpProtocol
-from pagemill.server.tls import Tls, TlsDoor
+from pagemill.server.tls import Tls, TlsListener
 
 _KEEP_ALIVE_S = 75  # above the idle timeout of common proxies, so that they close first
 _BACKLOG = 2048
@@ -40,14 +40,11 @@ class HttpServer(uvicorn.Server):
         connections = Connections(config.max_connections, descriptors)
         connections.on_slow_reader = on_slow_reader
         self._tls = tls
-        plain = functools.partial(BoundedHttpProtocol, limits=config, connections=connections)
-
-        def protocol(**options: Any) -> asyncio.Protocol:
-            make = functools.partial(plain, **options)
-            if tls is None:
-                return make()
-            return TlsDoor(make, tls, connections, config.header_timeout)
-
+        self._limits = config
+        self._connections = connections
+        self._accepting: list[asyncio.Task[None]] = []
+        self._listening: list[socket.socket] = []
+        protocol = functools.partial(BoundedHttpProtocol, limits=config, connections=connections)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -65,12 +62,34 @@ class HttpServer(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serves until `should_exit` is set; new certificates are used as they come."""
-        following = asyncio.create_task(self._tls.follow()) if self._tls is not None else None
-        try:
+        if self._tls is None or sockets is None:
             await super().serve(sockets)
-        finally:
-            if following is not None:
-                following.cancel()
+            return
+        timeout_s = self._limits.header_timeout
+        listener = TlsListener(self._protocol, self._tls, self._connections, timeout_s)
+        self._listening = sockets
+        self._accepting = [asyncio.create_task(listener.accept(each)) for each in sockets]
+        self._accepting.append(asyncio.create_task(self._tls.follow()))
+        await super().serve([])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accepts no more connections, and ends those that there are."""
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for listener in self._listening:
+            listener.close()
+        await super().shutdown(sockets)
+
+    def _protocol(self, handshake: Closable) -> BoundedHttpProtocol:
+        return BoundedHttpProtocol(
+            self.config,
+            self.server_state,
+            {},
+            limits=self._limits,
+            connections=self._connections,
+            handshake=handshake,
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

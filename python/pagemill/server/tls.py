@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 from pagemill.config import ConfigError, TlsConfig
-from pagemill.server.connections import Connections
+from pagemill.server.connections import Closable, Connections
 from pagemill.server.watched_files import POLL_S, WatchedFiles, follow
 
 _LOGGER = logging.getLogger("pagemill.server")
 _ALPN = ["http/1.1"]
-_MAX_EARLY_BYTES = 2**20
+_ACCEPT_AGAIN_S = 0.1
 _HIGH_WATER_BYTES = 64 * 1024  # of unsent data, as of connections without TLS
 
 
@@ -33,7 +34,7 @@ class Tls:
         self.context = _context(config)
 
     async def follow(self, poll_s: float = POLL_S) -> None:
-        """Reads the files again when they change. Connections keep what they have. Never returns."""
+        """Reads the files again when they change, for new connections. Never returns."""
 
         async def load() -> None:
             self.context = await asyncio.to_thread(_context, self._config)
@@ -87,79 +88,69 @@ def _expanded(path: str) -> str:
 
 def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, ssl.SSLError):
-        return "not a certificate and its key in PEM" + (
-            f" ({error.reason})" if error.reason else ""
-        )
+        return f"not a certificate and its key in PEM ({error.reason or error})"
     return (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
 
 
-class TlsDoor(asyncio.Protocol):
-    """A connection until its handshake is complete; `make` then makes its protocol.
+class _Handshake:
+    """A connection until its handshake is complete: idle from its start."""
 
-    It counts as a connection from its start: one that never completes a handshake is idle.
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+
+    def close_idle(self) -> None:
+        """Makes room for another connection."""
+        if self.task is not None:
+            self.task.cancel()
+
+
+class TlsListener:
+    """Accepts connections and completes their handshakes.
+
+    A server of asyncio would do that, but shows a connection only after its handshake: those that
+    never complete one would be without bound.
     """
 
     def __init__(
         self,
-        make: Callable[[], asyncio.Protocol],
+        make: Callable[[Closable], asyncio.Protocol],
         tls: Tls,
         connections: Connections,
         timeout_s: float,
     ) -> None:
-        """`timeout_s` is for the handshake."""
+        """`make` makes the protocol of a connection, which takes the place of its argument among
+        `connections`. `timeout_s` is for the handshake."""
         self._make = make
         self._tls = tls
         self._connections = connections
         self._timeout_s = timeout_s
-        self._early = bytearray()
-        self._task: asyncio.Task[None] | None = None
-        self._is_lost = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Starts the handshake, or refuses the connection."""
-        self._plain = cast(asyncio.Transport, transport)
-        self._plain.pause_reading()  # until the handshake takes over
-        if self._connections.opened(self, transport.get_extra_info("socket").fileno()):
-            self._task = asyncio.get_running_loop().create_task(self._open())
-        else:
-            self._plain.abort()
+    async def accept(self, listener: socket.socket) -> None:
+        """Accepts connections of `listener` until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listener)
+            except OSError as error:  # no descriptor is left, or the client has gone
+                self._connections.refusals.warning(f"A connection was not accepted: {error}")
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+                continue
+            handshake = _Handshake()
+            if self._connections.opened(handshake, accepted.fileno()):
+                handshake.task = asyncio.create_task(self._open(accepted, handshake))
+            else:
+                accepted.close()
 
-    def data_received(self, data: bytes) -> None:
-        """What a client sent together with the end of the handshake."""
-        self._early += data
-        if len(self._early) > _MAX_EARLY_BYTES:
-            self._plain.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
-        self._is_lost = True
-        self._connections.closed(self)
-
-    def close_idle(self) -> None:
-        """Makes room for another connection."""
-        self._plain.abort()
-
-    async def _open(self) -> None:
-        loop, transport = asyncio.get_running_loop(), None
+    async def _open(self, accepted: socket.socket, handshake: _Handshake) -> None:
         try:
-            transport = await loop.start_tls(
-                self._plain,
-                self,
-                self._tls.context,
-                server_side=True,
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+                functools.partial(self._make, handshake),
+                accepted,
+                ssl=self._tls.context,
                 ssl_handshake_timeout=self._timeout_s,
             )
+            transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
         except OSError as error:  # ssl.SSLError, ConnectionError, TimeoutError
             self._connections.refusals.warning(f"A TLS handshake failed: {error}")
         finally:
-            self._connections.closed(self)
-            if transport is None:
-                self._plain.abort()
-        if transport is None or self._is_lost:
-            return
-        transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
-        protocol = self._make()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        if self._early:
-            protocol.data_received(bytes(self._early))
+            self._connections.closed(handshake)
