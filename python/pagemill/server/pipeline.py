@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -44,7 +45,8 @@ class GenerationOptions:
     None means all the room there is. `param` and `max_tokens_param` name the fields that prompts
     and `max_tokens` came from. `truncation_side` is the end of the prompt that
     `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `cache_salt` and
-    `kv_transfer_params` are `AsyncEngine.submit`'s, as is the tenant of `caller`.
+    `kv_transfer_params` are `AsyncEngine.submit`'s, as is the tenant of `caller`. `timeout_s` is
+    from the arrival of `caller`'s request to its end.
     """
 
     max_tokens: int | None
@@ -53,6 +55,7 @@ class GenerationOptions:
     truncate_prompt_tokens: int | None = None
     truncation_side: str = "left"
     cache_salt: str = ""
+    timeout_s: float | None = None
     priority: int = 0
     caller: Caller = ANONYMOUS
     kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -84,6 +87,8 @@ class Pipeline:
         self.rendering = Rendering(renderer, model.max_model_len)
         self.model = model
         self.metrics = metrics
+        self.longest_s: float | None = None
+        """Time limit of every request; `timeout_s` can only set a shorter one."""
 
     def check_choices(self, num_prompts: int, n: int) -> None:
         """Raises a 400 ApiError for more choices than fit; called before anything is tokenized."""
@@ -194,7 +199,16 @@ class Pipeline:
             kv_transfer_params=options.kv_transfer_params,
             grammar=grammar,
             limits=limits,
+            deadline=self._deadline(options),
         )
+
+    def _deadline(self, options: GenerationOptions) -> float | None:
+        """When the request has to have ended, by `time.monotonic()`."""
+        limits = [limit for limit in (options.timeout_s, self.longest_s) if limit is not None]
+        if not limits:
+            return None
+        record = options.caller.record
+        return (time.monotonic() if record is None else record.started) + min(limits)
 
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
         longest = max(1, self.model.max_model_len - (options.max_tokens or 1))

@@ -56,6 +56,7 @@ class ServerState:
     ) -> None:
         """The model is loaded: from now on requests are served, while the engine is connected."""
         pipeline.metrics.watch(stats)
+        pipeline.longest_s = self.config.request_timeout or None
         self._pipeline = pipeline
         self._models = ModelRegistry(pipeline)
         self._stats = stats

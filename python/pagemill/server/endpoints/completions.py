@@ -62,6 +62,7 @@ async def _start(
         truncation_side=request.truncation_side,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
+        timeout_s=request.timeout,
         caller=caller,
         kv_transfer_params=transfer_params(request),
         constraint=wanted_output(request, pipeline.renderer.markers),

@@ -37,6 +37,7 @@ async def create(server: ServerState, body: EmbeddingRequest, caller: Caller) ->
         truncation_side=body.truncation_side,
         cache_salt=body.cache_salt or "",
         priority=body.priority,
+        timeout_s=body.timeout,
         caller=caller,
         param="input",
     )

@@ -94,6 +94,7 @@ async def fake_server(
     response_store: str | None = None,
     observed: MetricsOptions | None = None,
     per_request_metrics: bool = False,
+    request_timeout: float = 0.0,
     playground: bool = True,
     listeners: Sequence[OnEnd] = (),
 ) -> AsyncGenerator[FakeServer, None]:
@@ -107,6 +108,7 @@ async def fake_server(
         enable_per_request_metrics=per_request_metrics,
         playground=playground,
         engine_stuck_timeout=5.0,
+        request_timeout=request_timeout,
         response_store=response_store,
     )
     state = ServerState(config)
