@@ -100,3 +100,15 @@ def test_queue_time_and_the_share_of_a_tenant_are_bounded(tmp_path: Path) -> Non
     options += ("--max-waiting-per-tenant", "1", "--max-queue-time", "0.5")
     options += ("--trust-tenant-header",)
     with_server(tmp_path, options, check)
+
+
+def test_a_request_with_a_deadline(tmp_path: Path) -> None:
+    async def check(server: ServerProcess, client: httpx.AsyncClient) -> None:
+        for fields in ({"timeout": 0.3}, {}):  # the request's own, the server's
+            late = await client.post("/v1/completions", json=body(900, **fields))
+            assert late.status_code == 504, late.text
+            assert late.json()["error"]["type"] == "TimeoutError"
+        server.wait_until_idle()
+        assert (await client.post("/v1/completions", json=body(2))).status_code == 200
+
+    with_server(tmp_path, ["--request-timeout", "1"], check)

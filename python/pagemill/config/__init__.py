@@ -11,7 +11,7 @@ from pagemill.config.engine import EngineConfig, ServeConfig
 from pagemill.config.env import Environment, read_environment
 from pagemill.config.executor import ExecutorConfig
 from pagemill.config.fields import ConfigError, Range, build, check, flatten, leaves, option
-from pagemill.config.http import ConnectionConfig, OriginConfig
+from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.model import ModelConfig
 from pagemill.config.observe import MetricsConfig, ObserveConfig
@@ -43,6 +43,7 @@ __all__ = [
     "ServeConfig",
     "ServerConfig",
     "SpeculationConfig",
+    "TlsConfig",
     "build",
     "check",
     "flatten",

@@ -1,4 +1,4 @@
-"""Options of HTTP connections and of pages of other origins."""
+"""Options of HTTP connections, of TLS, and of pages of other origins."""
 
 import re
 from dataclasses import dataclass
@@ -39,10 +39,63 @@ class ConnectionConfig:
         unit="s",
         allowed=Range(0.1, 86400),
     )
+    send_timeout: float = option(
+        60.0,
+        "A client that takes less than 16 KiB of a response in this time, while more waits to be"
+        " sent, is disconnected, and its request is aborted.",
+        unit="s",
+        allowed=Range(0.1, 86400),
+    )
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""
         check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """TLS: the certificate, and what clients need."""
+
+    ssl_certfile: str | None = option(
+        None,
+        "Certificate of the server, with the chain up to a root, in PEM. Connections are encrypted"
+        " if it is set. It is read again when it changes, as are the next two files.",
+    )
+    ssl_keyfile: str | None = option(
+        None, "Private key of --ssl-certfile, in PEM, without password. Default: in the same file."
+    )
+    ssl_ca_certs: str | None = option(
+        None, "Certificates of authorities, in PEM, that sign clients' certificates."
+    )
+    ssl_cert_reqs: int = option(
+        0,
+        "Certificates of clients: 0 = not requested, 1 = verified if the client has one, 2 ="
+        " required. 1 and 2 need --ssl-ca-certs.",
+        allowed=Range(0, 2),
+    )
+    ssl_ciphers: str | None = option(
+        None, "Ciphers of TLS 1.2, in OpenSSL's notation. Default: OpenSSL's; of TLS 1.3 always."
+    )
+    ssl_minimum_version: str = option(
+        "TLSv1_2", "Oldest version of TLS that is spoken.", allowed=("TLSv1_2", "TLSv1_3")
+    )
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`.
+
+        Raises:
+          ConfigError: an option lacks another one.
+        """
+        check(self)
+        if self.ssl_certfile is None:
+            for flag, value in (
+                ("--ssl-keyfile", self.ssl_keyfile),
+                ("--ssl-ca-certs", self.ssl_ca_certs),
+            ):
+                if value is not None:
+                    raise ConfigError(f"{flag} needs --ssl-certfile")
+        if self.ssl_cert_reqs and self.ssl_ca_certs is None:
+            raise ConfigError("--ssl-cert-reqs needs --ssl-ca-certs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from pagemill.config.fields import ConfigError, Range, check, option
-from pagemill.config.http import ConnectionConfig, OriginConfig
+from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.observe import ObserveConfig
 
 POLICIES = ("least_loaded", "prefix_aware", "round_robin", "session")
@@ -144,6 +144,7 @@ class RouteConfig:
     router: RouterConfig
     listen: ListenConfig = field(default_factory=ListenConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
     origins: OriginConfig = field(default_factory=OriginConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
 

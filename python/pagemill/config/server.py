@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from pagemill.config.fields import ConfigError, Range, check, option
-from pagemill.config.http import ConnectionConfig, OriginConfig
+from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,14 @@ class ServerConfig:
         " the event with `usage`, and in the header Server-Timing of responses that are not"
         " streamed.",
     )
+    request_timeout: float = option(
+        0.0,
+        "Longest time of a request, from its arrival to its last token; then HTTP status 504, in a"
+        " stream an error event. A request can set a shorter one with its field `timeout`. 0 = no"
+        " limit.",
+        unit="s",
+        allowed=Range(0, 86400),
+    )
     shutdown_timeout: float = option(
         30.0,
         "After SIGTERM, the time that running requests may continue before they are aborted.",
@@ -106,6 +114,7 @@ class ServerConfig:
         allowed=Range(1, 64),
     )
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
     origins: OriginConfig = field(default_factory=OriginConfig)
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.structured.grammar import Grammar
 
-PROTOCOL = 3
+PROTOCOL = 4
 MAX_FRAME_BYTES = 2**28
 """Of one message: the log probabilities of a prompt of 10^6 tokens fit."""
 
@@ -58,6 +58,9 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """What each choice has to be."""
     limits: TokenLimits | None = None
     """Tokens that no choice may have."""
+    deadline_us: int | None = None
+    """When each choice has to have ended, by `time.monotonic`, which all processes of a machine and
+    the native engine share."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):

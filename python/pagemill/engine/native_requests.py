@@ -71,6 +71,7 @@ def native_requests(
                 starts_held=request.starts_held,
                 streaming_input=request.streaming_input,
                 new_token_matcher=new_token_matcher,
+                deadline_us=request.deadline_us,
                 kv_transfer_params=request.kv_transfer_params,
                 **fields,
             )

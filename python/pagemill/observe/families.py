@@ -133,6 +133,11 @@ FAMILIES = (
         (*_HTTP_LABELS, "status"),
     ),
     Family(
+        "http_slow_readers",
+        "counter",
+        "Connections closed because the client took too little of a response (--send-timeout).",
+    ),
+    Family(
         "http_request_duration_seconds",
         "histogram",
         "From a request's headers to the end of its response.",

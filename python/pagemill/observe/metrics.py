@@ -184,6 +184,10 @@ class RequestMetrics:
         duration = self._families.histograms["http_request_duration_seconds"]
         duration.labels(path, method).observe(duration_s)
 
+    def slow_reader(self) -> None:
+        """Counts a connection that was closed because its client took too little."""
+        self._families.counters["http_slow_readers"].labels(*self._label_values).inc()
+
     def render(self) -> bytes:
         """The exposition text."""
         self.inter_token_latency.flush()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,7 +21,7 @@ from pagemill.server.caller import Scope
 from pagemill.server.endpoints.table import ENDPOINTS, Transport, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
-from pagemill.server.keys import ApiKey
+from pagemill.server.key_ring import KeyRing
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.origins import guard_origins
 from pagemill.server.records.access_log import log_request
@@ -36,7 +34,7 @@ def create_app(
     fleet: Fleet,
     hints: HintReader,
     lifecycle: Lifecycle,
-    keys: Sequence[ApiKey] = (),
+    ring: KeyRing,
 ) -> ASGIApp:
     """The application. Requests to endpoints of scope `inference` with a body are passed on, and no
     others: what is for operators, and what is stored, is of one server, not of the fleet."""
@@ -58,7 +56,7 @@ def create_app(
         ],
         exception_handlers={HTTPException: _http_error},
     )
-    guarded = ApiKeyAuth(Admission(app, lifecycle), keys)
+    guarded = ApiKeyAuth(Admission(app, lifecycle), ring)
     named = RequestIds(guard_origins(guarded, config.origins))
     return RequestRecords(named, (log_request,)) if config.observe.access_log else named
 

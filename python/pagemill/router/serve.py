@@ -21,9 +21,11 @@ from pagemill.router.health import probe_forever
 from pagemill.router.hints import HintReader
 from pagemill.router.kv_events import KvEventReader
 from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.keys import ApiKey, api_keys, warn_if_open
+from pagemill.server.key_ring import KeyFile, KeyRing
+from pagemill.server.keys import warn_if_open
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.rendering import Rendering, open_renderer
+from pagemill.server.tls import open_tls
 from pagemill.weights.fetch import resolve
 from pagemill.weights.source import ModelSource
 
@@ -40,19 +42,19 @@ def run(config: RouteConfig) -> int:
         OSError: the address cannot be listened on.
     """
     configure(config.observe.log_level, log_format=config.observe.log_format)
-    keys = api_keys(ServerConfig(api_key_file=config.listen.api_key_file))
-    warn_if_open(config.listen.host, keys)
+    key_file = KeyFile(ServerConfig(api_key_file=config.listen.api_key_file))
+    warn_if_open(config.listen.host, key_file.keys)
     rendering = open_rendering(config.router)
     with (
         contextlib.closing(listen(config.listen.host, config.listen.port)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        return runner.run(_route(config, keys, rendering, listener))
+        return runner.run(_route(config, key_file, rendering, listener))
 
 
 async def _route(
     config: RouteConfig,
-    keys: tuple[ApiKey, ...],
+    key_file: KeyFile,
     rendering: Rendering | None,
     listener: socket.socket,
 ) -> int:
@@ -67,8 +69,11 @@ async def _route(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
-    async with RunningRouter(config, lifecycle, keys, rendering, listener):
+    ring = KeyRing(key_file.keys)
+    async with RunningRouter(config, lifecycle, ring, rendering, listener):
+        following = asyncio.create_task(key_file.follow(ring.replace))
         await stop.wait()
+        following.cancel()
         lifecycle.begin_drain()
         timeout = config.listen.shutdown_timeout
         _LOGGER.info("draining: %d request(s) may run for %g s more", lifecycle.active, timeout)
@@ -85,7 +90,7 @@ class RunningRouter:
         self,
         config: RouteConfig,
         lifecycle: Lifecycle,
-        keys: tuple[ApiKey, ...],
+        ring: KeyRing,
         rendering: Rendering | None,
         listener: socket.socket,
     ) -> None:
@@ -96,8 +101,8 @@ class RunningRouter:
         self._lifecycle = lifecycle
         self.fleet = Fleet(config.router, config.connections.max_connections)
         hints = HintReader(config.router, rendering)
-        app = create_app(config, self.fleet, hints, lifecycle, keys)
-        self._http = HttpServer(app, config.connections)
+        app = create_app(config, self.fleet, hints, lifecycle, ring)
+        self._http = HttpServer(app, config.connections, open_tls(config.tls))
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> RunningRouter:
@@ -117,7 +122,9 @@ class RunningRouter:
         self._lifecycle.became_ready()
         host, port = self._listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        _LOGGER.info("routing to %d servers: http://%s:%d/v1", len(config.server), shown, port)
+        scheme = "https" if self._config.tls.ssl_certfile else "http"
+        url = f"{scheme}://{shown}:{port}"
+        _LOGGER.info("routing to %d servers: %s/v1", len(config.server), url)
         return self
 
     async def __aexit__(self, *exc: object) -> None:

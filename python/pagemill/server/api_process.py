@@ -17,25 +17,33 @@ from pagemill.server.admin_listener import operator_listener
 from pagemill.server.child_process import follow_parent
 from pagemill.server.engine_source import OtherEngine
 from pagemill.server.http_server import bind
+from pagemill.server.key_ring import KeyRing
 from pagemill.server.keys import ApiKey
+from pagemill.server.limits.ledger import Ledger
+from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.serve import Server
 
 
 def run(job: Mapping[str, Any]) -> int:
     """Serves until the parent stops it; see `supervisor`."""
     config = build(ServeConfig, job["config"])
-    keys = msgspec.convert(job["keys"], tuple[ApiKey, ...])
+    ring = KeyRing(_keys(job["keys"]))
     configure(config.observe.log_level, job["name"], config.observe.log_format)
     with (
         contextlib.closing(bind(job["host"], job["port"], shared=True)) as listener,
         operator_listener(config.server.admin_address if job["is_first"] else None) as operator,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        source = OtherEngine(job["socket"])
-        server = Server(config, keys, listener, source, job["metrics"], operator)
+        limiter = KeyLimiter(Ledger(job["limits"], job["index"]))
+        engine = OtherEngine(job["socket"])
+        server = Server(config, ring, listener, engine, job["metrics"], limiter, operator)
 
         async def serve() -> int:
-            follow_parent(server.stop)
+            follow_parent(server.stop, lambda keys: ring.replace(_keys(keys)))
             return await server.run()
 
         return runner.run(serve())
+
+
+def _keys(sent: Any) -> tuple[ApiKey, ...]:
+    return msgspec.convert(sent, tuple[ApiKey, ...])

@@ -20,7 +20,8 @@ from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
-from pagemill.server.keys import ApiKey
+from pagemill.server.key_ring import KeyRing
+from pagemill.server.limits.layer import LimitKeys
 from pagemill.server.origins import guard_origins
 from pagemill.server.playground.layer import Playground
 from pagemill.server.records.layer import OnEnd, RequestRecords, count
@@ -31,16 +32,17 @@ from pagemill.server.state import ServerState
 
 def create_app(
     state: ServerState,
-    keys: Sequence[ApiKey] = (),
+    ring: KeyRing | None = None,
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     listeners: Sequence[OnEnd] = (),
 ) -> ASGIApp:
     """The application over `state`, which may still be loading its model.
 
-    Without `keys` every caller is the same, anonymous one. `listeners` get the record of each
-    request at its end.
+    Without keys in `ring` every caller is the same, anonymous one. `listeners` get the record of
+    each request at its end.
     """
-    answering: ASGIApp = ApiKeyAuth(Admission(_routes(state, endpoints), state.lifecycle), keys)
+    limited = LimitKeys(_routes(state, endpoints), state.limiter)
+    answering: ASGIApp = ApiKeyAuth(Admission(limited, state.lifecycle), ring or KeyRing())
     if state.config.playground:
         answering = Playground(answering)
     return _observed(state, answering, listeners)
@@ -48,12 +50,13 @@ def create_app(
 
 def create_admin_app(
     state: ServerState,
-    keys: Sequence[ApiKey] = (),
+    ring: KeyRing | None = None,
     unnamed: Caller = ANONYMOUS,
     listeners: Sequence[OnEnd] = (),
 ) -> ASGIApp:
-    """The operator's routes over the same `state`. Without `keys` every caller is `unnamed`."""
-    return _observed(state, ApiKeyAuth(_routes(state, ADMIN_ENDPOINTS), keys, unnamed), listeners)
+    """The operator's routes over the same `state`. Without keys every caller is `unnamed`."""
+    answering = ApiKeyAuth(_routes(state, ADMIN_ENDPOINTS), ring or KeyRing(), unnamed)
+    return _observed(state, answering, listeners)
 
 
 def _routes(state: ServerState, endpoints: Sequence[Endpoint]) -> Starlette:

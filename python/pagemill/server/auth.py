@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha256
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -12,7 +12,7 @@ from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.endpoints.table import OPEN_PATHS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
-from pagemill.server.keys import ApiKey
+from pagemill.server.key_ring import KeyRing
 from pagemill.server.records.record import RequestRecord
 
 
@@ -24,10 +24,10 @@ class ApiKeyAuth:
     takes the same time, whether and where the key differs, and all keys are always compared.
     """
 
-    def __init__(self, app: ASGIApp, keys: Sequence[ApiKey], unnamed: Caller = ANONYMOUS) -> None:
-        """`unnamed`: every caller, if there are no `keys`."""
+    def __init__(self, app: ASGIApp, ring: KeyRing, unnamed: Caller = ANONYMOUS) -> None:
+        """`unnamed`: every caller, if the `ring` has no keys."""
         self._app = app
-        self._keys = tuple(keys)
+        self._ring = ring
         self._unnamed = unnamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,14 +52,14 @@ class ApiKeyAuth:
         await self._app(scope, receive, send)
 
     def _caller(self, scope: Scope) -> Caller | None:
-        if not self._keys:
+        if not self._ring.keys:
             return self._unnamed
         if scope["path"] in OPEN_PATHS:
             return ANONYMOUS
         found: Caller | None = None
         for sent in _keys(scope):
             digest = sha256(sent).digest()
-            for key in self._keys:
+            for key in self._ring.keys:
                 if hmac.compare_digest(digest, key.digest):
                     found = key.caller
         return found

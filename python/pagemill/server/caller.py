@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pagemill.config.sampling import INT32_MAX
 from pagemill.server.errors import ApiError
+from pagemill.server.limits.limiter import Admitted, Charge, KeyLimits
 from pagemill.server.records.record import RequestRecord
 
 
@@ -32,13 +34,20 @@ class Caller:
     """The owner of an API key. `key_id` names the key in logs and metrics; it is never the key.
 
     `tenant` owns a share of the server (`--scheduling-policy fair`, `--max-waiting-per-tenant`).
+    `limits` None: the key has none. `models` are the names that its requests may give; None: all.
+    `priority` is what its requests begin with; None: what they say themselves.
     `record` is of the request that is being answered; None for one that did not come over HTTP.
+    `admitted` is that request, if the key has limits.
     """
 
     key_id: str
     tenant: str = ""
     scopes: frozenset[Scope] = DEFAULT_GRANTS
+    limits: KeyLimits | None = None
+    models: frozenset[str] | None = None
+    priority: int | None = None
     record: RequestRecord | None = field(default=None, compare=False)
+    admitted: Admitted | None = field(default=None, compare=False)
 
     def require(self, scope: Scope) -> None:
         """Raises a 403 ApiError unless this caller has `scope`."""
@@ -49,6 +58,25 @@ class Caller:
             f"The API key {self.key_id!r} lacks the scope {scope.value!r}, which this route needs"
             " (--api-key-file grants scopes).",
         )
+
+    def may_use(self, model: str) -> bool:
+        """Whether requests may name `model`; for others it does not exist."""
+        return self.models is None or model in self.models
+
+    def priority_of(self, requested: int) -> int:
+        """The priority of a request: lower ones run first. One with a key's priority can only ask
+        to run later than that."""
+        if self.priority is None:
+            return requested
+        return min(self.priority + max(0, requested), INT32_MAX)
+
+    def charge(self, tokens: int) -> Charge:
+        """Counts `tokens`, which the caller's request may take, against the key's limits.
+
+        Raises:
+            ApiError: 429: they are not available now.
+        """
+        return Charge() if self.admitted is None else self.admitted.charge(tokens)
 
 
 ANONYMOUS = Caller("")

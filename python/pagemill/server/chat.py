@@ -74,6 +74,7 @@ async def start_chat(
         truncation_side=request.truncation_side,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
+        timeout_s=request.timeout,
         caller=caller,
         kv_transfer_params=transfer_params(request),
         param="messages",

@@ -4,9 +4,10 @@ input, which also ties them to it: at its end, a child exits at once, however th
     process = await start_child("pagemill.server.api_process", job, variables)   # in the parent
     await wait_ready(process)
     await wait_silent(process, timeout_s)
+    tell(process, message)
     ask_to_stop(process)
 
-    follow_parent(stop)                                                          # in the child
+    follow_parent(stop, receive)                                                 # in the child
     report_ready()
     report_progress()
 """
@@ -29,7 +30,8 @@ from pagemill.config.env import child_environment
 # The child imports what this process would, wherever it found that.
 _BOOT = (
     "import importlib, json, sys\n"
-    "job = json.loads(sys.stdin.buffer.readline())\n"
+    # Unbuffered: what follows the line is for `follow_parent`.
+    "job = json.loads(open(0, 'rb', buffering=0, closefd=False).readline())\n"
     "sys.path[:] = job['path']\n"
     "sys.exit(importlib.import_module(job['module']).run(job))\n"
 )
@@ -57,9 +59,19 @@ async def start_child(module: str, job: Mapping[str, Any], variables: Mapping[st
 
 def ask_to_stop(process: Process) -> None:
     """Calls the child's `stop` function; it may be called several times."""
+    _write(process, _STOP)
+
+
+def tell(process: Process, message: Any) -> None:
+    """Calls the child's `receive` function with `message`, which JSON can express and which may
+    hold secrets."""
+    _write(process, json.dumps(message).encode() + b"\n")
+
+
+def _write(process: Process, line: bytes) -> None:
     assert process.stdin is not None
     if not process.stdin.is_closing():
-        process.stdin.write(_STOP)
+        process.stdin.write(line)
 
 
 def report_ready() -> None:
@@ -93,18 +105,24 @@ async def wait_silent(process: Process, timeout_s: float) -> bool:
     return False
 
 
-def follow_parent(stop: Callable[[], None]) -> None:
-    """In the child's event loop: `stop` is called when the parent requests it, and the process
-    exits when the parent has ended, even if the loop is stuck. Signals to the whole group of
-    processes (Ctrl-C, a service manager's SIGTERM) are for the parent."""
+def follow_parent(stop: Callable[[], None], receive: Callable[[Any], None] | None = None) -> None:
+    """In the child's event loop: `stop` is called when the parent requests it, `receive` with what
+    it tells, and the process exits when the parent has ended, even if the loop is stuck. Signals to
+    the whole group of processes (Ctrl-C, a service manager's SIGTERM) are for the parent."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     loop = asyncio.get_running_loop()
 
     def follow() -> None:
-        while os.read(0, 1):
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(stop)
+        unread = b""
+        while part := os.read(0, 1 << 16):
+            *lines, unread = (unread + part).split(b"\n")
+            for line in lines:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    if not line:
+                        loop.call_soon_threadsafe(stop)
+                    elif receive is not None:
+                        loop.call_soon_threadsafe(receive, json.loads(line))
         os._exit(0)
 
     threading.Thread(target=follow, name="follow-parent", daemon=True).start()

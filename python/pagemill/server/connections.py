@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import resource
+from collections.abc import Callable
 from typing import Protocol
 
 from pagemill.observe.logging import RateLimitedLog
 
 # Descriptors that connections leave to the rest of the process: model files, the event loop.
 RESERVED_DESCRIPTORS = 64
+# What a client must take of a response within --send-timeout.
+LEAST_SENT_BYTES = 16 * 1024
 
 _LOGGER = logging.getLogger("pagemill.server")
 
@@ -40,6 +43,8 @@ class Connections:
         self._no_descriptors = RateLimitedLog(_LOGGER)
         self._full = RateLimitedLog(_LOGGER)
         self.refusals = RateLimitedLog(_LOGGER)
+        self._slow_readers = RateLimitedLog(_LOGGER)
+        self.on_slow_reader: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -79,6 +84,14 @@ class Connections:
     def became_busy(self, connection: Closable) -> None:
         """The headers of a request are complete."""
         self._idle.pop(connection, None)
+
+    def slow_reader(self, unsent_bytes: int, timeout_s: float) -> None:
+        """A connection is closed because its client took too little of a response."""
+        self._slow_readers.warning(
+            f"Closed a connection whose client took less than {LEAST_SENT_BYTES} bytes of a"
+            f" response in {timeout_s:g} s (--send-timeout); {unsent_bytes} were left."
+        )
+        self.on_slow_reader()
 
     def closed(self, connection: Closable) -> None:
         """The connection is gone."""

@@ -25,6 +25,7 @@ from pagemill.render.assembly import ChoiceAssembler, ChoiceDelta
 from pagemill.server.accounting import ChoiceAccount, close_account, timings
 from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.errors import ApiError, from_engine
+from pagemill.server.limits.limiter import Charge
 from pagemill.server.protocol.usage import PromptTokensDetails, Usage
 from pagemill.server.records.timings import RequestTimings
 
@@ -44,10 +45,12 @@ class Generation:
         prompts: Sequence[np.ndarray],
         sampling: SamplingParams,
         caller: Caller = ANONYMOUS,
+        charge: Charge | None = None,
     ) -> None:
         self._stream = stream
         self._metrics = metrics
         self._caller = caller
+        self._charge = charge
         self._closed = False
         self._arrived = time.monotonic()
         self.prompts = prompts
@@ -125,6 +128,8 @@ class Generation:
         if self._closed:
             return
         self._closed = True
+        if self._charge is not None:
+            self._charge.settle(self.usage.total_tokens)
         close_account(
             self._metrics,
             self._caller,

@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState as UvicornState
 
 from pagemill.config import ConnectionConfig
-from pagemill.server.connections import Connections
+from pagemill.server.connections import LEAST_SENT_BYTES, Closable, Connections
 from pagemill.server.errors import ApiError
 from pagemill.server.event_stream import BODY_WRITER
 from pagemill.server.http_answer import error_response
@@ -85,16 +85,21 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         *,
         limits: ConnectionConfig,
         connections: Connections,
+        handshake: Closable | None = None,
     ) -> None:
+        """`handshake` is what this connection was among `connections` before it was encrypted."""
         super().__init__(config, server_state, app_state, _loop)
         self._limits = limits
         self._connections = connections
+        self._handshake = handshake
         self._received = _Received()
         self.headers = []
         self._seconds = (limits.header_timeout, limits.body_timeout, _DROP_BODY_S)  # by _Wait
         self._refusal: ApiError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wait: _Wait | None = None
+        self._send_timer: asyncio.TimerHandle | None = None
+        self._unsent_bytes = 0  # when that timer was started
 
     # The transport's calls.
 
@@ -102,6 +107,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Starts the clock, or refuses the connection."""
         super().connection_made(transport)
         descriptor = transport.get_extra_info("socket").fileno()
+        if self._handshake is not None:
+            self._connections.closed(self._handshake)
         if self._connections.opened(self, descriptor):
             self._await(_Wait.HEAD)
         else:
@@ -110,9 +117,21 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection."""
         self._await(None)
+        self._watch_sending(False)
         self._connections.closed(self)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
+
+    def pause_writing(self) -> None:
+        """The client takes less than there is."""
+        super().pause_writing()
+        self._watch_sending(True)
+
+    def resume_writing(self) -> None:
+        """The client has taken most of it."""
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._watch_sending(False)
 
     def data_received(self, data: bytes) -> None:
         """Parses, counts, and restarts the clock."""
@@ -162,7 +181,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The next request may come, after the rest of this one's body."""
         super().on_response_complete()
-        if self.transport.is_closing() or self._is_answering():
+        if self.transport.is_closing():
+            self._watch_sending(True)
+            return
+        if self._is_answering():
             return
         self._connections.became_idle(self)
         if self._received.head_complete:
@@ -171,7 +193,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def close_idle(self) -> None:
         """Makes room for another connection."""
-        self.transport.close()
+        self._close()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """No request came for long."""
+        super().timeout_keep_alive_handler()
+        self._watch_sending(self.transport.is_closing())
 
     def _feed(self, piece: memoryview) -> None:
         received = self._received
@@ -237,7 +264,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.flow.read_paused or self._is_answering_earlier():
             self._await(wait)  # the client waits for the server
         elif wait is _Wait.DROPPED_BODY or not self._received.begun:
-            self.transport.close()
+            self._close()
         elif wait is _Wait.HEAD:
             self._refuse(_timeout("headers", "--header-timeout", self._limits.header_timeout))
         else:
@@ -254,7 +281,31 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         has_begun = self._is_answering() and self.cycle.response_started
         if not has_begun and not self._is_answering_earlier():
             self.transport.write(_closing_response(error))
+        self._close()
+
+    def _close(self) -> None:
+        """Closes the connection once the client has taken the rest, or does not."""
         self.transport.close()
+        self._watch_sending(True)
+
+    def _watch_sending(self, watched: bool) -> None:
+        """Starts or stops the time in which the client has to take a part of what waits."""
+        if not watched:
+            if self._send_timer is not None:
+                self._send_timer.cancel()
+            self._send_timer = None
+        elif self._send_timer is None:
+            self._unsent_bytes = self.transport.get_write_buffer_size()
+            self._send_timer = self.loop.call_later(self._limits.send_timeout, self._check_sending)
+
+    def _check_sending(self) -> None:
+        self._send_timer = None
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if unsent_bytes and self._unsent_bytes - unsent_bytes < LEAST_SENT_BYTES:
+            self._connections.slow_reader(unsent_bytes, self._limits.send_timeout)
+            self.transport.abort()
+        elif unsent_bytes:
+            self._watch_sending(True)
 
 
 def _timeout(what: str, flag: str, seconds: float) -> ApiError:

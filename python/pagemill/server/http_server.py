@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from pagemill.config import ConnectionConfig
-from pagemill.server.connections import Connections, raise_descriptor_limit
+from pagemill.server.connections import Closable, Connections, raise_descriptor_limit
 from pagemill.server.http_protocol import BoundedHttpProtocol
+from pagemill.server.tls import Tls, TlsListener
 
 _KEEP_ALIVE_S = 75  # above the idle timeout of common proxies, so that they close first
 _BACKLOG = 2048
@@ -25,9 +27,23 @@ class HttpServer(uvicorn.Server):
     Use: `await HttpServer(app, config).serve([listener])`, and `should_exit = True` ends it.
     """
 
-    def __init__(self, app: ASGIApp, config: ConnectionConfig) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: ConnectionConfig,
+        tls: Tls | None = None,
+        on_slow_reader: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`tls` None: connections are not encrypted. `on_slow_reader` is called when a connection
+        is closed because its client took too little of a response."""
         descriptors = raise_descriptor_limit(config.max_connections)
         connections = Connections(config.max_connections, descriptors)
+        connections.on_slow_reader = on_slow_reader
+        self._tls = tls
+        self._limits = config
+        self._connections = connections
+        self._accepting: list[asyncio.Task[None]] = []
+        self._listening: list[socket.socket] = []
         protocol = functools.partial(BoundedHttpProtocol, limits=config, connections=connections)
         super().__init__(
             uvicorn.Config(
@@ -42,6 +58,37 @@ class HttpServer(uvicorn.Server):
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 backlog=_BACKLOG,
             )
+        )
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serves until `should_exit` is set; new certificates are used as they come."""
+        if self._tls is None or sockets is None:
+            await super().serve(sockets)
+            return
+        timeout_s = self._limits.header_timeout
+        listener = TlsListener(self._protocol, self._tls, self._connections, timeout_s)
+        self._listening = sockets
+        self._accepting = [asyncio.create_task(listener.accept(each)) for each in sockets]
+        self._accepting.append(asyncio.create_task(self._tls.follow()))
+        await super().serve([])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accepts no more connections, and ends those that there are."""
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for listener in self._listening:
+            listener.close()
+        await super().shutdown(sockets)
+
+    def _protocol(self, handshake: Closable) -> BoundedHttpProtocol:
+        return BoundedHttpProtocol(
+            self.config,
+            self.server_state,
+            {},
+            limits=self._limits,
+            connections=self._connections,
+            handshake=handshake,
         )
 
     @contextlib.contextmanager

@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from pagemill.config import ConfigError, ServerConfig, read_environment
+from pagemill.config.sampling import INT32_MAX
 from pagemill.config.server import check_key
 from pagemill.config.yaml_file import read_yaml
 from pagemill.server.caller import DEFAULT_GRANTS, GRANTS, Caller, Scope
+from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.protocol.request_id import NAME
 
 _LOGGER = logging.getLogger("pagemill.server")
@@ -34,6 +38,9 @@ class ApiKey:
         return cls(sha256(key.encode()).digest(), caller)
 
 
+_Limit = Annotated[int, Meta(ge=1, le=INT32_MAX)]
+
+
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     """One key of a YAML file."""
 
@@ -41,6 +48,11 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     sha256: str | None = None
     tenant: str | None = None
     scopes: list[str] | None = None
+    concurrency: _Limit | None = None
+    requests_per_minute: _Limit | None = None
+    tokens_per_minute: _Limit | None = None
+    priority: Annotated[int, Meta(ge=-INT32_MAX, le=INT32_MAX)] | None = None
+    models: list[str] | None = None
 
 
 def api_keys(config: ServerConfig) -> tuple[ApiKey, ...]:
@@ -112,8 +124,10 @@ def _entries(name: str, path: Path) -> Iterator[ApiKey]:
             entry = msgspec.convert(fields, _Entry)
         except msgspec.ValidationError:
             raise ConfigError(
-                f"{where}: its fields are `key` or `sha256`, `tenant`, and `scopes`, a list; quote"
-                " a text that looks like a number"
+                f"{where}: its fields are `key` or `sha256`, `tenant`, `scopes` and `models`, which"
+                " are lists, `priority`, a number, and `concurrency`, `requests_per_minute` and"
+                " `tokens_per_minute`, which are numbers from 1 on; quote a text that looks like a"
+                " number"
             ) from None
         yield ApiKey(_digest(where, entry), _caller(where, key_id, entry))
 
@@ -137,12 +151,18 @@ def _caller(where: str, key_id: str, entry: _Entry) -> Caller:
     tenant = key_id if entry.tenant is None else entry.tenant
     if tenant and not NAME.fullmatch(tenant.encode()):
         raise ConfigError(f"{where}: a tenant is at most 128 printable characters without spaces")
-    if entry.scopes is None:
-        return Caller(key_id, tenant, DEFAULT_GRANTS)
-    for scope in entry.scopes:
+    for scope in entry.scopes or ():
         if scope not in GRANTS:
             raise ConfigError(f"{where}: a scope is one of {', '.join(GRANTS)}")
-    return Caller(key_id, tenant, frozenset(map(Scope, entry.scopes)))
+    limits = KeyLimits(entry.concurrency, entry.requests_per_minute, entry.tokens_per_minute)
+    return Caller(
+        key_id,
+        tenant,
+        DEFAULT_GRANTS if entry.scopes is None else frozenset(map(Scope, entry.scopes)),
+        limits if limits != KeyLimits() else None,
+        None if entry.models is None else frozenset(entry.models),
+        entry.priority,
+    )
 
 
 def _check_distinct(name: str, keys: Sequence[ApiKey]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pagemill.config import ConfigError, ServerConfig
 from pagemill.server.caller import GRANTS, Caller, Scope
 from pagemill.server.keys import ApiKey, api_keys, plain_keys, warn_if_open
+from pagemill.server.limits.limiter import KeyLimits
 
 
 def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +107,33 @@ def test_open_servers(
     assert ("without an API key" in caplog.text) == warned
 
 
+def test_limits(tmp_path: Path) -> None:
+    path = tmp_path / "keys.yaml"
+    path.write_text(
+        "web: {key: k1, concurrency: 4, requests_per_minute: 60, tokens_per_minute: 9000}\n"
+        "batch: {key: k2, priority: 5, models: [small, small-adapter], concurrency: null}\n"
+    )
+    web, batch = (key.caller for key in api_keys(ServerConfig(api_key_file=str(path))))
+    assert web == Caller("web", "web", limits=KeyLimits(4, 60, 9000))
+    assert batch == Caller(
+        "batch", "batch", models=frozenset({"small", "small-adapter"}), priority=5
+    )
+    for wrong in ("concurrency: 0", "tokens_per_minute: many", "models: small", "priority: 1.5"):
+        path.write_text(f"web: {{key: k1, {wrong}}}")
+        with pytest.raises(ConfigError, match="its fields are"):
+            api_keys(ServerConfig(api_key_file=str(path)))
+
+
 def test_keys_reach_other_processes_as_digests() -> None:
-    keys = (ApiKey.of("secret-key", Caller("web", "blue", frozenset({Scope.METRICS}))),)
+    caller = Caller(
+        "web",
+        "blue",
+        frozenset({Scope.METRICS}),
+        KeyLimits(4, None, 9000),
+        frozenset({"small"}),
+        priority=-3,
+    )
+    keys = (ApiKey.of("secret-key", caller), ApiKey.of("other-key", Caller("batch")))
     message = json.dumps(msgspec.to_builtins(keys))
     assert "secret-key" not in message
     assert msgspec.convert(json.loads(message), tuple[ApiKey, ...]) == keys

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,6 +26,7 @@ from pagemill.server.constraint import Constraint
 from pagemill.server.constraint_compiler import ConstraintCompiler
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
+from pagemill.server.limits.limiter import Charge
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits
 from pagemill.server.records.record import Work
@@ -42,7 +45,8 @@ class GenerationOptions:
     None means all the room there is. `param` and `max_tokens_param` name the fields that prompts
     and `max_tokens` came from. `truncation_side` is the end of the prompt that
     `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `cache_salt` and
-    `kv_transfer_params` are `AsyncEngine.submit`'s, as is the tenant of `caller`.
+    `kv_transfer_params` are `AsyncEngine.submit`'s, as is the tenant of `caller`. `timeout_s` is
+    from the arrival of `caller`'s request to its end.
     """
 
     max_tokens: int | None
@@ -51,6 +55,7 @@ class GenerationOptions:
     truncate_prompt_tokens: int | None = None
     truncation_side: str = "left"
     cache_salt: str = ""
+    timeout_s: float | None = None
     priority: int = 0
     caller: Caller = ANONYMOUS
     kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -82,6 +87,8 @@ class Pipeline:
         self.rendering = Rendering(renderer, model.max_model_len)
         self.model = model
         self.metrics = metrics
+        self.longest_s: float | None = None
+        """Time limit of every request; `timeout_s` can only set a shorter one."""
 
     def check_choices(self, num_prompts: int, n: int) -> None:
         """Raises a 400 ApiError for more choices than fit; called before anything is tokenized."""
@@ -120,19 +127,23 @@ class Pipeline:
             submit = functools.partial(
                 self._submit, options=options, grammar=grammar, limits=limits
             )
-            stream = await find_choices(
-                options.search, submit, checked, sampling, self.engine.eos_token_ids
-            )
+            assemblers = [
+                _assembler(self.renderer, prompt, sampling, each)
+                for prompt, each in zip(token_ids, parsed, strict=True)
+                for _ in range(sampling.n)
+            ]
+            charge = options.caller.charge(_most_tokens(checked, sampling.n))
+            with _settled_on_error(charge):
+                stream = await find_choices(
+                    options.search, submit, checked, sampling, self.engine.eos_token_ids
+                )
         except EngineError as error:
             raise from_engine(error) from error
-        assemblers = [
-            _assembler(self.renderer, prompt, sampling, each)
-            for prompt, each in zip(token_ids, parsed, strict=True)
-            for _ in range(sampling.n)
-        ]
         for prompt in checked:
             self.metrics.submitted(len(prompt.rendered), prompt.max_tokens, sampling.n)
-        return Generation(stream, assemblers, self.metrics, token_ids, sampling, options.caller)
+        return Generation(
+            stream, assemblers, self.metrics, token_ids, sampling, options.caller, charge
+        )
 
     async def embed(
         self, prompts: Sequence[RenderedPrompt], options: GenerationOptions
@@ -144,14 +155,17 @@ class Pipeline:
         """
         try:
             checked = [self._pooling_prompt(prompt, options) for prompt in prompts]
+            num_tokens = _most_tokens(checked, 1)
+            charge = options.caller.charge(num_tokens)
             vectors: list[np.ndarray] = []
             # In portions, so that one large request leaves room in the queue for others.
             portion = max(1, self.model.max_choices // 4)
-            for start in range(0, len(checked), portion):
-                vectors += await self._embed(checked[start : start + portion], options)
+            with _settled_on_error(charge):
+                for start in range(0, len(checked), portion):
+                    vectors += await self._embed(checked[start : start + portion], options)
         except EngineError as error:
             raise from_engine(error) from error
-        num_tokens = sum(len(prompt.rendered) for prompt in checked)
+        charge.settle(num_tokens)
         caller = options.caller
         self.metrics.tenant_served(caller.tenant, caller.key_id, TenantUsage(num_tokens, 0))
         if caller.record is not None:
@@ -179,13 +193,22 @@ class Pipeline:
         return await self.engine.submit(
             prompts,
             sampling,
-            priority=options.priority,
+            priority=options.caller.priority_of(options.priority),
             cache_salt=options.cache_salt,
             tenant=options.caller.tenant,
             kv_transfer_params=options.kv_transfer_params,
             grammar=grammar,
             limits=limits,
+            deadline=self._deadline(options),
         )
+
+    def _deadline(self, options: GenerationOptions) -> float | None:
+        """When the request has to have ended, by `time.monotonic()`."""
+        limits = [limit for limit in (options.timeout_s, self.longest_s) if limit is not None]
+        if not limits:
+            return None
+        record = options.caller.record
+        return (time.monotonic() if record is None else record.started) + min(limits)
 
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
         longest = max(1, self.model.max_model_len - (options.max_tokens or 1))
@@ -250,6 +273,21 @@ class Pipeline:
             raise EngineError("INTERNAL", f"The engine ended with {output.finish_reason}.")
         self.metrics.finished("stop")
         return output.pooled
+
+
+def _most_tokens(prompts: Sequence[Prompt], n: int) -> int:
+    """What `n` choices of each prompt can take: a prompt counts once."""
+    return sum(len(prompt.rendered) + n * prompt.max_tokens for prompt in prompts)
+
+
+@contextlib.contextmanager
+def _settled_on_error(charge: Charge) -> Generator[None]:
+    """What fails in here takes no tokens."""
+    try:
+        yield
+    except BaseException:
+        charge.settle(0)
+        raise
 
 
 def _parsed(renderer: Renderer, prompt: np.ndarray, parsed: ParserOptions) -> ParserOptions:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from pagemill.server.caller import Caller
 from pagemill.server.errors import ApiError
 from pagemill.server.pipeline import Pipeline
 
@@ -40,12 +41,19 @@ class ModelRegistry:
         """What the server does, for refusals."""
         return f"The model `{self.names[0]}` {_VERBS[self.task]}"
 
-    def resolve(self, name: str | None) -> Resolved:
-        """The model that a request names; None is the only one.
+    def names_for(self, caller: Caller) -> tuple[str, ...]:
+        """The names that requests of `caller` may give."""
+        return tuple(name for name in self.names if caller.may_use(name))
+
+    def resolve(self, name: str | None, caller: Caller) -> Resolved:
+        """The model that a request of `caller` names; None is the only one.
 
         Raises:
-            ApiError: 404 for a name that is not served.
+            ApiError: 404 for a name that is not served, or not to `caller`.
         """
-        if name is not None and name not in self.names:
+        names = self.names_for(caller)
+        if name is None and not names:
+            raise ApiError(404, f"No model is for the API key {caller.key_id!r}.", "model")
+        if name is not None and name not in names:
             raise ApiError(404, f"The model `{name[:200]}` does not exist.", "model")
         return Resolved(self._model, None)

@@ -369,13 +369,16 @@ def test_a_response_in_the_background_that_fails(store: str) -> None:
     run(body, store=store, options=FakeOptions(fail_at_position=3))
 
 
-def test_a_response_whose_process_has_ended_has_failed(store: str) -> None:
+# By the system's monotonic clock: long ago, and before the machine was started.
+@pytest.mark.parametrize("seen", [-1000.0, 1e12])
+def test_a_response_whose_process_has_ended_has_failed(store: str, seen: float) -> None:
     async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
         begun = await create(client, background=True)
         await until_ended(client, begun.id)
         with contextlib.closing(sqlite3.connect(store)) as file:
             response = json.dumps({**begun.to_dict(), "status": "in_progress"})
-            file.execute("UPDATE responses SET seen_running = 1, response = ?", (response,))
+            query = "UPDATE responses SET seen_running = ?, response = ?"
+            file.execute(query, (seen, response))
             file.commit()
         ended = await client.responses.retrieve(begun.id)
         assert ended.status == "failed" and ended.error is not None

@@ -15,6 +15,7 @@ from pagemill.server.app import create_admin_app
 from pagemill.server.caller import OPERATOR, Caller, Scope
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint
+from pagemill.server.key_ring import KeyRing
 from pagemill.server.keys import ApiKey
 from pagemill.server.registry import Task
 from pagemill.server.testing.fake_server import fake_server
@@ -30,7 +31,7 @@ async def clients(task: Task | None) -> AsyncGenerator[dict[bool, httpx.AsyncCli
     """Of the server's listener, and (True) of the operator's; the model has the task."""
     options = FakeOptions(pooled_size=4 if task is Task.EMBED else 0)
     async with fake_server(options, keys=KEYS) as server:
-        app = create_admin_app(server.state, KEYS)
+        app = create_admin_app(server.state, KeyRing(KEYS))
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://fake") as operator:
             yield {False: server.client, True: operator}
@@ -71,7 +72,7 @@ def test_listeners_have_no_route_of_each_other() -> None:
 def test_the_sockets_user_is_the_operator() -> None:
     async def body() -> None:
         async with fake_server(keys=KEYS) as server:
-            transport = httpx.ASGITransport(create_admin_app(server.state, (), OPERATOR))
+            transport = httpx.ASGITransport(create_admin_app(server.state, None, OPERATOR))
             async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:
                 assert (await client.get("/server_info")).json()["models"] == ["fake", "alias"]
                 paths = (await client.get("/openapi.json")).json()["paths"]

@@ -15,7 +15,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import replace
 
 import uvloop
@@ -30,12 +30,15 @@ from pagemill.server.app import create_admin_app, create_app
 from pagemill.server.caller import OPERATOR
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.keys import ApiKey, api_keys, warn_if_open
+from pagemill.server.key_ring import KeyFile, KeyRing
+from pagemill.server.keys import warn_if_open
+from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.open_model import open_model
 from pagemill.server.records.access_log import log_request
 from pagemill.server.responses import store as responses_store
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
+from pagemill.server.tls import open_tls
 
 _LOGGER = logging.getLogger("pagemill.server")
 _STATS_INTERVAL_S = 10.0
@@ -51,11 +54,11 @@ def run(config: ServeConfig) -> int:
         OSError: the address cannot be listened on.
     """
     configure(config.observe.log_level, log_format=config.observe.log_format)
-    keys = api_keys(config.server)
-    warn_if_open(config.server.host, keys)
-    check_admin_address(config.server.admin_address, keys)
+    key_file = KeyFile(config.server)
+    warn_if_open(config.server.host, key_file.keys)
+    check_admin_address(config.server.admin_address, key_file.keys)
     with _response_store(config) as config:
-        return _serve(config, keys)
+        return _serve(config, key_file)
 
 
 @contextlib.contextmanager
@@ -75,16 +78,26 @@ def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
         yield replace(config, server=replace(config.server, response_store=path))
 
 
-def _serve(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
+def _serve(config: ServeConfig, key_file: KeyFile) -> int:
     if config.server.isolate_engine or config.server.api_server_count > 1:
-        return supervise(config, keys)
+        open_tls(config.server.tls)  # a mistake ends the server here, not each of its processes
+        return supervise(config, key_file)
     with (
         contextlib.closing(listen(config.server.host, config.server.port)) as listener,
         operator_listener(config.server.admin_address) as operator,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        source = OwnEngine(config.engine)
-        return runner.run(Server(config, keys, listener, source, operator=operator).run())
+        ring = KeyRing(key_file.keys)
+        server = Server(config, ring, listener, OwnEngine(config.engine), operator=operator)
+
+        async def serve() -> int:
+            following = asyncio.create_task(key_file.follow(ring.replace))
+            try:
+                return await server.run()
+            finally:
+                following.cancel()
+
+        return runner.run(serve())
 
 
 class Server:
@@ -97,25 +110,30 @@ class Server:
     def __init__(
         self,
         config: ServeConfig,
-        keys: Sequence[ApiKey],
+        ring: KeyRing,
         listener: socket.socket,
         source: EngineSource,
         shared_metrics: str = "",
+        limiter: KeyLimiter | None = None,
         operator: socket.socket | None = None,
     ) -> None:
         self._config = config
         self._listener = listener
         self._source = source
         self._shared_metrics = shared_metrics
-        self._state = ServerState(config.server, flatten(config))
+        self._state = ServerState(config.server, limiter, flatten(config))
         listeners = (log_request,) if config.observe.access_log else ()
-        app = create_app(self._state, keys, listeners=listeners)
-        self._http = [HttpServer(app, config.server.connections)]
+        app = create_app(self._state, ring, listeners=listeners)
+        self._tls = open_tls(config.server.tls)
+        connections = config.server.connections
+        on_slow = self._state.count_slow_reader
+        self._http = [HttpServer(app, connections, self._tls, on_slow)]
         self._operator = operator
         if operator is not None:
             is_port = operator.family != socket.AF_UNIX
-            app = create_admin_app(self._state, keys if is_port else (), OPERATOR, listeners)
-            self._http.append(HttpServer(app, config.server.connections))
+            app = create_admin_app(self._state, ring if is_port else None, OPERATOR, listeners)
+            tls = self._tls if is_port else None
+            self._http.append(HttpServer(app, connections, tls, on_slow))
         self._engine: AsyncEngine | None = None
         self._may_listen = asyncio.Event()
         if config.server.api_server_count == 1:
@@ -189,7 +207,7 @@ class Server:
         self._may_listen.set()
         host, port = self._listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        url = f"http://{shown}:{port}"
+        url = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
         page = f", playground: {url}/" if self._config.server.playground else ""
         seconds = time.monotonic() - started
         _LOGGER.info("%s is ready after %.2f s: %s/v1%s", pipeline.model.name, seconds, url, page)

@@ -9,6 +9,7 @@ from pagemill.config import ServerConfig
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
+from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.registry import ModelRegistry, Task
 from pagemill.server.responses.background import BackgroundResponses
@@ -18,9 +19,15 @@ from pagemill.server.responses.store import ResponseStore
 class ServerState:
     """Configuration and phase from the start; the models once they are loaded."""
 
-    def __init__(self, config: ServerConfig, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        limiter: KeyLimiter | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         """`settings`: all that the server was started with, without secrets."""
         self.config = config
+        self.limiter = limiter or KeyLimiter()
         self.settings: Mapping[str, Any] = settings or {}
         self.lifecycle = Lifecycle()
         self._pipeline: Pipeline | None = None
@@ -57,11 +64,17 @@ class ServerState:
     ) -> None:
         """The model is loaded: from now on requests are served, while the engine is connected."""
         pipeline.metrics.watch(stats)
+        pipeline.longest_s = self.config.request_timeout or None
         self._pipeline = pipeline
         self._models = ModelRegistry(pipeline)
         self._stats = stats
         self._connected = connected
         self.lifecycle.became_ready()
+
+    def count_slow_reader(self) -> None:
+        """A connection was closed because its client took too little of a response."""
+        if self._pipeline is not None:
+            self._pipeline.metrics.slow_reader()
 
     async def close(self) -> None:
         """Closes what the endpoints share."""

@@ -6,9 +6,10 @@ one, which starts them, starts those again that end, and drains.
                  +-- api 1     ...
 
 The supervisor holds the port, without listening, so that it stays the server's. Children end with
-it (`child_process`). What must outlive an API process is in the engine's process (requests' shares,
-tenants), in the folder (counts of metrics) or in the file of `response_store`; nothing else is kept
-between requests.
+it (`child_process`). It reads the keys, again when their file changes, and tells the API processes.
+What must outlive an API process is in the engine's process (requests' shares, tenants), in the
+folder (counts of metrics, what keys have used) or in the file of `response_store`; nothing else is
+kept between requests.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ import msgspec
 from pagemill.config import ServeConfig
 from pagemill.config.fields import flatten
 from pagemill.observe.restarts import RestartCounts
-from pagemill.server.child_process import ask_to_stop, start_child, wait_ready, wait_silent
+from pagemill.server.child_process import ask_to_stop, start_child, tell, wait_ready, wait_silent
 from pagemill.server.http_server import bind
+from pagemill.server.key_ring import KeyFile
 from pagemill.server.keys import ApiKey
+from pagemill.server.limits.ledger import Ledger
 
 _LOGGER = logging.getLogger("pagemill.server")
 _FIRST_DELAY_S = 0.1
@@ -42,7 +45,7 @@ _STOP_GRACE_S = 10.0
 Start = Callable[[], Awaitable[Process]]
 
 
-def supervise(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
+def supervise(config: ServeConfig, key_file: KeyFile) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status.
 
     Raises:
@@ -53,7 +56,7 @@ def supervise(config: ServeConfig, keys: Sequence[ApiKey]) -> int:
         contextlib.closing(bind(server.host, server.port, shared=True)) as holder,
         tempfile.TemporaryDirectory(prefix="pagemill-") as folder,  # mode 0700
     ):
-        return asyncio.run(_Supervisor(config, keys, holder, folder).run())
+        return asyncio.run(_Supervisor(config, key_file, holder, folder).run())
 
 
 class _EndedError(Exception):
@@ -66,16 +69,19 @@ class _EndedError(Exception):
 
 class _Supervisor:
     def __init__(
-        self, config: ServeConfig, keys: Sequence[ApiKey], holder: socket.socket, folder: str
+        self, config: ServeConfig, key_file: KeyFile, holder: socket.socket, folder: str
     ) -> None:
         self._config = config
         self._port = holder.getsockname()[1]
         self._socket = f"{folder}/engine"
         self._metrics = f"{folder}/metrics"
         os.mkdir(self._metrics)
+        self._limits = f"{folder}/limits"
+        Ledger.create(self._limits)
         self._restarts = RestartCounts(self._metrics)
         self._values = flatten(config)
-        self._keys = msgspec.to_builtins(keys)
+        self._key_file = key_file
+        self._keys = msgspec.to_builtins(key_file.keys)
         self._processes: dict[str, Process] = {}
         self._stop = asyncio.Event()
 
@@ -85,7 +91,8 @@ class _Supervisor:
             loop.add_signal_handler(number, self._on_signal)
         keepers = [asyncio.create_task(self._keep_engine())]
         for index in range(self._config.server.api_server_count):
-            keepers.append(asyncio.create_task(self._keep_api(f"api {index}")))
+            keepers.append(asyncio.create_task(self._keep_api(index)))
+        following = asyncio.create_task(self._key_file.follow(self._replace_keys))
         stopping = asyncio.create_task(self._stop.wait())
         status = 0
         try:
@@ -97,7 +104,7 @@ class _Supervisor:
         except _EndedError as ended:
             status = ended.status
         finally:
-            for task in (stopping, *keepers):
+            for task in (stopping, following, *keepers):
                 task.cancel()
             await self._kill(list(self._processes))
         return status
@@ -132,8 +139,9 @@ class _Supervisor:
 
         await self._keep("engine", start, watch)
 
-    async def _keep_api(self, name: str) -> None:
-        await self._keep(name, lambda: self._start(name, "pagemill.server.api_process"))
+    async def _keep_api(self, index: int) -> None:
+        name = f"api {index}"
+        await self._keep(name, lambda: self._start(name, "pagemill.server.api_process", index))
 
     async def _keep(
         self, name: str, start: Start, watch: Callable[[Process], Awaitable[None]] | None = None
@@ -158,23 +166,36 @@ class _Supervisor:
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
 
-    async def _start(self, name: str, module: str) -> Process:
+    async def _start(self, name: str, module: str, index: int = 0) -> Process:
+        keys = self._keys
         job = {
             "name": name,
+            "index": index,  # among API processes
+            "limits": self._limits,
             "config": self._values,
-            "keys": self._keys,
+            "keys": keys,
             "socket": self._socket,
             "metrics": self._metrics,
             "is_first": name == "api 0",  # it has the operator's routes
             "host": self._config.server.host,
             "port": self._port,
         }
-        return await start_child(module, job, {"PROMETHEUS_MULTIPROC_DIR": self._metrics})
+        process = await start_child(module, job, {"PROMETHEUS_MULTIPROC_DIR": self._metrics})
+        if self._keys is not keys:  # replaced meanwhile
+            tell(process, self._keys)
+        return process
+
+    def _replace_keys(self, keys: Sequence[ApiKey]) -> None:
+        self._keys = msgspec.to_builtins(keys)
+        for process in self._apis():
+            tell(process, self._keys)
+
+    def _apis(self) -> list[Process]:
+        return [process for name, process in self._processes.items() if name != "engine"]
 
     def _ask_apis(self) -> None:
-        for name, process in self._processes.items():
-            if name != "engine":
-                ask_to_stop(process)
+        for process in self._apis():
+            ask_to_stop(process)
 
     async def _drain(self) -> None:
         """API processes finish their requests, then the engine ends."""

@@ -3,6 +3,7 @@ the position and the seed."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,19 +48,16 @@ class FakeState:
 
 def step(options: FakeOptions, request_id: int, state: FakeState) -> FakeOutput:
     """What a step gives the request: a token, a pooled output or a failure."""
-    sampling = state.request.sampling
+    sampling, deadline_us = state.request.sampling, state.request.deadline_us
+    if deadline_us is not None and time.monotonic() * 1e6 >= deadline_us:
+        return _failed(request_id, "DEADLINE_EXCEEDED", "The deadline of the request has passed.")
     if sampling is None:
         seed = sum(state.prompt)
         vector = np.cos(np.arange(options.pooled_size, dtype=np.float32) + seed)
         return FakeOutput(request_id, pooled=vector, finish_reason="stop")
     position = len(state.output)
     if position == options.fail_at_position:
-        return FakeOutput(
-            request_id,
-            finish_reason="error",
-            error_code="INTERNAL",
-            error_message="The runner failed this request.",
-        )
+        return _failed(request_id, "INTERNAL", "The runner failed this request.")
     output = FakeOutput(request_id)
     if position == 0 and sampling.prompt_logprobs != -1:
         output.prompt_logprobs = [_logprobs(t, sampling.prompt_logprobs) for t in state.prompt[1:]]
@@ -71,6 +69,10 @@ def step(options: FakeOptions, request_id: int, state: FakeState) -> FakeOutput:
     if output.finish_reason is not None and sends_kv:
         output.kv_transfer_params = {"do_remote_prefill": "true", "remote_engine_id": "fake"}
     return output
+
+
+def _failed(request_id: int, code: str, message: str) -> FakeOutput:
+    return FakeOutput(request_id, finish_reason="error", error_code=code, error_message=message)
 
 
 def _generate(

@@ -74,6 +74,7 @@ class FakeRequest(types.SimpleNamespace):
     tenant: str = ""
     starts_held: bool = False
     streaming_input: bool = False
+    deadline_us: int | None = None
     kv_transfer_params: Mapping[str, str] = types.MappingProxyType({})
 
 

@@ -17,6 +17,7 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.router.fleet import Fleet
 from pagemill.router.serve import RunningRouter
 from pagemill.server.http_server import HttpServer
+from pagemill.server.key_ring import KeyRing
 from pagemill.server.keys import ApiKey
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.rendering import Rendering
@@ -89,7 +90,7 @@ async def running_router(
     listener = socket.create_server(("127.0.0.1", 0))
     base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with (
-        RunningRouter(config, lifecycle, keys, rendering, listener) as running,
+        RunningRouter(config, lifecycle, KeyRing(keys), rendering, listener) as running,
         httpx.AsyncClient(base_url=base_url, timeout=30) as client,
     ):
         yield client, running.fleet, lifecycle

@@ -13,7 +13,7 @@ from pagemill.server.state import ServerState
 
 async def create(server: ServerState, body: ChatRequest, caller: Caller) -> Answer:
     """Answers the last of a list of messages."""
-    pipeline, _ = server.models.resolve(body.model)
+    pipeline, _ = server.models.resolve(body.model, caller)
     generation = await start_chat(pipeline, body, caller)
     name, has_metrics = f"chatcmpl-{body.request_id}", server.config.enable_per_request_metrics
     wording = ChatWording(pipeline, body, name, generation, has_metrics)

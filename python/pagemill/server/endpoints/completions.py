@@ -23,7 +23,7 @@ from pagemill.server.state import ServerState
 
 async def create(server: ServerState, body: CompletionRequest, caller: Caller) -> Answer:
     """Continues one or several prompts."""
-    pipeline, _ = server.models.resolve(body.model)
+    pipeline, _ = server.models.resolve(body.model, caller)
     generation, echoes = await _start(pipeline, body, caller)
     name, has_metrics = f"cmpl-{body.request_id}", server.config.enable_per_request_metrics
     wording = CompletionWording(pipeline, body, name, generation, echoes, has_metrics)
@@ -62,6 +62,7 @@ async def _start(
         truncation_side=request.truncation_side,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
+        timeout_s=request.timeout,
         caller=caller,
         kv_transfer_params=transfer_params(request),
         constraint=wanted_output(request, pipeline.renderer.markers),

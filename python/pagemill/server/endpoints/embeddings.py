@@ -22,7 +22,7 @@ from pagemill.server.state import ServerState
 
 async def create(server: ServerState, body: EmbeddingRequest, caller: Caller) -> EmbeddingResponse:
     """Embeds one or several texts."""
-    pipeline, _ = server.models.resolve(body.model)
+    pipeline, _ = server.models.resolve(body.model, caller)
     rendered = await pipeline.rendering.prompts(
         prompts(body.input, "input"),
         body.add_special_tokens,
@@ -37,6 +37,7 @@ async def create(server: ServerState, body: EmbeddingRequest, caller: Caller) ->
         truncation_side=body.truncation_side,
         cache_salt=body.cache_salt or "",
         priority=body.priority,
+        timeout_s=body.timeout,
         caller=caller,
         param="input",
     )

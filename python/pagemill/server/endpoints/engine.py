@@ -39,7 +39,7 @@ _LOGGER = logging.getLogger("pagemill.server")
 async def sleep(server: ServerState, body: SleepRequest, caller: Caller) -> EngineState:
     """Frees the memory of weights and KV cache until `/wake_up`; requests are refused meanwhile."""
     _log("sleep", caller)
-    engine = _engine(server)
+    engine = _engine(server, caller)
     await _pause(engine, body.mode, body.timeout_s)
     try:
         await _call(engine, "sleep", keep_kv=body.keep_kv, timeout_s=body.timeout_s)
@@ -51,20 +51,20 @@ async def sleep(server: ServerState, body: SleepRequest, caller: Caller) -> Engi
 async def wake_up(server: ServerState, body: WakeRequest, caller: Caller) -> EngineState:
     """Loads the weights again."""
     _log("wake_up", caller)
-    await _call(_engine(server), "wake", timeout_s=body.timeout_s)
+    await _call(_engine(server, caller), "wake", timeout_s=body.timeout_s)
     return EngineState("awake")
 
 
 async def is_sleeping(server: ServerState, body: dict[str, Any], caller: Caller) -> SleepState:
     """Whether the engine sleeps."""
-    del body, caller
-    return SleepState(await _call(_engine(server), "is_sleeping"))
+    del body
+    return SleepState(await _call(_engine(server, caller), "is_sleeping"))
 
 
 async def pause(server: ServerState, body: PauseRequest, caller: Caller) -> EngineState:
     """Stops planning steps until `/resume`; new requests wait."""
     _log("pause", caller)
-    engine = _engine(server)
+    engine = _engine(server, caller)
     await _pause(engine, body.mode, body.timeout_s)
     if body.clear_cache and body.mode != "keep":
         await _call(engine, "reset_prefix_cache")
@@ -75,28 +75,30 @@ async def resume(server: ServerState, body: dict[str, Any], caller: Caller) -> E
     """Ends a pause."""
     del body
     _log("resume", caller)
-    await _call(_engine(server), "resume")
+    await _call(_engine(server, caller), "resume")
     return EngineState("resumed")
 
 
 async def is_paused(server: ServerState, body: dict[str, Any], caller: Caller) -> PauseState:
     """Whether a pause is complete."""
-    del body, caller
-    return PauseState(await _call(_engine(server), "wait_paused", timeout_s=0.0))
+    del body
+    return PauseState(await _call(_engine(server, caller), "wait_paused", timeout_s=0.0))
 
 
 async def reset_prefix_cache(server: ServerState, body: ResetRequest, caller: Caller) -> ResetState:
     """Forgets all cached prefixes."""
     _log("reset_prefix_cache", caller)
     preempts = body.reset_running_requests
-    return ResetState(await _call(_engine(server), "reset_prefix_cache", preempt_running=preempts))
+    return ResetState(
+        await _call(_engine(server, caller), "reset_prefix_cache", preempt_running=preempts)
+    )
 
 
 async def update_weights(server: ServerState, body: WeightsRequest, caller: Caller) -> EngineState:
     """Goes on with the weights of another checkpoint of the same model; all cached prefixes are
     forgotten. While the engine sleeps, `/wake_up` loads them."""
     _log("update_weights", caller)
-    engine = _engine(server)
+    engine = _engine(server, caller)
     try:
         programs = await asyncio.to_thread(_program_texts, engine.model, body.path)
     except (WeightsError, OSError) as error:
@@ -111,12 +113,12 @@ async def save_session(server: ServerState, body: SessionRequest, caller: Caller
     _log("save_session", caller)
     token_ids = body.prompt
     if isinstance(token_ids, str):
-        renderer = server.models.resolve(None).model.renderer
+        renderer = server.models.resolve(None, caller).model.renderer
         token_ids = await asyncio.to_thread(renderer.encode, token_ids, True, True)
     if not token_ids:
         raise bad_request("`prompt` is empty.", "prompt")
     num_tokens = await _call(
-        _engine(server),
+        _engine(server, caller),
         "save_session",
         path=body.path,
         token_ids=token_ids,
@@ -131,14 +133,14 @@ async def restore_session(
     """Reads a saved session: prompts that begin with its tokens find their KV."""
     _log("restore_session", caller)
     token_ids, num_tokens = await _call(
-        _engine(server), "restore_session", path=body.path, cache_salt=body.cache_salt
+        _engine(server, caller), "restore_session", path=body.path, cache_salt=body.cache_salt
     )
     return SessionState(num_tokens, list(token_ids))
 
 
 async def server_info(server: ServerState, body: dict[str, Any], caller: Caller) -> ServerInfo:
     """What this server was started with."""
-    del body, caller
+    del body
     names = server.loaded.model.names if server.loaded is not None else ()
     lifecycle = server.lifecycle
     return ServerInfo(
@@ -154,8 +156,8 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
     return program_texts(ModelSource.open(model.path), path, model.max_model_len)
 
 
-def _engine(server: ServerState) -> AsyncEngine:
-    return server.models.resolve(None).model.engine
+def _engine(server: ServerState, caller: Caller) -> AsyncEngine:
+    return server.models.resolve(None, caller).model.engine
 
 
 async def _pause(engine: AsyncEngine, mode: PauseMode, timeout_s: float) -> None:

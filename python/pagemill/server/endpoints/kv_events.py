@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from pagemill.engine.outputs import EngineError
-from pagemill.server.caller import Caller
+from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.errors import from_engine
 from pagemill.server.lifecycle import Phase
 from pagemill.server.protocol.kv_event import KvEvent, KvEvents, KvEventsRequest
@@ -18,7 +18,7 @@ _POLL_S = 0.05  # a router that learns of a block so much later has not sent its
 async def poll(server: ServerState, body: KvEventsRequest, caller: Caller) -> KvEvents:
     """Waits for the first event, but not while the server drains."""
     del caller
-    engine = server.models.resolve(None).model.engine
+    engine = server.models.resolve(None, ANONYMOUS).model.engine
     loop = asyncio.get_running_loop()
     deadline = loop.time() + body.timeout_s
     while True:

@@ -15,7 +15,7 @@ from pagemill.server.state import ServerState
 
 async def create(server: ServerState, body: MessagesRequest, caller: Caller) -> Answer:
     """Answers the last of a list of messages, as Anthropic's API does."""
-    pipeline, _ = server.models.resolve(body.model)
+    pipeline, _ = server.models.resolve(body.model, caller)
     try:
         generation = await start_chat(pipeline, chat_request(body), caller, clamps_max_tokens=True)
     except ApiError as error:
@@ -28,8 +28,7 @@ async def create(server: ServerState, body: MessagesRequest, caller: Caller) -> 
 
 async def count_tokens(server: ServerState, body: CountTokensRequest, caller: Caller) -> TokenCount:
     """Counts the tokens of a prompt, as `/v1/messages` would give it to the model."""
-    del caller
-    pipeline, _ = server.models.resolve(body.model)
+    pipeline, _ = server.models.resolve(body.model, caller)
     request = chat_request(body)
     check_chat(request)
     return TokenCount(len(await rendered_prompt(pipeline.rendering, request)))

@@ -13,18 +13,18 @@ from pagemill.server.state import ServerState
 
 async def list_models(server: ServerState, body: dict[str, Any], caller: Caller) -> ModelList:
     """Every name that a request may give."""
-    del body, caller
-    return model_list([_card(server.models, name) for name in server.models.names])
+    del body
+    names = server.models.names_for(caller)
+    return model_list([_card(server.models, name, caller) for name in names])
 
 
 async def retrieve(server: ServerState, body: ModelName, caller: Caller) -> ModelCard:
     """One of them."""
-    del caller
-    return _card(server.models, body.model)
+    return _card(server.models, body.model, caller)
 
 
-def _card(models: ModelRegistry, name: str) -> ModelCard:
-    model = models.resolve(name).model.model
+def _card(models: ModelRegistry, name: str, caller: Caller) -> ModelCard:
+    model = models.resolve(name, caller).model.model
     return ModelCard(
         id=name,
         created=model.created,

@@ -32,7 +32,7 @@ _LOST = ResponseError("server_error", "The process that generated this response 
 
 async def create(server: ServerState, body: ResponsesRequest, caller: Caller) -> Answer:
     """Answers a conversation, which may be a stored one with new items."""
-    pipeline, _ = server.models.resolve(body.model)
+    pipeline, _ = server.models.resolve(body.model, caller)
     store = server.responses if body.store else None
     if body.background and (store is None or body.stream):
         raise bad_request(

@@ -327,6 +327,12 @@ ENDPOINTS = (
 )
 OPEN_PATHS = frozenset(e.path for e in ENDPOINTS if e.scope is Scope.OPEN)
 """What is answered without a key."""
+METERED_PATHS = frozenset(
+    (e.method, e.path)
+    for e in ENDPOINTS
+    if e.scope is Scope.INFERENCE and e.transport is Transport.JSON
+)
+"""Method and path of what counts against a key's limits: work for the model or its tokenizer."""
 _ERRORS = {endpoint.path: endpoint.errors for endpoint in ENDPOINTS}
 
 

@@ -21,8 +21,7 @@ from pagemill.server.state import ServerState
 
 async def create(server: ServerState, body: TokenizeRequest, caller: Caller) -> TokenizeResponse:
     """The tokens of a prompt, as the model would get it."""
-    del caller
-    pipeline, _ = server.models.resolve(body.model)
+    pipeline, _ = server.models.resolve(body.model, caller)
     tokens = (await _rendered(pipeline, body)).token_ids.tolist()
     texts = None
     if body.return_token_strs:
@@ -33,8 +32,7 @@ async def create(server: ServerState, body: TokenizeRequest, caller: Caller) -> 
 
 async def undo(server: ServerState, body: DetokenizeRequest, caller: Caller) -> DetokenizeResponse:
     """The text of tokens."""
-    del caller
-    pipeline, _ = server.models.resolve(body.model)
+    pipeline, _ = server.models.resolve(body.model, caller)
     size = pipeline.model.vocab_size
     if any(token >= size for token in body.tokens):
         raise bad_request(f"`tokens` has an id beyond the vocabulary of {size} tokens.", "tokens")

@@ -98,6 +98,7 @@ def _generation_fields(body: MessagesRequest) -> dict[str, Any]:
         "top_k": body.top_k,
         "top_p": body.top_p,
         "cache_salt": body.cache_salt,
+        "timeout": body.timeout,
         "kv_transfer_params": body.kv_transfer_params,
         "request_id": body.request_id,
     }

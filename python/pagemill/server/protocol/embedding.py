@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from pagemill.server.protocol.decode import FieldRules, Unsupported, only
+from pagemill.server.protocol.sampling import Timeout
 
 
 class EmbeddingRequest(msgspec.Struct, kw_only=True):
@@ -22,6 +23,7 @@ class EmbeddingRequest(msgspec.Struct, kw_only=True):
     add_special_tokens: bool = True
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
     priority: Annotated[int, Meta(ge=-(2**31) + 1, le=2**31 - 1)] = 0
+    timeout: Timeout | None = None
     request_id: Annotated[str, Meta(max_length=128)] = ""
 
 

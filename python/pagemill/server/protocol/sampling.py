@@ -24,6 +24,7 @@ Count = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Positive = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 TokenId = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 BadWord = Annotated[str, Meta(min_length=1, max_length=256)]
+Timeout = Annotated[float, Meta(gt=0, le=86400)]  # seconds
 Logprobs = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
 
 
@@ -53,6 +54,7 @@ class GenerationRequest(SamplingFields, kw_only=True, frozen=True):
     return_tokens_as_token_ids: bool = False
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
     priority: Annotated[int, Meta(ge=-INT32_MAX, le=INT32_MAX)] = 0
+    timeout: Timeout | None = None
     request_id: Annotated[str, Meta(max_length=128)] = ""
     kv_transfer_params: Annotated[
         dict[str, str | bool | int | None], Meta(max_length=MAX_KV_TRANSFER_PARAMS)

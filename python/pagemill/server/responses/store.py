@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import sqlite3
 import time
@@ -38,7 +39,7 @@ CREATE TABLE IF NOT EXISTS responses (
   owner TEXT NOT NULL,
   conversation BLOB NOT NULL,
   response BLOB NOT NULL,
-  seen_running REAL  -- seconds since 1970; null: it has ended
+  seen_running REAL  -- time.monotonic() of all processes; null: it has ended
 )
 """
 _RUNNING = "WHERE id = ? AND owner = ? AND seen_running IS NOT NULL"
@@ -51,6 +52,12 @@ class Stored(NamedTuple):
     response: bytes
     idle_s: float | None = None
     """For how long its process has not said that it runs; None: it has ended."""
+
+
+def _idle_s(seen: float) -> float:
+    """The time since `seen`; endless if the machine was started again since then."""
+    idle_s = time.monotonic() - seen
+    return idle_s if idle_s >= 0 else math.inf
 
 
 class ResponseStore:
@@ -77,13 +84,14 @@ class ResponseStore:
         size = _size(conversation, response)
 
         def insert(connection: sqlite3.Connection) -> bool:
+            seen = time.monotonic() if running else None
             with _transaction(connection):
                 if not self._make_room(connection, size):
                     return False
                 connection.execute(
                     "INSERT INTO responses (id, owner, conversation, response, seen_running)"
                     " VALUES (?, ?, ?, ?, ?)",
-                    (response_id, owner, conversation, response, time.time() if running else None),
+                    (response_id, owner, conversation, response, seen),
                 )
             return True
 
@@ -109,7 +117,7 @@ class ResponseStore:
             if row is None:
                 return None
             conversation, response, seen = row
-            return Stored(conversation, response, None if seen is None else time.time() - seen)
+            return Stored(conversation, response, None if seen is None else _idle_s(seen))
 
         return await self._run(select)
 
@@ -118,7 +126,7 @@ class ResponseStore:
 
         def update(connection: sqlite3.Connection) -> bool:
             query = f"UPDATE responses SET seen_running = ? {_RUNNING}"
-            return connection.execute(query, (time.time(), response_id, owner)).rowcount > 0
+            return connection.execute(query, (time.monotonic(), response_id, owner)).rowcount > 0
 
         return await self._run(update) is not False  # a file that fails ends nothing
 

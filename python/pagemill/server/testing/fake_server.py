@@ -18,6 +18,7 @@ from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.app import create_app
+from pagemill.server.key_ring import KeyRing
 from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
@@ -84,6 +85,7 @@ async def fake_server(
     *,
     api_keys: Sequence[str] = (),
     keys: Sequence[ApiKey] = (),
+    ring: KeyRing | None = None,
     trust_tenant_header: bool = False,
     origins: OriginConfig | None = None,
     loaded: bool = True,
@@ -92,6 +94,7 @@ async def fake_server(
     response_store: str | None = None,
     observed: MetricsOptions | None = None,
     per_request_metrics: bool = False,
+    request_timeout: float = 0.0,
     playground: bool = True,
     listeners: Sequence[OnEnd] = (),
 ) -> AsyncGenerator[FakeServer, None]:
@@ -105,6 +108,7 @@ async def fake_server(
         enable_per_request_metrics=per_request_metrics,
         playground=playground,
         engine_stuck_timeout=5.0,
+        request_timeout=request_timeout,
         response_store=response_store,
     )
     state = ServerState(config)
@@ -118,7 +122,8 @@ async def fake_server(
     )
     if loaded:
         state.serve(pipeline, engine.stats)
-    app = create_app(state, keys or plain_keys(api_keys), listeners=listeners)
+    ring = ring or KeyRing(keys or plain_keys(api_keys))
+    app = create_app(state, ring, listeners=listeners)
     transport = httpx.ASGITransport(app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:

@@ -1,0 +1,53 @@
+"""The keys that are valid now, and the file that they are read from again when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pagemill.config import ServerConfig
+from pagemill.server.keys import ApiKey, api_keys
+from pagemill.server.watched_files import POLL_S, WatchedFiles, follow
+
+_LOGGER = logging.getLogger("pagemill.server")
+
+
+class KeyRing:
+    """The valid keys. A request keeps what its key was when it was checked."""
+
+    def __init__(self, keys: Sequence[ApiKey] = ()) -> None:
+        self.keys = tuple(keys)
+
+    def replace(self, keys: Sequence[ApiKey]) -> None:
+        """The keys are these from the next request on."""
+        self.keys = tuple(keys)
+
+
+class KeyFile:
+    """Reads the keys of `config`.
+
+    Raises:
+        ConfigError: they cannot be used.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        path = config.api_key_file
+        paths = () if path is None else (str(Path(path).expanduser()),)
+        self._files = WatchedFiles(paths)
+        self.keys = api_keys(config)
+
+    async def follow(
+        self, replace: Callable[[Sequence[ApiKey]], None], poll_s: float = POLL_S
+    ) -> None:
+        """Calls `replace` with all keys when their file has changed and holds no mistake. Never
+        returns."""
+
+        async def load() -> None:
+            keys = await asyncio.to_thread(api_keys, self._config)
+            replace(keys)
+            _LOGGER.info("--api-key-file was read again: %d key(s)", len(keys))
+
+        await follow(self._files, load, poll_s)
