@@ -54,6 +54,8 @@ def create_app(
     def count_if_loaded(record: RequestRecord) -> None:
         if state.loaded is not None:
             count(state.loaded.metrics, record)
+            if record.status == 200 and record.work.model:
+                state.returns.ended()
 
     return RequestRecords(named, (count_if_loaded, *listeners))
 

@@ -13,6 +13,7 @@ from pagemill.server.pipeline import Pipeline
 from pagemill.server.registry import ModelRegistry, Task
 from pagemill.server.responses.background import BackgroundResponses
 from pagemill.server.responses.store import ResponseStore
+from pagemill.server.return_times import ReturnTimes
 
 
 class ServerState:
@@ -21,6 +22,7 @@ class ServerState:
     def __init__(self, config: ServerConfig, limiter: KeyLimiter | None = None) -> None:
         self.config = config
         self.limiter = limiter or KeyLimiter()
+        self.returns = ReturnTimes()
         self.lifecycle = Lifecycle()
         self._pipeline: Pipeline | None = None
         self._models: ModelRegistry | None = None
