@@ -47,9 +47,9 @@ def report(name: str, found: Outcome, since: float, resident_bytes: int) -> None
     ok, waits = found.statuses[200], found.retry_after_s or [0]
     print(
         f"{name}: {ok} served, {sum(found.statuses.values()) - ok} refused; median"
-        f" {found.percentile(0.5, since):.3f} s ({found.percentile(0.5):.3f} s with the arrival), 95 % within {found.percentile(0.95, since):.3f} s;"
-        f" Retry-After {sum(waits) / len(waits):.1f} s, at most {max(waits)} s;"
-        f" {resident_bytes / 1e6:.1f} MB"
+        f" {found.percentile(0.5, since):.3f} s, with the arrival {found.percentile(0.5):.3f} s;"
+        f" 95 % within {found.percentile(0.95, since):.3f} s; Retry-After"
+        f" {sum(waits) / len(waits):.1f} s, at most {max(waits)} s; {resident_bytes / 1e6:.1f} MB"
     )
 
 

@@ -1,9 +1,9 @@
 """When refused clients should come back: not all at once.
 
 The engine knows when there will be room for one more request, and would send all clients that it
-refuses to that moment. Each of them gets a turn of its own here, as if it stood in a queue that moves
-at the speed at which requests have ended lately. 2,000 clients that come back every second keep a
-server busy with refusing; in turn, those that come back are about those that can be served.
+refuses to that moment. Each of them gets a turn of its own here, as if it stood in a queue that
+moves at the speed at which requests have ended lately. 2,000 clients that come back every second
+keep a server busy with refusing; in turn, about as many come back as can be served.
 """
 
 from __future__ import annotations
