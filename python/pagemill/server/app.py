@@ -75,6 +75,8 @@ def _observed(state: ServerState, app: ASGIApp, listeners: Sequence[OnEnd]) -> A
     def count_if_loaded(record: RequestRecord) -> None:
         if state.loaded is not None:
             count(state.loaded.metrics, record)
+            if record.status == 200 and record.work.model:
+                state.returns.ended()
 
     return RequestRecords(named, (count_if_loaded, *listeners))
 

@@ -61,6 +61,8 @@ class ApiError(Exception):
         self.param = param
         self.type_name = type_name or TYPE_OF_STATUS.get(status, "Error")
         self.retry_after_s = retry_after_s or RETRY_AFTER_S.get(status, 0)
+        self.is_by_engine = False
+        """Of a 429: the engine's queue is full, for all clients alike."""
         self.reason = reason
 
 
@@ -82,4 +84,6 @@ def not_implemented(message: str, param: str, reason: str = "") -> ApiError:
 def from_engine(error: EngineError) -> ApiError:
     """The engine's refusal or failure as the client sees it."""
     status = STATUS_OF_CODE.get(error.code, 500)
-    return ApiError(status, error.message, error.param, retry_after_s=error.retry_after_s)
+    refusal = ApiError(status, error.message, error.param, retry_after_s=error.retry_after_s)
+    refusal.is_by_engine = True
+    return refusal

@@ -14,6 +14,7 @@ from pagemill.server.pipeline import Pipeline
 from pagemill.server.registry import ModelRegistry, Task
 from pagemill.server.responses.background import BackgroundResponses
 from pagemill.server.responses.store import ResponseStore
+from pagemill.server.return_times import ReturnTimes
 
 
 class ServerState:
@@ -29,6 +30,7 @@ class ServerState:
         self.config = config
         self.limiter = limiter or KeyLimiter()
         self.settings: Mapping[str, Any] = settings or {}
+        self.returns = ReturnTimes()
         self.lifecycle = Lifecycle()
         self._pipeline: Pipeline | None = None
         self._models: ModelRegistry | None = None

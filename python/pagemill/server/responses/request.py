@@ -71,7 +71,9 @@ def in_names_of_responses(error: ApiError) -> ApiError:
     for chat, here in _NAMES.items():
         message = message.replace(f"`{chat}", f"`{here}")
     param = _NAMES.get(error.param or "", error.param)
-    return ApiError(error.status, message, param, error.type_name, error.retry_after_s)
+    renamed = ApiError(error.status, message, param, error.type_name, error.retry_after_s)
+    renamed.is_by_engine = error.is_by_engine
+    return renamed
 
 
 def new_response(
