@@ -28,9 +28,10 @@ class ServerConfig:
     api_key_file: str | None = option(
         None,
         "File with such keys, one a line, in addition to --api-key; empty lines and lines that"
-        " begin with # are ignored. A .yaml file has names, tenants, scopes and limits of keys as well:"
+        " begin with # are ignored. A .yaml file has names, tenants, scopes and limits as well:"
         " `NAME: {key: KEY, tenant: TENANT, scopes: [inference, metrics, admin]}`, or `sha256`"
-        " instead of `key`. Unlike an argument, a file is not visible in the list of processes.",
+        " instead of `key`. It is read again when it changes. Unlike an argument, a file is not"
+        " visible in the list of processes.",
     )
     admin_address: str | None = option(
         None,

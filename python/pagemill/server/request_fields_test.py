@@ -52,6 +52,7 @@ PRIVATE: Mapping[str, Sequence[Any]] = {
     "cache_salt": (*NO_TEXT, "", "x" * 1025),
     "priority": (*NO_INTEGER, 1, -(2**40)),
     "request_id": (*NO_TEXT, "x" * 129),
+    "timeout": (*NO_NUMBER, 0, 86401),
 }
 SAMPLING: Mapping[str, Sequence[Any]] = {
     **PRIVATE,
