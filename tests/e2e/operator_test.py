@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,18 +26,19 @@ class Operated(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=["", "--api-server-count=2"])
-def operated(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operated]:
-    folder = tmp_path_factory.mktemp("server")
-    path = folder / "admin"
-    options = ["--max-model-len=1024", f"--admin-address={path}", *filter(None, [request.param])]
-    with serve(SMOLLM2, folder, options) as running:
-        transport = httpx.HTTPTransport(uds=str(path))
-        with httpx.Client(transport=transport, base_url="http://operator", timeout=60) as client:
-            yield Operated(running, client, folder)
-        assert running.stop() == 0
-    assert not path.exists()
+def operated(request: pytest.FixtureRequest) -> Iterator[Operated]:
+    with tempfile.TemporaryDirectory() as name:  # pytest's own are too long for a socket's path
+        folder = Path(name)
+        path = folder / "admin"
+        options = ["--max-model-len=1024", f"--admin-address={path}"]
+        with serve(SMOLLM2, folder, [*options, *filter(None, [request.param])]) as running:
+            transport = httpx.HTTPTransport(uds=str(path))
+            with httpx.Client(
+                transport=transport, base_url="http://operator", timeout=60
+            ) as client:
+                yield Operated(running, client, folder)
+            assert running.stop() == 0
+        assert not path.exists()
 
 
 def complete(server: ServerProcess, **fields: Any) -> httpx.Response:

@@ -31,7 +31,6 @@ from pagemill.server.protocol.operation import (
     WeightsRequest,
 )
 from pagemill.server.state import ServerState
-from pagemill.weights.errors import WeightsError
 
 _LOGGER = logging.getLogger("pagemill.server")
 
@@ -99,10 +98,7 @@ async def update_weights(server: ServerState, body: WeightsRequest, caller: Call
     forgotten. While the engine sleeps, `/wake_up` loads them."""
     _log("update_weights", caller)
     engine = _engine(server, caller)
-    try:
-        programs = await asyncio.to_thread(_program_texts, engine.model, body.path)
-    except (WeightsError, OSError) as error:
-        raise bad_request(f"`path` cannot be used: {error}", "path") from error
+    programs = await asyncio.to_thread(_program_texts, engine.model, body.path)
     await _call(engine, "update_weights", programs=programs, timeout_s=body.timeout_s)
     return EngineState("updated")
 
@@ -151,9 +147,13 @@ async def server_info(server: ServerState, body: dict[str, Any], caller: Caller)
 def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
     # Building programs takes imports that serving does not need.
     from pagemill.engine.loading import program_texts
+    from pagemill.weights.errors import WeightsError
     from pagemill.weights.source import ModelSource
 
-    return program_texts(ModelSource.open(model.path), path, model.max_model_len)
+    try:
+        return program_texts(ModelSource.open(model.path), path, model.max_model_len)
+    except (WeightsError, OSError) as error:
+        raise bad_request(f"`path` cannot be used: {error}", "path") from error
 
 
 def _engine(server: ServerState, caller: Caller) -> AsyncEngine:
