@@ -43,7 +43,7 @@ def required_calls(formats: Formats, tools: Tools, *, is_single: bool) -> Gramma
         GrammarError: a tool cannot be spelled in the model's format.
     """
     spelled = _Calls(formats, tools)
-    return spelled.rules.grammar(f"{_blank(spelled.rules)}? {spelled.section(is_single)}")
+    return spelled.alone(spelled.section(is_single))
 
 
 def calls_or_json(
@@ -56,7 +56,7 @@ def calls_or_json(
     """
     spelled = _Calls(formats, tools)
     calls, answer = spelled.section(is_single), spelled.rules.schema(schema)
-    return spelled.rules.grammar(f"{_blank(spelled.rules)}? ({calls} | {answer})")
+    return spelled.alone(f"({calls} | {answer})")
 
 
 def opener_token(formats: Formats) -> int | None:
@@ -118,11 +118,6 @@ def _beginning(formats: Formats) -> str:
     return formats.tools.spelling.begin + formats.tools.spelling.before_name
 
 
-def _blank(rules: LarkRules) -> str:
-    """In front of what follows reasoning."""
-    return rules.terminal(r"/[ \n]{1,4}/")
-
-
 class _Calls:
     """Writes calls as expressions of a grammar's `rules`."""
 
@@ -131,9 +126,17 @@ class _Calls:
         assert formats.tools is not None and formats.tools.spelling is not None
         self.spelling: Spelling = spelling or formats.tools.spelling
         self.rules = LarkRules({marker: index for index, marker in formats.marker_ids.items()})
+        self._follows_reasoning = formats.reasoning is not None
         states = formats.tools.states.values()
         self._ends = {end for state in states if isinstance(state, Value) for end in state.on}
         self._call = self.rules.rule(" | ".join(self._named(name, tools[name]) for name in tools))
+
+    def alone(self, answer: str) -> Grammar:
+        """An output that is `answer`."""
+        # A model that has written a line's end can only go on with a call if it may not stop there.
+        line_ends = self.rules.terminal(r"/\n{1,2}/")
+        before = f"{line_ends}? " if self._follows_reasoning else ""
+        return self.rules.grammar(f"{before}{answer} {line_ends}?")
 
     def section(self, is_single: bool) -> str:
         """One call, or any number of them, and what surrounds them all."""

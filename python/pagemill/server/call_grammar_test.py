@@ -212,6 +212,19 @@ def test_required_calls_are_read_back(path: str, has_tokens: bool) -> None:
             check_calls(message, events)
 
 
+def test_an_output_may_end_with_a_line() -> None:
+    formats = formats_of("json_formats:HERMES", has_tokens=True)
+    matcher = matcher_of(formats, required_calls(formats, {"f": None}, is_single=False))
+    ids = {marker: index for index, marker in formats.marker_ids.items()}
+    opener, closer = ids["<tool_call>"], ids["</tool_call>"]
+    assert allowed(matcher) == [opener]  # nothing reasons, so nothing separates
+    output = [opener, *b'\n{"name": "f", "arguments": {}}\n', closer, *b"\n"]
+    assert all(map(matcher.accept, output))
+    assert EOS in allowed(matcher) and opener in allowed(matcher)
+    message, _ = read(formats, output)
+    assert not message.text and len(message.calls) == 1
+
+
 @pytest.mark.parametrize("path", spelled_formats())
 def test_calls_are_constrained_from_their_opener_on(path: str) -> None:
     rng = random.Random(path)
