@@ -1,5 +1,6 @@
-"""External repositories that both Bazel versions have: local tools, Python environments, models."""
+"""External repositories that both Bazel versions have: tools, environments, data."""
 
+load("//third_party:datasets.bzl", "datasets")
 load("//third_party:models.bzl", "models")
 load("//third_party/buildifier:buildifier.bzl", "buildifier_binary")
 load("//third_party/node:node_packages.bzl", "node_packages")
@@ -33,5 +34,6 @@ def dev_repositories():
         name = "py_test",
         lock = "//third_party/python:test.lock",
     )
+    datasets()
     models()
     onednn_library(name = "onednn")

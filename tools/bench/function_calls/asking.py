@@ -30,6 +30,8 @@ class Outcome:
     """The message of the answer."""
     faults: Sequence[str]
     """What is wrong with the form of its calls."""
+    is_cut: bool
+    """It was too long."""
     is_right: bool
     """The calls are the ones that were asked for."""
 
@@ -91,7 +93,7 @@ def outcome(case: Case, choice: dict[str, Any]) -> Outcome:
         try:
             arguments = json.loads(function["arguments"])
         except ValueError as error:
-            faults.append(f"{name}: {error} (ended by {choice['finish_reason']})")
+            faults.append(f"{name}: {error}")
             continue
         schema = case.parameters(name)
         if schema is None:
@@ -99,4 +101,6 @@ def outcome(case: Case, choice: dict[str, Any]) -> Outcome:
         elif not jsonschema_rs.is_valid(schema, arguments):
             faults.append(f"{name}: {function['arguments']} is not what its schema says")
         calls.append(Call(name, arguments))
-    return Outcome(case, message, faults, not faults and matches(calls, case.expected))
+    is_cut = choice["finish_reason"] == "length"
+    is_right = not faults and not is_cut and matches(calls, case.expected)
+    return Outcome(case, message, faults, is_cut, is_right)

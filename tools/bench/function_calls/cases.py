@@ -1,16 +1,19 @@
 """Cases of the Berkeley Function Calling Leaderboard: a question, functions, the calls it asks for.
 
-The files come from the package `bfcl-eval`; third_party/datasets.md says which.
+The files come from a package (third_party/datasets.md); Bazel says where they are.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# The folder of the file that the variable names.
+_FILE = os.environ.get("PAGEMILL_BFCL_FILE", "")
 CATEGORIES = ("simple_python", "multiple", "parallel")
 _TYPES = {"dict": "object", "float": "number", "tuple": "array"}
 
@@ -50,20 +53,19 @@ class Case:
         return None
 
 
-def read_cases(folder: Path, category: str) -> list[Case]:
-    """The cases of `category` in `folder`, which has `{category}.json` and
-    `{category}_answers.json`, with one JSON object a line.
+def read_cases(category: str, folder: Path | None = None) -> list[Case]:
+    """The cases of one of `CATEGORIES`, from `{category}.json` and `{category}_answers.json`.
+
+    `folder`: default is that of the file that `PAGEMILL_BFCL_FILE` names.
 
     Raises:
         OSError: a file is missing.
     """
+    folder = folder or Path(_FILE).parent
     questions = _lines(folder / f"{category}.json")
-    answers = {each["id"]: each["ground_truth"] for each in _lines(folder / _answers(category))}
-    return [_case(each, answers[each["id"]]) for each in questions]
-
-
-def _answers(category: str) -> str:
-    return f"{category}_answers.json"
+    answers = _lines(folder / f"{category}_answers.json")
+    expected = {each["id"]: each["ground_truth"] for each in answers}
+    return [_case(each, expected[each["id"]]) for each in questions]
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

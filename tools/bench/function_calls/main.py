@@ -3,7 +3,7 @@
     ./bazelw run //tools/bench/function_calls -- --url http://127.0.0.1:8000
     ./bazelw run //tools/bench/function_calls -- --choices auto --num_cases 50 --out calls.json
 
-`formed`: answers whose calls are JSON, of existing functions, with arguments that their schemas
+`formed`: complete answers whose calls are JSON, of existing functions, with arguments that their schemas
 allow; `called`: answers with a call; `right`: answers whose calls are exactly the ones asked for.
 Any server with OpenAI's API can be measured: run it twice to compare two.
 """
@@ -25,7 +25,6 @@ from tools.bench.function_calls.cases import CATEGORIES, Case, read_cases
 
 _URL = flags.DEFINE_string("url", "http://127.0.0.1:8000", "The server.")
 _MODEL = flags.DEFINE_string("model", None, "Its model. Default: the first that it lists.")
-_CASES = flags.DEFINE_string("cases", None, "Folder of the questions.", required=True)
 _CATEGORIES = flags.DEFINE_list("categories", list(CATEGORIES), "Which questions.")
 _CHOICES = flags.DEFINE_list("choices", ["required", "auto"], "Values of `tool_choice`.")
 _NUM_CASES = flags.DEFINE_integer("num_cases", 0, "The first of each category; 0: all.")
@@ -54,7 +53,7 @@ async def _measure(model: str, cases: Sequence[Case], choice: str, title: str) -
 def _figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return {
         "cases": len(outcomes),
-        "formed": sum(not each.faults for each in outcomes) / len(outcomes),
+        "formed": sum(not each.faults and not each.is_cut for each in outcomes) / len(outcomes),
         "called": sum(each.has_calls for each in outcomes) / len(outcomes),
         "right": sum(each.is_right for each in outcomes) / len(outcomes),
     }
@@ -69,7 +68,7 @@ def _main(argv: Sequence[str]) -> None:
     print(f"{'category':<16}{'tool_choice':<13}{'cases':>6}{'formed':>9}{'called':>9}{'right':>9}")
     for choice in _CHOICES.value:
         for category in _CATEGORIES.value:
-            cases = read_cases(Path(_CASES.value), category)[: _NUM_CASES.value or None]
+            cases = read_cases(category)[: _NUM_CASES.value or None]
             try:
                 outcomes = asyncio.run(_measure(model, cases, choice, f"{category} {choice}"))
             except (AskError, httpx.HTTPError) as error:

