@@ -4,7 +4,7 @@ one kind of configuration for all weights."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pagemill.weights.errors import WeightsError
@@ -31,6 +31,8 @@ _TOKENIZER_TYPES: dict[str, tuple[type, type | None]] = {
     "token_type": (list, int),
     "tokens": (list, str),
 }
+_CONTROL = 3  # of token_type
+_ENDS_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>")
 _MAX_PIECE_CHARS, _MAX_PIECES_CHARS = 2**10, 2**23  # 8 and 4 times the largest known
 
 
@@ -156,12 +158,21 @@ def _tokens(reader: _Reader) -> Config:
     prefix = _TOKENIZER
     _check_tokenizer(reader.gguf)
     ends = [metadata.get(f"{prefix}{kind}_token_id") for kind in ("eos", "eot", "eom")]
+    ends += _ends_of_text(metadata)
     config: Config = {"eos_token_id": sorted({end for end in ends if type(end) is int})}
     for name, key in (("bos_token_id", "bos"), ("pad_token_id", "padding")):
         value = metadata.get(f"{prefix}{key}_token_id")
         if type(value) is int:
             config[name] = value
     return config
+
+
+def _ends_of_text(metadata: Mapping[str, Any]) -> list[int]:
+    """The file names the end of a turn as a chat model's `eos`, which may also end the text."""
+    pieces: list[str] = metadata.get(f"{_TOKENIZER}tokens") or []
+    kinds: list[int] = metadata.get(f"{_TOKENIZER}token_type") or []
+    found = [pieces.index(piece) for piece in _ENDS_OF_TEXT if piece in pieces]
+    return [index for index in found if kinds[index : index + 1] == [_CONTROL]]
 
 
 def _llama(reader: _Reader, config: Config) -> Config:

@@ -21,7 +21,12 @@ def _write(path: Path, architecture: str, keys: dict[str, Any], tensors: tuple[s
     }
     for key, value in (sizes | keys).items():
         full = key if key.startswith("tokenizer") else f"{architecture}.{key}"
-        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+        add = {
+            int: writer.add_uint32,
+            float: writer.add_float32,
+            str: writer.add_string,
+            list: writer.add_array,
+        }
         add[type(value)](full, value)
     for name in tensors:
         writer.add_tensor(name, np.ones((8, 64), np.float32))
@@ -58,6 +63,18 @@ def test_llama(tmp_path: Path):
     assert source.eos_token_ids == (3, 7) and config["bos_token_id"] == 1
     assert source.tensor("model.embed_tokens.weight").shape == (8, 64)
     assert not source.has("lm_head.weight") and not source.has("model.nothing")
+
+
+def test_a_texts_end_ends_an_answer_too(tmp_path: Path):
+    keys = {
+        "attention.head_count_kv": 2,
+        "attention.layer_norm_rms_epsilon": 0.5,
+        "tokenizer.ggml.tokens": ["a", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>"],
+        "tokenizer.ggml.token_type": [1, 3, 3, 1],
+        "tokenizer.ggml.eos_token_id": 1,
+    }
+    source = ModelSource.open(_write(tmp_path / "m.gguf", "llama", keys, ("token_embd.weight",)))
+    assert source.eos_token_ids == (1, 2)  # 3 is text
 
 
 def test_llama3_factors_come_from_their_tensor(tmp_path: Path):
