@@ -1,11 +1,13 @@
 #include "cc/bindings/python_matcher.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
 
 #include <exception>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cc/bindings/gil.h"
 
@@ -46,7 +48,8 @@ class PythonMatcher final : public step::TokenMatcher {
   explicit PythonMatcher(nb::object matcher)
       : fill_mask_(matcher.attr("fill_mask")),
         accept_(matcher.attr("accept")),
-        rollback_(matcher.attr("rollback")) {}
+        rollback_(matcher.attr("rollback")),
+        forced_(matcher.attr("forced")) {}
 
   Status FillMask(std::span<uint32_t> mask) override {
     Gil gil;
@@ -68,6 +71,14 @@ class PythonMatcher final : public step::TokenMatcher {
     Keep([&] { rollback_.get()(num_tokens); });
   }
 
+  void AppendForced(size_t most, std::vector<int32_t>* token_ids) override {
+    Keep([&] {
+      auto forced = nb::cast<std::vector<int32_t>>(forced_.get()(most));
+      if (forced.size() > most) forced.resize(most);
+      token_ids->insert(token_ids->end(), forced.begin(), forced.end());
+    });
+  }
+
  private:
   // A failure of a call that returns none is that of the next FillMask().
   template <typename Call>
@@ -80,7 +91,7 @@ class PythonMatcher final : public step::TokenMatcher {
     if (failure_.ok()) failure_ = status;
   }
 
-  const Shared fill_mask_, accept_, rollback_;
+  const Shared fill_mask_, accept_, rollback_, forced_;
   Status failure_;
 };
 

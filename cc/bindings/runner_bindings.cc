@@ -246,7 +246,8 @@ void BindRunnerLimits(nb::module_& m) {
              int32_t max_num_logits_rows, int32_t max_model_len, int32_t vocab_size,
              int32_t num_blocks, int32_t block_size, std::vector<KvGroupOptions> kv_groups,
              bool chunked_prefill, bool prefix_caching, bool pooling, int32_t max_draft_tokens,
-             int32_t max_encoder_tokens, int32_t encoder_cache_tokens) {
+             int32_t max_forced_tokens, int32_t max_encoder_tokens,
+             int32_t encoder_cache_tokens) {
             new (self) RunnerLimits{.max_num_tokens = max_num_tokens,
                                     .max_num_seqs = max_num_seqs,
                                     .max_num_logits_rows = max_num_logits_rows,
@@ -260,6 +261,7 @@ void BindRunnerLimits(nb::module_& m) {
                                     .chunked_prefill = chunked_prefill,
                                     .prefix_caching = prefix_caching,
                                     .max_draft_tokens = max_draft_tokens,
+                                    .max_forced_tokens = max_forced_tokens,
                                     .pooling = pooling};
           },
           nb::kw_only(), nb::arg("max_num_tokens") = 2048, nb::arg("max_num_seqs") = 128,
@@ -268,6 +270,7 @@ void BindRunnerLimits(nb::module_& m) {
           nb::arg("kv_groups") = std::vector<KvGroupOptions>{KvGroupOptions{}},
           nb::arg("chunked_prefill") = true, nb::arg("prefix_caching") = true,
           nb::arg("pooling") = false, nb::arg("max_draft_tokens") = 0,
+          nb::arg("max_forced_tokens") = 0,
           nb::arg("max_encoder_tokens") = 0, nb::arg("encoder_cache_tokens") = 0)
       .def_ro("max_num_tokens", &RunnerLimits::max_num_tokens)
       .def_ro("max_num_seqs", &RunnerLimits::max_num_seqs)
@@ -280,6 +283,7 @@ void BindRunnerLimits(nb::module_& m) {
       .def_ro("chunked_prefill", &RunnerLimits::chunked_prefill)
       .def_ro("prefix_caching", &RunnerLimits::prefix_caching)
       .def_ro("max_draft_tokens", &RunnerLimits::max_draft_tokens)
+      .def_ro("max_forced_tokens", &RunnerLimits::max_forced_tokens)
       .def_ro("max_encoder_tokens", &RunnerLimits::max_encoder_tokens)
       .def_ro("encoder_cache_tokens", &RunnerLimits::encoder_cache_tokens)
       .def_ro("pooling", &RunnerLimits::pooling);

@@ -45,6 +45,8 @@ struct RunnerLimits {
   bool placeholders = false;
   // Drafts of one request that it verifies in one step. It proposes them itself, with its results.
   int32_t max_draft_tokens = 0;
+  // Drafts of one request that its matcher leaves no choice about: they need no speculation.
+  int32_t max_forced_tokens = 0;
   bool token_masks = false;  // it samples under Request::new_token_matcher
   bool pooling = false;      // this model pools instead of generating
 };

@@ -34,7 +34,6 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.long_prefill_token_threshold = options.long_prefill_token_threshold;
   made.max_partial_prefills = options.max_partial_prefills;
   made.max_long_partial_prefills = options.max_long_partial_prefills;
-  made.max_draft_tokens = limits.max_draft_tokens;
   made.decode_ahead = limits.placeholders && options.max_in_flight_steps > 1;
   made.max_waiting_requests = options.max_waiting_requests;
   made.max_waiting_tokens = options.max_waiting_tokens;
@@ -51,6 +50,10 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.kv_cache.block_size = limits.block_size;
   made.kv_cache.num_blocks = limits.num_blocks;
   made.kv_cache.groups = limits.kv_groups;
+  made.max_draft_tokens = limits.max_draft_tokens;
+  if (made.kv_cache.CanRejectTokens()) {
+    made.max_draft_tokens = std::max(made.max_draft_tokens, limits.max_forced_tokens);
+  }
   made.kv_cache.max_steps_in_flight = options.max_in_flight_steps;
   made.kv_cache.enable_prefix_caching = options.enable_prefix_caching && limits.prefix_caching;
   made.kv_cache.eviction = options.prefix_cache_eviction;

@@ -3,13 +3,14 @@
 #include <string>
 #include <utility>
 
-#include "cc/sampling/draft_masks.h"
 #include "cc/step/token_mask.h"
 
 namespace pagemill::runner {
 
-MaskFiller::MaskFiller(int32_t max_num_seqs, int32_t vocab_size)
-    : num_words_(step::NumMaskWords(vocab_size)), slots_(static_cast<size_t>(max_num_seqs)) {}
+MaskFiller::MaskFiller(const MaskFillerOptions& options)
+    : num_words_(step::NumMaskWords(options.vocab_size)),
+      max_forced_(static_cast<size_t>(options.max_forced_tokens) + 1),
+      slots_(static_cast<size_t>(options.max_num_seqs)) {}
 
 MaskFiller::~MaskFiller() {
   {
@@ -26,6 +27,7 @@ void MaskFiller::Start(step::RequestIndex index, const step::Request& request,
   if (!request.new_token_matcher) return;
   Slot& slot = slots_[index.value()];
   slot.held = true;
+  slot.forced.most = max_forced_;
   slot.new_matcher = request.new_token_matcher;
   slot.observed.assign(output_token_ids.begin(), output_token_ids.end());
 }
@@ -94,7 +96,14 @@ Status MaskFiller::RunJob(const Job& job) {
   slot.observed.clear();
   const std::span<uint32_t> masks(&masks_[job.first_row * num_words_],
                                   (job.drafts.size() + 1) * num_words_);
-  return sampling::FillDraftMasks(*slot.matcher, job.drafts, masks).status();
+  return sampling::FillDraftMasks(*slot.matcher, job.drafts, masks, &slot.forced).status();
+}
+
+std::span<const int32_t> MaskFiller::ForcedBehind(step::RequestIndex index,
+                                                  int32_t token_id) const {
+  const std::span<const int32_t> forced = slot(index).forced.token_ids;
+  if (forced.empty() || forced.front() != token_id) return {};
+  return forced.subspan(1);
 }
 
 }  // namespace pagemill::runner

@@ -2,7 +2,7 @@
 // Keeps the token matchers of the requests in slots, and fills the masks of a step on a thread of
 // its own, while the engine's thread runs the forward pass.
 //
-//   MaskFiller masks(limits.max_num_seqs, limits.vocab_size);
+//   MaskFiller masks({.max_num_seqs = 128, .vocab_size = limits.vocab_size});
 //   masks.Start(index, *request, {});          // a request with a matcher
 //   masks.BeginStep();
 //   if (masks.Holds(index)) masks.AddRows(index, drafts);
@@ -10,6 +10,7 @@
 //   ... the forward pass ...
 //   masks.Wait();
 //   if (masks.status(index).ok()) sample(masks.row(0), ...);
+//   drafts = masks.ForcedBehind(index, token); // what must follow, known while the pass ran
 //   masks.Observe(index, sampled_token_ids);   // accepted by the matcher when the next step fills
 //
 // Matchers are created, called and advanced by that thread only. It starts with the first step that
@@ -33,14 +34,21 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/sampling/draft_masks.h"
 #include "cc/step/request.h"
 #include "cc/step/token_matcher.h"
 
 namespace pagemill::runner {
 
+struct MaskFillerOptions {
+  int32_t max_num_seqs = 128;  // slots
+  int32_t vocab_size = 0;
+  int32_t max_forced_tokens = 0;  // of one request in one step, behind the one that it samples
+};
+
 class MaskFiller {
  public:
-  MaskFiller(int32_t max_num_seqs, int32_t vocab_size);
+  explicit MaskFiller(const MaskFillerOptions& options);
   ~MaskFiller();
   MaskFiller(const MaskFiller&) = delete;
   MaskFiller& operator=(const MaskFiller&) = delete;
@@ -70,6 +78,10 @@ class MaskFiller {
   std::span<const uint32_t> rows() const { return {masks_.data(), num_rows_ * num_words_}; }
   const Status& status(step::RequestIndex index) const { return slot(index).status; }
 
+  // The tokens that must follow `token_id`, which this step sampled behind all drafts of a slot
+  // that Holds(). Empty if there is a choice; valid until the next Fill().
+  std::span<const int32_t> ForcedBehind(step::RequestIndex index, int32_t token_id) const;
+
   bool has_thread() const { return thread_.joinable(); }
 
  private:
@@ -78,6 +90,7 @@ class MaskFiller {
     step::TokenMatcherFactory new_matcher;  // until it was called
     std::unique_ptr<step::TokenMatcher> matcher;
     std::vector<int32_t> observed;  // and not accepted by the matcher yet
+    sampling::ForcedTokens forced;  // of this step
     Status status;
   };
   struct Job {
@@ -89,7 +102,8 @@ class MaskFiller {
   void Run();
   Status RunJob(const Job& job);
 
-  const size_t num_words_;  // of a mask
+  const size_t num_words_;   // of a mask
+  const size_t max_forced_;  // tokens, the sampled one included
   std::vector<Slot> slots_;
   std::vector<Job> jobs_;  // of this step
   size_t num_rows_ = 0;    // of this step

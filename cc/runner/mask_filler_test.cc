@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,7 +57,9 @@ class MaskFillerTest : public testing::Test {
     return text;
   }
 
-  MaskFiller masks_{4, static_cast<int32_t>(kVocabulary.size())};
+  MaskFiller masks_{{.max_num_seqs = 4,
+                     .vocab_size = static_cast<int32_t>(kVocabulary.size()),
+                     .max_forced_tokens = 3}};
 };
 
 TEST_F(MaskFillerTest, NoThreadBeforeTheFirstMask) {
@@ -97,6 +101,56 @@ TEST_F(MaskFillerTest, RowsOfSeveralRequestsComeInTheOrderTheyWereAdded) {
   EXPECT_EQ(Allowed(0), "()x");
   EXPECT_EQ(Allowed(1), "(x</s>");
   EXPECT_EQ(Allowed(2), "(x</s>");
+}
+
+// The output is these tokens.
+class FixedMatcher final : public TokenMatcher {
+ public:
+  explicit FixedMatcher(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
+  Status FillMask(std::span<uint32_t> mask) override {
+    std::fill(mask.begin(), mask.end(), 0);
+    step::AllowToken(mask, at_ < tokens_.size() ? tokens_[at_] : kEos);
+    return OkStatus();
+  }
+  bool Accept(int32_t token_id) override {
+    if (at_ >= tokens_.size() || tokens_[at_] != token_id) return false;
+    ++at_;
+    return true;
+  }
+  void Rollback(int32_t num_tokens) override { at_ -= static_cast<size_t>(num_tokens); }
+  void AppendForced(size_t most, std::vector<int32_t>* token_ids) override {
+    for (size_t i = at_; i < tokens_.size() && i < at_ + most; ++i) {
+      token_ids->push_back(tokens_[i]);
+    }
+  }
+
+ private:
+  const std::vector<int32_t> tokens_;
+  size_t at_ = 0;
+};
+
+TEST_F(MaskFillerTest, KnowsWhatMustFollow) {
+  const std::vector<int32_t> text = {kOpen, kText, kText, kClose, kText, kOpen};
+  masks_.Start(RequestIndex(0), Constrained([&]() -> StatusOr<std::unique_ptr<TokenMatcher>> {
+                 return std::unique_ptr<TokenMatcher>(std::make_unique<FixedMatcher>(text));
+               }),
+               {});
+  const auto behind = [&](int32_t token_id) {
+    const std::span<const int32_t> forced = masks_.ForcedBehind(RequestIndex(0), token_id);
+    return std::vector<int32_t>(forced.begin(), forced.end());
+  };
+  EXPECT_EQ(Fill(0, {}), (std::vector<std::string>{"("}));
+  EXPECT_EQ(behind(kOpen), (std::vector<int32_t>{kText, kText, kClose}));  // three at most
+  EXPECT_TRUE(behind(kClose).empty());
+  masks_.Observe(RequestIndex(0), std::vector{kOpen});
+  Fill(0, {kText, kText, kClose});
+  EXPECT_EQ(behind(kText), std::vector<int32_t>{kOpen});
+  Fill(0, {kText, kOpen});  // a draft that the matcher refuses
+  EXPECT_TRUE(behind(kText).empty());
+  // Where there is a choice, nothing is known.
+  masks_.Start(RequestIndex(0), Constrained(), {});
+  Fill(0, {});
+  EXPECT_TRUE(behind(kText).empty());
 }
 
 // Fails in every call of FillMask().

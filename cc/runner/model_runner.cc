@@ -36,6 +36,10 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
     return InvalidArgument("max_draft_tokens must be at least 0, got " +
                            std::to_string(limits.max_draft_tokens));
   }
+  if (limits.max_forced_tokens < 0) {
+    return InvalidArgument("max_forced_tokens must be at least 0, got " +
+                           std::to_string(limits.max_forced_tokens));
+  }
   PAGEMILL_RETURN_IF_ERROR(CheckPositive("max_num_tokens", limits.max_num_tokens));
   PAGEMILL_RETURN_IF_ERROR(CheckPositive("max_num_seqs", limits.max_num_seqs));
   PAGEMILL_RETURN_IF_ERROR(CheckPositive("max_num_logits_rows", limits.max_num_logits_rows));
@@ -97,7 +101,9 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                 .vocab_size = limits.vocab_size,
                 .capabilities = device::DetectCapabilities()},
                pool),
-      masks_(limits.max_num_seqs, limits.vocab_size),
+      masks_({.max_num_seqs = limits.max_num_seqs,
+              .vocab_size = limits.vocab_size,
+              .max_forced_tokens = limits.max_forced_tokens}),
       clock_(parts.clock == nullptr ? &machine_clock_ : parts.clock),
       slots_(static_cast<size_t>(limits.max_num_seqs)) {
   sampling::DraftProposer* drafts = draft_model_.get();
@@ -119,7 +125,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   const int64_t begun_ns = speculation_ ? clock_->NowNanos() : 0;
   PAGEMILL_RETURN_IF_ERROR(batch_.CheckSlots(plan));
   ApplyToSlots(plan);  // first, so that no request stays in them if the step fails
-  const step::StepPlan& exact = limits().max_draft_tokens > 0 ? Resolve(plan) : plan;
+  const step::StepPlan& exact = max_drafts() > 0 ? Resolve(plan) : plan;
   PAGEMILL_RETURN_IF_ERROR(batch_.Apply(exact));
   PAGEMILL_RETURN_IF_ERROR(CheckDrafts(exact));
   PAGEMILL_RETURN_IF_ERROR(FillPlaceholders());
@@ -149,6 +155,7 @@ void ModelRunner::AddEntries(const step::StepPlan& plan, const step::StepPlan& e
     StepEntry& added = step->entries.emplace_back(MakeStepEntry(entry));
     added.holder = slots_[entry.index.value()].holder;
     added.pools = request.pooling && computed >= request.prompt_token_ids.size();
+    added.forced = slots_[entry.index.value()].forced;
     added.num_missing_drafts = plan.scheduled[i].num_tokens() - entry.num_tokens();
   }
 }
@@ -157,11 +164,16 @@ void ModelRunner::AddEntries(const step::StepPlan& plan, const step::StepPlan& e
 // accepted end, and get the drafts that were proposed since. The steps that verify drafts are
 // finished; those that follow give one token each, which may be in flight.
 const step::StepPlan& ModelRunner::Resolve(const step::StepPlan& plan) {
-  if (std::none_of(plan.scheduled.begin(), plan.scheduled.end(), IsAhead)) return plan;
+  const auto is_exact = [&](const step::ScheduledRequest& entry) {
+    const Slot& slot = slots_[entry.index.value()];
+    if (!IsAhead(entry) || slot.step == 0) return true;
+    return entry.draft_token_ids.empty() && entry.num_computed_tokens == slot.num_tokens - 1;
+  };
+  if (std::all_of(plan.scheduled.begin(), plan.scheduled.end(), is_exact)) return plan;
   exact_ = plan;
   for (step::ScheduledRequest& entry : exact_.scheduled) {
     const Slot& slot = slots_[entry.index.value()];
-    if (!IsAhead(entry) || slot.step == 0) continue;
+    if (is_exact(entry)) continue;
     entry.num_computed_tokens = slot.num_tokens - 1;
     std::vector<int32_t>& drafts = entry.draft_token_ids;
     while (!drafts.empty() && slot.token_id < 0) FinishOldest();  // which proposes
@@ -189,12 +201,12 @@ Status ModelRunner::FillPlaceholders() {
 }
 
 Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
-  const auto most = static_cast<size_t>(limits().max_draft_tokens);
+  const auto most = static_cast<size_t>(max_drafts());
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     if (entry.draft_token_ids.size() <= most) continue;
     return Internal("step plan, slot " + std::to_string(entry.index.value()) + ": it has " +
                     std::to_string(entry.draft_token_ids.size()) +
-                    " drafts, more than max_draft_tokens = " + std::to_string(most));
+                    " drafts, more than " + std::to_string(most));
   }
   return OkStatus();
 }
@@ -207,8 +219,12 @@ Status ModelRunner::MakeDrafts(const step::StepPlan& plan) {
   return OkStatus();
 }
 
+int32_t ModelRunner::max_drafts() const {
+  return std::max(limits().max_draft_tokens, limits().max_forced_tokens);
+}
+
 bool ModelRunner::VerifiesDrafts(const StepInFlight& step) const {
-  return limits().max_draft_tokens > 0 &&
+  return max_drafts() > 0 &&
          std::any_of(step.entries.begin(), step.entries.end(),
                      [](const StepEntry& entry) { return entry.num_drafts > 0; });
 }

@@ -99,6 +99,7 @@ class ModelRunner final : public engine::Runner {
   Status Enqueue(const step::StepPlan& plan, StepInFlight* step);
   void AddEntries(const step::StepPlan& plan, const step::StepPlan& exact,
                   StepInFlight* step) const;
+  int32_t max_drafts() const;  // of one request in one step
   bool VerifiesDrafts(const StepInFlight& step) const;
   const step::StepPlan& Resolve(const step::StepPlan& plan);
   Status FillPlaceholders();
@@ -121,6 +122,7 @@ class ModelRunner final : public engine::Runner {
   void AddRows(const StepInFlight& step);
   void SampleRows(const StepInFlight& step, step::StepResult* result);
   void SettleSamples(const StepInFlight& step, const step::StepResult& result);
+  void ProposeForced(const StepInFlight& step, step::StepResult* result);
   void TakePooled(const StepInFlight& step, step::StepResult* result);
 
   program::Executor* executor_;
@@ -143,6 +145,7 @@ class ModelRunner final : public engine::Runner {
     int32_t token_id = kInFlight;
     int32_t num_tokens = 0;            // with that one, without drafts in flight
     std::vector<int32_t> drafts = {};  // proposed behind it
+    bool forced = false;               // by the request's matcher
   };
 
   bool executed_ = false;  // a step was, and not sampled

@@ -1,5 +1,6 @@
 // Finishes steps whose forward pass is over: sampling, results, drafts.
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -46,6 +47,7 @@ Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
   SampleRows(*step, result);
   TakePooled(*step, result);
   if (speculation_) speculation_->EndStep(*step, result);
+  if (limits().max_forced_tokens > 0) ProposeForced(*step, result);
   stopwatch_.Lap(&StepTimes::sampling_s, &step->times);
   stopwatch_.End(step->kind, step->times);
   return OkStatus();
@@ -141,9 +143,27 @@ void ModelRunner::SettleSamples(const StepInFlight& step, const step::StepResult
     if (slot.token_id != kInFlight || slot.step != step.number) continue;
     const std::vector<int32_t>& sampled = result.results[i].sampled_token_ids;
     slot.token_id = sampled.empty() ? 0 : sampled.back();
-    if (limits().max_draft_tokens == 0) continue;
+    if (max_drafts() == 0) continue;
     if (!sampled.empty()) slot.num_tokens += static_cast<int32_t>(sampled.size()) - 1;
     slot.drafts = result.results[i].draft_token_ids;
+  }
+}
+
+// In place of what speculation proposes: these drafts are right, whatever they cost.
+void ModelRunner::ProposeForced(const StepInFlight& step, step::StepResult* result) {
+  if (draft_model_ != nullptr) return;  // its proposals are numbers of drafts
+  for (size_t i = 0; i < step.entries.size(); ++i) {
+    const StepEntry& entry = step.entries[i];
+    Slot& slot = slots_[entry.index.value()];
+    step::RequestResult& sampled = result->results[i];
+    slot.forced = false;
+    const bool has_all = static_cast<int32_t>(sampled.sampled_token_ids.size()) > entry.num_drafts;
+    if (!entry.samples || !has_all || !Holds(entry) || !masks_.Holds(entry.index)) continue;
+    const std::span<const int32_t> forced =
+        masks_.ForcedBehind(entry.index, sampled.sampled_token_ids.back());
+    if (forced.empty()) continue;
+    sampled.draft_token_ids.assign(forced.begin(), forced.end());
+    slot.forced = true;
   }
 }
 

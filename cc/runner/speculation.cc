@@ -81,7 +81,7 @@ void Speculation::EndStep(const StepInFlight& step, step::StepResult* result) {
     const int32_t caught_up = model_ == nullptr ? 0 : model_->num_caught_up(entry.index);
     proposer_->Observe(entry.index, sampled.sampled_token_ids);
     sampling::DraftLength& length = lengths_[entry.index.value()];
-    if (Decodes(entry)) {
+    if (Decodes(entry) && !entry.forced) {
       const auto num_accepted = static_cast<int32_t>(sampled.sampled_token_ids.size()) - 1;
       length.Observe(StepSeconds(num_sampling, caught_up), entry.num_drafts, num_accepted);
       if (model_ != nullptr) {

@@ -34,6 +34,7 @@ struct StepEntry {
   int32_t num_tokens = 0;          // known ones that it runs
   int32_t num_drafts = 0;          // that it verifies
   int32_t num_missing_drafts = 0;  // placeholders that were not replaced
+  bool forced = false;             // its drafts are the request's matcher's
 };
 
 inline StepEntry MakeStepEntry(const step::ScheduledRequest& entry) {

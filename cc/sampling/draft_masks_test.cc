@@ -106,7 +106,8 @@ TEST(FillDraftMasksTest, FillsARowBeforeEachDraftAndAfterTheLast) {
     std::vector<int32_t> drafts(rng() % 4);
     for (int32_t& draft : drafts) draft = static_cast<int32_t>(rng() % kVocabulary.size());
     std::vector<uint32_t> masks((drafts.size() + 1) * words, 0xABCDu);
-    const StatusOr<int32_t> rows = FillDraftMasks(matcher, drafts, masks);
+    ForcedTokens forced;
+    const StatusOr<int32_t> rows = FillDraftMasks(matcher, drafts, masks, &forced);
     ASSERT_TRUE(rows.ok());
 
     BracketMatcher one_by_one = MakeMatcher();
@@ -152,7 +153,8 @@ TEST(FillDraftMasksTest, AFailureIsReturnedAndLeavesTheMatcherWhereItWas) {
   std::vector<uint32_t> masks(4);
   for (int at = 0; at < 4; ++at) {
     FailingMatcher matcher(at);
-    EXPECT_EQ(FillDraftMasks(matcher, drafts, masks).status().code(),
+    ForcedTokens forced;
+    EXPECT_EQ(FillDraftMasks(matcher, drafts, masks, &forced).status().code(),
               StatusCode::kResourceExhausted);
     EXPECT_EQ(matcher.accepted(), 0);
   }

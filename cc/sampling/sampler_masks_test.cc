@@ -202,7 +202,8 @@ class BracketGeneration {
     }
     const size_t words = step::NumMaskWords(model_->vocab_size());
     std::vector<uint32_t> masks(num_rows * words);
-    const StatusOr<int32_t> filled = FillDraftMasks(matcher_, drafts, masks);
+    ForcedTokens forced;
+    const StatusOr<int32_t> filled = FillDraftMasks(matcher_, drafts, masks, &forced);
     ASSERT_TRUE(filled.ok());
     refused_ += static_cast<size_t>(*filled) < num_rows ? 1 : 0;
     std::vector<LogitsRow> rows(num_rows);

@@ -13,14 +13,20 @@
 //   ... the step samples `token` with this mask ...
 //   if (!matcher->Accept(token)) return Internal("the matcher refuses a token that it allowed");
 //
+// Where a mask leaves one token, those that must follow are the drafts of the next step:
+//
+//   matcher->AppendForced(most, &token_ids);
+//
 // A fake for tests: cc/sampling/testing/bracket_matcher.h.
 #ifndef PAGEMILL_CC_STEP_TOKEN_MATCHER_H_
 #define PAGEMILL_CC_STEP_TOKEN_MATCHER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "cc/base/status.h"
 
@@ -40,9 +46,11 @@ namespace pagemill::step {
 //    and nothing else. So a mask is never empty because the text ended; the caller drops what comes
 //    behind an end. If neither the end nor any other token may come, the mask is empty, and the
 //    request fails when its token is sampled.
-// 5. Calls depend on the tokens accepted before and on nothing else.
+// 5. AppendForced() changes nothing that another call can see. Its tokens are a guess: a step
+//    verifies them like other drafts.
+// 6. Calls depend on the tokens accepted before and on nothing else.
 //
-// Thread safety: all three, and the destructor, may run on other threads than the engine's; calls
+// Thread safety: all of them, and the destructor, may run on other threads than the engine's; calls
 // of the same matcher are never concurrent. Different matchers may be used concurrently: what they
 // share is their own concern.
 class TokenMatcher {
@@ -51,6 +59,11 @@ class TokenMatcher {
   virtual Status FillMask(std::span<uint32_t> mask) = 0;
   virtual bool Accept(int32_t token_id) = 0;
   virtual void Rollback(int32_t num_tokens) = 0;
+  // Appends tokens, `most` at most, that have to come next, in this order; none if there is a
+  // choice, or if it does not know.
+  virtual void AppendForced(size_t most, std::vector<int32_t>* token_ids) {
+    static_cast<void>(most), static_cast<void>(token_ids);
+  }
 };
 
 // Makes the matcher of one output, before its first token. Called each time a request takes a slot

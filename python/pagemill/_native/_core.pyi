@@ -244,6 +244,7 @@ class RunnerLimits:
         prefix_caching: bool = True,
         pooling: bool = False,
         max_draft_tokens: int = 0,
+        max_forced_tokens: int = 0,
         max_encoder_tokens: int = 0,
         encoder_cache_tokens: int = 0,
     ) -> None:
@@ -271,6 +272,8 @@ class RunnerLimits:
     def prefix_caching(self) -> bool: ...
     @property
     def max_draft_tokens(self) -> int: ...
+    @property
+    def max_forced_tokens(self) -> int: ...
     @property
     def max_encoder_tokens(self) -> int: ...
     @property

@@ -23,6 +23,8 @@ from pagemill.runner.build import BuiltModel
 
 _LOGGER = logging.getLogger("pagemill.engine")
 _OUTPUT_INTERVAL_US = 5_000
+# What a grammar leaves no choice about is seldom longer: the name of a function and its keys.
+_MAX_FORCED_TOKENS = 16
 """Less than a reader of a stream sees; longer than the steps of a small model with one request,
 each of which would lose a core to the thread that wakes up for one token."""
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
@@ -291,6 +293,7 @@ def _limits(
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,
         max_draft_tokens=config.speculation.max_tokens,
+        max_forced_tokens=_MAX_FORCED_TOKENS,
         max_encoder_tokens=0 if encoder is None else encoder.step_tokens,
     )
 

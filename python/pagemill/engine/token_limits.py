@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -110,6 +110,10 @@ class LimitedMatcher:
         del self._tokens[-num_tokens:]
         if self._budget is not None:
             del self._reasoned[-num_tokens:]
+
+    def forced(self, most: int) -> Sequence[int]:
+        """See `TokenMatcher`."""
+        return self._inner.forced(most) if self._inner is not None else ()
 
     @property
     def _closers(self) -> tuple[int, ...]:

@@ -31,6 +31,9 @@ class Even:
     def rollback(self, num_tokens: int) -> None:
         self.num_accepted -= num_tokens
 
+    def forced(self, most: int) -> list[int]:
+        return [2, 4, 6][:most]
+
 
 def allowed(matcher: TokenMatcher) -> set[int]:
     mask = np.random.default_rng().integers(0, 2**32, -(-VOCAB // 32), np.uint32)

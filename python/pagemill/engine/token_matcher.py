@@ -4,13 +4,14 @@ class Digits:
     def fill_mask(self, mask): mask[:] = DIGITS
     def accept(self, token_id): return bool(DIGITS[token_id // 32] >> (token_id % 32) & 1)
     def rollback(self, num_tokens): pass
+    def forced(self, most): return []
 
 llm.generate("The answer is", token_matcher=Digits)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -33,6 +34,11 @@ class TokenMatcher(Protocol):
     def rollback(self, num_tokens: int) -> None:
         """Takes back the last `num_tokens` accepted tokens: drafts are accepted to fill the masks
         behind them."""
+        ...
+
+    def forced(self, most: int) -> Sequence[int]:
+        """Tokens that have to come next, in this order, `most` at most: the next step verifies them
+        together. Asked where a mask leaves one token; none if it does not know."""
         ...
 
 

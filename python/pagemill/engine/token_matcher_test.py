@@ -73,6 +73,9 @@ class BracketMatcher:
         del self._depths[len(self._depths) - num_tokens :]
         del self._ended[len(self._ended) - num_tokens :]
 
+    def forced(self, most: int) -> list[int]:
+        return []
+
 
 def depths_of(text: str) -> list[int]:
     return np.cumsum([0] + [(c == "(") - (c == ")") for c in text]).tolist()

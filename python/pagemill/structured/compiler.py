@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,6 +138,10 @@ class GrammarMatcher:
             self._begun_at = -1 if self._begins_within else 0
         elif self._num_accepted < self._begun_at:
             self._begun_at = -1
+
+    def forced(self, most: int) -> Sequence[int]:
+        """See `TokenMatcher`."""
+        return self._matcher.compute_ff_tokens()[:most] if self._begun_at >= 0 else ()
 
     @property
     def _may_open(self) -> bool:
