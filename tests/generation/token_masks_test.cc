@@ -31,17 +31,21 @@ constexpr int32_t kEos = 7;
 
 class MaskedEngineTest : public testing::Test {
  protected:
-  void Start() {
+  void Start(int32_t max_forced_tokens = 0, int32_t max_steps_in_flight = 1) {
+    engine_.reset();
+    executor_ = std::make_unique<ContextExecutor>(&model_, 40 * 4, max_steps_in_flight);
     engine::RunnerLimits limits;
+    limits.max_forced_tokens = max_forced_tokens;
     limits.max_num_tokens = 16;
     limits.max_num_seqs = 4;
     limits.max_model_len = 64;
     limits.vocab_size = model_.vocab_size();
     limits.num_blocks = 40;
     limits.block_size = 4;
-    runner_ = *ModelRunner::Create(&executor_, &pool_, limits);
+    runner_ = *ModelRunner::Create(executor_.get(), &pool_, limits);
     engine::EngineOptions options;
     options.check_integrity = true;
+    options.max_in_flight_steps = max_steps_in_flight;
     engine_ = *Engine::Create(options, runner_.get(), &clock_, {});
   }
 
@@ -75,7 +79,7 @@ class MaskedEngineTest : public testing::Test {
   }
 
   const sampling::HashModel model_{{.vocab_size = 8, .seed = 3}};
-  ContextExecutor executor_{&model_, 40 * 4};
+  std::unique_ptr<ContextExecutor> executor_;
   device::ThreadPool pool_{{.num_threads = 2}};
   std::unique_ptr<ModelRunner> runner_;
   SteadyClock clock_;
@@ -96,6 +100,72 @@ TEST_F(MaskedEngineTest, EveryOutputIsBalanced) {
     ended += output.finish_reason == step::FinishReason::kStop;
   }
   EXPECT_GT(ended, 10);
+}
+
+// Every fifth token is free, the others follow from it.
+class PeriodsMatcher final : public TokenMatcher {
+ public:
+  Status FillMask(std::span<uint32_t> mask) override {
+    std::fill(mask.begin(), mask.end(), 0);
+    for (int32_t token = 0; token < 8; ++token) {
+      if (MayCome(token)) step::AllowToken(mask, token);
+    }
+    return OkStatus();
+  }
+  bool Accept(int32_t token_id) override {
+    if (!MayCome(token_id)) return false;
+    tokens_.push_back(token_id);
+    return true;
+  }
+  void Rollback(int32_t num_tokens) override {
+    tokens_.resize(tokens_.size() - static_cast<size_t>(num_tokens));
+  }
+  void AppendForced(size_t most, std::vector<int32_t>* token_ids) override {
+    const size_t num_known = tokens_.size();
+    for (size_t i = 0; i < most && IsForced(); ++i) {
+      token_ids->push_back(Forced());
+      tokens_.push_back(Forced());
+    }
+    tokens_.resize(num_known);
+  }
+
+ private:
+  static constexpr size_t kLength = 25, kPeriod = 5;
+  bool IsForced() const { return tokens_.size() < kLength && tokens_.size() % kPeriod != 0; }
+  int32_t Forced() const { return (tokens_.back() * 3 + 1) % kEos; }
+  bool MayCome(int32_t token_id) const {
+    if (tokens_.size() >= kLength) return token_id == kEos;
+    return IsForced() ? token_id == Forced() : token_id >= 0 && token_id < kEos;
+  }
+
+  std::vector<int32_t> tokens_;
+};
+
+TEST_F(MaskedEngineTest, ForcedTokensComeInFewerSteps) {
+  const auto run = [&](int32_t max_forced_tokens, int32_t max_steps_in_flight) {
+    Start(max_forced_tokens, max_steps_in_flight);
+    std::vector<std::vector<int32_t>> outputs;
+    for (uint64_t id = 1; id <= 10; ++id) {
+      Request request = MakeRequest(id);
+      request.new_token_matcher = []() -> StatusOr<std::unique_ptr<TokenMatcher>> {
+        return std::unique_ptr<TokenMatcher>(std::make_unique<PeriodsMatcher>());
+      };
+      EXPECT_TRUE(engine_->Submit(request).ok());
+      const RequestOutput output = Finish(id);
+      EXPECT_EQ(output.finish_reason, step::FinishReason::kStop) << output.error.ToString();
+      outputs.push_back(output.new_token_ids);
+    }
+    return outputs;
+  };
+  for (const int32_t max_steps_in_flight : {1, 2}) {
+    const auto expected = run(0, max_steps_in_flight);
+    const int64_t num_steps = executor_->num_steps;
+    EXPECT_EQ(run(8, max_steps_in_flight), expected);
+    // Of five tokens the first is free, and the second is sampled before the others are known.
+    EXPECT_LT(executor_->num_steps, num_steps * 3 / 4);
+    EXPECT_EQ(run(1, max_steps_in_flight), expected);
+    EXPECT_LT(executor_->num_steps, num_steps);
+  }
 }
 
 // Makes the matcher of a test wait for the forward pass, and the forward pass for the matcher.
@@ -132,7 +202,7 @@ class MeetingMatcher final : public TokenMatcher {
 
 TEST_F(MaskedEngineTest, MasksAreFilledWhileThePassRuns) {
   Meeting meeting;
-  executor_.on_enqueue = [&](const ops::StepBatch&) {
+  executor_->on_enqueue = [&](const ops::StepBatch&) {
     if (meeting.Arrive(&meeting.in_pass, &meeting.in_matcher)) return OkStatus();
     return Internal("no mask is filled while the pass runs");
   };
@@ -170,7 +240,7 @@ TEST_F(MaskedEngineTest, AFailingMatcherFailsItsRequestOnly) {
 }
 
 TEST_F(MaskedEngineTest, AStepThatFailsWaitsForItsMasks) {
-  executor_.on_enqueue = [](const ops::StepBatch&) { return Internal("the device is gone"); };
+  executor_->on_enqueue = [](const ops::StepBatch&) { return Internal("the device is gone"); };
   Start();
   Request request = MakeRequest(2);
   request.new_token_matcher = Brackets();

@@ -114,6 +114,17 @@ def test_drafts_change_nothing(llm: LLM) -> None:
         assert drafting._engine.stats().accepted_draft_tokens > 0
 
 
+def test_what_a_grammar_forces_comes_together(llm: LLM) -> None:
+    before = llm._engine.stats().accepted_draft_tokens
+    grammar = regex("Colours: (red|blue), and that is all there is to say about it[.!]")
+    with LLM(SMOLLM2, max_model_len=256, max_num_seqs=1, max_num_logits_rows=1) as stepping:
+        expected = stepping.generate(PROMPTS, grammar=grammar, temperature=0.0, max_tokens=40)
+        assert stepping._engine.stats().accepted_draft_tokens == 0  # each draft needs a row
+    outputs = llm.generate(PROMPTS, grammar=grammar, temperature=0.0, max_tokens=40)
+    assert [o.choices for o in outputs] == [o.choices for o in expected]
+    assert llm._engine.stats().accepted_draft_tokens >= before + 5 * len(PROMPTS)
+
+
 def test_a_matcher_that_raises_fails_its_request(llm: LLM) -> None:
     def broken() -> BracketMatcher:
         raise RuntimeError("no such grammar")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Container, Sequence
@@ -139,9 +140,9 @@ class GrammarMatcher:
         elif self._num_accepted < self._begun_at:
             self._begun_at = -1
 
-    def forced(self, most: int) -> Sequence[int]:
+    def forced(self, most: int) -> list[int]:
         """See `TokenMatcher`."""
-        return self._matcher.compute_ff_tokens()[:most] if self._begun_at >= 0 else ()
+        return self._matcher.compute_ff_tokens()[:most] if self._begun_at >= 0 else []
 
     @property
     def _may_open(self) -> bool:
@@ -160,15 +161,27 @@ class _Tokens:
         self.tokens = [known[index] for index in ids]
         markers = vocabulary.marker_ids
         self.special_token_ids = [i for i in ids if i in markers or known.is_special(i)]
+        self._special = frozenset(self.special_token_ids)
 
     def __call__(self, text: str | bytes) -> list[int]:
-        """Tokens that are exactly `text`; none if the tokenizer writes something else, as for bytes
-        that no token has."""
+        """Tokens that are exactly `text`, none of them special; none if the tokenizer writes
+        something else, as for bytes that no token has."""
         if isinstance(text, bytes):
             text = text.decode()
-        found = self._tokenizer.encode(text, add_special_tokens=False, parse_special=False)
+        found = self._encode(text)
         known = self._tokenizer.token_bytes
+        if markers := self._special.intersection(found):
+            found = self._encode_around([known[token].decode() for token in markers], text)
         return found if b"".join(known[token] for token in found) == text.encode() else []
+
+    def _encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special_tokens=False, parse_special=False)
+
+    def _encode_around(self, markers: Sequence[str], text: str) -> list[int]:
+        """The markers are written as text, each behind its first character in a token of its own:
+        a tokenizer knows some, that are not special to it, in any text."""
+        within = "|".join(f"(?<={re.escape(each[:1])})(?={re.escape(each[1:])})" for each in markers)
+        return [token for part in re.split(within, text) for token in self._encode(part)]
 
 
 def _tokenizer(vocabulary: Vocabulary) -> LLTokenizer:

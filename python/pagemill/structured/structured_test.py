@@ -231,6 +231,41 @@ def test_bombs_are_bounded(compiler: GrammarCompiler, name: str) -> None:
     assert time.thread_time() - begun < 10
 
 
+def test_what_must_follow_is_known(compiler: GrammarCompiler) -> None:
+    grammar = lark('start: "ab" /[xy]/ "cde"')
+    matcher = compiler.factory(grammar)()
+    assert matcher.forced(8) == [*b"ab"]
+    assert matcher.forced(1) == [*b"a"]
+    assert all(map(matcher.accept, b"ab"))
+    assert matcher.forced(8) == []  # there is a choice
+    assert matcher.accept(ord("y"))
+    assert matcher.forced(8) == [*b"cde"]
+    assert all(map(matcher.accept, b"cde")) and matcher.forced(8) == []
+    reasoning = Reasoning((OPENER,), (THINK_END,), begins_within=True)
+    matcher = compiler.factory(msgspec.structs.replace(grammar, reasoning=reasoning))()
+    assert matcher.forced(8) == []
+    assert matcher.accept(THINK_END) and matcher.forced(8) == [*b"ab"]
+
+
+class MarkingTokenizer(ByteTokenizer):
+    """Finds a marker in any text."""
+
+    def encode(self, text: str, *, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        parts = text.split("</think>")
+        tokens = [*parts[0].encode()]
+        for part in parts[1:]:
+            tokens += [THINK_END, *part.encode()]
+        return tokens
+
+
+def test_text_is_never_a_marker() -> None:
+    compiler = GrammarCompiler(lambda: Vocabulary(MarkingTokenizer(), MODEL_VOCAB, (EOS,)))
+    grammar = lark('start: "</think>!"')
+    matcher = compiler.factory(grammar)()
+    assert allowed(matcher) == [ord("<")] and matcher.forced(99) == [*b"</think>!"]
+    assert admits(compiler, grammar, "</think>!")
+
+
 def test_few_grammars_are_kept(compiler: GrammarCompiler) -> None:
     for index in range(200):
         compiler.prepare(choice([f"option {index}"]))
