@@ -1,10 +1,12 @@
 // Token matchers of requests: engine and native runner together.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "cc/runner/model_runner.h"
 #include "cc/runner/testing/context_executor.h"
 #include "cc/sampling/testing/bracket_matcher.h"
+#include "cc/step/token_mask.h"
 
 namespace pagemill {
 namespace {

@@ -74,6 +74,7 @@ def test_limits_and_another_matcher() -> None:
     assert matcher.accept(4) and allowed(matcher) == {4, 8}
     matcher.rollback(1)
     assert allowed(matcher) == {4, 6, 8}
+    assert matcher.forced(2) == [2, 4]  # a guess, which masks correct
 
 
 @pytest.mark.parametrize("begins_within", [False, True])
