@@ -35,8 +35,6 @@ constexpr int32_t kEos = 7;
 class MaskedEngineTest : public testing::Test {
  protected:
   void Start(int32_t max_forced_tokens = 0, int32_t max_steps_in_flight = 1) {
-    engine_.reset();
-    executor_ = std::make_unique<ContextExecutor>(&model_, 40 * 4, max_steps_in_flight);
     engine::RunnerLimits limits;
     limits.max_forced_tokens = max_forced_tokens;
     limits.max_num_tokens = 16;
@@ -82,7 +80,7 @@ class MaskedEngineTest : public testing::Test {
   }
 
   const sampling::HashModel model_{{.vocab_size = 8, .seed = 3}};
-  std::unique_ptr<ContextExecutor> executor_;
+  std::unique_ptr<ContextExecutor> executor_ = std::make_unique<ContextExecutor>(&model_, 40 * 4);
   device::ThreadPool pool_{{.num_threads = 2}};
   std::unique_ptr<ModelRunner> runner_;
   SteadyClock clock_;
@@ -146,6 +144,9 @@ class PeriodsMatcher final : public TokenMatcher {
 
 TEST_F(MaskedEngineTest, ForcedTokensComeInFewerSteps) {
   const auto run = [&](int32_t max_forced_tokens, int32_t max_steps_in_flight) {
+    engine_.reset();
+    runner_.reset();
+    executor_ = std::make_unique<ContextExecutor>(&model_, 40 * 4, max_steps_in_flight);
     Start(max_forced_tokens, max_steps_in_flight);
     std::vector<std::vector<int32_t>> outputs;
     for (uint64_t id = 1; id <= 10; ++id) {
