@@ -8,10 +8,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from tools.bench.function_calls.asking import Outcome, ask_all
-from tools.bench.function_calls.cases import CATEGORIES, read_cases
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
+from tools.bench.function_calls.asking import Outcome, ask_all
+from tools.bench.function_calls.cases import CATEGORIES, read_cases
 
 MODEL = os.environ.get("PAGEMILL_TEST_FUNCTION_CALLS_GGUF", "")
 CASES = int(os.environ.get("PAGEMILL_TEST_CASES", "4"))

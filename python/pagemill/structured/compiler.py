@@ -180,8 +180,8 @@ class _Tokens:
     def _encode_around(self, markers: Sequence[str], text: str) -> list[int]:
         """The markers are written as text, each behind its first character in a token of its own:
         a tokenizer knows some, that are not special to it, in any text."""
-        within = "|".join(f"(?<={re.escape(each[:1])})(?={re.escape(each[1:])})" for each in markers)
-        return [token for part in re.split(within, text) for token in self._encode(part)]
+        within = [f"(?<={re.escape(each[:1])})(?={re.escape(each[1:])})" for each in markers]
+        return [token for part in re.split("|".join(within), text) for token in self._encode(part)]
 
 
 def _tokenizer(vocabulary: Vocabulary) -> LLTokenizer:

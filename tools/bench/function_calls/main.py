@@ -3,8 +3,9 @@
     ./bazelw run //tools/bench/function_calls -- --url http://127.0.0.1:8000
     ./bazelw run //tools/bench/function_calls -- --choices auto --num_cases 50 --out calls.json
 
-`formed`: complete answers whose calls are JSON, of existing functions, with arguments that their schemas
-allow; `called`: answers with a call; `right`: answers whose calls are exactly the ones asked for.
+`formed`: complete answers whose calls are JSON, of existing functions, with arguments that their
+schemas allow; `called`: answers with a call; `right`: answers whose calls are exactly the ones
+asked for.
 Any server with OpenAI's API can be measured: run it twice to compare two.
 """
 
