@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from pagemill.config import ServerConfig
@@ -26,18 +27,18 @@ class KeyRing:
 
 
 class KeyFile:
-    """Reads the keys of `config`.
+    """Reads the keys of `config`; `allows_priority` is `api_keys`'.
 
     Raises:
         ConfigError: they cannot be used.
     """
 
-    def __init__(self, config: ServerConfig) -> None:
-        self._config = config
+    def __init__(self, config: ServerConfig, *, allows_priority: bool = True) -> None:
+        self._read = partial(api_keys, config, allows_priority=allows_priority)
         path = config.api_key_file
         paths = () if path is None else (str(Path(path).expanduser()),)
         self._files = WatchedFiles(paths)
-        self.keys = api_keys(config)
+        self.keys = self._read()
 
     async def follow(
         self, replace: Callable[[Sequence[ApiKey]], None], poll_s: float = POLL_S
@@ -46,7 +47,7 @@ class KeyFile:
         returns."""
 
         async def load() -> None:
-            keys = await asyncio.to_thread(api_keys, self._config)
+            keys = await asyncio.to_thread(self._read)
             replace(keys)
             _LOGGER.info("--api-key-file was read again: %d key(s)", len(keys))
 

@@ -55,8 +55,10 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     models: list[str] | None = None
 
 
-def api_keys(config: ServerConfig) -> tuple[ApiKey, ...]:
+def api_keys(config: ServerConfig, *, allows_priority: bool = True) -> tuple[ApiKey, ...]:
     """The keys of `--api-key` and `--api-key-file`, or without either those of PAGEMILL_API_KEY.
+
+    `allows_priority`: the engine takes requests with one.
 
     Raises:
         ConfigError: the file cannot be read, or holds no key or one that cannot be used.
@@ -70,6 +72,10 @@ def api_keys(config: ServerConfig) -> tuple[ApiKey, ...]:
     else:
         keys = (*plain_keys(config.api_key), *_entries(name, path))
     _check_distinct(name, keys)
+    if not allows_priority and any(key.caller.priority for key in keys):
+        raise ConfigError(
+            f"{name}: a key has a `priority`, which needs --scheduling-policy priority"
+        )
     _warn_if_readable(name, path)
     return keys
 

@@ -124,6 +124,17 @@ def test_limits(tmp_path: Path) -> None:
             api_keys(ServerConfig(api_key_file=str(path)))
 
 
+def test_a_priority_needs_the_policy(tmp_path: Path) -> None:
+    path = tmp_path / "keys.yaml"
+    config = ServerConfig(api_key_file=str(path))
+    path.write_text("web: {key: k1, priority: 0}")
+    api_keys(config, allows_priority=False)
+    path.write_text("web: {key: k1}\nbatch: {key: k2, priority: 5}")
+    with pytest.raises(ConfigError, match="needs --scheduling-policy priority"):
+        api_keys(config, allows_priority=False)
+    assert [key.caller.priority for key in api_keys(config)] == [None, 5]
+
+
 def test_keys_reach_other_processes_as_digests() -> None:
     caller = Caller(
         "web",

@@ -54,7 +54,8 @@ def run(config: ServeConfig) -> int:
         OSError: the address cannot be listened on.
     """
     configure(config.observe.log_level, log_format=config.observe.log_format)
-    key_file = KeyFile(config.server)
+    policy = config.engine.scheduler.scheduling_policy
+    key_file = KeyFile(config.server, allows_priority=policy == "priority")
     warn_if_open(config.server.host, key_file.keys)
     check_admin_address(config.server.admin_address, key_file.keys)
     with _response_store(config) as config:
