@@ -75,6 +75,8 @@ class Renderer:
         eos_token_ids: Sequence[int],
         trust_control_tokens: bool = False,
         formats: Formats | None = None,
+        special_tokens: Mapping[str, str] | None = None,
+        chat_template: str | None = None,
     ) -> None:
         """Joins the parts; `open` makes them.
 
@@ -84,8 +86,12 @@ class Renderer:
           eos_token_ids: tokens that end a generation.
           trust_control_tokens: control tokens in messages count, instead of being plain text.
           formats: those of the model's output; None: it writes text only.
+          special_tokens: texts of tokens by their roles, such as "bos_token".
+          chat_template: the text of `chats`, if it has one.
         """
         self.tokenizer = tokenizer
+        self.special_tokens: Mapping[str, str] = special_tokens or {}
+        self.chat_template = chat_template
         self.formats: Formats = formats or Formats()
         self._chats = chats
         self._ignored = IgnoredVariables()
@@ -124,7 +130,7 @@ class Renderer:
         """
         row = table.choose(mode, source.config, has_own_template=chat_template is not None)
         if row is not None:
-            tokenizer, _, eos_token_ids = open_tokenizer(source, cache)
+            tokenizer, special_tokens, eos_token_ids = open_tokenizer(source, cache)
             ends = [i for i in map(tokenizer.added_token_id, row.ends) if i is not None]
             names = _first(formats or FormatNames(), row.formats)
             return cls(
@@ -133,6 +139,7 @@ class Renderer:
                 [*eos_token_ids, *ends],
                 trust_control_tokens,
                 Formats.of("", names, tokenizer.added_token_id),
+                special_tokens,
             )
         sources = _template_sources(source, chat_template)
         templates = TemplateProcesses() if sources else None  # starts while the vocabulary is read
@@ -152,7 +159,15 @@ class Renderer:
         ):
             names = replace(names, tools=tool_prompt.FORMAT)
         found = Formats.of(template, names, tokenizer.added_token_id)
-        return cls(tokenizer, templates, opened.eos_token_ids, trust_control_tokens, found)
+        return cls(
+            tokenizer,
+            templates,
+            opened.eos_token_ids,
+            trust_control_tokens,
+            found,
+            opened.special_tokens,
+            sources.get("default"),
+        )
 
     def close(self) -> None:
         """Ends the processes of chat templates. Idempotent."""

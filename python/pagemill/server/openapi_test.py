@@ -83,8 +83,11 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
     async def body() -> None:
         generates, embeds = await paths(FakeOptions()), await paths(FakeOptions(pooled_size=4))
         assert {path for path in generates - embeds if "{" not in path} == {
+            "/inference/v1/generate",
             "/v1/chat/completions",
+            "/v1/chat/completions/render",
             "/v1/completions",
+            "/v1/completions/render",
             "/v1/messages",
             "/v1/messages/count_tokens",
             "/v1/responses",

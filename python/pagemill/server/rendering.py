@@ -60,6 +60,8 @@ class Renderer(Protocol):
     eos_token_ids: tuple[int, ...]
     formats: Formats
     markers: Mapping[str, int]
+    special_tokens: Mapping[str, str]
+    chat_template: str | None
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False

@@ -55,6 +55,19 @@ def test_messages() -> None:
     run(body)
 
 
+def test_what_the_tokenizer_is() -> None:
+    async def body(server: FakeServer) -> None:
+        assert (await server.client.get("/tokenizer_info")).json() == {
+            "vocab_size": 256,
+            "model_max_length": 256,
+            "chat_template": "{{ messages }}",
+            "eos_token": "<eos>",
+            **dict.fromkeys(("bos_token", "pad_token", "unk_token")),
+        }
+
+    run(body)
+
+
 def test_refusals() -> None:
     async def body(server: FakeServer) -> None:
         for route, param, fields in (

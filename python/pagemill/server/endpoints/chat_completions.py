@@ -1,12 +1,13 @@
-"""`POST /v1/chat/completions`."""
+"""`POST /v1/chat/completions`, and its rendering alone."""
 
 from __future__ import annotations
 
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
-from pagemill.server.chat import start_chat
+from pagemill.server.chat import check_chat, rendered_prompt, start_chat
 from pagemill.server.chat_wording import ChatWording
 from pagemill.server.protocol.chat import ChatRequest
+from pagemill.server.protocol.generate import GenerateRequest, as_generate_request
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -19,3 +20,18 @@ async def create(server: ServerState, body: ChatRequest, caller: Caller) -> Answ
     wording = ChatWording(pipeline, body, name, generation, has_metrics)
     interval = max(server.config.stream_interval, body.stream_interval)
     return await respond(generation, wording, interval if body.stream else None)
+
+
+async def render(server: ServerState, body: ChatRequest, caller: Caller) -> GenerateRequest:
+    """The request of `/inference/v1/generate` that answers the same. What `tool_choice` demands of
+    the output is not in it."""
+    pipeline, _ = server.models.resolve(body.model, caller)
+    check_chat(body)
+    prompt = await rendered_prompt(pipeline.rendering, body)
+    token_ids = prompt.token_ids.tolist()
+    model = pipeline.model
+    limits = (body.max_completion_tokens, body.max_tokens, model.defaults.max_tokens)
+    room = max(1, model.max_model_len - len(token_ids))
+    max_tokens = next((limit for limit in limits if limit is not None), room)
+    logprobs = body.top_logprobs if body.logprobs else None
+    return as_generate_request(body, token_ids, max_tokens=max_tokens, logprobs=logprobs)

@@ -1,8 +1,9 @@
-"""`POST /tokenize` and `POST /detokenize`."""
+"""`POST /tokenize`, `POST /detokenize` and `GET /tokenizer_info`."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.caller import Caller
@@ -11,10 +12,12 @@ from pagemill.server.errors import bad_request
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.tokenize import (
+    TOKEN_ROLES,
     DetokenizeRequest,
     DetokenizeResponse,
     TokenizeRequest,
     TokenizeResponse,
+    TokenizerInfo,
 )
 from pagemill.server.state import ServerState
 
@@ -38,6 +41,19 @@ async def undo(server: ServerState, body: DetokenizeRequest, caller: Caller) -> 
         raise bad_request(f"`tokens` has an id beyond the vocabulary of {size} tokens.", "tokens")
     text = await pipeline.rendering.decode(body.tokens, skip_special_tokens=False)
     return DetokenizeResponse(text)
+
+
+async def describe(server: ServerState, body: dict[str, Any], caller: Caller) -> TokenizerInfo:
+    """What a client needs to know of the tokenizer to write prompts itself."""
+    del body
+    pipeline, _ = server.models.resolve(None, caller)
+    renderer, model = pipeline.renderer, pipeline.model
+    return TokenizerInfo(
+        vocab_size=model.vocab_size,
+        model_max_length=model.max_model_len,
+        chat_template=renderer.chat_template,
+        **{role: renderer.special_tokens.get(role) for role in TOKEN_ROLES},
+    )
 
 
 async def _rendered(pipeline: Pipeline, body: TokenizeRequest) -> RenderedPrompt:

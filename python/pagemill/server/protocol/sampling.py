@@ -35,18 +35,32 @@ class StreamOptions(msgspec.Struct, kw_only=True):
     continuous_usage_stats: bool = False
 
 
-class GenerationRequest(SamplingFields, kw_only=True, frozen=True):
-    """Fields of a generating request beside those of `SamplingFields`.
+class OutputFields(SamplingFields, kw_only=True, frozen=True):
+    """What an output has to be, and what is said of it, beside the fields of `SamplingFields`.
 
     `None` is "not stated" and becomes the model's default.
     """
 
-    model: str | None = None
-    stream: bool = False
-    stream_options: StreamOptions | None = None
     logit_bias: dict[str, float] = {}
     stop: str | list[str] = []
     prompt_logprobs: Logprobs | None = None
+    response_format: dict[str, Any] | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: Any = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    allowed_token_ids: Annotated[list[TokenId], Meta(min_length=1)] | None = None
+    bad_words: Annotated[list[BadWord], Meta(max_length=MAX_BAD_WORDS)] = []
+    thinking_token_budget: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
+
+
+class GenerationRequest(OutputFields, kw_only=True, frozen=True):
+    """Fields of a generating request beside those of its output."""
+
+    model: str | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
     truncation_side: Literal["left", "right"] = "left"
     stream_interval: Positive = 1
@@ -59,15 +73,6 @@ class GenerationRequest(SamplingFields, kw_only=True, frozen=True):
     kv_transfer_params: Annotated[
         dict[str, str | bool | int | None], Meta(max_length=MAX_KV_TRANSFER_PARAMS)
     ] = {}
-    response_format: dict[str, Any] | None = None
-    structured_outputs: StructuredOutputs | None = None
-    guided_json: Any = None
-    guided_regex: str | None = None
-    guided_choice: list[str] | None = None
-    guided_grammar: str | None = None
-    allowed_token_ids: Annotated[list[TokenId], Meta(min_length=1)] | None = None
-    bad_words: Annotated[list[BadWord], Meta(max_length=MAX_BAD_WORDS)] = []
-    thinking_token_budget: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
     use_beam_search: bool = False
     length_penalty: Annotated[float, Meta(ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY)] = 1.0
 

@@ -57,3 +57,18 @@ class DetokenizeResponse(msgspec.Struct):
     """The text, control tokens included."""
 
     prompt: str
+
+
+TOKEN_ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
+
+
+class TokenizerInfo(msgspec.Struct):
+    """The tokenizer and the chat template; null where the model has none."""
+
+    vocab_size: int
+    model_max_length: int
+    chat_template: str | None
+    bos_token: str | None = None
+    eos_token: str | None = None
+    pad_token: str | None = None
+    unk_token: str | None = None

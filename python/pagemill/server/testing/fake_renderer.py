@@ -82,6 +82,8 @@ class FakeRenderer:
     """Has the methods of `rendering.Renderer`."""
 
     eos_token_ids: tuple[int, ...] = (0,)
+    special_tokens: Mapping[str, str] = {"eos_token": "<eos>"}
+    chat_template: str | None = "{{ messages }}"
     tokenizer = FakeTokenizer()
 
     def __init__(self, formats: Formats | None = None) -> None:

@@ -1,0 +1,84 @@
+"""A completion as a generation: what every endpoint that continues prompts begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.server.caller import Caller
+from pagemill.server.choice_search import wanted_search
+from pagemill.server.echo import echoed_texts
+from pagemill.server.errors import bad_request
+from pagemill.server.generation import Generation
+from pagemill.server.output_limits import wanted_limits
+from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, prompts
+from pagemill.server.protocol.sampling import to_sampling, transfer_params
+from pagemill.server.protocol.structured import wanted_output
+
+
+async def start_completion(
+    pipeline: Pipeline, request: CompletionRequest, caller: Caller, *, param: str = "prompt"
+) -> tuple[Generation, Sequence[str]]:
+    """Renders and submits; returns the texts that `echo` repeats, too. `param` is the field that
+    the prompts came from.
+
+    Raises:
+        ApiError: the request cannot be served.
+    """
+    if request.prompt_logprobs is not None and request.stream:
+        raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
+    if request.max_tokens == 0 and not request.echo:
+        raise bad_request("`max_tokens` must be at least 1 unless `echo` is set.", "max_tokens")
+    prompt_logprobs = request.prompt_logprobs
+    if request.echo and prompt_logprobs is None:
+        # The engine scores a prompt without generating only to return its logprobs.
+        prompt_logprobs = 0 if request.max_tokens == 0 else None
+        prompt_logprobs = request.logprobs if request.logprobs is not None else prompt_logprobs
+    sampling = to_sampling(
+        request,
+        logprobs=request.logprobs,
+        prompt_logprobs=prompt_logprobs,
+        max_logprobs=pipeline.model.max_logprobs,
+    )
+    rendered, texts = await rendered_prompts(pipeline, request, param)
+    options = GenerationOptions(
+        max_tokens=request.max_tokens,
+        default_max_tokens=DEFAULT_MAX_TOKENS,
+        truncate_prompt_tokens=request.truncate_prompt_tokens,
+        truncation_side=request.truncation_side,
+        cache_salt=request.cache_salt or "",
+        priority=request.priority,
+        timeout_s=request.timeout,
+        caller=caller,
+        kv_transfer_params=transfer_params(request),
+        constraint=wanted_output(request, pipeline.renderer.markers),
+        limits=wanted_limits(request),
+        search=wanted_search(request, request.best_of),
+        param=param,
+    )
+    generation = await pipeline.generate(rendered, sampling, options)
+    if not request.echo:
+        return generation, ()
+    try:
+        rendering, prompts = pipeline.rendering, generation.prompts
+        return generation, await echoed_texts(rendering, texts, rendered, prompts)
+    except BaseException:
+        generation.close()
+        raise
+
+
+async def rendered_prompts(
+    pipeline: Pipeline, request: CompletionRequest, param: str = "prompt"
+) -> tuple[list[RenderedPrompt], list[str | None]]:
+    """The prompts, and their texts if they came as text.
+
+    Raises:
+        ApiError: 400 that names `param`.
+    """
+    sent = prompts(request.prompt, param)
+    pipeline.check_choices(len(sent), max(request.n, request.best_of or 1))
+    rendered = await pipeline.rendering.prompts(
+        sent, request.add_special_tokens, request.parse_special, param
+    )
+    return rendered, [prompt if isinstance(prompt, str) else None for prompt in sent]

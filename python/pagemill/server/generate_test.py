@@ -1,0 +1,146 @@
+"""Tokens in and out, and renderings that are such requests; token ids are bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.server.testing.fake_server import FakeServer, fake_server
+
+ROUTE = "/inference/v1/generate"
+USER = {"role": "user", "content": "Hi"}
+
+
+def run(body: Callable[[FakeServer], Awaitable[None]], options: FakeOptions | None = None) -> None:
+    async def main() -> None:
+        async with fake_server(options) as server:
+            await body(server)
+
+    asyncio.run(main())
+
+
+async def post(server: FakeServer, route: str, status: int = 200, **fields: Any) -> Any:
+    response = await server.client.post(route, json=fields)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_tokens_in_tokens_out() -> None:
+    async def body(server: FakeServer) -> None:
+        prompt = [*b"abc"]
+        sampling = {"max_tokens": 4, "logprobs": 1, "seed": 1}
+        answer = await post(
+            server, ROUTE, token_ids=prompt, sampling_params=sampling, return_token_ids=True
+        )
+        known = await post(
+            server,
+            "/v1/completions",
+            prompt=prompt,
+            max_tokens=4,
+            seed=1,
+            return_token_ids=True,
+        )
+        (choice,) = answer["choices"]
+        assert choice["token_ids"] == known["choices"][0]["token_ids"] and "text" not in choice
+        assert choice["finish_reason"] == known["choices"][0]["finish_reason"]
+        tokens = [each["token"] for each in choice["logprobs"]["content"]]
+        assert tokens == [f"token_id:{token}" for token in choice["token_ids"]]
+        assert answer["usage"] == known["usage"]
+        assert answer["prompt_token_ids"] == prompt and answer["output_mode"] == "tokens"
+        texts = await post(
+            server, ROUTE, token_ids=prompt, sampling_params=sampling, output_mode="text"
+        )
+        assert texts["choices"][0]["text"] == known["choices"][0]["text"]
+        assert "prompt_token_ids" not in texts
+
+    run(body)
+
+
+@pytest.mark.parametrize("mode", ["tokens", "text"])
+def test_a_stream(mode: str) -> None:
+    async def body(server: FakeServer) -> None:
+        request = {"token_ids": [*b"abc"], "sampling_params": {"max_tokens": 6, "n": 2, "seed": 1}}
+        request |= {"output_mode": mode, "request_id": "r1"}
+        whole = await post(server, ROUTE, **request)
+        request |= {"stream": True, "stream_options": {"include_usage": True}}
+        lines = (await server.client.post(ROUTE, json=request)).text.split("\n\n")
+        assert lines[-2:] == ["data: [DONE]", ""]
+        events = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+        assert events[-1]["choices"] == [] and events[-1]["usage"] == whole["usage"]
+        assert {event["request_id"] for event in events} == {whole["request_id"]} == {"r1"}
+        for choice in whole["choices"]:
+            parts = [c for e in events for c in e["choices"] if c["index"] == choice["index"]]
+            assert len(parts) > 1
+            assert [t for part in parts for t in part["token_ids"]] == choice["token_ids"]
+            if mode == "text":
+                assert "".join(part["text"] for part in parts) == choice["text"]
+            assert parts[-1]["finish_reason"] == choice["finish_reason"]
+
+    run(body)
+
+
+def test_a_rendering_is_a_request() -> None:
+    async def body(server: FakeServer) -> None:
+        chat = {"messages": [USER], "max_completion_tokens": 5, "temperature": 0.5, "seed": 3}
+        chat |= {"stop": ["xyz"], "logprobs": True, "top_logprobs": 2, "cache_salt": "s"}
+        rendered = await post(server, "/v1/chat/completions/render", **chat)
+        assert bytes(rendered["token_ids"]).decode() == "user:Hi\nassistant:"
+        assert rendered["sampling_params"] == {
+            "max_tokens": 5,
+            "temperature": 0.5,
+            "seed": 3,
+            "stop": ["xyz"],
+            "logprobs": 2,
+        }
+        assert rendered["cache_salt"] == "s"
+        assert not server.engine.submitted
+        answer = await post(server, ROUTE, **rendered, output_mode="text")
+        known = await post(server, "/v1/chat/completions", **chat)
+        assert answer["choices"][0]["text"] == known["choices"][0]["message"]["content"]
+        assert answer["usage"]["prompt_tokens"] == known["usage"]["prompt_tokens"]
+        rendered = await post(server, "/v1/chat/completions/render", messages=[USER])
+        room = 256 - len(rendered["token_ids"])
+        assert rendered["sampling_params"] == {"max_tokens": room}
+
+    run(body)
+
+
+def test_prompts_are_rendered_one_by_one() -> None:
+    async def body(server: FakeServer) -> None:
+        schema = {"type": "json_object"}
+        requests = await post(
+            server, "/v1/completions/render", prompt=["ab", "c"], response_format=schema
+        )
+        assert [bytes(each["token_ids"]) for each in requests] == [b"ab", b"c"]
+        expected = {"max_tokens": 16, "response_format": schema}
+        assert all(each["sampling_params"] == expected for each in requests)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "param"),
+    [
+        ({"token_ids": [], "sampling_params": {}}, 400, "token_ids"),
+        ({"token_ids": [-1], "sampling_params": {}}, 400, "token_ids"),
+        ({"token_ids": [1]}, 400, "sampling_params"),
+        ({"token_ids": [1], "sampling_params": {"max_tokens": 0}}, 400, "sampling_params"),
+        ({"token_ids": [1], "sampling_params": {"temperature": -1}}, 400, "sampling_params"),
+        ({"token_ids": [1], "sampling_params": {"detokenize": False}}, 400, "sampling_params"),
+        ({"token_ids": [1], "sampling_params": {}, "features": {"a": 1}}, 501, "features"),
+        ({"token_ids": [2**30], "sampling_params": {}}, 400, "token_ids"),
+        ({"token_ids": [1] * 300, "sampling_params": {}}, 400, "token_ids"),
+    ],
+)
+def test_refusals(fields: dict[str, Any], status: int, param: str) -> None:
+    async def body(server: FakeServer) -> None:
+        response = await server.client.post(ROUTE, json=fields)
+        assert response.status_code in (status, 400), response.text
+        assert (response.json()["error"]["param"] or "").startswith(param), response.text
+
+    run(body)

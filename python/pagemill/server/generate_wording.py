@@ -1,0 +1,100 @@
+"""How `/inference/v1/generate` writes a response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET
+
+from pagemill.render.assembly import ChoiceDelta
+from pagemill.server.errors import ApiError
+from pagemill.server.generation import Generation
+from pagemill.server.logprobs import LogprobFormatter
+from pagemill.server.pipeline import Pipeline
+from pagemill.server.protocol.generate import GenerateChoice, GenerateRequest, GenerateResponse
+from pagemill.server.respond import FoldedChoice
+from pagemill.server.sse import event, last_events, usage_events
+
+
+class GenerateWording:
+    """Implements `respond.Wording` for one request."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        request: GenerateRequest,
+        generation: Generation,
+        has_metrics: bool = False,
+    ) -> None:
+        """`has_metrics`: the response says where its time went."""
+        self._has_metrics = has_metrics
+        self._request = request
+        self._generation = generation
+        self._has_text = request.output_mode == "text"
+        self._formatter = LogprobFormatter(pipeline.renderer, not self._has_text)
+        self._final_usage, self._continuous_usage = usage_events(request.stream_options)
+        self._head = GenerateResponse(
+            request.request_id, pipeline.model.name, request.output_mode, []
+        )
+        self._encode = msgspec.json.Encoder().encode
+
+    def whole(self, choices: Sequence[FoldedChoice]) -> GenerateResponse:
+        """See `respond.Wording`."""
+        written = [
+            GenerateChoice(
+                each.index,
+                each.token_ids,
+                each.message.text if self._has_text else UNSET,
+                self._formatter.chat(each.logprobs, self._num_logprobs) if each.logprobs else None,
+                each.finish_reason,
+                each.stop_reason,
+            )
+            for each in choices
+        ]
+        scored = choices[0].prompt_logprobs
+        return msgspec.structs.replace(
+            self._head,
+            choices=written,
+            prompt_token_ids=self._request.token_ids if self._request.return_token_ids else UNSET,
+            prompt_logprobs=UNSET if scored is None else self._formatter.prompt(scored),
+            usage=self._generation.usage,
+            kv_transfer_params=self._generation.kv_transfer_params or UNSET,
+            metrics=self._generation.timings if self._has_metrics else UNSET,
+        )
+
+    def begin(self) -> bytes:
+        """See `respond.Wording`."""
+        return b""
+
+    def delta(self, delta: ChoiceDelta) -> bytes:
+        """See `respond.Wording`."""
+        if not (delta.token_ids or delta.finish_reason):
+            return b""
+        choice = GenerateChoice(
+            delta.index,
+            delta.token_ids,
+            delta.text if self._has_text else UNSET,
+            self._formatter.chat(delta.logprobs, self._num_logprobs) if delta.logprobs else None,
+            delta.finish_reason,
+            delta.stop_reason,
+        )
+        self._head.choices = [choice]
+        if self._continuous_usage:
+            self._head.usage = self._generation.usage
+        if delta.finish_reason is not None:
+            self._head.kv_transfer_params = self._generation.kv_transfer_params or UNSET
+        return event(self._encode(self._head))
+
+    def end(self, failure: ApiError | None) -> bytes:
+        """See `respond.Wording`."""
+        if not self._final_usage:
+            return last_events(None, failure)
+        self._head.choices, self._head.usage = [], self._generation.usage
+        if self._has_metrics:
+            self._head.metrics = self._generation.timings
+        return last_events(self._head, failure)
+
+    @property
+    def _num_logprobs(self) -> int:
+        return self._request.sampling_params.logprobs or 0
