@@ -63,7 +63,7 @@ TOKEN_ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
 class TokenizerInfo(msgspec.Struct):
-    """The tokenizer and the chat template; null where the model has none."""
+    """The tokenizer and the chat template; null if the model has none."""
 
     vocab_size: int
     model_max_length: int
