@@ -39,9 +39,11 @@ def playground(opened: Browser, url: str, **context: Any) -> Iterator[Page]:
 
 
 @contextlib.contextmanager
-def open_page(opened: Browser, url: str, *, expected: str = "", **context: Any) -> Iterator[Page]:
-    """As `playground`, but the model may be unknown, and errors with `expected` in their text may
-    be logged."""
+def open_page(
+    opened: Browser, url: str, path: str = "/", *, expected: str = "", **context: Any
+) -> Iterator[Page]:
+    """As `playground`, but the page may be another one, the model unknown, and errors with
+    `expected` in their text may be logged."""
     profile = opened.new_context(**context)
     profile.set_default_timeout(_TIMEOUT_MS)
     page = profile.new_page()
@@ -51,7 +53,7 @@ def open_page(opened: Browser, url: str, *, expected: str = "", **context: Any) 
     page.on(
         "request", lambda r: None if r.url.startswith(url) else problems.append(f"loads {r.url}")
     )
-    page.goto(f"{url}/")
+    page.goto(f"{url}{path}")
     yield page
     profile.close()
     unexpected = [text for text in problems if not expected or expected not in text]

@@ -63,8 +63,8 @@ class ServerConfig:
     )
     playground: bool = option(
         True,
-        "Serve the playground, a page for chats, at /. Its files need no API key; the page asks for"
-        " one.",
+        "Serve the playground, a page for chats, at /, and a page of the HTTP API at /docs. Their"
+        " files need no API key; the pages ask for one.",
     )
     stream_interval: int = option(
         1,

@@ -24,8 +24,8 @@ def run(test: Test, *, playground: bool = True, loaded: bool = True) -> None:
 
 
 async def names(client: httpx.AsyncClient) -> set[str]:
-    """The paths that the page and its modules name."""
-    text = (await client.get("/")).text
+    """The paths that the pages and their modules name."""
+    text = (await client.get("/")).text + (await client.get("/docs")).text
     found = set(re.findall(r'(?:src|href)="(playground/[^"]+)"', text))
     unread = {name for name in found if name.endswith(".js")}
     while unread:
@@ -39,9 +39,10 @@ async def names(client: httpx.AsyncClient) -> set[str]:
 @pytest.mark.parametrize("loaded", [True, False])
 def test_files_need_no_key_and_no_model(loaded: bool) -> None:
     async def test(client: httpx.AsyncClient) -> None:
-        page = await client.get("/")
-        assert page.status_code == 200
-        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        for path in ("/", "/docs"):
+            page = await client.get(path)
+            assert page.status_code == 200
+            assert page.headers["content-type"] == "text/html; charset=utf-8"
         found = await names(client)
         assert {"playground/main.js", "playground/style.css", "playground/icon.svg"} <= found
         types = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
@@ -60,7 +61,7 @@ def test_files_need_no_key_and_no_model(loaded: bool) -> None:
 
 def test_the_page_names_no_other_address() -> None:
     async def test(client: httpx.AsyncClient) -> None:
-        for name in ("", *(await names(client))):
+        for name in ("", "docs", *(await names(client))):
             text = (await client.get(f"/{name}")).text
             assert set(re.findall(r"https?://[^\s\"']+", text)) <= {"http://www.w3.org/2000/svg"}
             assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write", text)
@@ -73,7 +74,9 @@ def test_the_page_names_no_other_address() -> None:
     [
         "/playground",
         "/playground/",
+        "/docs/",
         "/playground/index.html",
+        "/playground/reference.html",
         "/playground/nothing.js",
         "/playground/../server/auth.py",
         "/playground/..%2fserver%2fauth.py",

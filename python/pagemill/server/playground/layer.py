@@ -1,5 +1,5 @@
-"""The playground: a page for chats at `/`. Its files are static and need no API key; what the page
-shows comes from the API, with the key of its user."""
+"""The playground: a page for chats at `/`, and one of the HTTP API at `/docs`. Their files are static
+and need no API key; what the pages show comes from the API, with the key of their user."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ _POLICY = (
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
     " require-trusted-types-for 'script'; trusted-types 'none'"
 )
+_PAGES = {"/": "index.html", "/docs": "reference.html"}
 _METHODS = "GET, HEAD, OPTIONS"
 
 
@@ -41,7 +42,8 @@ class _File:
 
 
 class Playground:
-    """An ASGI layer that answers `/` and `/playground/NAME`, and passes everything else to `app`.
+    """An ASGI layer that answers `/`, `/docs` and `/playground/NAME`, and passes everything else to
+    `app`.
 
     The files are read when it is made. Paths are looked up in a table: no path reaches the disk.
     """
@@ -69,7 +71,8 @@ def _read_files() -> dict[str, _File]:
         for path in _FOLDER.iterdir()
         if path.suffix in _MEDIA_TYPES
     }
-    files["/"] = files.pop("/playground/index.html")
+    for path, name in _PAGES.items():
+        files[path] = files.pop(f"/playground/{name}")
     return files
 
 

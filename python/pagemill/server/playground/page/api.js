@@ -27,6 +27,11 @@ export class Api {
     return (await response.json()).data.map((model) => model.id);
   }
 
+  /** The server's OpenAPI document. */
+  async description() {
+    return await (await this.#fetch("openapi.json")).json();
+  }
+
   /** The server's metrics as Prometheus text. */
   async metrics() {
     return await (await this.#fetch("metrics")).text();
