@@ -1,5 +1,5 @@
-"""The playground: a page for chats at `/`, and one of the HTTP API at `/docs`. Their files are static
-and need no API key; what the pages show comes from the API, with the key of their user."""
+"""The playground: a page for chats at `/`, and one of the HTTP API at `/docs`. Their files are
+static and need no API key; what the pages show comes from the API, with the key of their user."""
 
 from __future__ import annotations
 
