@@ -169,6 +169,15 @@ def test_thinking() -> None:
     assert chat().chat_template_kwargs == {}
 
 
+@pytest.mark.parametrize(("kind", "budget"), [("enabled", 1024), ("adaptive", None)])
+def test_a_budget_of_thinking(kind: str, budget: int | None) -> None:
+    fields = {"max_tokens": 5, "messages": [USER]}
+    fields["thinking"] = {"type": kind, "budget_tokens": 1024}
+    body = decode_fields(fields, MessagesRequest, RULES)
+    assert chat_request(body, bounds_thinking=True).thinking_token_budget == budget
+    assert chat_request(body).thinking_token_budget is None
+
+
 def test_output_config() -> None:
     schema = {"type": "object"}
     got = chat(output_config={"effort": "low", "format": {"type": "json_schema", "schema": schema}})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pagemill.engine.token_limits import ReasoningBudget, TokenLimits
+from pagemill.render.output_machine import Formats
 from pagemill.server.errors import bad_request
 from pagemill.server.rendering import Renderer
 from pagemill.structured.grammar import Reasoning
@@ -43,6 +44,12 @@ def wanted_limits(fields: LimitFields) -> OutputLimits:
         return NO_LIMITS
     allowed = tuple(sorted(set(fields.allowed_token_ids or ())))
     return OutputLimits(allowed, tuple(fields.bad_words), None if budget == -1 else budget)
+
+
+def can_bound_reasoning(formats: Formats) -> bool:
+    """Whether a model with these formats takes `thinking_token_budget`."""
+    tokens = formats.reasoning_tokens(None)
+    return tokens is not None and bool(tokens.closers)
 
 
 def token_limits(

@@ -9,7 +9,13 @@ import pytest
 from pagemill.engine.token_limits import ReasoningBudget, TokenLimits
 from pagemill.render.output_machine import REASONING
 from pagemill.server.errors import ApiError
-from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits, wanted_limits
+from pagemill.server.output_limits import (
+    NO_LIMITS,
+    OutputLimits,
+    can_bound_reasoning,
+    token_limits,
+    wanted_limits,
+)
 from pagemill.server.testing.fake_renderer import MARKED, FakeRenderer
 from pagemill.structured.grammar import Reasoning
 
@@ -47,6 +53,7 @@ def test_a_budget_of_reasoning(begins: str | None) -> None:
 
 def test_refusals() -> None:
     plain = FakeRenderer()
+    assert not can_bound_reasoning(plain.formats) and can_bound_reasoning(MARKED)
     for limits, param in (
         (OutputLimits((VOCAB,)), "allowed_token_ids"),
         (OutputLimits(max_reasoning_tokens=5), "thinking_token_budget"),

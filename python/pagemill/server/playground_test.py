@@ -129,7 +129,7 @@ def test_methods() -> None:
 
 def test_a_server_without_the_playground() -> None:
     async def test(client: httpx.AsyncClient) -> None:
-        for path in ("/", "/playground/main.js"):
+        for path in ("/", "/docs", "/playground/main.js"):
             assert (await client.get(path)).status_code == 401
             got = await client.get(path, headers={"authorization": "Bearer key"})
             assert got.status_code == 404

@@ -8,6 +8,7 @@ from pagemill.server.chat import check_chat, rendered_prompt, start_chat
 from pagemill.server.errors import ApiError
 from pagemill.server.messages.chat import chat_request, renamed
 from pagemill.server.messages.wording import MessagesWording
+from pagemill.server.output_limits import can_bound_reasoning
 from pagemill.server.protocol.messages import CountTokensRequest, MessagesRequest, TokenCount
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
@@ -16,8 +17,10 @@ from pagemill.server.state import ServerState
 async def create(server: ServerState, body: MessagesRequest, caller: Caller) -> Answer:
     """Answers the last of a list of messages, as Anthropic's API does."""
     pipeline, _ = server.models.resolve(body.model, caller)
+    bounds_thinking = can_bound_reasoning(pipeline.renderer.formats)
     try:
-        generation = await start_chat(pipeline, chat_request(body), caller, clamps_max_tokens=True)
+        request = chat_request(body, bounds_thinking=bounds_thinking)
+        generation = await start_chat(pipeline, request, caller, clamps_max_tokens=True)
     except ApiError as error:
         raise renamed(error) from error
     wording = MessagesWording(pipeline, body, generation)

@@ -41,8 +41,10 @@ class _Located(NamedTuple):
     where: str
 
 
-def chat_request(body: CountTokensRequest) -> ChatRequest:
+def chat_request(body: CountTokensRequest, *, bounds_thinking: bool = False) -> ChatRequest:
     """The chat request with the same prompt, and for a `MessagesRequest` the same output.
+
+    `bounds_thinking`: the model's thinking can have a bound.
 
     Raises:
         ApiError: 400 naming what cannot be given to this model.
@@ -61,6 +63,8 @@ def chat_request(body: CountTokensRequest) -> ChatRequest:
                 "messages",
             )
         fields = _generation_fields(body)
+        if bounds_thinking and body.thinking is not None and body.thinking.type == "enabled":
+            fields["thinking_token_budget"] = body.thinking.budget_tokens
     if config is not None and config.format is not None:
         schema = {"name": "output", "schema": config.format.schema}
         fields["response_format"] = {"type": "json_schema", "json_schema": schema}

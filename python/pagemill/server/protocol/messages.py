@@ -101,8 +101,8 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
 class Thinking(msgspec.Struct, frozen=True):
     """Whether the model thinks, if its chat template has that switch, and whether its thoughts are
-    in the response. `max_tokens` bounds thinking and answer together; `budget_tokens` adds no
-    bound to it."""
+    in the response. `max_tokens` bounds thinking and answer together, `budget_tokens` thinking, if
+    its end is one token."""
 
     type: Literal["enabled", "adaptive", "between_tools", "disabled"]
     budget_tokens: Positive | None = None
