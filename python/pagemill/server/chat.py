@@ -60,9 +60,7 @@ async def start_chat(
         pipeline.engine.eos_token_ids,
     )
     prompt = await rendered_prompt(pipeline.rendering, request)
-    requested, requested_param = request.max_completion_tokens, "max_completion_tokens"
-    if requested is None:
-        requested, requested_param = request.max_tokens, "max_tokens"
+    requested, requested_param = requested_tokens(request)
     default = pipeline.model.defaults.max_tokens
     if clamps_max_tokens:
         requested, default = None, requested
@@ -101,6 +99,13 @@ async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> Rendere
         _template_variables(request),
     )
     return await rendering.chat(render, request.add_special_tokens)
+
+
+def requested_tokens(request: ChatRequest) -> tuple[int | None, str]:
+    """How many tokens the answer may have, and the field that says it."""
+    if request.max_completion_tokens is not None:
+        return request.max_completion_tokens, "max_completion_tokens"
+    return request.max_tokens, "max_tokens"
 
 
 def check_chat(request: ChatRequest) -> None:

@@ -144,3 +144,32 @@ def test_refusals(fields: dict[str, Any], status: int, param: str) -> None:
         assert (response.json()["error"]["param"] or "").startswith(param), response.text
 
     run(body)
+
+
+@pytest.mark.parametrize(
+    ("route", "fields", "param"),
+    [
+        ("/v1/completions/render", {"prompt": ""}, "prompt"),
+        ("/v1/completions/render", {"prompt": "a" * 300}, "prompt"),
+        ("/v1/completions/render", {"prompt": [300]}, "prompt"),
+        ("/v1/completions/render", {"prompt": "a", "max_tokens": 0}, "max_tokens"),
+        ("/v1/chat/completions/render", {"messages": []}, "messages"),
+        ("/v1/chat/completions/render", {"messages": [USER], "max_tokens": 999}, "max_tokens"),
+    ],
+)
+def test_what_could_not_be_generated_is_not_rendered(
+    route: str, fields: dict[str, Any], param: str
+) -> None:
+    async def body(server: FakeServer) -> None:
+        assert (await post(server, route, 400, **fields))["error"]["param"] == param
+
+    run(body)
+
+
+def test_a_rendering_is_truncated() -> None:
+    async def body(server: FakeServer) -> None:
+        fields = {"prompt": "abcdef", "truncate_prompt_tokens": 2}
+        (request,) = await post(server, "/v1/completions/render", **fields)
+        assert bytes(request["token_ids"]) == b"ef"
+
+    run(body)

@@ -20,6 +20,7 @@ _ERRORS_OF_KEYS = frozenset({401})
 _ERRORS_OF_BODIES = frozenset({400, 404, 413, 429, 504})
 _ERRORS_OF_PARAMETERS = frozenset({400, 404})
 _OBJECT = dict[str, Any]
+_END_OF_STREAM = "[DONE]"
 
 
 @functools.lru_cache(maxsize=4)
@@ -65,13 +66,24 @@ def _body(endpoint: Endpoint) -> Any:
     return _OBJECT if body is None else body.kind
 
 
+def _event(payloads: list[Any]) -> dict[str, Any]:
+    """The schema of an event of a stream, whose data is JSON, or what ends some streams."""
+    said = {"type": "string", "contentMediaType": _JSON, "contentSchema": {"anyOf": payloads}}
+    properties = {
+        "event": {"type": "string"},
+        "data": {"anyOf": [said, {"const": _END_OF_STREAM}]},
+    }
+    return {"type": "object", "properties": properties, "required": ["data"]}
+
+
 def _operation(
     endpoint: Endpoint, schemas: dict[Any, Any], parameters: list[str]
 ) -> dict[str, Any]:
     content = {endpoint.media_type: {"schema": schemas[endpoint.response_type()]}}
     event = endpoint.event_type()
     if event is not None:
-        content["text/event-stream"] = {"schema": schemas[event]}
+        payloads = [schemas[event], schemas[endpoint.errors.kind]]
+        content["text/event-stream"] = {"schema": _event(payloads)}
     errors = set(_ERRORS_OF_ALL)
     operation: dict[str, Any] = {
         "operationId": endpoint.name,

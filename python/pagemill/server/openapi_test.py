@@ -114,6 +114,9 @@ def check(document: dict[str, Any], path: str, response: httpx.Response) -> None
         if events[-1] == "[DONE]":
             events.pop()
         assert events
+        payload = schema["properties"]["data"]["anyOf"][0]["contentSchema"]
+        definitions = {"components": document["components"]}
+        validator = jsonschema_rs.Draft202012Validator({**payload, **definitions})
         for event in events:
             validator.validate(json.loads(event))
 

@@ -210,6 +210,17 @@ class Pipeline:
         record = options.caller.record
         return (time.monotonic() if record is None else record.started) + min(limits)
 
+    def fit(self, prompts: Sequence[RenderedPrompt], options: GenerationOptions) -> list[Prompt]:
+        """The prompts as the engine gets them, and how many tokens may follow each.
+
+        Raises:
+            ApiError: one is empty, too long, or has an unknown token.
+        """
+        try:
+            return [self._prompt(prompt, options) for prompt in prompts]
+        except EngineError as error:
+            raise from_engine(error) from error
+
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
         longest = max(1, self.model.max_model_len - (options.max_tokens or 1))
         prompt = self._truncated(prompt, options, longest)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
-from pagemill.server.chat import check_chat, rendered_prompt, start_chat
+from pagemill.server.chat import check_chat, rendered_prompt, requested_tokens, start_chat
 from pagemill.server.chat_wording import ChatWording
+from pagemill.server.pipeline import GenerationOptions
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.generate import GenerateRequest, as_generate_request
 from pagemill.server.respond import respond
@@ -28,10 +29,14 @@ async def render(server: ServerState, body: ChatRequest, caller: Caller) -> Gene
     pipeline, _ = server.models.resolve(body.model, caller)
     check_chat(body)
     prompt = await rendered_prompt(pipeline.rendering, body)
-    token_ids = prompt.token_ids.tolist()
-    model = pipeline.model
-    limits = (body.max_completion_tokens, body.max_tokens, model.defaults.max_tokens)
-    room = max(1, model.max_model_len - len(token_ids))
-    max_tokens = next((limit for limit in limits if limit is not None), room)
-    logprobs = body.top_logprobs if body.logprobs else None
-    return as_generate_request(body, token_ids, max_tokens=max_tokens, logprobs=logprobs)
+    requested, requested_param = requested_tokens(body)
+    options = GenerationOptions(
+        max_tokens=requested,
+        max_tokens_param=requested_param,
+        default_max_tokens=pipeline.model.defaults.max_tokens,
+        truncate_prompt_tokens=body.truncate_prompt_tokens,
+        truncation_side=body.truncation_side,
+        param="messages",
+    )
+    (fitted,) = pipeline.fit([prompt], options)
+    return as_generate_request(body, fitted, body.top_logprobs if body.logprobs else None)

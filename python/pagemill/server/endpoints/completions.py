@@ -8,6 +8,8 @@ from pagemill.server.answer import Answer, Text
 from pagemill.server.caller import Caller
 from pagemill.server.completion import rendered_prompts, start_completion
 from pagemill.server.completion_wording import CompletionWording
+from pagemill.server.errors import bad_request
+from pagemill.server.pipeline import GenerationOptions
 from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest
 from pagemill.server.protocol.generate import as_generate_request
 from pagemill.server.respond import respond
@@ -27,12 +29,15 @@ async def create(server: ServerState, body: CompletionRequest, caller: Caller) -
 async def render(server: ServerState, body: CompletionRequest, caller: Caller) -> Text:
     """The requests of `/inference/v1/generate`, one a prompt, that continue the same."""
     pipeline, _ = server.models.resolve(body.model, caller)
+    if body.max_tokens == 0:
+        raise bad_request("`max_tokens` must be at least 1.", "max_tokens")
     rendered, _ = await rendered_prompts(pipeline, body)
-    max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
-    requests = [
-        as_generate_request(
-            body, prompt.token_ids.tolist(), max_tokens=max_tokens, logprobs=body.logprobs
-        )
-        for prompt in rendered
-    ]
+    options = GenerationOptions(
+        max_tokens=body.max_tokens,
+        default_max_tokens=DEFAULT_MAX_TOKENS,
+        truncate_prompt_tokens=body.truncate_prompt_tokens,
+        truncation_side=body.truncation_side,
+    )
+    prompts = pipeline.fit(rendered, options)
+    requests = [as_generate_request(body, prompt, body.logprobs) for prompt in prompts]
     return Text(msgspec.json.encode(requests), "application/json")

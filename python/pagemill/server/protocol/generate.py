@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from pagemill.config.sampling import INT32_MAX
+from pagemill.engine.async_engine import Prompt
 from pagemill.server.protocol.chat import ChoiceLogprobs, PromptLogprobs
 from pagemill.server.protocol.completion import CompletionRequest
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
@@ -94,17 +95,13 @@ RENDERED = list[GenerateRequest]
 
 
 def as_generate_request(
-    request: GenerationRequest,
-    token_ids: list[int],
-    *,
-    max_tokens: int | None,
-    logprobs: int | None,
+    request: GenerationRequest, prompt: Prompt, logprobs: int | None
 ) -> GenerateRequest:
-    """The request that generates from `token_ids` what `request` asks for."""
+    """The request that generates from `prompt` what `request` asks for."""
     sampling = {name: getattr(request, name) for name in OutputFields.__struct_fields__}
     return GenerateRequest(
-        token_ids=token_ids,
-        sampling_params=TokenSampling(**sampling, max_tokens=max_tokens, logprobs=logprobs),
+        token_ids=prompt.rendered.token_ids.tolist(),
+        sampling_params=TokenSampling(**sampling, max_tokens=prompt.max_tokens, logprobs=logprobs),
         **{name: getattr(request, name) for name in _SHARED},
     )
 

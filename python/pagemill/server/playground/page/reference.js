@@ -78,8 +78,10 @@ function details(operation, request, schemas) {
   }
   const answers = operation.responses["200"]?.content ?? {};
   for (const [kind, { schema }] of Object.entries(answers)) {
-    const title = kind === "text/event-stream" ? "An event of a stream" : "Answer";
-    parts.push(element("h2", {}, title), schemas.view(schema));
+    const isStream = kind === "text/event-stream";
+    const title = isStream ? "An event of a stream" : "Answer";
+    const payload = isStream ? schema.properties.data.anyOf[0].contentSchema.anyOf[0] : schema;
+    parts.push(element("h2", {}, title), schemas.view(payload));
   }
   const refusals = Object.entries(operation.responses).filter(([status]) => status !== "200");
   if (refusals.length) {
