@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pagemill.engine.token_limits import ReasoningBudget, TokenLimits
-from pagemill.render.output_machine import Formats
 from pagemill.server.errors import bad_request
 from pagemill.server.rendering import Renderer
 from pagemill.structured.grammar import Reasoning
@@ -46,9 +45,9 @@ def wanted_limits(fields: LimitFields) -> OutputLimits:
     return OutputLimits(allowed, tuple(fields.bad_words), None if budget == -1 else budget)
 
 
-def can_bound_reasoning(formats: Formats) -> bool:
-    """Whether a model with these formats takes `thinking_token_budget`."""
-    tokens = formats.reasoning_tokens(None)
+def can_bound_reasoning(renderer: Renderer) -> bool:
+    """Whether the model takes `thinking_token_budget`."""
+    tokens = renderer.formats.reasoning_tokens(None)
     return tokens is not None and bool(tokens.closers)
 
 

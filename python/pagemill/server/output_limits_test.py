@@ -53,7 +53,7 @@ def test_a_budget_of_reasoning(begins: str | None) -> None:
 
 def test_refusals() -> None:
     plain = FakeRenderer()
-    assert not can_bound_reasoning(plain.formats) and can_bound_reasoning(MARKED)
+    assert not can_bound_reasoning(plain) and can_bound_reasoning(FakeRenderer(MARKED))
     for limits, param in (
         (OutputLimits((VOCAB,)), "allowed_token_ids"),
         (OutputLimits(max_reasoning_tokens=5), "thinking_token_budget"),

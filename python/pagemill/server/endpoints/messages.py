@@ -17,7 +17,7 @@ from pagemill.server.state import ServerState
 async def create(server: ServerState, body: MessagesRequest, caller: Caller) -> Answer:
     """Answers the last of a list of messages, as Anthropic's API does."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    bounds_thinking = can_bound_reasoning(pipeline.renderer.formats)
+    bounds_thinking = can_bound_reasoning(pipeline.renderer)
     try:
         request = chat_request(body, bounds_thinking=bounds_thinking)
         generation = await start_chat(pipeline, request, caller, clamps_max_tokens=True)
