@@ -13,11 +13,11 @@ from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.lifecycle import Lifecycle
 
-_API_PREFIXES = ("/v1/", "/invocations")
+_API_PREFIXES = ("/v1/", "/inference/", "/invocations")
 
 
 class Admission:
-    """Counts requests to `/v1/...` and `/invocations` as active, and refuses them unless ready."""
+    """Counts requests to generate and the like as active, and refuses them unless ready."""
 
     def __init__(self, app: ASGIApp, lifecycle: Lifecycle) -> None:
         self._app = app

@@ -13,6 +13,7 @@ import pytest
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.endpoints.table import ENDPOINTS, error_shape
 from pagemill.server.errors import STATUS_OF_CODE, TYPE_OF_STATUS, not_implemented
+from pagemill.server.registry import Task
 from pagemill.server.testing.fake_server import fake_server
 
 JSON = {"content-type": "application/json"}
@@ -239,6 +240,10 @@ def test_draining() -> None:
             assert (await server.client.get("/health")).status_code == 200
             got = await server.client.post("/v1/completions", json={"prompt": "a"})
             check_error(got, 503)
+            for row in ENDPOINTS:
+                if row.task is Task.GENERATE and row.method == "POST":
+                    got = await server.client.post(row.path, json={})
+                    assert got.status_code == 503, row.path
             assert not await lifecycle.wait_idle(0.001)
             assert await lifecycle.wait_idle(10)
             done = await running
