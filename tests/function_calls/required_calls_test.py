@@ -17,7 +17,7 @@ MODEL = os.environ.get("PAGEMILL_TEST_FUNCTION_CALLS_GGUF", "")
 CASES = int(os.environ.get("PAGEMILL_TEST_CASES", "4"))
 pytestmark = pytest.mark.skipif(not MODEL, reason="no model is named that calls functions")
 # A bound below what Qwen2.5-Coder 0.5B reaches (docs/http.md); it never makes two calls at once.
-LEAST_RIGHT = {"simple_python": 0.8, "multiple": 0.7, "parallel": 0.0}
+LEAST_RIGHT = {"simple_python": 0.72, "multiple": 0.67, "parallel": 0.0}
 
 
 @pytest.fixture(scope="module")
