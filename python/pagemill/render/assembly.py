@@ -55,6 +55,8 @@ class ChoiceDelta(msgspec.Struct):
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     prompt_logprobs: list[Any] | None = None
+    answer_logprobs: list[Any] | None = None
+    """Those of `logprobs` whose tokens are text of the answer: no reasoning, calls or markers."""
 
     @property
     def text(self) -> str:
@@ -70,6 +72,8 @@ class ChoiceDelta(msgspec.Struct):
         self.token_ids = self.token_ids + later.token_ids
         if later.logprobs is not None:
             self.logprobs = (self.logprobs or []) + later.logprobs
+        if later.answer_logprobs is not None:
+            self.answer_logprobs = (self.answer_logprobs or []) + later.answer_logprobs
         self.finish_reason, self.stop_reason = later.finish_reason, later.stop_reason
         self.offsets = self.offsets + later.offsets
 
@@ -105,6 +109,8 @@ class ChoiceAssembler:
         self._min_tokens = min_tokens
         self._num_tokens = 0
         self._num_chars = 0
+        self._unsaid: list[Any] = []
+        """Log probabilities of tokens that are text of the answer, or the beginning of a marker."""
         self.finished = False
         self.num_reasoning_tokens = 0
         """Tokens of the model's reasoning so far, with the marker that ends it."""
@@ -117,35 +123,55 @@ class ChoiceAssembler:
         then stops the engine's side.
         """
         token_ids = output.token_ids
-        offsets: list[int] = []
-        events: list[Event] = []
-        delta = ChoiceDelta(output.index, events, token_ids, output.logprobs, offsets)
-        parser = self._parser
+        delta = ChoiceDelta(output.index, [], token_ids, output.logprobs, [])
+        if output.logprobs is not None:
+            delta.answer_logprobs = []
         silent = output.finish_reason == "stop" and not self._include_stop
         # One token at a time, so that where a choice ends does not depend on how outputs happened
         # to be merged. The token that stopped the choice is not text.
         for token in token_ids[:-1] if silent else token_ids:
-            offsets.append(self._num_chars)
-            piece = self._detokenizer.piece(token)
-            self._num_chars += len(piece.text)
-            if parser.is_reasoning:
-                self.num_reasoning_tokens += 1
-            if self._stop is not None:
-                matched = self._push_filtered(piece, self._stop, events)
-                if matched is not None:
-                    parser.finish(events)
-                    self._stop_at(delta, matched)
-                    return delta
-            else:
-                parser.push(piece, events)
-            if parser.is_complete:
-                self._stop_at(delta, None)
+            self._push_token(token, delta)
+            if self.finished:
                 return delta
         if output.finish_reason is not None:
             if silent and token_ids:
-                offsets.append(self._num_chars)
+                delta.offsets.append(self._num_chars)
             self._finish(delta, output)
         return delta
+
+    def _push_token(self, token: int, delta: ChoiceDelta) -> None:
+        """Appends a token, which may finish the choice."""
+        parser, events = self._parser, delta.events
+        delta.offsets.append(self._num_chars)
+        piece = self._detokenizer.piece(token)
+        self._num_chars += len(piece.text)
+        if parser.is_reasoning:
+            self.num_reasoning_tokens += 1
+        if delta.logprobs is not None and parser.is_answer:
+            self._unsaid.append(delta.logprobs[len(delta.offsets) - 1])
+        said = len(events)
+        if self._stop is not None:
+            matched = self._push_filtered(piece, self._stop, events)
+            if matched is not None:
+                parser.finish(events)
+                self._stop_at(delta, matched)
+                return
+        else:
+            parser.push(piece, events)
+        if self._unsaid:
+            self._say_logprobs(delta, events[said:])
+        if parser.is_complete:
+            self._stop_at(delta, None)
+
+    def _say_logprobs(self, delta: ChoiceDelta, events: Sequence[Event]) -> None:
+        """Gives the log probabilities of tokens that have become text of the answer by `events`,
+        and forgets those of tokens that have become something else."""
+        assert delta.answer_logprobs is not None
+        if any(isinstance(event, Text) for event in events):
+            delta.answer_logprobs += self._unsaid
+            self._unsaid = []
+        elif not self._parser.is_answer:
+            self._unsaid = []
 
     def _push_filtered(self, piece: Piece, stop: StopPieces, events: list[Event]) -> str | None:
         self._num_tokens += 1
@@ -179,5 +205,8 @@ class ChoiceAssembler:
                 delta.finish_reason, delta.stop_reason = "stop", matched
             else:
                 rest = [*rest, *self._stop.flush()]
+        said = len(delta.events)
         self._parse(rest, delta.events)
         self._parser.finish(delta.events)
+        if self._unsaid:
+            self._say_logprobs(delta, delta.events[said:])

@@ -78,6 +78,11 @@ class OutputParser:
         """True if what comes next is reasoning, or the marker that ends it."""
         return self._node.kind is TextKind.REASONING
 
+    @property
+    def is_answer(self) -> bool:
+        """True if what comes next is text of the answer, or a marker that ends it."""
+        return self._node.kind is TextKind.ANSWER
+
     def push(self, piece: Piece, events: list[Event]) -> None:
         """Appends the events that `piece` completes."""
         if not self._machine.has_markers:

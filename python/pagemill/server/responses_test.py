@@ -255,6 +255,42 @@ def test_reasoning_can_be_left_out() -> None:
     run(body)
 
 
+def test_log_probabilities_are_those_of_the_answer() -> None:
+    async def body(_: openai.AsyncOpenAI, server: FakeServer) -> None:
+        wanted = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+        *events, last = await events_of(server, **wanted)
+        _, message, *_ = last["response"]["output"]
+        (part,) = message["content"]
+        assert "".join(entry["token"] for entry in part["logprobs"]).strip() == "Let me see."
+        assert {len(entry["top_logprobs"]) for entry in part["logprobs"]} == {2}
+        deltas = [each for each in events if each["type"] == "response.output_text.delta"]
+        assert all(len(each["logprobs"]) >= len(each["delta"]) for each in deltas)
+        said = [entry for each in deltas for entry in each["logprobs"]]
+        assert said == part["logprobs"][: len(said)]
+        (done,) = [each for each in events if each["type"] == "response.output_text.done"]
+        assert done["logprobs"] == part["logprobs"]
+        request = {"input": QUESTION, "tools": [TOOL], **wanted}
+        whole = (await server.client.post("/v1/responses", json=request)).json()
+        assert plain(whole) == plain(last["response"])
+        assert whole["top_logprobs"] == 2
+
+    run(body)
+
+
+def test_each_part_of_the_answer_has_its_log_probabilities() -> None:
+    async def body(_: openai.AsyncOpenAI, server: FakeServer) -> None:
+        wanted = {"include": ["message.output_text.logprobs"]}
+        last = (await events_of(server, **wanted))[-1]
+        request = {"input": QUESTION, "tools": [TOOL], **wanted}
+        whole = (await server.client.post("/v1/responses", json=request)).json()
+        for response in (last["response"], whole):
+            parts = [item["content"][0] for item in response["output"] if "content" in item]
+            spelled = ["".join(each["token"] for each in part["logprobs"]) for part in parts]
+            assert [text.strip() for text in spelled] == [part["text"] for part in parts]
+
+    run(body, f"Let me see.\n{CALL % 'Paris'}\nIt is warm.")
+
+
 @pytest.mark.parametrize("at", [0, 3])
 def test_a_failure_within_a_stream(at: int) -> None:
     async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
@@ -462,7 +498,7 @@ def test_a_server_without_a_store_says_so() -> None:
         ({"background": True}, "background"),
         ({"background": True, "stream": True}, "background"),
         ({"prompt": {"id": "x"}}, "prompt"),
-        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"top_logprobs": 2}, "top_logprobs"),
         ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"tools": [{"type": "custom", "name": "x"}]}, "tools"),
         ({"tools": [{"type": "function"}]}, "tools"),

@@ -11,6 +11,7 @@ from pagemill.server.caller import Caller
 from pagemill.server.chat import start_chat
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
+from pagemill.server.logprobs import LogprobFormatter
 from pagemill.server.protocol.response_store import (
     DeletedResponse,
     InputItems,
@@ -21,7 +22,12 @@ from pagemill.server.protocol.responses import Response, ResponseError, Response
 from pagemill.server.respond import ResponseEvents, respond
 from pagemill.server.responses.background import LOST_AFTER_S
 from pagemill.server.responses.input import Item, items_of
-from pagemill.server.responses.request import chat_request, in_names_of_responses, new_response
+from pagemill.server.responses.request import (
+    chat_request,
+    in_names_of_responses,
+    new_response,
+    wants_logprobs,
+)
 from pagemill.server.responses.store import ResponseStore, Stored
 from pagemill.server.responses.stream import ResponseStream
 from pagemill.server.responses.wording import ResponseWording
@@ -46,7 +52,10 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
     except ApiError as error:
         raise in_names_of_responses(error) from error
     response = new_response(body, pipeline.model.name, generation.sampling, store=store is not None)
-    wording = ResponseWording(response, generation, include_reasoning=body.include_reasoning)
+    formatter = LogprobFormatter(pipeline.renderer, False) if wants_logprobs(body) else None
+    wording = ResponseWording(
+        response, generation, formatter, include_reasoning=body.include_reasoning
+    )
     if body.background:
         assert store is not None
         return await _begin(server, store, caller, items, generation, wording)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pagemill.server.protocol.chat import ContentLogprob
 from pagemill.server.protocol.response_items import (
     OutputItem,
     OutputText,
@@ -99,7 +100,7 @@ class TextDelta(msgspec.Struct, tag_field="type", tag="response.output_text.delt
     output_index: int
     content_index: int
     delta: str
-    logprobs: list[str] = []
+    logprobs: list[ContentLogprob] = []
     sequence_number: int = 0
 
 
@@ -110,7 +111,7 @@ class TextDone(msgspec.Struct, tag_field="type", tag="response.output_text.done"
     output_index: int
     content_index: int
     text: str
-    logprobs: list[str] = []
+    logprobs: list[ContentLogprob] = []
     sequence_number: int = 0
 
 

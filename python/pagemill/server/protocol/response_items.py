@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from pagemill.server.protocol.chat import ContentLogprob
+
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -14,7 +16,7 @@ class OutputText(msgspec.Struct, tag_field="type", tag="output_text"):
 
     text: str
     annotations: list[str] = []
-    logprobs: list[str] = []
+    logprobs: list[ContentLogprob] = []
 
 
 class ReasoningText(msgspec.Struct, tag_field="type", tag="reasoning_text"):

@@ -47,6 +47,7 @@ class ResponsesRequest(GenerationRequest, kw_only=True, frozen=True):
     text: TextOptions = TextOptions()
     reasoning: ReasoningOptions = ReasoningOptions()
     include: Annotated[list[str], Meta(max_length=64)] = []
+    top_logprobs: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     truncation: Literal["auto", "disabled"] = "disabled"
     metadata: Annotated[dict[Annotated[str, Meta(max_length=64)], _Name], Meta(max_length=16)] = {}
     user: _Name | None = None
@@ -65,7 +66,6 @@ RULES = FieldRules(
         "prompt": Unsupported(nothing, "this server has no prompt templates."),
         "context_management": Unsupported(only([]), "the conversation is used as it is."),
         "moderation": Unsupported(nothing, "this server has no moderation."),
-        "top_logprobs": Unsupported(only(0), _CHAT),
         "n": Unsupported(only(1), "send the request as often."),
         "prompt_logprobs": Unsupported(nothing, _CHAT),
         "return_token_ids": Unsupported(only(False), _CHAT),

@@ -11,10 +11,11 @@ Texts of a kind that follow one another are one item; a call is one.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pagemill.render.events import CallArguments, CallEnd, CallStart, Event, Reasoning, Text
+from pagemill.server.protocol.chat import ContentLogprob
 from pagemill.server.protocol.response_events import (
     ArgumentsDelta,
     ArgumentsDone,
@@ -81,14 +82,20 @@ class OutputItems:
 
     def __init__(self, say: Say) -> None:
         self._say = say
+        self._logprobs: list[ContentLogprob] = []  # of the message that is open, or comes next
         self.items: list[OutputItem] = []
         self.open: OpenItem | None = None
+
+    def add_logprobs(self, logprobs: Sequence[ContentLogprob]) -> None:
+        """Appends those of the answer's next tokens, before the events that the tokens make. The
+        next event of the answer's text says them."""
+        self._logprobs += logprobs
 
     def add(self, event: Event) -> None:
         """Appends the next event."""
         match event:
             case Text(text):
-                item = self._continued(Text) or self._begin(_OpenMessage)
+                item = self._continued(Text) or self._begin(self._new_message)
                 self._append(item, text)
             case Reasoning(text):
                 item = self._continued(Reasoning) or self._begin(_OpenReasoning)
@@ -104,8 +111,11 @@ class OutputItems:
     def end(self, *, complete: bool) -> None:
         """The output is over; not `complete`: it was cut. What is complete has an item at least."""
         if complete and self.open is None and not self.items:
-            self._begin(_OpenMessage)
+            self._begin(self._new_message)
         self._end(complete)
+
+    def _new_message(self, index: int) -> OpenItem:
+        return _OpenMessage(index, self._logprobs)
 
     def _continued(self, kind: type[Event]) -> OpenItem | None:
         return self.open if self.open is not None and self.open.kind is kind else None
@@ -131,6 +141,8 @@ class OutputItems:
         item = self.open.item("completed" if complete else "incomplete")
         self._say(ItemDone(len(self.items), item))
         self.items.append(item)
+        if self.open.kind is Text:
+            self._logprobs = []
         self.open = None
 
 
@@ -144,27 +156,32 @@ def _empty(item: OutputItem) -> OutputItem:
 class _OpenMessage:
     kind = Text
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, logprobs: list[ContentLogprob]) -> None:
+        """`logprobs` grows while the message is open."""
         self._index = index
         self._id = new_id("msg")
+        self._logprobs = logprobs
+        self._num_said = 0
         self.parts: list[str] = []
 
     def delta(self, text: str) -> DeltaEvent:
-        return TextDelta(self._id, self._index, 0, text)
+        unsaid = self._logprobs[self._num_said :]
+        self._num_said = len(self._logprobs)
+        return TextDelta(self._id, self._index, 0, text, unsaid)
 
     def item(self, status: ItemStatus) -> OutputItem:
         return OutputMessage(self._id, status, [self._part()])
 
     def begin(self, say: Say) -> None:
-        say(PartAdded(self._id, self._index, 0, self._part()))
+        say(PartAdded(self._id, self._index, 0, OutputText("")))
 
     def end(self, say: Say) -> None:
         part = self._part()
-        say(TextDone(self._id, self._index, 0, part.text))
+        say(TextDone(self._id, self._index, 0, part.text, part.logprobs))
         say(PartDone(self._id, self._index, 0, part))
 
     def _part(self) -> OutputText:
-        return OutputText("".join(self.parts))
+        return OutputText("".join(self.parts), logprobs=self._logprobs)
 
 
 class _OpenReasoning:

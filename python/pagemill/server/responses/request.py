@@ -36,8 +36,8 @@ def chat_request(body: ResponsesRequest, items: Sequence[Item]) -> ChatRequest:
     Raises:
         ApiError: 400 naming the field.
     """
-    if _LOGPROBS in body.include:
-        raise bad_request(f"`include`: {_LOGPROBS} is not supported.", "include")
+    if body.top_logprobs and not wants_logprobs(body):
+        raise bad_request(f"`top_logprobs` needs {_LOGPROBS!r} in `include`.", "top_logprobs")
     if body.text.verbosity not in (None, "medium"):
         raise bad_request(
             "`text.verbosity` is not supported: say in a message how long the answer should be.",
@@ -62,7 +62,14 @@ def chat_request(body: ResponsesRequest, items: Sequence[Item]) -> ChatRequest:
         tool_choice=_tool_choice(body.tool_choice),
         parallel_tool_calls=body.parallel_tool_calls,
         response_format=_response_format(body.text.format or _TEXT),
+        logprobs=wants_logprobs(body),
+        top_logprobs=body.top_logprobs,
     )
+
+
+def wants_logprobs(body: ResponsesRequest) -> bool:
+    """Whether the answer's tokens are wanted with their log probabilities."""
+    return _LOGPROBS in body.include
 
 
 def in_names_of_responses(error: ApiError) -> ApiError:
@@ -108,6 +115,7 @@ def new_response(
         ),
         tool_choice=body.tool_choice,
         tools=body.tools,
+        top_logprobs=body.top_logprobs,
         top_p=sampling.top_p,
         presence_penalty=sampling.presence_penalty,
         frequency_penalty=sampling.frequency_penalty,

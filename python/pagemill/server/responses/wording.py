@@ -6,9 +6,10 @@ import time
 from collections.abc import Sequence
 
 from pagemill.render.assembly import ChoiceDelta
-from pagemill.render.events import Event, Reasoning
+from pagemill.render.events import Event, Reasoning, Text
 from pagemill.server.errors import ApiError
 from pagemill.server.generation import Generation
+from pagemill.server.logprobs import LogprobFormatter, TokenLogprobs
 from pagemill.server.protocol.response_events import (
     ResponseCompleted,
     ResponseCreated,
@@ -38,11 +39,24 @@ class ResponseWording:
     """Implements `respond.Wording` for one request."""
 
     def __init__(
-        self, response: Response, generation: Generation, *, include_reasoning: bool
+        self,
+        response: Response,
+        generation: Generation,
+        logprobs: LogprobFormatter | None,
+        *,
+        include_reasoning: bool,
     ) -> None:
-        """`response` has the request's settings; the rest is filled in."""
+        """`response` has the request's settings; the rest is filled in.
+
+        Args:
+            response: what is written.
+            generation: what it says.
+            logprobs: writes the log probabilities of the answer's tokens; None: there are none.
+            include_reasoning: whether it has what the model thinks.
+        """
         self.response = response
         self._generation = generation
+        self._logprobs = logprobs
         self._hides_reasoning = not include_reasoning
         self._output = OutputItems(self._say)
         self._finish_reason = "abort"
@@ -54,7 +68,11 @@ class ResponseWording:
     def whole(self, choices: Sequence[FoldedChoice]) -> Response:
         """See `respond.Wording`."""
         (choice,) = choices
-        self._add(list(choice.message.events()))
+        logprobs = iter(choice.answer_logprobs)
+        for event in choice.message.events():
+            if isinstance(event, Text):
+                self._add_logprobs(next(logprobs, None))
+            self._add([event])
         self._finish_reason = choice.finish_reason
         self._finish(None)
         return self.response
@@ -71,7 +89,9 @@ class ResponseWording:
         if delta.finish_reason is not None:
             self._finish_reason = delta.finish_reason
         events = delta.events
-        if len(events) == 1:
+        if self._logprobs is not None:
+            self._add_logprobs(delta.answer_logprobs)
+        elif len(events) == 1:
             item, (event,) = self._output.open, events
             if item is not None and isinstance(event, item.kind) and event.text:
                 return self._next_text(item, event.text)
@@ -93,6 +113,11 @@ class ResponseWording:
         item.parts.append(text)
         self._number += 1
         return self._template.event(text, self._number - 1)
+
+    def _add_logprobs(self, logprobs: Sequence[TokenLogprobs] | None) -> None:
+        if logprobs and self._logprobs is not None:
+            written = self._logprobs.chat(logprobs, self.response.top_logprobs)
+            self._output.add_logprobs(written.content)
 
     def _add(self, events: Sequence[Event]) -> None:
         for event in events:
