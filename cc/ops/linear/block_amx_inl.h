@@ -31,14 +31,20 @@ struct AmxBlocks {
   static constexpr int64_t kLineBytes = 64;
   static constexpr int64_t kXBytes = kXRecordBytes<kPlanes>;
   static constexpr int64_t kPrefetchBytes = 4096;
+  // Their sums, 12 KB of one plane, and their rows stay in L1.
+  static constexpr int kBlocksAtOnce = 3;
 
-  // Tiles 0 to 3 hold sums, plane p and half h in tile 2 * p + h; 4 and 5 hold x, 6 and 7 weights.
+  // Tiles 0 to 3 hold sums, half h of pair p in tile 2 * p + h; 4 and 5 hold x of each pair, 6 and 7
+  // the halves of weights.
   static constexpr int kXTile = 4;
   static constexpr int kWeightTile = 6;
 
-  // Integer sums of a group of rows, by plane and half of the weight rows.
-  struct alignas(64) GroupSums {
-    int32_t of[kPlanes][kHalves][kTileRows][kHalfSliceRows];
+  // Integer sums of a group of rows, by half of the weight rows, and those of all planes.
+  struct alignas(64) HalfSums {
+    int32_t of[kHalves][kTileRows][kHalfSliceRows];
+  };
+  struct GroupSums {
+    HalfSums plane[kPlanes];
   };
 
   static void Configure(int64_t rows, int64_t quads) {
@@ -58,56 +64,40 @@ struct AmxBlocks {
     Tiles::Configure(config);
   }
 
-  // Multiplies the weights in tiles with a group of rows, whose quads begin at `x`.
-  static void MultiplyGroup(const uint8_t* x, GroupSums* sums) {
-    Tiles::template Load<kXTile>(x, kXBytes);
-    Tiles::template Zero<0>();
-    Tiles::template Zero<1>();
-    Tiles::template MultiplyBytes<0, kXTile, kWeightTile>();
-    Tiles::template MultiplyBytes<1, kXTile, kWeightTile + 1>();
-    Tiles::template Store<0>(sums->of[0][0], kLineBytes);
-    Tiles::template Store<1>(sums->of[0][1], kLineBytes);
-    if constexpr (kPlanes == 2) {
-      Tiles::template Load<kXTile + 1>(x + 32, kXBytes);
-      Tiles::template Zero<2>();
-      Tiles::template Zero<3>();
-      Tiles::template MultiplyBytes<2, kXTile + 1, kWeightTile>();
-      Tiles::template MultiplyBytes<3, kXTile + 1, kWeightTile + 1>();
-      Tiles::template Store<2>(sums->of[1][0], kLineBytes);
-      Tiles::template Store<3>(sums->of[1][1], kLineBytes);
-    }
+  // Products of a group of rows that are still in the sums of pair `p` of tiles, or null. They are
+  // stored once the next products' operands are being loaded: a tile is not renamed, so what
+  // follows a store in the same tile waits for it.
+  struct Waiting {
+    HalfSums* pair[2] = {};
+  };
+
+  template <int kPair>
+  static void StorePair(Waiting* waiting) {
+    HalfSums* const sums = waiting->pair[kPair];
+    if (sums == nullptr) return;
+    Tiles::template Store<2 * kPair>(sums->of[0], kLineBytes);
+    Tiles::template Store<2 * kPair + 1>(sums->of[1], kLineBytes);
+    waiting->pair[kPair] = nullptr;
+  }
+
+  // Multiplies the weights in tiles with one plane of a group of rows, whose quads begin at `x`.
+  template <int kPair>
+  static void MultiplyPair(const uint8_t* x, HalfSums* sums, Waiting* waiting) {
+    Tiles::template Load<kXTile + kPair>(x, kXBytes);
+    StorePair<kPair>(waiting);
+    Tiles::template Zero<2 * kPair>();
+    Tiles::template Zero<2 * kPair + 1>();
+    Tiles::template MultiplyBytes<2 * kPair, kXTile + kPair, kWeightTile>();
+    Tiles::template MultiplyBytes<2 * kPair + 1, kXTile + kPair, kWeightTile + 1>();
+    waiting->pair[kPair] = sums;
   }
 
   // `start` plus the sum of both planes of row `row` of a group.
   static __m512i SumOf(const GroupSums& sums, int64_t row, int half, __m512i start) {
-    const __m512i first = _mm512_load_si512(sums.of[0][half][row]);
+    const __m512i first = _mm512_load_si512(sums.plane[0].of[half][row]);
     if constexpr (kPlanes == 1) return _mm512_add_epi32(first, start);
-    const __m512i second = _mm512_load_si512(sums.of[kPlanes - 1][half][row]);
+    const __m512i second = _mm512_load_si512(sums.plane[kPlanes - 1].of[half][row]);
     return _mm512_add_epi32(_mm512_slli_epi32(first, 7), _mm512_add_epi32(second, start));
-  }
-
-  // Adds rows [first, rows) of a group, whose records begin at `x`, to outputs `y`.
-  template <DType kDType>
-  static void AddGroup(const Weights& w, const uint8_t* x, const GroupSums* sums, int64_t first,
-                       int64_t rows, __m512 (*y)[kHalves]) {
-    using T = BlockTraits<kDType>;
-    for (int64_t row = first; row < rows; ++row) {
-      const uint8_t* record = x + row * kXBytes;
-      const __m512i start =
-          T::kHasMinimum ? _mm512_setzero_si512() : Broadcast(record + kOffsetAt<kPlanes>);
-      Sums<1> products;
-      for (int half = 0; half < kHalves; ++half) {
-        products[0][half] = SumOf(sums[0], row, half, start);
-        if constexpr (T::kHasHalfScales) {
-          const __m512i other =
-              SumOf(sums[1], row, half, Broadcast(record + kOffsetAt<kPlanes> + 4));
-          products[0][half] =
-              _mm512_add_epi32(_mm512_mullo_epi32(products[0][half], w.half_scales[half][0]),
-                               _mm512_mullo_epi32(other, w.half_scales[half][1]));
-        }
-      }
-      AddProducts<kDType, kPlanes, 1>(w, record, products, RegistersInOrder{y + row});
-    }
   }
 
   // Quads of both halves of a block in tile layout: those of the slice, or `decoded`.
@@ -122,40 +112,118 @@ struct AmxBlocks {
     return decoded;
   }
 
+  // The rows of a chunk in `count` groups of `height`.
+  struct Groups {
+    explicit Groups(int64_t n)
+        : rows(n), count((n + kTileRows - 1) / kTileRows), height((n + count - 1) / count) {}
+    int64_t First(int64_t group) const { return group * (rows - height); }
+    // How many of its first rows the group before has.
+    int64_t Shared(int64_t group) const { return group * (2 * height - rows); }
+    int64_t rows, count, height;
+  };
+
+  // Multiplies kBlocks blocks in tiles, and then adds the products of all of them to the outputs of
+  // one row after the other: outputs are read and written once.
+  template <DType kDType, int kBlocks>
+  struct SomeBlocks {
+    using T = BlockTraits<kDType>;
+    static constexpr int kPasses = T::kHasHalfScales ? 2 : 1;
+    static constexpr int64_t kPassQuads = kQuads / kPasses;
+
+    Weights weights[kBlocks];
+    const uint8_t* x[kBlocks];
+    GroupSums products[kBlocks][2][kPasses];
+
+    void Multiply(const PackedProduct& p, const Groups& groups, int64_t first_block) {
+      alignas(64) uint8_t decoded[kBlocks][kHalves * kQuads * kLineBytes];
+      Waiting waiting;
+      for (int i = 0; i < kBlocks; ++i) {
+        const int64_t b = first_block + i;
+        const uint8_t* const record = Record<kDType>(p.weights, b);
+        PrefetchRecord<kDType>(record + kPrefetchBytes);
+        Decode<kDType>(Head<kDType>(p.weights, b), record, &weights[i]);
+        x[i] = p.activations + b * p.n * kXBytes;
+        const uint8_t* const quads = QuadsOf<kDType>(record, weights[i], decoded[i]);
+        for (int pass = 0; pass < kPasses; ++pass) {
+          const uint8_t* const from = quads + pass * kPassQuads * kLineBytes;
+          Tiles::template Load<kWeightTile>(from, kLineBytes);
+          Tiles::template Load<kWeightTile + 1>(from + kQuads * kLineBytes, kLineBytes);
+          MultiplyGroups(x[i] + pass * kPassQuads * 4, groups, pass, products[i], &waiting);
+        }
+      }
+      StorePair<0>(&waiting);
+      StorePair<1>(&waiting);
+    }
+
+    // A group has a pair of tiles for each plane; two groups of one plane have a pair each.
+    static void MultiplyGroups(const uint8_t* rows, const Groups& groups, int pass,
+                               GroupSums (*sums)[kPasses], Waiting* waiting) {
+      for (int64_t g = 0; g < groups.count; ++g) {
+        const uint8_t* const from = rows + groups.First(g) * kXBytes;
+        HalfSums* const planes = sums[g][pass].plane;
+        if (kPlanes == 1 && g == 1) {
+          MultiplyPair<1>(from, planes, waiting);
+        } else {
+          MultiplyPair<0>(from, planes, waiting);
+        }
+        if constexpr (kPlanes == 2) MultiplyPair<1>(from + 32, planes + 1, waiting);
+      }
+    }
+
+    void AddTo(__m512 (*y)[kHalves], const Groups& groups) const {
+      for (int64_t g = 0; g < groups.count; ++g) {
+        const int64_t first = groups.First(g);
+        for (int64_t row = groups.Shared(g); row < groups.height; ++row) {
+          __m512 sums[1][kHalves] = {{y[first + row][0], y[first + row][1]}};
+#pragma GCC unroll 4
+          for (int i = 0; i < kBlocks; ++i) AddRow(i, g, row, x[i] + (first + row) * kXBytes, sums);
+          y[first + row][0] = sums[0][0];
+          y[first + row][1] = sums[0][1];
+        }
+      }
+    }
+
+    [[gnu::always_inline]] void AddRow(int i, int64_t g, int64_t row, const uint8_t* record,
+                                       __m512 (*y)[kHalves]) const {
+      const Weights& w = weights[i];
+      const GroupSums* const of = products[i][g];
+      const __m512i start =
+          T::kHasMinimum ? _mm512_setzero_si512() : Broadcast(record + kOffsetAt<kPlanes>);
+      Sums<1> sums;
+      for (int half = 0; half < kHalves; ++half) {
+        sums[0][half] = SumOf(of[0], row, half, start);
+        if constexpr (T::kHasHalfScales) {
+          const __m512i other =
+              SumOf(of[1], row, half, Broadcast(record + kOffsetAt<kPlanes> + 4));
+          sums[0][half] =
+              _mm512_add_epi32(_mm512_mullo_epi32(sums[0][half], w.half_scales[half][0]),
+                               _mm512_mullo_epi32(other, w.half_scales[half][1]));
+        }
+      }
+      AddProducts<kDType, kPlanes, 1>(w, record, sums, RegistersInOrder{y});
+    }
+  };
+
   template <DType kDType>
   static void MultiplySlice(const PackedProduct& p) {
-    constexpr int kPasses = BlockTraits<kDType>::kHasHalfScales ? 2 : 1;
-    constexpr int64_t kPassQuads = kQuads / kPasses;
-    const int64_t groups = (p.n + kTileRows - 1) / kTileRows;
-    const int64_t height = (p.n + groups - 1) / groups;
-    const int64_t sizes = height * (kQuads + 1) + kPassQuads;
-    if (p.tile_config == nullptr || *p.tile_config != sizes) Configure(height, kPassQuads);
+    constexpr int64_t kPassQuads = SomeBlocks<kDType, 1>::kPassQuads;
+    const Groups groups(p.n);
+    const int64_t sizes = groups.height * (kQuads + 1) + kPassQuads;
+    if (p.tile_config == nullptr || *p.tile_config != sizes) Configure(groups.height, kPassQuads);
     if (p.tile_config != nullptr) *p.tile_config = sizes;
     __m512 sums[kMaxChunkRows][kHalves];
     for (int64_t n = 0; n < p.n; ++n) sums[n][0] = sums[n][1] = _mm512_setzero_ps();
-    alignas(64) uint8_t decoded[kHalves * kQuads * kLineBytes];
-    for (int64_t b = 0; b < p.k / kRecordElements; ++b) {
-      const uint8_t* record = Record<kDType>(p.weights, b);
-      PrefetchRecord<kDType>(record + kPrefetchBytes);
-      Weights w;
-      Decode<kDType>(Head<kDType>(p.weights, b), record, &w);
-      const uint8_t* quads = QuadsOf<kDType>(record, w, decoded);
-      const uint8_t* x = p.activations + b * p.n * kXBytes;
-      GroupSums products[2][kPasses];
-      for (int pass = 0; pass < kPasses; ++pass) {
-        const uint8_t* from = quads + pass * kPassQuads * kLineBytes;
-        Tiles::template Load<kWeightTile>(from, kLineBytes);
-        Tiles::template Load<kWeightTile + 1>(from + kQuads * kLineBytes, kLineBytes);
-        for (int64_t g = 0; g < groups; ++g) {
-          const int64_t first = g * (p.n - height);
-          MultiplyGroup(x + first * kXBytes + pass * kPassQuads * 4, &products[g][pass]);
-        }
-      }
-      for (int64_t g = 0; g < groups; ++g) {
-        const int64_t first = g * (p.n - height);
-        const int64_t done = g * (2 * height - p.n);
-        AddGroup<kDType>(w, x + first * kXBytes, products[g], done, height, sums + first);
-      }
+    const int64_t blocks = p.k / kRecordElements;
+    int64_t b = 0;
+    for (; b + kBlocksAtOnce <= blocks; b += kBlocksAtOnce) {
+      SomeBlocks<kDType, kBlocksAtOnce> some;
+      some.Multiply(p, groups, b);
+      some.AddTo(sums, groups);
+    }
+    for (; b < blocks; ++b) {
+      SomeBlocks<kDType, 1> one;
+      one.Multiply(p, groups, b);
+      one.AddTo(sums, groups);
     }
     if (p.tile_config == nullptr) Tiles::Release();
     for (int64_t n = 0; n < p.n; ++n) StoreRow(p, n, sums[n]);

@@ -117,7 +117,14 @@ struct AmxBf16 {
       Store<2>(o.bias, rows - kTileRows, o.m, lower, o.y_stride);
       Store<3>(right, rows - kTileRows, o.m - kTileRows, lower + kTileRows, o.y_stride);
     };
-    Chunk::Multiply({o.activations, o.n, o.weights, Blocks(o.k), o.tile_config}, start, finish);
+    Chunk::Multiply({.rows = o.activations,
+                     .n = o.n,
+                     .columns = o.weights,
+                     .blocks = Blocks(o.k),
+                     .configured = o.tile_config,
+                     .outputs = reinterpret_cast<const uint8_t*>(o.y),
+                     .output_stride = o.y_stride * static_cast<int64_t>(sizeof(float))},
+                    start, finish);
   }
 
   static constexpr PackedGemm kKernels = {.max_chunk_rows = Chunk::kMaxRows,

@@ -40,6 +40,10 @@ struct BandedProducts {
     // Multiply() configures tiles and releases them again. Configuring clears all tiles; its cost
     // has not been measured.
     int64_t* configured = nullptr;
+    // Where the outputs of row 0 begin, two lines of 64 bytes, and the bytes from a row to the next;
+    // null: they need not be fetched.
+    const uint8_t* outputs = nullptr;
+    int64_t output_stride = 0;
   };
 
   // Calls start(begin, rows) before the products of the band that begins at row `begin`, which sets
@@ -63,8 +67,11 @@ struct BandedProducts {
         WaitingSums& sums = waiting[at];
         const uint8_t* const band = o.rows + begin * o.blocks * kRowBytes;
         part == 0 ? start(begin, rows) : ForEachSum<Resume>(rows, sums);
-        const Products products = {band + first * rows * kRowBytes, rows * kRowBytes,
-                                   o.columns + first * kBlockBytes, last - first};
+        Products products = {band + first * rows * kRowBytes, rows * kRowBytes,
+                             o.columns + first * kBlockBytes, last - first};
+        if (part + 1 == parts && o.outputs != nullptr) {
+          products.outputs = {o.outputs + begin * o.output_stride, o.output_stride, rows};
+        }
         rows > Band::kTileRows ? products.template Add<true>(i == 0)
                                : products.template Add<false>(i == 0);
         part + 1 == parts ? finish(begin, rows) : ForEachSum<PutAside>(rows, sums);
@@ -110,23 +117,40 @@ struct BandedProducts {
     for (int64_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(from + line);
   }
 
+  // Outputs of a band that are not fetched yet. Without it, the stores at a band's end wait for
+  // lines from beyond L2 one after the other, as long as the products took.
+  struct Outputs {
+    const uint8_t* next = nullptr;
+    int64_t stride = 0;
+    int64_t rows = 0;
+    [[gnu::always_inline]] void Fetch(int64_t count) {
+      for (; count > 0 && rows > 0; --count, --rows, next += stride) {
+        __builtin_prefetch(next, 1);
+        __builtin_prefetch(next + 64, 1);
+      }
+    }
+  };
+
   // Multiplies the blocks of a band with those of the slice.
   struct Products {
     const uint8_t* rows;
     int64_t row_block_bytes;
     const uint8_t* columns;
     int64_t blocks;
+    Outputs outputs = {};
 
     // `first_time`: no other band has read these columns.
     template <bool kTwo>
-    void Add(bool first_time) const {
+    void Add(bool first_time) {
       first_time ? AddBlocks<kTwo, true>() : AddBlocks<kTwo, false>();
     }
 
     template <bool kTwo, bool kFirst>
-    void AddBlocks() const {
+    void AddBlocks() {
       const uint8_t *x = rows, *w = columns;
+      const int64_t fetched = (outputs.rows + blocks - 1) / blocks;
       for (int64_t block = 0; block < blocks; ++block) {
+        outputs.Fetch(fetched);
         if constexpr (kFirst) Prefetch(w + kPrefetchBytes);
         Band::template Add<kTwo>(x, kRowBytes, w, w + kRowBytes, kColumnStride);
         x += row_block_bytes;

@@ -87,7 +87,13 @@ struct ScaledAmx {
       Store<3>(p, begin + kTileRows, rows - upper, kTileRows);
     };
     Chunk::Multiply(
-        {p.activations + ScaleBytes(p.n), p.n, p.weights, Blocks(p.k), p.tile_config},
+        {.rows = p.activations + ScaleBytes(p.n),
+         .n = p.n,
+         .columns = p.weights,
+         .blocks = Blocks(p.k),
+         .configured = p.tile_config,
+         .outputs = reinterpret_cast<const uint8_t*>(p.y),
+         .output_stride = p.y_stride * static_cast<int64_t>(sizeof(float))},
         [](int64_t, int64_t rows) { Chunk::Clear(rows); }, finish);
   }
 
