@@ -15,8 +15,9 @@ enum class ActivationKind : int32_t {
   kRelu = 3,
   kTanh = 4,
   kQuickGelu = 5,  // x / (1 + e^-1.702x)
+  kReluSquared = 6,
 };
-inline constexpr int32_t kNumActivationKinds = 6;
+inline constexpr int32_t kNumActivationKinds = 7;
 
 }  // namespace pagemill::ops
 

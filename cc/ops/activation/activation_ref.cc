@@ -20,6 +20,8 @@ double ActivateReference(ActivationKind kind, double x) {
       return std::tanh(x);
     case ActivationKind::kQuickGelu:
       return x / (1 + std::exp(-1.702 * x));
+    case ActivationKind::kReluSquared:
+      return x < 0 ? 0 : x * x;
   }
   return 0;
 }

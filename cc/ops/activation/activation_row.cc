@@ -38,6 +38,8 @@ inline void ActivateRow(const ActivationRow& row) {
       return ActivateElements<ActivationKind::kTanh, kGated>(row);
     case ActivationKind::kQuickGelu:
       return ActivateElements<ActivationKind::kQuickGelu, kGated>(row);
+    case ActivationKind::kReluSquared:
+      return ActivateElements<ActivationKind::kReluSquared, kGated>(row);
   }
 }
 

@@ -14,10 +14,12 @@ Status CheckRmsNorm(const OpCall& call) {
   const bool groups =
       check.ok() && call.inputs[0].rank == 3 && call.inputs[1].shape[0] != check.Dim('H');
   check.Input(1, "w", DType::kF32, groups ? "W" : "H");
-  check.ActOutput(0, "y", "*,H");
+  check.ActOutput(0, "y", "N,F*");
   if (!check.ok()) return check.Result();
-  check.Require(call.inputs[0].shape == call.outputs[0].shape, "y must have the shape of x");
   check.Require(call.inputs[0].rank >= 2, "x must have two dimensions or more");
+  check.Require(call.inputs[0].shape[0] == call.outputs[0].shape[0] &&
+                    call.inputs[0].RowElements() == call.outputs[0].RowElements(),
+                "y must have as many rows as x, and as many elements a row");
   check.Require(check.Dim('H') > 0, "rows must not be empty");
   check.Require(!groups || check.Dim('W') == call.inputs[0].RowElements(),
                 "w must have a weight for each element of a row, or of its last dimension");

@@ -4,7 +4,7 @@
 //
 //   inputs   x  act [N, ..., H]   any rank; every run of H elements is one row
 //            w  f32 [H], or [G * H] for x [N, G, H]: weights of each group
-//   outputs  y  act [N, ..., H]
+//   outputs  y  act [N, ...]      as many elements a row, perhaps in another shape
 //   attributes  eps > 0; weight_offset = 0 (Gemma stores w - 1: 1)
 //   aliasing    none
 //

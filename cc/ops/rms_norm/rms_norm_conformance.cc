@@ -34,6 +34,14 @@ void CheckRmsNormConformance(const OpDefinition& op, const device::Capabilities&
   groups.attributes.Set("eps", 1e-6);
   groups.tolerance = {.abs = 1e-6, .rel = 2e-6};
   CheckRowCase(groups, caps);
+  // All heads together are one row, and heads of the result.
+  conformance::RowCase whole{.op = op};
+  whole.AddRows({19, 99});
+  whole.AddShared({99});
+  whole.AddOutput({19, 3, 33});
+  whole.attributes.Set("eps", 1e-6);
+  whole.tolerance = {.abs = 1e-6, .rel = 2e-6};
+  CheckRowCase(whole, caps);
 }
 
 }  // namespace pagemill::ops

@@ -94,6 +94,11 @@ inline Vec::F GeluTanh(Vec::F x) {
   return Vec::Div(x, Vec::Add(Vec::Set(1.0f), e));
 }
 
+inline Vec::F ReluSquared(Vec::F x) {
+  const Vec::F positive = Vec::Max(Vec::Zero(), x);
+  return Vec::Mul(positive, positive);
+}
+
 template <ActivationKind kind>
 inline Vec::F Activate(Vec::F x) {
   if constexpr (kind == ActivationKind::kSilu) return Silu(x);
@@ -102,6 +107,7 @@ inline Vec::F Activate(Vec::F x) {
   if constexpr (kind == ActivationKind::kRelu) return Vec::Max(Vec::Zero(), x);
   if constexpr (kind == ActivationKind::kTanh) return Tanh(x);
   if constexpr (kind == ActivationKind::kQuickGelu) return QuickGelu(x);
+  if constexpr (kind == ActivationKind::kReluSquared) return ReluSquared(x);
 }
 
 }  // namespace

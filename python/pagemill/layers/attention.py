@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pagemill import ops
@@ -14,13 +15,15 @@ from pagemill.ops.trace import Tensor
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
     """`scale` multiplies scores; `window` is the number of tokens a query attends to (0 = all);
-    `shard` is the part of the heads that this rank computes, by default all (see `divide`)."""
+    `soft_cap` bounds scores (0 = none, see `ops.paged_attention`); `shard` is the part of the heads
+    that this rank computes, by default all (see `divide`)."""
 
     heads: int
     kv_heads: int
     head_dim: int
     scale: float
     window: int = 0
+    soft_cap: float = 0.0
     shard: Shard = Shard()
 
     def features(self, heads: int) -> Part:
@@ -58,25 +61,32 @@ def divide(weights: Weights, shape: AttentionShape, out_name: str) -> AttentionS
 
 def project_qkv(
     weights: Weights,
-    names: tuple[str, str, str],
+    names: Sequence[str],
     x: Tensor,
     shape: AttentionShape,
     *,
     bias: bool = False,
+    flat: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x [T, H] -> q [T, heads, head_dim], k and v [T, kv_heads, head_dim], of this rank's heads;
-    `names` of the three linear layers."""
+    """x [T, H] -> q [T, heads, head_dim], k and v [T, kv_heads, head_dim], of this rank's heads.
 
-    def project(name: str, heads: int) -> Tensor:
-        rows = shape.features(heads)
+    `names` are those of three linear layers, or of one with the rows of q, k and v one after the
+    other. If `flat`, q and k are [T, heads * head_dim] and [T, kv_heads * head_dim].
+    """
+    heads = (shape.heads, shape.kv_heads, shape.kv_heads)
+    total = sum(heads) * shape.head_dim
+
+    def project(index: int) -> Tensor:
+        rows = shape.features(heads[index])
         row_shape = (rows.size // shape.head_dim, shape.head_dim)
-        return linear(weights, name, x, row_shape, bias=bias, rows=rows)
+        if len(names) == 1:
+            first = sum(heads[:index]) * shape.head_dim
+            rows = Part(first + rows.begin, first + rows.end, total)
+        if flat and index < 2:
+            row_shape = (rows.size,)
+        return linear(weights, names[index % len(names)], x, row_shape, bias=bias, rows=rows)
 
-    return (
-        project(names[0], shape.heads),
-        project(names[1], shape.kv_heads),
-        project(names[2], shape.kv_heads),
-    )
+    return project(0), project(1), project(2)
 
 
 def attend(
@@ -86,15 +96,25 @@ def attend(
     shape: AttentionShape,
     cache_name: str,
     scales: tuple[float, float] = (1.0, 1.0),
+    *,
+    slopes: Tensor | None = None,
 ) -> Tensor:
     """Store k and v in a new cache of this name and attend: [T, heads, head_dim]. `scales` are
-    those of keys and values in an fp8 cache."""
+    those of keys and values in an fp8 cache; `slopes` [heads] those of ALiBi."""
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
     group = q.trace.kv_group(shape.window)
     cache = q.trace.cache(cache_name, group, (kv_heads, shape.head_dim))
     k_scale, v_scale = scales
     ops.kv_write(k, v, cache, k_scale=k_scale, v_scale=v_scale)
-    return ops.paged_attention(q, cache, scale=shape.scale, k_scale=k_scale, v_scale=v_scale)
+    return ops.paged_attention(
+        q,
+        cache,
+        scale=shape.scale,
+        soft_cap=shape.soft_cap,
+        slopes=slopes,
+        k_scale=k_scale,
+        v_scale=v_scale,
+    )
 
 
 def attend_both_ways(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:

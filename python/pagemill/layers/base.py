@@ -8,8 +8,8 @@ from typing import Protocol
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace
 
-Frequencies = Sequence[float] | Sequence[Sequence[float]]
-"""Of pairs of elements, radians per position; a row for each dimension of positions."""
+Constant = Sequence[float] | Sequence[Sequence[float]]
+"""A vector or a matrix of numbers that fit f32."""
 
 
 class Weights(Protocol):
@@ -99,6 +99,6 @@ class Weights(Protocol):
         layer `module`: what is stored times its scale is the key or value. 1 if it states none."""
         ...
 
-    def frequencies(self, name: str, values: Frequencies) -> Tensor:
-        """An f32 constant, declared once."""
+    def constant(self, name: str, values: Constant) -> Tensor:
+        """The f32 constant `name`, computed from the configuration; declared once."""
         ...

@@ -15,10 +15,11 @@ def embedding(
     return ops.embedding(ids, weights.matrix(f"{name}.weight", shape), scale=scale)
 
 
-def logits(weights: Weights, x: Tensor, vocab_size: int, *, tied_to: str | None) -> Tensor:
-    """x [N, H] -> f32 [N, vocab] by `lm_head.weight`, or by the embedding `tied_to`. Ranks divide
-    the vocabulary."""
-    name = "lm_head" if tied_to is None else tied_to
+def logits(
+    weights: Weights, x: Tensor, vocab_size: int, name: str, *, bias: bool = False
+) -> Tensor:
+    """x [N, H] -> f32 [N, vocab] by the linear layer `name`: the head, or the embedding if they are
+    tied. Ranks divide the vocabulary."""
     part = weights.shard.part(vocab_size)
-    y = linear(weights, name, x, (part.size,), rows=part, dtype="f32")
+    y = linear(weights, name, x, (part.size,), bias=bias, rows=part, dtype="f32")
     return y if part.whole else ops.all_gather(y, vocab_size, shard=weights.shard)

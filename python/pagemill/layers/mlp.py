@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear, row_parallel
@@ -10,10 +12,13 @@ from pagemill.ops.trace import Tensor
 
 _KINDS = {
     "gelu": ops.ActivationKind.GELU,
+    "gelu_fast": ops.ActivationKind.GELU_TANH,
     "gelu_new": ops.ActivationKind.GELU_TANH,
+    "gelu_python": ops.ActivationKind.GELU,
     "gelu_pytorch_tanh": ops.ActivationKind.GELU_TANH,
     "quick_gelu": ops.ActivationKind.QUICK_GELU,
     "relu": ops.ActivationKind.RELU,
+    "relu2": ops.ActivationKind.RELU_SQUARED,
     "silu": ops.ActivationKind.SILU,
     "swish": ops.ActivationKind.SILU,
     "tanh": ops.ActivationKind.TANH,
@@ -31,40 +36,45 @@ def activation_kind(name: str) -> ops.ActivationKind:
     return _KINDS[name]
 
 
-def gated_mlp(
+@dataclass(frozen=True, slots=True)
+class MlpParts:
+    """The linear layers of a feed-forward layer. `up` names two, gate and up; or one with the rows
+    of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`.
+    """
+
+    up: tuple[str, ...] = ("gate_proj", "up_proj")
+    down: str = "down_proj"
+    gated: bool = True
+    bias: bool = False
+
+
+def mlp(
     weights: Weights,
     prefix: str,
     x: Tensor,
     intermediate: int,
     kind: ops.ActivationKind,
-    *,
-    bias: bool = False,
+    parts: MlpParts = MlpParts(),
 ) -> Tensor:
-    """x [N, H] -> down(act(gate(x)) * up(x)), [N, H]. Ranks divide the intermediate dimension."""
-    block = weights.block_elements(f"{prefix}.down_proj.weight")
-    part = weights.shard.part(intermediate, block)
-    gate = linear(weights, f"{prefix}.gate_proj", x, (part.size,), bias=bias, rows=part)
-    up = linear(weights, f"{prefix}.up_proj", x, (part.size,), bias=bias, rows=part)
-    inner = ops.gated_activation(gate, up, kind)
-    return row_parallel(weights, f"{prefix}.down_proj", inner, x.width, columns=part, bias=bias)
+    """x [N, H] -> down(act(gate(x)) * up(x)), or down(act(up(x))) without gates, [N, H]. Ranks
+    divide the intermediate dimension.
 
+    Weights: those of `parts` under `prefix`.
+    """
+    down = f"{prefix}.{parts.down}"
+    part = weights.shard.part(intermediate, weights.block_elements(f"{down}.weight"))
+    matrices = 2 if parts.gated else 1
 
-def packed_gated_mlp(
-    weights: Weights, prefix: str, x: Tensor, intermediate: int, kind: ops.ActivationKind
-) -> Tensor:
-    """As `gated_mlp`, with the rows of gate and then of up in `<prefix>.input_linear`, and down in
-    `<prefix>.output_linear`."""
-    block = weights.block_elements(f"{prefix}.output_linear.weight")
-    part = weights.shard.part(intermediate, block)
-    gate, up = (
-        linear(
-            weights,
-            f"{prefix}.input_linear",
-            x,
-            (part.size,),
-            rows=Part(first + part.begin, first + part.end, 2 * intermediate),
-        )
-        for first in (0, intermediate)
-    )
-    inner = ops.gated_activation(gate, up, kind)
-    return row_parallel(weights, f"{prefix}.output_linear", inner, x.width, columns=part)
+    def project(index: int) -> Tensor:
+        rows = part
+        if len(parts.up) < matrices:
+            first = index * intermediate
+            rows = Part(first + part.begin, first + part.end, matrices * intermediate)
+        name = f"{prefix}.{parts.up[index % len(parts.up)]}"
+        return linear(weights, name, x, (part.size,), bias=parts.bias, rows=rows)
+
+    if parts.gated:
+        inner = ops.gated_activation(project(0), project(1), kind)
+    else:
+        inner = ops.activation(project(0), kind)
+    return row_parallel(weights, down, inner, x.width, columns=part, bias=parts.bias)

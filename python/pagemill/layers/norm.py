@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.ops.checks import last_dim
@@ -9,15 +11,34 @@ from pagemill.ops.trace import Tensor
 
 
 def rms_norm(
-    weights: Weights, name: str, x: Tensor, eps: float, *, weight_offset: float = 0.0
+    weights: Weights,
+    name: str,
+    x: Tensor,
+    eps: float,
+    *,
+    weight_offset: float = 0.0,
+    row_shape: Sequence[int] | None = None,
 ) -> Tensor:
-    """x [N, ..., H] normalized by its root mean square, times `<name>.weight` + offset."""
+    """x [N, ..., H] normalized by its root mean square, times `<name>.weight` + offset; rows of
+    `row_shape` if it is given."""
     weight = weights.vector(f"{name}.weight", last_dim("rms_norm", "x", x))
-    return ops.rms_norm(x, weight, eps=eps, weight_offset=weight_offset)
+    return ops.rms_norm(x, weight, eps=eps, weight_offset=weight_offset, row_shape=row_shape)
 
 
-def layer_norm(weights: Weights, name: str, x: Tensor, eps: float) -> Tensor:
-    """x [N, H] normalized by mean and variance, with `<name>.weight` and `<name>.bias`."""
+def layer_norm(
+    weights: Weights, name: str, x: Tensor, eps: float, *, weight: bool = True, bias: bool = True
+) -> Tensor:
+    """x [N, H] normalized by mean and variance, times `<name>.weight` and plus `<name>.bias`, as
+    far as the layer has them."""
     hidden = last_dim("layer_norm", "x", x)
-    weight, bias = weights.vector(f"{name}.weight", hidden), weights.vector(f"{name}.bias", hidden)
-    return ops.layer_norm(x, weight, bias, eps=eps)
+    factor = (
+        weights.vector(f"{name}.weight", hidden)
+        if weight
+        else weights.constant(f"ones.{hidden}", [1.0] * hidden)
+    )
+    summand = (
+        weights.vector(f"{name}.bias", hidden)
+        if bias
+        else weights.constant(f"zeros.{hidden}", [0.0] * hidden)
+    )
+    return ops.layer_norm(x, factor, summand, eps=eps)

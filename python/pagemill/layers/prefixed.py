@@ -6,7 +6,7 @@ text.vector("model.norm.weight", 64)   # language_model.model.norm.weight
 
 from __future__ import annotations
 
-from pagemill.layers.base import Frequencies, Weights
+from pagemill.layers.base import Constant, Weights
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
@@ -79,5 +79,5 @@ class PrefixedWeights:
     def kv_scales(self, module: str) -> tuple[float, float]:
         return self._whole.kv_scales(self._prefix + module)
 
-    def frequencies(self, name: str, values: Frequencies) -> Tensor:
-        return self._whole.frequencies(self._prefix + name, values)
+    def constant(self, name: str, values: Constant) -> Tensor:
+        return self._whole.constant(self._prefix + name, values)

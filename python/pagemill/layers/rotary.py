@@ -52,7 +52,7 @@ def bind_rotary(
     weights: Weights, name: str, table: RotaryTable, positions: Tensor, *, interleaved: bool
 ) -> Rotary:
     """Declare `table` as the constant `name`; positions i32 [T]."""
-    inv_freq = weights.frequencies(name, table.inv_freq)
+    inv_freq = weights.constant(name, table.inv_freq)
     return Rotary(positions, inv_freq, table.mscale, interleaved)
 
 
@@ -69,7 +69,7 @@ def bind_grid_rotary(
         [f if of == dim else 0.0 for f, of in zip(table.inv_freq, dims, strict=True)]
         for dim in range(GRID_DIMS)
     ]
-    return Rotary(positions, weights.frequencies(name, rows), table.mscale, interleaved=False)
+    return Rotary(positions, weights.constant(name, rows), table.mscale, interleaved=False)
 
 
 def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> RotaryTable:

@@ -100,6 +100,34 @@ def layer_types(config: Config, layers: int, known: Collection[str]) -> tuple[st
     return tuple(types)
 
 
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+def windows_by_type(config: Config, layers: int, *, pattern: int = 0) -> tuple[int, ...]:
+    """The window of each layer, 0 = full: `sliding_window` for those that `layer_types` lists as
+    sliding. If it lists none, every `pattern`-th is full, and all with 0.
+
+    Raises:
+        ModelConfigError: the keys are missing or do not fit.
+    """
+    types = layer_types(config, layers, (SLIDING, FULL))
+    if types is None:
+        types = [SLIDING if pattern and (i + 1) % pattern else FULL for i in range(layers)]
+    if SLIDING not in types:
+        return (0,) * layers
+    window = positive_int(config, "sliding_window")
+    return tuple(window if kind == SLIDING else 0 for kind in types)
+
+
+def window_or_full(config: Config) -> int:
+    """The window of all layers; 0, full attention, if `sliding_window` is absent or null.
+
+    Raises:
+        ModelConfigError: it is not a number of tokens.
+    """
+    return 0 if config.get("sliding_window") is None else positive_int(config, "sliding_window")
+
+
 def sliding_windows(config: Config, layers: int) -> tuple[int, ...]:
     """The window of each layer of a Qwen model, 0 = full: from `layer_types`, or
     `max_window_layers` and after.
@@ -107,15 +135,14 @@ def sliding_windows(config: Config, layers: int) -> tuple[int, ...]:
     Raises:
         ModelConfigError: the keys are missing or do not fit.
     """
-    sliding = "sliding_attention"
     if not flag(config, "use_sliding_window", False):
         return (0,) * layers
     window = positive_int(config, "sliding_window")
-    types = layer_types(config, layers, (sliding, "full_attention"))
+    types = layer_types(config, layers, (SLIDING, FULL))
     if types is None:
         first = number(config, "max_window_layers", layers)
         return tuple(window if layer >= first else 0 for layer in range(layers))
-    return tuple(window if kind == sliding else 0 for kind in types)
+    return tuple(window if kind == SLIDING else 0 for kind in types)
 
 
 def activation(config: Config, key: str, default: str) -> ActivationKind:
@@ -146,7 +173,9 @@ def rope_parameters(config: Config, layer_type: str | None = None) -> Mapping[st
     """
     rope = _object(config, "rope_parameters")
     if rope is not None:
-        entry = rope if layer_type is None else _object(rope, layer_type)
+        if layer_type is None or "rope_theta" in rope:
+            return rope
+        entry = _object(rope, layer_type)
         if entry is None:
             raise ModelConfigError(f"rope_parameters has no entry for {layer_type}")
         return entry
@@ -155,7 +184,11 @@ def rope_parameters(config: Config, layer_type: str | None = None) -> Mapping[st
     scaling = dict(_object(config, "rope_scaling") or {})
     if "type" in scaling:  # the key's first name
         scaling.setdefault("rope_type", scaling.pop("type"))
-    return {"rope_type": "default", "rope_theta": config.get("rope_theta", 10000.0)} | scaling
+    rope = {"rope_type": "default", "rope_theta": config.get("rope_theta", 10000.0)}
+    for key in ("partial_rotary_factor", "rotary_pct"):
+        if config.get(key) is not None:
+            rope["partial_rotary_factor"] = config[key]
+    return rope | scaling
 
 
 def _object(config: Config, key: str) -> Mapping[str, Any] | None:
@@ -221,7 +254,7 @@ class DecoderSizes:
     kv_heads: int
     head_dim: int
     max_positions: int
-    rms_norm_eps: float
+    norm_eps: float
     tied: bool
 
     @property
@@ -231,14 +264,22 @@ class DecoderSizes:
             self.vocab_size, self.hidden_size, self.max_positions, causal=True, generates=True
         )
 
-    def attention(self, *, scale: float | None = None, window: int = 0) -> AttentionShape:
+    def attention(
+        self, *, scale: float | None = None, window: int = 0, soft_cap: float = 0.0
+    ) -> AttentionShape:
         """The shape of a layer's attention; by default scores are divided by sqrt(head_dim)."""
         factor = self.head_dim**-0.5 if scale is None else scale
-        return AttentionShape(self.heads, self.kv_heads, self.head_dim, factor, window)
+        return AttentionShape(self.heads, self.kv_heads, self.head_dim, factor, window, soft_cap)
 
     @classmethod
-    def read(cls, config: Config, *, tied_by_default: bool) -> Self:
-        """Read them.
+    def read(
+        cls,
+        config: Config,
+        *,
+        tied_by_default: bool = False,
+        eps: tuple[str, float] = ("rms_norm_eps", 1e-6),
+    ) -> Self:
+        """Read them; `eps` is the key of what norms add to the variance, and its default.
 
         Raises:
             ModelConfigError: one is missing, or they do not fit each other.
@@ -257,6 +298,6 @@ class DecoderSizes:
             kv_heads=kv_heads,
             head_dim=positive_int(config, "head_dim", hidden // heads),
             max_positions=positive_int(config, "max_position_embeddings"),
-            rms_norm_eps=epsilon(config, "rms_norm_eps", 1e-6),
+            norm_eps=epsilon(config, *eps),
             tied=flag(config, "tie_word_embeddings", tied_by_default),
         )

@@ -9,108 +9,66 @@ that of `layers.latent`); `mlp.{gate,up,down}_proj` in the first layers, in the 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
 
 from pagemill import ops
-from pagemill.layers import mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.latent import LatentShape, latent_attention
+from pagemill.layers.mlp import mlp
 from pagemill.layers.moe import Experts, moe
-from pagemill.layers.rotary import Rotary, bind_rotary, yarn_mscale
-from pagemill.models import causal_lm
-from pagemill.models.base import (
-    IGNORED_IN_DECODERS,
-    Config,
-    ModelConfigError,
-    ModelTraits,
-    StepInputs,
-)
+from pagemill.layers.rotary import Rotary, yarn_mscale
+from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import (
-    DecoderSizes,
-    activation,
-    flag,
-    make_rotary_table,
     number,
     positive_int,
     read_routing,
     refuse,
     rope_parameters,
 )
+from pagemill.models.decoder import Decoder
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 _INNER_NORM_EPS = 1e-6  # of queries and latents, independent of rms_norm_eps
 
 
-class DeepseekV2Model:
+class DeepseekV2Model(Decoder):
     """One DeepSeek-V2 model."""
-
-    ignored = IGNORED_IN_DECODERS
 
     def __init__(self, config: Config) -> None:
         # Implementations differ on whether weights that sum to 1 are multiplied by
         # routed_scaling_factor; no published checkpoint needs both.
         refuse(config, "norm_topk_prob")
-        self._sizes = DecoderSizes.read(config, tied_by_default=False)
-        self._attention = _read_attention(config, self._sizes.heads)
-        self._rotary = make_rotary_table(config, self._attention.rope)
-        self._activation = activation(config, "hidden_act", "silu")
-        self._attention_bias = flag(config, "attention_bias", False)
-        self._mlp_bias = flag(config, "mlp_bias", False)
-        self._experts = _read_experts(config, self._activation)
+        self._latent = _read_attention(config)
+        super().__init__(config, rotary_dim=self._latent.rope)
+        self.interleaved = True
+        self._experts = _read_experts(config, self.activation)
         self._shared_experts = positive_int(config, "n_shared_experts", 2)
         self._dense_layers = number(config, "first_k_dense_replace", 0, least=0)
         if positive_int(config, "moe_layer_freq", 1) != 1:
             raise ModelConfigError("moe_layer_freq must be 1 in this family")
 
-    @classmethod
-    def from_config(cls, config: Config) -> Self:
-        return cls(config)
+    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
+        assert rotary is not None
+        name = f"{self.prefix(layer)}.self_attn"
+        bias = self.attention_parts.bias
+        return latent_attention(weights, name, x, self._latent, rotary, f"kv{layer}", bias=bias)
 
-    @property
-    def traits(self) -> ModelTraits:
-        return self._sizes.traits
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        rotary = bind_rotary(weights, "inv_freq", self._rotary, inputs.positions, interleaved=True)
-        return causal_lm.hidden(
-            weights, inputs, self._sizes, lambda i, x: self._layer(weights, i, x, rotary)
-        )
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return causal_lm.logits(weights, rows, self._sizes)
-
-    def _layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
-        prefix, eps = f"model.layers.{layer}", self._sizes.rms_norm_eps
-        normed = norm.rms_norm(weights, f"{prefix}.input_layernorm", x, eps)
-        attended = latent_attention(
-            weights,
-            f"{prefix}.self_attn",
-            normed,
-            self._attention,
-            rotary,
-            f"kv{layer}",
-            bias=self._attention_bias,
-        )
-        x = ops.add(x, attended)
-        normed = norm.rms_norm(weights, f"{prefix}.post_attention_layernorm", x, eps)
-        return ops.add(x, self._feed_forward(weights, layer, normed))
-
-    def _feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        prefix = f"model.layers.{layer}.mlp"
-
-        def dense(name: str, intermediate: int) -> Tensor:
-            kind = self._activation
-            return mlp.gated_mlp(weights, name, x, intermediate, kind, bias=self._mlp_bias)
-
+    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         if layer < self._dense_layers:
-            return dense(prefix, self._sizes.intermediate_size)
-        shared = self._experts.intermediate * self._shared_experts
-        routed = moe(weights, prefix, x, self._experts)
-        return ops.add(routed, dense(f"{prefix}.shared_experts", shared))
+            return super().feed_forward(weights, layer, x)
+        prefix = f"{self.prefix(layer)}.mlp"
+        shared = mlp(
+            weights,
+            f"{prefix}.shared_experts",
+            x,
+            self._experts.intermediate * self._shared_experts,
+            self.activation,
+            self.mlp_parts,
+        )
+        return ops.add(moe(weights, prefix, x, self._experts), shared)
 
 
-def _read_attention(config: Config, heads: int) -> LatentShape:
+def _read_attention(config: Config) -> LatentShape:
     nope = positive_int(config, "qk_nope_head_dim", 128)
     rope = positive_int(config, "qk_rope_head_dim", 64)
     # null: queries are projected from the hidden state; absent: the default.
@@ -122,7 +80,7 @@ def _read_attention(config: Config, heads: int) -> LatentShape:
         weight = number(rotary, "mscale_all_dim", 0.0, least=0.0)
         scale *= yarn_mscale(number(rotary, "factor", 1.0), weight) ** 2 if weight else 1.0
     return LatentShape(
-        heads=heads,
+        heads=positive_int(config, "num_attention_heads"),
         nope=nope,
         rope=rope,
         value=positive_int(config, "v_head_dim", 128),

@@ -8,113 +8,61 @@ Weights as Llama's, plus `self_attn.{q,k}_norm`, `pre_feedforward_layernorm` and
 
 from __future__ import annotations
 
-from typing import Self
+from dataclasses import replace
 
 from pagemill import ops
-from pagemill.layers import decoder, mlp, norm
 from pagemill.layers.base import Weights
-from pagemill.layers.rotary import Rotary, bind_rotary
-from pagemill.models import causal_lm
-from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
+from pagemill.layers.decoder import QkNorm
+from pagemill.layers.rotary import Rotary
+from pagemill.models.base import Config
 from pagemill.models.config_keys import (
-    DecoderSizes,
+    FULL,
+    SLIDING,
     activation,
     layer_types,
-    make_rotary_table,
     number,
     positive_int,
     refuse,
 )
+from pagemill.models.decoder import Decoder
 from pagemill.ops.trace import Tensor
 
-_SLIDING, _FULL = "sliding_attention", "full_attention"
 
-
-class Gemma3Model:
+class Gemma3Model(Decoder):
     """One Gemma 3 text model."""
 
-    ignored = IGNORED_IN_DECODERS
-
     def __init__(self, config: Config) -> None:
-        refuse(
-            config,
-            "attn_logit_softcapping",
-            "final_logit_softcapping",
-            "attention_bias",
-            "use_bidirectional_attention",
+        refuse(config, "use_bidirectional_attention")
+        types = _layer_types(config)
+        super().__init__(config, tied_by_default=True, layer_types=types)
+        window = positive_int(config, "sliding_window")
+        self.windows = [window if kind == SLIDING else 0 for kind in types]
+        head_dim = self.sizes.head_dim
+        self.attention_scale = number(config, "query_pre_attn_scalar", head_dim, least=1e-6) ** -0.5
+        self.soft_cap = number(config, "attn_logit_softcapping", 0.0, least=0.0)
+        self.logits_cap = number(config, "final_logit_softcapping", 0.0, least=0.0)
+        self.norm_offset = number(config, "norm_weight_offset", 1.0)
+        self.attention_parts = replace(
+            self.attention_parts, qk_norm=QkNorm(self.sizes.norm_eps, self.norm_offset)
         )
-        self._sizes = DecoderSizes.read(config, tied_by_default=True)
-        self._types = _layer_types(config, self._sizes.layers)
-        self._window = positive_int(config, "sliding_window")
-        self._rotary = {
-            kind: make_rotary_table(config, self._sizes.head_dim, kind)
-            for kind in sorted(set(self._types))
-        }
-        scalar = number(config, "query_pre_attn_scalar", self._sizes.head_dim, least=1e-6)
-        self._scale = scalar**-0.5
-        self._norm_offset = number(config, "norm_weight_offset", 1.0)
-        self._activation = activation(config, "hidden_activation", "gelu_pytorch_tanh")
+        self.activation = activation(config, "hidden_activation", "gelu_pytorch_tanh")
+        self.embedding_scale = self.sizes.hidden_size**0.5  # as in Gemma
 
-    @classmethod
-    def from_config(cls, config: Config) -> Self:
-        return cls(config)
-
-    @property
-    def traits(self) -> ModelTraits:
-        return self._sizes.traits
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        rotary = {
-            kind: bind_rotary(
-                weights, f"inv_freq.{kind}", table, inputs.positions, interleaved=False
-            )
-            for kind, table in self._rotary.items()
-        }
-        # `transformers` rounds this scale to the type of the weights: here, as there with f32
-        # weights, that is f32.
-        return causal_lm.hidden(
-            weights,
-            inputs,
-            self._sizes,
-            lambda i, x: self._layer(weights, i, x, rotary[self._types[i]]),
-            scale=self._sizes.hidden_size**0.5,
-            norm_offset=self._norm_offset,
-        )
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return causal_lm.logits(weights, rows, self._sizes)
-
-    def _norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.rms_norm(
-            weights, name, x, self._sizes.rms_norm_eps, weight_offset=self._norm_offset
-        )
-
-    def _layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
-        prefix = f"model.layers.{layer}"
-        normed = self._norm(weights, f"{prefix}.input_layernorm", x)
-        window = self._window if self._types[layer] == _SLIDING else 0
-        attended = decoder.rotary_attention(
-            weights,
-            f"{prefix}.self_attn",
-            normed,
-            self._sizes.attention(scale=self._scale, window=window),
-            rotary,
-            f"kv{layer}",
-            qk_norm_eps=self._sizes.rms_norm_eps,
-            norm_offset=self._norm_offset,
-        )
-        x = ops.add(x, self._norm(weights, f"{prefix}.post_attention_layernorm", attended))
-        normed = self._norm(weights, f"{prefix}.pre_feedforward_layernorm", x)
-        inner = mlp.gated_mlp(
-            weights, f"{prefix}.mlp", normed, self._sizes.intermediate_size, self._activation
-        )
-        return ops.add(x, self._norm(weights, f"{prefix}.post_feedforward_layernorm", inner))
+    def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
+        prefix = self.prefix(layer)
+        y = self.norm(weights, f"{prefix}.input_layernorm", x)
+        y = self.attention(weights, layer, y, rotary)
+        x = ops.add(x, self.norm(weights, f"{prefix}.post_attention_layernorm", y))
+        y = self.norm(weights, f"{prefix}.pre_feedforward_layernorm", x)
+        y = self.feed_forward(weights, layer, y)
+        return ops.add(x, self.norm(weights, f"{prefix}.post_feedforward_layernorm", y))
 
 
-def _layer_types(config: Config, layers: int) -> tuple[str, ...]:
+def _layer_types(config: Config) -> tuple[str, ...]:
     """The kind of each layer: stated, or every `sliding_window_pattern`-th is full."""
-    types = layer_types(config, layers, (_SLIDING, _FULL))
+    layers = positive_int(config, "num_hidden_layers")
+    types = layer_types(config, layers, (SLIDING, FULL))
     if types is not None:
         return types
     pattern = positive_int(config, "sliding_window_pattern", 6)
-    return tuple(_SLIDING if (layer + 1) % pattern else _FULL for layer in range(layers))
+    return tuple(SLIDING if (layer + 1) % pattern else FULL for layer in range(layers))

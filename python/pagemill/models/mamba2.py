@@ -63,8 +63,8 @@ class Mamba2Model:
         return norm.rms_norm(weights, "backbone.norm_f", x, self._eps)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        tied_to = _EMBEDDING if self._tied else None
-        return embedding.logits(weights, rows, self._vocab_size, tied_to=tied_to)
+        head = _EMBEDDING if self._tied else "lm_head"
+        return embedding.logits(weights, rows, self._vocab_size, head)
 
     def _layer(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         prefix = f"backbone.layers.{layer}"

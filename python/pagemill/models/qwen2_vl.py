@@ -44,7 +44,10 @@ class Qwen2VlModel:
             rope["rope_type"] = "default"
         tied = flag(config, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
         self._text = Qwen2Model({**text, "rope_parameters": rope, "tie_word_embeddings": tied})
-        self._dims = _dims_of_pairs(sections, len(self._text.rotary_table.inv_freq))
+        table = self._text.rotary[0]
+        assert table is not None
+        self._rotary = table
+        self._dims = _dims_of_pairs(sections, len(table.inv_freq))
         vision = config.get("vision_config")
         if not isinstance(vision, Mapping):
             raise ModelConfigError("the configuration needs vision_config to be an object")
@@ -83,9 +86,10 @@ class Qwen2VlModel:
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
         assert inputs.grid_positions is not None
-        table = self._text.rotary_table
-        rotary = bind_grid_rotary(weights, "inv_freq", table, self._dims, inputs.grid_positions)
-        return self._text.hidden_by(weights, inputs, rotary)
+        rotary = bind_grid_rotary(
+            weights, "inv_freq", self._rotary, self._dims, inputs.grid_positions
+        )
+        return self._text.hidden_by(weights, inputs, [rotary] * self._text.sizes.layers)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
         return self._text.logits(weights, rows)

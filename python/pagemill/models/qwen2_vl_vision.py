@@ -25,7 +25,6 @@ from pagemill.models.base import (
 )
 from pagemill.models.config_keys import activation, number, positive_int, rope_parameters
 from pagemill.ops import ActivationKind
-from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
@@ -110,23 +109,13 @@ class Qwen2VlVisionTower:
     def _layer(self, weights: Weights, prefix: str, x: Tensor, rotary: Rotary) -> Tensor:
         hidden = self._hidden
         y = norm.layer_norm(weights, f"{prefix}.norm1", x, _EPS)
-        q, k, v = self._project_qkv(weights, f"{prefix}.attn.qkv", y)
+        q, k, v = attention.project_qkv(weights, [f"{prefix}.attn.qkv"], y, self._shape, bias=True)
         y = attention.attend_both_ways(*rotary(q, k), v, self._shape)
         x = ops.add(x, linear(weights, f"{prefix}.attn.proj", y, (hidden,), bias=True))
         y = norm.layer_norm(weights, f"{prefix}.norm2", x, _EPS)
         y = linear(weights, f"{prefix}.mlp.fc1", y, (self._intermediate,), bias=True)
         y = ops.activation(y, self._activation)
         return ops.add(x, linear(weights, f"{prefix}.mlp.fc2", y, (hidden,), bias=True))
-
-    def _project_qkv(self, weights: Weights, name: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One matrix contains the three, one after the other."""
-        hidden, row_shape = self._hidden, (self._shape.heads, self._shape.head_dim)
-
-        def project(index: int) -> Tensor:
-            rows = Part(index * hidden, (index + 1) * hidden, 3 * hidden)
-            return linear(weights, name, x, row_shape, bias=True, rows=rows)
-
-        return project(0), project(1), project(2)
 
     def _merge(self, weights: Weights, x: Tensor, first: Tensor) -> Tensor:
         y = norm.layer_norm(weights, "merger.ln_q", x, _EPS)

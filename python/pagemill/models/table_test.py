@@ -115,7 +115,11 @@ def test_unknown_architecture_lists_the_known():
         ("LlamaForCausalLM", {"num_key_value_heads": 3}, "4 heads cannot share 3"),
         ("LlamaForCausalLM", {"rope_scaling": {"rope_type": "longrope"}}, "unknown rope_type"),
         ("LlamaForCausalLM", {"hidden_act": "mish"}, "unknown activation 'mish'; known: gelu"),
-        ("Gemma3ForCausalLM", {"final_logit_softcapping": 30.0}, "final_logit_softcapping=30.0"),
+        (
+            "Gemma3ForCausalLM",
+            {"use_bidirectional_attention": True},
+            "use_bidirectional_attention=True",
+        ),
         (
             "Gemma3ForCausalLM",
             {"layer_types": ["full_attention"]},

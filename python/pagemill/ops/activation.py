@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_act
+from pagemill.ops.checks import require_act_or_f32
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -24,15 +24,16 @@ class ActivationKind(IntEnum):
     RELU = 3
     TANH = 4
     QUICK_GELU = 5  # x sigmoid(1.702 x)
+    RELU_SQUARED = 6
 
 
 def activation(x: Tensor, kind: ActivationKind) -> Tensor:
-    """x [N, F] -> act(x), same shape.
+    """x [N, F] -> act(x), same shape and type: an activation, or f32 as logits are.
 
     Raises:
-        ShapeError: `x` is no activation.
+        ShapeError: `x` is neither.
     """
-    require_act("activation", x=x)
+    require_act_or_f32("activation", x=x)
     return x.trace.emit("activation", [x], [(x.shape, x.dtype)], [("kind", int(kind))])[0]
 
 
@@ -44,6 +45,8 @@ def apply(x: torch.Tensor, kind: ActivationKind) -> torch.Tensor:
         return functional.silu(x)
     if kind is ActivationKind.RELU:
         return functional.relu(x)
+    if kind is ActivationKind.RELU_SQUARED:
+        return functional.relu(x).square()
     if kind is ActivationKind.TANH:
         return x.tanh()
     if kind is ActivationKind.QUICK_GELU:

@@ -23,6 +23,12 @@ def require_act(op: str, **operands: Tensor) -> None:
             raise ShapeError(f"{op}: {name} ({tensor.name}) must be act, got {tensor.dtype}")
 
 
+def require_act_or_f32(op: str, **operands: Tensor) -> None:
+    """Activations, and f32 values such as logits."""
+    for name, tensor in operands.items():
+        require_dtype(op, name, tensor, (ACT, "f32"))
+
+
 def require_dtype(op: str, name: str, tensor: Tensor, allowed: Iterable[str]) -> None:
     """`tensor` has one of the `allowed` dtypes."""
     if tensor.dtype not in allowed:

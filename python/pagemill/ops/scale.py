@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_act
+from pagemill.ops.checks import require_act_or_f32
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def scale(x: Tensor, by: float) -> Tensor:
-    """x [N, ...] -> x * by; x itself if `by` is 1.
+    """x [N, ...] -> x * by, an activation or f32 as logits are; x itself if `by` is 1.
 
     Raises:
-        ShapeError: `x` is no activation.
+        ShapeError: `x` is neither.
     """
-    require_act("scale", x=x)
+    require_act_or_f32("scale", x=x)
     if by == 1:
         return x
     return x.trace.emit("scale", [x], [(x.shape, x.dtype)], [("by", by)])[0]

@@ -208,7 +208,7 @@ class WeightBinder:
         self._check_shape(location, shape)
         return self._tensors.constant(f"{name}[{index}]", read_f32(location)[index])
 
-    def frequencies(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
+    def constant(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""
         return self._tensors.constant(name, np.asarray(values, dtype=np.float32))
 

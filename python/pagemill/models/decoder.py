@@ -1,0 +1,182 @@
+"""The decoder that families start from: Llama's layers, of which a family says what differs.
+
+    class MyModel(Decoder):
+        def __init__(self, config: Config) -> None:
+            super().__init__(config)
+            self.attention_parts = AttentionParts(qk_norm=QkNorm(self.sizes.norm_eps))
+
+        def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
+            return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
+
+A family inherits from this class and from no other family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from pagemill import ops
+from pagemill.layers import embedding, norm
+from pagemill.layers.base import Weights
+from pagemill.layers.decoder import AttentionParts, rotary_attention
+from pagemill.layers.mlp import MlpParts, mlp
+from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotary
+from pagemill.layers.stack import stack
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
+from pagemill.models.config_keys import DecoderSizes, activation, flag, make_rotary_table
+from pagemill.ops.trace import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderNames:
+    """The modules around the layers, what is in front of a layer's number, and the two norms and
+    two branches of a layer."""
+
+    embedding: str = "model.embed_tokens"
+    layers: str = "model.layers"
+    norm: str = "model.norm"
+    head: str = "lm_head"
+    attention_norm: str = "input_layernorm"
+    attention: str = "self_attn"
+    feed_forward_norm: str = "post_attention_layernorm"
+    feed_forward: str = "mlp"
+
+
+class Decoder:
+    """A `Model` (base.py). Its constructor reads Llama's configuration; a family's changes what
+    differs, in these attributes and methods:
+
+    - `rotary`: the table of each layer, None if its keys have no positions; `interleaved`: how its
+      pairs lie; `windows`: the window of each layer, 0 = full.
+    - `attention_scale` of scores, None for 1 / sqrt(head_dim); `soft_cap` of scores, 0 for none;
+      `attention_parts`: biases, norms and names of the attention.
+    - `activation` and `mlp_parts`: names and biases of the feed-forward layers; `parallel`: they
+      read the same norm as the attention.
+    - `embedding_scale`, `residual_scale` and `logits_scale` multiply embeddings, what a branch
+      adds, and logits; `logits_cap` bounds logits to cap * tanh(logit / cap), 0 leaves them;
+      `head_bias`.
+    - `norm_offset` is added to the weights of norms.
+    - `norm`, `attention`, `feed_forward`: the parts of a layer; `layer`: how they are connected.
+    """
+
+    ignored: ClassVar[Mapping[str, str]] = IGNORED_IN_DECODERS
+    names: ClassVar[DecoderNames] = DecoderNames()
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        tied_by_default: bool = False,
+        eps: tuple[str, float] = ("rms_norm_eps", 1e-6),
+        rotary_dim: int | None = None,
+        layer_types: Sequence[str] | None = None,
+    ) -> None:
+        """`eps` is the key of what norms add to the variance, and its default; `rotary_dim` is the
+        width of what rotates, by default the head's; `layer_types` those of each layer if their
+        rotary parameters differ.
+
+        Raises:
+            ModelConfigError: a key is missing, or the keys do not fit each other.
+        """
+        self.sizes = DecoderSizes.read(config, tied_by_default=tied_by_default, eps=eps)
+        dim = rotary_dim or self.sizes.head_dim
+        types = layer_types or (None,) * self.sizes.layers
+        tables = {kind: make_rotary_table(config, dim, kind) for kind in dict.fromkeys(types)}
+        self.rotary: Sequence[RotaryTable | None] = [tables[kind] for kind in types]
+        self.interleaved = flag(config, "rope_interleaved", False)
+        self.windows: Sequence[int] = (0,) * self.sizes.layers
+        self.attention_scale: float | None = None
+        self.soft_cap = 0.0
+        bias = flag(config, "attention_bias", False)
+        self.attention_parts = AttentionParts(bias=bias, output_bias=bias)
+        self.activation = activation(config, "hidden_act", "silu")
+        self.mlp_parts = MlpParts(bias=flag(config, "mlp_bias", False))
+        self.parallel = False
+        self.norm_offset = 0.0
+        self.embedding_scale = 1.0
+        self.residual_scale = 1.0
+        self.logits_scale = 1.0
+        self.logits_cap = 0.0
+        self.head_bias = False
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        return cls(config)
+
+    @property
+    def traits(self) -> ModelTraits:
+        return self.sizes.traits
+
+    def prefix(self, layer: int) -> str:
+        """The name in front of the weights of layer number `layer`."""
+        return f"{self.names.layers}.{layer}"
+
+    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
+        """x [T, H] normalized by the norm `name`, of a layer or the final one."""
+        eps = self.sizes.norm_eps
+        return norm.rms_norm(weights, name, x, eps, weight_offset=self.norm_offset)
+
+    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
+        """x [T, H] -> [T, H]: the attention of a layer."""
+        shape = self.sizes.attention(
+            scale=self.attention_scale, window=self.windows[layer], soft_cap=self.soft_cap
+        )
+        name = f"{self.prefix(layer)}.{self.names.attention}"
+        return rotary_attention(weights, name, x, shape, rotary, f"kv{layer}", self.attention_parts)
+
+    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
+        """x [T, H] -> [T, H]: the feed-forward part of a layer."""
+        name = f"{self.prefix(layer)}.{self.names.feed_forward}"
+        size = self.sizes.intermediate_size
+        return mlp(weights, name, x, size, self.activation, self.mlp_parts)
+
+    def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
+        """x [T, H] -> [T, H]: a norm in front of each branch, which is added."""
+        prefix = self.prefix(layer)
+        y = self.norm(weights, f"{prefix}.{self.names.attention_norm}", x)
+        x = self.add(x, self.attention(weights, layer, y, rotary))
+        if not self.parallel:
+            y = self.norm(weights, f"{prefix}.{self.names.feed_forward_norm}", x)
+        return self.add(x, self.feed_forward(weights, layer, y))
+
+    def add(self, x: Tensor, branch: Tensor) -> Tensor:
+        """x plus what a branch adds."""
+        return ops.add(x, ops.scale(branch, self.residual_scale))
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        tables = list(dict.fromkeys(table for table in self.rotary if table is not None))
+        bound: dict[RotaryTable | None, Rotary | None] = {None: None}
+        for index, table in enumerate(tables):
+            name = "inv_freq" if len(tables) == 1 else f"inv_freq.{index}"
+            bound[table] = bind_rotary(
+                weights, name, table, inputs.positions, interleaved=self.interleaved
+            )
+        return self.hidden_by(weights, inputs, [bound[table] for table in self.rotary])
+
+    def hidden_by(
+        self, weights: Weights, inputs: StepInputs, rotary: Sequence[Rotary | None]
+    ) -> Tensor:
+        """As `hidden`, with these rotary embeddings, one for each layer."""
+        sizes = self.sizes
+        x = embedding.embedding(
+            weights,
+            self.names.embedding,
+            inputs.token_ids,
+            (sizes.vocab_size, sizes.hidden_size),
+            scale=self.embedding_scale,
+        )
+        if inputs.media is not None:
+            x = ops.scatter_rows(x, inputs.media.rows, inputs.media.tokens)
+        x = stack(weights, x, sizes.layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
+        return self.norm(weights, self.names.norm, x)
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        head = self.names.embedding if self.sizes.tied else self.names.head
+        x = ops.scale(rows, self.logits_scale)
+        y = embedding.logits(weights, x, self.sizes.vocab_size, head, bias=self.head_bias)
+        if not self.logits_cap:
+            return y
+        bounded = ops.activation(ops.scale(y, 1 / self.logits_cap), ops.ActivationKind.TANH)
+        return ops.scale(bounded, self.logits_cap)

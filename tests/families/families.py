@@ -1,0 +1,153 @@
+"""The families of the suite, a row each: a tiny model of random weights, built by `transformers`.
+
+A row says what of the family's configuration is not that of `SIZES`. Sizes are odd on purpose, and
+what norms add to the variance is large, so that every field of a configuration changes logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel
+
+WINDOW = 7  # tokens; far below the prompts of the tests
+SIZES: Mapping[str, Any] = {
+    "vocab_size": 257,
+    "hidden_size": 96,
+    "intermediate_size": 136,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 20,
+    "max_position_embeddings": 4096,
+    "rms_norm_eps": 0.03,
+    "layer_norm_eps": 0.03,
+    "norm_epsilon": 0.03,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """A row. `model_type` is that of `transformers`, `changes` are fields of its configuration."""
+
+    model_type: str
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def _rope(**fields: Any) -> dict[str, Any]:
+    return {"rope_type": "default", "rope_theta": 1e4, **fields}
+
+
+_BY_LAYER_TYPE = {
+    "sliding_attention": _rope(),
+    "full_attention": _rope(rope_type="linear", rope_theta=1e6, factor=8.0),
+}
+_TYPES = ["sliding_attention", "full_attention"] * 2
+_SLIDING = {"sliding_window": WINDOW, "layer_types": _TYPES}
+_MULTIPLIERS = {
+    "attention_multiplier": 0.3,
+    "embedding_multiplier": 3.0,
+    "residual_multiplier": 0.6,
+    "logits_scaling": 0.7,
+}
+_LLAMA3 = _rope(
+    rope_type="llama3",
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=64,
+)
+_PARTIAL = {"rope_parameters": _rope(partial_rotary_factor=0.5)}
+
+FAMILIES: Mapping[str, Family] = {
+    "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
+    "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
+    "cohere2": Family("cohere2", {"logit_scale": 0.3, **_SLIDING}),
+    "cwm": Family("cwm", {"rope_parameters": _LLAMA3, **_SLIDING}),
+    "ernie4_5": Family("ernie4_5", {"use_bias": True}),
+    "exaone4": Family("exaone4", _SLIDING),
+    "exaone4_full": Family(
+        "exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 4}
+    ),
+    "gemma": Family("gemma"),
+    "gemma2": Family(
+        "gemma2",
+        {
+            "query_pre_attn_scalar": 48,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+            **_SLIDING,
+        },
+    ),
+    "gemma3": Family(
+        "gemma3_text",
+        {"query_pre_attn_scalar": 48, **_SLIDING, "rope_parameters": _BY_LAYER_TYPE},
+    ),
+    "glm": Family("glm", _PARTIAL),
+    "glm4": Family("glm4", {**_PARTIAL, "attention_bias": True}),
+    "granite": Family("granite", {**_MULTIPLIERS, "attention_bias": True, "mlp_bias": True}),
+    "helium": Family("helium", {"head_dim": 16}),  # `transformers` has no others
+    "hunyuan": Family("hunyuan_v1_dense", {"attention_bias": True}),
+    "hyperclovax": Family("hyperclovax", _MULTIPLIERS),
+    "jais2": Family("jais2"),
+    "llama": Family("llama", {"tie_word_embeddings": True}),
+    "llama3": Family(
+        "llama", {"attention_bias": True, "mlp_bias": True, "rope_parameters": _LLAMA3}
+    ),
+    "ministral": Family("ministral", _SLIDING),
+    "mistral": Family("mistral", {"sliding_window": WINDOW}),
+    "olmo": Family("olmo", {"attention_bias": True}),
+    "olmo2": Family("olmo2", {"attention_bias": True}),
+    "olmo3": Family("olmo3", {**_SLIDING, "rope_parameters": _BY_LAYER_TYPE}),
+    "phi": Family("phi", _PARTIAL),
+    "phi3": Family("phi3", {**_PARTIAL, "sliding_window": WINDOW}),
+    "qwen2": Family("qwen2", {"use_sliding_window": True, **_SLIDING}),
+    "qwen3": Family("qwen3", {"use_sliding_window": True, "attention_bias": True, **_SLIDING}),
+    "seed_oss": Family("seed_oss", {"attention_out_bias": True, "mlp_bias": True}),
+    "smollm3": Family("smollm3", {"no_rope_layers": [1, 0, 1, 1]}),
+    "stablelm": Family("stablelm", {**_PARTIAL, "use_qkv_bias": True}),
+    "stablelm_parallel": Family("stablelm", {"use_parallel_residual": True}),
+    "starcoder2": Family("starcoder2", {"sliding_window": WINDOW}),
+    "vaultgemma": Family(
+        "vaultgemma",
+        {
+            "query_pre_attn_scalar": 48,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+            **_SLIDING,
+        },
+    ),
+}
+
+
+def make(name: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
+    """Save a checkpoint of the family `name` in f32; returns its reference."""
+    torch.manual_seed(seed)
+    family = FAMILIES[name]
+    kind = CONFIG_MAPPING[family.model_type]
+    known = kind().to_dict().keys()
+    fields = {key: value for key, value in SIZES.items() if key in known} | dict(family.changes)
+    model = AutoModelForCausalLM.from_config(kind(**fields), attn_implementation="eager").eval()
+    _randomize(model)
+    model.save_pretrained(directory)
+    return model
+
+
+@torch.no_grad()
+def _randomize(model: PreTrainedModel) -> None:
+    """Matrices keep the size of activations; norms and biases are not neutral."""
+    for name, parameter in model.named_parameters():
+        noise = torch.randn_like(parameter)
+        if name.endswith("bias"):
+            parameter.copy_(0.3 * noise)
+        elif parameter.ndim == 1:  # norms: around what they are initialized to, 1 or Gemma's 0
+            parameter.add_(0.3 * noise)
+        else:
+            parameter.copy_(noise / parameter.shape[-1] ** 0.5)
