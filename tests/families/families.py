@@ -27,18 +27,23 @@ SIZES: Mapping[str, Any] = {
     "rms_norm_eps": 0.03,
     "layer_norm_eps": 0.03,
     "norm_epsilon": 0.03,
+    "layer_norm_epsilon": 0.03,
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+# Fields that are limits, or names of what else the checkpoint has.
+NEUTRAL = frozenset({"max_position_embeddings", "architectures", "bos_token_id", "eos_token_id"})
 
 
 @dataclass(frozen=True)
 class Family:
-    """A row. `model_type` is that of `transformers`, `changes` are fields of its configuration."""
+    """A row. `model_type` is that of `transformers`, `changes` are fields of its configuration;
+    `unused` are fields that all decoders have, and this model has no use for."""
 
     model_type: str
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    unused: frozenset[str] = frozenset()
 
 
 def _rope(**fields: Any) -> dict[str, Any]:
@@ -64,6 +69,16 @@ _LLAMA3 = _rope(
     high_freq_factor=4.0,
     original_max_position_embeddings=64,
 )
+_EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
+_MIXER = {
+    "layer_types": ["linear_attention", "full_attention"] * 2,
+    "shared_intermediate_size": 88,
+    "num_local_experts": 0,
+    "mamba_n_heads": 12,
+    "mamba_d_head": 16,
+    "mamba_d_state": 24,
+    "mamba_chunk_size": 8,
+}
 _PARTIAL = {"rope_parameters": _rope(partial_rotary_factor=0.5)}
 
 FAMILIES: Mapping[str, Family] = {
@@ -72,6 +87,58 @@ FAMILIES: Mapping[str, Family] = {
     "cohere2": Family("cohere2", {"logit_scale": 0.3, **_SLIDING}),
     "cwm": Family("cwm", {"rope_parameters": _LLAMA3, **_SLIDING}),
     "ernie4_5": Family("ernie4_5", {"use_bias": True}),
+    "deepseek_v2": Family(
+        "deepseek_v2",
+        {
+            "num_key_value_heads": 6,
+            "head_dim": 10,  # what rotates
+            "moe_intermediate_size": 24,
+            "first_k_dense_replace": 1,
+            "q_lora_rank": 48,
+            "kv_lora_rank": 40,
+            "qk_nope_head_dim": 14,
+            "qk_rope_head_dim": 10,
+            "v_head_dim": 22,
+            "n_routed_experts": 12,
+            "n_group": 4,
+            "topk_group": 2,
+            "topk_method": "group_limited_greedy",
+            "num_experts_per_tok": 3,
+            "n_shared_experts": 2,
+            "routed_scaling_factor": 2.5,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "max_position_embeddings": 1280,
+            "rope_parameters": _rope(
+                rope_type="yarn",
+                factor=40.0,
+                mscale=0.9,
+                mscale_all_dim=0.7,
+                original_max_position_embeddings=32,
+            ),
+        },
+        frozenset({"head_dim"}),
+    ),
+    "deepseek_v2_lite": Family(
+        "deepseek_v2",
+        {
+            "num_key_value_heads": 6,
+            "head_dim": 10,  # what rotates
+            "moe_intermediate_size": 24,
+            "first_k_dense_replace": 1,
+            "q_lora_rank": None,
+            "kv_lora_rank": 40,
+            "qk_nope_head_dim": 14,
+            "qk_rope_head_dim": 10,
+            "v_head_dim": 22,
+            "n_routed_experts": 7,
+            "topk_method": "greedy",
+            "num_experts_per_tok": 2,
+            "n_shared_experts": 1,
+            "tie_word_embeddings": True,
+        },
+        frozenset({"head_dim"}),
+    ),
     "exaone4": Family("exaone4", _SLIDING),
     "exaone4_full": Family(
         "exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 4}
@@ -93,6 +160,24 @@ FAMILIES: Mapping[str, Family] = {
     "glm": Family("glm", _PARTIAL),
     "glm4": Family("glm4", {**_PARTIAL, "attention_bias": True}),
     "granite": Family("granite", {**_MULTIPLIERS, "attention_bias": True, "mlp_bias": True}),
+    "granite_hybrid": Family(
+        "granitemoehybrid",
+        {**_MULTIPLIERS, **_MIXER},
+        frozenset({"intermediate_size", "position_embedding_type", "rope_parameters"}),
+    ),
+    "granite_hybrid_experts": Family(
+        "granitemoehybrid",
+        {
+            **_MIXER,
+            "num_local_experts": 5,
+            "num_experts_per_tok": 2,
+            "position_embedding_type": "rope",
+        },
+    ),
+    "granite_moe": Family("granitemoe", {**_MULTIPLIERS, **_EXPERTS}),
+    "granite_moe_shared": Family(
+        "granitemoeshared", {**_EXPERTS, "shared_intermediate_size": 88, "attention_bias": True}
+    ),
     "helium": Family("helium", {"head_dim": 16}),  # `transformers` has no others
     "hunyuan": Family("hunyuan_v1_dense", {"attention_bias": True}),
     "hyperclovax": Family("hyperclovax", _MULTIPLIERS),
@@ -101,15 +186,41 @@ FAMILIES: Mapping[str, Family] = {
     "llama3": Family(
         "llama", {"attention_bias": True, "mlp_bias": True, "rope_parameters": _LLAMA3}
     ),
+    "mamba2": Family(
+        "mamba2",
+        {
+            "hidden_size": 48,
+            "num_heads": 6,
+            "head_dim": 16,
+            "n_groups": 2,
+            "state_size": 20,
+            "conv_kernel": 4,
+            "expand": 2,
+            "chunk_size": 8,
+            "use_bias": True,
+        },
+    ),
     "ministral": Family("ministral", _SLIDING),
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
+    "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
     "olmo": Family("olmo", {"attention_bias": True}),
     "olmo2": Family("olmo2", {"attention_bias": True}),
     "olmo3": Family("olmo3", {**_SLIDING, "rope_parameters": _BY_LAYER_TYPE}),
+    "olmoe": Family("olmoe", {"num_experts": 5, "num_experts_per_tok": 2}),
     "phi": Family("phi", _PARTIAL),
     "phi3": Family("phi3", {**_PARTIAL, "sliding_window": WINDOW}),
     "qwen2": Family("qwen2", {"use_sliding_window": True, **_SLIDING}),
     "qwen3": Family("qwen3", {"use_sliding_window": True, "attention_bias": True, **_SLIDING}),
+    "qwen3_moe": Family(
+        "qwen3_moe",
+        {
+            "moe_intermediate_size": 64,
+            "num_experts": 13,
+            "num_experts_per_tok": 3,
+            "norm_topk_prob": True,
+            "mlp_only_layers": [2],
+        },
+    ),
     "seed_oss": Family("seed_oss", {"attention_out_bias": True, "mlp_bias": True}),
     "smollm3": Family("smollm3", {"no_rope_layers": [1, 0, 1, 1]}),
     "stablelm": Family("stablelm", {**_PARTIAL, "use_qkv_bias": True}),
@@ -142,11 +253,15 @@ def make(name: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
 
 @torch.no_grad()
 def _randomize(model: PreTrainedModel) -> None:
-    """Matrices keep the size of activations; norms and biases are not neutral."""
+    """Matrices keep the size of activations; norms and biases are not neutral; embeddings are large
+    enough for the last token to matter to the next, but not so large that it would repeat."""
+    tied = model.config.tie_word_embeddings
     for name, parameter in model.named_parameters():
         noise = torch.randn_like(parameter)
         if name.endswith("bias"):
             parameter.copy_(0.3 * noise)
+        elif "embed" in name and not tied:
+            parameter.copy_(noise)
         elif parameter.ndim == 1:  # norms: around what they are initialized to, 1 or Gemma's 0
             parameter.add_(0.3 * noise)
         else:

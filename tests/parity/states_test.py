@@ -4,58 +4,19 @@ are those of one uninterrupted run, which are those of `transformers`."""
 from __future__ import annotations
 
 import random
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pagemill import _native
-from pagemill.engine.core import EngineCore
-from pagemill.runner.build import BuildOptions, build
-from pagemill.weights.source import ModelSource
-from transformers import PreTrainedModel
 
 from tests.parity import small_engine
-from tests.parity.small_engine import Answer, greedy_choices, random_prompt
+from tests.parity.engine_model import GENERATED, MODEL_LEN, PROMPT, Model
 from tests.parity.tiny_models import make
-
-PROMPT, GENERATED, MODEL_LEN = 150, 20, 256
-
-
-class Model:
-    """A tiny model, and how its states are paged."""
-
-    def __init__(self, family: str, path: Path) -> None:
-        self.path = path
-        self._reference: PreTrainedModel = make(family, path)
-        text = build(ModelSource.open(path), BuildOptions()).program_text
-        options = _native.ExecutorOptions(kv_cache_dtype="f32")
-        self._groups = _native.kv_groups(text, options)
-        self.block = max(group.block_size for group in self._groups)
-        self.page_bytes = _native.plan_memory(text, options).kv_page_bytes
-
-    def pages(self, tokens: int) -> int:
-        """The maximum number of pages of a request with this many tokens."""
-        sizes = {"block_size": 16, "max_step_tokens": 32, "num_tokens": tokens}
-        return _native.max_kv_pages(groups=self._groups, **sizes)
-
-    def prompt(self, seed: int, length: int = PROMPT) -> list[int]:
-        return random_prompt(seed, length, self._reference.config.vocab_size)
-
-    def engine(self, **options: Any) -> AbstractContextManager[EngineCore]:
-        return small_engine.engine(self.path, max_model_len=MODEL_LEN, **options)
-
-    def run(self, core: EngineCore, *prompts: list[int]) -> list[Answer]:
-        """The answers to prompts that are submitted together, which must be the right ones."""
-        answers = small_engine.generate(core, prompts, GENERATED)
-        for prompt, answer in zip(prompts, answers, strict=True):
-            assert answer.tokens == greedy_choices(self._reference, prompt, answer.tokens)
-        return answers
 
 
 @pytest.fixture(scope="module", params=["mamba2", "granite_hybrid"])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return Model(request.param, tmp_path_factory.mktemp(request.param))
+    path: Path = tmp_path_factory.mktemp(request.param)
+    return Model(path, make(request.param, path))
 
 
 @pytest.mark.parametrize("step_tokens", [7, 32, 512])

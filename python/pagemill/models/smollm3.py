@@ -16,9 +16,11 @@ class SmolLm3Model(Decoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config, tied_by_default=True)
         layers = self.sizes.layers
-        every = positive_int(config, "no_rope_layer_interval", 4)
-        stated = config.get("no_rope_layers")
-        rotates = as_list([(i + 1) % every for i in range(layers)] if stated is None else stated)
+        rotates = config.get("no_rope_layers")
+        if rotates is None:
+            every = positive_int(config, "no_rope_layer_interval", 4)
+            rotates = [(layer + 1) % every for layer in range(layers)]
+        rotates = as_list(rotates)
         if rotates is None or len(rotates) != layers:
             raise ModelConfigError(f"no_rope_layers must list {layers} layers, 0 or 1 for each")
         self.rotary = [

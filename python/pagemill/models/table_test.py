@@ -51,7 +51,7 @@ def test_table_is_sorted_and_every_row_loads():
 
 
 def test_unknown_architecture_lists_the_known():
-    with pytest.raises(ModelConfigError, match="'MambaForCausalLM'; known: BertModel, DeepseekV2"):
+    with pytest.raises(ModelConfigError, match="'MambaForCausalLM'; known: ArceeForCausalLM, Bert"):
         model_class("MambaForCausalLM")
 
 

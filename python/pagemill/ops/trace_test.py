@@ -219,7 +219,11 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     ),
     (lambda v: ops.rms_norm(v.act("tokens", 8), v.weight("f32", 4), eps=1), r"must be \[8\]"),
     (lambda v: ops.rms_norm(v.act("tokens", 2, 8), v.weight("f32", 2, 8), eps=1), r"must be \[8\]"),
-    (lambda v: ops.scale(v.f32("tokens", 4), 2.0), "must be act, got f32"),
+    (lambda v: ops.scale(v.weight("bf16", 4), 2.0), r"is bf16; expected act, f32"),
+    (
+        lambda v: ops.rms_norm(v.act("tokens", 8), v.weight("f32", 8), eps=1, row_shape=(3, 2)),
+        r"rows of 8 of x0 do not fit \(3, 2\)",
+    ),
     (
         lambda v: ops.causal_conv(
             v.act("tokens", 6), v.weight("f32", 5, 1, 4), None, v.state(3, 6)
@@ -369,8 +373,9 @@ def test_a_result_may_have_a_type_of_its_own():
     v = _Values()
     y = ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), dtype="f32")
     assert y.dtype == "f32"
-    with pytest.raises(ShapeError, match=r"x \(v0\) must be act, got f32"):
-        ops.activation(y, ops.ActivationKind.TANH)
+    assert ops.activation(y, ops.ActivationKind.TANH).dtype == "f32"
+    with pytest.raises(ShapeError, match=r"must be act, got f32"):
+        ops.split(y, 2)
 
 
 def test_layers_with_one_window_share_a_group():
