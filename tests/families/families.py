@@ -245,7 +245,9 @@ def make(name: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
     kind = CONFIG_MAPPING[family.model_type]
     known = kind().to_dict().keys()
     fields = {key: value for key, value in SIZES.items() if key in known} | dict(family.changes)
-    model = AutoModelForCausalLM.from_config(kind(**fields), attn_implementation="eager").eval()
+    made: object = AutoModelForCausalLM.from_config(kind(**fields), attn_implementation="eager")
+    assert isinstance(made, PreTrainedModel)
+    model = made.eval()
     _randomize(model)
     model.save_pretrained(directory)
     return model

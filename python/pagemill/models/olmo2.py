@@ -22,9 +22,8 @@ class Olmo2Model(Decoder):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, eps=("rms_norm_eps", 1e-5))
-        self.attention_parts = replace(
-            self.attention_parts, qk_norm=QkNorm(self.sizes.norm_eps, whole=True)
-        )
+        qk_norm = QkNorm(self.sizes.norm_eps, whole=True)
+        self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)

@@ -26,9 +26,8 @@ class Olmo3Model(Decoder):
         types = [SLIDING if window else FULL for window in windows]
         super().__init__(config, eps=("rms_norm_eps", 1e-5), layer_types=types)
         self.windows = windows
-        self.attention_parts = replace(
-            self.attention_parts, qk_norm=QkNorm(self.sizes.norm_eps, whole=True)
-        )
+        qk_norm = QkNorm(self.sizes.norm_eps, whole=True)
+        self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)
