@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pagemill
-from pagemill.cli import field_reference, main, metric_reference
+from pagemill.cli import field_reference, main, metric_reference, model_reference
 from pagemill.cli.reference import reference
 from pagemill.cli.table import COMMANDS, find
 
@@ -49,7 +49,7 @@ def test_each_command_has_help(
     status, out, _ = _run(capsys, *command.words, "--help")
     assert status == 0
     assert out.startswith(f"usage: pagemill {' '.join(command.words)} ")
-    assert "--config FILE" in out
+    assert "--config FILE" in out or command.words == ("models",)  # it has no settings
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -131,6 +131,21 @@ def test_the_reference_of_fields_is_up_to_date() -> None:
     stored = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
     advice = "run `python -m pagemill.cli.field_reference > docs/fields.md`"
     assert stored == field_reference.reference(), advice
+
+
+def test_the_reference_of_models_is_up_to_date() -> None:
+    stored = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    advice = "run `python -m pagemill.cli.model_reference > docs/models.md`"
+    assert stored == model_reference.reference(), advice
+
+
+def test_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = _run(capsys, "models", "--json")
+    rows = {row["architecture"]: row for row in json.loads(out)}
+    assert status == 0 and rows["MixtralForCausalLM"]["gguf"] == ["llama"]
+    status, out, _ = _run(capsys, "models")
+    assert status == 0 and out.splitlines()[-1] == f"{len(rows)} architectures"
+    assert out.splitlines()[0].split() == ["architecture", "models", "task", "GGUF"]
 
 
 def test_the_reference_of_metrics_is_up_to_date() -> None:

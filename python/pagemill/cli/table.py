@@ -52,6 +52,7 @@ COMMANDS = (
         ("bench", "limits"), "pagemill.cli.bench_limits", "what this machine reads and multiplies"
     ),
     Command(("plan",), "pagemill.cli.plan", "what memory a model takes and what fits, unloaded"),
+    Command(("models",), "pagemill.cli.models", "which architectures of models run"),
     Command(("simulate",), "pagemill.cli.simulate", "what a load would need, in virtual time"),
     Command(("export",), "pagemill.cli.export", "what a host program without Python loads"),
     Command(("doctor",), "pagemill.cli.doctor", "what this machine can do and what is missing"),

@@ -2,53 +2,75 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+from dataclasses import dataclass
+from typing import Literal
 
 from pagemill.models.base import Model, ModelConfigError
 
-ARCHITECTURES: dict[str, str] = {
-    "ArceeForCausalLM": "pagemill.models.arcee:ArceeModel",
-    "BertModel": "pagemill.models.bert:BertModel",
-    "Cohere2ForCausalLM": "pagemill.models.cohere2:Cohere2Model",
-    "CohereForCausalLM": "pagemill.models.cohere:CohereModel",
-    "CwmForCausalLM": "pagemill.models.cwm:CwmModel",
-    "DeepseekV2ForCausalLM": "pagemill.models.deepseek_v2:DeepseekV2Model",
-    "Ernie4_5ForCausalLM": "pagemill.models.ernie4_5:Ernie45Model",
-    "Exaone4ForCausalLM": "pagemill.models.exaone4:Exaone4Model",
-    "Gemma2ForCausalLM": "pagemill.models.gemma2:Gemma2Model",
-    "Gemma3ForCausalLM": "pagemill.models.gemma3:Gemma3Model",
-    "GemmaForCausalLM": "pagemill.models.gemma:GemmaModel",
-    "Glm4ForCausalLM": "pagemill.models.glm4:Glm4Model",
-    "GlmForCausalLM": "pagemill.models.glm:GlmModel",
-    "GraniteForCausalLM": "pagemill.models.granite:GraniteModel",
-    "GraniteMoeForCausalLM": "pagemill.models.granite_moe:GraniteMoeModel",
-    "GraniteMoeHybridForCausalLM": "pagemill.models.granite_hybrid:GraniteHybridModel",
-    "GraniteMoeSharedForCausalLM": "pagemill.models.granite_moe:GraniteMoeModel",
-    "HeliumForCausalLM": "pagemill.models.helium:HeliumModel",
-    "HunYuanDenseV1ForCausalLM": "pagemill.models.hunyuan:HunyuanModel",
-    "HyperCLOVAXForCausalLM": "pagemill.models.hyperclovax:HyperClovaXModel",
-    "Jais2ForCausalLM": "pagemill.models.jais2:Jais2Model",
-    "LlamaForCausalLM": "pagemill.models.llama:LlamaModel",
-    "LlavaForConditionalGeneration": "pagemill.models.llava:LlavaModel",
-    "Mamba2ForCausalLM": "pagemill.models.mamba2:Mamba2Model",
-    "MinistralForCausalLM": "pagemill.models.ministral:MinistralModel",
-    "MistralForCausalLM": "pagemill.models.mistral:MistralModel",
-    "MixtralForCausalLM": "pagemill.models.mixtral:MixtralModel",
-    "Olmo2ForCausalLM": "pagemill.models.olmo2:Olmo2Model",
-    "Olmo3ForCausalLM": "pagemill.models.olmo3:Olmo3Model",
-    "OlmoForCausalLM": "pagemill.models.olmo:OlmoModel",
-    "OlmoeForCausalLM": "pagemill.models.olmoe:OlmoeModel",
-    "Phi3ForCausalLM": "pagemill.models.phi3:Phi3Model",
-    "PhiForCausalLM": "pagemill.models.phi:PhiModel",
-    "Qwen2ForCausalLM": "pagemill.models.qwen2:Qwen2Model",
-    "Qwen2VLForConditionalGeneration": "pagemill.models.qwen2_vl:Qwen2VlModel",
-    "Qwen3ForCausalLM": "pagemill.models.qwen3:Qwen3Model",
-    "Qwen3MoeForCausalLM": "pagemill.models.qwen3_moe:Qwen3MoeModel",
-    "SeedOssForCausalLM": "pagemill.models.seed_oss:SeedOssModel",
-    "SmolLM3ForCausalLM": "pagemill.models.smollm3:SmolLm3Model",
-    "StableLmForCausalLM": "pagemill.models.stablelm:StableLmModel",
-    "Starcoder2ForCausalLM": "pagemill.models.starcoder2:Starcoder2Model",
-    "VaultGemmaForCausalLM": "pagemill.models.vaultgemma:VaultGemmaModel",
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A row: the class, as `module:Class` of this package, what people call such models, and what
+    they are for. Those that generate may embed, too."""
+
+    location: str
+    title: str
+    task: Literal["text", "text and images", "embeddings"] = "text"
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee"),
+    "BertModel": Architecture("bert:BertModel", "BERT", "embeddings"),
+    "Cohere2ForCausalLM": Architecture("cohere2:Cohere2Model", "Command R7B and A"),
+    "CohereForCausalLM": Architecture("cohere:CohereModel", "Command R"),
+    "CwmForCausalLM": Architecture("cwm:CwmModel", "CWM"),
+    "DeepseekV2ForCausalLM": Architecture("deepseek_v2:DeepseekV2Model", "DeepSeek V2"),
+    "Ernie4_5ForCausalLM": Architecture("ernie4_5:Ernie45Model", "ERNIE 4.5"),
+    "Exaone4ForCausalLM": Architecture("exaone4:Exaone4Model", "EXAONE 4"),
+    "Gemma2ForCausalLM": Architecture("gemma2:Gemma2Model", "Gemma 2"),
+    "Gemma3ForCausalLM": Architecture("gemma3:Gemma3Model", "Gemma 3 (text)"),
+    "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma"),
+    "Glm4ForCausalLM": Architecture("glm4:Glm4Model", "GLM-4-0414"),
+    "GlmForCausalLM": Architecture("glm:GlmModel", "GLM-4"),
+    "GraniteForCausalLM": Architecture("granite:GraniteModel", "Granite 3"),
+    "GraniteMoeForCausalLM": Architecture("granite_moe:GraniteMoeModel", "Granite 3, experts"),
+    "GraniteMoeHybridForCausalLM": Architecture("granite_hybrid:GraniteHybridModel", "Granite 4"),
+    "GraniteMoeSharedForCausalLM": Architecture(
+        "granite_moe:GraniteMoeModel", "Granite 3, experts and a shared one"
+    ),
+    "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium"),
+    "HunYuanDenseV1ForCausalLM": Architecture("hunyuan:HunyuanModel", "Hunyuan, dense"),
+    "HyperCLOVAXForCausalLM": Architecture("hyperclovax:HyperClovaXModel", "HyperCLOVA X"),
+    "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2"),
+    "LlamaForCausalLM": Architecture(
+        "llama:LlamaModel", "Llama, and models of its shape (SmolLM2, ...)"
+    ),
+    "LlavaForConditionalGeneration": Architecture(
+        "llava:LlavaModel", "LLaVA 1.5", "text and images"
+    ),
+    "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2"),
+    "MinistralForCausalLM": Architecture("ministral:MinistralModel", "Ministral"),
+    "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral"),
+    "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral"),
+    "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2"),
+    "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3"),
+    "OlmoForCausalLM": Architecture("olmo:OlmoModel", "OLMo"),
+    "OlmoeForCausalLM": Architecture("olmoe:OlmoeModel", "OLMoE"),
+    "Phi3ForCausalLM": Architecture("phi3:Phi3Model", "Phi-3 and Phi-4"),
+    "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2"),
+    "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5"),
+    "Qwen2VLForConditionalGeneration": Architecture(
+        "qwen2_vl:Qwen2VlModel", "Qwen2-VL", "text and images"
+    ),
+    "Qwen3ForCausalLM": Architecture("qwen3:Qwen3Model", "Qwen3"),
+    "Qwen3MoeForCausalLM": Architecture("qwen3_moe:Qwen3MoeModel", "Qwen3, experts"),
+    "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS"),
+    "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3"),
+    "StableLmForCausalLM": Architecture("stablelm:StableLmModel", "StableLM"),
+    "Starcoder2ForCausalLM": Architecture("starcoder2:Starcoder2Model", "StarCoder2"),
+    "VaultGemmaForCausalLM": Architecture("vaultgemma:VaultGemmaModel", "VaultGemma"),
 }
 
 
@@ -59,7 +81,10 @@ def model_class(architecture: str) -> type[Model]:
         ModelConfigError: none is known.
     """
     if architecture not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise ModelConfigError(f"unknown architecture {architecture!r:.60}; known: {known}")
-    module, _, name = ARCHITECTURES[architecture].partition(":")
-    return getattr(importlib.import_module(module), name)
+        alike = difflib.get_close_matches(architecture[:60], ARCHITECTURES, 3)
+        hint = f"similar ones are {', '.join(alike)}; " if alike else ""
+        raise ModelConfigError(
+            f"unknown architecture {architecture!r:.60}; {hint}`pagemill models` lists those known"
+        )
+    module, _, name = ARCHITECTURES[architecture].location.partition(":")
+    return getattr(importlib.import_module(f"pagemill.models.{module}"), name)

@@ -14,13 +14,14 @@ from pagemill.weights.read import read_f32
 
 Config = dict[str, Any]
 
-_ARCHITECTURES = {
-    "gemma3": "Gemma3ForCausalLM",
-    "llama": "LlamaForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "qwen3moe": "Qwen3MoeForCausalLM",
+GGUF_ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
+    "gemma3": ("Gemma3ForCausalLM",),
+    "llama": ("LlamaForCausalLM", "MixtralForCausalLM"),  # the second with experts
+    "qwen2": ("Qwen2ForCausalLM",),
+    "qwen3": ("Qwen3ForCausalLM",),
+    "qwen3moe": ("Qwen3MoeForCausalLM",),
 }
+"""Names of architectures in GGUF files, and in config.json."""
 
 _TOKENIZER = "tokenizer.ggml."
 _TOKENIZER_TYPES: dict[str, tuple[type, type | None]] = {
@@ -47,8 +48,8 @@ def config_from_gguf(gguf: GgufFile) -> Config:
         WeightsError: the architecture is not known or a key is missing or of the wrong type.
     """
     architecture = gguf.metadata.get("general.architecture")
-    if not isinstance(architecture, str) or architecture not in _ARCHITECTURES:
-        known = ", ".join(sorted(_ARCHITECTURES))
+    if not isinstance(architecture, str) or architecture not in GGUF_ARCHITECTURES:
+        known = ", ".join(sorted(GGUF_ARCHITECTURES))
         raise WeightsError(f"{gguf.path}: GGUF architecture {shown(architecture)}; known: {known}")
     reader = _Reader(gguf, architecture)
     config = _base(reader)
@@ -102,7 +103,7 @@ def _base(reader: _Reader) -> Config:
     head_dim = reader.find_int("attention.key_length")
     kv_heads = reader.find_int("attention.head_count_kv")
     return {
-        "architectures": [_ARCHITECTURES[reader.architecture]],
+        "architectures": [GGUF_ARCHITECTURES[reader.architecture][0]],
         "model_type": reader.architecture,
         "vocab_size": embedding.shape[0],
         "hidden_size": hidden,
@@ -195,7 +196,7 @@ def _llama(reader: _Reader, config: Config) -> Config:
         rope |= {"rope_type": "factors", "factors": read_f32(factors).tolist()}
     llama: Config = {"hidden_act": "silu", "rope_interleaved": True, "rope_parameters": rope}
     if reader.number("expert_count", 0) > 0:  # Mixtral has no name of its own
-        llama |= {"architectures": ["MixtralForCausalLM"]} | _experts(reader)
+        llama |= {"architectures": [GGUF_ARCHITECTURES["llama"][1]]} | _experts(reader)
     return llama
 
 

@@ -1,0 +1,39 @@
+"""docs/models.md, from the table of architectures:
+
+python -m pagemill.cli.model_reference > docs/models.md
+"""
+
+import sys
+from typing import Any
+
+from pagemill.cli.models import architectures
+
+_HEAD = """\
+# Models
+
+Made from the table of architectures by `python -m pagemill.cli.model_reference`; a test compares.
+`pagemill models` prints it.
+
+A model is a folder with a `config.json` and safetensors files, a `.gguf` file, or a hub id. The
+first of the configuration's `architectures` chooses the row. GGUF files of the architectures in the
+last column are read, too. Models for text also embed, if the files of sentence-transformers beside
+them say how. Each row runs on the native executor and on torch, and has a test that compares it
+with `transformers`; [how to add one](add_a_model.md). Images are for [offline use](images.md).
+
+| architecture | models | task | GGUF |
+|---|---|---|---|
+"""
+
+
+def reference() -> str:
+    """Returns the whole document."""
+    return _HEAD + "".join(map(_row, architectures()))
+
+
+def _row(row: dict[str, Any]) -> str:
+    gguf = ", ".join(f"`{name}`" for name in row["gguf"])
+    return f"| `{row['architecture']}` | {row['title']} | {row['task']} | {gguf} |\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
