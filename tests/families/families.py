@@ -33,7 +33,15 @@ SIZES: Mapping[str, Any] = {
     "eos_token_id": 2,
 }
 # Fields that are limits, or names of what else the checkpoint has.
-NEUTRAL = frozenset({"max_position_embeddings", "architectures", "bos_token_id", "eos_token_id"})
+NEUTRAL = frozenset(
+    {
+        "max_position_embeddings",
+        "architectures",
+        "bos_token_id",
+        "eos_token_id",
+        "num_nextn_predict_layers",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,14 @@ _LLAMA3 = _rope(
     original_max_position_embeddings=64,
 )
 _EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
+_DEEPSEEK_EXPERTS = {
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 6,  # of which each is chosen by some token
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "routed_scaling_factor": 2.5,
+    "norm_topk_prob": True,
+}
 _MIXER = {
     "layer_types": ["linear_attention", "full_attention"] * 2,
     "shared_intermediate_size": 88,
@@ -139,10 +155,48 @@ FAMILIES: Mapping[str, Family] = {
         },
         frozenset({"head_dim"}),
     ),
+    "deepseek_v3": Family(
+        "deepseek_v3",
+        {
+            "num_key_value_heads": 6,
+            "head_dim": 10,
+            "moe_intermediate_size": 24,
+            "first_k_dense_replace": 1,
+            "q_lora_rank": 48,
+            "kv_lora_rank": 40,
+            "qk_nope_head_dim": 14,
+            "qk_rope_head_dim": 10,
+            "v_head_dim": 22,
+            "n_routed_experts": 6,
+            "n_group": 3,
+            "topk_group": 2,
+            "num_experts_per_tok": 3,
+            "n_shared_experts": 2,
+            "attention_bias": True,
+        },
+        frozenset({"head_dim", "mlp_bias"}),
+    ),
+    "dots1": Family(
+        "dots1",
+        {**_DEEPSEEK_EXPERTS, "first_k_dense_replace": 1, "attention_bias": True, **_SLIDING},
+    ),
     "exaone4": Family("exaone4", _SLIDING),
     "exaone4_full": Family(
         "exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 4}
     ),
+    "exaone_moe": Family(
+        "exaone_moe",
+        {
+            "moe_intermediate_size": 24,
+            "num_experts": 12,
+            "num_experts_per_tok": 3,
+            "num_shared_experts": 2,
+            "routed_scaling_factor": 2.5,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            **_SLIDING,
+        },
+    ),
+    "flex_olmo": Family("flex_olmo", {"num_experts": 5, "num_experts_per_tok": 2}),
     "gemma": Family("gemma"),
     "gemma2": Family(
         "gemma2",
@@ -159,6 +213,18 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "glm": Family("glm", _PARTIAL),
     "glm4": Family("glm4", {**_PARTIAL, "attention_bias": True}),
+    "glm4_moe": Family(
+        "glm4_moe",
+        {
+            **_DEEPSEEK_EXPERTS,
+            **_PARTIAL,
+            "first_k_dense_replace": 1,
+            "n_group": 3,
+            "topk_group": 2,
+            "use_qk_norm": True,
+            "attention_bias": True,
+        },
+    ),
     "granite": Family("granite", {**_MULTIPLIERS, "attention_bias": True, "mlp_bias": True}),
     "granite_hybrid": Family(
         "granitemoehybrid",
@@ -200,6 +266,17 @@ FAMILIES: Mapping[str, Family] = {
             "use_bias": True,
         },
     ),
+    "mellum": Family(
+        "mellum",
+        {
+            **_EXPERTS,
+            "moe_intermediate_size": 24,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            **_SLIDING,
+            "rope_parameters": _BY_LAYER_TYPE,
+        },
+    ),
+    "minimax_m2": Family("minimax_m2", _EXPERTS),
     "ministral": Family("ministral", _SLIDING),
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
     "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
@@ -223,6 +300,11 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "seed_oss": Family("seed_oss", {"attention_out_bias": True, "mlp_bias": True}),
     "smollm3": Family("smollm3", {"no_rope_layers": [1, 0, 1, 1]}),
+    "solar_open": Family(
+        "solar_open",
+        {**_DEEPSEEK_EXPERTS, "attention_bias": True, "intermediate_size": 136},
+        frozenset({"intermediate_size", "mlp_bias"}),
+    ),
     "stablelm": Family("stablelm", {**_PARTIAL, "use_qkv_bias": True}),
     "stablelm_parallel": Family("stablelm", {"use_parallel_residual": True}),
     "starcoder2": Family("starcoder2", {"sliding_window": WINDOW}),
@@ -268,3 +350,6 @@ def _randomize(model: PreTrainedModel) -> None:
             parameter.add_(0.3 * noise)
         else:
             parameter.copy_(noise / parameter.shape[-1] ** 0.5)
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.copy_(0.05 * torch.randn_like(buffer))

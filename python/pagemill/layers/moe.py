@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
+from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.stack import EXPERTS, name_in_layer
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -15,7 +16,9 @@ from pagemill.ops.trace import Tensor
 @dataclass(frozen=True, slots=True)
 class Experts:
     """`count` gated feed-forward layers of `intermediate` features, under the names of their
-    modules, chosen by `routing`."""
+    modules, chosen by `routing`. `bias` names the vector that is added to scores for the choice, if
+    there is one; `shared` are the features of `shared_experts`, which every token has, 0 for none.
+    """
 
     count: int
     intermediate: int
@@ -24,15 +27,22 @@ class Experts:
     gate: str = "gate_proj"
     up: str = "up_proj"
     down: str = "down_proj"
+    bias: str | None = None
+    shared: int = 0
+    shared_parts: MlpParts = MlpParts()
 
 
 def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
-    """x [N, H] -> the weighted sum of down(act(gate(x)) * up(x)) of each token's experts, [N, H].
+    """x [N, H] -> the weighted sum of down(act(gate(x)) * up(x)) of each token's experts, [N, H],
+    plus the shared experts.
 
-    Weights: the router `<prefix>.gate` and `<prefix>.experts`, of which ranks divide the
-    intermediate dimension.
+    Weights: the router `<prefix>.gate`, `<prefix>.<bias>`, and `<prefix>.experts` and
+    `<prefix>.shared_experts`, of which ranks divide the intermediate dimension.
     """
-    ids, shares = _route(weights, f"{prefix}.gate", x, experts)
+    bias = None
+    if experts.bias is not None:
+        bias = weights.vector(f"{prefix}.{experts.bias}", experts.count)
+    ids, shares = _route(weights, f"{prefix}.gate", x, experts, bias)
     names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
     part = weights.shard.part(inner, _block_elements(weights, names, experts.down))
     wide = (count, inner, x.width)
@@ -40,7 +50,11 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     up = weights.stack(names, experts.up, wide, rows=part)
     down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
     y = _combine(x, ids, shares, (gate, up, down), experts.kind)
-    return y if part.whole else ops.all_reduce(y, shard=weights.shard)
+    y = y if part.whole else ops.all_reduce(y, shard=weights.shard)
+    if not experts.shared:
+        return y
+    name = f"{prefix}.shared_experts"
+    return ops.add(y, mlp(weights, name, x, experts.shared, experts.kind, experts.shared_parts))
 
 
 def packed_moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
@@ -64,9 +78,11 @@ def packed_moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Te
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
-def _route(weights: Weights, name: str, x: Tensor, experts: Experts) -> tuple[Tensor, Tensor]:
+def _route(
+    weights: Weights, name: str, x: Tensor, experts: Experts, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     logits = linear(weights, name, x, (experts.count,), dtype="f32")
-    ids, shares = ops.moe_route(logits, experts.routing)
+    ids, shares = ops.moe_route(logits, experts.routing, bias)
     return name_in_layer(ids, EXPERTS), shares
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class Model(Protocol):
        regular expression over whole names. All others must be used, or the model is rejected.
     """
 
-    ignored: ClassVar[Mapping[str, str]]
+    ignored: Mapping[str, str]
 
     @classmethod
     def from_config(cls, config: Config) -> Self: ...

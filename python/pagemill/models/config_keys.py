@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.mlp import activation_kind
 from pagemill.layers.rotary import RotaryTable, rotary_table
 from pagemill.models.base import Config, ModelConfigError, ModelTraits
-from pagemill.ops import ActivationKind, Routing
+from pagemill.ops import ActivationKind, Routing, Scoring
 from pagemill.weights.json_file import shown
 
 
@@ -240,6 +240,29 @@ def read_routing(config: Config, experts: int, choices: int, *, renormalize: boo
     if chosen > experts:
         raise ModelConfigError(f"{chosen} of {experts} experts cannot be chosen for a token")
     return Routing(chosen, renormalize=renormalize)
+
+
+def read_grouped_routing(config: Config, experts: int) -> Routing:
+    """DeepSeek V3's router: scores are sigmoids, a group of experts counts as much as its two best.
+
+    Raises:
+        ModelConfigError: the numbers do not fit each other.
+    """
+    routing = replace(
+        read_routing(config, experts, 8, renormalize=flag(config, "norm_topk_prob", True)),
+        scoring=Scoring.SIGMOID,
+        scale=number(config, "routed_scaling_factor", 1.0),
+    )
+    groups = positive_int(config, "n_group", 1)
+    if groups == 1:
+        return routing
+    size, chosen = experts // groups, positive_int(config, "topk_group", 1)
+    if experts % groups or size < 2 or not routing.choices <= size * chosen <= experts:
+        raise ModelConfigError(
+            f"{routing.choices} of {experts} experts cannot be chosen from {chosen} of {groups}"
+            " groups"
+        )
+    return replace(routing, groups=groups, group_choices=chosen, group_top=2)
 
 
 @dataclass(frozen=True, slots=True)

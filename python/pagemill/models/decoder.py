@@ -13,6 +13,7 @@ A family inherits from this class and from no other family.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -27,6 +28,8 @@ from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import DecoderSizes, activation, flag, make_rotary_table
 from pagemill.ops.trace import Tensor
+
+_MAX_LAYERS_BEHIND = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Decoder:
     - `norm`, `attention`, `feed_forward`: the parts of a layer; `layer`: how they are connected.
     """
 
-    ignored: ClassVar[Mapping[str, str]] = IGNORED_IN_DECODERS
+    ignored: Mapping[str, str] = IGNORED_IN_DECODERS
     names: ClassVar[DecoderNames] = DecoderNames()
 
     def __init__(
@@ -81,6 +84,9 @@ class Decoder:
             ModelConfigError: a key is missing, or the keys do not fit each other.
         """
         self.sizes = DecoderSizes.read(config, tied_by_default=tied_by_default, eps=eps)
+        self.ignored = dict(self.ignored) | _layers_behind(
+            config, self.names.layers, self.sizes.layers
+        )
         dim = rotary_dim or self.sizes.head_dim
         types = layer_types or (None,) * self.sizes.layers
         tables = {kind: make_rotary_table(config, dim, kind) for kind in dict.fromkeys(types)}
@@ -180,3 +186,13 @@ class Decoder:
             return y
         bounded = ops.activation(ops.scale(y, 1 / self.logits_cap), ops.ActivationKind.TANH)
         return ops.scale(bounded, self.logits_cap)
+
+
+def _layers_behind(config: Config, name: str, layers: int) -> dict[str, str]:
+    """The pattern of the layers that a checkpoint has behind its `layers`, to predict further
+    tokens, and why they are not used."""
+    count = config.get("num_nextn_predict_layers")
+    if type(count) is not int or not 0 < count <= _MAX_LAYERS_BEHIND:
+        return {}
+    numbers = "|".join(str(layers + i) for i in range(count))
+    return {rf"{re.escape(name)}\.({numbers})\..*": "further tokens are not predicted"}

@@ -1,0 +1,50 @@
+"""Mellum 2: Qwen3-MoE with rotary tables that differ between sliding and full layers.
+
+Weights as Qwen3-MoE's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pagemill.layers.base import Weights
+from pagemill.layers.decoder import QkNorm
+from pagemill.layers.moe import Experts, moe
+from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.config_keys import (
+    FULL,
+    SLIDING,
+    as_list,
+    flag,
+    positive_int,
+    read_routing,
+    windows_by_type,
+)
+from pagemill.models.decoder import Decoder
+from pagemill.ops.trace import Tensor
+
+
+class MellumModel(Decoder):
+    """One Mellum 2 model."""
+
+    def __init__(self, config: Config) -> None:
+        windows = windows_by_type(config, positive_int(config, "num_hidden_layers"))
+        super().__init__(config, layer_types=[SLIDING if window else FULL for window in windows])
+        self.windows = windows
+        self.attention_parts = replace(self.attention_parts, qk_norm=QkNorm(self.sizes.norm_eps))
+        types = as_list(config.get("mlp_layer_types"))
+        self._is_sparse = [kind == "sparse" for kind in types or []]
+        if len(self._is_sparse) != self.sizes.layers:
+            raise ModelConfigError(f"mlp_layer_types must list {self.sizes.layers} layers")
+        count = positive_int(config, "num_local_experts", 64)
+        self._experts = Experts(
+            count,
+            positive_int(config, "moe_intermediate_size", 896),
+            self.activation,
+            read_routing(config, count, 8, renormalize=flag(config, "norm_topk_prob", True)),
+        )
+
+    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
+        if not self._is_sparse[layer]:
+            return super().feed_forward(weights, layer, x)
+        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
