@@ -287,6 +287,16 @@ FAMILIES: Mapping[str, Family] = {
     "phi": Family("phi", _PARTIAL),
     "phi3": Family("phi3", {**_PARTIAL, "sliding_window": WINDOW}),
     "qwen2": Family("qwen2", {"use_sliding_window": True, **_SLIDING}),
+    "qwen2_moe": Family(
+        "qwen2_moe",
+        {
+            "moe_intermediate_size": 24,
+            "shared_expert_intermediate_size": 40,
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "mlp_only_layers": [2],
+        },
+    ),
     "qwen3": Family("qwen3", {"use_sliding_window": True, "attention_bias": True, **_SLIDING}),
     "qwen3_moe": Family(
         "qwen3_moe",

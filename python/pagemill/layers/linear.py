@@ -35,9 +35,17 @@ def linear(
 
 
 def row_parallel(
-    weights: Weights, name: str, x: Tensor, out: int, *, columns: Part, bias: bool = False
+    weights: Weights,
+    name: str,
+    x: Tensor,
+    out: int,
+    *,
+    columns: Part,
+    bias: bool = False,
+    row_shape: Sequence[int] | None = None,
 ) -> Tensor:
-    """x [N, ..., columns.size], this rank's part of the inputs -> [N, out] of all ranks together.
+    """x [N, ..., columns.size], this rank's part of the inputs -> [N, out] of all ranks together,
+    or [N, *row_shape].
 
     A group of one, or an input that is complete on every rank, needs no exchange.
     """
@@ -47,5 +55,5 @@ def row_parallel(
     if bias and not has_bias:
         weights.claim(f"{name}.bias")
     weight = weights.linear(name, (out, columns.total), columns=columns)
-    y = ops.linear(x, weight, vector)
+    y = ops.linear(x, weight, vector, row_shape=row_shape)
     return y if columns.whole else ops.all_reduce(y, shard=weights.shard)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill import ops
@@ -55,9 +56,10 @@ def mlp(
     intermediate: int,
     kind: ops.ActivationKind,
     parts: MlpParts = MlpParts(),
+    row_shape: Sequence[int] | None = None,
 ) -> Tensor:
-    """x [N, H] -> down(act(gate(x)) * up(x)), or down(act(up(x))) without gates, [N, H]. Ranks
-    divide the intermediate dimension.
+    """x [N, H] -> down(act(gate(x)) * up(x)), or down(act(up(x))) without gates, [N, H] or
+    [N, *row_shape]. Ranks divide the intermediate dimension.
 
     Weights: those of `parts` under `prefix`.
     """
@@ -77,4 +79,6 @@ def mlp(
         inner = ops.gated_activation(project(0), project(1), kind)
     else:
         inner = ops.activation(project(0), kind)
-    return row_parallel(weights, down, inner, x.width, columns=part, bias=parts.bias)
+    return row_parallel(
+        weights, down, inner, x.width, columns=part, bias=parts.bias, row_shape=row_shape
+    )

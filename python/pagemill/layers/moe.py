@@ -57,6 +57,20 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     return ops.add(y, mlp(weights, name, x, experts.shared, experts.kind, experts.shared_parts))
 
 
+def gated_expert(
+    weights: Weights, prefix: str, x: Tensor, intermediate: int, kind: ops.ActivationKind
+) -> Tensor:
+    """x [N, H] -> sigmoid(gate(x)) times a feed-forward layer that every token has, [N, H].
+
+    Weights: the layer `<prefix>`, and `<prefix>_gate` with one row.
+    """
+    logits = linear(weights, f"{prefix}_gate", x, (1,), dtype="f32")
+    # The router of one expert chooses it, with its sigmoid as the weight.
+    _, share = ops.moe_route(logits, ops.Routing(1, scoring=ops.Scoring.SIGMOID))
+    y = mlp(weights, prefix, x, intermediate, kind, row_shape=(1, x.width))
+    return ops.moe_combine(y, share)
+
+
 def packed_moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     """As `moe`, with the router `<prefix>.router.layer` and stacks of all experts: the rows of gate
     and then of up in `<prefix>.input_linear`, down in `<prefix>.output_linear`."""

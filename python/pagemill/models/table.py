@@ -70,6 +70,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Phi3ForCausalLM": Architecture("phi3:Phi3Model", "Phi-3 and Phi-4"),
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2"),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5"),
+    "Qwen2MoeForCausalLM": Architecture("qwen2_moe:Qwen2MoeModel", "Qwen2, experts"),
     "Qwen2VLForConditionalGeneration": Architecture(
         "qwen2_vl:Qwen2VlModel", "Qwen2-VL", "text and images"
     ),

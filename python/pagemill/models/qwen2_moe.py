@@ -1,0 +1,51 @@
+"""Qwen2-MoE: Qwen2 with experts, and one that every token has, behind a gate.
+
+Weights as Qwen2's, and in layers with experts `mlp.gate` (the router), `mlp.experts.<i>`,
+`mlp.shared_expert` and `mlp.shared_expert_gate`.
+"""
+
+from __future__ import annotations
+
+from pagemill import ops
+from pagemill.layers.base import Weights
+from pagemill.layers.decoder import AttentionParts
+from pagemill.layers.moe import Experts, gated_expert, moe
+from pagemill.models.base import Config
+from pagemill.models.config_keys import (
+    flag,
+    layer_numbers,
+    positive_int,
+    read_routing,
+    sliding_windows,
+)
+from pagemill.models.decoder import Decoder
+from pagemill.ops.trace import Tensor
+
+
+class Qwen2MoeModel(Decoder):
+    """One Qwen2-MoE model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.attention_parts = AttentionParts(bias=flag(config, "qkv_bias", True))
+        self.windows = sliding_windows(config, self.sizes.layers)
+        # transformers 5 writes the number of experts under the name that Mixtral gave it.
+        count = positive_int(config, "num_experts", positive_int(config, "num_local_experts", 60))
+        self._experts = Experts(
+            count,
+            positive_int(config, "moe_intermediate_size", 1408),
+            self.activation,
+            read_routing(config, count, 4, renormalize=flag(config, "norm_topk_prob", False)),
+        )
+        self._shared_size = positive_int(config, "shared_expert_intermediate_size", 5632)
+        self._dense_layers = layer_numbers(config, "mlp_only_layers")
+        self._sparse_step = positive_int(config, "decoder_sparse_step", 1)
+
+    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
+        if layer in self._dense_layers or (layer + 1) % self._sparse_step:
+            return super().feed_forward(weights, layer, x)
+        name = f"{self.prefix(layer)}.mlp"
+        shared = gated_expert(
+            weights, f"{name}.shared_expert", x, self._shared_size, self.activation
+        )
+        return ops.add(moe(weights, name, x, self._experts), shared)
