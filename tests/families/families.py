@@ -39,6 +39,7 @@ NEUTRAL = frozenset(
         "architectures",
         "bos_token_id",
         "eos_token_id",
+        "n_positions",
         "num_nextn_predict_layers",
     }
 )
@@ -47,7 +48,8 @@ NEUTRAL = frozenset(
 @dataclass(frozen=True)
 class Family:
     """A row. `model_type` is that of `transformers`, `changes` are fields of its configuration;
-    `unused` are fields that all decoders have, and this model has no use for."""
+    `unused` are fields that all decoders have and this model has no use for, and ends of names of
+    tensors that change nothing."""
 
     model_type: str
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -86,6 +88,8 @@ _DEEPSEEK_EXPERTS = {
     "routed_scaling_factor": 2.5,
     "norm_topk_prob": True,
 }
+_GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
+_NEO_TYPES = [[["global", "local"], 2]]
 _MIXER = {
     "layer_types": ["linear_attention", "full_attention"] * 2,
     "shared_intermediate_size": 88,
@@ -225,6 +229,14 @@ FAMILIES: Mapping[str, Family] = {
             "attention_bias": True,
         },
     ),
+    "gpt_bigcode": Family(
+        "gpt_bigcode", {**_GPT, "n_inner": 136}, frozenset({"num_key_value_heads"})
+    ),
+    "gpt_neo": Family(
+        "gpt_neo",
+        {"num_layers": 4, "num_heads": 6, "window_size": WINDOW, "attention_types": _NEO_TYPES},
+    ),
+    "gptj": Family("gptj", {**_GPT, "rotary_dim": 8}),
     "granite": Family("granite", {**_MULTIPLIERS, "attention_bias": True, "mlp_bias": True}),
     "granite_hybrid": Family(
         "granitemoehybrid",
@@ -284,6 +296,8 @@ FAMILIES: Mapping[str, Family] = {
     "olmo2": Family("olmo2", {"attention_bias": True}),
     "olmo3": Family("olmo3", {**_SLIDING, "rope_parameters": _BY_LAYER_TYPE}),
     "olmoe": Family("olmoe", {"num_experts": 5, "num_experts_per_tok": 2}),
+    # Without rotary positions, biases of keys add the same number to all scores of a query.
+    "opt": Family("opt", {"ffn_dim": 136, "word_embed_proj_dim": 96}, frozenset({"k_proj.bias"})),
     "phi": Family("phi", _PARTIAL),
     "phi3": Family("phi3", {**_PARTIAL, "sliding_window": WINDOW}),
     "qwen2": Family("qwen2", {"use_sliding_window": True, **_SLIDING}),

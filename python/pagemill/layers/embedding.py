@@ -5,6 +5,7 @@ from __future__ import annotations
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
+from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 
@@ -13,6 +14,15 @@ def embedding(
 ) -> Tensor:
     """ids i32 [N] -> rows of `<name>.weight` [V, H], times scale: [N, H]."""
     return ops.embedding(ids, weights.matrix(f"{name}.weight", shape), scale=scale)
+
+
+def add_positions(
+    weights: Weights, name: str, x: Tensor, positions: Tensor, count: int, *, first: int = 0
+) -> Tensor:
+    """x [N, H] plus row `first` + position of `<name>.weight`, which has `first` + `count` rows."""
+    rows = Part(first, first + count, first + count)
+    table = weights.matrix(f"{name}.weight", (rows.total, x.width), rows=rows)
+    return ops.add(x, ops.embedding(positions, table))
 
 
 def logits(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
@@ -12,6 +12,26 @@ from pagemill.layers.rotary import RotaryTable, rotary_table
 from pagemill.models.base import Config, ModelConfigError, ModelTraits
 from pagemill.ops import ActivationKind, Routing, Scoring
 from pagemill.weights.json_file import shown
+
+
+class Renamed(Mapping[str, Any]):
+    """`config` with the keys of `names` in place of those that they stand for.
+
+    config = Renamed(config, {"hidden_size": "n_embd", "num_hidden_layers": "n_layer"})
+    """
+
+    def __init__(self, config: Config, names: Mapping[str, str]) -> None:
+        self._config = config
+        self._names = names
+
+    def __getitem__(self, key: str) -> Any:
+        return self._config[self._names.get(key, key)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._config)
+
+    def __len__(self) -> int:
+        return len(self._config)
 
 
 def positive_int(config: Config, key: str, default: int | None = None) -> int:
@@ -301,8 +321,10 @@ class DecoderSizes:
         *,
         tied_by_default: bool = False,
         eps: tuple[str, float] = ("rms_norm_eps", 1e-6),
+        mlp_ratio: int | None = None,
     ) -> Self:
-        """Read them; `eps` is the key of what norms add to the variance, and its default.
+        """Read them; `eps` is the key of what norms add to the variance, and its default;
+        `mlp_ratio` times the hidden size is the intermediate size if none is stated.
 
         Raises:
             ModelConfigError: one is missing, or they do not fit each other.
@@ -315,7 +337,9 @@ class DecoderSizes:
         return cls(
             vocab_size=positive_int(config, "vocab_size"),
             hidden_size=hidden,
-            intermediate_size=positive_int(config, "intermediate_size"),
+            intermediate_size=positive_int(
+                config, "intermediate_size", mlp_ratio and mlp_ratio * hidden
+            ),
             layers=positive_int(config, "num_hidden_layers"),
             heads=heads,
             kv_heads=kv_heads,

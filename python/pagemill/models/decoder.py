@@ -61,7 +61,8 @@ class Decoder:
       adds, and logits; `logits_cap` bounds logits to cap * tanh(logit / cap), 0 leaves them;
       `head_bias`.
     - `norm_offset` is added to the weights of norms.
-    - `norm`, `attention`, `feed_forward`: the parts of a layer; `layer`: how they are connected.
+    - `embed`, `norm`, `attention`, `feed_forward`: the parts of a layer; `layer`: how they are
+      connected.
     """
 
     ignored: Mapping[str, str] = IGNORED_IN_DECODERS
@@ -73,17 +74,21 @@ class Decoder:
         *,
         tied_by_default: bool = False,
         eps: tuple[str, float] = ("rms_norm_eps", 1e-6),
+        mlp_ratio: int | None = None,
         rotary_dim: int | None = None,
         layer_types: Sequence[str] | None = None,
     ) -> None:
-        """`eps` is the key of what norms add to the variance, and its default; `rotary_dim` is the
-        width of what rotates, by default the head's; `layer_types` those of each layer if their
+        """`eps` is the key of what norms add to the variance, and its default; `mlp_ratio` times
+        the hidden size is the intermediate size if none is stated; `rotary_dim` is the width of
+        what rotates, by default the head's; `layer_types` those of each layer if their
         rotary parameters differ.
 
         Raises:
             ModelConfigError: a key is missing, or the keys do not fit each other.
         """
-        self.sizes = DecoderSizes.read(config, tied_by_default=tied_by_default, eps=eps)
+        self.sizes = DecoderSizes.read(
+            config, tied_by_default=tied_by_default, eps=eps, mlp_ratio=mlp_ratio
+        )
         self.ignored = dict(self.ignored) | _layers_behind(
             config, self.names.layers, self.sizes.layers
         )
@@ -118,6 +123,12 @@ class Decoder:
     def prefix(self, layer: int) -> str:
         """The name in front of the weights of layer number `layer`."""
         return f"{self.names.layers}.{layer}"
+
+    def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        """Token ids -> [T, H]: what the first layer reads."""
+        table = (self.sizes.vocab_size, self.sizes.hidden_size)
+        name, scale = self.names.embedding, self.embedding_scale
+        return embedding.embedding(weights, name, inputs.token_ids, table, scale=scale)
 
     def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         """x [T, H] normalized by the norm `name`, of a layer or the final one."""
@@ -165,17 +176,11 @@ class Decoder:
         self, weights: Weights, inputs: StepInputs, rotary: Sequence[Rotary | None]
     ) -> Tensor:
         """As `hidden`, with these rotary embeddings, one for each layer."""
-        sizes = self.sizes
-        x = embedding.embedding(
-            weights,
-            self.names.embedding,
-            inputs.token_ids,
-            (sizes.vocab_size, sizes.hidden_size),
-            scale=self.embedding_scale,
-        )
+        x = self.embed(weights, inputs)
         if inputs.media is not None:
             x = ops.scatter_rows(x, inputs.media.rows, inputs.media.tokens)
-        x = stack(weights, x, sizes.layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
+        layers = self.sizes.layers
+        x = stack(weights, x, layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
         return self.norm(weights, self.names.norm, x)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
