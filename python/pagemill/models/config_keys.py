@@ -249,6 +249,21 @@ def layer_numbers(config: Config, key: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
+def sparse_layers(config: Config, layers: int, *, dense: int = 0) -> list[bool]:
+    """Whether each layer has experts: from `mlp_layer_types`; else all but the first `dense`.
+
+    Raises:
+        ModelConfigError: it is not a list of `layers` times dense or sparse.
+    """
+    value = config.get("mlp_layer_types")
+    if value is None:
+        return [layer >= dense for layer in range(layers)]
+    types = as_list(value) or []
+    if len(types) != layers or not all(kind in ("dense", "sparse") for kind in types):
+        raise ModelConfigError(f"mlp_layer_types must list {layers} layers, dense or sparse")
+    return [kind == "sparse" for kind in types]
+
+
 def read_routing(config: Config, experts: int, choices: int, *, renormalize: bool) -> Routing:
     """A router that chooses `num_experts_per_tok` of `experts` by softmax; `choices` if it is
     absent.

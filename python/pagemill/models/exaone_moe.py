@@ -10,11 +10,11 @@ from __future__ import annotations
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.layers.moe import Experts, moe
-from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.base import Config
 from pagemill.models.config_keys import (
-    as_list,
     positive_int,
     read_grouped_routing,
+    sparse_layers,
     windows_by_type,
 )
 from pagemill.models.decoder import Decoder
@@ -32,10 +32,7 @@ class ExaoneMoeModel(Decoder):
             table if window else None
             for table, window in zip(self.rotary, self.windows, strict=True)
         ]
-        types = as_list(config.get("mlp_layer_types"))
-        self._is_sparse = [kind == "sparse" for kind in types or []]
-        if len(self._is_sparse) != self.sizes.layers:
-            raise ModelConfigError(f"mlp_layer_types must list {self.sizes.layers} layers")
+        self._is_sparse = sparse_layers(config, self.sizes.layers, dense=1)
         count = positive_int(config, "num_experts", 64)
         size = positive_int(config, "moe_intermediate_size", 1024)
         self._experts = Experts(

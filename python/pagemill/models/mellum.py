@@ -10,14 +10,14 @@ from dataclasses import replace
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
 from pagemill.layers.moe import Experts, moe
-from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.base import Config
 from pagemill.models.config_keys import (
     FULL,
     SLIDING,
-    as_list,
     flag,
     positive_int,
     read_routing,
+    sparse_layers,
     windows_by_type,
 )
 from pagemill.models.decoder import Decoder
@@ -32,10 +32,7 @@ class MellumModel(Decoder):
         super().__init__(config, layer_types=[SLIDING if window else FULL for window in windows])
         self.windows = windows
         self.attention_parts = replace(self.attention_parts, qk_norm=QkNorm(self.sizes.norm_eps))
-        types = as_list(config.get("mlp_layer_types"))
-        self._is_sparse = [kind == "sparse" for kind in types or []]
-        if len(self._is_sparse) != self.sizes.layers:
-            raise ModelConfigError(f"mlp_layer_types must list {self.sizes.layers} layers")
+        self._is_sparse = sparse_layers(config, self.sizes.layers)
         count = positive_int(config, "num_local_experts", 64)
         self._experts = Experts(
             count,

@@ -17,6 +17,17 @@ DECODER: dict[str, Any] = {
     "max_position_embeddings": 128,
     "sliding_window": 8,
 }
+# The same sizes under the names of GPT-2, GPT-Neo and OPT.
+OTHER_NAMES: dict[str, Any] = {
+    "n_embd": 64,
+    "n_layer": 4,
+    "n_head": 4,
+    "n_positions": 128,
+    "num_layers": 4,
+    "num_heads": 4,
+    "attention_types": [[["global", "local"], 2]],
+    "ffn_dim": 96,
+}
 
 
 VISION: dict[str, Any] = {
@@ -39,7 +50,8 @@ CONFIGS = {"LlavaForConditionalGeneration": LLAVA, "Qwen2VLForConditionalGenerat
 
 
 def _config(architecture: str) -> dict[str, Any]:
-    return CONFIGS.get(architecture, DECODER)
+    other = OTHER_NAMES if architecture.startswith(("GPT", "OPT")) else {}
+    return CONFIGS.get(architecture, DECODER | other)
 
 
 def test_table_is_sorted_and_every_row_loads():
