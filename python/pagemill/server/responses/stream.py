@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pagemill.server.answer import Events
+from pagemill.server.errors import ApiError
 
 Keep = Callable[[], Coroutine[Any, Any, None]]
 
@@ -29,6 +30,11 @@ class ResponseStream:
         self._last = b""
         self._on_news: Callable[[], None] = lambda: None
         self.ended = False
+
+    @property
+    def failure(self) -> ApiError | None:
+        """See `Events`."""
+        return self._events.failure
 
     def listen(self, on_news: Callable[[], None]) -> None:
         """See `Events`."""
