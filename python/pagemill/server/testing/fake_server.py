@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 from starlette.types import ASGIApp
 
-from pagemill.config import OriginConfig, ServerConfig
+from pagemill.config import ConnectionConfig, OriginConfig, ServerConfig
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import ModelFacts
@@ -97,6 +97,7 @@ async def fake_server(
     request_timeout: float = 0.0,
     playground: bool = True,
     listeners: Sequence[OnEnd] = (),
+    connections: ConnectionConfig | None = None,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -110,6 +111,7 @@ async def fake_server(
         engine_stuck_timeout=5.0,
         request_timeout=request_timeout,
         response_store=response_store,
+        connections=connections or ConnectionConfig(),
     )
     state = ServerState(config)
     renderer = renderer or FakeRenderer()
