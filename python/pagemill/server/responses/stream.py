@@ -30,11 +30,7 @@ class ResponseStream:
         self._last = b""
         self._on_news: Callable[[], None] = lambda: None
         self.ended = False
-
-    @property
-    def failure(self) -> ApiError | None:
-        """See `Events`."""
-        return self._events.failure
+        self.failure: ApiError | None = None
 
     def listen(self, on_news: Callable[[], None]) -> None:
         """See `Events`."""
@@ -50,6 +46,7 @@ class ResponseStream:
             data = self._begin() + data
             self._begin = None
         if self._events.ended:
+            self.failure = self._events.failure
             if self._keep is not None:
                 self._last = data
                 self._keeping = asyncio.create_task(self._keep())

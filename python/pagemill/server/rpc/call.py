@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import grpc.aio
 import msgspec
 
 from pagemill.server.answer import Answer, Text
@@ -111,7 +110,7 @@ class Call:
             raise ApiError(
                 408, f"The message was not complete within {timeout_s:g} s (--body-timeout)."
             ) from None
-        if message is grpc.aio.EOF:
+        if not isinstance(message, bytes):  # the end of the call
             raise bad_request("The call has no message.")
         return message
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any, cast
 
 import grpc
 
@@ -32,7 +33,7 @@ class Certificates:
     def credentials(self) -> grpc.ServerCredentials:
         """What a port needs; each handshake has the latest files."""
         return grpc.dynamic_ssl_server_credentials(
-            self._used, self._changed, self._config.ssl_cert_reqs == 2
+            self._used, cast(Any, self._changed), self._config.ssl_cert_reqs == 2
         )
 
     async def follow(self, poll_s: float = POLL_S) -> None:

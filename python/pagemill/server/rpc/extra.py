@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import os
+
+from pagemill.config.env import set_default
 
 
 def import_grpc() -> None:
@@ -12,8 +13,8 @@ def import_grpc() -> None:
     Raises:
         ImportError: a package is missing.
     """
-    # It would log what clients do wrong, without bound; the program's own log has what matters.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # gRPC's own log has what clients do wrong, without bound, on the standard error stream.
+    set_default("GRPC_VERBOSITY", "NONE")
     try:
         for name in ("grpc.aio", "google.protobuf.wrappers_pb2"):
             importlib.import_module(name)

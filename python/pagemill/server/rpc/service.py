@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -113,7 +113,7 @@ class HealthService(grpc.GenericRpcHandler):
 def _handler(answer: Any) -> Any:
     """A handler that reads and writes messages itself, as bytes. Calls of one message each way do
     not differ on the wire."""
-    return grpc.stream_stream_rpc_method_handler(answer)
+    return cast(Any, grpc.stream_stream_rpc_method_handler)(answer)
 
 
 def _of(record: RequestRecord) -> str:

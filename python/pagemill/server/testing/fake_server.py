@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 from starlette.types import ASGIApp
 
-from pagemill.config import ConnectionConfig, OriginConfig, ServerConfig
+from pagemill.config import ConnectionConfig, OriginConfig, ServerConfig, TlsConfig
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import ModelFacts
@@ -98,6 +98,7 @@ async def fake_server(
     playground: bool = True,
     listeners: Sequence[OnEnd] = (),
     connections: ConnectionConfig | None = None,
+    tls: TlsConfig | None = None,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -112,6 +113,7 @@ async def fake_server(
         request_timeout=request_timeout,
         response_store=response_store,
         connections=connections or ConnectionConfig(),
+        tls=tls or TlsConfig(),
     )
     state = ServerState(config)
     renderer = renderer or FakeRenderer()

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import uvloop
 from google.protobuf.wrappers_pb2 import StringValue
 
 from pagemill.server.key_ring import KeyRing
@@ -38,7 +39,8 @@ class RpcServer:
 
     fake: FakeServer
     listener: RpcListener
-    channel: grpc.aio.Channel
+    channel: Any
+    """A `grpc.aio.Channel`; messages are bytes."""
 
     async def call(
         self, name: str, fields: Mapping[str, Any] | str = "", metadata: Metadata = (), **how: Any
@@ -85,7 +87,6 @@ async def rpc_server(
 
 def run_with(body: Callable[[RpcServer], Awaitable[None]], *args: Any, **options: Any) -> None:
     """Runs `body` with a server; see `rpc_server`."""
-    import uvloop
 
     async def main() -> None:
         async with rpc_server(*args, **options) as server:
