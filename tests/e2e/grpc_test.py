@@ -16,7 +16,6 @@ import pytest
 from google.protobuf.wrappers_pb2 import StringValue
 
 from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
-from tests.source_tree import ROOT
 
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
@@ -84,7 +83,7 @@ def test_a_key_is_needed(both: Both) -> None:
 
 
 def test_the_example_of_the_documentation(both: Both, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "grpc.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "grpc.md").read_text()
     found = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert found is not None
     exec(found[1].replace("localhost:9000", both.address).replace("KEY", "sk-e2e"), {})
