@@ -37,7 +37,7 @@ class Caller:
     `tenant` owns a share of the server (`--scheduling-policy fair`, `--max-waiting-per-tenant`).
     `limits` None: the key has none. `models` are the names that its requests may give; None: all.
     `priority` is what its requests begin with; None: what they say themselves.
-    `record` is of the request that is being answered; None for one that did not come over HTTP.
+    `record` is of the request that is being answered; None for one that came from a file.
     `admitted` is that request, if the key has limits.
     """
 

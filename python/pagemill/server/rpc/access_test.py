@@ -274,17 +274,21 @@ def test_connections_and_calls_have_bounds() -> None:
     run_with(check, SLOW, connections=ConnectionConfig(max_connections=2))
 
 
-def test_a_client_that_takes_nothing_is_dropped() -> None:
+@pytest.mark.parametrize("name", ["StreamComplete", "Complete"])
+def test_a_client_that_takes_nothing_loses_its_request(name: str) -> None:
     records: list[RequestRecord] = []
 
     async def check(server: RpcServer) -> None:
         narrow = (("grpc.http2.lookahead_bytes", 1024), ("grpc.http2.bdp_probe", 0))
         async with grpc.aio.insecure_channel(server.listener.address, narrow) as channel:
-            body = {"prompt": "a", "max_tokens": 50_000, "ignore_eos": True, "logprobs": 20}
-            call = channel.unary_stream(f"/{SERVICE}/StreamComplete")(request(body))
-            await call.read()
+            tokens = 50_000 if name == "StreamComplete" else 400
+            body = {"prompt": "a", "max_tokens": tokens, "ignore_eos": True, "logprobs": 20}
+            call = channel.unary_stream(f"/{SERVICE}/{name}")(request(body))
+            if name == "StreamComplete":
+                await call.read()
             await until(lambda: bool(records))
             assert server.fake.async_engine.num_live == 0
+            assert server.fake.state.lifecycle.active == 0
             with pytest.raises(grpc.aio.AioRpcError, match="--send-timeout"):
                 while await call.read() is not grpc.aio.EOF:
                     pass
@@ -295,6 +299,6 @@ def test_a_client_that_takes_nothing_is_dropped() -> None:
         FakeOptions(step_s=0.0001),
         listeners=(records.append,),
         max_model_len=100_000,
-        connections=ConnectionConfig(send_timeout=0.3),
+        connections=ConnectionConfig(send_timeout=0.1),
     )
     assert records[0].status == 499

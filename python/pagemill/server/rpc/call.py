@@ -12,18 +12,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
 from pagemill.server.answer import Answer, Text
 from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.connections import LEAST_SENT_BYTES
 from pagemill.server.dispatch import invoke
 from pagemill.server.errors import ApiError, bad_request, no_key
 from pagemill.server.key_ring import KeyRing
 from pagemill.server.protocol.request_id import named
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.request_ids import request_id_of
-from pagemill.server.rpc.events import SlowReaderError, write_events
+from pagemill.server.rpc.events import write_events
 from pagemill.server.rpc.message import json_message, request_fields
 from pagemill.server.rpc.status import Metadata
 from pagemill.server.rpc.table import Method
@@ -116,20 +118,25 @@ class Call:
 
     async def _write(self, answer: Answer) -> None:
         if isinstance(answer, Text):
-            await self._context.write(json_message(answer.content))
+            await self._send(answer.content)
         elif isinstance(answer, msgspec.Struct):
-            await self._context.write(json_message(msgspec.json.encode(answer)))
+            await self._send(msgspec.json.encode(answer))
         else:
-            timeout_s = self._state.config.connections.send_timeout
-            errors = self._method.endpoint.errors
-            try:
-                await write_events(answer, self._context.write, errors, timeout_s)
-            except SlowReaderError:
-                self._state.count_slow_reader()
-                raise ApiError(
-                    499,
-                    f"The client took nothing of the stream for {timeout_s:g} s (--send-timeout).",
-                ) from None
+            await write_events(answer, self._send, self._method.endpoint.errors)
+
+    async def _send(self, payload: bytes) -> None:
+        """Writes a `Response`, which takes as long as the client may take for it over HTTP."""
+        timeout_s = self._state.config.connections.send_timeout
+        try:
+            async with asyncio.timeout(timeout_s * (1 + len(payload) // LEAST_SENT_BYTES)):
+                await self._context.write(json_message(payload))
+        except TimeoutError:
+            self._state.count_slow_reader()
+            raise ApiError(
+                499,
+                f"The client took less than {LEAST_SENT_BYTES} bytes of the answer in"
+                f" {timeout_s:g} s (--send-timeout).",
+            ) from None
 
 
 def _headers(metadata: Sequence[tuple[str, str | bytes]] | None) -> list[tuple[bytes, bytes]]:
@@ -141,4 +148,4 @@ def _headers(metadata: Sequence[tuple[str, str | bytes]] | None) -> list[tuple[b
 
 def _address(peer: str) -> str:
     """The address in gRPC's name of a peer, such as "ipv4:127.0.0.1:50000"."""
-    return peer.partition(":")[2].rpartition(":")[0].replace("%5B", "[").replace("%5D", "]")
+    return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
