@@ -117,6 +117,8 @@ class Call:
         return message
 
     async def _write(self, answer: Answer) -> None:
+        # By itself: a first message that does not get through would block a refusal's status.
+        await self._context.send_initial_metadata((("x-request-id", self.record.request_id),))
         if isinstance(answer, Text):
             await self._send(answer.content)
         elif isinstance(answer, msgspec.Struct):

@@ -177,6 +177,7 @@ def test_ids_and_times_are_in_the_trailers() -> None:
         method = server.channel.unary_unary(f"/{SERVICE}/Complete")
         call = method(request({"prompt": "a"}), metadata=(("x-request-id", "r-1"),))
         assert answer(await call)["id"] == "cmpl-r-1"
+        assert dict(await call.initial_metadata()) == {"x-request-id": "r-1"}
         trailers = dict(await call.trailing_metadata())
         assert trailers["x-request-id"] == "r-1" and "ttft" in trailers["server-timing"]
         _, _, trailers = await server.refusal("Complete", {"prompt": 1, "request_id": "r-2"})
