@@ -24,7 +24,8 @@ from pagemill.server.key_ring import KeyRing
 from pagemill.server.limits.layer import LimitKeys
 from pagemill.server.origins import guard_origins
 from pagemill.server.playground.layer import Playground
-from pagemill.server.records.layer import OnEnd, RequestRecords
+from pagemill.server.records.layer import RequestRecords
+from pagemill.server.records.record import OnEnd
 from pagemill.server.request_ids import RequestIds
 from pagemill.server.state import ServerState
 

@@ -11,7 +11,7 @@ from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.pipeline import Pipeline
-from pagemill.server.records.layer import count
+from pagemill.server.records.count import count
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.registry import ModelRegistry, Task
 from pagemill.server.responses.background import BackgroundResponses

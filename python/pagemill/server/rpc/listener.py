@@ -11,7 +11,7 @@ import grpc.aio
 
 from pagemill.server.connections import raise_descriptor_limit
 from pagemill.server.key_ring import KeyRing
-from pagemill.server.records.layer import OnEnd
+from pagemill.server.records.record import OnEnd
 from pagemill.server.rpc.certificates import Certificates
 from pagemill.server.rpc.service import HealthService, InferenceService
 from pagemill.server.state import ServerState

@@ -16,8 +16,7 @@ from pagemill.server.caller import ANONYMOUS
 from pagemill.server.endpoints.probes import ready
 from pagemill.server.errors import ApiError
 from pagemill.server.key_ring import KeyRing
-from pagemill.server.records.layer import OnEnd
-from pagemill.server.records.record import RequestRecord
+from pagemill.server.records.record import OnEnd, RequestRecord
 from pagemill.server.records.timings import server_timing
 from pagemill.server.rpc.call import Call, Context
 from pagemill.server.rpc.message import number_message

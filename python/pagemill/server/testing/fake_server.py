@@ -22,7 +22,7 @@ from pagemill.server.key_ring import KeyRing
 from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
-from pagemill.server.records.layer import OnEnd
+from pagemill.server.records.record import OnEnd
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.structured.compiler import GrammarCompiler
