@@ -22,6 +22,7 @@ from pagemill.server.connections import LEAST_SENT_BYTES
 from pagemill.server.dispatch import invoke
 from pagemill.server.errors import ApiError, bad_request, no_key
 from pagemill.server.key_ring import KeyRing
+from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.protocol.request_id import named
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.request_ids import request_id_of
@@ -70,13 +71,11 @@ class Call:
             state.lifecycle.enter()
             stack.callback(state.lifecycle.leave)
             if method.endpoint.is_metered and caller.limits is not None:
-                limits = caller.limits
-                stack.callback(lambda: self._note_limits(caller))
-                admitted = state.limiter.admit(caller.key_id, limits)
+                stack.callback(self._note_limits, caller.key_id, caller.limits)
+                admitted = state.limiter.admit(caller.key_id, caller.limits)
                 stack.callback(admitted.leave)
-                await self._write(await self._invoke(replace(caller, admitted=admitted)))
-            else:
-                await self._write(await self._invoke(caller))
+                caller = replace(caller, admitted=admitted)
+            await self._write(await self._invoke(caller))
 
     def _caller(self, ring: KeyRing) -> Caller:
         record = self.record
@@ -89,17 +88,19 @@ class Call:
             record.tenant = caller.tenant
         return replace(caller, record=record)
 
-    def _note_limits(self, caller: Caller) -> None:
+    def _note_limits(self, key_id: str, limits: KeyLimits) -> None:
         """Says in the trailers what is left of the key's limits."""
-        if caller.limits is not None:
-            left = self._state.limiter.headers(caller.key_id, caller.limits)
-            self._limits = [(name.decode(), value.decode()) for name, value in left]
+        left = self._state.limiter.headers(key_id, limits)
+        self._limits = [(name.decode(), value.decode()) for name, value in left]
 
     async def _invoke(self, caller: Caller) -> Answer:
         message = await self._read()
         remaining_s = self._context.time_remaining()
         fields = request_fields(message, self._method, remaining_s)
         fields, self.record.request_id = named(fields, self.record.request_id)
+        # By itself: a first message that does not get through would block a refusal's status. And
+        # before there is an answer, which must be closed if the call is cancelled.
+        await self._context.send_initial_metadata((("x-request-id", self.record.request_id),))
         return await invoke(self._state, self._method.endpoint, fields, caller)
 
     async def _read(self) -> bytes:
@@ -117,8 +118,6 @@ class Call:
         return message
 
     async def _write(self, answer: Answer) -> None:
-        # By itself: a first message that does not get through would block a refusal's status.
-        await self._context.send_initial_metadata((("x-request-id", self.record.request_id),))
         if isinstance(answer, Text):
             await self._send(answer.content)
         elif isinstance(answer, msgspec.Struct):

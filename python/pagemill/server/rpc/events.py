@@ -22,9 +22,9 @@ async def write_events(
         ApiError: the stream failed; it is not written as an event.
     """
     news = asyncio.Event()
-    source.listen(news.set)
     behind = False
     try:
+        source.listen(news.set)
         while True:
             news.clear()
             data = source.take(behind)
