@@ -1,4 +1,4 @@
-"""The only module that reads the environment.
+"""The only module that reads or sets the environment.
 
 | name | meaning |
 |---|---|
@@ -30,6 +30,11 @@ class Environment:
 
     api_keys: tuple[str, ...]
     cache_dir: Path
+
+
+def set_default(name: str, value: str) -> None:
+    """Sets a variable that a library reads when it is imported, unless the user has set it."""
+    os.environ.setdefault(name, value)
 
 
 def read_environment(variables: Mapping[str, str] | None = None) -> Environment:

@@ -18,6 +18,13 @@ class ServerConfig:
     port: int = option(
         8000, "Port to listen on; 0 = any free port, which is printed.", allowed=Range(0, 65535)
     )
+    grpc_port: int | None = option(
+        None,
+        "Port for gRPC, on the same address, with the same calls, keys and limits"
+        " (docs/grpc.md); 0 = any free port, which is printed. Needs the extra pagemill[grpc]."
+        " Default: no gRPC.",
+        allowed=Range(0, 65535),
+    )
     api_key: tuple[str, ...] = option(
         (),
         "A key that requests must carry as `Authorization: Bearer KEY` or `X-API-Key: KEY`; may be"
@@ -122,9 +129,12 @@ class ServerConfig:
         """Checks each field; see `check`.
 
         Raises:
-          ConfigError: a key is empty or cannot travel in an HTTP header.
+          ConfigError: a key is empty or cannot travel in an HTTP header, or gRPC's TLS lacks an
+            option that is set.
         """
         check(self)
+        if self.grpc_port is not None:
+            check_grpc_tls(self.tls)
         for key in self.api_key:
             check_key("--api-key", key)
         if self.admin_address is not None:
@@ -145,6 +155,24 @@ def admin_port(address: str) -> tuple[str, int] | None:
             f"--admin-address {address}: it is HOST:PORT, or a path that has a slash in it"
         )
     return host.strip("[]"), int(port)
+
+
+def check_grpc_tls(tls: TlsConfig) -> None:
+    """Checks that gRPC can do what `tls` says.
+
+    Raises:
+      ConfigError: it cannot.
+    """
+    for flag, is_set in (
+        ("--ssl-ciphers", tls.ssl_ciphers is not None),
+        ("--ssl-minimum-version TLSv1_3", tls.ssl_minimum_version == "TLSv1_3"),
+        ("--ssl-cert-reqs 1", tls.ssl_cert_reqs == 1),
+    ):
+        if is_set:
+            raise ConfigError(
+                f"{flag} does not work with --grpc-port, whose TLS lacks it: leave one of them"
+                " out, or put TLS in front of the server"
+            )
 
 
 def check_key(source: str, key: str) -> None:

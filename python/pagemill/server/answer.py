@@ -8,6 +8,8 @@ from typing import Protocol
 
 import msgspec
 
+from pagemill.server.errors import ApiError
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -25,6 +27,8 @@ class Events(Protocol):
 
     ended: bool
     """Set by the `take` that returns the last events."""
+    failure: ApiError | None
+    """Why the stream ended early, once it has ended; the last events say it as well."""
 
     def listen(self, on_news: Callable[[], None]) -> None:
         """Calls `on_news` when `take` may have something."""

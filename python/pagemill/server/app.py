@@ -24,8 +24,8 @@ from pagemill.server.key_ring import KeyRing
 from pagemill.server.limits.layer import LimitKeys
 from pagemill.server.origins import guard_origins
 from pagemill.server.playground.layer import Playground
-from pagemill.server.records.layer import OnEnd, RequestRecords, count
-from pagemill.server.records.record import RequestRecord
+from pagemill.server.records.layer import RequestRecords
+from pagemill.server.records.record import OnEnd
 from pagemill.server.request_ids import RequestIds
 from pagemill.server.state import ServerState
 
@@ -71,14 +71,7 @@ def _routes(state: ServerState, endpoints: Sequence[Endpoint]) -> Starlette:
 def _observed(state: ServerState, app: ASGIApp, listeners: Sequence[OnEnd]) -> ASGIApp:
     """`app` behind the rules of origins, with ids and records of its requests."""
     named = RequestIds(guard_origins(app, state.config.origins))
-
-    def count_if_loaded(record: RequestRecord) -> None:
-        if state.loaded is not None:
-            count(state.loaded.metrics, record)
-            if record.status == 200 and record.work.model:
-                state.returns.ended()
-
-    return RequestRecords(named, (count_if_loaded, *listeners))
+    return RequestRecords(named, (state.request_ended, *listeners))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

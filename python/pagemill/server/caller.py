@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pagemill.config.sampling import INT32_MAX
 from pagemill.server.errors import ApiError
 from pagemill.server.limits.limiter import Admitted, Charge, KeyLimits
+from pagemill.server.protocol.request_id import NAME
 from pagemill.server.records.record import RequestRecord
 
 
@@ -36,7 +37,7 @@ class Caller:
     `tenant` owns a share of the server (`--scheduling-policy fair`, `--max-waiting-per-tenant`).
     `limits` None: the key has none. `models` are the names that its requests may give; None: all.
     `priority` is what its requests begin with; None: what they say themselves.
-    `record` is of the request that is being answered; None for one that did not come over HTTP.
+    `record` is of the request that is being answered; None for one that came from a file.
     `admitted` is that request, if the key has limits.
     """
 
@@ -69,6 +70,21 @@ class Caller:
         if self.priority is None:
             return requested
         return min(self.priority + max(0, requested), INT32_MAX)
+
+    def of_tenant(self, tenant: str) -> Caller:
+        """This caller with the tenant that the header X-Tenant-Id names; "": it has none.
+
+        Raises:
+            ApiError: 400 for a header that is not 1 to 128 printable ASCII characters without
+                spaces.
+        """
+        if not tenant:
+            return self
+        if not NAME.fullmatch(tenant.encode()):
+            raise ApiError(
+                400, "X-Tenant-Id must have 1 to 128 printable ASCII characters without spaces."
+            )
+        return replace(self, tenant=tenant)
 
     def charge(self, tokens: int) -> Charge:
         """Counts `tokens`, which the caller's request may take, against the key's limits.

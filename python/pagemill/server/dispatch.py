@@ -2,8 +2,8 @@
 
     answer = await invoke(server, endpoint_named("completions"), {"prompt": "a"}, caller)
 
-HTTP, batch files and `/invocations` differ in where fields come from and where answers go; all
-checks of a request are here or in the handler.
+HTTP, gRPC, batch files and `/invocations` differ in where fields come from and where answers go;
+all checks of a request are here or in the handler.
 """
 
 from __future__ import annotations

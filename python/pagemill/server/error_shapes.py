@@ -77,9 +77,13 @@ class ErrorShape:
     event_name: str
 
     def encoded(self, error: ApiError) -> bytes:
-        """The error object as JSON; memory addresses never leave the process."""
-        message = _ADDRESS.sub("", error.message)
-        return msgspec.json.encode(self.written(error, message))
+        """The error object as JSON."""
+        return msgspec.json.encode(self.written(error, sentence(error)))
+
+
+def sentence(error: ApiError) -> str:
+    """The message of `error` for a client; memory addresses never leave the process."""
+    return _ADDRESS.sub("", error.message)
 
 
 def _openai(error: ApiError, message: str) -> ErrorResponse:

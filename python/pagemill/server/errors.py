@@ -66,6 +66,15 @@ class ApiError(Exception):
         self.reason = reason
 
 
+def no_key() -> ApiError:
+    """The 401 of a request without a valid key."""
+    return ApiError(
+        401,
+        "A valid API key is required: send it as `Authorization: Bearer <key>` or as"
+        " `X-API-Key: <key>`.",
+    )
+
+
 def bad_request(message: str, param: str | None = None) -> ApiError:
     """A 400 about a field's value."""
     return ApiError(400, message, param)

@@ -18,7 +18,7 @@ from pagemill.server.endpoints.table import Endpoint, Transport
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import answer_response, error_response
 from pagemill.server.protocol.decode import decode_object
-from pagemill.server.protocol.request_id import NAME, named
+from pagemill.server.protocol.request_id import named
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.records.timings import server_timing
 from pagemill.server.state import ServerState
@@ -50,8 +50,7 @@ class HttpRoute(Route):
         try:
             response = await self._answer(request, caller)
         except ApiError as error:
-            if error.status == 429 and error.is_by_engine:
-                error.retry_after_s = self._server.returns.refused(error.retry_after_s)
+            self._server.give_turn(error)
             response = error_response(error, self.row.errors)
         except ClientDisconnect:
             response = Response(status_code=_CLIENT_GONE)  # no client reads it
@@ -68,7 +67,7 @@ class HttpRoute(Route):
     async def _answer(self, request: Request, caller: Caller) -> Response:
         server, endpoint = self._server, self.row
         if server.config.trust_tenant_header:
-            caller = _with_tenant(caller, request)
+            caller = caller.of_tenant(request.headers.get("x-tenant-id", ""))
             request.state.record.tenant = caller.tenant
         if endpoint.transport is Transport.PATH:
             fields = {**request.query_params, **request.path_params}
@@ -82,19 +81,3 @@ class HttpRoute(Route):
 
 def _of(caller: Caller) -> str:
     return f" (key {caller.key_id})" if caller.key_id else ""
-
-
-def _with_tenant(caller: Caller, request: Request) -> Caller:
-    """`caller` with the tenant that the header X-Tenant-Id names, if it names one.
-
-    Raises:
-        ApiError: 400 for a header that is not 1 to 128 printable ASCII characters without spaces.
-    """
-    tenant = request.headers.get("x-tenant-id", "")
-    if not tenant:
-        return caller
-    if not NAME.fullmatch(tenant.encode()):
-        raise ApiError(
-            400, "X-Tenant-Id must have 1 to 128 printable ASCII characters without spaces."
-        )
-    return replace(caller, tenant=tenant)

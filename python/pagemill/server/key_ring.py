@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 from pagemill.config import ServerConfig
+from pagemill.server.caller import Caller
 from pagemill.server.keys import ApiKey, api_keys
 from pagemill.server.watched_files import POLL_S, WatchedFiles, follow
 
@@ -24,6 +27,31 @@ class KeyRing:
     def replace(self, keys: Sequence[ApiKey]) -> None:
         """The keys are these from the next request on."""
         self.keys = tuple(keys)
+
+    def owner(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller | None:
+        """The owner of the key that a request's headers hold, as `Authorization: Bearer KEY` or
+        `X-API-Key: KEY`; names of headers are in lower case.
+
+        Every comparison is one of digests and takes the same time, whether and where the key
+        differs, and all keys are always compared.
+        """
+        found: Caller | None = None
+        for sent in _sent_keys(headers):
+            digest = sha256(sent).digest()
+            for key in self.keys:
+                if hmac.compare_digest(digest, key.digest):
+                    found = key.caller
+        return found
+
+
+def _sent_keys(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, key = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                yield key.strip()
+        elif name == b"x-api-key":
+            yield value.strip()
 
 
 class KeyFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -25,7 +26,7 @@ class RequestIds:
             await self._app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
-        state["request_id"] = _from_header(scope) or secrets.token_hex(16)
+        state["request_id"] = request_id_of(scope["headers"])
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -37,8 +38,9 @@ class RequestIds:
         await self._app(scope, receive, send_with_id)
 
 
-def _from_header(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
+def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The usable `X-Request-Id` among `headers`, whose names are in lower case, or a new id."""
+    for name, value in headers:
         if name == b"x-request-id" and NAME.fullmatch(value):
             return value.decode()
-    return None
+    return secrets.token_hex(16)

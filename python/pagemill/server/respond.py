@@ -86,6 +86,7 @@ class ResponseEvents:
         self._interval = interval
         self._begun = False
         self.ended = False
+        self.failure: ApiError | None = None
 
     def listen(self, on_news: Callable[[], None]) -> None:
         """Calls `on_news` when `take` may have something."""
@@ -119,6 +120,7 @@ class ResponseEvents:
 
     def _end(self, parts: list[bytes], failure: ApiError | None) -> None:
         self.ended = True
+        self.failure = failure
         parts.append(self._wording.end(failure))
 
 

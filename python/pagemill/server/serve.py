@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Generator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -36,9 +37,13 @@ from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.open_model import open_model
 from pagemill.server.records.access_log import log_request
 from pagemill.server.responses import store as responses_store
+from pagemill.server.rpc.extra import import_grpc
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
 from pagemill.server.tls import open_tls
+
+if TYPE_CHECKING:
+    from pagemill.server.rpc.listener import RpcListener
 
 _LOGGER = logging.getLogger("pagemill.server")
 _STATS_INTERVAL_S = 10.0
@@ -58,6 +63,8 @@ def run(config: ServeConfig) -> int:
     key_file = KeyFile(config.server, allows_priority=policy == "priority")
     warn_if_open(config.server.host, key_file.keys)
     check_admin_address(config.server.admin_address, key_file.keys)
+    if config.server.grpc_port is not None:
+        import_grpc()
     with _response_store(config) as config:
         return _serve(config, key_file)
 
@@ -135,6 +142,13 @@ class Server:
             app = create_admin_app(self._state, ring if is_port else None, OPERATOR, listeners)
             tls = self._tls if is_port else None
             self._http.append(HttpServer(app, connections, tls, on_slow))
+        self._rpc: RpcListener | None = None
+        if config.server.grpc_port is not None:
+            import_grpc()
+            from pagemill.server.rpc.listener import RpcListener
+
+            shared = config.server.api_server_count > 1
+            self._rpc = RpcListener(self._state, ring, listeners, shared=shared)
         self._engine: AsyncEngine | None = None
         self._may_listen = asyncio.Event()
         if config.server.api_server_count == 1:
@@ -162,6 +176,8 @@ class Server:
             if self._engine is not None:
                 await self._engine.shutdown()
             await self._source.close()
+            if self._rpc is not None:
+                await self._rpc.stop(_ABORT_GRACE_S)
             for server in self._http:
                 server.should_exit = True
             if not self._may_listen.is_set():
@@ -193,6 +209,8 @@ class Server:
 
     async def _load_and_report(self) -> None:
         started = time.monotonic()
+        if self._rpc is not None and self._may_listen.is_set():
+            await self._rpc.start()
         metrics = self._config.metrics
         observed = MetricsOptions(
             self._shared_metrics,
@@ -205,13 +223,16 @@ class Server:
         gc.collect()
         gc.freeze()
         self._state.serve(pipeline, client.stats, lambda: client.connected)
+        if self._rpc is not None and not self._may_listen.is_set():
+            await self._rpc.start()
         self._may_listen.set()
         host, port = self._listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         url = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
-        page = f", playground: {url}/" if self._config.server.playground else ""
+        others = f", playground: {url}/" if self._config.server.playground else ""
+        others += f", gRPC: {self._rpc.address}" if self._rpc is not None else ""
         seconds = time.monotonic() - started
-        _LOGGER.info("%s is ready after %.2f s: %s/v1%s", pipeline.model.name, seconds, url, page)
+        _LOGGER.info("%s is ready after %.2f s: %s/v1%s", pipeline.model.name, seconds, url, others)
         line = StatsLine(client.stats)
         while True:
             for _ in range(_LOOKS_PER_INTERVAL):

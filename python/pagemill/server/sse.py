@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from pagemill.server.error_shapes import OPENAI, ErrorShape
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.sampling import StreamOptions
 
-DONE = b"data: [DONE]\n\n"
+_END = b"[DONE]"
+DONE = b"data: %b\n\n" % _END
 HOLE = "\0"
 """What stands for the text of an `EventTemplate`."""
 
@@ -20,6 +23,14 @@ def event(payload: bytes, name: str = "") -> bytes:
     """One event whose data is `payload`, which holds no line break (JSON never does)."""
     data = b"data: " + payload + b"\n\n"
     return b"event: %s\n%s" % (name.encode(), data) if name else data
+
+
+def payloads(events: bytes) -> Iterator[bytes]:
+    """The data of each of some complete events, except the end of a stream."""
+    for each in events.split(b"\n\n"):
+        payload = each.partition(b"data: ")[2]
+        if payload and payload != _END:
+            yield payload
 
 
 class EventTemplate:

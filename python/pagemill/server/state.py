@@ -11,6 +11,8 @@ from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.pipeline import Pipeline
+from pagemill.server.records.count import count
+from pagemill.server.records.record import RequestRecord
 from pagemill.server.registry import ModelRegistry, Task
 from pagemill.server.responses.background import BackgroundResponses
 from pagemill.server.responses.store import ResponseStore
@@ -72,6 +74,19 @@ class ServerState:
         self._stats = stats
         self._connected = connected
         self.lifecycle.became_ready()
+
+    def give_turn(self, refusal: ApiError) -> None:
+        """Sets when the client should come back that the engine's full queue refuses."""
+        if refusal.status == 429 and refusal.is_by_engine:
+            refusal.retry_after_s = self.returns.refused(refusal.retry_after_s)
+
+    def request_ended(self, record: RequestRecord) -> None:
+        """Counts a request at its end, once the model is loaded."""
+        if self._pipeline is None:
+            return
+        count(self._pipeline.metrics, record)
+        if record.status == 200 and record.work.model:
+            self.returns.ended()
 
     def count_slow_reader(self) -> None:
         """A connection was closed because its client took too little of a response."""

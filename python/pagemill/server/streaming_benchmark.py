@@ -1,22 +1,24 @@
-"""What a streamed token costs the server's thread: a fake engine, the HTTP server, real sockets.
+"""What a streamed token costs the server's thread: a fake engine, the server, real sockets.
 
     python -m pagemill.server.streaming_benchmark --rate 2000 --streams 32 --parsed
 
-With `--parsed` chats reason, answer and call a tool, all of which the server parses. Prints
-microseconds of CPU per token and the share of a core that the rate takes. The client runs in a
-process of its own; of the server's process only the event loop's thread counts, which is all that
-stands between the engine and the socket.
+With `--parsed` chats reason, answer and call a tool, all of which the server parses; with `--grpc`
+completions come over gRPC. Prints microseconds of CPU per token and the share of a core that the
+rate takes. The client runs in a process of its own. Of the server's process the event loop's thread
+counts, which is all that stands between the engine and the socket; gRPC has threads of its own, so
+that the whole process, with the fake engine, is printed as well.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 
 import uvloop
@@ -27,6 +29,7 @@ from pagemill.engine.testing.fake_engine import FakeEngine
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.app import create_app
 from pagemill.server.http_server import HttpServer
+from pagemill.server.key_ring import KeyRing
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import MARKED, FakeRenderer
 from pagemill.server.testing.fake_server import make_pipeline
@@ -40,6 +43,7 @@ _PATH = flags.DEFINE_enum(
     ["/v1/chat/completions", "/v1/completions", "/v1/messages"],
     "Route that is measured.",
 )
+_GRPC = flags.DEFINE_boolean("grpc", False, "Completions over gRPC instead of HTTP.")
 _PARSED = flags.DEFINE_boolean("parsed", False, "With reasoning and a call of a tool.")
 
 _CLIENT = """
@@ -69,6 +73,22 @@ async def main():
     await asyncio.gather(*chats)
 asyncio.run(main())
 """
+_GRPC_CLIENT = """
+import asyncio, json, sys
+import grpc.aio
+from google.protobuf.wrappers_pb2 import StringValue
+async def one(port, tokens):
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        method = channel.unary_stream("/pagemill.v1.Inference/StreamComplete")
+        body = json.dumps({"max_tokens": tokens, "prompt": "a"})
+        call = method(StringValue(value=body).SerializeToString())
+        while await call.read() is not grpc.aio.EOF:
+            pass
+async def main():
+    port, streams, tokens, _, _ = sys.argv[1:]
+    await asyncio.gather(*[one(port, int(tokens)) for _ in range(int(streams))])
+asyncio.run(main())
+"""
 
 
 def _parsed_output(tokens: int) -> Callable[[int, int, int], int]:
@@ -80,8 +100,38 @@ def _parsed_output(tokens: int) -> Callable[[int, int, int], int]:
     return lambda previous, position, seed: output[position] if position < len(output) else 97
 
 
+@contextlib.asynccontextmanager
+async def _http(state: ServerState) -> AsyncGenerator[int]:
+    """The HTTP server; its port."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    server = HttpServer(create_app(state), ConnectionConfig())
+    serving = asyncio.create_task(server.serve([listener]))
+    while not server.started:
+        await asyncio.sleep(0.01)
+    yield listener.getsockname()[1]
+    server.should_exit = True
+    await serving
+
+
+@contextlib.asynccontextmanager
+async def _grpc(state: ServerState) -> AsyncGenerator[int]:
+    """The gRPC listener; its port."""
+    from pagemill.server.rpc.listener import RpcListener
+
+    listener = RpcListener(state, KeyRing())
+    await listener.start()
+    yield int(listener.address.rpartition(":")[2])
+    await listener.stop(0)
+
+
 async def measure(
-    rate: float, streams: int, tokens: int, path: str, *, parsed: bool = False
+    rate: float,
+    streams: int,
+    tokens: int,
+    path: str,
+    *,
+    parsed: bool = False,
+    over_grpc: bool = False,
 ) -> dict[str, float]:
     """CPU seconds of this thread while `streams` clients read `tokens` tokens each."""
     options = FakeOptions(step_s=streams / rate)
@@ -92,26 +142,23 @@ async def measure(
     renderer = FakeRenderer(MARKED if parsed else None)
     pipeline = await make_pipeline(engine, max_model_len=100_000, renderer=renderer)
     state.serve(pipeline, engine.stats)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    server = HttpServer(create_app(state), ConnectionConfig())
-    serving = asyncio.create_task(server.serve([listener]))
-    while not server.started:
-        await asyncio.sleep(0.01)
-    numbers = (listener.getsockname()[1], streams, tokens, path, int(parsed))
-    arguments = list(map(str, numbers))
-    wall, cpu = time.perf_counter(), time.thread_time()
-    client = await asyncio.create_subprocess_exec(sys.executable, "-c", _CLIENT, *arguments)
-    if await client.wait() != 0:
-        raise subprocess.CalledProcessError(client.returncode or 1, "client")
-    wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
-    server.should_exit = True
-    await serving
+    serving = _grpc(state) if over_grpc else _http(state)
+    async with serving as port:
+        arguments = [str(each) for each in (port, streams, tokens, path, int(parsed))]
+        wall, cpu, all_cpu = time.perf_counter(), time.thread_time(), time.process_time()
+        code = _GRPC_CLIENT if over_grpc else _CLIENT
+        client = await asyncio.create_subprocess_exec(sys.executable, "-c", code, *arguments)
+        if await client.wait() != 0:
+            raise subprocess.CalledProcessError(client.returncode or 1, "client")
+        wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+        all_cpu = time.process_time() - all_cpu
     await pipeline.engine.shutdown()
     engine.shutdown()
     total = streams * tokens
     return {
         "tokens_per_s": round(total / wall, 1),
         "cpu_us_per_token": round(cpu / total * 1e6, 2),
+        "process_cpu_us_per_token": round(all_cpu / total * 1e6, 2),
         "core_share_at_2000_tokens_per_s": round(cpu / total * 2000, 4),
     }
 
@@ -124,7 +171,9 @@ def main(arguments: Sequence[str]) -> None:
     path = _PATH.value
     if parsed and path == "/v1/completions":
         path = "/v1/chat/completions"
-    measured = measure(_RATE.value, _STREAMS.value, _TOKENS.value, path, parsed=parsed)
+    measured = measure(
+        _RATE.value, _STREAMS.value, _TOKENS.value, path, parsed=parsed, over_grpc=_GRPC.value
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         result = runner.run(measured)
     print(json.dumps(result))

@@ -23,7 +23,8 @@ import socket
 import tempfile
 import time
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -54,9 +55,22 @@ def supervise(config: ServeConfig, key_file: KeyFile) -> int:
     server = config.server
     with (
         contextlib.closing(bind(server.host, server.port, shared=True)) as holder,
+        _hold_grpc_port(config) as config,
         tempfile.TemporaryDirectory(prefix="pagemill-") as folder,  # mode 0700
     ):
         return asyncio.run(_Supervisor(config, key_file, holder, folder).run())
+
+
+@contextlib.contextmanager
+def _hold_grpc_port(config: ServeConfig) -> Generator[ServeConfig]:
+    """Holds the port of gRPC as well, if there is one; `config` with its number."""
+    server = config.server
+    if server.grpc_port is None:
+        yield config
+        return
+    with contextlib.closing(bind(server.host, server.grpc_port, shared=True)) as holder:
+        port = holder.getsockname()[1]
+        yield replace(config, server=replace(server, grpc_port=port))
 
 
 class _EndedError(Exception):

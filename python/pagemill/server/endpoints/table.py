@@ -27,7 +27,7 @@ class Transport(Enum):
     JSON = auto()
     """A JSON object: the body of a POST, or a line of a batch file."""
     PATH = auto()
-    """The parameters of an HTTP path and its query; such an endpoint exists over HTTP only."""
+    """The parameters of an HTTP path and its query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,11 @@ class Endpoint:
     event: str = ""
     media_type: str = "application/json"
     errors: ErrorShape = OPENAI
+
+    @property
+    def is_metered(self) -> bool:
+        """Whether it counts against a key's limits: it is work for the model or its tokenizer."""
+        return self.scope is Scope.INFERENCE and self.transport is Transport.JSON
 
     def load(self) -> Handler:
         """The handler."""
@@ -369,12 +374,8 @@ ENDPOINTS = (
 )
 OPEN_PATHS = frozenset(e.path for e in ENDPOINTS if e.scope is Scope.OPEN)
 """What is answered without a key."""
-METERED_PATHS = frozenset(
-    (e.method, e.path)
-    for e in ENDPOINTS
-    if e.scope is Scope.INFERENCE and e.transport is Transport.JSON
-)
-"""Method and path of what counts against a key's limits: work for the model or its tokenizer."""
+METERED_PATHS = frozenset((e.method, e.path) for e in ENDPOINTS if e.is_metered)
+"""Method and path of what counts against a key's limits."""
 _ERRORS = {endpoint.path: endpoint.errors for endpoint in ENDPOINTS}
 
 

@@ -1,18 +1,14 @@
-"""A record of each HTTP request, for what counts or logs requests."""
+"""A record of each HTTP request, as an ASGI layer."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pagemill.observe.metrics import RequestMetrics
-from pagemill.server.records.record import RequestRecord
+from pagemill.server.records.record import OnEnd, RequestRecord
 
-OnEnd = Callable[[RequestRecord], None]
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_NO_ROUTE = "none"
 _CLIENT_GONE = 499
 
 
@@ -44,10 +40,3 @@ class RequestRecords:
             record.status = state.get("status", _CLIENT_GONE)
             for listener in self._listeners:
                 listener(record)
-
-
-def count(metrics: RequestMetrics, record: RequestRecord) -> None:
-    """Counts a request. Labels are a fixed set, whatever was sent."""
-    method = record.method if record.method in _METHODS else "other"
-    route = record.route or _NO_ROUTE
-    metrics.responded(route, method, record.status, record.duration_s, record.key_id)

@@ -1,7 +1,8 @@
-"""What is known of an HTTP request at its end: for metrics, the log and headers."""
+"""What is known of a request at its end, by HTTP or gRPC: for metrics, the log and headers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pagemill.server.records.timings import RequestTimings
@@ -44,3 +45,7 @@ class RequestRecord:
     duration_s: float = 0.0
     """Until the end of the response."""
     work: Work = field(default_factory=Work)
+
+
+OnEnd = Callable[[RequestRecord], None]
+"""What gets the record of each request at its end."""

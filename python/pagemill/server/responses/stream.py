@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pagemill.server.answer import Events
+from pagemill.server.errors import ApiError
 
 Keep = Callable[[], Coroutine[Any, Any, None]]
 
@@ -29,6 +30,7 @@ class ResponseStream:
         self._last = b""
         self._on_news: Callable[[], None] = lambda: None
         self.ended = False
+        self.failure: ApiError | None = None
 
     def listen(self, on_news: Callable[[], None]) -> None:
         """See `Events`."""
@@ -44,6 +46,7 @@ class ResponseStream:
             data = self._begin() + data
             self._begin = None
         if self._events.ended:
+            self.failure = self._events.failure
             if self._keep is not None:
                 self._last = data
                 self._keeping = asyncio.create_task(self._keep())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 from starlette.types import ASGIApp
 
-from pagemill.config import OriginConfig, ServerConfig
+from pagemill.config import ConnectionConfig, OriginConfig, ServerConfig, TlsConfig
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import ModelFacts
@@ -22,7 +22,7 @@ from pagemill.server.key_ring import KeyRing
 from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
-from pagemill.server.records.layer import OnEnd
+from pagemill.server.records.record import OnEnd
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.structured.compiler import GrammarCompiler
@@ -97,6 +97,8 @@ async def fake_server(
     request_timeout: float = 0.0,
     playground: bool = True,
     listeners: Sequence[OnEnd] = (),
+    connections: ConnectionConfig | None = None,
+    tls: TlsConfig | None = None,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -110,6 +112,8 @@ async def fake_server(
         engine_stuck_timeout=5.0,
         request_timeout=request_timeout,
         response_store=response_store,
+        connections=connections or ConnectionConfig(),
+        tls=tls or TlsConfig(),
     )
     state = ServerState(config)
     renderer = renderer or FakeRenderer()
