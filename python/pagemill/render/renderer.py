@@ -15,6 +15,7 @@ from pagemill.render import tool_prompt
 from pagemill.render.chat_messages import Message
 from pagemill.render.detokenizer import Detokenizer
 from pagemill.render.errors import RenderError
+from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.json_values import as_array, as_object
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderers import table
@@ -130,16 +131,17 @@ class Renderer:
         """
         row = table.choose(mode, source.config, has_own_template=chat_template is not None)
         if row is not None:
-            tokenizer, special_tokens, eos_token_ids = open_tokenizer(source, cache)
+            opened = open_tokenizer(source, cache)
+            tokenizer = opened.tokenizer
             ends = [i for i in map(tokenizer.added_token_id, row.ends) if i is not None]
             names = _first(formats or FormatNames(), row.formats)
             return cls(
                 tokenizer,
                 table.load(row, tokenizer.control_tokens),
-                [*eos_token_ids, *ends],
+                [*opened.eos_token_ids, *ends],
                 trust_control_tokens,
-                Formats.of("", names, tokenizer.added_token_id),
-                special_tokens,
+                Formats.of("", names, tokenizer.added_token_id, opened.checkpoint),
+                opened.special_tokens,
             )
         sources = _template_sources(source, chat_template)
         templates = TemplateProcesses() if sources else None  # starts while the vocabulary is read
@@ -158,7 +160,7 @@ class Renderer:
             and not any(map(tool_prompt.knows_tools, sources.values()))
         ):
             names = replace(names, tools=tool_prompt.FORMAT)
-        found = Formats.of(template, names, tokenizer.added_token_id)
+        found = Formats.of(template, names, tokenizer.added_token_id, opened.checkpoint)
         return cls(
             tokenizer,
             templates,
@@ -293,12 +295,13 @@ class Renderer:
 
 
 class OpenedTokenizer(NamedTuple):
-    """A model's tokenizer, its tokens by their roles ("bos_token", ...), and those that end a
-    generation."""
+    """A model's tokenizer, its tokens by their roles ("bos_token", ...), those that end a
+    generation, and what its files say of formats."""
 
     tokenizer: TextTokenizer
     special_tokens: dict[str, str]
     eos_token_ids: Sequence[int]
+    checkpoint: Checkpoint
 
 
 def _markers(tokenizer: TextTokenizer, formats: Formats) -> dict[str, int]:
@@ -314,6 +317,7 @@ def open_tokenizer(source: RenderSource, cache: Path | None) -> OpenedTokenizer:
     Raises:
       RenderError: there is none, or it cannot be used.
     """
+    settings: Mapping[str, Any] = {}
     if source.gguf is not None:
         metadata = source.gguf.metadata
         tokenizer = TextTokenizer.from_gguf(metadata, cache)
@@ -322,11 +326,17 @@ def open_tokenizer(source: RenderSource, cache: Path | None) -> OpenedTokenizer:
     else:
         folder = Path(source.path)
         tokenizer = TextTokenizer.from_file(folder / "tokenizer.json")
-        tokens = tokens_from_config(read_json(folder / "tokenizer_config.json"))
+        settings = read_json(folder / "tokenizer_config.json")
+        tokens = tokens_from_config(settings)
         generation = read_json(folder / "generation_config.json")
         ends = [generation.get("eos_token_id"), _id_of(tokenizer, tokens.get("eos_token"))]
     ends.append(source.config.get("eos_token_id"))
-    return OpenedTokenizer(tokenizer, tokens, [i for value in ends for i in end_ids(value)])
+    return OpenedTokenizer(
+        tokenizer,
+        tokens,
+        [i for value in ends for i in end_ids(value)],
+        Checkpoint(tokenizer.added_tokens, settings),
+    )
 
 
 def read_template(text_or_path: str) -> str:

@@ -15,6 +15,7 @@ from pagemill.render.formats.format import ToolFormat
 from pagemill.render.formats.table import TOOL_FORMATS, load_format
 from pagemill.render.output_machine import Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
+from pagemill.render.testing.wire_formats import CHECKPOINT
 from pagemill.server.call_grammar import (
     calls_from_opener,
     calls_from_text,
@@ -58,12 +59,12 @@ SCHEMAS: dict[str, dict[str, Any] | None] = {
 
 
 def spelled_formats() -> list[str]:
-    kinds = {path: load_format(path) for path in TOOL_FORMATS.values()}
+    kinds = {path: load_format(path, CHECKPOINT) for path in TOOL_FORMATS.values()}
     return [p for p, k in kinds.items() if isinstance(k, ToolFormat) and k.spelling is not None]
 
 
 def formats_of(path: str, *, has_tokens: bool) -> Formats:
-    kind = load_format(path)
+    kind = load_format(path, CHECKPOINT)
     assert isinstance(kind, ToolFormat)
     markers = sorted(m for m in kind.markers if m[0] in "<[" and m[-1] in ">]" and len(m) > 2)
     ids = {EOS + 1 + at: marker for at, marker in enumerate(markers)}

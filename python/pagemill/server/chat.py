@@ -159,6 +159,7 @@ def _parsed(pipeline: Pipeline, request: ChatRequest, choice: ToolChoice) -> Par
         reasoning=True,
         tools=may_call,
         begins=formats.after_content(content) if isinstance(content, str) else None,
+        answers_with_reasoning=formats.answers_with_reasoning(request.chat_template_kwargs),
         max_calls=1 if choice.is_single else 0,
         schemas=tool_schemas(request.tools) if may_call else {},
     )

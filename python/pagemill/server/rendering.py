@@ -19,6 +19,7 @@ from pagemill.config.model import ModelConfig
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
+from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt, RenderSource, open_tokenizer
@@ -234,7 +235,7 @@ def vocabulary(
     tokenizer: TextTokenizer, vocab_size: int, eos_token_ids: tuple[int, ...]
 ) -> Vocabulary:
     """The vocabulary of a model whose logits have `vocab_size` rows, for grammars."""
-    markers = marker_ids(tokenizer.added_token_id)
+    markers = marker_ids(tokenizer.added_token_id, Checkpoint(tokenizer.added_tokens))
     return Vocabulary(tokenizer, vocab_size, eos_token_ids, markers)
 
 

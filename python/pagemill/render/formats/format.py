@@ -152,12 +152,15 @@ class Value:
     `trim`: "line" drops one line break at either end, "space" all white space at both ends, "none"
     nothing. `typing` says what is a string: "schema": what the tool's schema calls one, "json":
     what is no JSON, "declared": what the header's `type` calls one, else as "json".
+    `wrappers`: keys whose value is all arguments if the call has no other one and its tool no such
+    parameter.
     """
 
     in_call: ClassVar[bool] = True
     on: Targets
     trim: Literal["none", "line", "space"] = "none"
     typing: Literal["schema", "json", "declared"] = "schema"
+    wrappers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,9 @@ class ReasoningFormat:
 
     `begins_within`: the output begins with reasoning, whether or not its opener is there. `label`:
     what follows an opener on its line; without it, there is no reasoning. `drops`: what surrounds
-    an answer and is no part of it.
+    an answer and is no part of it. `is_answer`: the reasoning, with its markers, is the beginning
+    of the answer. `answers_if`: if a request sets any of these variables of the template to this
+    value, the reasoning is also the answer of an output that has none.
     """
 
     openers: tuple[str, ...]
@@ -268,6 +273,8 @@ class ReasoningFormat:
     begins_within: bool = False
     label: str = ""
     drops: tuple[str, ...] = ()
+    is_answer: bool = False
+    answers_if: Mapping[str, bool] = field(default_factory=dict[str, bool])
     marks: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
 
