@@ -21,8 +21,9 @@ from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
+from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer
 from pagemill.render.output_machine import FormatNames, Formats
-from pagemill.render.renderer import ChatPrompt, RenderSource, open_tokenizer
+from pagemill.render.renderer import ChatPrompt
 from pagemill.render.renderer import Renderer as ModelRenderer
 from pagemill.render.template_process import MAX_PROCESSES
 from pagemill.render.token_reach import utf8_bytes
@@ -253,7 +254,9 @@ def open_vocabulary(
     Raises:
         RenderError: the tokenizer cannot be used.
     """
-    opened = open_tokenizer(source, cache_folder(config.cache_dir))
+    has_own_template = config.chat_template is not None
+    row = chat_row(source, config.tokenizer_mode, has_own_template=has_own_template)
+    opened = open_tokenizer(source, cache_folder(config.cache_dir), row)
     ends = tuple(dict.fromkeys((*eos_token_ids, *opened.eos_token_ids)))
     return vocabulary(opened.tokenizer, vocab_size, ends)
 

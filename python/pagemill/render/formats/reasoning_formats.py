@@ -64,6 +64,14 @@ K2_HORIZON = ReasoningFormat(
 )
 MINIMAX_M3 = ReasoningFormat(("<mm:think>",), ("</mm:think>",), marks=("</mm:think>",))
 MISTRAL = ReasoningFormat(("[THINK]",), ("[/THINK]",), marks=("[/THINK]",))
+
+
+def mistral(checkpoint: Checkpoint) -> ReasoningFormat:
+    """Vocabularies before version 13 have no tokens for it, and their models write `<think>`."""
+    is_old = "[TOOL_CALLS]" in checkpoint.tokens and "[THINK]" not in checkpoint.tokens
+    return THINK if is_old else MISTRAL
+
+
 PLAMO3 = ReasoningFormat(
     ("<|plamo:begin_think:plamo|>",),
     ("<|plamo:end_think:plamo|>",),

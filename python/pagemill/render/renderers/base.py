@@ -12,7 +12,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.template_wire import RenderReply, RenderRequest
 
 _LOG = logging.getLogger(__name__)
-_ROLES = ("system", "developer", "user", "assistant", "tool")
+ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 class ChatRenderer(Protocol):
@@ -138,9 +138,9 @@ class IgnoredVariables:
 
 def _prepared(message: Mapping[str, Any]) -> dict[str, Any]:
     role = message.get("role")
-    if role not in _ROLES:
+    if role not in ROLES:
         what = f"unknown role {role[:40]!r}" if isinstance(role, str) else "a message has no role"
-        raise RenderError(f"{what}; this model's chat format knows {', '.join(_ROLES)}", "messages")
+        raise RenderError(f"{what}; this model's chat format knows {', '.join(ROLES)}", "messages")
     fields = prepared(message, takes_parts=False, takes_null=False)
     if not isinstance(fields["content"], str):
         raise RenderError("the content of a message is not text", "messages")

@@ -4,6 +4,7 @@ Source of the first text: the chat of the model card, https://huggingface.co/dee
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ def _render(messages: list[dict[str, Any]], tools: Any = None, **variables: Any)
         variables=variables,
         trust_control_tokens=False,
     )
-    return load(RENDERERS["deepseek_v32"], [BEGIN, "<｜User｜>"]).render(request).text
+    return load(RENDERERS["deepseek_v32"], Path(), [BEGIN, "<｜User｜>"]).render(request).text
 
 
 def test_earlier_turns_show_no_reasoning() -> None:

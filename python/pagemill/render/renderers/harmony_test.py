@@ -4,6 +4,7 @@ Source of the texts: https://cookbook.openai.com/articles/openai-harmony.
 """
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ def _render(messages: list[dict[str, Any]], tools: Any = None, **change: Any) ->
         "trust_control_tokens": False,
         **change,
     }
-    renderer = load(RENDERERS["harmony"], ["<|start|>", "<|end|>", "<|message|>"])
+    renderer = load(RENDERERS["harmony"], Path(), ["<|start|>", "<|end|>", "<|message|>"])
     text = renderer.render(RenderRequest(messages=messages, tools=tools, **fields)).text
     today = re.compile(r"(?<=\nCurrent date: )\d{4}-\d\d-\d\d(?=\n)")
     assert len(today.findall(text)) == 1

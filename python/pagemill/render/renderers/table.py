@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array
+from pagemill.render.mistral_vocabulary import TEKKEN
 from pagemill.render.output_machine import FormatNames
-from pagemill.render.renderers.base import TextRenderer
+from pagemill.render.renderers.base import ChatRenderer, TextRenderer
 
 AUTO = "auto"
 HF = "hf"
@@ -17,11 +19,13 @@ HF = "hf"
 
 
 class Row(NamedTuple):
-    """A renderer that is a function of this program.
+    """A renderer other than Jinja: a function that writes a chat, or a class that opens a folder.
 
     `models` are the values of `model_type` and `architectures` in a configuration that choose it;
     `variables` are the `chat_template_kwargs` that it reads; `formats` those of the output; `ends`
-    the control tokens that end an output, whatever the model's files say.
+    the control tokens that end an output, whatever the model's files say. `file`: a name in the
+    model's folder that chooses it if there is no chat template. `is_mistral`: the tokenizer's files
+    are Mistral's, and `path` names a class.
     """
 
     path: str
@@ -29,6 +33,8 @@ class Row(NamedTuple):
     variables: frozenset[str]
     formats: FormatNames
     ends: tuple[str, ...]
+    file: str | None = None
+    is_mistral: bool = False
 
 
 RENDERERS: Mapping[str, Row] = {
@@ -46,16 +52,32 @@ RENDERERS: Mapping[str, Row] = {
         FormatNames("openai_gptoss", "openai"),
         ("<|return|>", "<|call|>"),
     ),
+    "mistral": Row(
+        "mistral:MistralChats",
+        frozenset(),
+        frozenset(),
+        FormatNames("mistral", "mistral"),
+        ("</s>",),
+        file=TEKKEN,
+        is_mistral=True,
+    ),
 }
 
 
-def choose(mode: str, config: Mapping[str, Any], *, has_own_template: bool) -> Row | None:
+def choose(
+    mode: str,
+    config: Mapping[str, Any],
+    *,
+    has_own_template: bool,
+    files: Collection[str] = (),
+) -> Row | None:
     """The row for a model; None for Jinja.
 
     Args:
       mode: a name of the table, "hf", or "auto": by the model's configuration.
       config: the model's.
       has_own_template: the operator gave a template, which means Jinja unless `mode` names a row.
+      files: names in the folder of a model without a chat template; none if it has one.
 
     Raises:
       RenderError: the table does not have the name.
@@ -69,11 +91,18 @@ def choose(mode: str, config: Mapping[str, Any], *, has_own_template: bool) -> R
         return RENDERERS[mode]
     kinds = {config.get("model_type"), *(as_array(config.get("architectures")) or ())}
     names = {kind for kind in kinds if isinstance(kind, str)}
-    return next((row for row in RENDERERS.values() if row.models & names), None)
+    rows = RENDERERS.values()
+    return next((row for row in rows if row.models & names or row.file in files), None)
 
 
-def load(row: Row, control_tokens: Sequence[str]) -> TextRenderer:
-    """The renderer of a row, for a vocabulary with these control tokens."""
+def load(row: Row, folder: Path, control_tokens: Sequence[str]) -> ChatRenderer:
+    """The renderer of a row, for the model in `folder`, whose vocabulary has these control tokens.
+
+    Raises:
+      RenderError: a package that it needs is missing, or the folder lacks a file.
+    """
     module, _, name = row.path.partition(":")
-    write = vars(importlib.import_module(f"pagemill.render.renderers.{module}"))[name]
-    return TextRenderer(write, row.variables, control_tokens)
+    made = vars(importlib.import_module(f"pagemill.render.renderers.{module}"))[name]
+    if row.is_mistral:
+        return made(folder)
+    return TextRenderer(made, row.variables, control_tokens)
