@@ -45,6 +45,20 @@ RENDERERS: Mapping[str, Row] = {
         FormatNames("deepseek_v3", "deepseek_v32"),
         ("<｜end▁of▁sentence｜>",),
     ),
+    "deepseek_v4": Row(
+        "deepseek_v4:write",
+        frozenset({"deepseek_v4", "DeepseekV4ForCausalLM", "DeepseekV4ForConditionalGeneration"}),
+        frozenset({"thinking", "enable_thinking", "reasoning_effort"}),
+        FormatNames("deepseek_v4", "deepseek_v4"),
+        ("<｜end▁of▁sentence｜>",),
+    ),
+    "deepseek_v41": Row(
+        "deepseek_v4:write_v41",
+        frozenset({"deepseek_v41", "DeepseekV41ForCausalLM"}),
+        frozenset({"thinking", "enable_thinking", "reasoning_effort"}),
+        FormatNames("deepseek_v41", "deepseek_v41"),
+        ("<｜end▁of▁sentence｜>",),
+    ),
     "harmony": Row(
         "harmony:write",
         frozenset({"gpt_oss", "gpt-oss", "GptOssForCausalLM"}),

@@ -18,15 +18,18 @@ from pagemill.render.sample_vocabularies import CHATML, byte_level_metadata
 
 WRITTEN = [name for name, row in RENDERERS.items() if not row.is_mistral]
 HI = [{"role": "user", "content": "the dog"}]
+DEEPSEEK = [
+    "<｜begin▁of▁sentence｜>",
+    "<｜User｜>",
+    "<｜Assistant｜>",
+    "<｜end▁of▁sentence｜>",
+    "｜DSML｜",
+]
 CONTROL = {
     "harmony": ["<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|call|>", "<|constrain|>"],
-    "deepseek_v32": [
-        "<｜begin▁of▁sentence｜>",
-        "<｜User｜>",
-        "<｜Assistant｜>",
-        "<｜end▁of▁sentence｜>",
-        "｜DSML｜",
-    ],
+    "deepseek_v32": DEEPSEEK,
+    "deepseek_v4": DEEPSEEK,
+    "deepseek_v41": [*DEEPSEEK, "<｜System｜>"],
 }
 
 
@@ -40,7 +43,7 @@ class Source:
 @pytest.fixture(name="folder")
 def _folder(tmp_path: Path) -> Path:
     tokenizer = tokenizer_from_gguf(byte_level_metadata())
-    names = [name for row in CONTROL.values() for name in row]
+    names = dict.fromkeys(name for row in CONTROL.values() for name in row)
     tokenizer.add_tokens([AddedToken(name, normalized=False, special=True) for name in names])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
@@ -51,7 +54,13 @@ def _opened(folder: Path, config: dict[str, Any], **options: Any) -> str:
     renderer = Renderer.open(Source(folder, config), **options)
     text = renderer.render_chat(HI).text
     renderer.close()
-    beginnings = {"<|start|>": "harmony", "<｜begin": "deepseek_v32", "<|im_s": "hf", "own": "hf"}
+    beginnings = {
+        "<|start|>": "harmony",
+        "<｜begin▁of▁sentence｜><｜System｜>": "deepseek_v41",
+        "<｜begin▁of▁sentence｜>": "deepseek_v4" if text.endswith("<think>") else "deepseek_v32",
+        "<|im_s": "hf",
+        "own": "hf",
+    }
     return next(name for begin, name in beginnings.items() if text.startswith(begin))
 
 
@@ -76,7 +85,7 @@ def test_the_architecture_chooses_and_the_operator_overrides(folder: Path) -> No
 def test_formats_and_ends_of_the_output_come_with_the_renderer(folder: Path, name: str) -> None:
     renderer = Renderer.open(Source(folder), mode=name)
     assert renderer.formats.can_call
-    end = {"harmony": "<|call|>", "deepseek_v32": "<｜end▁of▁sentence｜>"}[name]
+    end = "<|call|>" if name == "harmony" else "<｜end▁of▁sentence｜>"
     assert renderer.eos_token_ids == (renderer.tokenizer.token_id(end),)
     named = FormatNames(reasoning="none", tools="none")
     assert not Renderer.open(Source(folder), formats=named, mode=name).formats.can_call
