@@ -40,8 +40,8 @@ class ModelConfig:
     )
     tokenizer_mode: str = option(
         "auto",
-        "How chats become prompts: hf (the chat template), a format that needs none (deepseek_v32,"
-        " harmony, mistral; see docs/rendering.md), or auto (by the model's architecture and"
+        "How chats become prompts: hf (the chat template), a format that needs none (such"
+        " as harmony or mistral; see docs/rendering.md), or auto (by the model's architecture and"
         " files; hf if --chat-template is given).",
     )
     trust_control_tokens: bool = option(

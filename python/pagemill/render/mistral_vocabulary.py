@@ -13,20 +13,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors
-from tokenizers.models import BPE
+from tokenizers import AddedToken, Tokenizer, processors
 
+from pagemill.render.byte_vocabulary import MAX_TOKENS, byte_tokenizer
 from pagemill.render.errors import RenderError
 from pagemill.render.gguf_tokenizer import tokenizer_from_gguf
 from pagemill.render.json_values import as_array, as_object
-from pagemill.render.merges import kept_merges
 from pagemill.render.special_tokens import read_json
-from pagemill.render.token_bytes import byte_alphabet
 
 TEKKEN = "tekken.json"
 _SENTENCEPIECE = ("tokenizer.model.v[0-9]*", "*.model.v[0-9]*", "tokenizer.model")
 _MAX_MODEL_BYTES = 2**26
-_MAX_TOKENS = 2**20
 _BPE = 2
 FIRST_TOKENS = (
     *("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
@@ -51,6 +48,16 @@ def mistral_file(folder: Path) -> Path:
     raise RenderError(
         f"{folder} has neither {TEKKEN} nor tokenizer.model, which --tokenizer-mode mistral needs"
     )
+
+
+def open_vocabulary(folder: Path, cache: Path | None) -> tuple[Tokenizer, dict[str, str]]:
+    """Returns the tokenizer of the model in `folder`, and its tokens by their roles.
+
+    Raises:
+      RenderError: the folder has no such file, or it cannot be read.
+    """
+    tokens = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return mistral_tokenizer(mistral_file(folder), cache), tokens
 
 
 def mistral_tokenizer(file: Path, cache: Path | None = None) -> Tokenizer:
@@ -79,31 +86,17 @@ def _tekken(content: Mapping[str, Any], cache: Path | None) -> Tokenizer:
     config: Mapping[str, Any] = content["config"]
     size, num_special = int(config["default_vocab_size"]), int(config["default_num_special_tokens"])
     vocabulary = as_array(content["vocab"]) or []
-    if not 0 < num_special < size <= min(_MAX_TOKENS, num_special + len(vocabulary)):
+    if not 0 < num_special < size <= min(MAX_TOKENS, num_special + len(vocabulary)):
         raise RenderError(f"{TEKKEN} has {len(vocabulary)} tokens, and says that it has {size}")
-    alphabet = {byte: char for char, byte in byte_alphabet().items()}
-    pieces = [
-        "".join(alphabet[byte] for byte in base64.b64decode(token["token_bytes"], validate=True))
-        for token in vocabulary[: size - num_special]
-    ]
-    special = _special_tokens(content.get("special_tokens"), num_special)
-    ids = {token.content: at for at, token in enumerate(special)}
-    ids |= {piece: num_special + at for at, piece in enumerate(pieces)}
-    if len(ids) != size:
-        raise RenderError(f"{TEKKEN} has a token twice")
-    merges = kept_merges(pieces, None, cache / "merges" if cache else None)
-    tokenizer = Tokenizer(BPE(vocab=ids, merges=merges, ignore_merges=True))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(str(config["pattern"])), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([token for token in special if token.special])
-    tokenizer.add_tokens([token for token in special if not token.special])
+    pieces = {
+        num_special + at: base64.b64decode(token["token_bytes"], validate=True)
+        for at, token in enumerate(vocabulary[: size - num_special])
+    }
+    added = dict(enumerate(_special_tokens(content.get("special_tokens"), num_special)))
+    tokenizer = byte_tokenizer(pieces, added, str(config["pattern"]), cache)
+    begin = ("<s>", tokenizer.token_to_id("<s>"))
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=["<s>", "$A"], special_tokens=[("<s>", ids["<s>"])]
+        single=["<s>", "$A"], special_tokens=[begin]
     )
     return tokenizer
 
@@ -132,8 +125,8 @@ def _metadata(content: bytes) -> dict[str, Any]:
             trainer = dict(_fields(value))
         elif number == 3:
             normalizer = dict(_fields(value))
-        if len(pieces) > _MAX_TOKENS:
-            raise RenderError(f"a tokenizer has more than {_MAX_TOKENS} tokens")
+        if len(pieces) > MAX_TOKENS:
+            raise RenderError(f"a tokenizer has more than {MAX_TOKENS} tokens")
     if trainer.get(3, 1) != _BPE:
         raise RenderError("a SentencePiece model that is not BPE is not supported")
     return {

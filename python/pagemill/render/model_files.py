@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Protocol
 from pagemill.render.errors import RenderError
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.json_values import as_array, as_object
-from pagemill.render.mistral_vocabulary import mistral_file, mistral_tokenizer
 from pagemill.render.renderers import table
 from pagemill.render.special_tokens import (
     end_ids,
@@ -56,9 +55,11 @@ def chat_row(source: RenderSource, mode: str, *, has_own_template: bool) -> tabl
       RenderError: the mode is unknown, or a file cannot be read.
     """
     files: list[str] = []
-    if source.gguf is None and not template_sources(source, None):
-        names = (row.file for row in table.RENDERERS.values())
-        files = [name for name in names if name and (Path(source.path) / name).is_file()]
+    if source.gguf is None:
+        folder = Path(source.path)
+        if not (folder / "tokenizer.json").is_file() or not template_sources(source, None):
+            names = (row.file for row in table.RENDERERS.values())
+            files = [name for name in names if name and (folder / name).is_file()]
     return table.choose(mode, source.config, has_own_template=has_own_template, files=files)
 
 
@@ -76,15 +77,15 @@ def open_tokenizer(
       RenderError: there is none, or it cannot be used.
     """
     settings: Mapping[str, Any] = {}
-    if row is not None and row.is_mistral:
+    if row is not None and row.vocabulary:
         if source.gguf is not None:
             raise RenderError(
-                "--tokenizer-mode mistral reads tekken.json or tokenizer.model of a model's folder;"
-                " for a GGUF file use hf"
+                f"this --tokenizer-mode reads {row.file} or the like in a model's folder; for a"
+                " GGUF file use hf"
             )
         folder = Path(source.path)
-        tokenizer = TextTokenizer(mistral_tokenizer(mistral_file(folder), cache))
-        tokens = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+        opened, tokens = table.open_vocabulary(row, folder, cache)
+        tokenizer = TextTokenizer(opened)
         generation = read_json(folder / "generation_config.json")
         ends = [generation.get("eos_token_id"), _id_of(tokenizer, tokens["eos_token"])]
     elif source.gguf is not None:

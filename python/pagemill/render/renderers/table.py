@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tokenizers import Tokenizer
+
+from pagemill.render import tool_prompt
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array
-from pagemill.render.mistral_vocabulary import TEKKEN
 from pagemill.render.output_machine import FormatNames
 from pagemill.render.renderers.base import ChatRenderer, TextRenderer
 
@@ -23,9 +25,9 @@ class Row(NamedTuple):
 
     `models` are the values of `model_type` and `architectures` in a configuration that choose it;
     `variables` are the `chat_template_kwargs` that it reads; `formats` those of the output; `ends`
-    the control tokens that end an output, whatever the model's files say. `file`: a name in the
-    model's folder that chooses it if there is no chat template. `is_mistral`: the tokenizer's files
-    are Mistral's, and `path` names a class.
+    the control tokens that end an output, whatever the model's files say. `vocabulary`: a
+    function that opens the tokenizer of a model's folder if that is no tokenizer.json. `file`: a
+    name in that folder that chooses the row if there is no tokenizer.json or no chat template.
     """
 
     path: str
@@ -33,8 +35,8 @@ class Row(NamedTuple):
     variables: frozenset[str]
     formats: FormatNames
     ends: tuple[str, ...]
+    vocabulary: str = ""
     file: str | None = None
-    is_mistral: bool = False
 
 
 RENDERERS: Mapping[str, Row] = {
@@ -59,6 +61,15 @@ RENDERERS: Mapping[str, Row] = {
         FormatNames("deepseek_v41", "deepseek_v41"),
         ("<｜end▁of▁sentence｜>",),
     ),
+    "grok2": Row(
+        "grok2:write",
+        frozenset(),
+        frozenset(),
+        FormatNames("none", tool_prompt.FORMAT),
+        ("<|separator|>", "<|eos|>"),
+        vocabulary="grok_vocabulary:open_vocabulary",
+        file="tokenizer.tok.json",
+    ),
     "harmony": Row(
         "harmony:write",
         frozenset({"gpt_oss", "gpt-oss", "GptOssForCausalLM"}),
@@ -72,8 +83,8 @@ RENDERERS: Mapping[str, Row] = {
         frozenset(),
         FormatNames("mistral", "mistral"),
         ("</s>",),
-        file=TEKKEN,
-        is_mistral=True,
+        vocabulary="mistral_vocabulary:open_vocabulary",
+        file="tekken.json",
     ),
 }
 
@@ -91,7 +102,7 @@ def choose(
       mode: a name of the table, "hf", or "auto": by the model's configuration.
       config: the model's.
       has_own_template: the operator gave a template, which means Jinja unless `mode` names a row.
-      files: names in the folder of a model without a chat template; none if it has one.
+      files: names in the model's folder; none if a tokenizer.json and a chat template are there.
 
     Raises:
       RenderError: the table does not have the name.
@@ -115,8 +126,26 @@ def load(row: Row, folder: Path, control_tokens: Sequence[str]) -> ChatRenderer:
     Raises:
       RenderError: a package that it needs is missing, or the folder lacks a file.
     """
-    module, _, name = row.path.partition(":")
-    made = vars(importlib.import_module(f"pagemill.render.renderers.{module}"))[name]
-    if row.is_mistral:
+    made = _named(f"pagemill.render.renderers.{row.path}")
+    if isinstance(made, type):
         return made(folder)
     return TextRenderer(made, row.variables, control_tokens)
+
+
+def open_vocabulary(row: Row, folder: Path, cache: Path | None) -> tuple[Tokenizer, dict[str, str]]:
+    """The tokenizer of the model in `folder`, and its tokens by their roles.
+
+    Args:
+      row: one with a `vocabulary`.
+      folder: the model's.
+      cache: the folder where what takes long to derive is kept for the next start.
+
+    Raises:
+      RenderError: the folder lacks the file, or it cannot be read.
+    """
+    return _named(f"pagemill.render.{row.vocabulary}")(folder, cache)
+
+
+def _named(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return vars(importlib.import_module(module))[name]

@@ -16,7 +16,7 @@ from pagemill.render.renderer import Renderer
 from pagemill.render.renderers.table import RENDERERS
 from pagemill.render.sample_vocabularies import CHATML, byte_level_metadata
 
-WRITTEN = [name for name, row in RENDERERS.items() if not row.is_mistral]
+WRITTEN = [name for name, row in RENDERERS.items() if not row.vocabulary]
 HI = [{"role": "user", "content": "the dog"}]
 DEEPSEEK = [
     "<｜begin▁of▁sentence｜>",
