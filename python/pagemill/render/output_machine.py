@@ -17,6 +17,7 @@ from pagemill.render.formats.format import (
     MessageFormat,
     ReasoningFormat,
     Said,
+    Spelling,
     State,
     Targets,
     ToolFormat,
@@ -216,6 +217,12 @@ class Formats:
     def can_call(self) -> bool:
         """True if calls of tools can be read."""
         return self.tools is not None or self.messages is not None
+
+    @property
+    def spelling(self) -> Spelling | None:
+        """How calls are written by grammars, if they can be."""
+        kind = self.messages if self.messages is not None else self.tools
+        return kind.spelling if kind is not None else None
 
     @property
     def has_reasoning(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.format import (
     ANSWER,
+    KEY,
     Body,
     Gap,
     Header,
@@ -260,6 +261,14 @@ MINIMAX_M3 = ToolFormat(
     },
     openers={f"{MARK}<tool_call>": "invokes"},
     marks=(MARK,),
+    spelling=Spelling(
+        f'{MARK}<invoke name="',
+        '">',
+        f"{MARK}</invoke>\n",
+        begin=f"{MARK}<tool_call>\n",
+        end=f"{MARK}</tool_call>",
+        parameters=Parameters(f"{MARK}<", ">", f"{MARK}</{KEY}>", mark=MARK),
+    ),
 )
 DOTS = _invokes(
     *(("<dots_function_call>",), ("</dots_function_call>",)), marks=("<dots_function_call>",)

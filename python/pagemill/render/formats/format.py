@@ -186,8 +186,9 @@ State = Gap | Header | Fork | Said | Value | Body
 class Parameters:
     """How arguments are written one by one.
 
-    `before_value` is in front of strings, `before_json` in front of other values, if that differs.
-    `quotes`: strings are written as JSON, too; else they are plain text up to `after_value`.
+    `before_value` is in front of strings, `before_json` in front of other values, if that differs;
+    so are `after_value` and `after_json`. `quotes`: strings are written as JSON, too; else they are
+    plain text up to `after_value`. `mark`: a text that no value may hold, beside what ends one.
     """
 
     before_key: str
@@ -195,11 +196,15 @@ class Parameters:
     after_value: str = ""
     between: str = ""
     before_json: str = ""
+    after_json: str | None = None
     quotes: bool = False
+    mark: str = ""
 
 
 INDEX = "\0"
 """Within a `Spelling`: the number of the call, from 0 on."""
+KEY = "\1"
+"""Within what follows a value: its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +216,9 @@ class Spelling:
     A call is the tool's name and its arguments between `before_name`, `before_arguments` and
     `after_arguments`. Without `parameters`, its arguments are a JSON object. `is_single`: there is
     one call at most.
+
+    Of a format of messages: reasoning may come first, between the two texts `thought`, and `answer`
+    is in front of an answer.
     """
 
     before_name: str
@@ -221,6 +229,8 @@ class Spelling:
     end: str = ""
     parameters: Parameters | None = None
     is_single: bool = False
+    thought: tuple[str, str] = ("", "")
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +313,7 @@ class MessageFormat:
     tokens: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
+    spelling: Spelling | None = None
 
     def is_in(self, template: str) -> bool:
         """As for `ToolFormat`."""

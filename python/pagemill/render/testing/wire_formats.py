@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from pagemill.render.formats.checkpoint import Checkpoint
-from pagemill.render.formats.format import INDEX, Spelling, ToolFormat
+from pagemill.render.formats.format import INDEX, KEY, Spelling, ToolFormat
 from pagemill.render.formats.table import TOOL_FORMATS, load_format
 
 CHECKPOINT = Checkpoint(
@@ -59,9 +59,12 @@ def spelled(spelling: Spelling, calls: list[ToolCall]) -> str:
         values = spelling.parameters
         assert values is not None
         is_plain = isinstance(value, str) and not values.quotes
-        before = values.before_value if isinstance(value, str) else values.before_json
         text = value if is_plain else _json(value)
-        return f"{values.before_key}{key}{before or values.before_value}{text}{values.after_value}"
+        before, after = values.before_value, values.after_value
+        if not isinstance(value, str):
+            before = values.before_json or before
+            after = after if values.after_json is None else values.after_json
+        return f"{values.before_key}{key}{before}{text}{after.replace(KEY, key)}"
 
     def call(at: int, each: ToolCall) -> str:
         values = spelling.parameters
