@@ -53,6 +53,7 @@ class Renderer:
         formats: Formats | None = None,
         special_tokens: Mapping[str, str] | None = None,
         chat_template: str | None = None,
+        chat_variables: frozenset[str] = frozenset(),
     ) -> None:
         """Joins the parts; `open` makes them.
 
@@ -64,10 +65,12 @@ class Renderer:
           formats: those of the model's output; None: it writes text only.
           special_tokens: texts of tokens by their roles, such as "bos_token".
           chat_template: the text of `chats`, if it has one.
+          chat_variables: those that `chats` reads, if they are known beforehand.
         """
         self.tokenizer = tokenizer
         self.special_tokens: Mapping[str, str] = special_tokens or {}
         self.chat_template = chat_template
+        self.chat_variables = chat_variables
         self.formats: Formats = formats or Formats()
         self._chats = chats
         self._ignored = IgnoredVariables()
@@ -117,6 +120,7 @@ class Renderer:
                 trust_control_tokens,
                 Formats.of("", names, tokenizer.added_token_id, opened.checkpoint),
                 opened.special_tokens,
+                chat_variables=row.variables,
             )
         sources = template_sources(source, chat_template)
         templates = TemplateProcesses() if sources else None  # starts while the vocabulary is read

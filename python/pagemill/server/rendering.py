@@ -64,6 +64,7 @@ class Renderer(Protocol):
     markers: Mapping[str, int]
     special_tokens: Mapping[str, str]
     chat_template: str | None
+    chat_variables: frozenset[str]
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False

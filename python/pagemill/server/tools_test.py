@@ -307,3 +307,29 @@ def test_messages_that_are_calls_or_json() -> None:
             await create(client, tool_choice="required")
 
     run(refused, "x", Formats(messages=INKLING))
+
+
+class ShowingRenderer(FakeRenderer):
+    """Reads a schema of answers; records what it was given."""
+
+    chat_variables = frozenset({"response_format"})
+    variables: list[Any]
+
+    def render_chat(self, *args: Any, **options: Any) -> Any:
+        self.variables = [*getattr(self, "variables", ()), args[4]]
+        return super().render_chat(*args, **options)
+
+
+def test_renderers_that_show_a_schema_get_it() -> None:
+    async def body() -> None:
+        renderer = ShowingRenderer(BOTH)
+        options = FakeOptions(next_token=script("{}"))
+        async with fake_server(options, renderer=renderer, max_model_len=2048) as server:
+            for wanted in (SCHEMA, {"type": "json_object"}):
+                payload = {"model": "fake", "messages": USER, "response_format": wanted}
+                reply = await server.client.post("/v1/chat/completions", json=payload)
+                assert reply.status_code == 200, reply.text
+        described = SCHEMA["json_schema"]
+        assert renderer.variables == [{"response_format": described}, {}]
+
+    asyncio.run(body())

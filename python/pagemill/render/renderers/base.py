@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from pagemill.render.chat_messages import cut_to_continue, prepared
 from pagemill.render.control_text import ControlText
 from pagemill.render.errors import RenderError
+from pagemill.render.json_values import as_object
 from pagemill.render.template_wire import RenderReply, RenderRequest
 
 _LOG = logging.getLogger(__name__)
@@ -46,6 +48,37 @@ class Chat(NamedTuple):
 
 
 Writer = Callable[[Chat], str]
+RESPONSE_FORMAT = "response_format"
+"""The variable that holds the request's field of this name if it is a JSON Schema."""
+
+
+class ResponseFormat(NamedTuple):
+    """What an answer has to be. `schema` is JSON text."""
+
+    name: str
+    description: str
+    schema: str
+
+
+def response_format(variables: Mapping[str, Any]) -> ResponseFormat | None:
+    """The format of answers that a chat's `variables` say, if they say one.
+
+    Raises:
+      RenderError: it has no schema.
+    """
+    value = variables.get(RESPONSE_FORMAT)
+    if value is None:
+        return None
+    fields = as_object(value) or {}
+    schema = fields.get("schema")
+    if not isinstance(schema, Mapping | bool):
+        raise RenderError(f"{RESPONSE_FORMAT} has no schema", "chat_template_kwargs")
+    name, description = (fields.get(key) for key in ("name", "description"))
+    return ResponseFormat(
+        name if isinstance(name, str) else "answer",
+        description if isinstance(description, str) else "",
+        json.dumps(schema, ensure_ascii=False),
+    )
 
 
 class TextRenderer:

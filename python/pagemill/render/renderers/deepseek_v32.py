@@ -19,6 +19,7 @@ from pagemill.render.renderers.dsml import (
     THINK,
     USER,
     Dsml,
+    answers,
     definitions,
     last_user,
     thinks,
@@ -73,6 +74,7 @@ def write(chat: Chat) -> str:
     parts = [BEGIN, "\n\n".join(filter(None, system))]
     if chat.tools:
         parts += ["\n\n", _TOOLS.replace("{tools}", definitions(chat.tools))]
+    parts.append(answers(chat.variables))
     parts += _turns(messages, is_thinking)
     if chat.add_generation_prompt:
         behind_result = bool(messages) and messages[-1]["role"] == "tool"

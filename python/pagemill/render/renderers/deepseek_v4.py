@@ -22,6 +22,7 @@ from pagemill.render.renderers.dsml import (
     THINK,
     USER,
     Dsml,
+    answers,
     definitions,
     last_user,
     thinks,
@@ -120,11 +121,13 @@ def _write(chat: Chat, version: _Version) -> str:
         system.append(messages.pop(0)["content"])
     words = version.effort(effort) if is_thinking and effort is not None else ""
     parts = [BEGIN]
-    if words or system or chat.tools:
+    wanted = answers(chat.variables)
+    if words or system or chat.tools or wanted:
         parts.append(version.system)
     parts += [words, "\n\n".join(filter(None, system))]
     if chat.tools:
         parts += ["\n\n", _tools(chat.tools, version.dsml)]
+    parts.append(wanted)
     last = last_user(messages, version.users)
     shown = -1 if chat.tools else last  # reasoning of assistants behind this place
     parts += _turns(messages, version, is_thinking, shown)

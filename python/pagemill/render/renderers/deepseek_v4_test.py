@@ -105,6 +105,23 @@ def test_efforts() -> None:
         _render([HELLO], thinking="yes")
 
 
+SCHEMA = {"type": "object", "properties": {"é": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("mode", ["deepseek_v32", "deepseek_v4", "deepseek_v41"])
+def test_the_schema_of_answers_follows_the_system_message(mode: str) -> None:
+    wanted = {"name": "x", "schema": SCHEMA}
+    words = (
+        "\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n"
+        f"{json.dumps(SCHEMA, ensure_ascii=False)}<｜User｜>hello<｜Assistant｜>"
+    )
+    for tools in (None, [TOOL]):
+        assert words in _render([HELLO], tools, mode=mode, response_format=wanted)
+    assert "Response Format" not in _render([HELLO], mode=mode, response_format=None)
+    with pytest.raises(RenderError, match="response_format has no schema"):
+        _render([HELLO], mode=mode, response_format="x")
+
+
 def test_v41() -> None:
     mode = "deepseek_v41"
     system = {"role": "system", "content": "Be brief."}

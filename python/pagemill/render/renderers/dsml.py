@@ -9,6 +9,7 @@ from typing import Any
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array, as_object
+from pagemill.render.renderers.base import response_format
 
 BEGIN = "<｜begin▁of▁sentence｜>"
 END = "<｜end▁of▁sentence｜>"
@@ -68,6 +69,21 @@ class Dsml:
 def definitions(tools: Sequence[Mapping[str, Any]]) -> str:
     """The functions of `tools`, one JSON object a line."""
     return "\n".join(_json(as_object(tool.get("function")) or tool) for tool in tools)
+
+
+def answers(variables: Mapping[str, Any]) -> str:
+    """What follows the system message if answers have to be of a JSON Schema; "" if not.
+
+    Raises:
+      RenderError: the format of answers has no schema.
+    """
+    wanted = response_format(variables)
+    if wanted is None:
+        return ""
+    return (
+        "\n\n## Response Format:\n\n"
+        f"You MUST strictly adhere to the following schema to reply:\n{wanted.schema}"
+    )
 
 
 def thinks(variables: Mapping[str, Any], *, default: bool) -> bool:

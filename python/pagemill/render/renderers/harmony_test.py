@@ -241,3 +241,17 @@ t?: string,
 u: string | null, // default: null
 }) => any;"""
     )
+
+
+def test_the_schema_of_answers_is_in_the_developers_message() -> None:
+    wanted = {"name": "shopping_list", "description": "What to buy", "schema": {"type": "object"}}
+    system = {"role": "system", "content": "Be brief."}
+    text = _render([system, USER], variables={"response_format": wanted})
+    assert (
+        "<|start|>developer<|message|># Instructions\n\nBe brief.\n\n# Response Formats\n\n"
+        '## shopping_list\n\n// What to buy\n{"type": "object"}<|end|><|start|>user'
+    ) in text
+    text = _render([USER], variables={"response_format": {"schema": True}})
+    assert "<|start|>developer<|message|># Response Formats\n\n## answer\n\ntrue<|end|>" in text
+    with pytest.raises(RenderError, match="response_format has no schema"):
+        _render([USER], variables={"response_format": {"name": "x"}})

@@ -13,7 +13,7 @@ from pagemill.render import tool_prompt
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array
 from pagemill.render.output_machine import FormatNames
-from pagemill.render.renderers.base import ChatRenderer, TextRenderer
+from pagemill.render.renderers.base import RESPONSE_FORMAT, ChatRenderer, TextRenderer
 
 AUTO = "auto"
 HF = "hf"
@@ -43,21 +43,21 @@ RENDERERS: Mapping[str, Row] = {
     "deepseek_v32": Row(
         "deepseek_v32:write",
         frozenset({"deepseek_v32", "DeepseekV32ForCausalLM"}),
-        frozenset({"thinking", "enable_thinking"}),
+        frozenset({"thinking", "enable_thinking", RESPONSE_FORMAT}),
         FormatNames("deepseek_v3", "deepseek_v32"),
         ("<｜end▁of▁sentence｜>",),
     ),
     "deepseek_v4": Row(
         "deepseek_v4:write",
         frozenset({"deepseek_v4", "DeepseekV4ForCausalLM", "DeepseekV4ForConditionalGeneration"}),
-        frozenset({"thinking", "enable_thinking", "reasoning_effort"}),
+        frozenset({"thinking", "enable_thinking", "reasoning_effort", RESPONSE_FORMAT}),
         FormatNames("deepseek_v4", "deepseek_v4"),
         ("<｜end▁of▁sentence｜>",),
     ),
     "deepseek_v41": Row(
         "deepseek_v4:write_v41",
         frozenset({"deepseek_v41", "DeepseekV41ForCausalLM"}),
-        frozenset({"thinking", "enable_thinking", "reasoning_effort"}),
+        frozenset({"thinking", "enable_thinking", "reasoning_effort", RESPONSE_FORMAT}),
         FormatNames("deepseek_v41", "deepseek_v41"),
         ("<｜end▁of▁sentence｜>",),
     ),
@@ -73,7 +73,7 @@ RENDERERS: Mapping[str, Row] = {
     "harmony": Row(
         "harmony:write",
         frozenset({"gpt_oss", "gpt-oss", "GptOssForCausalLM"}),
-        frozenset({"reasoning_effort", "model_identity"}),
+        frozenset({"reasoning_effort", "model_identity", RESPONSE_FORMAT}),
         FormatNames("openai_gptoss", "openai"),
         ("<|return|>", "<|call|>"),
     ),
