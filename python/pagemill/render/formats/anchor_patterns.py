@@ -119,9 +119,9 @@ class _Reader:
             one = self._match(_CLASS)
             if one is None or not self._takes(")"):
                 raise self.refusal()
-            return [(Words(one[0], named["name"]),)]
+            return [(self._words(one[0], named["name"]),)]
         if (one := self._match(_CLASS)) is not None:
-            return [(Words(one[0]),)]
+            return [(self._words(one[0]),)]
         if self._takes("(?:") or self._takes("("):
             return self._group()
         if (escaped := self._match(_ESCAPED)) is not None:
@@ -131,6 +131,13 @@ class _Reader:
             raise self.refusal()
         self._at += 1
         return self._literal(char)
+
+    def _words(self, pattern: str, name: str = "") -> Words:
+        try:
+            re.compile(pattern)
+        except re.error:
+            raise self.refusal() from None
+        return Words(pattern, name)
 
     def _literal(self, char: str) -> list[Sequence]:
         if self._takes("?"):
@@ -171,6 +178,6 @@ def _joined(parts: Sequence) -> Sequence:
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):
             joined[-1] += part
-        else:
+        elif not (isinstance(part, Space) and joined and isinstance(joined[-1], Space)):
             joined.append(part)
     return tuple(joined)

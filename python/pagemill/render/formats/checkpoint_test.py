@@ -207,6 +207,13 @@ def test_markers_that_are_tokens(name: str) -> None:
         assert read(formats, parts) == expected(name, output), output
 
 
+def test_a_group_in_an_opener_of_reasoning_is_no_call() -> None:
+    thinking = {"open_pattern": r"<\|channel\|>(?P<name>\w+)<\|message\|>", "close": "<|end|>"}
+    formats = Formats(messages=of_checkpoint(checkpoint({"thinking": thinking, "content": {}})))
+    for output in ("<|channel|>analysis<|message|>Hm.<|end|>Yes.",):
+        assert read(formats, [Piece(output, 5, False)]) == ("Yes.", "Hm.", [])
+
+
 def test_where_a_prompt_ends() -> None:
     formats = Formats(messages=of_checkpoint(checkpoint(TEMPLATES["pairs"])))
     assert formats.after_prompt("<|turn>model\n<|channel>thought\n") == REASONING
@@ -217,6 +224,7 @@ def test_where_a_prompt_ends() -> None:
 
 
 CALLS = TEMPLATES["elements"]["tool_calls"]
+LINES = TEMPLATES["lines"]["tool_calls"]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +239,27 @@ CALLS = TEMPLATES["elements"]["tool_calls"]
         ({"thinking": {"open_pattern": "(a+)+b"}}, "is not taken apart"),
         ({"thinking": {"open_pattern": "a{3}"}}, "is not taken apart"),
         ({"thinking": {"open_pattern": r"\w+:"}}, "it has to begin with text"),
-        ({"thinking": {"open_pattern": r"a\w+b\w+c\w+d"}}, "more than two repeated classes"),
+        ({"thinking": {"open_pattern": r"<a>\s*\w+b\w*\s+\w+d"}}, "repeats more than 3 classes"),
+        ({"thinking": {"open_pattern": "<a>[z-a]+b"}}, "is not taken apart"),
+        ({"tool_calls": {**LINES, "content_args": {"kv_sep": ""}}}, "line_sep and kv_sep are"),
+        (
+            {
+                "tool_calls": {
+                    **CALLS,
+                    "content_args": {"tag_pattern": r"<(?P<key>a+)(?P<value>.*)>"},
+                }
+            },
+            "is not taken apart",
+        ),
+        (
+            {
+                "tool_calls": {
+                    **CALLS,
+                    "content_args": {"tag_pattern": r"<(?P<key>\w+)(?P<value>.*)"},
+                }
+            },
+            "there is no text around its groups",
+        ),
         ({"thinking": {"open_pattern": "(a|b)" * 9}}, "more than 32 alternatives"),
         ({"thinking": {"open_pattern": "a" * 2000}}, "more than 1024 characters"),
         ({"tool_calls": {**CALLS, "transform": {"function": {"name": "f"}}}}, "is no placeholder"),

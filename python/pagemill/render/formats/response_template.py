@@ -51,6 +51,8 @@ _BETWEEN = "between"
 _PLACEHOLDER = re.compile(r"\{(\w+(?:\.\w+)*)\}")
 _TAG = r"<[^<>\s]+>"
 _MAX_ANCHORS = 64
+_MAX_REPEATED = 3
+"""Classes between two markers: a header has 1,024 characters, and trying takes their square."""
 
 
 def of_checkpoint(checkpoint: Checkpoint) -> MessageFormat:
@@ -128,7 +130,7 @@ class _Builder:
             if field.get("content", "text") != "text" or field.get("transform") is not None:
                 raise _refusal(f"fields.{name}.content", "it is read as text only")
             for parts in self._anchors(name, field, "open"):
-                openers |= self._lead(name, parts, state)
+                openers |= self._lead(name, _unnamed(parts), state)
                 if not any(isinstance(part, Words) for part in parts):
                     prompt_ends["".join(part for part in parts if isinstance(part, str))] = state
             closers = self._closers(name, field, self._home)
@@ -169,8 +171,10 @@ class _Builder:
         elif not calls.name or not closers:
             raise _refusal(where, "calls that are no JSON have their names in the opener")
         elif kind == "kv-lines":
-            texts = (arguments.get("line_sep", "\n"), arguments.get("kv_sep", ":"))
-            self._states["call"] = Body(LinePairs(*map(str, texts)), closers, in_call=True)
+            between, colon = arguments.get("line_sep", "\n"), arguments.get("kv_sep", ":")
+            if not (isinstance(between, str) and between and isinstance(colon, str) and colon):
+                raise _refusal(f"{where}.content_args", "line_sep and kv_sep are texts")
+            self._states["call"] = Body(LinePairs(between, colon), closers, in_call=True)
         elif kind == "xml-inline":
             self._element_states(f"{where}.content_args", arguments, closers)
         else:
@@ -182,7 +186,7 @@ class _Builder:
         groups = {calls.name: "name", calls.call_id: "id"}
         found: dict[str, str] = {}
         for parts in openers:
-            named = tuple(_renamed(part, groups) for part in parts)
+            named = _renamed(parts, groups)
             if calls.name and not any(isinstance(p, Words) and p.name == "name" for p in named):
                 raise _refusal(f"{where}.open_pattern", f"it has no group {calls.name!r}")
             found |= self._lead(_CALLS, named, "call")
@@ -207,6 +211,8 @@ class _Builder:
             )
         (parts,), ((key, value),) = found, words
         before, middle, behind = parts[:key], parts[key + 1 : value], parts[value + 1 :]
+        if not (before and middle and behind):
+            raise _refusal(f"{where}.tag_pattern", "there is no text around its groups")
         trims = any(isinstance(part, Space) for part in (middle[-1], behind[0]))
         opener = self._lead(where, _stripped(where, before), "key", in_call=True)
         self._states["call"] = Gap(on={**opener, **closers}, in_call=True)
@@ -243,7 +249,7 @@ class _Builder:
     def _closers(self, name: str, field: Mapping[str, Any], target: str) -> dict[str, str]:
         found: dict[str, str] = {}
         for parts in self._anchors(name, field, "close"):
-            found |= self._lead(name, parts, target)
+            found |= self._lead(name, _unnamed(parts), target)
         return found
 
     def _lead(
@@ -263,6 +269,8 @@ class _Builder:
             raise _refusal(f"fields.{name}", "a pattern has to end with text")
         at = tokens[-1] if tokens else texts[-1]
         between = rest[:at]
+        if sum(not isinstance(item, str) for item in between) > _MAX_REPEATED:
+            raise _refusal(f"fields.{name}", f"a pattern repeats more than {_MAX_REPEATED} classes")
         has_name = any(isinstance(item, Words) and item.name == "name" for item in between)
         behind = self._lead(name, tuple(rest[at:]), target, in_call=in_call or has_name)
         ((end, next_state),) = behind.items()
@@ -275,12 +283,13 @@ class _Builder:
             state = f"{first} {pattern} {end}"
             self._add(name, state, Header(pattern, on={end: next_state}, in_call=True))
             return {first: state}
+        state = f"from {first}"
         ways = self._ways.setdefault(first, [])
         ways.append(_Way(pattern, end, next_state))
         if any(way.end != end for way in ways):
             raise _refusal(f"fields.{name}", f"{first!r} begins two fields that end differently")
-        self._states[first] = Fork(end, tuple((way.pattern, way.target) for way in ways))
-        return {first: first}
+        self._states[state] = Fork(end, tuple((way.pattern, way.target) for way in ways))
+        return {first: state}
 
     def _add(self, name: str, state: str, added: State) -> None:
         if self._states.setdefault(state, added) != added:
@@ -311,8 +320,6 @@ def _stripped(where: str, parts: Sequence) -> Sequence:
     kept[0] = kept[0].lstrip()
     if isinstance(kept[-1], str):
         kept[-1] = kept[-1].rstrip() or kept[-1]
-    if sum(isinstance(part, Words) for part in kept) > 2:
-        raise _refusal(where, "it has more than two repeated classes")
     return tuple(kept)
 
 
@@ -320,9 +327,16 @@ def _has(field: Mapping[str, Any], key: str) -> bool:
     return key in field or f"{key}_pattern" in field
 
 
-def _renamed(part: Part, groups: Mapping[str, str]) -> Part:
-    """With the group's name in this program, or without a name if it has none."""
-    return Words(part.pattern, groups.get(part.name, "")) if isinstance(part, Words) else part
+def _renamed(parts: Sequence, groups: Mapping[str, str]) -> Sequence:
+    """With the groups' names in this program, or without a name for those that have none."""
+    return tuple(
+        Words(part.pattern, groups.get(part.name, "")) if isinstance(part, Words) else part
+        for part in parts
+    )
+
+
+def _unnamed(parts: Sequence) -> Sequence:
+    return _renamed(parts, {})
 
 
 def _written(field: Mapping[str, Any]) -> _Calls:
