@@ -44,7 +44,7 @@ class Words:
 class Space:
     """Any white space, also none."""
 
-    source = r"\s*"
+    source = r"\s*+"  # all there is, never less: no other way is tried
 
 
 @dataclass(frozen=True, slots=True)

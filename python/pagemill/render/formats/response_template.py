@@ -51,7 +51,7 @@ _BETWEEN = "between"
 _PLACEHOLDER = re.compile(r"\{(\w+(?:\.\w+)*)\}")
 _TAG = r"<[^<>\s]+>"
 _MAX_ANCHORS = 64
-_MAX_REPEATED = 3
+_MAX_REPEATED = 2
 """Classes between two markers: a header has 1,024 characters, and trying takes their square."""
 
 
@@ -269,7 +269,7 @@ class _Builder:
             raise _refusal(f"fields.{name}", "a pattern has to end with text")
         at = tokens[-1] if tokens else texts[-1]
         between = rest[:at]
-        if sum(not isinstance(item, str) for item in between) > _MAX_REPEATED:
+        if sum(isinstance(item, Words) for item in between) > _MAX_REPEATED:
             raise _refusal(f"fields.{name}", f"a pattern repeats more than {_MAX_REPEATED} classes")
         has_name = any(isinstance(item, Words) and item.name == "name" for item in between)
         behind = self._lead(name, tuple(rest[at:]), target, in_call=in_call or has_name)
