@@ -295,6 +295,14 @@ def test_a_checkpoint_without_a_template_is_refused() -> None:
     assert only.messages is not None
 
 
+def test_a_template_is_used_if_nothing_else_is_known() -> None:
+    described = checkpoint(TEMPLATES["json"])
+    assert choose_formats(None, None, "{{ messages }}", described).messages is not None
+    assert choose_formats(None, None, "</think>", described).reasoning is THINK
+    assert not any(choose_formats(None, "none", "", described))
+    assert not any(choose_formats(None, None, "", checkpoint({"role": {}})))
+
+
 def test_patterns_are_taken_apart() -> None:
     assert anchors("", r"\s*<f=(?P<n>[^>]+)>\n?(?:a|b\.)?$") == [
         (Space(), "<f=", Words("[^>]+", "n"), ">", Space(), "a", End()),

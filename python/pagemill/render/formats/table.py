@@ -6,6 +6,7 @@ between checkpoints.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
@@ -132,26 +133,29 @@ class FoundFormats(NamedTuple):
 def choose_formats(
     reasoning: str | None, tools: str | None, template: str, checkpoint: Checkpoint = PLAIN
 ) -> FoundFormats:
-    """The formats of these names; without a name, or with None, those that `template` surely has.
+    """The formats of these names; without a name, or with None, those that `template` surely has,
+    or else, if both are None, the one that `checkpoint` describes.
 
     Raises:
       RenderError: the tables do not have a name, the two do not go together, or `checkpoint` does
         not say what a format needs.
     """
-    found = [
+    found: list[AnyFormat | None] = [
         _choose(REASONING_FORMATS, reasoning, template, "--reasoning-parser", checkpoint),
         _choose(TOOL_FORMATS, tools, template, "--tool-call-parser", checkpoint),
     ]
+    if not any((reasoning, tools, *found)) and "response_template" in checkpoint.settings:
+        with contextlib.suppress(RenderError):  # one that cannot be read is none
+            found = [load_format(TOOL_FORMATS[_HF], checkpoint)]
     messages = [each for each in found if isinstance(each, MessageFormat)]
     if messages and any(each != messages[0] for each in found if each is not None):
         raise RenderError(
             "--reasoning-parser and --tool-call-parser name different formats, one of which is of"
             " whole messages: name it for both, or only once"
         )
-    thinking, calling = found
     return FoundFormats(
-        thinking if isinstance(thinking, ReasoningFormat) else None,
-        calling if isinstance(calling, ToolFormat) else None,
+        next((each for each in found if isinstance(each, ReasoningFormat)), None),
+        next((each for each in found if isinstance(each, ToolFormat)), None),
         messages[0] if messages else None,
     )
 

@@ -19,7 +19,8 @@ How models write calls of tools and reasoning, by the names of `--tool-call-pars
 `--reasoning-parser`; [http.md](http.md#tools-and-reasoning) says what becomes of them. Without a
 name, the server takes the format that the chat template surely has, if its row says that templates
 show it. ⏎ is a line break. `hf` is what the model's `tokenizer_config.json` describes as its
-`response_template`. A suffix of tags, such as `:6124c78e`, is the one that the vocabulary has.
+`response_template` ([more](rendering.md#formats-that-a-checkpoint-says)). A suffix of tags, such as
+`:6124c78e`, is the one that the vocabulary has.
 
 This page is written by `python -m pagemill.render.testing.format_reference`; a format is a table of
 states in `python/pagemill/render/formats/`
