@@ -53,7 +53,7 @@ TEXTS = [
 class Source:
     path: Path
     config: dict[str, Any] = field(default_factory=dict)
-    gguf: None = None
+    gguf: Any = None
 
 
 def _vocabulary(version: str, special_tokens: list[str]) -> dict[str, Any]:
@@ -269,6 +269,8 @@ def test_what_is_missing_is_named(
 ) -> None:
     with pytest.raises(RenderError, match="has neither tekken.json nor tokenizer.model"):
         Renderer.open(Source(tmp_path), mode="mistral")
+    with pytest.raises(RenderError, match="for a GGUF file use hf"):
+        Renderer.open(Source(tmp_path, gguf=object()), mode="mistral")
     for content in ("{}", '{"config": 5}', "[", '{"config": {"default_vocab_size": 9}}'):
         (tmp_path / "tekken.json").write_text(content)
         with pytest.raises(RenderError, match="not a tokenizer of Mistral|not JSON"):
