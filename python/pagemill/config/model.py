@@ -40,9 +40,9 @@ class ModelConfig:
     )
     tokenizer_mode: str = option(
         "auto",
-        "How chats become prompts: hf (the chat template), a format that needs none (deepseek_v32,"
-        " harmony; see docs/rendering.md), or auto (by the model's architecture; hf if"
-        " --chat-template is given).",
+        "How chats become prompts: hf (the chat template), a format that needs none (such"
+        " as harmony or mistral; see docs/rendering.md), or auto (by the model's architecture and"
+        " files; hf if --chat-template is given).",
     )
     trust_control_tokens: bool = option(
         False,

@@ -33,6 +33,7 @@ from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.snapshot import EngineSnapshot
+from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
 from pagemill.render.renderer import Renderer
 from pagemill.structured.grammar import Grammar
@@ -98,7 +99,7 @@ class LLM:
     def _vocabulary(self) -> Vocabulary:
         size = self._loaded.core.built.vocab_size
         tokenizer = self._renderer.tokenizer
-        markers = marker_ids(tokenizer.added_token_id)
+        markers = marker_ids(tokenizer.added_token_id, Checkpoint(tokenizer.added_tokens))
         return Vocabulary(tokenizer, size, tuple(self._model.eos_token_ids), markers)
 
     def __enter__(self) -> LLM:

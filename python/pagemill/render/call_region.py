@@ -22,6 +22,7 @@ from pagemill.render.formats.format import (
     State,
     Value,
 )
+from pagemill.render.formats.typed_values import parameter, unwrapped
 from pagemill.render.formats.values import ValueWriter
 
 _SPACE = " \t\r\n"
@@ -50,6 +51,8 @@ class CallRegion:
         self._kept: list[str] = []  # of a header
         self._num_kept = 0
         self._value: ValueWriter | None = None
+        self._wrapped: list[str] | None = None  # a value that may be all arguments
+        self._num_wrapped = 0
         self._reader: BodyReader | None = None
         self._has_junk = False
         self._then: str | None = None
@@ -205,7 +208,7 @@ class CallRegion:
                 raise MalformedError(room)
         elif isinstance(state, Value):
             if self._value is not None:
-                self.arguments(self._value.push(text))
+                self._write_value(self._value.push(text))
         else:
             return self._take_between(text)
         return len(text)
@@ -271,22 +274,55 @@ class CallRegion:
     def _begin_value(self, value: Value) -> None:
         if self._key is None or self._num_keys is None or self._name is None:
             return
-        self.arguments(("{" if self._num_keys == 0 else ", ") + json.dumps(self._key) + ": ")
+        self._unwrap(None)
+        begin = ("{" if self._num_keys == 0 else ", ") + json.dumps(self._key) + ": "
+        schema = self.schema
+        if (
+            self._num_keys == 0
+            and self._key in value.wrappers
+            and schema is not None
+            and parameter(schema, self._key) is None
+        ):
+            self._wrapped, self._num_wrapped = [begin], 0
+        else:
+            self.arguments(begin)
         self._num_keys += 1
         self._value = ValueWriter(value, self.schema, self._key, self._declared)
 
+    def _write_value(self, text: str) -> None:
+        """Appends a part of the present value's JSON."""
+        if self._wrapped is None:
+            self.arguments(text)
+            return
+        self._wrapped.append(text)
+        self._num_wrapped += len(text)
+        if self._num_wrapped > MAX_BODY_CHARS:
+            self._unwrap(None)
+
+    def _unwrap(self, schema: Schema | None) -> bool:
+        """Writes the value that was kept, if any: True if it is all arguments of a call of a tool
+        with this `schema`; otherwise it is a value like any other."""
+        if self._wrapped is None:
+            return False
+        (begin, *parts), self._wrapped = self._wrapped, None
+        written = "".join(parts)
+        whole = unwrapped(written, schema) if schema is not None else None
+        self.arguments(begin + written if whole is None else whole)
+        return whole is not None
+
     def _end_value(self) -> None:
         if self._value is not None:
-            self.arguments(self._value.end())
+            self._write_value(self._value.end())
         self._value = self._key = self._declared = None
 
     def _end_elements(self) -> None:
         """Ends a call whose arguments came one by one, or that had none."""
-        if self._num_keys is not None:
+        if self._num_keys is not None and not self._unwrap(self.schema):
             self.arguments("}" if self._num_keys else "{}")
         self._end(complete=self._num_keys is not None)
 
     def _end(self, *, complete: bool) -> None:
+        self._unwrap(None)
         self._name = self._num_keys = None
         self.num_ended += 1
         self.events.append(CallEnd(complete))

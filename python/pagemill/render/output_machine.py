@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.format import (
     ANSWER,
     REASONING,
@@ -16,11 +17,12 @@ from pagemill.render.formats.format import (
     MessageFormat,
     ReasoningFormat,
     Said,
+    Spelling,
     State,
     Targets,
     ToolFormat,
 )
-from pagemill.render.formats.table import choose_formats
+from pagemill.render.formats.table import PLAIN, choose_formats
 
 BEGIN = "begin"
 """The state of an output in which reasoning may come, and has not begun."""
@@ -94,10 +96,13 @@ class Machine:
         marker_ids: Mapping[int, str],
         *,
         has_messages: bool = False,
+        opener: str = "",
     ) -> None:
         """`first`: the state in which an output begins if nothing else says it. `has_messages`:
-        markers are no text, even if they lead to no call."""
+        markers are no text, even if they lead to no call. `opener`: what an output that begins with
+        reasoning, which is part of its answer, lacks."""
         self.has_messages = has_messages
+        self.opener = opener
         self.marker_ids = {index: m for index, m in marker_ids.items() if m in markers}
         self.has_markers = bool(markers)
         self._first = first
@@ -122,7 +127,10 @@ class Machine:
             Node(_ANSWER_BEGIN, starts, TextKind.ANSWER, otherwise=ANSWER),
         ]
         first = _ANSWER_BEGIN
-        if reasoning is not None:
+        opener = ""
+        if reasoning is not None and reasoning.is_answer:
+            opener = reasoning.openers[0]
+        elif reasoning is not None:
             entry = _LABEL if reasoning.label else REASONING
             to_reasoning = dict.fromkeys(reasoning.openers, entry)
             within = {**openers, **dict.fromkeys(reasoning.closers, _ANSWER_BEGIN)}
@@ -143,7 +151,7 @@ class Machine:
             first = _WITHIN if reasoning.begins_within else BEGIN
         if tools is not None:
             nodes += [Node(name, state.on, state=state) for name, state in tools.states.items()]
-        return cls(nodes, first, markers, marker_ids)
+        return cls(nodes, first, markers, marker_ids, opener=opener)
 
     @classmethod
     def of_messages(cls, messages: MessageFormat, marker_ids: Mapping[int, str]) -> Machine:
@@ -182,7 +190,11 @@ class Formats:
 
     @classmethod
     def of(
-        cls, template: str, names: FormatNames, token_id: Callable[[str], int | None]
+        cls,
+        template: str,
+        names: FormatNames,
+        token_id: Callable[[str], int | None],
+        checkpoint: Checkpoint = PLAIN,
     ) -> Formats:
         """The formats that `names` say, or else those that `template` clearly has.
 
@@ -190,11 +202,13 @@ class Formats:
           template: source of the chat template.
           names: the operator's.
           token_id: the id of a marker that is a token of its own.
+          checkpoint: what the model's files say of its formats.
 
         Raises:
-          RenderError: a name is unknown, or the two do not go together.
+          RenderError: a name is unknown, the two do not go together, or `checkpoint` does not say
+            what a format needs.
         """
-        found = choose_formats(names.reasoning, names.tools, template)
+        found = choose_formats(names.reasoning, names.tools, template, checkpoint)
         markers = {m for each in found if each is not None for m in each.markers}
         ids = {index: m for m in sorted(markers) if (index := token_id(m)) is not None}
         return cls(found.reasoning, found.tools, ids, found.messages)
@@ -205,9 +219,23 @@ class Formats:
         return self.tools is not None or self.messages is not None
 
     @property
+    def spelling(self) -> Spelling | None:
+        """How calls are written by grammars, if they can be."""
+        kind = self.messages if self.messages is not None else self.tools
+        return kind.spelling if kind is not None else None
+
+    @property
     def has_reasoning(self) -> bool:
         """True if reasoning can be told from the answer."""
         return self.reasoning is not None or self.messages is not None
+
+    def answers_with_reasoning(self, variables: Mapping[str, object]) -> bool:
+        """True if the reasoning of an output without an answer is also its answer, for a request
+        with these variables of the template."""
+        if self.reasoning is None:
+            return False
+        switches = self.reasoning.answers_if.items()
+        return any(variables.get(name) is value for name, value in switches)
 
     def machine(self, reasoning: bool, tools: bool) -> Machine:
         """The states of a choice of which reasoning, calls of tools or both are read."""
@@ -231,7 +259,7 @@ class Formats:
     def after_content(self, content: str) -> str | None:
         """The state in which an output begins that continues this message."""
         kind = self.reasoning
-        if kind is None:
+        if kind is None or kind.is_answer:
             return ANSWER
         return REASONING if _last(content, kind.openers) > _last(content, kind.closers) else BEGIN
 

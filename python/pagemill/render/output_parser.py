@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pagemill.render.bordered_text import BorderedText
 from pagemill.render.call_region import CallRegion
 from pagemill.render.events import Event, Piece, Reasoning, Text
-from pagemill.render.formats.format import ANSWER, MalformedError, Schema
+from pagemill.render.formats.format import ANSWER, REASONING, MalformedError, Schema
 from pagemill.render.output_machine import Formats, TextKind
 
 
@@ -27,13 +27,15 @@ class ParserOptions:
     """What one request wants parsed.
 
     `tools`: the model was shown tools that it may call. `begins`: the state in which the output
-    begins (`Formats.after_prompt`); None: as always. `max_calls` 0 is any number. `schemas`: JSON
+    begins (`Formats.after_prompt`); None: as always. `answers_with_reasoning`: the reasoning of an
+    output without an answer is also its answer. `max_calls` 0 is any number. `schemas`: JSON
     Schema of the parameters of each tool, by its name.
     """
 
     reasoning: bool = False
     tools: bool = False
     begins: str | None = None
+    answers_with_reasoning: bool = False
     max_calls: int = 0
     schemas: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
 
@@ -51,6 +53,9 @@ class OutputParser:
         self._machine = formats.machine(options.reasoning, options.tools)
         self.marker_ids: Mapping[int, str] = self._machine.marker_ids
         self._max_calls = options.max_calls
+        self._opener = self._machine.opener if options.begins in (None, REASONING) else ""
+        # The reasoning so far, which the model's context bounds; None once there is an answer.
+        self._thoughts: list[str] | None = [] if options.answers_with_reasoning else None
         self._held = ""  # the beginning of a marker, maybe
         self._space = ""  # before the marker that opened the region
         self._region = CallRegion(options.schemas)
@@ -90,6 +95,9 @@ class OutputParser:
                 events.append(Text(piece.text))
             return
         self._region.events = events
+        if self._opener:
+            events.append(Text(self._opener))
+            self._opener = ""
         marker = self.marker_ids.get(piece.token_id)
         if marker is None:
             text = piece.text
@@ -116,6 +124,8 @@ class OutputParser:
             self._say(self._text.rest(), events)
         else:
             self._say_raw(self._region.cut(half), events)
+        if self._thoughts and not self._region.num_ended:
+            events.append(Text("".join(self._thoughts)))
 
     def _scan(self, text: str, events: list[Event], *, may_continue: bool = False) -> None:
         """Takes `text`, without the beginning of a marker at its end if it `may_continue`."""
@@ -168,6 +178,10 @@ class OutputParser:
         if text:
             is_answer = self._node.kind is TextKind.ANSWER
             events.append(Text(text) if is_answer else Reasoning(text))
+            if is_answer:
+                self._thoughts = None
+            elif self._thoughts is not None:
+                self._thoughts.append(text)
         return bool(text)
 
     def _pass(self, marker: str, events: list[Event]) -> None:
@@ -209,4 +223,5 @@ class OutputParser:
         """Appends the text of a region that is no call, if there is any."""
         if text:
             events.append(Text(self._space + text))
+            self._thoughts = None
         return bool(text)

@@ -13,10 +13,16 @@ from pagemill.render.errors import RenderError
 from pagemill.render.events import CallArguments, CallStart, Event, Message, Piece, Reasoning
 from pagemill.render.formats.format import MAX_BODY_CHARS, REASONING
 from pagemill.render.formats.json_formats import HERMES
-from pagemill.render.formats.reasoning_formats import DEEPSEEK_R1, THINK
+from pagemill.render.formats.reasoning_formats import (
+    DEEPSEEK_R1,
+    NEMOTRON,
+    THINK,
+    THINK_IN_ANSWER,
+)
 from pagemill.render.formats.table import REASONING_FORMATS, TOOL_FORMATS, choose_formats
 from pagemill.render.output_machine import BEGIN, FormatNames, Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
+from pagemill.render.testing.wire_formats import CHECKPOINT
 
 MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 IDS: Mapping[int, str] = {1000 + at: marker for at, marker in enumerate(MARKERS)}
@@ -187,6 +193,41 @@ def test_output_that_begins_with_reasoning_unless_the_prompt_closed_it() -> None
     assert parse("Yes.", closed, formats) == ("Yes.", "", [])
 
 
+def test_reasoning_that_is_part_of_the_answer() -> None:
+    formats = Formats(THINK_IN_ANSWER, HERMES, IDS)
+    for begins in (None, formats.after_prompt("<think>\n")):
+        options = ParserOptions(reasoning=True, tools=True, begins=begins)
+        got = folded(
+            events_of(
+                OutputParser(formats, options),
+                tokens(f"Hm.</think>Yes.{CALL}", random.Random(1), hidden=False),
+            )
+        )
+        assert got == ("<think>Hm.</think>Yes.", "", [("get_weather", ARGUMENTS)])
+    # What goes on with a message, or behind the end of the reasoning, has its beginning already.
+    for begins in (formats.after_content("<think>H"), formats.after_prompt("<think></think>")):
+        options = ParserOptions(reasoning=True, begins=begins)
+        assert parse("Yes.", options, formats) == ("Yes.", "", [])
+
+
+def test_reasoning_answers_if_nothing_else_does() -> None:
+    formats = Formats(NEMOTRON, HERMES)
+    assert formats.answers_with_reasoning({"enable_thinking": False})
+    assert formats.answers_with_reasoning({"force_nonempty_content": True})
+    assert not formats.answers_with_reasoning({"enable_thinking": True, "other": 1})
+    assert not AS_TEXT.answers_with_reasoning({"enable_thinking": False})
+    options = ParserOptions(reasoning=True, tools=True, answers_with_reasoning=True)
+    for output, want in {
+        "<think>Hm.\n\nSo.</think>\n": ("Hm.\n\nSo.", "Hm.\n\nSo.", []),
+        "<think>Hm.": ("Hm.", "Hm.", []),
+        "<think>Hm.</think>Yes.": ("Yes.", "Hm.", []),
+        f"<think>Hm.</think>{CALL}": ("", "Hm.", [("get_weather", ARGUMENTS)]),
+        "": ("", "", []),
+    }.items():
+        for parts in ([Piece(output, 5, False)], [Piece(char, 5, False) for char in output]):
+            assert folded(events_of(OutputParser(formats, options), parts)) == want
+
+
 class Characters:
     """Token id = character code, except for markers, which show no text."""
 
@@ -298,8 +339,11 @@ def test_the_format_is_chosen_by_name_or_by_the_template() -> None:
 def test_the_tables_are_sorted_and_load() -> None:
     assert list(TOOL_FORMATS) == sorted(TOOL_FORMATS)
     assert list(REASONING_FORMATS) == sorted(REASONING_FORMATS)
-    assert all(any(choose_formats("none", name, "")) for name in TOOL_FORMATS)
-    assert all(any(choose_formats(name, "none", "")) for name in REASONING_FORMATS)
+    for name in TOOL_FORMATS:
+        assert any(choose_formats("none", name, "", CHECKPOINT))
+    for name in REASONING_FORMATS:
+        assert any(choose_formats(name, "none", "", CHECKPOINT))
+    assert (len(TOOL_FORMATS), len(REASONING_FORMATS)) == (54, 39)  # "think" is ours
 
 
 def test_reasoning_events_are_parts() -> None:

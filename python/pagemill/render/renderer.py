@@ -9,45 +9,19 @@ detokenizer.push([...])
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from pagemill.render import tool_prompt
 from pagemill.render.chat_messages import Message
 from pagemill.render.detokenizer import Detokenizer
 from pagemill.render.errors import RenderError
-from pagemill.render.json_values import as_array, as_object
+from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer, template_sources
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderers import table
 from pagemill.render.renderers.base import ChatRenderer, IgnoredVariables
-from pagemill.render.special_tokens import (
-    end_ids,
-    read_json,
-    tokens_from_config,
-    tokens_from_gguf,
-)
 from pagemill.render.template_process import TemplateProcesses
-from pagemill.render.template_wire import MAX_TEMPLATE_CHARS, RenderRequest, Setup
+from pagemill.render.template_wire import RenderRequest, Setup
 from pagemill.render.tokenizer import TextTokenizer
-
-
-class GgufMetadata(Protocol):
-    """The part of `weights.GgufFile` that is used here."""
-
-    @property
-    def metadata(self) -> Mapping[str, Any]: ...
-
-
-class RenderSource(Protocol):
-    """The part of `weights.ModelSource` that is used here."""
-
-    @property
-    def path(self) -> Any: ...  # the directory of an "hf" model
-
-    @property
-    def config(self) -> Mapping[str, Any]: ...
-
-    @property
-    def gguf(self) -> GgufMetadata | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +29,13 @@ class ChatPrompt:
     """What a chat renderer wrote; `Renderer.encode_prompt` tokenizes it.
 
     `has_stand_ins`: users' text holds control tokens, or parts of them. Those of the template are
-    then private-use characters, and everything else is plain text.
+    then private-use characters, and everything else is plain text. `token_ids`: the prompt, if the
+    renderer makes tokens.
     """
 
     text: str
     has_stand_ins: bool = False
+    token_ids: Sequence[int] | None = None
 
 
 class Renderer:
@@ -77,6 +53,7 @@ class Renderer:
         formats: Formats | None = None,
         special_tokens: Mapping[str, str] | None = None,
         chat_template: str | None = None,
+        chat_variables: frozenset[str] = frozenset(),
     ) -> None:
         """Joins the parts; `open` makes them.
 
@@ -88,10 +65,12 @@ class Renderer:
           formats: those of the model's output; None: it writes text only.
           special_tokens: texts of tokens by their roles, such as "bos_token".
           chat_template: the text of `chats`, if it has one.
+          chat_variables: those that `chats` reads, if they are known beforehand.
         """
         self.tokenizer = tokenizer
         self.special_tokens: Mapping[str, str] = special_tokens or {}
         self.chat_template = chat_template
+        self.chat_variables = chat_variables
         self.formats: Formats = formats or Formats()
         self._chats = chats
         self._ignored = IgnoredVariables()
@@ -128,20 +107,22 @@ class Renderer:
           RenderError: there is no tokenizer, it or the template cannot be used, or a format or the
             mode is unknown.
         """
-        row = table.choose(mode, source.config, has_own_template=chat_template is not None)
+        row = chat_row(source, mode, has_own_template=chat_template is not None)
         if row is not None:
-            tokenizer, special_tokens, eos_token_ids = open_tokenizer(source, cache)
+            opened = open_tokenizer(source, cache, row)
+            tokenizer = opened.tokenizer
             ends = [i for i in map(tokenizer.added_token_id, row.ends) if i is not None]
             names = _first(formats or FormatNames(), row.formats)
             return cls(
                 tokenizer,
-                table.load(row, tokenizer.control_tokens),
-                [*eos_token_ids, *ends],
+                table.load(row, Path(source.path), tokenizer.control_tokens),
+                [*opened.eos_token_ids, *ends],
                 trust_control_tokens,
-                Formats.of("", names, tokenizer.added_token_id),
-                special_tokens,
+                Formats.of("", names, tokenizer.added_token_id, opened.checkpoint),
+                opened.special_tokens,
+                chat_variables=row.variables,
             )
-        sources = _template_sources(source, chat_template)
+        sources = template_sources(source, chat_template)
         templates = TemplateProcesses() if sources else None  # starts while the vocabulary is read
         opened = open_tokenizer(source, cache)
         tokenizer = opened.tokenizer
@@ -158,7 +139,7 @@ class Renderer:
             and not any(map(tool_prompt.knows_tools, sources.values()))
         ):
             names = replace(names, tools=tool_prompt.FORMAT)
-        found = Formats.of(template, names, tokenizer.added_token_id)
+        found = Formats.of(template, names, tokenizer.added_token_id, opened.checkpoint)
         return cls(
             tokenizer,
             templates,
@@ -253,10 +234,12 @@ class Renderer:
             )
         )
         self._ignored.note(reply.ignored)
-        return ChatPrompt(reply.text, reply.has_stand_ins)
+        return ChatPrompt(reply.text, reply.has_stand_ins, reply.token_ids)
 
     def encode_prompt(self, prompt: ChatPrompt, add_special_tokens: bool = False) -> list[int]:
         """Returns the token ids of `prompt`; templates write BOS themselves, so none is added."""
+        if prompt.token_ids is not None:
+            return list(prompt.token_ids)
         if prompt.has_stand_ins:
             return self.tokenizer.encode_stand_ins(
                 prompt.text, add_special_tokens=add_special_tokens
@@ -292,15 +275,6 @@ class Renderer:
         return self.tokenizer.merge_ranks()
 
 
-class OpenedTokenizer(NamedTuple):
-    """A model's tokenizer, its tokens by their roles ("bos_token", ...), and those that end a
-    generation."""
-
-    tokenizer: TextTokenizer
-    special_tokens: dict[str, str]
-    eos_token_ids: Sequence[int]
-
-
 def _markers(tokenizer: TextTokenizer, formats: Formats) -> dict[str, int]:
     """Control tokens, and the markers of formats."""
     ids = {text: tokenizer.added_token_id(text) for text in tokenizer.control_tokens}
@@ -308,71 +282,6 @@ def _markers(tokenizer: TextTokenizer, formats: Formats) -> dict[str, int]:
     return found | {text: token for token, text in formats.marker_ids.items()}
 
 
-def open_tokenizer(source: RenderSource, cache: Path | None) -> OpenedTokenizer:
-    """The tokenizer of an opened model; `cache` as for `Renderer.open`.
-
-    Raises:
-      RenderError: there is none, or it cannot be used.
-    """
-    if source.gguf is not None:
-        metadata = source.gguf.metadata
-        tokenizer = TextTokenizer.from_gguf(metadata, cache)
-        tokens = tokens_from_gguf(metadata)
-        ends = [metadata.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")]
-    else:
-        folder = Path(source.path)
-        tokenizer = TextTokenizer.from_file(folder / "tokenizer.json")
-        tokens = tokens_from_config(read_json(folder / "tokenizer_config.json"))
-        generation = read_json(folder / "generation_config.json")
-        ends = [generation.get("eos_token_id"), _id_of(tokenizer, tokens.get("eos_token"))]
-    ends.append(source.config.get("eos_token_id"))
-    return OpenedTokenizer(tokenizer, tokens, [i for value in ends for i in end_ids(value)])
-
-
-def read_template(text_or_path: str) -> str:
-    """Returns a template given as itself or as the path of a file.
-
-    Raises:
-      RenderError: it is neither.
-    """
-    if any(mark in text_or_path for mark in ("{{", "{%", "\n")):
-        return text_or_path
-    path = Path(text_or_path).expanduser()
-    try:
-        if path.stat().st_size > 4 * MAX_TEMPLATE_CHARS:  # UTF-8 has at most 4 bytes a character
-            raise RenderError(f"the chat template {path} is too large")
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        if isinstance(error, RenderError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise RenderError(f"the chat template {text_or_path!r} cannot be read: {reason}") from None
-
-
-def _template_sources(source: RenderSource, replacement: str | None) -> dict[str, str]:
-    # "default" and, if the model has one for tools, "tool_use"; empty without a default.
-    if replacement is not None:
-        return {"default": read_template(replacement)}
-    if source.gguf is not None:
-        found: Any = source.gguf.metadata.get("tokenizer.chat_template")
-    else:
-        folder = Path(source.path)
-        if (file := folder / "chat_template.jinja").is_file():
-            return {"default": read_template(str(file))}
-        found = read_json(folder / "tokenizer_config.json").get("chat_template")
-    several = as_array(found)
-    if several is None:
-        return {"default": found} if isinstance(found, str) else {}
-    entries = [entry for entry in map(as_object, several) if entry is not None]
-    named = {str(entry.get("name")): entry.get("template") for entry in entries}
-    texts = {name: text for name, text in named.items() if isinstance(text, str)}
-    return texts if "default" in texts else {}
-
-
 def _first(given: FormatNames, default: FormatNames) -> FormatNames:
     # Each name that is given, and those of `default` for the others.
     return FormatNames(given.reasoning or default.reasoning, given.tools or default.tools)
-
-
-def _id_of(tokenizer: TextTokenizer, content: str | None) -> int | None:
-    return None if content is None else tokenizer.token_id(content)

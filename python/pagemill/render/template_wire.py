@@ -59,6 +59,8 @@ class RenderReply(msgspec.Struct, array_like=True):
     error: str | None = None
     param: str | None = None
     ignored: list[str] = []
+    token_ids: list[int] | None = None
+    """The prompt, if its renderer makes tokens; `text` then only shows them."""
 
 
 def send(connection: socket.socket, payload: bytes) -> None:

@@ -7,7 +7,7 @@ whether control tokens in the text are taken for what they say, and refusals in 
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,11 @@ class TextTokenizer:
     def added_token_id(self, content: str) -> int | None:
         """Returns the id of `content` if it is a token that text cannot spell in another way."""
         return self._added_ids.get(content)
+
+    @property
+    def added_tokens(self) -> Collection[str]:
+        """Texts of the tokens that text cannot spell in another way."""
+        return self._added_ids.keys()
 
     def token_content(self, token_id: int) -> str | None:
         """Returns a token as the vocabulary spells it, if there is one."""

@@ -1,7 +1,8 @@
 """Grammars of calls of tools, in the spelling of the model's format.
 
-    grammar = required_calls(formats, tools, is_single=False)
-    grammar = calls_or_json(formats, tools, schema, is_single=False)
+    grammar = required_calls(formats, tools, is_single=False, ends=eos_token_ids)
+    grammar = calls_or_json(formats, tools, schema, is_single=False, ends=eos_token_ids)
+    grammar = json_answer(formats, schema, ends=eos_token_ids)
     grammar = calls_from_opener(formats, tools, is_single=False, ends=eos_token_ids)
     grammar = calls_from_text(formats, tools, is_single=False)
 
@@ -12,11 +13,11 @@ one of the strings of an `enum`; other values, and arguments in JSON, are valid 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from pagemill.render.formats.format import INDEX, Parameters, Spelling, Value
+from pagemill.render.formats.format import INDEX, KEY, Parameters, Spelling, Value
 from pagemill.render.formats.typed_values import parameter, type_names
 from pagemill.render.output_machine import Formats
 from pagemill.structured.grammar import Grammar, GrammarError
@@ -33,21 +34,31 @@ _DEFINITIONS = ("$defs", "definitions")
 
 def can_spell(formats: Formats) -> bool:
     """True if grammars of calls can be written for a model with these formats."""
-    return formats.tools is not None and formats.tools.spelling is not None
+    return formats.spelling is not None
 
 
-def required_calls(formats: Formats, tools: Tools, *, is_single: bool) -> Grammar:
+def spans_reasoning(formats: Formats) -> bool:
+    """True if `required_calls`, `calls_or_json` and `json_answer` are of whole outputs, with the
+    model's reasoning."""
+    return formats.messages is not None
+
+
+def required_calls(
+    formats: Formats, tools: Tools, *, is_single: bool, ends: Sequence[int]
+) -> Grammar:
     """Calls of `tools` and nothing else: one, if `is_single`, or more.
+
+    `ends`: tokens that end an output.
 
     Raises:
         GrammarError: a tool cannot be spelled in the model's format.
     """
     spelled = _Calls(formats, tools)
-    return spelled.alone(spelled.section(is_single))
+    return spelled.alone(spelled.section(is_single), ends)
 
 
 def calls_or_json(
-    formats: Formats, tools: Tools, schema: Schema | bool, *, is_single: bool
+    formats: Formats, tools: Tools, schema: Schema | bool, *, is_single: bool, ends: Sequence[int]
 ) -> Grammar:
     """Calls of `tools`, as `required_calls` has them, or JSON that is valid against `schema`.
 
@@ -55,8 +66,13 @@ def calls_or_json(
         GrammarError: a tool cannot be spelled in the model's format.
     """
     spelled = _Calls(formats, tools)
-    calls, answer = spelled.section(is_single), spelled.rules.schema(schema)
-    return spelled.alone(f"({calls} | {answer})")
+    return spelled.alone(f"({spelled.section(is_single)} | {spelled.answer(schema)})", ends)
+
+
+def json_answer(formats: Formats, schema: Schema | bool, *, ends: Sequence[int]) -> Grammar:
+    """An answer that is JSON, valid against `schema`, of a model that writes messages."""
+    spelled = _Calls(formats, {})
+    return spelled.alone(spelled.answer(schema), ends)
 
 
 def opener_token(formats: Formats) -> int | None:
@@ -77,7 +93,7 @@ def calls_from_opener(
         GrammarError: a tool cannot be spelled in the model's format.
     """
     opener = opener_token(formats)
-    if opener is None:
+    if opener is None or formats.tools is None:
         return None
     spelled = _Calls(formats, tools)
     section = spelled.rules.rule(spelled.section(is_single or not spelled.spelling.begin))
@@ -96,8 +112,9 @@ def calls_from_text(formats: Formats, tools: Tools, *, is_single: bool) -> Gramm
     Raises:
         GrammarError: a tool cannot be spelled in the model's format.
     """
-    assert formats.tools is not None and formats.tools.spelling is not None
-    spelling, beginning = formats.tools.spelling, _beginning(formats)
+    if formats.tools is None:
+        return None
+    spelling, beginning = _spelling(formats), _beginning(formats)
     openers = [text for text in formats.tools.openers if beginning.startswith(text)]
     if not openers:
         return None
@@ -113,9 +130,14 @@ def calls_from_text(formats: Formats, tools: Tools, *, is_single: bool) -> Gramm
     return spelled.rules.grammar(f"{section}{'?' if is_single else '*'} {rest}?")
 
 
+def _spelling(formats: Formats) -> Spelling:
+    assert formats.spelling is not None
+    return formats.spelling
+
+
 def _beginning(formats: Formats) -> str:
-    assert formats.tools is not None and formats.tools.spelling is not None
-    return formats.tools.spelling.begin + formats.tools.spelling.before_name
+    spelling = _spelling(formats)
+    return spelling.begin + spelling.before_name
 
 
 class _Calls:
@@ -123,20 +145,35 @@ class _Calls:
 
     def __init__(self, formats: Formats, tools: Tools, spelling: Spelling | None = None) -> None:
         """`spelling`: in place of the format's."""
-        assert formats.tools is not None and formats.tools.spelling is not None
-        self.spelling: Spelling = spelling or formats.tools.spelling
+        self.spelling: Spelling = spelling or _spelling(formats)
         self.rules = LarkRules({marker: index for index, marker in formats.marker_ids.items()})
         self._follows_reasoning = formats.reasoning is not None
-        states = formats.tools.states.values()
+        self._markers = sorted(formats.marker_ids)
+        states = formats.tools.states.values() if formats.tools is not None else ()
         self._ends = {end for state in states if isinstance(state, Value) for end in state.on}
-        self._call = self.rules.rule(" | ".join(self._named(name, tools[name]) for name in tools))
+        calls = [self._named(name, tools[name]) for name in tools]
+        self._call = self.rules.rule(" | ".join(calls)) if calls else ""
 
-    def alone(self, answer: str) -> Grammar:
-        """An output that is `answer`."""
+    def alone(self, answer: str, ends: Sequence[int]) -> Grammar:
+        """An output that is `answer`, behind reasoning if the format's messages have it."""
         # A model that has written a line's end can only go on with a call if it may not stop there.
         line_ends = self.rules.terminal(r"/\n{1,2}/")
         before = f"{line_ends}? " if self._follows_reasoning else ""
+        opener, closer = self.spelling.thought
+        if opener:
+            before = f"({self._text(opener)} {self._thought(closer, ends)})? "
         return self.rules.grammar(f"{before}{answer} {line_ends}?")
+
+    def answer(self, schema: Schema | bool) -> str:
+        """An answer that is JSON."""
+        return f"{self._text(self.spelling.answer)} {self.rules.schema(schema)}"
+
+    def _thought(self, closer: str, ends: Sequence[int]) -> str:
+        """Any reasoning, and `closer` behind it."""
+        if not self._markers:
+            return self.rules.text_before(closer, [closer])
+        others = ",".join(map(str, sorted({*self._markers, *ends})))
+        return f"{self.rules.rule(f'<[^{others}]>')}* {self._text(closer)}"
 
     def section(self, is_single: bool) -> str:
         """One call, or any number of them, and what surrounds them all."""
@@ -189,37 +226,36 @@ class _Calls:
         types = type_names(schema)
         ways: list[str] = []
         if not written.quotes and (not types or "string" in types):
-            ways.append(f"{self._text(written.before_value)} {self._plain(schema, written)}")
+            plain = self._plain(schema, written, key)
+            ways.append(f"{self._text(written.before_value)} {plain}")
         if written.quotes or (types != _STRING and (written.before_json or not ways)):
             before = self._text(written.before_json or written.before_value)
-            ways.append(
-                f"{before} {self.rules.schema(described)} {self._text(written.after_value)}"
-            )
+            after = written.after_value if written.after_json is None else written.after_json
+            closer = self._text(after.replace(KEY, key))
+            ways.append(f"{before} {self.rules.schema(described)} {closer}")
         return self.rules.rule(f"{name} ({' | '.join(ways)})")
 
-    def _plain(self, schema: Any, written: Parameters) -> str:
+    def _plain(self, schema: Any, written: Parameters, key: str) -> str:
         """Plain text, and what ends it."""
+        end = written.after_value.replace(KEY, key)
+        stops = {*self._ends, end, *filter(None, [written.mark])}
         choices = _fields(schema).get("enum")
-        if isinstance(choices, list) and all(map(self._is_plain, cast(list[Any], choices))):
+        if isinstance(choices, list) and all(
+            _is_plain(choice, stops) for choice in cast(list[Any], choices)
+        ):
             options = " | ".join(map(quoted, cast(list[str], choices)))
-            return f"({options}) {self._text(written.after_value)}"
-        return self.rules.text_before(written.after_value, self._ends)
-
-    def _is_plain(self, choice: Any) -> bool:
-        """True if a string comes back as it is written."""
-        return (
-            isinstance(choice, str)
-            and 0 < len(choice.strip()) == len(choice)
-            and not any(end in choice for end in self._ends)
-        )
+            return f"({options}) {self._text(end)}"
+        return self.rules.text_before(end, stops)
 
     def _unknown(self, written: Parameters) -> str:
         """Any arguments."""
         key = f"{self._text(written.before_key)} /[A-Za-z_][A-Za-z0-9_]{{0,63}}/"
         if written.quotes:
             value = f"{self.rules.schema({})} {self._text(written.after_value)}"
+        elif KEY in written.after_value:
+            return ""  # what cannot be written without knowing the key is left out
         else:
-            value = self._plain(None, written)
+            value = self._plain(None, written, "")
         one = self.rules.rule(f"{key} {self._text(written.before_value)} {value}")
         return f"({one} ({self._text(written.between)} {one})*)?"
 
@@ -227,6 +263,15 @@ class _Calls:
         """Exactly this text, in which `INDEX` is any number."""
         between = [self.rules.text(part) for part in text.split(INDEX)]
         return " /[0-9]{1,3}/ ".join(between)
+
+
+def _is_plain(choice: Any, stops: Collection[str]) -> bool:
+    """True if a string comes back as it is written."""
+    return (
+        isinstance(choice, str)
+        and 0 < len(choice.strip()) == len(choice)
+        and not any(stop in choice for stop in stops)
+    )
 
 
 def _arguments(schema: Schema | None) -> Schema:

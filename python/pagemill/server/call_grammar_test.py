@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 
 from pagemill.render.events import CallEnd, Event, Message, Piece
-from pagemill.render.formats.format import ToolFormat
+from pagemill.render.formats.format import KEY, MessageFormat, ToolFormat
 from pagemill.render.formats.table import TOOL_FORMATS, load_format
 from pagemill.render.output_machine import Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
+from pagemill.render.testing.wire_formats import CHECKPOINT
 from pagemill.server.call_grammar import (
     calls_from_opener,
     calls_from_text,
+    calls_or_json,
     can_spell,
+    json_answer,
     opener_token,
     required_calls,
 )
@@ -58,16 +61,22 @@ SCHEMAS: dict[str, dict[str, Any] | None] = {
 
 
 def spelled_formats() -> list[str]:
-    kinds = {path: load_format(path) for path in TOOL_FORMATS.values()}
-    return [p for p, k in kinds.items() if isinstance(k, ToolFormat) and k.spelling is not None]
+    kinds = {path: load_format(path, CHECKPOINT) for path in TOOL_FORMATS.values()}
+    return [
+        path
+        for path, kind in kinds.items()
+        if isinstance(kind, ToolFormat | MessageFormat) and kind.spelling is not None
+    ]
 
 
 def formats_of(path: str, *, has_tokens: bool) -> Formats:
-    kind = load_format(path)
-    assert isinstance(kind, ToolFormat)
+    kind = load_format(path, CHECKPOINT)
+    assert isinstance(kind, ToolFormat | MessageFormat)
     markers = sorted(m for m in kind.markers if m[0] in "<[" and m[-1] in ">]" and len(m) > 2)
-    ids = {EOS + 1 + at: marker for at, marker in enumerate(markers)}
-    return Formats(tools=kind, marker_ids=ids if has_tokens else {})
+    ids = {EOS + 1 + at: marker for at, marker in enumerate(markers)} if has_tokens else {}
+    if isinstance(kind, MessageFormat):
+        return Formats(messages=kind, marker_ids=ids)
+    return Formats(tools=kind, marker_ids=ids)
 
 
 class Tokens:
@@ -120,7 +129,7 @@ def walk(
         if EOS in tokens and (stops or is_impatient or rng.random() < 0.3):
             return written
         if len(tokens) > 20 and not ending and rng.random() < (0.8 if is_impatient else 0.1):
-            ending = end_of_text(formats)
+            ending = end_of_text(formats, written)
         if ending and ending[0] in tokens:
             token = ending.pop(0)
         elif len(tokens) > 20:
@@ -134,14 +143,18 @@ def walk(
     raise AssertionError(f"no end: {bytes(t for t in written if t < 256)!r}")
 
 
-def end_of_text(formats: Formats) -> list[int]:
-    """What ends a value that is plain text, or a string."""
-    assert formats.tools is not None and formats.tools.spelling is not None
-    values = formats.tools.spelling.parameters
+def end_of_text(formats: Formats, written: Sequence[int]) -> list[int]:
+    """What ends a value that is plain text, or a string, or reasoning."""
+    assert formats.spelling is not None
+    closer = formats.spelling.thought[1]
+    if closer and not set(b"{") & set(written):
+        first = next((i for i, m in formats.marker_ids.items() if closer.startswith(m)), None)
+        return list(closer.encode()) if first is None else [first]
+    values = formats.spelling.parameters
     if values is None or values.quotes:
         return list(b'"')
     ids = {marker: index for index, marker in formats.marker_ids.items()}
-    end = values.after_value
+    end = values.after_value.partition(KEY)[0]
     marker = next((m for m in ids if m in end), "")
     return [ids[marker]] if marker else list(end.encode())
 
@@ -168,8 +181,8 @@ def read(formats: Formats, token_ids: Sequence[int]) -> tuple[Message, list[Even
 
 def opener_text(formats: Formats) -> str:
     """What a call begins with, in any text."""
-    assert formats.tools is not None and formats.tools.spelling is not None
-    beginning = formats.tools.spelling.begin + formats.tools.spelling.before_name
+    assert formats.tools is not None and formats.spelling is not None
+    beginning = formats.spelling.begin + formats.spelling.before_name
     return max((o for o in formats.tools.openers if beginning.startswith(o)), key=len)
 
 
@@ -203,7 +216,7 @@ def test_required_calls_are_read_back(path: str, has_tokens: bool) -> None:
     formats = formats_of(path, has_tokens=has_tokens)
     assert can_spell(formats)
     for is_single in (False, True):
-        grammar = required_calls(formats, SCHEMAS, is_single=is_single)
+        grammar = required_calls(formats, SCHEMAS, is_single=is_single, ends=[EOS])
         for _ in range(5):
             output = walk(matcher_of(formats, grammar), formats, rng)
             message, events = read(formats, output)
@@ -214,7 +227,7 @@ def test_required_calls_are_read_back(path: str, has_tokens: bool) -> None:
 
 def test_an_output_may_end_with_a_line() -> None:
     formats = formats_of("json_formats:HERMES", has_tokens=True)
-    matcher = matcher_of(formats, required_calls(formats, {"f": None}, is_single=False))
+    matcher = matcher_of(formats, required_calls(formats, {"f": None}, is_single=False, ends=[EOS]))
     ids = {marker: index for index, marker in formats.marker_ids.items()}
     opener, closer = ids["<tool_call>"], ids["</tool_call>"]
     assert allowed(matcher) == [opener]  # nothing reasons, so nothing separates
@@ -230,7 +243,7 @@ def test_calls_are_constrained_from_their_opener_on(path: str) -> None:
     rng = random.Random(path)
     formats = formats_of(path, has_tokens=True)
     opener = opener_token(formats)
-    if opener is None:
+    if opener is None or formats.tools is None:
         assert calls_from_opener(formats, SCHEMAS, is_single=False, ends=[EOS]) is None
         return
     for is_single in (False, True):
@@ -252,11 +265,10 @@ def test_calls_are_constrained_from_their_opener_on(path: str) -> None:
 def test_calls_are_constrained_where_openers_are_text(path: str) -> None:
     rng = random.Random(path)
     formats = formats_of(path, has_tokens=False)
-    assert formats.tools is not None
     for is_single in (False, True):
         grammar = calls_from_text(formats, SCHEMAS, is_single=is_single)
         if grammar is None:
-            assert formats.tools.starts
+            assert formats.tools is None or formats.tools.starts
             continue
         opener = opener_text(formats)
         for _ in range(3):
@@ -301,14 +313,38 @@ def test_text_in_front_of_an_opener_is_free() -> None:
 )
 def test_what_a_format_cannot_spell_is_refused(path: str, tools: dict[str, Any]) -> None:
     with pytest.raises(GrammarError, match="cannot be written|none of Python"):
-        required_calls(formats_of(path, has_tokens=False), tools, is_single=False)
+        required_calls(formats_of(path, has_tokens=False), tools, is_single=False, ends=[EOS])
 
 
 @pytest.mark.parametrize("path", ["json_formats:HERMES", "element_formats:QWEN3_CODER"])
 @pytest.mark.parametrize("schema", [{"type": "object"}, {"$defs": {}}])
 def test_schemas_that_say_little(path: str, schema: dict[str, Any]) -> None:
     formats = formats_of(path, has_tokens=False)
-    grammar = required_calls(formats, {"f": schema}, is_single=True)
+    grammar = required_calls(formats, {"f": schema}, is_single=True, ends=[EOS])
     message, events = read(formats, walk(matcher_of(formats, grammar), formats, random.Random(1)))
     assert [call.name for call in message.calls] == ["f"]
     assert all(event.complete for event in events if type(event) is CallEnd)
+
+
+@pytest.mark.parametrize("has_tokens", [False, True])
+def test_an_answer_in_a_message_is_json(has_tokens: bool) -> None:
+    rng = random.Random(3)
+    formats = formats_of("message_formats:HARMONY", has_tokens=has_tokens)
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    thoughts: set[str] = set()
+    for _ in range(8):
+        grammar = json_answer(formats, schema, ends=[EOS])
+        message, _ = read(formats, walk(matcher_of(formats, grammar), formats, rng))
+        assert isinstance(json.loads(message.text)["a"], int) and not message.calls
+        thoughts.add(message.reasoning)
+        either = calls_or_json(formats, SCHEMAS, schema, is_single=False, ends=[EOS])
+        message, events = read(formats, walk(matcher_of(formats, either), formats, rng))
+        check_calls(message, events)
+        assert message.calls or isinstance(json.loads(message.text)["a"], int)
+    assert len(thoughts) > 2
+
+
+def test_messages_are_not_constrained_from_an_opener_on() -> None:
+    formats = formats_of("message_formats:HARMONY", has_tokens=True)
+    assert calls_from_opener(formats, SCHEMAS, is_single=False, ends=[EOS]) is None
+    assert calls_from_text(formats, SCHEMAS, is_single=False) is None

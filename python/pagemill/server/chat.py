@@ -7,6 +7,7 @@ from typing import Any
 
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.output_parser import ParserOptions
+from pagemill.render.renderers.base import RESPONSE_FORMAT
 from pagemill.server.caller import Caller
 from pagemill.server.choice_search import wanted_search
 from pagemill.server.errors import bad_request
@@ -96,7 +97,7 @@ async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> Rendere
         request.tools or None,
         request.add_generation_prompt,
         request.continue_final_message,
-        _template_variables(request),
+        _template_variables(request, rendering.renderer.chat_variables),
     )
     return await rendering.chat(render, request.add_special_tokens)
 
@@ -159,15 +160,20 @@ def _parsed(pipeline: Pipeline, request: ChatRequest, choice: ToolChoice) -> Par
         reasoning=True,
         tools=may_call,
         begins=formats.after_content(content) if isinstance(content, str) else None,
+        answers_with_reasoning=formats.answers_with_reasoning(request.chat_template_kwargs),
         max_calls=1 if choice.is_single else 0,
         schemas=tool_schemas(request.tools) if may_call else {},
     )
 
 
-def _template_variables(request: ChatRequest) -> dict[str, Any]:
+def _template_variables(request: ChatRequest, read: frozenset[str]) -> dict[str, Any]:
+    """Those of the request, and its other fields that a renderer is known to `read`."""
     variables = dict(request.chat_template_kwargs)
     if request.documents is not None:
         variables["documents"] = request.documents
     if request.reasoning_effort is not None:
         variables["reasoning_effort"] = request.reasoning_effort
+    wanted = request.response_format or {}
+    if RESPONSE_FORMAT in read and wanted.get("type") == "json_schema":
+        variables[RESPONSE_FORMAT] = wanted.get("json_schema")
     return variables

@@ -40,6 +40,14 @@ class ConstraintCompiler:
         """
         if not await self._is_compiled(constraint):
             return None
+        if constraint.spans_reasoning and self._formats.messages is not None:
+            if parsed.begins is not None:
+                raise bad_request(
+                    f"`{constraint.param}` cannot be used with a prompt that ends within a"
+                    " message, such as one that is continued.",
+                    constraint.param,
+                )
+            return constraint.grammar
         if constraint.spans_reasoning or not parsed.reasoning:
             return constraint.grammar
         return self._behind_reasoning(constraint, parsed)

@@ -19,9 +19,11 @@ from pagemill.config.model import ModelConfig
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
+from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
+from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer
 from pagemill.render.output_machine import FormatNames, Formats
-from pagemill.render.renderer import ChatPrompt, RenderSource, open_tokenizer
+from pagemill.render.renderer import ChatPrompt
 from pagemill.render.renderer import Renderer as ModelRenderer
 from pagemill.render.template_process import MAX_PROCESSES
 from pagemill.render.token_reach import utf8_bytes
@@ -62,6 +64,7 @@ class Renderer(Protocol):
     markers: Mapping[str, int]
     special_tokens: Mapping[str, str]
     chat_template: str | None
+    chat_variables: frozenset[str]
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
@@ -234,7 +237,7 @@ def vocabulary(
     tokenizer: TextTokenizer, vocab_size: int, eos_token_ids: tuple[int, ...]
 ) -> Vocabulary:
     """The vocabulary of a model whose logits have `vocab_size` rows, for grammars."""
-    markers = marker_ids(tokenizer.added_token_id)
+    markers = marker_ids(tokenizer.added_token_id, Checkpoint(tokenizer.added_tokens))
     return Vocabulary(tokenizer, vocab_size, eos_token_ids, markers)
 
 
@@ -252,7 +255,9 @@ def open_vocabulary(
     Raises:
         RenderError: the tokenizer cannot be used.
     """
-    opened = open_tokenizer(source, cache_folder(config.cache_dir))
+    has_own_template = config.chat_template is not None
+    row = chat_row(source, config.tokenizer_mode, has_own_template=has_own_template)
+    opened = open_tokenizer(source, cache_folder(config.cache_dir), row)
     ends = tuple(dict.fromkeys((*eos_token_ids, *opened.eos_token_ids)))
     return vocabulary(opened.tokenizer, vocab_size, ends)
 

@@ -1,19 +1,29 @@
 """Tests of pagemill.server.rendering: what is refused untokenized, and which request waits."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pagemill.config.model import ModelConfig
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.render.renderer import ChatPrompt
 from pagemill.render.template_process import TemplateProcesses
 from pagemill.render.template_wire import RenderRequest, Setup
 from pagemill.server import rendering
 from pagemill.server.errors import ApiError
-from pagemill.server.rendering import INLINE_CHARS, TRIM_CHARS, Rendering
+from pagemill.server.rendering import (
+    INLINE_CHARS,
+    TRIM_CHARS,
+    Rendering,
+    open_renderer,
+    open_vocabulary,
+)
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
@@ -211,3 +221,25 @@ def test_renders_wait_in_a_bounded_queue(monkeypatch: pytest.MonkeyPatch) -> Non
         _run(body, 256)
     finally:
         release.set()
+
+
+@dataclass
+class Source:
+    """A model's folder."""
+
+    path: Path
+    config: dict[str, Any] = field(default_factory=dict)
+    gguf: None = None
+
+
+@pytest.mark.parametrize("mode", ["auto", "grok2"])
+def test_grammars_have_the_renderers_vocabulary(tmp_path: Path, mode: str) -> None:
+    pieces = [{"bytes": [byte], "token": 2 + byte} for byte in range(256)]
+    special = [{"bytes": list(name), "token": at} for at, name in enumerate((b"<|eos|>", b"<s>"))]
+    content = {"regular_tokens": pieces, "special_tokens": special, "word_split": "V1"}
+    (tmp_path / "tokenizer.tok.json").write_text(json.dumps(content))
+    source, config = Source(tmp_path), ModelConfig(tokenizer_mode=mode, cache_dir=str(tmp_path))
+    renderer = open_renderer(source, config)
+    vocabulary = open_vocabulary(source, config, 320, ())
+    assert vocabulary.eos_token_ids == renderer.eos_token_ids == (0,)
+    assert vocabulary.tokenizer.token_bytes[2 + ord("a")] == renderer.token_bytes(2 + ord("a"))

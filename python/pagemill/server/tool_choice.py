@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from pagemill.render.output_machine import Formats
@@ -81,7 +81,7 @@ def call_constraint(
             are `strict`; 501 if no call can be written as a grammar.
     """
     if choice.mode == "none":
-        return answer
+        return _in_message(answer, formats, ends)
     is_required = choice.mode == "required"
     if not call_grammar.can_spell(formats):
         if is_required:
@@ -100,6 +100,17 @@ def call_constraint(
         return answer
 
 
+def _in_message(
+    answer: Constraint | None, formats: Formats, ends: Sequence[int]
+) -> Constraint | None:
+    """What the whole output has to be if its answer is a message."""
+    can_spell = formats.messages is not None and call_grammar.can_spell(formats)
+    if answer is None or answer.schema is None or not can_spell:
+        return answer
+    grammar = call_grammar.json_answer(formats, answer.schema, ends=ends)
+    return replace(answer, grammar=grammar, spans_reasoning=True)
+
+
 def _constraint(
     request: ChatRequest,
     choice: ToolChoice,
@@ -110,17 +121,19 @@ def _constraint(
 ) -> Constraint | None:
     schemas = tool_schemas(request.tools)
     tools = {name: schemas.get(name) for name in choice.names}
-    is_single = choice.is_single
+    is_single, spans = choice.is_single, call_grammar.spans_reasoning(formats)
     if choice.mode == "required":
         if answer is not None and answer.schema is None:
             raise _excluded(answer)
-        grammar = call_grammar.required_calls(formats, tools, is_single=is_single)
-        return Constraint(grammar=grammar, param="tools")
+        grammar = call_grammar.required_calls(formats, tools, is_single=is_single, ends=ends)
+        return Constraint(grammar=grammar, param="tools", spans_reasoning=spans)
     if answer is not None:
         if answer.schema is None:
             return answer
-        grammar = call_grammar.calls_or_json(formats, tools, answer.schema, is_single=is_single)
-        return Constraint(grammar=grammar, param=answer.param)
+        grammar = call_grammar.calls_or_json(
+            formats, tools, answer.schema, is_single=is_single, ends=ends
+        )
+        return Constraint(grammar=grammar, param=answer.param, spans_reasoning=spans)
     grammar = call_grammar.calls_from_opener(formats, tools, is_single=is_single, ends=ends)
     if grammar is None and is_strict:
         grammar = call_grammar.calls_from_text(formats, tools, is_single=is_single)

@@ -10,7 +10,8 @@ import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.render.formats.json_formats import HERMES
-from pagemill.render.formats.reasoning_formats import THINK
+from pagemill.render.formats.message_formats import HARMONY, INKLING
+from pagemill.render.formats.reasoning_formats import NEMOTRON, THINK
 from pagemill.render.output_machine import Formats
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server, script
@@ -258,3 +259,77 @@ def test_reasoning_that_the_prompt_opened() -> None:
         assert (choice.message.reasoning, choice.message.content) == ("think.", "Yes.")
 
     run(body, "think.\n</think>\n\nYes.")
+
+
+def test_reasoning_answers_if_the_request_says_so() -> None:
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        for variables, content in (({"enable_thinking": False}, "Hm."), ({}, "")):
+            more: Any = {
+                "tools": openai.NOT_GIVEN,
+                "extra_body": {"chat_template_kwargs": variables},
+            }
+            (choice,) = (await create(client, **more)).choices
+            assert (choice.message.content or "", choice.message.reasoning) == (content, "Hm.")
+            got = await streamed(client, **more)
+            assert (got["content"], got["reasoning"]) == (content, "Hm.")
+
+    run(body, "<think>Hm.</think>", Formats(NEMOTRON, HERMES))
+
+
+SCHEMA: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+
+
+def test_messages_that_are_calls_or_json() -> None:
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        # The scripted model is not constrained, but requests that cannot be are refused.
+        for more in (
+            {"tool_choice": "required"},
+            {"response_format": SCHEMA},
+            {"response_format": SCHEMA, "tools": openai.NOT_GIVEN},
+        ):
+            await create(client, **more)
+        for more in (
+            {"extra_body": {"guided_regex": "a"}, "tools": openai.NOT_GIVEN},
+            {
+                "tool_choice": "required",
+                "messages": [*USER, {"role": "assistant", "content": "I"}],
+                "extra_body": {"continue_final_message": True, "add_generation_prompt": False},
+            },
+        ):
+            with pytest.raises(openai.BadRequestError):
+                await create(client, **more)
+
+    call = '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"a": 1}'
+    run(body, call, Formats(messages=HARMONY))
+
+    async def refused(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        with pytest.raises(openai.BadRequestError, match="there is no grammar"):
+            await create(client, tool_choice="required")
+
+    run(refused, "x", Formats(messages=INKLING))
+
+
+class ShowingRenderer(FakeRenderer):
+    """Reads a schema of answers; records what it was given."""
+
+    chat_variables = frozenset({"response_format"})
+    variables: list[Any]
+
+    def render_chat(self, *args: Any, **options: Any) -> Any:
+        self.variables = [*getattr(self, "variables", ()), args[4]]
+        return super().render_chat(*args, **options)
+
+
+def test_renderers_that_show_a_schema_get_it() -> None:
+    async def body() -> None:
+        renderer = ShowingRenderer(BOTH)
+        options = FakeOptions(next_token=script("{}"))
+        async with fake_server(options, renderer=renderer, max_model_len=2048) as server:
+            for wanted in (SCHEMA, {"type": "json_object"}):
+                payload = {"model": "fake", "messages": USER, "response_format": wanted}
+                reply = await server.client.post("/v1/chat/completions", json=payload)
+                assert reply.status_code == 200, reply.text
+        described = SCHEMA["json_schema"]
+        assert renderer.variables == [{"response_format": described}, {}]
+
+    asyncio.run(body())

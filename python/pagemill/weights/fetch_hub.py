@@ -14,7 +14,7 @@ from typing import Any
 from pagemill.weights.errors import FetchError
 
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w./-]+\.gguf))?")
-_DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model")
+_DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model*")
 _LEFT_OUT = ("*/*.safetensors", "consolidated*", "onnx/*", "original/*", "openvino/*")
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 

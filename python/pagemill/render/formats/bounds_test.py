@@ -17,6 +17,7 @@ from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.formats.table import REASONING_FORMATS, TOOL_FORMATS, load_format
 from pagemill.render.output_machine import Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
+from pagemill.render.testing.wire_formats import CHECKPOINT
 
 PATHS = sorted({*TOOL_FORMATS.values(), *REASONING_FORMATS.values()})
 PARTS = ["<", " ", "\n", "\\", '"', "'", "{", "[", "(", "a", ":", ",", '{"', "x=", "]<]"]
@@ -24,7 +25,7 @@ BEGINNINGS = ["", '{"name": "f", "arguments": {"a": "', "f(a='", "f{a:", "f>", "
 
 
 def parser_of(path: str, options: ParserOptions) -> OutputParser:
-    kind = load_format(path)
+    kind = load_format(path, CHECKPOINT)
     match kind:
         case MessageFormat():
             formats = Formats(messages=kind)
@@ -37,7 +38,7 @@ def parser_of(path: str, options: ParserOptions) -> OutputParser:
 
 def openers_of(path: str) -> list[str]:
     """Texts that lead into the format's states."""
-    kind = load_format(path)
+    kind = load_format(path, CHECKPOINT)
     markers = sorted(kind.markers)
     opened = [*kind.openers, *kind.starts] if isinstance(kind, Tools) else markers
     return ["", *opened, *(a + b for a in opened[:3] for b in markers)]
@@ -61,7 +62,10 @@ def test_what_is_kept_is_bounded_and_time_is_linear(path: str) -> None:
     rng = random.Random(path)
     beginnings = [opener + text for opener in openers_of(path) for text in BEGINNINGS]
     for _ in range(20):
-        beginning, part = rng.choice(beginnings), rng.choice([*PARTS, *load_format(path).markers])
+        beginning, part = (
+            rng.choice(beginnings),
+            rng.choice([*PARTS, *load_format(path, CHECKPOINT).markers]),
+        )
         begun = time.thread_time()
         parser = parser_of(path, ParserOptions(reasoning=True, tools=True))
         parser.push(Piece(beginning, 5, False), [])
@@ -87,7 +91,16 @@ def junk(rng: random.Random, depth: int = 0) -> Any:
 @pytest.mark.parametrize("path", PATHS)
 def test_nothing_raises_and_complete_arguments_are_json(path: str) -> None:
     rng = random.Random(path)
-    fragments = [*sorted(load_format(path).markers), *PARTS, *BEGINNINGS, "}", "]", ")", "k", "1"]
+    fragments = [
+        *sorted(load_format(path, CHECKPOINT).markers),
+        *PARTS,
+        *BEGINNINGS,
+        "}",
+        "]",
+        ")",
+        "k",
+        "1",
+    ]
     fragments += ["9" * 5000, "NaN", "Infinity", "1e999", "\ud800", "[" * 3000, "{'a':" * 500]
     writes_json = "json" in path or "message" in path
     for _ in range(150):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.format import (
     ANSWER,
+    KEY,
     Body,
     Gap,
     Header,
@@ -68,10 +70,15 @@ def _pairs(opener: str, closer: str, key: str, value: str) -> dict[str, State]:
 
 
 def _spelled_pairs(
-    opener: str, closer: str, begin: str = "", end: str = "", key: str = "arg_key", behind: str = ""
+    opener: str,
+    closer: str,
+    begin: str = "",
+    end: str = "",
+    pair: tuple[str, str] = ("arg_key", "arg_value"),
+    behind: str = "",
 ) -> Spelling:
     """`behind`: what follows the name."""
-    value = key.replace("key", "value")
+    key, value = pair
     values = Parameters(f"<{key}>", f"</{key}><{value}>", f"</{value}>")
     return Spelling(opener, behind, closer, begin=begin, end=end, parameters=values)
 
@@ -98,6 +105,7 @@ def invoke_states(tag: str, target: str, closed: Targets) -> dict[str, State]:
                 f"\n</{invoke}>": target,
             },
             typing="declared" if "DSML" in tag else "schema",
+            wrappers=("arguments", "input") if "DSML" in tag else (),
         ),
     }
 
@@ -157,28 +165,55 @@ GLM45 = ToolFormat(
     lacks=("<tool_calls>", "<tool_sep>"),
     spelling=_spelled_pairs("<tool_call>", "</tool_call>", behind="\n"),
 )
-HUNYUAN_V3 = ToolFormat(
-    {
-        "calls": Gap(on={"<tool_call>": "name", "</tool_calls>": ANSWER}),
-        **_pairs("calls", "</tool_call>", "arg_key", "arg_value"),
-        "name": Header(_WORD, on={"<tool_sep>": "pairs", "</tool_call>": "calls"}),
-    },
-    openers={"<tool_calls>": "calls"},
-    marks=("<tool_calls>", "<tool_sep>"),
-    spelling=_spelled_pairs(
-        *("<tool_call>", "</tool_call>", "<tool_calls>", "</tool_calls>"), behind="<tool_sep>"
-    ),
-)
-HUNYUAN_V4 = ToolFormat(
-    {
-        "calls": Gap(on={"<tool_call>": "name", "</tool_calls>": ANSWER}),
-        **_pairs("calls", "</tool_call>", "arg_key", "arg_value"),
-    },
-    openers={"<tool_calls>": "calls"},
-    marks=("<tool_calls>", "<arg_key>"),
-    lacks=("<tool_sep>",),
-    spelling=_spelled_pairs("<tool_call>", "</tool_call>", "<tool_calls>", "</tool_calls>"),
-)
+
+
+def hunyuan_v3(checkpoint: Checkpoint) -> ToolFormat:
+    """Pairs as in GLM 4.5, behind a separator; the tags have the checkpoint's suffix."""
+    tag = _suffixed(checkpoint)
+    separator = f"<{tag.format('tool_sep')}>"
+    return _hunyuan(
+        tag,
+        {"name": Header(_WORD, on={separator: "pairs", f"</{tag.format('tool_call')}>": "calls"})},
+        separator,
+        marks=(separator,),
+    )
+
+
+def hunyuan_v4(checkpoint: Checkpoint) -> ToolFormat:
+    """The same without a separator."""
+    tag = _suffixed(checkpoint)
+    key, separator = f"<{tag.format('arg_key')}>", f"<{tag.format('tool_sep')}>"
+    return _hunyuan(tag, {}, "", marks=(key,), lacks=(separator,))
+
+
+def _suffixed(checkpoint: Checkpoint) -> str:
+    return "{}" + checkpoint.suffix("tool_calls").replace("{", "{{").replace("}", "}}")
+
+
+def _hunyuan(
+    tag: str,
+    states: dict[str, State],
+    behind: str,
+    marks: tuple[str, ...],
+    lacks: tuple[str, ...] = (),
+) -> ToolFormat:
+    """`tag`: how the names of elements are written. `behind`: what follows a tool's name."""
+    opener, closer = f"<{tag.format('tool_calls')}>", f"</{tag.format('tool_calls')}>"
+    begin, end = f"<{tag.format('tool_call')}>", f"</{tag.format('tool_call')}>"
+    key, value = tag.format("arg_key"), tag.format("arg_value")
+    return ToolFormat(
+        {
+            "calls": Gap(on={begin: "name", closer: ANSWER}),
+            **_pairs("calls", end, key, value),
+            **states,
+        },
+        openers={opener: "calls"},
+        marks=(opener, *marks),
+        lacks=lacks,
+        spelling=_spelled_pairs(begin, end, opener, closer, (key, value), behind),
+    )
+
+
 K2_HORIZON = ToolFormat(
     {
         "calls": Gap(on={"<ifm|tool_call>": "call", "</ifm|tool_calls>": ANSWER}),
@@ -193,7 +228,7 @@ K2_HORIZON = ToolFormat(
     marks=("<ifm|tool_calls>",),
     spelling=_spelled_pairs(
         *("<ifm|tool_call>", "</ifm|tool_call>", "<ifm|tool_calls>", "</ifm|tool_calls>"),
-        key="ifm|arg_key",
+        pair=("ifm|arg_key", "ifm|arg_value"),
     ),
 )
 MINICPM5 = ToolFormat(
@@ -226,6 +261,14 @@ MINIMAX_M3 = ToolFormat(
     },
     openers={f"{MARK}<tool_call>": "invokes"},
     marks=(MARK,),
+    spelling=Spelling(
+        f'{MARK}<invoke name="',
+        '">',
+        f"{MARK}</invoke>\n",
+        begin=f"{MARK}<tool_call>\n",
+        end=f"{MARK}</tool_call>",
+        parameters=Parameters(f"{MARK}<", ">", f"{MARK}</{KEY}>", mark=MARK),
+    ),
 )
 DOTS = _invokes(
     *(("<dots_function_call>",), ("</dots_function_call>",)), marks=("<dots_function_call>",)

@@ -152,12 +152,15 @@ class Value:
     `trim`: "line" drops one line break at either end, "space" all white space at both ends, "none"
     nothing. `typing` says what is a string: "schema": what the tool's schema calls one, "json":
     what is no JSON, "declared": what the header's `type` calls one, else as "json".
+    `wrappers`: keys whose value is all arguments if the call has no other one and its tool no such
+    parameter.
     """
 
     in_call: ClassVar[bool] = True
     on: Targets
     trim: Literal["none", "line", "space"] = "none"
     typing: Literal["schema", "json", "declared"] = "schema"
+    wrappers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +186,9 @@ State = Gap | Header | Fork | Said | Value | Body
 class Parameters:
     """How arguments are written one by one.
 
-    `before_value` is in front of strings, `before_json` in front of other values, if that differs.
-    `quotes`: strings are written as JSON, too; else they are plain text up to `after_value`.
+    `before_value` is in front of strings, `before_json` in front of other values, if that differs;
+    so are `after_value` and `after_json`. `quotes`: strings are written as JSON, too; else they are
+    plain text up to `after_value`. `mark`: a text that no value may hold, beside what ends one.
     """
 
     before_key: str
@@ -192,11 +196,15 @@ class Parameters:
     after_value: str = ""
     between: str = ""
     before_json: str = ""
+    after_json: str | None = None
     quotes: bool = False
+    mark: str = ""
 
 
 INDEX = "\0"
 """Within a `Spelling`: the number of the call, from 0 on."""
+KEY = "\1"
+"""Within what follows a value: its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +216,9 @@ class Spelling:
     A call is the tool's name and its arguments between `before_name`, `before_arguments` and
     `after_arguments`. Without `parameters`, its arguments are a JSON object. `is_single`: there is
     one call at most.
+
+    Of a format of messages: reasoning may come first, between the two texts `thought`, and `answer`
+    is in front of an answer.
     """
 
     before_name: str
@@ -218,6 +229,8 @@ class Spelling:
     end: str = ""
     parameters: Parameters | None = None
     is_single: bool = False
+    thought: tuple[str, str] = ("", "")
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +273,9 @@ class ReasoningFormat:
 
     `begins_within`: the output begins with reasoning, whether or not its opener is there. `label`:
     what follows an opener on its line; without it, there is no reasoning. `drops`: what surrounds
-    an answer and is no part of it.
+    an answer and is no part of it. `is_answer`: the reasoning, with its markers, is the beginning
+    of the answer. `answers_if`: if a request sets any of these variables of the template to this
+    value, the reasoning is also the answer of an output that has none.
     """
 
     openers: tuple[str, ...]
@@ -268,6 +283,8 @@ class ReasoningFormat:
     begins_within: bool = False
     label: str = ""
     drops: tuple[str, ...] = ()
+    is_answer: bool = False
+    answers_if: Mapping[str, bool] = field(default_factory=dict[str, bool])
     marks: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
 
@@ -296,6 +313,7 @@ class MessageFormat:
     tokens: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
+    spelling: Spelling | None = None
 
     def is_in(self, template: str) -> bool:
         """As for `ToolFormat`."""

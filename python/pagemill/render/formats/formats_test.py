@@ -19,7 +19,7 @@ from pagemill.render.formats.typed_values import as_json, parameter, type_names
 from pagemill.render.output_machine import Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
 from pagemill.render.testing.format_reference import reference
-from pagemill.render.testing.wire_formats import WRITERS, ToolCall
+from pagemill.render.testing.wire_formats import CHECKPOINT, WRITERS, ToolCall
 
 NUM_CONVERSATIONS = int(os.environ.get("PAGEMILL_TEST_CONVERSATIONS", "6"))
 # What surrounds reasoning and an answer in formats of messages.
@@ -99,7 +99,7 @@ def parse(
 def parsed(
     path: str, parts: list[Piece], options: ParserOptions, ids: dict[int, str] | None = None
 ) -> list[Event]:
-    kind = load_format(path)
+    kind = load_format(path, CHECKPOINT)
     if isinstance(kind, MessageFormat):
         formats = Formats(messages=kind, marker_ids=ids or {})
     else:
@@ -139,7 +139,9 @@ def test_what_is_written_is_read_at_every_split(path: str) -> None:
         options = options_for(calls)
         want = [(call.name, call.arguments) for call in calls]
         thinks, says = MESSAGES.get(path, ("<think>\n{}\n</think>\n\n", "{}\n\n"))
-        is_first = bool(getattr(load_format(path), "starts", {})) and not output.startswith("<")
+        is_first = bool(
+            getattr(load_format(path, CHECKPOINT), "starts", {})
+        ) and not output.startswith("<")
         before = "" if is_first else rng.choice(["", "I look.", "a < b [x"])
         thoughts = rng.choice(["", "Hm, so.\nYes."])
         whole = thinks.format(thoughts) if thoughts else ""
@@ -152,14 +154,18 @@ def test_what_is_written_is_read_at_every_split(path: str) -> None:
 
 def possible_tokens(path: str) -> list[str]:
     """Markers that a vocabulary may have as tokens, the shortest first."""
-    found = [m for m in load_format(path).markers if m[0] in "<[" and m[-1] in ">]" and len(m) > 2]
+    found = [
+        m
+        for m in load_format(path, CHECKPOINT).markers
+        if m[0] in "<[" and m[-1] in ">]" and len(m) > 2
+    ]
     return sorted(found, key=len)
 
 
 @pytest.mark.parametrize("path", sorted(filter(possible_tokens, WRITERS)))
 def test_markers_that_are_tokens(path: str) -> None:
     rng = random.Random(path)
-    kind = load_format(path)
+    kind = load_format(path, CHECKPOINT)
     markers = possible_tokens(path)
     ids = {1000 + at: marker for at, marker in enumerate(markers)}
     by_text = {marker: index for index, marker in ids.items()}
@@ -205,7 +211,7 @@ def test_a_cut_call_is_reported_and_never_another_one(path: str) -> None:
 def test_random_fragments_do_not_depend_on_portions(path: str) -> None:
     rng = random.Random(path)
     fragments = [
-        *sorted(load_format(path).markers),
+        *sorted(load_format(path, CHECKPOINT).markers),
         '{"name": "f", "arguments": {',
         '"',
         "}",
@@ -239,6 +245,34 @@ def test_nested_elements() -> None:
     broken = output.replace("</at>", "</ta>")
     (end,) = [e for e in parsed(path, pieces(broken), options) if type(e) is CallEnd]
     assert not end.complete
+
+
+def test_a_parameter_that_holds_all_arguments() -> None:
+    path = "element_formats:DEEPSEEK_V4"
+    inner = {"city": "Paris", "days": 2}
+    known = {"properties": {"city": {"type": "string"}, "days": {}}, "required": ["city"]}
+    for key in ("arguments", "input"):
+        for given in (inner, json.dumps(inner)):
+            output = WRITERS[path]([ToolCall("f", {key: given})])
+            for want, parameters in (
+                (inner, known),
+                ({key: given}, {"properties": {**known["properties"], key: {}}}),
+                ({key: given}, {"properties": {"city": {}}}),  # `days` is no parameter
+                ({key: given}, {**known, "required": ["city", "unit"]}),
+                ({key: given}, None),
+            ):
+                schemas = {"f": parameters} if parameters is not None else {}
+                options = ParserOptions(tools=True, schemas=schemas)
+                for parts in (pieces(output), pieces(*output)):
+                    assert parse(path, parts, options) == ("", "", [("f", want)])
+    options = ParserOptions(tools=True, schemas={"f": known})
+    for arguments in (
+        {"arguments": inner, "city": "x"},
+        {"arguments": "x"},
+        {"arguments": [inner]},
+    ):
+        output = WRITERS[path]([ToolCall("f", arguments)])
+        assert parse(path, pieces(output), options) == ("", "", [("f", arguments)])
 
 
 @pytest.mark.parametrize(

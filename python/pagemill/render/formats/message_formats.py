@@ -12,6 +12,7 @@ from pagemill.render.formats.format import (
     Header,
     MessageFormat,
     Said,
+    Spelling,
     Value,
 )
 from pagemill.render.formats.json_calls import JsonArguments, JsonCall
@@ -40,8 +41,15 @@ HARMONY = MessageFormat(
     },
     tokens=("<|channel|>", "<|constrain|>"),
     marks=("<|channel|>analysis", "<|start|>"),
+    spelling=Spelling(
+        "<|channel|>commentary to=functions.",
+        " <|constrain|>json<|message|>",
+        is_single=True,
+        thought=("<|channel|>analysis<|message|>", "<|end|><|start|>assistant"),
+        answer="<|channel|>final<|message|>",
+    ),
 )
-"""gpt-oss. The channel's token within a header is part of its text."""
+"""gpt-oss. The channel's token within a header is part of its text. A call ends the output."""
 
 _INKLING_ENDS = {
     "<|end_message|>": "header",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.format import ANSWER, INDEX, Body, Gap, Header, Spelling, ToolFormat
 from pagemill.render.formats.json_calls import JsonArguments, JsonCall
 
@@ -92,6 +95,18 @@ MISTRAL = ToolFormat(
     marks=("[TOOL_CALLS]",),
     spelling=Spelling("[TOOL_CALLS]", "[ARGS]"),
 )
+_MISTRAL_ARRAY = replace(
+    MISTRAL,
+    spelling=Spelling(
+        *('{"name": "', '", "arguments": ', "}"), begin="[TOOL_CALLS][", between=", ", end="]"
+    ),
+)
+
+
+def mistral(checkpoint: Checkpoint) -> ToolFormat:
+    """A name with arguments or, of vocabularies before version 11, an array of objects."""
+    is_old = "[TOOL_CALLS]" in checkpoint.tokens and "[ARGS]" not in checkpoint.tokens
+    return _MISTRAL_ARRAY if is_old else MISTRAL
 
 
 def _plamo(name: str) -> str:

@@ -56,6 +56,9 @@ OLMO3 = ToolFormat(
 
 def _pairs(opener: str, closer: str, quote: str, prefix: str) -> ToolFormat:
     """`call:f{k:v}` between two markers."""
+    values = Parameters(
+        "", f":{quote}", quote, between=",", before_json=":", after_json="", mark=quote
+    )
     return ToolFormat(
         {
             "name": Header(
@@ -68,6 +71,7 @@ def _pairs(opener: str, closer: str, quote: str, prefix: str) -> ToolFormat:
         openers={opener: "name"},
         tokens=(quote,),
         marks=(opener,),
+        spelling=Spelling(f"{opener}call:", "{", f"}}{closer}", parameters=values),
     )
 
 

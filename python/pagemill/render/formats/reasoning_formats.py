@@ -6,6 +6,9 @@ message.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.format import ReasoningFormat
 
 THINK = ReasoningFormat(("<think>",), ("</think>",), marks=("</think>",))
@@ -13,6 +16,26 @@ THINK = ReasoningFormat(("<think>",), ("</think>",), marks=("</think>",))
 
 DEEPSEEK_R1 = ReasoningFormat(("<think>",), ("</think>",), begins_within=True)
 """The same, of models that begin to think without it."""
+
+THINK_IN_ANSWER = replace(DEEPSEEK_R1, is_answer=True)
+"""The same, for clients that want the reasoning within the answer, as MiniMax M2's do."""
+
+NEMOTRON = replace(
+    THINK,
+    marks=(),
+    answers_if={"enable_thinking": False, "force_nonempty_content": True},
+)
+
+
+def hunyuan(checkpoint: Checkpoint) -> ReasoningFormat:
+    """Hunyuan V3 and V4: the tags have the checkpoint's suffix."""
+    suffix = checkpoint.suffix("think")
+    if not suffix:
+        return THINK
+    return ReasoningFormat(
+        (f"<think{suffix}>",), (f"</think{suffix}>",), marks=(f"</think{suffix}>",)
+    )
+
 
 COHERE = ReasoningFormat(
     ("<|START_THINKING|>",),
@@ -41,6 +64,14 @@ K2_HORIZON = ReasoningFormat(
 )
 MINIMAX_M3 = ReasoningFormat(("<mm:think>",), ("</mm:think>",), marks=("</mm:think>",))
 MISTRAL = ReasoningFormat(("[THINK]",), ("[/THINK]",), marks=("[/THINK]",))
+
+
+def mistral(checkpoint: Checkpoint) -> ReasoningFormat:
+    """Vocabularies before version 13 have no tokens for it, and their models write `<think>`."""
+    is_old = "[TOOL_CALLS]" in checkpoint.tokens and "[THINK]" not in checkpoint.tokens
+    return THINK if is_old else MISTRAL
+
+
 PLAMO3 = ReasoningFormat(
     ("<|plamo:begin_think:plamo|>",),
     ("<|plamo:end_think:plamo|>",),

@@ -1,12 +1,18 @@
-"""Formats by name. To add one: a constant in the file of its kind, and a row here."""
+"""Formats by name. To add one: a constant in the file of its kind, and a row here.
+
+In place of a constant a row may name a function of the model's `Checkpoint`, if its formats differ
+between checkpoints.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pagemill.render.errors import RenderError
+from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.format import MessageFormat, ReasoningFormat, ToolFormat
 
 TOOL_FORMATS: Mapping[str, str] = {
@@ -29,9 +35,10 @@ TOOL_FORMATS: Mapping[str, str] = {
     "granite-20b-fc": "json_formats:GRANITE_20B",
     "granite4": "json_formats:HERMES",
     "hermes": "json_formats:HERMES",
+    "hf": "response_template:of_checkpoint",
     "hunyuan_a13b": "json_formats:TOOL_CALLS",
-    "hy_v3": "element_formats:HUNYUAN_V3",
-    "hy_v4": "element_formats:HUNYUAN_V4",
+    "hy_v3": "element_formats:hunyuan_v3",
+    "hy_v4": "element_formats:hunyuan_v4",
     "inkling": "message_formats:INKLING",
     "internlm": "json_formats:INTERNLM",
     "jamba": "json_formats:TOOL_CALLS",
@@ -48,7 +55,7 @@ TOOL_FORMATS: Mapping[str, str] = {
     "minicpm5": "element_formats:MINICPM5",
     "minimax_m2": "element_formats:MINIMAX_M2",
     "minimax_m3": "element_formats:MINIMAX_M3",
-    "mistral": "named_json_formats:MISTRAL",
+    "mistral": "named_json_formats:mistral",
     "muse_glimmer": "message_formats:MUSE_GLIMMER",
     "olmo3": "other_formats:OLMO3",
     "openai": "message_formats:HARMONY",
@@ -76,11 +83,12 @@ REASONING_FORMATS: Mapping[str, str] = {
     "glm45": "reasoning_formats:THINK",
     "glm47": "reasoning_formats:THINK",
     "granite": "reasoning_formats:GRANITE",
-    "granite_thinking_parser": "reasoning_formats:THINK",
+    "granite_thinking_parser": "reasoning_formats:NEMOTRON",
+    "hf": "response_template:of_checkpoint",
     "holo2": "reasoning_formats:THINK",
     "hunyuan_a13b": "reasoning_formats:HUNYUAN_A13B",
-    "hy_v3": "reasoning_formats:THINK",
-    "hy_v4": "reasoning_formats:THINK",
+    "hy_v3": "reasoning_formats:hunyuan",
+    "hy_v4": "reasoning_formats:hunyuan",
     "inkling": "message_formats:INKLING",
     "k2_horizon": "reasoning_formats:K2_HORIZON",
     "kimi_k2": "reasoning_formats:THINK",
@@ -89,10 +97,11 @@ REASONING_FORMATS: Mapping[str, str] = {
     "mimo": "reasoning_formats:THINK",
     "minicpmv": "reasoning_formats:THINK",
     "minimax_m2": "reasoning_formats:DEEPSEEK_R1",
+    "minimax_m2_append_think": "reasoning_formats:THINK_IN_ANSWER",
     "minimax_m3": "reasoning_formats:MINIMAX_M3",
-    "mistral": "reasoning_formats:MISTRAL",
+    "mistral": "reasoning_formats:mistral",
     "muse_glimmer": "message_formats:MUSE_GLIMMER",
-    "nemotron_v3": "reasoning_formats:THINK",
+    "nemotron_v3": "reasoning_formats:NEMOTRON",
     "olmo3": "reasoning_formats:THINK",
     "openai_gptoss": "message_formats:HARMONY",
     "plamo3": "reasoning_formats:PLAMO3",
@@ -104,8 +113,13 @@ REASONING_FORMATS: Mapping[str, str] = {
     "think": "reasoning_formats:THINK",
 }
 NONE = "none"
+_HF = "hf"
+
+PLAIN = Checkpoint()
+"""A checkpoint that says nothing of its own."""
 
 AnyFormat = ToolFormat | ReasoningFormat | MessageFormat
+FormatOf = Callable[[Checkpoint], AnyFormat]
 
 
 class FoundFormats(NamedTuple):
@@ -116,40 +130,55 @@ class FoundFormats(NamedTuple):
     messages: MessageFormat | None
 
 
-def choose_formats(reasoning: str | None, tools: str | None, template: str) -> FoundFormats:
-    """The formats of these names; without a name, or with None, those that `template` surely has.
+def choose_formats(
+    reasoning: str | None, tools: str | None, template: str, checkpoint: Checkpoint = PLAIN
+) -> FoundFormats:
+    """The formats of these names; without a name, or with None, those that `template` surely has,
+    or else, if both are None, the one that `checkpoint` describes.
 
     Raises:
-      RenderError: the tables do not have a name, or the two do not go together.
+      RenderError: the tables do not have a name, the two do not go together, or `checkpoint` does
+        not say what a format needs.
     """
-    found = [
-        _choose(REASONING_FORMATS, reasoning, template, "--reasoning-parser"),
-        _choose(TOOL_FORMATS, tools, template, "--tool-call-parser"),
+    found: list[AnyFormat | None] = [
+        _choose(REASONING_FORMATS, reasoning, template, "--reasoning-parser", checkpoint),
+        _choose(TOOL_FORMATS, tools, template, "--tool-call-parser", checkpoint),
     ]
+    if not any((reasoning, tools, *found)) and "response_template" in checkpoint.settings:
+        with contextlib.suppress(RenderError):  # one that cannot be read is none
+            found = [load_format(TOOL_FORMATS[_HF], checkpoint)]
     messages = [each for each in found if isinstance(each, MessageFormat)]
-    if messages and any(each is not messages[0] for each in found if each is not None):
+    if messages and any(each != messages[0] for each in found if each is not None):
         raise RenderError(
             "--reasoning-parser and --tool-call-parser name different formats, one of which is of"
             " whole messages: name it for both, or only once"
         )
-    thinking, calling = found
     return FoundFormats(
-        thinking if isinstance(thinking, ReasoningFormat) else None,
-        calling if isinstance(calling, ToolFormat) else None,
+        next((each for each in found if isinstance(each, ReasoningFormat)), None),
+        next((each for each in found if isinstance(each, ToolFormat)), None),
         messages[0] if messages else None,
     )
 
 
-def load_format(path: str) -> AnyFormat:
-    """The format of a row."""
+def load_format(path: str, checkpoint: Checkpoint = PLAIN) -> AnyFormat:
+    """The format of a row, as `checkpoint` has it.
+
+    Raises:
+      RenderError: `checkpoint` does not say what the format needs.
+    """
     module, _, name = path.partition(":")
     value = vars(importlib.import_module(f"pagemill.render.formats.{module}"))[name]
-    assert isinstance(value, ToolFormat | ReasoningFormat | MessageFormat)
-    return value
+    found = cast(FormatOf, value)(checkpoint) if callable(value) else value
+    assert isinstance(found, ToolFormat | ReasoningFormat | MessageFormat)
+    return found
 
 
 def _choose(
-    table: Mapping[str, str], name: str | None, template: str, flag: str
+    table: Mapping[str, str],
+    name: str | None,
+    template: str,
+    flag: str,
+    checkpoint: Checkpoint,
 ) -> AnyFormat | None:
     if name == NONE:
         return None
@@ -157,19 +186,27 @@ def _choose(
         if name not in table:
             known = ", ".join([*sorted(table), NONE])
             raise RenderError(f"{flag}: unknown format {name[:40]!r}; known are {known}")
-        return load_format(table[name])
-    found = [each for each in map(load_format, sorted(set(table.values()))) if each.is_in(template)]
+        return load_format(table[name], checkpoint)
+    found: list[AnyFormat] = []
+    for path in sorted({*table.values()} - {table[_HF]}):
+        each = load_format(path, checkpoint)
+        if each.is_in(template) and each not in found:
+            found.append(each)
     most = max((len(each.marks) for each in found), default=0)
     best = [each for each in found if len(each.marks) == most]
     return best[0] if len(best) == 1 else None
 
 
-def marker_ids(token_id: Callable[[str], int | None]) -> frozenset[int]:
+def marker_ids(
+    token_id: Callable[[str], int | None], checkpoint: Checkpoint = PLAIN
+) -> frozenset[int]:
     """Tokens of a vocabulary that are markers of any format.
 
     Args:
       token_id: the id of a marker that is a token of its own.
+      checkpoint: whose vocabulary it is.
     """
-    paths = {*TOOL_FORMATS.values(), *REASONING_FORMATS.values()}
-    found = (token_id(marker) for path in paths for marker in load_format(path).markers)
+    paths = {*TOOL_FORMATS.values(), *REASONING_FORMATS.values()} - {TOOL_FORMATS[_HF]}
+    formats = (load_format(path, checkpoint) for path in paths)
+    found = (token_id(marker) for each in formats for marker in each.markers)
     return frozenset(index for index in found if index is not None)

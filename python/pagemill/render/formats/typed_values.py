@@ -55,6 +55,25 @@ def items(schema: Any) -> Any:
     return _fields(schema).get("items")
 
 
+def unwrapped(written: str, schema: Any) -> str | None:
+    """The arguments of a call as JSON, if `written`, the JSON of its only one, holds them all: an
+    object, or its text, that has the parameters that `schema` requires and no unknown ones."""
+    value = _parsed(written)
+    if isinstance(value, str):
+        value = _parsed(value)
+    if not isinstance(value, dict):
+        return None
+    fields = cast(dict[str, Any], value)
+    required, known = _fields(schema).get("required"), _fields(schema).get("properties")
+    needed = cast(list[Any], required) if isinstance(required, list) else []
+    if (
+        not all(str(name) in fields for name in needed)
+        or not fields.keys() <= _fields(known).keys()
+    ):
+        return None
+    return json.dumps(fields, ensure_ascii=False)
+
+
 def as_json(text: str, types: frozenset[str]) -> str:
     """`text` as JSON of the first of `types` that it fits: null, integer, number, boolean, object,
     array; else as a string. Without types, JSON stays JSON and everything else is a string."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
@@ -9,10 +10,11 @@ from typing import Any, NamedTuple, Protocol, cast
 from pagemill.render.chat_messages import cut_to_continue, prepared
 from pagemill.render.control_text import ControlText
 from pagemill.render.errors import RenderError
+from pagemill.render.json_values import as_object
 from pagemill.render.template_wire import RenderReply, RenderRequest
 
 _LOG = logging.getLogger(__name__)
-_ROLES = ("system", "developer", "user", "assistant", "tool")
+ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 class ChatRenderer(Protocol):
@@ -46,6 +48,37 @@ class Chat(NamedTuple):
 
 
 Writer = Callable[[Chat], str]
+RESPONSE_FORMAT = "response_format"
+"""The variable that holds the request's field of this name if it is a JSON Schema."""
+
+
+class ResponseFormat(NamedTuple):
+    """What an answer has to be. `schema` is JSON text."""
+
+    name: str
+    description: str
+    schema: str
+
+
+def response_format(variables: Mapping[str, Any]) -> ResponseFormat | None:
+    """The format of answers that a chat's `variables` say, if they say one.
+
+    Raises:
+      RenderError: it has no schema.
+    """
+    value = variables.get(RESPONSE_FORMAT)
+    if value is None:
+        return None
+    fields = as_object(value) or {}
+    schema = fields.get("schema")
+    if not isinstance(schema, Mapping | bool):
+        raise RenderError(f"{RESPONSE_FORMAT} has no schema", "chat_template_kwargs")
+    name, description = (fields.get(key) for key in ("name", "description"))
+    return ResponseFormat(
+        name if isinstance(name, str) else "answer",
+        description if isinstance(description, str) else "",
+        json.dumps(schema, ensure_ascii=False),
+    )
 
 
 class TextRenderer:
@@ -138,9 +171,9 @@ class IgnoredVariables:
 
 def _prepared(message: Mapping[str, Any]) -> dict[str, Any]:
     role = message.get("role")
-    if role not in _ROLES:
+    if role not in ROLES:
         what = f"unknown role {role[:40]!r}" if isinstance(role, str) else "a message has no role"
-        raise RenderError(f"{what}; this model's chat format knows {', '.join(_ROLES)}", "messages")
+        raise RenderError(f"{what}; this model's chat format knows {', '.join(ROLES)}", "messages")
     fields = prepared(message, takes_parts=False, takes_null=False)
     if not isinstance(fields["content"], str):
         raise RenderError("the content of a message is not text", "messages")

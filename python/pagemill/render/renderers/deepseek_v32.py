@@ -1,43 +1,63 @@
 """The format of DeepSeek V3.2, whose models come without a Jinja template.
 
-Source: the markers that its tokenizer has, and docs/output_formats.md for calls. Reasoning is shown
-for the turns since the last message of the user; earlier turns begin with the end of it.
+Source of the words around tools: `encoding/encoding_dsv32.py` of
+https://huggingface.co/deepseek-ai/DeepSeek-V3.2. Reasoning is shown for the turns since the last
+message of the user; earlier turns begin with the end of it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pagemill.render.errors import RenderError
-from pagemill.render.json_values import as_array, as_object
 from pagemill.render.renderers.base import Chat
+from pagemill.render.renderers.dsml import (
+    ASSISTANT,
+    BEGIN,
+    END,
+    END_THINK,
+    THINK,
+    USER,
+    Dsml,
+    answers,
+    definitions,
+    last_user,
+    thinks,
+)
 
-_BEGIN = "<｜begin▁of▁sentence｜>"
-_END = "<｜end▁of▁sentence｜>"
-_USER = "<｜User｜>"
-_ASSISTANT = "<｜Assistant｜>"
-_THINK = "<think>"
-_END_THINK = "</think>"
-_SIGIL = "｜DSML｜"
-
+_DSML = Dsml("function_calls")
+_BLOCK = _DSML.tag("function_calls")
 _TOOLS = f"""\
 ## Tools
 
-You can call functions. Each line between <functions> and </functions> describes one as JSON Schema:
+You have access to a set of tools you can use to answer the user's question.
+You can invoke functions by writing a "<{_BLOCK}>" block like the following as part of your reply \
+to the user:
+{_DSML.example("FUNCTION_NAME", "PARAMETER")}
+
+String and scalar parameters should be specified as is without any escaping or quotes, while lists \
+and objects should use JSON format. The "string" attribute should be set to "true" for string type \
+parameters and "false" for other types (numbers, booleans, arrays, objects).
+
+If the thinking_mode is enabled, then after function results you should strongly consider \
+outputting a thinking block. Here is an example:
+
+<{_BLOCK}>
+...
+</{_BLOCK}>
+
+<function_results>
+...
+</function_results>
+
+{THINK}...thinking about results{END_THINK}
+
+Here are the functions available in JSONSchema format:
 <functions>
 {{tools}}
 </functions>
-
-To call functions, end your answer with one block of this form, with one invoke for each call:
-<{_SIGIL}function_calls>
-<{_SIGIL}invoke name="$FUNCTION_NAME">
-<{_SIGIL}parameter name="$PARAMETER_NAME" string="true|false">$VALUE</{_SIGIL}parameter>
-</{_SIGIL}invoke>
-</{_SIGIL}function_calls>
-A value with string="true" is the text as it is. Any other value is JSON, with string="false".
-Results come between <function_results> and </function_results>."""
+"""
+_USERS = frozenset({"user", "developer"})
 
 
 def write(chat: Chat) -> str:
@@ -46,86 +66,50 @@ def write(chat: Chat) -> str:
     Raises:
       RenderError: a switch is not true or false, or two of them differ.
     """
-    thinks = _thinks(chat.variables)
+    is_thinking = thinks(chat.variables, default=False)
     messages = list(chat.messages)
     system: list[str] = []
     while messages and messages[0]["role"] == "system":
         system.append(messages.pop(0)["content"])
+    parts = [BEGIN, "\n\n".join(filter(None, system))]
     if chat.tools:
-        lines = "\n".join(_json(_definition(tool)) for tool in chat.tools)
-        system.append(_TOOLS.format(tools=lines))
-    parts = [_BEGIN, "\n\n".join(filter(None, system)), *_turns(messages, thinks)]
+        parts += ["\n\n", _TOOLS.replace("{tools}", definitions(chat.tools))]
+    parts.append(answers(chat.variables))
+    parts += _turns(messages, is_thinking)
     if chat.add_generation_prompt:
         behind_result = bool(messages) and messages[-1]["role"] == "tool"
-        parts += ["" if behind_result else _ASSISTANT, _opener(thinks, behind_result)]
+        parts += ["" if behind_result else ASSISTANT, _opener(is_thinking, behind_result)]
     return "".join(parts)
 
 
-def _thinks(variables: Mapping[str, Any]) -> bool:
-    given = {name: variables[name] for name in sorted(variables)}
-    if not all(isinstance(value, bool) for value in given.values()) or len({*given.values()}) > 1:
-        raise RenderError(
-            f"{' and '.join(given)} must be true or false, and the same", "chat_template_kwargs"
-        )
-    return any(given.values())
-
-
-def _turns(messages: Sequence[Mapping[str, Any]], thinks: bool) -> Iterator[str]:
-    users = [n for n, message in enumerate(messages) if message["role"] in ("user", "developer")]
-    last_user = users[-1] if users else -1
+def _turns(messages: Sequence[Mapping[str, Any]], is_thinking: bool) -> Iterator[str]:
+    last = last_user(messages, _USERS)
     for number, message in enumerate(messages):
         before = messages[number - 1]["role"] if number else ""
         after = messages[number + 1]["role"] if number + 1 < len(messages) else ""
-        if message["role"] == "assistant":
-            yield _assistant(message, before, thinks and number > last_user)
-        elif message["role"] == "tool":
-            yield "" if before == "tool" else "\n\n<function_results>"
-            yield f"\n<result>{message['content']}</result>"
-            yield "" if after == "tool" else "\n</function_results>"
-        elif message["role"] == "system":
-            yield message["content"]
-        else:
-            yield f"{_USER}{message['content']}"
+        match message["role"]:
+            case "assistant":
+                yield _assistant(message, before, is_thinking and number > last)
+            case "tool":
+                yield "" if before == "tool" else "\n\n<function_results>"
+                yield f"\n<result>{message['content']}</result>"
+                yield "" if after == "tool" else "\n</function_results>"
+            case "system":
+                yield message["content"]
+            case "developer":
+                yield f"{USER}\n\n# The user's message is: {message['content']}"
+            case _:
+                yield f"{USER}{message['content']}"
 
 
-def _assistant(message: Mapping[str, Any], before: str, thinks: bool) -> str:
+def _assistant(message: Mapping[str, Any], before: str, is_thinking: bool) -> str:
     behind_result = before == "tool"
-    parts = ["" if behind_result else _ASSISTANT, _opener(thinks, behind_result)]
-    if thinks:
+    parts = ["" if behind_result else ASSISTANT, _opener(is_thinking, behind_result)]
+    if is_thinking:
         reasoning = message.get("reasoning")
-        parts += [reasoning if isinstance(reasoning, str) else "", _END_THINK]
-    parts.append(message["content"])
-    if calls := as_array(message.get("tool_calls")):
-        blocks = "\n".join(map(_call, calls))
-        parts.append(f"\n\n<{_SIGIL}function_calls>\n{blocks}\n</{_SIGIL}function_calls>")
-    return "".join([*parts, _END])
+        parts += [reasoning if isinstance(reasoning, str) else "", END_THINK]
+    return "".join([*parts, message["content"], _DSML.calls(message), END])
 
 
-def _opener(thinks: bool, behind_result: bool) -> str:
-    return ("\n\n" if behind_result else "") + (_THINK if thinks else _END_THINK)
-
-
-def _call(call: Any) -> str:
-    function = as_object((as_object(call) or {}).get("function")) or {}
-    arguments = function.get("arguments")
-    fields = as_object(arguments)
-    if fields is None:  # a model's own malformed call, replayed
-        fields = {"arguments": arguments} if arguments else {}
-    lines = [_parameter(name, value) for name, value in fields.items()]
-    begin = f'<{_SIGIL}invoke name="{function.get("name")}">'
-    return "\n".join([begin, *lines, f"</{_SIGIL}invoke>"])
-
-
-def _parameter(name: str, value: Any) -> str:
-    is_text = isinstance(value, str)
-    text = value if is_text else _json(value)
-    flag = "true" if is_text else "false"
-    return f'<{_SIGIL}parameter name="{name}" string="{flag}">{text}</{_SIGIL}parameter>'
-
-
-def _definition(tool: Mapping[str, Any]) -> Any:
-    return as_object(tool.get("function")) or tool
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _opener(is_thinking: bool, behind_result: bool) -> str:
+    return ("\n\n" if behind_result else "") + (THINK if is_thinking else END_THINK)

@@ -4,6 +4,7 @@ Source of the first text: the chat of the model card, https://huggingface.co/dee
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ def _render(messages: list[dict[str, Any]], tools: Any = None, **variables: Any)
         variables=variables,
         trust_control_tokens=False,
     )
-    return load(RENDERERS["deepseek_v32"], [BEGIN, "<｜User｜>"]).render(request).text
+    return load(RENDERERS["deepseek_v32"], Path(), [BEGIN, "<｜User｜>"]).render(request).text
 
 
 def test_earlier_turns_show_no_reasoning() -> None:
@@ -76,10 +77,20 @@ def test_reasoning_since_the_last_question_is_shown() -> None:
     )
 
 
+def test_a_developers_message_is_the_users() -> None:
+    assert _render([{"role": "developer", "content": "hello"}]) == (
+        f"{BEGIN}<｜User｜>\n\n# The user's message is: hello<｜Assistant｜></think>"
+    )
+
+
 def test_tools_follow_the_system_message() -> None:
     tool = {"type": "function", "function": {"name": "f", "description": "é {x}"}}
     text = _render([{"role": "system", "content": "Be brief."}, HELLO], [tool])
     assert text.startswith(f"{BEGIN}Be brief.\n\n## Tools\n\n")
+    assert 'writing a "<｜DSML｜function_calls>" block' in text
+    assert '<｜DSML｜invoke name="$FUNCTION_NAME2">' in text
+    assert text.endswith("</functions>\n<｜User｜>hello<｜Assistant｜></think>")
+    assert _render([HELLO], [tool]).startswith(f"{BEGIN}\n\n## Tools\n\n")
     lines = text.partition("<functions>\n")[2].partition("\n</functions>")[0]
     assert json.loads(lines) == tool["function"]
     assert "é" in lines

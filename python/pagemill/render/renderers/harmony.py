@@ -14,7 +14,7 @@ from typing import Any
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array, as_object
-from pagemill.render.renderers.base import Chat
+from pagemill.render.renderers.base import Chat, ResponseFormat, response_format
 from pagemill.render.renderers.harmony_tools import namespace
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
@@ -34,7 +34,8 @@ def write(chat: Chat) -> str:
     while messages and messages[0]["role"] in _HEADERS:
         instructions.append(messages.pop(0)["content"])
     parts = [_message("system", _system(chat))]
-    if (text := _developer("\n\n".join(filter(None, instructions)), chat.tools)) != "":
+    wanted = _answers(response_format(chat.variables))
+    if (text := _developer("\n\n".join(filter(None, instructions)), chat.tools, wanted)) != "":
         parts.append(_message("developer", text))
     parts += _turns(messages)
     if chat.add_generation_prompt:
@@ -66,9 +67,19 @@ def _system(chat: Chat) -> str:
     return "\n".join(lines)
 
 
-def _developer(instructions: str, tools: Sequence[Mapping[str, Any]]) -> str:
+def _developer(instructions: str, tools: Sequence[Mapping[str, Any]], wanted: str = "") -> str:
     sections = [f"# Instructions\n\n{instructions}"] if instructions else []
-    return "\n\n".join([*sections, namespace(tools)] if tools else sections)
+    if tools:
+        sections.append(namespace(tools))
+    return "\n\n".join([*sections, wanted] if wanted else sections)
+
+
+def _answers(wanted: ResponseFormat | None) -> str:
+    """The section that says what an answer has to be."""
+    if wanted is None:
+        return ""
+    about = "".join(f"// {line}\n" for line in wanted.description.splitlines())
+    return f"# Response Formats\n\n## {wanted.name}\n\n{about}{wanted.schema}"
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:

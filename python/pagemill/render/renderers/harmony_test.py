@@ -4,6 +4,7 @@ Source of the texts: https://cookbook.openai.com/articles/openai-harmony.
 """
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ def _render(messages: list[dict[str, Any]], tools: Any = None, **change: Any) ->
         "trust_control_tokens": False,
         **change,
     }
-    renderer = load(RENDERERS["harmony"], ["<|start|>", "<|end|>", "<|message|>"])
+    renderer = load(RENDERERS["harmony"], Path(), ["<|start|>", "<|end|>", "<|message|>"])
     text = renderer.render(RenderRequest(messages=messages, tools=tools, **fields)).text
     today = re.compile(r"(?<=\nCurrent date: )\d{4}-\d\d-\d\d(?=\n)")
     assert len(today.findall(text)) == 1
@@ -150,10 +151,12 @@ def test_results_need_their_call() -> None:
         ({"type": ["string", "null"]}, "string | null"),
         ({"anyOf": [{"type": "string"}, {"type": "number"}]}, "string | number"),
         ({"type": "array", "items": {"enum": ["a", "b"]}}, '("a" | "b")[]'),
-        ({"type": "array"}, "any[]"),
-        ({"type": "object"}, "object"),
-        ({"properties": {"b": {"type": "boolean"}}}, "{\nb?: boolean,\n}"),
-        ({"type": ["object", "array"], "items": {"type": "string"}}, "object | string[]"),
+        ({"type": "array"}, "Array<any>"),
+        ({"type": "object"}, "{\n    }"),
+        ({"properties": {"b": {"type": "boolean"}}}, "{\n    b?: boolean,\n    }"),
+        ({"type": ["object", "array"], "items": {"type": "string"}}, "{\n    } | string[]"),
+        ({"type": "array", "items": {"type": ["object", "null"]}}, "({\n    } | null)[]"),
+        ({"type": "string", "nullable": True}, "string | null"),
         ({"type": []}, "any"),
         ({}, "any"),
         ({"type": 5, "items": 5}, "any"),
@@ -182,3 +185,73 @@ def test_deep_schemas_are_refused() -> None:
     parameters = {"type": "object", "properties": {"x": schema}}
     with pytest.raises(RenderError, match="nested too deep"):
         _render([USER], [{"function": {"name": "f", "parameters": parameters}}])
+
+
+def test_definitions_are_those_of_the_library() -> None:
+    """The text is what the package openai-harmony 0.0.8 writes."""
+    nested = {"type": "string", "enum": ["a", "b"], "default": "a"}
+    variants = [
+        {"type": "object", "properties": {"x": {"type": "string", "description": "dd"}}},
+        {"type": "number", "description": "d2", "default": 3},
+    ]
+    titled = {"title": "T", "type": "string", "description": "x", "examples": ["e1", "e2"]}
+    parameters = {
+        "type": "object",
+        "description": "top",
+        "properties": {
+            "o": {"type": "object", "properties": {"y": {"properties": {"z": nested}}}},
+            "l": {"type": "array", "items": {"type": "object", "properties": {"n": {}}}},
+            "v": {"oneOf": variants, "default": "q", "description": "about"},
+            "t": titled,
+            "u": {"type": "string", "nullable": True, "default": None},
+        },
+        "required": ["u"],
+    }
+    text = _render([USER], [{"function": {"name": "f", "parameters": parameters}}])
+    written = text.partition("namespace functions {\n\n")[2].partition("\n\n}")[0]
+    assert (
+        written
+        == """\
+type f = (_: // top
+{
+o?: {
+    y?: {
+        z?: "a" | "b", // default: a
+        },
+    },
+l?: {
+    n?: any,
+    }[],
+// about
+// default: "q"
+v?:
+ | {
+   // dd
+   x?: string,
+   }
+ | number // d2 default: 3
+,
+// T
+//
+// x
+// Examples:
+// - "e1"
+// - "e2"
+t?: string,
+u: string | null, // default: null
+}) => any;"""
+    )
+
+
+def test_the_schema_of_answers_is_in_the_developers_message() -> None:
+    wanted = {"name": "shopping_list", "description": "What to buy", "schema": {"type": "object"}}
+    system = {"role": "system", "content": "Be brief."}
+    text = _render([system, USER], variables={"response_format": wanted})
+    assert (
+        "<|start|>developer<|message|># Instructions\n\nBe brief.\n\n# Response Formats\n\n"
+        '## shopping_list\n\n// What to buy\n{"type": "object"}<|end|><|start|>user'
+    ) in text
+    text = _render([USER], variables={"response_format": {"schema": True}})
+    assert "<|start|>developer<|message|># Response Formats\n\n## answer\n\ntrue<|end|>" in text
+    with pytest.raises(RenderError, match="response_format has no schema"):
+        _render([USER], variables={"response_format": {"name": "x"}})

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from pagemill.render.formats.format import MessageFormat, ReasoningFormat
 from pagemill.render.formats.table import REASONING_FORMATS, TOOL_FORMATS, load_format
-from pagemill.render.testing.wire_formats import WRITERS, ToolCall
+from pagemill.render.testing.wire_formats import CHECKPOINT, WRITERS, ToolCall
 
 _EXAMPLE = [ToolCall("get_weather", {"city": "Paris", "days": 2})]
 _RULE = "|---|---|---|"
@@ -18,7 +18,9 @@ _HEAD = """# Output formats
 How models write calls of tools and reasoning, by the names of `--tool-call-parser` and
 `--reasoning-parser`; [http.md](http.md#tools-and-reasoning) says what becomes of them. Without a
 name, the server takes the format that the chat template surely has, if its row says that templates
-show it. ⏎ is a line break.
+show it. ⏎ is a line break. `hf` is what the model's `tokenizer_config.json` describes as its
+`response_template` ([more](rendering.md#formats-that-a-checkpoint-says)). A suffix of tags, such as
+`:6124c78e`, is the one that the vocabulary has.
 
 This page is written by `python -m pagemill.render.testing.format_reference`; a format is a table of
 states in `python/pagemill/render/formats/`
@@ -30,6 +32,9 @@ def reference() -> str:
     """The page."""
     lines = [_HEAD, "## Calls of tools\n", "| names | shown by templates | example |", _RULE]
     for path, names in _rows(TOOL_FORMATS):
+        if path == TOOL_FORMATS["hf"]:
+            lines.append(f"| {names} | no | as the template says |")
+            continue
         lines.append(f"| {names} | {_is_shown(path)} | {_code(WRITERS[path](_EXAMPLE))} |")
     lines += ["\n## Reasoning\n", "| names | shown by templates | around it |", _RULE]
     for path, names in _rows(REASONING_FORMATS):
@@ -45,17 +50,19 @@ def _rows(table: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 
 def _is_shown(path: str) -> str:
-    return "yes" if load_format(path).marks else "no"
+    return "yes" if load_format(path, CHECKPOINT).marks else "no"
 
 
 def _around(path: str) -> str:
-    kind = load_format(path)
+    if path == REASONING_FORMATS["hf"]:
+        return "as the template says"
+    kind = load_format(path, CHECKPOINT)
     if isinstance(kind, MessageFormat):
         return "messages, whose headers say what they are"
     assert isinstance(kind, ReasoningFormat)
     openers, closers = (", ".join(map(_code, each)) for each in (kind.openers, kind.closers))
     opener = f"{openers} or nothing" if kind.begins_within else openers
-    return f"{opener}; {closers}"
+    return f"{opener}; {closers}{'; part of the answer' if kind.is_answer else ''}"
 
 
 def _code(text: str) -> str:

@@ -8,8 +8,33 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-from pagemill.render.formats.format import INDEX, Spelling, ToolFormat
+from pagemill.render.formats.checkpoint import Checkpoint
+from pagemill.render.formats.format import INDEX, KEY, Spelling, ToolFormat
 from pagemill.render.formats.table import TOOL_FORMATS, load_format
+
+CHECKPOINT = Checkpoint(
+    ("<tool_calls:6124c78e>", "<think:6124c78e>"),
+    {
+        "response_template": {
+            "start_anchor": "<|im_start|>assistant\n",
+            "fields": {
+                "thinking": {"open": "<think>", "close": "</think>"},
+                "content": {"close_pattern": r"\s*(?:<\|im_end\|>|<\|endoftext\|>)"},
+                "tool_calls": {
+                    "open_pattern": r"\s*<tool_call>\s*<function=(?P<called>[^>\n]+)>",
+                    "close_pattern": r"</function>\s*</tool_call>",
+                    "repeats": True,
+                    "content": "xml-inline",
+                    "content_args": {
+                        "tag_pattern": r"<parameter=(?P<key>[^>\n]+)>(?P<value>.*?)</parameter>"
+                    },
+                    "transform": {"function": {"name": "{called}", "arguments": "{content}"}},
+                },
+            },
+        }
+    },
+)
+"""Says what formats need that differ between checkpoints."""
 
 
 class ToolCall(NamedTuple):
@@ -34,9 +59,12 @@ def spelled(spelling: Spelling, calls: list[ToolCall]) -> str:
         values = spelling.parameters
         assert values is not None
         is_plain = isinstance(value, str) and not values.quotes
-        before = values.before_value if isinstance(value, str) else values.before_json
         text = value if is_plain else _json(value)
-        return f"{values.before_key}{key}{before or values.before_value}{text}{values.after_value}"
+        before, after = values.before_value, values.after_value
+        if not isinstance(value, str):
+            before = values.before_json or before
+            after = after if values.after_json is None else values.after_json
+        return f"{values.before_key}{key}{before}{text}{after.replace(KEY, key)}"
 
     def call(at: int, each: ToolCall) -> str:
         values = spelling.parameters
@@ -146,6 +174,7 @@ _OWN: Mapping[str, Callable[[list[ToolCall]], str]] = {
             + "<|eom|>"
         )
     ),
+    "response_template:of_checkpoint": lambda calls: _writer("element_formats:MIMO")(calls),
     "other_formats:FUNCTIONGEMMA": _quoted(
         *("<start_function_call>", "<end_function_call>", "<escape>")
     ),
@@ -164,7 +193,7 @@ _OWN: Mapping[str, Callable[[list[ToolCall]], str]] = {
 def _writer(path: str) -> Callable[[list[ToolCall]], str]:
     if path in _OWN:
         return _OWN[path]
-    kind = load_format(path)
+    kind = load_format(path, CHECKPOINT)
     assert isinstance(kind, ToolFormat) and kind.spelling is not None
     return partial(spelled, kind.spelling)
 

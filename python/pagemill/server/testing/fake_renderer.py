@@ -84,6 +84,7 @@ class FakeRenderer:
     eos_token_ids: tuple[int, ...] = (0,)
     special_tokens: Mapping[str, str] = {"eos_token": "<eos>"}
     chat_template: str | None = "{{ messages }}"
+    chat_variables: frozenset[str] = frozenset()
     tokenizer = FakeTokenizer()
 
     def __init__(self, formats: Formats | None = None) -> None:

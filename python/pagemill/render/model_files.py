@@ -1,0 +1,161 @@
+"""What a model's files say of chats: the tokenizer, the chat template, and who renders."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from pagemill.render.errors import RenderError
+from pagemill.render.formats.checkpoint import Checkpoint
+from pagemill.render.json_values import as_array, as_object
+from pagemill.render.renderers import table
+from pagemill.render.special_tokens import (
+    end_ids,
+    read_json,
+    tokens_from_config,
+    tokens_from_gguf,
+)
+from pagemill.render.template_wire import MAX_TEMPLATE_CHARS
+from pagemill.render.tokenizer import TextTokenizer
+
+
+class GgufMetadata(Protocol):
+    """The part of `weights.GgufFile` that is used here."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+
+class RenderSource(Protocol):
+    """The part of `weights.ModelSource` that is used here."""
+
+    @property
+    def path(self) -> Any: ...  # the directory of an "hf" model
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+
+    @property
+    def gguf(self) -> GgufMetadata | None: ...
+
+
+class OpenedTokenizer(NamedTuple):
+    """A model's tokenizer, its tokens by their roles ("bos_token", ...), those that end a
+    generation, and what its files say of formats."""
+
+    tokenizer: TextTokenizer
+    special_tokens: dict[str, str]
+    eos_token_ids: Sequence[int]
+    checkpoint: Checkpoint
+
+
+def chat_row(source: RenderSource, mode: str, *, has_own_template: bool) -> table.Row | None:
+    """The renderer of a model's chats, None for Jinja; arguments as for `table.choose`.
+
+    Raises:
+      RenderError: the mode is unknown, or a file cannot be read.
+    """
+    files: list[str] = []
+    if source.gguf is None:
+        folder = Path(source.path)
+        if not (folder / "tokenizer.json").is_file() or not template_sources(source, None):
+            names = (row.file for row in table.RENDERERS.values())
+            files = [name for name in names if name and (folder / name).is_file()]
+    return table.choose(mode, source.config, has_own_template=has_own_template, files=files)
+
+
+def open_tokenizer(
+    source: RenderSource, cache: Path | None, row: table.Row | None = None
+) -> OpenedTokenizer:
+    """The tokenizer of an opened model.
+
+    Args:
+      source: the model.
+      cache: as for `Renderer.open`.
+      row: the renderer of its chats.
+
+    Raises:
+      RenderError: there is none, or it cannot be used.
+    """
+    settings: Mapping[str, Any] = {}
+    if row is not None and row.vocabulary:
+        if source.gguf is not None:
+            raise RenderError(
+                f"this --tokenizer-mode reads {row.file} or the like in a model's folder; for a"
+                " GGUF file use hf"
+            )
+        folder = Path(source.path)
+        opened, tokens = table.open_vocabulary(row, folder, cache)
+        tokenizer = TextTokenizer(opened)
+        generation = read_json(folder / "generation_config.json")
+        ends = [generation.get("eos_token_id"), _id_of(tokenizer, tokens["eos_token"])]
+    elif source.gguf is not None:
+        metadata = source.gguf.metadata
+        tokenizer = TextTokenizer.from_gguf(metadata, cache)
+        tokens = tokens_from_gguf(metadata)
+        ends = [metadata.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")]
+    else:
+        folder = Path(source.path)
+        tokenizer = TextTokenizer.from_file(folder / "tokenizer.json")
+        settings = read_json(folder / "tokenizer_config.json")
+        tokens = tokens_from_config(settings)
+        generation = read_json(folder / "generation_config.json")
+        ends = [generation.get("eos_token_id"), _id_of(tokenizer, tokens.get("eos_token"))]
+    ends.append(source.config.get("eos_token_id"))
+    return OpenedTokenizer(
+        tokenizer,
+        tokens,
+        [i for value in ends for i in end_ids(value)],
+        Checkpoint(tokenizer.added_tokens, settings),
+    )
+
+
+def read_template(text_or_path: str) -> str:
+    """Returns a template given as itself or as the path of a file.
+
+    Raises:
+      RenderError: it is neither.
+    """
+    if any(mark in text_or_path for mark in ("{{", "{%", "\n")):
+        return text_or_path
+    path = Path(text_or_path).expanduser()
+    try:
+        if path.stat().st_size > 4 * MAX_TEMPLATE_CHARS:  # UTF-8 has at most 4 bytes a character
+            raise RenderError(f"the chat template {path} is too large")
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        if isinstance(error, RenderError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise RenderError(f"the chat template {text_or_path!r} cannot be read: {reason}") from None
+
+
+def template_sources(source: RenderSource, replacement: str | None) -> dict[str, str]:
+    """Returns "default" and, if the model has one for tools, "tool_use"; nothing without a default.
+
+    Args:
+      source: the model.
+      replacement: a file or a template to use in place of the model's own.
+
+    Raises:
+      RenderError: a file cannot be read.
+    """
+    if replacement is not None:
+        return {"default": read_template(replacement)}
+    if source.gguf is not None:
+        found: Any = source.gguf.metadata.get("tokenizer.chat_template")
+    else:
+        folder = Path(source.path)
+        if (file := folder / "chat_template.jinja").is_file():
+            return {"default": read_template(str(file))}
+        found = read_json(folder / "tokenizer_config.json").get("chat_template")
+    several = as_array(found)
+    if several is None:
+        return {"default": found} if isinstance(found, str) else {}
+    entries = [entry for entry in map(as_object, several) if entry is not None]
+    named = {str(entry.get("name")): entry.get("template") for entry in entries}
+    texts = {name: text for name, text in named.items() if isinstance(text, str)}
+    return texts if "default" in texts else {}
+
+
+def _id_of(tokenizer: TextTokenizer, content: str | None) -> int | None:
+    return None if content is None else tokenizer.token_id(content)
