@@ -120,6 +120,11 @@ class AsyncEngine:
             raise
         return stream
 
+    def check_room(self) -> None:
+        """Raises the EngineError with which `submit` would refuse any request now; see
+        `EngineClient.check_room`."""
+        self._client.check_room()
+
     def check_integrity(self) -> None:
         """Raises AssertionError when the routing table and the streams disagree."""
         for child, (stream, _) in self._routes.items():

@@ -35,6 +35,8 @@ class EngineClient(Protocol):
        the caller aborts them.
     3. Outputs are passed on the event loop, never from within a method of the client.
     4. `close` aborts what the client has in the engine, and nothing of other clients.
+    5. `check_room` never refuses for longer than it takes the engine's news to arrive: once it has
+       room, `check_room` passes without a call of another method.
     """
 
     @property
@@ -57,6 +59,11 @@ class EngineClient(Protocol):
 
     async def submit(self, requests: Sequence[EngineRequest]) -> None:
         """Raises EngineError for the refusal of one of them; then none of them runs."""
+        ...
+
+    def check_room(self) -> None:
+        """Raises the EngineError with which `submit` would refuse any request now, as far as is
+        known here; never waits. `submit` decides: others submit, too."""
         ...
 
     def abort(self, request_ids: Sequence[int]) -> None:

@@ -40,6 +40,14 @@ def submit_all(
         raise
 
 
+def check_room(bindings: NativeBindings, client: NativeClient) -> None:
+    """Raises the EngineError with which the engine would refuse any request now."""
+    try:
+        client.check_room()
+    except bindings.status_error as error:
+        raise to_engine_error(error) from error
+
+
 def native_requests(
     bindings: NativeBindings,
     request: EngineRequest,

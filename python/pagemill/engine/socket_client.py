@@ -25,12 +25,14 @@ from pagemill.engine.messages import (
     ClientMessage,
     EngineMessage,
     EngineRequest,
+    Error,
     Extend,
     Hello,
     ModelFacts,
     Outputs,
     Release,
     Reply,
+    Room,
     Stats,
     Submit,
     engine_messages,
@@ -84,6 +86,13 @@ class SocketClient:
     async def submit(self, requests: Sequence[EngineRequest]) -> None:
         """See `EngineClient`."""
         await self._ask(lambda sequence: Submit(sequence, list(requests)))
+
+    def check_room(self) -> None:
+        """As of the engine's last message about it."""
+        if self._connection is None:
+            raise _gone()
+        if self._connection.refusal is not None:
+            raise self._connection.refusal.exception()
 
     def abort(self, request_ids: Sequence[int]) -> None:
         """See `EngineClient`."""
@@ -169,6 +178,8 @@ class SocketClient:
                 self._connection = connection
             case Reply():
                 connection.answer(message)
+            case Room(error):
+                connection.refusal = error
 
 
 class _Values:
@@ -197,6 +208,8 @@ class _Connection(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.error: EngineError | None = None
         """Why it was ended on this side."""
+        self.refusal: Error | None = None
+        """What the engine would refuse any request with; it said so last."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type

@@ -42,7 +42,7 @@ def create_app(
     each request at its end.
     """
     limited = LimitKeys(_routes(state, endpoints), state.limiter)
-    answering: ASGIApp = ApiKeyAuth(Admission(limited, state.lifecycle), ring or KeyRing())
+    answering: ASGIApp = ApiKeyAuth(Admission(limited, state), ring or KeyRing())
     if state.config.playground:
         answering = Playground(answering)
     return _observed(state, answering, listeners)

@@ -50,8 +50,7 @@ class HttpRoute(Route):
         try:
             response = await self._answer(request, caller)
         except ApiError as error:
-            if error.status == 429 and error.is_by_engine:
-                error.retry_after_s = self._server.returns.refused(error.retry_after_s)
+            self._server.returns.schedule(error)
             response = error_response(error, self.row.errors)
         except ClientDisconnect:
             response = Response(status_code=_CLIENT_GONE)  # no client reads it

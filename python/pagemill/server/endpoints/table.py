@@ -46,7 +46,7 @@ class Endpoint:
     stream) are "module:Type" below `protocol`. They are imported when they are needed. A module of
     `request` has its `RULES`; without `request` the handler gets the fields as they are. Without
     `response` the answer is an object of strings. `task` None: whatever the model does. `errors`:
-    those of the API that the route belongs to.
+    those of the API that the route belongs to. `queued`: its requests wait in the engine's queue.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Endpoint:
     event: str = ""
     media_type: str = "application/json"
     errors: ErrorShape = OPENAI
+    queued: bool = False
 
     def load(self) -> Handler:
         """The handler."""
@@ -101,6 +102,7 @@ ENDPOINTS = (
         request="chat:ChatRequest",
         response="chat:ChatResponse",
         event="chat:ChatChunk",
+        queued=True,
     ),
     Endpoint(
         name="chat_completions_render",
@@ -124,6 +126,7 @@ ENDPOINTS = (
         request="completion:CompletionRequest",
         response="completion:CompletionResponse",
         event="completion:CompletionResponse",
+        queued=True,
     ),
     Endpoint(
         name="completions_render",
@@ -156,6 +159,7 @@ ENDPOINTS = (
         transport=Transport.JSON,
         request="embedding:EmbeddingRequest",
         response="embedding:EmbeddingResponse",
+        queued=True,
     ),
     Endpoint(
         name="generate",
@@ -168,6 +172,7 @@ ENDPOINTS = (
         request="generate:GenerateRequest",
         response="generate:GenerateResponse",
         event="generate:GenerateResponse",
+        queued=True,
     ),
     Endpoint(
         name="health",
@@ -186,6 +191,7 @@ ENDPOINTS = (
         transport=Transport.JSON,
         response="status:DOCUMENT",
         event="status:DOCUMENT",
+        queued=True,
     ),
     Endpoint(
         name="kv_events",
@@ -217,6 +223,7 @@ ENDPOINTS = (
         response="messages:MessagesResponse",
         event="messages:StreamEvent",
         errors=ANTHROPIC,
+        queued=True,
     ),
     Endpoint(
         name="messages_count_tokens",
@@ -339,6 +346,7 @@ ENDPOINTS = (
         request="responses:ResponsesRequest",
         response="responses:Response",
         event="response_events:ResponseEvent",
+        queued=True,
     ),
     Endpoint(
         name="tokenize",
@@ -375,6 +383,8 @@ METERED_PATHS = frozenset(
     if e.scope is Scope.INFERENCE and e.transport is Transport.JSON
 )
 """Method and path of what counts against a key's limits: work for the model or its tokenizer."""
+QUEUED_PATHS = frozenset((e.method, e.path) for e in ENDPOINTS if e.queued)
+"""Method and path of what is refused, before it is read, while the engine's queue is full."""
 _ERRORS = {endpoint.path: endpoint.errors for endpoint in ENDPOINTS}
 
 
