@@ -97,7 +97,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self.headers = []
         self._seconds = (limits.header_timeout, limits.body_timeout, _DROP_BODY_S)  # by _Wait
         self._refusal: ApiError | None = None
-        self._writes: JoinedWrites  # made with the connection
         self._timer: asyncio.TimerHandle | None = None
         self._wait: _Wait | None = None
         self._send_timer: asyncio.TimerHandle | None = None
@@ -108,7 +107,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Starts the clock, or refuses the connection."""
         super().connection_made(transport)
-        self._writes = JoinedWrites(transport, self.loop)
         descriptor = transport.get_extra_info("socket").fileno()
         if self._handshake is not None:
             self._connections.closed(self._handshake)
@@ -166,7 +164,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._stop(self._too_large())
         self._check_number_of_headers()
         super().on_headers_complete()
-        self.cycle.transport = cast(asyncio.Transport, self._writes)
+        JoinedWrites.install(self.cycle)
         self.scope.setdefault("state", {})[BODY_WRITER] = _BodyWriter(self.cycle)
         self.headers = []  # trailers come into this one, and no further
         self._received.head_complete = True
@@ -184,7 +182,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The next request may come, after the rest of this one's body."""
-        self._writes.response_ended()
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch_sending(True)

@@ -1,59 +1,55 @@
-"""A response's head and the first part of its body in one write.
+"""The head of a response and its body in one write, if both are there.
 
-    writes = JoinedWrites(transport, loop)      # of one connection
-    writes.write(head)                          # waits for what follows, until the loop's next turn
-    writes.write(body)                          # writes both
-    writes.response_ended()
+    cycle.transport = JoinedWrites(cycle)
 
-uvicorn writes them one after the other. Most responses are small, and a write to a socket costs as
-much as all that a refusal needs besides; a client that is woken by the head has to be woken again.
+uvicorn writes one after the other, and the loop passes each to the system: two packets, and a client
+that is woken twice.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import cast
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 _MAX_JOINED_BYTES = 64 * 1024  # copying more costs as much as a write
 
 
 class JoinedWrites:
-    """The methods of a transport by which `RequestResponseCycle` writes."""
+    """The methods of a transport by which one `RequestResponseCycle` writes.
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._begins = True  # what is written next begins a response
+    A head that states the body's length waits for the body's first part. That of a stream does not:
+    its first event may take long.
+    """
+
+    __slots__ = ("_begun", "_cycle", "_held", "_transport")
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._transport = cycle.transport
+        self._begun = False  # the head was written, or is held
         self._held = b""
-        self._flush: asyncio.Handle | None = None
+
+    @classmethod
+    def install(cls, cycle: RequestResponseCycle) -> None:
+        """Lets `cycle` write by such an object."""
+        cycle.transport = cast(asyncio.Transport, cls(cycle))
 
     def write(self, data: bytes) -> None:
-        """Writes `data`, in order; the beginning of a response within the loop's next turn."""
-        if self._begins:
-            self._begins = False
-            self._held = data
-            self._flush = self._loop.call_soon(self.flush)
-        elif not self._held:
-            self._transport.write(data)
-        elif len(data) <= _MAX_JOINED_BYTES:
-            self._held += data
-            self.flush()
-        else:
-            self.flush()
-            self._transport.write(data)
-
-    def flush(self) -> None:
-        """Writes what waits."""
-        if self._flush is not None:
-            self._flush.cancel()
-            self._flush = None
+        """Writes `data` behind what is held, or holds it."""
+        cycle = self._cycle
+        if cycle.response_started and not self._begun:
+            self._begun = True
+            if cycle.chunked_encoding is False and cycle.scope["method"] != "HEAD":
+                self._held = data
+                return
         held, self._held = self._held, b""
-        if held and not self._transport.is_closing():
+        if held and len(data) <= _MAX_JOINED_BYTES:
+            data = held + data
+        elif held:
             self._transport.write(held)
-
-    def response_ended(self) -> None:
-        """What is written next begins another response."""
-        self.flush()
-        self._begins = True
+        self._transport.write(data)
 
     def is_closing(self) -> bool:
         """Whether the connection is closed, or is when all is written."""
@@ -61,5 +57,7 @@ class JoinedWrites:
 
     def close(self) -> None:
         """Closes the connection once all is written."""
-        self.flush()
+        if self._held:
+            self._transport.write(self._held)
+            self._held = b""
         self._transport.close()
