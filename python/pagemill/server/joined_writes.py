@@ -2,8 +2,8 @@
 
     cycle.transport = JoinedWrites(cycle)
 
-uvicorn writes one after the other, and the loop passes each to the system: two packets, and a client
-that is woken twice.
+uvicorn writes one after the other, and the loop passes each to the system: two packets, and a
+client that is woken twice.
 """
 
 from __future__ import annotations
