@@ -35,8 +35,8 @@ class EngineClient(Protocol):
        the caller aborts them.
     3. Outputs are passed on the event loop, never from within a method of the client.
     4. `close` aborts what the client has in the engine, and nothing of other clients.
-    5. `check_room` never refuses for longer than it takes the engine's news to arrive: once it has
-       room, `check_room` passes without a call of another method.
+    5. `check_room` follows the engine by itself: it stops refusing when there is room again, without
+       a call of another method.
     """
 
     @property
