@@ -120,10 +120,13 @@ class AsyncEngine:
             raise
         return stream
 
-    def check_room(self) -> None:
-        """Raises the EngineError with which `submit` would refuse any request now; see
-        `EngineClient.check_room`."""
-        self._client.check_room()
+    def room(self) -> int:
+        """How many more choices would be queued now, at least 1; see `EngineClient.room`.
+
+        Raises:
+            EngineError: the refusal that any request would get.
+        """
+        return self._client.room()
 
     def check_integrity(self) -> None:
         """Raises AssertionError when the routing table and the streams disagree."""

@@ -46,8 +46,8 @@ from pagemill.engine.messages import (
 )
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.native_requests import (
-    check_room,
     native_chunk,
+    native_room,
     submit_all,
     to_engine_error,
 )
@@ -113,7 +113,7 @@ class EngineServer:
         self._connections.discard(connection)
 
     def send_room(self) -> None:
-        """Lets all clients know whether there is room for a request."""
+        """Lets all clients know how much room there is for requests."""
         for connection in self._connections:
             connection.send_room()
 
@@ -142,7 +142,7 @@ class _Connection(asyncio.Protocol):
         self._writable = True
         self._calls: set[asyncio.Task[None]] = set()
         self._not_submitted: set[int] = set()  # of those whose grammars are compiled
-        self._refusal: Error | None = None  # of the last Room that was sent
+        self._room = Room(1)  # the last that was sent
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
@@ -207,17 +207,17 @@ class _Connection(asyncio.Protocol):
             self._send(message)
 
     def send_room(self) -> None:
-        """Sends what any request of the client would be refused with, if that has changed."""
+        """Sends how much room there is for requests of the client, if that has changed."""
         if self._client is None or not self._writable:
             return
+        max_choices = self._server.hello.model.max_choices
         try:
-            check_room(self._bindings, self._client)
-            refusal = None
+            room = Room(native_room(self._bindings, self._client, max_choices))
         except EngineError as error:
-            refusal = Error.of(error)
-        if refusal != self._refusal:
-            self._refusal = refusal
-            self._send(Room(refusal))
+            room = Room(0, Error.of(error))
+        if room != self._room:
+            self._room = room
+            self._send(room)
 
     def _handle(self, message: ClientMessage) -> None:
         client = self._client

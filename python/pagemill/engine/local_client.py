@@ -11,8 +11,8 @@ from pagemill.engine.control_calls import run_call
 from pagemill.engine.messages import EngineRequest, ModelFacts
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.native_requests import (
-    check_room,
     native_chunk,
+    native_room,
     submit_all,
     to_engine_error,
 )
@@ -53,9 +53,9 @@ class LocalClient:
         """Does not suspend."""
         submit_all(self._bindings, self._opened(), requests)
 
-    def check_room(self) -> None:
+    def room(self) -> int:
         """Of this moment."""
-        check_room(self._bindings, self._opened())
+        return native_room(self._bindings, self._opened(), self.model.max_choices)
 
     def abort(self, request_ids: Sequence[int]) -> None:
         """See `EngineClient`."""

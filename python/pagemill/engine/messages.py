@@ -160,11 +160,10 @@ class Reply(msgspec.Struct, array_like=True, tag=True, frozen=True):
 
 
 class Room(msgspec.Struct, array_like=True, tag=True, frozen=True):
-    """Whether the engine would refuse any request; when that changes. Before the first one it would
-    not."""
+    """What `EngineClient.room` returns or raises, when that changes; it follows Hello."""
 
-    error: Error | None
-    """The refusal."""
+    places: int
+    error: Error | None = None
 
 
 class Stats(msgspec.Struct, array_like=True, tag=True, frozen=True):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pagemill.engine.client import MOST_ROOM
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.outputs import EngineError
@@ -40,12 +41,14 @@ def submit_all(
         raise
 
 
-def check_room(bindings: NativeBindings, client: NativeClient) -> None:
-    """Raises the EngineError with which the engine would refuse any request now."""
+def native_room(bindings: NativeBindings, client: NativeClient, max_choices: int) -> int:
+    """`EngineClient.room` of an engine that holds `max_choices`."""
     try:
         client.check_room()
     except bindings.status_error as error:
         raise to_engine_error(error) from error
+    stats = bindings.engine.stats()
+    return min(max(1, max_choices - stats.num_running - stats.num_waiting), MOST_ROOM)
 
 
 def native_requests(

@@ -25,7 +25,6 @@ from pagemill.engine.messages import (
     ClientMessage,
     EngineMessage,
     EngineRequest,
-    Error,
     Extend,
     Hello,
     ModelFacts,
@@ -87,12 +86,14 @@ class SocketClient:
         """See `EngineClient`."""
         await self._ask(lambda sequence: Submit(sequence, list(requests)))
 
-    def check_room(self) -> None:
+    def room(self) -> int:
         """As of the engine's last message about it."""
         if self._connection is None:
             raise _gone()
-        if self._connection.refusal is not None:
-            raise self._connection.refusal.exception()
+        room = self._connection.room
+        if room.error is not None:
+            raise room.error.exception()
+        return room.places
 
     def abort(self, request_ids: Sequence[int]) -> None:
         """See `EngineClient`."""
@@ -178,8 +179,8 @@ class SocketClient:
                 self._connection = connection
             case Reply():
                 connection.answer(message)
-            case Room(error):
-                connection.refusal = error
+            case Room():
+                connection.room = message
 
 
 class _Values:
@@ -208,8 +209,8 @@ class _Connection(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.error: EngineError | None = None
         """Why it was ended on this side."""
-        self.refusal: Error | None = None
-        """What the engine would refuse any request with; it said so last."""
+        self.room = Room(1)
+        """The last that the engine sent."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type

@@ -120,6 +120,48 @@ def test_a_full_queue_refuses_before_anything_is_rendered(row: Endpoint) -> None
     while_full(check, after, options)
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_requests_that_come_together_are_prepared_for_the_room_there_is(path: str) -> None:
+    renderer = CountingRenderer()
+
+    async def main() -> None:
+        options = FakeOptions(max_running=2, max_waiting=1, retry_after_s=9)
+        async with fake_server(options, keys=KEYS, renderer=renderer, max_choices=3) as fake:
+            fake.engine.paused = True
+            sent = [asyncio.create_task(post(fake, path, FIELDS[path])) for _ in range(20)]
+            await engine_is(fake, 2)
+            async with asyncio.timeout(20):
+                while sum(task.done() for task in sent) < 17:
+                    await asyncio.sleep(0.001)
+            fake.engine.paused = False
+            statuses = [(await task).status_code for task in sent]
+            assert sorted(statuses) == [200] * 3 + [429] * 17
+            assert renderer.calls <= 3 * 2  # the template, the tokenizer
+            assert fake.engine.stats().num_refused == 0
+
+    asyncio.run(main())
+
+
+def test_requests_that_are_never_submitted_leave_their_room() -> None:
+    async def main() -> None:
+        async with fake_server(ONE, keys=KEYS, max_choices=1) as fake:
+            for _ in range(3):
+                assert (await post(fake, "/v1/completions", {"prompt": []})).status_code == 400
+            left = asyncio.create_task(post(fake, "/v1/completions", "no object"))
+            await asyncio.sleep(0)
+            left.cancel()
+            await asyncio.gather(left, return_exceptions=True)
+            assert (await post(fake, "/v1/completions")).status_code == 200
+            fake.engine.paused = True
+            first = asyncio.create_task(post(fake, "/v1/completions"))
+            await engine_is(fake, 1)
+            assert (await post(fake, "/v1/completions")).status_code == 429
+            fake.engine.paused = False
+            assert (await first).status_code == 200
+
+    asyncio.run(main())
+
+
 def test_what_needs_no_place_in_the_queue_is_answered() -> None:
     async def check(fake: FakeServer, renderer: CountingRenderer) -> None:
         for path in ("/tokenize", "/v1/completions/render"):
