@@ -22,8 +22,6 @@ from pagemill.engine.outputs import EngineError
 from pagemill.inputs.rendered_prompt import InputChunk
 from pagemill.observe.snapshot import EngineSnapshot
 
-MOST_ROOM = 64
-"""More room is not told apart: it changes with each request, and is of no interest."""
 OnOutputs = Callable[[Sequence[NativeOutput]], None]
 OnLost = Callable[[EngineError], None]
 
@@ -37,8 +35,8 @@ class EngineClient(Protocol):
        the caller aborts them.
     3. Outputs are passed on the event loop, never from within a method of the client.
     4. `close` aborts what the client has in the engine, and nothing of other clients.
-    5. `room` follows the engine by itself: it stops refusing when there is room again, without a call
-       of another method.
+    5. `room` follows the engine by itself: it stops refusing when there is room again, without a
+       call of another method.
     """
 
     @property
@@ -64,8 +62,8 @@ class EngineClient(Protocol):
         ...
 
     def room(self) -> int:
-        """How many more choices the engine would queue now, as far as is known here: 1 to `MOST_ROOM`,
-        which stands for more. Never waits. `submit` decides: others submit, too.
+        """How many more choices the engine would queue now, as far as is known here, at least 1.
+        Never waits. `submit` decides: others submit, too.
 
         Raises:
             EngineError: the refusal that any request would get.

@@ -210,9 +210,9 @@ class _Connection(asyncio.Protocol):
         """Sends how much room there is for requests of the client, if that has changed."""
         if self._client is None or not self._writable:
             return
-        max_choices = self._server.hello.model.max_choices
+        most = self._server.hello.model.max_unfinished
         try:
-            room = Room(native_room(self._bindings, self._client, max_choices))
+            room = Room(native_room(self._bindings, self._client, most))
         except EngineError as error:
             room = Room(0, Error.of(error))
         if room != self._room:

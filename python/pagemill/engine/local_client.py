@@ -55,7 +55,7 @@ class LocalClient:
 
     def room(self) -> int:
         """Of this moment."""
-        return native_room(self._bindings, self._opened(), self.model.max_choices)
+        return native_room(self._bindings, self._opened(), self.model.max_unfinished)
 
     def abort(self, request_ids: Sequence[int]) -> None:
         """See `EngineClient`."""

@@ -98,6 +98,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Bound on generated tokens that the operator set."""
     max_choices: int = 1024
     """Requests that the engine holds if it is otherwise idle."""
+    max_unfinished: int = 2048
+    """Requests that run or wait in the engine, at most."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=True, frozen=True):

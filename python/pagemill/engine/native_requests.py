@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pagemill.engine.client import MOST_ROOM
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.outputs import EngineError
@@ -16,6 +15,8 @@ from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.structured.grammar import Grammar, GrammarError
 
+# From here on, room is counted in steps of as much: clients elsewhere need no message a request.
+_COARSE_ROOM = 64
 _REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority", "kv_transfer_params"}
 
 
@@ -41,14 +42,15 @@ def submit_all(
         raise
 
 
-def native_room(bindings: NativeBindings, client: NativeClient, max_choices: int) -> int:
-    """`EngineClient.room` of an engine that holds `max_choices`."""
+def native_room(bindings: NativeBindings, client: NativeClient, max_unfinished: int) -> int:
+    """`EngineClient.room` of an engine with at most `max_unfinished` requests."""
     try:
         client.check_room()
     except bindings.status_error as error:
         raise to_engine_error(error) from error
     stats = bindings.engine.stats()
-    return min(max(1, max_choices - stats.num_running - stats.num_waiting), MOST_ROOM)
+    free = max_unfinished - stats.num_running - stats.num_waiting
+    return max(1, free if free < _COARSE_ROOM else free - free % _COARSE_ROOM)
 
 
 def native_requests(

@@ -38,8 +38,8 @@ class Caller:
     `limits` None: the key has none. `models` are the names that its requests may give; None: all.
     `priority` is what its requests begin with; None: what they say themselves.
     `record` is of the request that is being answered; None for one that did not come over HTTP.
-    `admitted` is that request, if the key has limits. `prepared` is called when it has been submitted
-    to the engine; further calls do nothing.
+    `admitted` is that request, if the key has limits. `prepared` is called when it has been
+    submitted to the engine; further calls do nothing.
     """
 
     key_id: str

@@ -126,7 +126,7 @@ def test_requests_that_come_together_are_prepared_for_the_room_there_is(path: st
 
     async def main() -> None:
         options = FakeOptions(max_running=2, max_waiting=1, retry_after_s=9)
-        async with fake_server(options, keys=KEYS, renderer=renderer, max_choices=3) as fake:
+        async with fake_server(options, keys=KEYS, renderer=renderer, max_unfinished=3) as fake:
             fake.engine.paused = True
             sent = [asyncio.create_task(post(fake, path, FIELDS[path])) for _ in range(20)]
             await engine_is(fake, 2)
@@ -144,7 +144,7 @@ def test_requests_that_come_together_are_prepared_for_the_room_there_is(path: st
 
 def test_requests_that_are_never_submitted_leave_their_room() -> None:
     async def main() -> None:
-        async with fake_server(ONE, keys=KEYS, max_choices=1) as fake:
+        async with fake_server(ONE, keys=KEYS, max_unfinished=1) as fake:
             for _ in range(3):
                 assert (await post(fake, "/v1/completions", {"prompt": []})).status_code == 400
             left = asyncio.create_task(post(fake, "/v1/completions", "no object"))

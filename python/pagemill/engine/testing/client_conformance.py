@@ -144,6 +144,9 @@ def test_room_is_known_without_a_submit(connect: Connect) -> None:
             await other.start(lambda _: None, lambda _: None)
             await busy.start(received.on_outputs, received.on_lost)
             assert refusal(other) == refusal(busy) == ""
+            async with asyncio.timeout(20):
+                while busy.room() != busy.model.max_unfinished:
+                    await asyncio.sleep(0.001)
             await busy.submit([request(i, 1) for i in range(3)])
             await until(other, "RESOURCE_EXHAUSTED")
             await until(busy, "RESOURCE_EXHAUSTED")

@@ -50,7 +50,7 @@ async def make_pipeline(
     max_model_len: int = 256,
     renderer: FakeRenderer | None = None,
     observed: MetricsOptions | None = None,
-    max_choices: int = 1024,
+    max_unfinished: int = 2048,
 ) -> Pipeline:
     """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
     facts = ModelFacts(
@@ -58,7 +58,7 @@ async def make_pipeline(
         path="",
         max_model_len=max_model_len,
         vocab_size=256,
-        max_choices=max_choices,
+        max_unfinished=max_unfinished,
     )
     renderer = renderer or FakeRenderer()
     bindings, tokenizer = fake_bindings(engine), renderer.tokenizer
@@ -96,7 +96,7 @@ async def fake_server(
     loaded: bool = True,
     renderer: FakeRenderer | None = None,
     max_model_len: int = 256,
-    max_choices: int = 1024,
+    max_unfinished: int = 2048,
     response_store: str | None = None,
     observed: MetricsOptions | None = None,
     per_request_metrics: bool = False,
@@ -125,7 +125,7 @@ async def fake_server(
         max_model_len=max_model_len,
         renderer=renderer,
         observed=observed,
-        max_choices=max_choices,
+        max_unfinished=max_unfinished,
     )
     if loaded:
         state.serve(pipeline, engine.stats)
