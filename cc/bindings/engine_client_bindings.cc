@@ -74,6 +74,8 @@ void BindEngineClient(nb::module_& m) {
           },
           nb::arg("request"))
       .def(
+          "check_room", [](Holder& self) { ThrowIfError(self.client().CheckRoom()); }, WithoutGil())
+      .def(
           "abort", [](Holder& self, uint64_t id) { self.client().Abort(RequestId(id)); },
           nb::arg("request_id"), WithoutGil())
       .def(

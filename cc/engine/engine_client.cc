@@ -11,6 +11,7 @@ EngineClient::~EngineClient() { loop_->CloseClient(number_); }
 Status EngineClient::Submit(step::Request request) {
   return loop_->Submit(number_, std::move(request));
 }
+Status EngineClient::CheckRoom() const { return loop_->CheckRoom(number_); }
 void EngineClient::Abort(step::RequestId id) { loop_->Abort(number_, id); }
 void EngineClient::Release(step::RequestId id) { loop_->Release(number_, id); }
 Status EngineClient::Extend(step::RequestId id, scheduler::InputChunk chunk) {

@@ -14,8 +14,8 @@
 // call may run then.
 //
 // Thread safety: all methods are thread-safe, but each output is handed out once, so one consumer
-// is usual. Submit(), Abort() and Release() never wait for a step; Poll() never waits at all;
-// Extend() waits until the engine is between two steps.
+// is usual. Submit(), CheckRoom(), Abort() and Release() never wait for a step; Poll() never waits
+// at all; Extend() waits until the engine is between two steps.
 #ifndef PAGEMILL_CC_ENGINE_ENGINE_CLIENT_H_
 #define PAGEMILL_CC_ENGINE_ENGINE_CLIENT_H_
 
@@ -46,6 +46,9 @@ class EngineClient {
   // (until its last output has been read). kUnimplemented: it has a token matcher, and the runner
   // samples without masks.
   Status Submit(step::Request request);
+  // The status with which Submit() would refuse any request now, before the host prepares one: it
+  // is draining, asleep or shut down, or its queue is full. OK promises nothing: others submit, too.
+  Status CheckRoom() const;
   // Ends the request with finish_reason kAbort. Unknown and finished ids are ignored.
   void Abort(step::RequestId id);
   // Lets a request start that was submitted with `starts_held`. Other ids are ignored.

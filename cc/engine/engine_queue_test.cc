@@ -123,6 +123,22 @@ TEST_F(EngineQueueTest, AFullQueueSaysWhenToRetry) {
   EXPECT_TRUE(engine_->Submit(MakeRequest(3, 3, 2)).ok());
 }
 
+TEST_F(EngineQueueTest, ThereIsRoomUntilTheQueueIsFullOrTheEngineDrains) {
+  options_.max_waiting_requests = 1;
+  Start();
+  const std::unique_ptr<EngineClient> client = *engine_->NewClient();
+  EXPECT_TRUE(client->CheckRoom().ok());
+  StartOne(MakeRequest(1, 3, 2));
+  EXPECT_TRUE(client->CheckRoom().ok());
+  ASSERT_TRUE(engine_->Submit(MakeRequest(2, 3, 2)).ok());
+  ExpectExhausted(client->CheckRoom(), "--max-num-queued-reqs");
+  EXPECT_EQ(engine_->stats().num_refused, 0u) << "no request was submitted";
+  Finish(2);
+  EXPECT_TRUE(client->CheckRoom().ok());
+  engine_->Drain();
+  EXPECT_EQ(client->CheckRoom().code(), StatusCode::kUnavailable);
+}
+
 TEST_F(EngineQueueTest, WaitingPromptTokensAreBounded) {
   options_.max_waiting_tokens = 10;
   Start();

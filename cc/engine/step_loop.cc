@@ -143,8 +143,7 @@ Status StepLoop::CheckMatcher(const step::Request& request) const {
   return Unimplemented("new_token_matcher is set, but this runner samples without token masks");
 }
 
-Status StepLoop::CheckOpen(ClientNumber client, const step::Request& request,
-                           int64_t now_us) const {
+Status StepLoop::CheckOpen(ClientNumber client) const {
   if (closing_) return Unavailable("the engine is shut down");
   if (draining_) return Unavailable("the engine is draining: it finishes its requests and ends");
   if (asleep_) return Unavailable("the engine is asleep: it takes requests when it is awake again");
@@ -153,7 +152,13 @@ Status StepLoop::CheckOpen(ClientNumber client, const step::Request& request,
                              " finished requests have outputs that were not read")
         .WithRetryAfter(1);
   }
-  return queue_.Check(request, now_us);
+  return OkStatus();
+}
+
+Status StepLoop::CheckRoom(ClientNumber client) const {
+  std::lock_guard lock(mutex_);
+  PAGEMILL_RETURN_IF_ERROR(CheckOpen(client));
+  return queue_.CheckRoom();
 }
 
 StatusOr<ClientNumber> StepLoop::OpenClient() {
@@ -199,7 +204,8 @@ Status StepLoop::Submit(ClientNumber client, step::Request request) {
   {
     std::lock_guard lock(mutex_);
     Status status = possible.ok() ? CheckAdapter(request.adapter) : possible;
-    if (status.ok()) status = CheckOpen(client, request, now_us);
+    if (status.ok()) status = CheckOpen(client);
+    if (status.ok()) status = queue_.Check(request, now_us);
     if (status.ok() && tracked_.contains(request.id)) {
       status = FailedPrecondition("request id " + std::to_string(own_id.value()) + " is in use");
     }

@@ -48,6 +48,7 @@ class StepLoop {
   // Of clients. Request ids are the client's own.
   StatusOr<ClientNumber> OpenClient();
   void CloseClient(ClientNumber client);  // aborts its requests
+  Status CheckRoom(ClientNumber client) const;
   Status Submit(ClientNumber client, step::Request request);
   void Abort(ClientNumber client, step::RequestId id);
   void Release(ClientNumber client, step::RequestId id);
@@ -112,7 +113,7 @@ class StepLoop {
 
   Status CheckAdapter(step::AdapterId adapter) const;  // with mutex_
   Status CheckMatcher(const step::Request& request) const;
-  Status CheckOpen(ClientNumber client, const step::Request& request, int64_t now_us) const;
+  Status CheckOpen(ClientNumber client) const;  // with mutex_
   // Runs it on the thread, and waits for its status. kUnavailable after Shutdown().
   Status RunOnThread(std::function<Status()> run);
   // Sends `Command{id}` to the thread; does nothing if the request is over.

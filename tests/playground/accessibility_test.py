@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason=BROWSER_REASON)
 
 OUTPUT = (
     "<think>\nHm.\n</think>\n\n# A `b`\n\n> c\n\n```py\nd\n```\n"
+    "| e |\n|-|\n| [f](https://example.org) |\n\n"
     '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 )
 MIN_CONTRAST = 4.5  # level AA of WCAG 2.2, for text
@@ -93,6 +94,20 @@ def test_tab_reaches_the_parts_in_order(page: Page) -> None:
     expect(page.get_by_label("Message", exact=True)).to_be_focused()
     page.keyboard.press("Shift+Tab")
     expect(page.locator("article.assistant").get_by_role("button", name="Tokens")).to_be_focused()
+
+
+def test_the_dialog_of_chats(page: Page) -> None:
+    opener = page.get_by_role("button", name="Chats")
+    opener.click()
+    dialog = page.get_by_role("dialog", name="Chats")
+    expect(dialog.get_by_role("button", name="Hello", exact=True)).to_be_focused()
+    expect(dialog.get_by_role("button", name="Delete: Hello")).to_be_visible()
+    dialog.get_by_role("button", name="Delete all").click()
+    assert page.evaluate(_NAMELESS) == []
+    assert page.evaluate(_FAINT, MIN_CONTRAST) == []
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(opener).to_be_focused()
 
 
 def test_headings_say_who_wrote_what(page: Page) -> None:

@@ -37,6 +37,12 @@ _PARSE = """async (text) => {
 }"""
 
 
+_SLOW = [
+    *("*a", "**a ", "`a``b", "> ", "- ", "  " * 50 + "- a\n", "```\n"),
+    *("[a](", "[", "[a](b(", "https://", "a|", "|-\n", "a|b\n-|-\n", "\\|"),
+]
+
+
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     with (
@@ -70,6 +76,94 @@ def test_markdown(page: Page, text: str, expected: str) -> None:
     assert in_parts == expected
 
 
+LINK = '<a href="{0}" target="_blank" rel="noopener noreferrer nofollow" title="{0}">{1}</a>'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a *b*](https://x.org/c_(d)?e#f)", ("https://x.org/c_(d)?e#f", "a <em>b</em>")),
+        ("[m](mailto:a@b.org)", ("mailto:a@b.org", "m")),
+        ("http://x.org/a", ("http://x.org/a", "http://x.org/a")),
+        ("[http://bank.org](http://x.org/)", ("http://x.org/", "http://bank.org")),
+        ("[**<b>**](HTTPS://X.org)", ("https://x.org/", "<strong>&lt;b&gt;</strong>")),
+    ],
+)
+def test_links(page: Page, text: str, expected: tuple[str, str]) -> None:
+    assert page.evaluate(_SHOW, [text]) == f"<p>{LINK.format(*expected)}</p>"
+
+
+def test_an_address_ends_before_the_sentence_does(page: Page) -> None:
+    link = LINK.format("https://x.org/a", "https://x.org/a")
+    assert page.evaluate(_SHOW, ["See (https://x.org/a)."]) == f"<p>See ({link}).</p>"
+    assert page.evaluate(_SHOW, ["See https://x.org/a, b"]) == f"<p>See {link}, b</p>"
+    assert "<a" not in page.evaluate(_SHOW, ["`https://x.org/a`"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a](javascript:alert(1))",
+        "[a](JaVaScRiPt:alert(1))",
+        "[a](java\tscript:alert(1))",
+        "[a](data:text/html,<script>alert(1)</script>)",
+        "[a](vbscript:x)",
+        "[a](file:///etc/passwd)",
+        "[a](blob:http://x/y)",
+        "[a](/v1/models)",
+        "[a](//x.org)",
+        "[a](x.org)",
+        "[a]( https://x.org)",
+        "![a](https://x.org/b.png)",
+        "<a href=https://x.org>",
+        '<img src="data:x" onerror=alert(1)>',
+        "<svg/onload=alert(1)>",
+        "[a](https://x.org",
+        "[a] (b)",
+        "| <img src=x onerror=alert(1)> |\n|-|\n| <script>alert(1)</script> |",
+    ],
+)
+def test_what_is_no_safe_link_stays_text(page: Page, text: str) -> None:
+    found = page.evaluate(
+        """async (text) => {
+          const { showMarkdown } = await import("/playground/markdown.js");
+          const target = document.createElement("div");
+          showMarkdown(target, text);
+          const links = [...target.querySelectorAll("a")].map((a) => a.href);
+          const tags = [...target.querySelectorAll("*")].map((one) => one.localName);
+          const attributes = [...target.querySelectorAll("*")].flatMap((one) =>
+            [...one.attributes].map(({ name }) => name));
+          return { links, tags, attributes, text: target.textContent };
+        }""",
+        text,
+    )
+    assert not {"img", "script", "svg", "iframe"} & set(found["tags"])
+    assert not [name for name in found["attributes"] if name.startswith("on")]
+    bare = ["https://x.org/", "https://x.org/b.png"]  # addresses in the text itself
+    assert all(link in bare for link in found["links"])
+    if not text.startswith("|"):
+        assert found["text"] == text
+
+
+def test_tables(page: Page) -> None:
+    text = "a | *b*\n-|-:\nc\\|d | e | f\n| g |\n\nh"
+    expected = (
+        '<div class="table" tabindex="0" role="group" aria-label="Table"><table><thead><tr>'
+        '<th>a</th><th class="right"><em>b</em></th></tr></thead><tbody>'
+        '<tr><td>c|d</td><td class="right">e</td></tr><tr><td>g</td></tr></tbody></table></div>'
+        "<p>h</p>"
+    )
+    assert page.evaluate(_SHOW, [text]) == expected
+    assert page.evaluate(_SHOW, [text[:at] for at in range(len(text) + 1)]) == expected
+    centered = page.evaluate(_SHOW, ["text\n| a |\n| :-: |\n| b |\n- c"])
+    assert centered.startswith("<p>text</p>") and centered.endswith("<ul><li>c</li></ul>")
+    assert '<td class="centered">b</td>' in centered
+    for none in ("a | b\nc", "a | b\n-", "a | b\n- | x", "|\n|", "-|-\n"):
+        assert "<table" not in page.evaluate(_SHOW, [none])
+    wide = f"{'a|' * 101}\n{'-|' * 101}\n"
+    assert "<table" not in page.evaluate(_SHOW, [wide])
+
+
 def test_code_blocks(page: Page) -> None:
     found = page.evaluate(_SHOW, ["a\n```python\nif **x**:\n\n    <b>\n```\nb"])
     assert "<code>if **x**:\n\n    &lt;b&gt;</code>" in found
@@ -77,7 +171,7 @@ def test_code_blocks(page: Page) -> None:
     assert "<code>unfinished</code>" in page.evaluate(_SHOW, ["```\nunfinished"])
 
 
-@pytest.mark.parametrize("part", ["*a", "**a ", "`a``b", "> ", "- ", "  " * 50 + "- a\n", "```\n"])
+@pytest.mark.parametrize("part", _SLOW)
 def test_no_text_takes_long(page: Page, part: str) -> None:
     began = time.monotonic()
     paragraph = (part * 10_000)[:9_990]  # longer ones stay text

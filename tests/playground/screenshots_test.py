@@ -43,6 +43,7 @@ def test_pictures(tmp_path: Path) -> None:
             _chat(opened, server.base_url, folder / f"playground_{scheme}.png", scheme)
         _tokens(opened, server.base_url, folder / "playground_tokens.png")
         _tools(opened, server.base_url, folder / "playground_tools.png")
+        _chats(opened, server.base_url, folder / "playground_chats.png")
         server.wait_until_idle()
         assert f"playground: {server.base_url}/" in server.log.read_text()
         head = httpx.head(f"{server.base_url}/")
@@ -95,6 +96,19 @@ def _tools(opened: Browser, url: str, picture: Path) -> None:
         expect(page.locator("article.assistant")).to_have_count(2)
         wait_for_end(page)
         expect(page.locator("article.assistant").last).to_contain_text("tokens/s")
+
+
+def _chats(opened: Browser, url: str, picture: Path) -> None:
+    with playground(opened, url, viewport=SIZE) as page:
+        _choose_model(page)
+        page.get_by_label("Max tokens").fill("60")
+        for text in ("Name three colours.", "Which rivers flow through Paris?"):
+            page.get_by_role("button", name="New chat").click()
+            send(page, text)
+            wait_for_end(page)
+        page.get_by_role("button", name="Chats").click()
+        expect(page.locator("#chats li")).to_have_count(2)
+        _take(page, picture)
 
 
 def _choose_model(page: Page) -> None:

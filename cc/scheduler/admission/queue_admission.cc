@@ -36,13 +36,16 @@ QueueAdmission::QueueAdmission(const SchedulerOptions& options)
   by_share_ = policy->charges();
 }
 
+Status QueueAdmission::CheckRoom() const {
+  if (num_unfinished_ < max_num_seqs_ + max_waiting_requests_) return OkStatus();
+  return Refuse(
+      Text(max_waiting_requests_) + " requests are waiting already (--max-num-queued-reqs)",
+      {0, 1});
+}
+
 Status QueueAdmission::Check(const step::Request& request, std::optional<int64_t> now_us) const {
+  PAGEMILL_RETURN_IF_ERROR(CheckRoom());
   const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
-  if (num_unfinished_ >= max_num_seqs_ + max_waiting_requests_) {
-    return Refuse(
-        Text(max_waiting_requests_) + " requests are waiting already (--max-num-queued-reqs)",
-        {0, 1});
-  }
   if (max_waiting_tokens_ > 0 && waiting_.requests > 0 &&
       waiting_.prompt_tokens + prompt > max_waiting_tokens_) {
     return Refuse(

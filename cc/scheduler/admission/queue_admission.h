@@ -39,6 +39,9 @@ class QueueAdmission {
   // `options` are valid.
   explicit QueueAdmission(const SchedulerOptions& options);
 
+  // The part of Check() that needs no request: kResourceExhausted if the queue is full, so that no
+  // request would be accepted. O(1).
+  Status CheckRoom() const;
   // kResourceExhausted: the queue, the tenant's part of it, or the bound on waiting tokens is full,
   // or the request would probably start after its start deadline. The last is not checked without
   // `now_us`, the time on the clock of Request::start_deadline_us.

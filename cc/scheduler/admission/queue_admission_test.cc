@@ -37,6 +37,7 @@ TEST(QueueAdmission, AFullQueueIsRefused) {
   QueueAdmission queue(Options());
   std::vector<QueueTicket> tickets;
   for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(queue.CheckRoom().ok());
     EXPECT_TRUE(queue.Check(MakeRequest(4), std::nullopt).ok());
     tickets.push_back(queue.Enter(MakeRequest(4)));
   }
@@ -46,7 +47,9 @@ TEST(QueueAdmission, AFullQueueIsRefused) {
   queue.estimator().ObserveStep(10, 1'000'000);
   queue.estimator().ObserveOutput(30);
   ExpectExhausted(queue.Check(MakeRequest(4), std::nullopt), "--max-num-queued-reqs", 3);
+  EXPECT_EQ(queue.CheckRoom(), queue.Check(MakeRequest(4), std::nullopt));
   queue.Leave(tickets[4]);
+  EXPECT_TRUE(queue.CheckRoom().ok());
   EXPECT_TRUE(queue.Check(MakeRequest(4), std::nullopt).ok());
 }
 

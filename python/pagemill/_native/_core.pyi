@@ -567,6 +567,8 @@ class EngineClient:
 
     def submit(self, request: Request) -> None:
         """Raises StatusError for a refusal."""
+    def check_room(self) -> None:
+        """Raises the StatusError with which `submit` would refuse any request now."""
     def abort(self, request_id: int) -> None: ...
     def release(self, request_id: int) -> None: ...
     def extend(self, request_id: int, chunk: InputChunk) -> None:

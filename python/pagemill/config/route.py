@@ -125,6 +125,11 @@ class ListenConfig:
         unit="bytes",
         allowed=Range(1024, 2**34),
     )
+    playground: bool = option(
+        True,
+        "Serve the playground, a page for chats, at /, and a page of the HTTP API at /docs. Their"
+        " files need no API key; the pages ask for one.",
+    )
     shutdown_timeout: float = option(
         30.0,
         "After SIGTERM, the time that running requests may continue before they are aborted.",

@@ -120,6 +120,14 @@ class AsyncEngine:
             raise
         return stream
 
+    def room(self) -> int:
+        """How many more choices would be queued now, at least 1; see `EngineClient.room`.
+
+        Raises:
+            EngineError: the refusal that any request would get.
+        """
+        return self._client.room()
+
     def check_integrity(self) -> None:
         """Raises AssertionError when the routing table and the streams disagree."""
         for child, (stream, _) in self._routes.items():

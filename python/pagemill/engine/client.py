@@ -35,6 +35,8 @@ class EngineClient(Protocol):
        the caller aborts them.
     3. Outputs are passed on the event loop, never from within a method of the client.
     4. `close` aborts what the client has in the engine, and nothing of other clients.
+    5. `room` follows the engine by itself: it stops refusing when there is room again, without a
+       call of another method.
     """
 
     @property
@@ -57,6 +59,15 @@ class EngineClient(Protocol):
 
     async def submit(self, requests: Sequence[EngineRequest]) -> None:
         """Raises EngineError for the refusal of one of them; then none of them runs."""
+        ...
+
+    def room(self) -> int:
+        """How many more choices the engine would queue now, as far as is known here, at least 1.
+        Never waits. `submit` decides: others submit, too.
+
+        Raises:
+            EngineError: the refusal that any request would get.
+        """
         ...
 
     def abort(self, request_ids: Sequence[int]) -> None:

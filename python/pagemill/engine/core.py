@@ -44,6 +44,8 @@ class EngineCore:
     budget: KvBudget
     max_choices: int
     """Requests that the engine holds when it is otherwise idle."""
+    max_unfinished: int
+    """Requests that run or wait, at most."""
     workers: RankWorkers | None = None
     """The other ranks, if there are several."""
 
@@ -163,7 +165,8 @@ class EngineCore:
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         bindings = NativeBindings(engine, _native)
         held = config.scheduler.max_num_queued_reqs
-        return cls(built, bindings, engine, runner, budget, max(1, held), workers)
+        unfinished = config.scheduler.max_num_seqs + held
+        return cls(built, bindings, engine, runner, budget, max(1, held), unfinished, workers)
 
 
 def _require_dividable(config: EngineConfig) -> None:

@@ -38,13 +38,19 @@ from pagemill.engine.messages import (
     Outputs,
     Release,
     Reply,
+    Room,
     Stats,
     Submit,
     client_messages,
     message_encoder,
 )
 from pagemill.engine.native import NativeBindings, NativeClient
-from pagemill.engine.native_requests import native_chunk, submit_all, to_engine_error
+from pagemill.engine.native_requests import (
+    native_chunk,
+    native_room,
+    submit_all,
+    to_engine_error,
+)
 from pagemill.engine.outputs import EngineError
 from pagemill.structured.grammar import GrammarError
 
@@ -106,12 +112,18 @@ class EngineServer:
         """A client has disconnected."""
         self._connections.discard(connection)
 
+    def send_room(self) -> None:
+        """Lets all clients know how much room there is for requests."""
+        for connection in self._connections:
+            connection.send_room()
+
     async def _push_stats(self) -> None:
         while True:
             await asyncio.sleep(STATS_INTERVAL_S)
             message = self.stats()
             for connection in self._connections:
                 connection.send_stats(message)
+            self.send_room()
 
 
 class _Connection(asyncio.Protocol):
@@ -130,6 +142,7 @@ class _Connection(asyncio.Protocol):
         self._writable = True
         self._calls: set[asyncio.Task[None]] = set()
         self._not_submitted: set[int] = set()  # of those whose grammars are compiled
+        self._room = Room(1)  # the last that was sent
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
@@ -148,6 +161,7 @@ class _Connection(asyncio.Protocol):
         self._server.add(self)
         self._send(self._server.hello)
         self._send(self._server.stats())
+        self.send_room()
         self._loop.add_reader(self._fd, self._on_outputs)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -192,6 +206,19 @@ class _Connection(asyncio.Protocol):
         if self._writable:
             self._send(message)
 
+    def send_room(self) -> None:
+        """Sends how much room there is for requests of the client, if that has changed."""
+        if self._client is None or not self._writable:
+            return
+        most = self._server.hello.model.max_unfinished
+        try:
+            room = Room(native_room(self._bindings, self._client, most))
+        except EngineError as error:
+            room = Room(0, Error.of(error))
+        if room != self._room:
+            self._room = room
+            self._send(room)
+
     def _handle(self, message: ClientMessage) -> None:
         client = self._client
         if client is None:
@@ -214,6 +241,7 @@ class _Connection(asyncio.Protocol):
             self._send(Reply(sequence))
         except EngineError as error:
             self._send(Reply(sequence, Error.of(error)))
+        self._server.send_room()
 
     def _start(self, message: Submit | Extend | Call, client: NativeClient) -> None:
         if len(self._calls) >= _MAX_CALLS:
@@ -240,6 +268,7 @@ class _Connection(asyncio.Protocol):
             self._send(Reply(message.sequence, Error.of(to_engine_error(error))))
         else:
             self._send(Reply(message.sequence, None, value))
+        self._server.send_room()
 
     async def _submit(self, message: Submit, client: NativeClient) -> None:
         """Compiles the grammars of requests, which takes time, and submits them."""
@@ -261,6 +290,7 @@ class _Connection(asyncio.Protocol):
     def _on_outputs(self) -> None:
         if self._client is not None:
             self._send(Outputs(self._client.poll_wire()))
+            self._server.send_room()  # requests may have ended
 
     def _send(self, message: EngineMessage) -> None:
         assert self._transport is not None

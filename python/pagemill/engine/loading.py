@@ -107,6 +107,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         defaults=loaded.defaults,
         max_tokens_cap=loaded.max_tokens_cap,
         max_choices=loaded.core.max_choices,
+        max_unfinished=loaded.core.max_unfinished,
     )
 
 

@@ -10,7 +10,12 @@ from pagemill.engine.client import OnLost, OnOutputs
 from pagemill.engine.control_calls import run_call
 from pagemill.engine.messages import EngineRequest, ModelFacts
 from pagemill.engine.native import NativeBindings, NativeClient
-from pagemill.engine.native_requests import native_chunk, submit_all, to_engine_error
+from pagemill.engine.native_requests import (
+    native_chunk,
+    native_room,
+    submit_all,
+    to_engine_error,
+)
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.rendered_prompt import InputChunk
 from pagemill.observe.snapshot import EngineSnapshot
@@ -47,6 +52,10 @@ class LocalClient:
     async def submit(self, requests: Sequence[EngineRequest]) -> None:
         """Does not suspend."""
         submit_all(self._bindings, self._opened(), requests)
+
+    def room(self) -> int:
+        """Of this moment."""
+        return native_room(self._bindings, self._opened(), self.model.max_unfinished)
 
     def abort(self, request_ids: Sequence[int]) -> None:
         """See `EngineClient`."""

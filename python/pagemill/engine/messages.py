@@ -1,7 +1,7 @@
 """Messages between clients and the engine: plain data, in one process or across a socket.
 
     client:  Submit, Extend, Release, Abort, Call
-    engine:  Hello, Outputs, Reply, Stats
+    engine:  Hello, Outputs, Reply, Room, Stats
 
 Across a socket each message is a frame: four bytes, the size of what follows (little-endian), and
 the message as MessagePack. Hello comes first. Reply answers Submit, Extend and Call, by `sequence`;
@@ -22,7 +22,7 @@ from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.structured.grammar import Grammar
 
-PROTOCOL = 4
+PROTOCOL = 5
 MAX_FRAME_BYTES = 2**28
 """Of one message: the log probabilities of a prompt of 10^6 tokens fit."""
 
@@ -98,6 +98,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Bound on generated tokens that the operator set."""
     max_choices: int = 1024
     """Requests that the engine holds if it is otherwise idle."""
+    max_unfinished: int = 2048
+    """Requests that run or wait in the engine, at most."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=True, frozen=True):
@@ -159,6 +161,13 @@ class Reply(msgspec.Struct, array_like=True, tag=True, frozen=True):
     value: Any = None
 
 
+class Room(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """What `EngineClient.room` returns or raises, when that changes; it follows Hello."""
+
+    places: int
+    error: Error | None = None
+
+
 class Stats(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """The engine's statistics, in the order of `Hello.stat_fields`; twice a second."""
 
@@ -166,7 +175,7 @@ class Stats(msgspec.Struct, array_like=True, tag=True, frozen=True):
 
 
 ClientMessage = Submit | Extend | Release | Abort | Call
-EngineMessage = Hello | Outputs | Reply | Stats
+EngineMessage = Hello | Outputs | Reply | Room | Stats
 
 
 def message_encoder() -> msgspec.msgpack.Encoder:

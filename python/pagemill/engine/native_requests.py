@@ -15,6 +15,8 @@ from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.structured.grammar import Grammar, GrammarError
 
+# From here on, room is counted in steps of as much: clients elsewhere need no message a request.
+_COARSE_ROOM = 64
 _REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority", "kv_transfer_params"}
 
 
@@ -38,6 +40,17 @@ def submit_all(
         if isinstance(error, bindings.status_error):
             raise to_engine_error(error) from error
         raise
+
+
+def native_room(bindings: NativeBindings, client: NativeClient, max_unfinished: int) -> int:
+    """`EngineClient.room` of an engine with at most `max_unfinished` requests."""
+    try:
+        client.check_room()
+    except bindings.status_error as error:
+        raise to_engine_error(error) from error
+    stats = bindings.engine.stats()
+    free = max_unfinished - stats.num_running - stats.num_waiting
+    return max(1, free if free < _COARSE_ROOM else free - free % _COARSE_ROOM)
 
 
 def native_requests(

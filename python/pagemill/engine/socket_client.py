@@ -31,6 +31,7 @@ from pagemill.engine.messages import (
     Outputs,
     Release,
     Reply,
+    Room,
     Stats,
     Submit,
     engine_messages,
@@ -84,6 +85,15 @@ class SocketClient:
     async def submit(self, requests: Sequence[EngineRequest]) -> None:
         """See `EngineClient`."""
         await self._ask(lambda sequence: Submit(sequence, list(requests)))
+
+    def room(self) -> int:
+        """As of the engine's last message about it."""
+        if self._connection is None:
+            raise _gone()
+        room = self._connection.room
+        if room.error is not None:
+            raise room.error.exception()
+        return room.places
 
     def abort(self, request_ids: Sequence[int]) -> None:
         """See `EngineClient`."""
@@ -169,6 +179,8 @@ class SocketClient:
                 self._connection = connection
             case Reply():
                 connection.answer(message)
+            case Room():
+                connection.room = message
 
 
 class _Values:
@@ -197,6 +209,8 @@ class _Connection(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.error: EngineError | None = None
         """Why it was ended on this side."""
+        self.room = Room(1)
+        """The last that the engine sent."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type

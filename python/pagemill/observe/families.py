@@ -98,6 +98,11 @@ FAMILIES = (
         "Choices that finished, by reason.",
         (*MODEL_LABELS, "finished_reason"),
     ),
+    Family(
+        "requests_turned_away",
+        "counter",
+        "Requests refused before they were read, because the engine would have refused any.",
+    ),
     Family("tenant_requests", "counter", "Requests that ended, by tenant.", _TENANT_LABELS),
     Family("tenant_prompt_tokens", "counter", "Prompt tokens, by tenant.", _TENANT_LABELS),
     Family("tenant_generation_tokens", "counter", "Generated tokens, by tenant.", _TENANT_LABELS),

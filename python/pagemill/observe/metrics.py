@@ -109,6 +109,8 @@ class RequestMetrics:
         self._time_per_token = of_model("request_time_per_output_token_seconds")
         self._generation_tokens = of_model("request_generation_tokens")
         success = self._families.counters["request_success"]
+        turned_away = self._families.counters["requests_turned_away"]
+        self._turned_away = turned_away.labels(*self._label_values)
         self._success_of = {
             reason: success.labels(*self._label_values, reason)
             for reason in ("stop", "length", "abort", "error")
@@ -183,6 +185,10 @@ class RequestMetrics:
         counters["http_requests"].labels(path, method, f"{status // 100}xx").inc()
         duration = self._families.histograms["http_request_duration_seconds"]
         duration.labels(path, method).observe(duration_s)
+
+    def turned_away(self) -> None:
+        """Counts a request that was refused before it was read."""
+        self._turned_away.inc()
 
     def slow_reader(self) -> None:
         """Counts a connection that was closed because its client took too little."""

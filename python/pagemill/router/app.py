@@ -24,6 +24,7 @@ from pagemill.server.http_answer import error_response
 from pagemill.server.key_ring import KeyRing
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.origins import guard_origins
+from pagemill.server.playground.layer import Playground
 from pagemill.server.records.access_log import log_request
 from pagemill.server.records.layer import RequestRecords
 from pagemill.server.request_ids import RequestIds
@@ -38,25 +39,26 @@ def create_app(
 ) -> ASGIApp:
     """The application. Requests to endpoints of scope `inference` with a body are passed on, and no
     others: what is for operators, and what is stored, is of one server, not of the fleet."""
-    own = OwnRoutes(fleet, lifecycle, RouterMetrics(fleet, config.router.policy))
+    passed = tuple(
+        row for row in ENDPOINTS if row.scope is Scope.INFERENCE and row.transport is Transport.JSON
+    )
+    own = OwnRoutes(fleet, lifecycle, RouterMetrics(fleet, config.router.policy), passed)
     proxy = Proxy(fleet, hints, config.listen.max_body_bytes)
-    passed = [
-        Route(row.path, proxy, methods=[row.method], name=row.name)
-        for row in ENDPOINTS
-        if row.scope is Scope.INFERENCE and row.transport is Transport.JSON
-    ]
     app = Starlette(
         routes=[
             Route("/health", own.health),
             Route("/ready", own.ready),
             Route("/ping", own.ready, methods=["GET", "POST"]),
             Route("/metrics", own.metrics),
+            Route("/openapi.json", own.openapi),
             Route("/v1/models", own.models),
-            *passed,
+            *(Route(row.path, proxy, methods=[row.method], name=row.name) for row in passed),
         ],
         exception_handlers={HTTPException: _http_error},
     )
-    guarded = ApiKeyAuth(Admission(app, lifecycle), ring)
+    guarded: ASGIApp = ApiKeyAuth(Admission(app, lifecycle), ring)
+    if config.listen.playground:
+        guarded = Playground(guarded)
     named = RequestIds(guard_origins(guarded, config.origins))
     return RequestRecords(named, (log_request,)) if config.observe.access_log else named
 

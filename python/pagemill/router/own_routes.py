@@ -1,4 +1,4 @@
-"""What the router answers itself: probes, models of all servers, metrics."""
+"""What the router answers itself: probes, models of all servers, metrics, its description."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from pagemill.router.headers import to_server
 from pagemill.router.metrics import RouterMetrics
 from pagemill.router.upstream import TimeLimits, UpstreamError
 from pagemill.server.caller import Caller, Scope
+from pagemill.server.endpoints.table import Endpoint, endpoint_named
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.lifecycle import Lifecycle, Phase
+from pagemill.server.openapi import document
 from pagemill.server.protocol.model import ModelCard, ModelList, model_list
 
+_OWN = ("health", "metrics", "models", "openapi", "ping", "ping_post", "ready")
 _MAX_ANSWER_BYTES = 2**20
 _LIMITS = TimeLimits(2.0, 5.0)
 
@@ -26,8 +29,16 @@ _LIMITS = TimeLimits(2.0, 5.0)
 class OwnRoutes:
     """Handlers of routes that no single server answers."""
 
-    def __init__(self, fleet: Fleet, lifecycle: Lifecycle, metrics: RouterMetrics) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        lifecycle: Lifecycle,
+        metrics: RouterMetrics,
+        passed: tuple[Endpoint, ...],
+    ) -> None:
+        """`passed`: the endpoints whose requests are passed on."""
         self._fleet = fleet
+        self._rows = (*passed, *(endpoint_named(name) for name in _OWN))
         self._lifecycle = lifecycle
         self._metrics = metrics
 
@@ -53,6 +64,11 @@ class OwnRoutes:
         except ApiError as error:
             return error_response(error)
         return Response(self._metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+    async def openapi(self, request: Request) -> Response:
+        """The routes of the router; those that it passes on need a server that has them."""
+        del request
+        return Response(document(self._rows), media_type="application/json")
 
     async def models(self, request: Request) -> Response:
         """The models of all servers that are available, each name once."""

@@ -214,7 +214,7 @@ def test_a_broken_body_is_not_made_whole() -> None:
 
 def test_all_servers_fail() -> None:
     async def server(scope: Scope, receive: Receive, send: Send) -> None:
-        scope["state"]["body_writer"]._cycle.transport.abort()
+        scope["state"]["body_writer"]._cycle.flow._transport.abort()
 
     async def test() -> None:
         async with scripted(server, probe_interval=60) as (client, _, _):

@@ -124,7 +124,8 @@ class RunningRouter:
         shown = f"[{host}]" if ":" in host else host
         scheme = "https" if self._config.tls.ssl_certfile else "http"
         url = f"{scheme}://{shown}:{port}"
-        _LOGGER.info("routing to %d servers: %s/v1", len(config.server), url)
+        page = f", playground: {url}/" if self._config.listen.playground else ""
+        _LOGGER.info("routing to %d servers: %s/v1%s", len(config.server), url, page)
         return self
 
     async def __aexit__(self, *exc: object) -> None:

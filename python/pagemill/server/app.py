@@ -18,6 +18,7 @@ from pagemill.server.dispatch import no_such_route
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, error_shape
 from pagemill.server.errors import ApiError
+from pagemill.server.full_queue import FullQueue
 from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
 from pagemill.server.key_ring import KeyRing
@@ -42,7 +43,8 @@ def create_app(
     each request at its end.
     """
     limited = LimitKeys(_routes(state, endpoints), state.limiter)
-    answering: ASGIApp = ApiKeyAuth(Admission(limited, state.lifecycle), ring or KeyRing())
+    admitted = Admission(FullQueue(limited, state), state.lifecycle)
+    answering: ASGIApp = ApiKeyAuth(admitted, ring or KeyRing())
     if state.config.playground:
         answering = Playground(answering)
     return _observed(state, answering, listeners)

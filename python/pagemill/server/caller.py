@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -38,7 +39,8 @@ class Caller:
     `limits` None: the key has none. `models` are the names that its requests may give; None: all.
     `priority` is what its requests begin with; None: what they say themselves.
     `record` is of the request that is being answered; None for one that came from a file.
-    `admitted` is that request, if the key has limits.
+    `admitted` is that request, if the key has limits. `prepared` is called when it has been
+    submitted to the engine; further calls do nothing.
     """
 
     key_id: str
@@ -49,6 +51,7 @@ class Caller:
     priority: int | None = None
     record: RequestRecord | None = field(default=None, compare=False)
     admitted: Admitted | None = field(default=None, compare=False)
+    prepared: Callable[[], None] = field(default=lambda: None, compare=False)
 
     def require(self, scope: Scope) -> None:
         """Raises a 403 ApiError unless this caller has `scope`."""

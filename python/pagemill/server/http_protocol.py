@@ -29,6 +29,7 @@ from pagemill.server.connections import LEAST_SENT_BYTES, Closable, Connections
 from pagemill.server.errors import ApiError
 from pagemill.server.event_stream import BODY_WRITER
 from pagemill.server.http_answer import error_response
+from pagemill.server.joined_writes import JoinedWrites
 
 # The parser is fed so many bytes at a time: what it keeps is known that exactly.
 _PIECE_BYTES = 16 * 1024
@@ -163,6 +164,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._stop(self._too_large())
         self._check_number_of_headers()
         super().on_headers_complete()
+        JoinedWrites.install(self.cycle)
         self.scope.setdefault("state", {})[BODY_WRITER] = _BodyWriter(self.cycle)
         self.headers = []  # trailers come into this one, and no further
         self._received.head_complete = True

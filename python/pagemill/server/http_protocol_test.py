@@ -17,6 +17,7 @@ import pytest
 import uvloop
 
 from pagemill.config import ConnectionConfig
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server import http_protocol
 from pagemill.server.connections import RESERVED_DESCRIPTORS, Connections, raise_descriptor_limit
 from pagemill.server.http_server import HttpServer, listen
@@ -61,9 +62,11 @@ async def read_all(reader: asyncio.StreamReader) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def running(config: ConnectionConfig, keys: tuple[str, ...]) -> AsyncGenerator[Edge, None]:
+async def running(
+    config: ConnectionConfig, keys: tuple[str, ...], options: FakeOptions | None
+) -> AsyncGenerator[Edge, None]:
     listener = listen("127.0.0.1", 0)
-    async with fake_server(api_keys=keys) as fake:
+    async with fake_server(options, api_keys=keys) as fake:
         server = HttpServer(fake.app, config)
         serving = asyncio.create_task(server.serve([listener]))
         try:
@@ -77,9 +80,10 @@ def edge_test(
     body: Callable[[Edge], Awaitable[None]],
     config: ConnectionConfig = QUICK,
     keys: tuple[str, ...] = (),
+    options: FakeOptions | None = None,
 ) -> None:
     async def main() -> None:
-        async with running(config, keys) as edge:
+        async with running(config, keys, options) as edge:
             await body(edge)
             # Whatever happened: the next request is answered.
             assert (await edge.send(LAST)).startswith((b"HTTP/1.1 200", b"HTTP/1.1 401"))
@@ -220,6 +224,18 @@ def test_the_key_is_checked_before_the_body_is_read() -> None:
         assert resident_bytes() - before < 8_000_000
 
     edge_test(body, keys=("key",))
+
+
+def test_a_client_that_a_full_queue_refuses_keeps_its_connection() -> None:
+    async def body(edge: Edge) -> None:
+        post = b"POST /v1/completions HTTP/1.1\r\n" + KEYED + b"Content-Length: 4\r\n\r\n"
+        reply = await edge.send(post + b"{  }", post, b"{  }", post + b"{", b"  }", LAST)
+        assert reply.count(b"HTTP/1.1 429") == 3
+        assert reply.count(b"retry-after: 1") == 3
+        assert reply.count(b"HTTP/1.1 200") == 1
+        assert reply.count(b"connection: close") == 1
+
+    edge_test(body, options=FakeOptions(max_running=0, max_waiting=0, retry_after_s=1))
 
 
 def test_a_refused_body_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:

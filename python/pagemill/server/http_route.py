@@ -50,7 +50,7 @@ class HttpRoute(Route):
         try:
             response = await self._answer(request, caller)
         except ApiError as error:
-            self._server.give_turn(error)
+            self._server.returns.schedule(error)
             response = error_response(error, self.row.errors)
         except ClientDisconnect:
             response = Response(status_code=_CLIENT_GONE)  # no client reads it

@@ -190,17 +190,20 @@ class Pipeline:
         grammar: Grammar | None = None,
         limits: TokenLimits | None = None,
     ) -> RequestStream:
-        return await self.engine.submit(
-            prompts,
-            sampling,
-            priority=options.caller.priority_of(options.priority),
-            cache_salt=options.cache_salt,
-            tenant=options.caller.tenant,
-            kv_transfer_params=options.kv_transfer_params,
-            grammar=grammar,
-            limits=limits,
-            deadline=self._deadline(options),
-        )
+        try:
+            return await self.engine.submit(
+                prompts,
+                sampling,
+                priority=options.caller.priority_of(options.priority),
+                cache_salt=options.cache_salt,
+                tenant=options.caller.tenant,
+                kv_transfer_params=options.kv_transfer_params,
+                grammar=grammar,
+                limits=limits,
+                deadline=self._deadline(options),
+            )
+        finally:
+            options.caller.prepared()
 
     def _deadline(self, options: GenerationOptions) -> float | None:
         """When the request has to have ended, by `time.monotonic()`."""

@@ -51,6 +51,7 @@ def test_files_need_no_key_and_no_model(loaded: bool) -> None:
             assert got.status_code == 200, name
             assert got.headers["content-type"].startswith(types[name.rpartition(".")[2]])
             assert got.headers["x-content-type-options"] == "nosniff"
+            assert got.headers["x-dns-prefetch-control"] == "off"
             policy = got.headers["content-security-policy"]
             assert "default-src 'none'" in policy and "unsafe" not in policy
             assert "http" not in policy

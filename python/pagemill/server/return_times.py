@@ -12,6 +12,8 @@ import math
 import time
 from collections.abc import Callable
 
+from pagemill.server.errors import ApiError
+
 _LATELY_S = 10.0
 LONGEST_S = 60
 """Clients that were refused may never come back: a turn is not later than this."""
@@ -34,6 +36,11 @@ class ReturnTimes:
         now = self._clock()
         self._ended = 1.0 + self._ended * math.exp((self._ended_at - now) / _LATELY_S)
         self._ended_at = now
+
+    def schedule(self, error: ApiError) -> None:
+        """If `error` is that the engine's queue is full, gives the client a turn."""
+        if error.status == 429 and error.is_by_engine:
+            error.retry_after_s = self.refused(error.retry_after_s)
 
     def refused(self, retry_after_s: int) -> int:
         """Seconds until a client should come back that the engine refused for `retry_after_s`."""

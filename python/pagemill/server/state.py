@@ -75,11 +75,6 @@ class ServerState:
         self._connected = connected
         self.lifecycle.became_ready()
 
-    def give_turn(self, refusal: ApiError) -> None:
-        """Sets when the client should come back that the engine's full queue refuses."""
-        if refusal.status == 429 and refusal.is_by_engine:
-            refusal.retry_after_s = self.returns.refused(refusal.retry_after_s)
-
     def request_ended(self, record: RequestRecord) -> None:
         """Counts a request at its end, once the model is loaded."""
         if self._pipeline is None:

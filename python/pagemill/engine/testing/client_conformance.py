@@ -47,6 +47,7 @@ __all__ = [
     "test_calls_outside_the_list_are_refused",
     "test_equal_ids_of_two_clients_are_two_requests",
     "test_pooled_outputs_and_errors_arrive",
+    "test_room_is_known_without_a_submit",
     "test_statistics_are_those_of_the_engine",
     "test_what_is_submitted_after_close_is_refused",
 ]
@@ -121,6 +122,48 @@ def test_a_refused_request_takes_the_others_of_its_submit_along(connect: Connect
     engine = FakeEngine(FakeOptions(max_running=1, max_waiting=2, retry_after_s=9))
     engine.paused = True
     run(connect, engine, body)
+
+
+def test_room_is_known_without_a_submit(connect: Connect) -> None:
+    def refusal(client: EngineClient) -> str:
+        try:
+            assert client.room() >= 1
+        except EngineError as error:
+            assert error.code != "RESOURCE_EXHAUSTED" or error.retry_after_s == 9
+            return error.code
+        return ""
+
+    async def until(client: EngineClient, code: str) -> None:
+        async with asyncio.timeout(20):
+            while refusal(client) != code:
+                await asyncio.sleep(0.001)
+
+    async def main() -> None:
+        async with connect(engine) as make:
+            busy, other, received = make(), make(), Listener()
+            await other.start(lambda _: None, lambda _: None)
+            await busy.start(received.on_outputs, received.on_lost)
+            assert refusal(other) == refusal(busy) == ""
+            async with asyncio.timeout(20):
+                while busy.room() != busy.model.max_unfinished:
+                    await asyncio.sleep(0.001)
+            await busy.submit([request(i, 1) for i in range(3)])
+            await until(other, "RESOURCE_EXHAUSTED")
+            await until(busy, "RESOURCE_EXHAUSTED")
+            engine.paused = False
+            await received.until(lambda: len(received.ends) == 3)
+            await until(busy, "")
+            await until(other, "")
+            await other.call("drain")
+            await until(busy, "UNAVAILABLE")
+            await busy.close()
+            assert refusal(busy) == "UNAVAILABLE"
+            await other.close()
+
+    engine = FakeEngine(FakeOptions(max_running=1, max_waiting=2, retry_after_s=9))
+    engine.paused = True
+    run_loop(main())
+    engine.shutdown()
 
 
 def test_a_sampling_field_that_does_not_fit_is_refused(connect: Connect) -> None:

@@ -66,6 +66,10 @@ class FakeClient:
         """Raises FakeStatusError for a refusal."""
         self._engine.accept(self._id(request.id), request)
 
+    def check_room(self) -> None:
+        """Raises the FakeStatusError of an engine that is full or drains."""
+        self._engine.check_room()
+
     def abort(self, request_id: int) -> None:
         """Unknown ids are ignored."""
         self._engine.abort(self._id(request_id))

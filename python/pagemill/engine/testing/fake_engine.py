@@ -65,15 +65,11 @@ class FakeEngine:
         """Accepts a request of the client whose number the id has; a FakeClient calls it."""
         sampling, priority = request.sampling, request.priority
         with self._lock:
-            if self._stats.draining or self._stopping:
-                raise FakeStatusError("UNAVAILABLE", "The engine is draining.")
-            if len(self._requests) >= self._options.max_running + self._options.max_waiting:
+            try:
+                self.check_room()
+            except FakeStatusError:
                 self._stats.num_refused += 1
-                raise FakeStatusError(
-                    "RESOURCE_EXHAUSTED",
-                    "Too many requests are waiting.",
-                    self._options.retry_after_s,
-                )
+                raise
             if priority != 0 and not self._options.uses_priority:
                 raise FakeStatusError(
                     "INVALID_ARGUMENT", f"priority is {priority}, but nothing uses it."
@@ -92,6 +88,18 @@ class FakeEngine:
             self._stats.num_submitted += 1
             self._stats.prompt_tokens += len(state.prompt)
             self._lock.notify_all()
+
+    def check_room(self) -> None:
+        """Raises the FakeStatusError with which any request would be refused now."""
+        with self._lock:
+            if self._stats.draining or self._stopping:
+                raise FakeStatusError("UNAVAILABLE", "The engine is draining.")
+            if len(self._requests) >= self._options.max_running + self._options.max_waiting:
+                raise FakeStatusError(
+                    "RESOURCE_EXHAUSTED",
+                    "Too many requests are waiting.",
+                    self._options.retry_after_s,
+                )
 
     def abort(self, request_id: int) -> None:
         """Ends a request; unknown ids are ignored."""

@@ -46,7 +46,7 @@ class Endpoint:
     stream) are "module:Type" below `protocol`. They are imported when they are needed. A module of
     `request` has its `RULES`; without `request` the handler gets the fields as they are. Without
     `response` the answer is an object of strings. `task` None: whatever the model does. `errors`:
-    those of the API that the route belongs to.
+    those of the API that the route belongs to. `queued`: its requests wait in the engine's queue.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Endpoint:
     event: str = ""
     media_type: str = "application/json"
     errors: ErrorShape = OPENAI
+    queued: bool = False
 
     @property
     def is_metered(self) -> bool:
@@ -106,6 +107,7 @@ ENDPOINTS = (
         request="chat:ChatRequest",
         response="chat:ChatResponse",
         event="chat:ChatChunk",
+        queued=True,
     ),
     Endpoint(
         name="chat_completions_render",
@@ -129,6 +131,7 @@ ENDPOINTS = (
         request="completion:CompletionRequest",
         response="completion:CompletionResponse",
         event="completion:CompletionResponse",
+        queued=True,
     ),
     Endpoint(
         name="completions_render",
@@ -161,6 +164,7 @@ ENDPOINTS = (
         transport=Transport.JSON,
         request="embedding:EmbeddingRequest",
         response="embedding:EmbeddingResponse",
+        queued=True,
     ),
     Endpoint(
         name="generate",
@@ -173,6 +177,7 @@ ENDPOINTS = (
         request="generate:GenerateRequest",
         response="generate:GenerateResponse",
         event="generate:GenerateResponse",
+        queued=True,
     ),
     Endpoint(
         name="health",
@@ -191,6 +196,7 @@ ENDPOINTS = (
         transport=Transport.JSON,
         response="status:DOCUMENT",
         event="status:DOCUMENT",
+        queued=True,
     ),
     Endpoint(
         name="kv_events",
@@ -222,6 +228,7 @@ ENDPOINTS = (
         response="messages:MessagesResponse",
         event="messages:StreamEvent",
         errors=ANTHROPIC,
+        queued=True,
     ),
     Endpoint(
         name="messages_count_tokens",
@@ -344,6 +351,7 @@ ENDPOINTS = (
         request="responses:ResponsesRequest",
         response="responses:Response",
         event="response_events:ResponseEvent",
+        queued=True,
     ),
     Endpoint(
         name="tokenize",
@@ -376,6 +384,8 @@ OPEN_PATHS = frozenset(e.path for e in ENDPOINTS if e.scope is Scope.OPEN)
 """What is answered without a key."""
 METERED_PATHS = frozenset((e.method, e.path) for e in ENDPOINTS if e.is_metered)
 """Method and path of what counts against a key's limits."""
+QUEUED_PATHS = frozenset((e.method, e.path) for e in ENDPOINTS if e.queued)
+"""Method and path of what is refused, before it is read, while the engine's queue is full."""
 _ERRORS = {endpoint.path: endpoint.errors for endpoint in ENDPOINTS}
 
 

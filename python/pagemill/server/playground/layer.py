@@ -84,6 +84,7 @@ def _file(path: Path) -> _File:
         "content-security-policy": _POLICY,
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
+        "x-dns-prefetch-control": "off",  # of links that models write
         "cross-origin-opener-policy": "same-origin",
         "cross-origin-resource-policy": "same-origin",
         "cache-control": "no-cache",  # a browser asks whether its copy is still right

@@ -52,7 +52,7 @@ class InferenceService(grpc.GenericRpcHandler):
             await call.answer(self._ring)
             record.status = 200
         except ApiError as error:
-            self._state.give_turn(error)
+            self._state.returns.schedule(error)
             refusal = error
         except (asyncio.CancelledError, grpc.aio.BaseError):
             record.status = _CLIENT_GONE

@@ -50,10 +50,15 @@ async def make_pipeline(
     max_model_len: int = 256,
     renderer: FakeRenderer | None = None,
     observed: MetricsOptions | None = None,
+    max_unfinished: int = 2048,
 ) -> Pipeline:
     """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
     facts = ModelFacts(
-        names=("fake", "alias"), path="", max_model_len=max_model_len, vocab_size=256
+        names=("fake", "alias"),
+        path="",
+        max_model_len=max_model_len,
+        vocab_size=256,
+        max_unfinished=max_unfinished,
     )
     renderer = renderer or FakeRenderer()
     bindings, tokenizer = fake_bindings(engine), renderer.tokenizer
@@ -91,6 +96,7 @@ async def fake_server(
     loaded: bool = True,
     renderer: FakeRenderer | None = None,
     max_model_len: int = 256,
+    max_unfinished: int = 2048,
     response_store: str | None = None,
     observed: MetricsOptions | None = None,
     per_request_metrics: bool = False,
@@ -123,6 +129,7 @@ async def fake_server(
         max_model_len=max_model_len,
         renderer=renderer,
         observed=observed,
+        max_unfinished=max_unfinished,
     )
     if loaded:
         state.serve(pipeline, engine.stats)

@@ -3,7 +3,10 @@
 import { Answer } from "./answer.js";
 import { Api } from "./api.js";
 import { ApiKey } from "./api_key.js";
+import { ChatError, chatOf, parseRecord, recordOf } from "./chat_record.js";
+import { ChatStore } from "./chat_store.js";
 import { ChatView } from "./chat_view.js";
+import { ChatsDialog } from "./chats_dialog.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { byId } from "./elements.js";
@@ -29,12 +32,26 @@ class Playground {
       onSend: (text) => this.ask(this.conversation.last(), text),
       onStop: () => this.stop?.abort(),
     });
+    this.store = new ChatStore();
+    this.chats = new ChatsDialog({
+      list: () => this.store.list(),
+      shown: () => this.store.shown,
+      open: (id) => this.open(id),
+      remove: (id) => this.remove(id),
+      removeAll: () => this.removeAll(),
+      record: () => recordOf(this.conversation, this.settings.values),
+      importText: (text) => this.import(text),
+    });
     byId("new-chat").addEventListener("click", () => this.clear());
+    addEventListener("beforeunload", () => (this.leaving = true));
+    addEventListener("pagehide", () => this.composer.busy && this.keep());
     for (const example of document.querySelectorAll(".example")) {
       const { textContent } = example;
       example.addEventListener("click", () => this.ask(this.conversation.last(), textContent));
     }
     connectPanel();
+    const kept = this.#kept(this.store.shown); // before a reload, which kept the settings, too
+    if (kept) this.#change(kept.conversation);
     this.connect();
   }
 
@@ -90,23 +107,89 @@ class Playground {
   turn(node, step) {
     if (this.composer.busy) return;
     const shown = this.conversation.turn(node, step);
+    this.keep();
     this.#show();
     this.view.focusVersions(shown, step);
   }
 
   /** Begins another chat. */
   clear() {
-    this.stop?.abort();
-    this.conversation = new Conversation();
-    this.#show();
+    if (this.composer.busy) this.keep();
+    this.store.begin();
+    this.#change(new Conversation());
     this.composer.focus();
   }
 
+  /** Lets the browser keep the chat that is shown, unless it is empty. */
+  keep() {
+    if (this.conversation.path().length === 0) return;
+    const record = recordOf(this.conversation, this.settings.values);
+    const kept = this.store.write(this.store.shown, record);
+    if (!kept) showStatus("The browser has no room for this chat: it ends with this page.");
+  }
+
+  /** Shows the chat `id` with its settings. */
+  open(id) {
+    const kept = this.#kept(id);
+    if (kept === null) return;
+    if (this.composer.busy) this.keep();
+    this.store.shown = id;
+    this.settings.values = kept.settings;
+    this.#change(kept.conversation);
+  }
+
+  /** Forgets the chat `id`. */
+  remove(id) {
+    this.store.remove(id);
+    if (id === this.store.shown) this.#forget();
+  }
+
+  /** Forgets all chats. */
+  removeAll() {
+    this.store.clear();
+    this.#forget();
+  }
+
+  /** Shows the chat whose record is `text`, beside those that there are. Throws ChatError. */
+  import(text) {
+    const { conversation, settings } = chatOf(parseRecord(text));
+    this.clear();
+    this.settings.values = settings;
+    this.#change(conversation);
+    this.keep();
+  }
+
+  /** The chat `id` and its settings; null if the browser has not kept it. */
+  #kept(id) {
+    const text = this.store.read(id);
+    try {
+      return text && chatOf(parseRecord(text));
+    } catch (error) {
+      if (!(error instanceof ChatError)) throw error;
+      showStatus(error.message);
+      return null;
+    }
+  }
+
+  #forget() {
+    this.store.begin();
+    this.#change(new Conversation());
+  }
+
+  #change(conversation) {
+    this.stop?.abort();
+    this.conversation = conversation;
+    this.#show();
+  }
+
   async #run(answer, request) {
+    const { conversation } = this;
     const stop = new AbortController();
     this.stop = stop;
+    this.leaving = false; // the page; its requests fail then
     this.composer.setBusy(true);
     document.body.classList.add("busy");
+    this.keep();
     this.#show();
     this.view.toEnd();
     try {
@@ -116,12 +199,14 @@ class Playground {
       }
       answer.end("finished");
     } catch (error) {
-      if (stop.signal.aborted) answer.end("stopped");
+      if (stop.signal.aborted || this.leaving) answer.end("stopped");
       else answer.end("failed", error);
     }
     document.body.classList.remove("busy");
     this.composer.setBusy(false);
     this.view.update();
+    if (this.conversation !== conversation) return;
+    this.keep();
     this.#afterEnd(answer);
   }
 

@@ -1,15 +1,14 @@
-// The part of Markdown that models write most: headings, lists, quotes, code, bold and italic.
-//
-// Links and images stay text: nothing that a model writes makes the browser load an address.
+// The part of Markdown that models write most: headings, lists, quotes, tables and code; `inline.js`
+// has what is within a line.
 
 import { copyButton } from "./clipboard.js";
 import { element } from "./elements.js";
+import { inline } from "./inline.js";
+import { startsTable, tableAt } from "./table.js";
 
 const FENCE = /^\s*(`{3,}|~{3,})\s*([\w+#.-]*)/;
 const HEADING = /^(#{1,6})\s+(.*)/;
 const ITEM = /^(\s{0,40})([-*+]|\d{1,9}[.)])\s+(.*)/;
-const LONGEST_INLINE = 10_000; // characters; the expression below takes quadratic time
-const INLINE = /(`+)([^`](?:.*?[^`])??)\1(?!`)|\*\*(\S(?:.*?\S)??)\*\*|\*(\S(?:.*?\S)??)\*/;
 
 /**
  * Shows `text` in `target`. Blocks that have not changed since the last call keep their elements,
@@ -53,8 +52,12 @@ function blockAt(lines, at) {
     return [at + 1, () => element(`h${level}`, {}, ...inline(heading[2]))];
   }
   if (ITEM.test(lines[at])) return list(lines, at);
+  const table = tableAt(lines, at, startsBlock);
+  if (table) return table;
   const quoted = lines[at].startsWith(">");
-  const end = endOf(lines, at, (line) => line.startsWith(">") === quoted && !startsBlock(line));
+  const continues = (line) => line.startsWith(">") === quoted && !startsBlock(line);
+  let end = at + 1;
+  while (end < lines.length && continues(lines[end]) && !startsTable(lines, end)) end += 1;
   const text = lines.slice(at, end).map((line) => (quoted ? line.replace(/^>\s?/, "") : line));
   const name = quoted ? "blockquote" : "p";
   return [end, () => element(name, {}, ...inline(text.join("\n")))];
@@ -116,20 +119,4 @@ function listOf(items) {
     at = end;
   }
   return made;
-}
-
-/** The nodes of a line of text. */
-function inline(text) {
-  if (text.length > LONGEST_INLINE) return [text];
-  const nodes = [];
-  let rest = text;
-  for (let found = INLINE.exec(rest); found; found = INLINE.exec(rest)) {
-    const [whole, , code, bold, italic] = found;
-    nodes.push(rest.slice(0, found.index));
-    if (code !== undefined) nodes.push(element("code", {}, code));
-    else if (bold !== undefined) nodes.push(element("strong", {}, ...inline(bold)));
-    else nodes.push(element("em", {}, ...inline(italic)));
-    rest = rest.slice(found.index + whole.length);
-  }
-  return [...nodes, rest];
 }

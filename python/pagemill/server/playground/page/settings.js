@@ -3,7 +3,7 @@
 import { byId, element } from "./elements.js";
 import { EXAMPLE, parseJson, parseTools } from "./tools.js";
 
-const STORED = "pagemill.settings"; // in the tab's storage, which ends with the tab
+const STORED = "pagemill.settings"; // in the browser's storage for this server
 const NUMBERS = ["temperature", "top_p", "max_tokens", "seed"];
 const ALTERNATIVES = 5; // shown for a token
 
@@ -14,7 +14,7 @@ export class SettingsError extends Error {}
 export class Settings {
   constructor() {
     this.form = byId("settings-form");
-    this.#restore();
+    this.#fill(JSON.parse(localStorage.getItem(STORED) ?? "{}"));
     this.form.addEventListener("input", () => this.#changed());
     this.form.addEventListener("submit", (event) => event.preventDefault());
     byId("tools-example").addEventListener("click", () => {
@@ -22,7 +22,7 @@ export class Settings {
       this.#changed();
       this.#field("tools").focus();
     });
-    byId("reset").addEventListener("click", () => {
+    byId("reset-settings").addEventListener("click", () => {
       const model = this.model;
       this.form.reset();
       this.#field("model").value = model;
@@ -36,10 +36,24 @@ export class Settings {
     return this.#field("model").value;
   }
 
+  /** What the form holds: strings by name. */
+  get values() {
+    return Object.fromEntries(new FormData(this.form));
+  }
+
+  /** Fills the form with `values`. The model stays if theirs is not served. */
+  set values(values) {
+    const { model } = this;
+    this.form.reset();
+    this.#fill(values);
+    if (this.model === "") this.#field("model").value = model;
+    this.#changed();
+  }
+
   /** Offers `models`. */
   setModels(models) {
     const select = this.#field("model");
-    const chosen = select.value || this.stored?.model;
+    const chosen = select.value || this.stored.model;
     select.replaceChildren(...models.map((name) => element("option", { value: name }, name)));
     if (models.includes(chosen)) select.value = chosen;
   }
@@ -102,7 +116,7 @@ export class Settings {
       return; // the text is being written
     }
     const select = this.#field("tool_choice");
-    const chosen = select.value || this.stored?.tool_choice;
+    const chosen = select.value || this.stored.tool_choice;
     const names = tools.map((tool) => tool.function.name);
     byId("tool-names").replaceChildren(
       ...names.map((name) => element("option", { value: `named ${name}` }, name)),
@@ -138,13 +152,12 @@ export class Settings {
     for (const name of [...NUMBERS, "tools", "schema"]) this.#show(name, "");
     byId("schema-row").hidden = this.#field("response_format").value !== "json_schema";
     this.#offerTools();
-    const values = Object.fromEntries(new FormData(this.form));
-    sessionStorage.setItem(STORED, JSON.stringify(values));
+    localStorage.setItem(STORED, JSON.stringify(this.values));
   }
 
-  #restore() {
-    this.stored = JSON.parse(sessionStorage.getItem(STORED) ?? "null");
-    for (const [name, value] of Object.entries(this.stored ?? {})) {
+  #fill(values) {
+    this.stored = values;
+    for (const [name, value] of Object.entries(values)) {
       const field = this.form.elements.namedItem(name);
       if (field?.type === "checkbox") field.checked = true;
       else if (field) field.value = value;
