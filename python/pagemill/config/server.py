@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from pagemill.config.batches import BatchApiConfig
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 
@@ -114,6 +115,7 @@ class ServerConfig:
         unit="processes",
         allowed=Range(1, 64),
     )
+    batches: BatchApiConfig = field(default_factory=BatchApiConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     origins: OriginConfig = field(default_factory=OriginConfig)

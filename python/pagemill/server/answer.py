@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -14,6 +15,14 @@ class Text:
     """A text that is not JSON."""
 
     content: bytes
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A file, sent as it is read."""
+
+    path: Path
     media_type: str
 
 
@@ -39,4 +48,4 @@ class Events(Protocol):
         ...
 
 
-Answer = msgspec.Struct | Text | Events
+Answer = msgspec.Struct | Text | FileContent | Events

@@ -34,6 +34,7 @@ TYPE_OF_STATUS: Mapping[int, str] = {
     500: "InternalServerError",
     503: "ServiceUnavailableError",
     504: "TimeoutError",
+    507: "InsufficientStorageError",
 }
 RETRY_AFTER_S: Mapping[int, int] = {429: 1, 503: 5}
 

@@ -11,11 +11,13 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from pagemill.server.admission import read_body
+from pagemill.server.batches.upload import Upload
 from pagemill.server.caller import Caller
 from pagemill.server.disconnect import until_disconnect
 from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.table import Endpoint, Transport
 from pagemill.server.errors import ApiError
+from pagemill.server.form import read_form
 from pagemill.server.http_answer import answer_response, error_response
 from pagemill.server.protocol.decode import decode_object
 from pagemill.server.protocol.request_id import NAME, named
@@ -73,11 +75,24 @@ class HttpRoute(Route):
         if endpoint.transport is Transport.PATH:
             fields = {**request.query_params, **request.path_params}
             return answer_response(await invoke(server, endpoint, fields, caller))
+        if endpoint.transport is Transport.FORM:
+            return await self._answer_form(request, caller)
         body = await read_body(request, server.config.max_body_bytes)
         fields, request_id = named(decode_object(body), request.state.request_id)
         request.state.request_id = request_id
         work = invoke(server, endpoint, fields, caller)
         return answer_response(await until_disconnect(work, request.receive))
+
+    async def _answer_form(self, request: Request, caller: Caller) -> Response:
+        caller.require(self.row.scope)  # before anything is stored
+        store = self._server.batch_store
+        upload = Upload(store.files, caller.key_id)
+        try:
+            limit = store.config.batch_file_bytes
+            fields = await read_form(request, limit, "--batch-file-bytes", upload)
+            return answer_response(await invoke(self._server, self.row, fields, caller))
+        finally:
+            await upload.discard()
 
 
 def _of(caller: Caller) -> str:

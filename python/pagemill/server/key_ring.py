@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from pagemill.config import ServerConfig
+from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.keys import ApiKey, api_keys
 from pagemill.server.watched_files import POLL_S, WatchedFiles, follow
 
@@ -24,6 +25,12 @@ class KeyRing:
     def replace(self, keys: Sequence[ApiKey]) -> None:
         """The keys are these from the next request on."""
         self.keys = tuple(keys)
+
+    def caller_named(self, key_id: str) -> Caller | None:
+        """The owner of the key with that name; None if there is none."""
+        if not self.keys:
+            return ANONYMOUS if key_id == ANONYMOUS.key_id else None
+        return next((key.caller for key in self.keys if key.caller.key_id == key_id), None)
 
 
 class KeyFile:

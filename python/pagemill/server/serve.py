@@ -27,6 +27,9 @@ from pagemill.observe.metrics import MetricsOptions
 from pagemill.observe.stats_line import StatsLine
 from pagemill.server.admin_listener import check_admin_address, operator_listener
 from pagemill.server.app import create_admin_app, create_app
+from pagemill.server.batches.folder import locked_folder
+from pagemill.server.batches.run import BatchWork
+from pagemill.server.batches.worker import BatchWorker
 from pagemill.server.caller import OPERATOR
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
@@ -58,7 +61,7 @@ def run(config: ServeConfig) -> int:
     key_file = KeyFile(config.server, allows_priority=policy == "priority")
     warn_if_open(config.server.host, key_file.keys)
     check_admin_address(config.server.admin_address, key_file.keys)
-    with _response_store(config) as config:
+    with locked_folder(config.server.batches), _response_store(config) as config:
         return _serve(config, key_file)
 
 
@@ -135,6 +138,11 @@ class Server:
             app = create_admin_app(self._state, ring if is_port else None, OPERATOR, listeners)
             tls = self._tls if is_port else None
             self._http.append(HttpServer(app, connections, tls, on_slow))
+        self._batches: BatchWorker | None = None
+        if config.server.batches.batch_dir is not None:
+            has_priority = config.engine.scheduler.scheduling_policy == "priority"
+            work = BatchWork(self._state, ring.caller_named, is_low_priority=has_priority)
+            self._batches = BatchWorker(work)
         self._engine: AsyncEngine | None = None
         self._may_listen = asyncio.Event()
         if config.server.api_server_count == 1:
@@ -159,6 +167,8 @@ class Server:
         finally:
             background.cancel()
             stopping.cancel()
+            if self._batches is not None:
+                await self._batches.close()
             if self._engine is not None:
                 await self._engine.shutdown()
             await self._source.close()
@@ -206,6 +216,8 @@ class Server:
         gc.freeze()
         self._state.serve(pipeline, client.stats, lambda: client.connected)
         self._may_listen.set()
+        if self._batches is not None:
+            self._batches.start()
         host, port = self._listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         url = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
@@ -223,6 +235,8 @@ class Server:
     async def _drain(self) -> None:
         lifecycle = self._state.lifecycle
         lifecycle.begin_drain()
+        if self._batches is not None:
+            self._batches.stop()
         timeout = self._config.server.shutdown_timeout
         _LOGGER.info("draining: %d request(s) may run for %g s more", lifecycle.active, timeout)
         if not await lifecycle.wait_idle(timeout):

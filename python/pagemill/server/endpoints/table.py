@@ -26,6 +26,8 @@ class Transport(Enum):
 
     JSON = auto()
     """A JSON object: the body of a POST, or a line of a batch file."""
+    FORM = auto()
+    """A form with a file (multipart/form-data), which is stored while it is read."""
     PATH = auto()
     """The parameters of an HTTP path and its query; such an endpoint exists over HTTP only."""
 
@@ -46,7 +48,7 @@ class Endpoint:
     stream) are "module:Type" below `protocol`. They are imported when they are needed. A module of
     `request` has its `RULES`; without `request` the handler gets the fields as they are. Without
     `response` the answer is an object of strings. `task` None: whatever the model does. `errors`:
-    those of the API that the route belongs to.
+    those of the API that the route belongs to. `statuses` are of errors that only some routes have.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Endpoint:
     event: str = ""
     media_type: str = "application/json"
     errors: ErrorShape = OPENAI
+    statuses: tuple[int, ...] = ()
 
     def load(self) -> Handler:
         """The handler."""
@@ -90,6 +93,45 @@ def _protocol(target: str) -> tuple[Any, Any]:
 
 
 ENDPOINTS = (
+    Endpoint(
+        name="batch",
+        method="GET",
+        path="/v1/batches/{batch_id}",
+        handler="batches:retrieve",
+        scope=Scope.INFERENCE,
+        request="batch:BatchName",
+        response="batch:Batch",
+    ),
+    Endpoint(
+        name="batch_cancel",
+        method="POST",
+        path="/v1/batches/{batch_id}/cancel",
+        handler="batches:cancel",
+        scope=Scope.INFERENCE,
+        request="batch:BatchName",
+        response="batch:Batch",
+        statuses=(507,),
+    ),
+    Endpoint(
+        name="batches",
+        method="GET",
+        path="/v1/batches",
+        handler="batches:list_batches",
+        scope=Scope.INFERENCE,
+        request="batch:ListBatchesRequest",
+        response="batch:BatchList",
+    ),
+    Endpoint(
+        name="batches_create",
+        method="POST",
+        path="/v1/batches",
+        handler="batches:create",
+        scope=Scope.INFERENCE,
+        transport=Transport.JSON,
+        request="batch:CreateBatchRequest",
+        response="batch:Batch",
+        statuses=(507,),
+    ),
     Endpoint(
         name="chat_completions",
         method="POST",
@@ -156,6 +198,55 @@ ENDPOINTS = (
         transport=Transport.JSON,
         request="embedding:EmbeddingRequest",
         response="embedding:EmbeddingResponse",
+    ),
+    Endpoint(
+        name="file",
+        method="GET",
+        path="/v1/files/{file_id}",
+        handler="files:retrieve",
+        scope=Scope.INFERENCE,
+        request="file:FileName",
+        response="file:FileObject",
+    ),
+    Endpoint(
+        name="file_content",
+        method="GET",
+        path="/v1/files/{file_id}/content",
+        handler="files:content",
+        scope=Scope.INFERENCE,
+        request="file:FileName",
+        response="file:CONTENT",
+        media_type="application/octet-stream",
+    ),
+    Endpoint(
+        name="file_delete",
+        method="DELETE",
+        path="/v1/files/{file_id}",
+        handler="files:delete",
+        scope=Scope.INFERENCE,
+        request="file:FileName",
+        response="file:DeletedFile",
+        statuses=(409, 507),
+    ),
+    Endpoint(
+        name="file_upload",
+        method="POST",
+        path="/v1/files",
+        handler="files:upload",
+        scope=Scope.INFERENCE,
+        transport=Transport.FORM,
+        request="file:UploadRequest",
+        response="file:FileObject",
+        statuses=(507,),
+    ),
+    Endpoint(
+        name="files",
+        method="GET",
+        path="/v1/files",
+        handler="files:list_files",
+        scope=Scope.INFERENCE,
+        request="file:ListFilesRequest",
+        response="file:FileList",
     ),
     Endpoint(
         name="generate",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 from starlette.types import ASGIApp
 
-from pagemill.config import OriginConfig, ServerConfig
+from pagemill.config import BatchApiConfig, OriginConfig, ServerConfig
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import ModelFacts
@@ -92,6 +92,7 @@ async def fake_server(
     renderer: FakeRenderer | None = None,
     max_model_len: int = 256,
     response_store: str | None = None,
+    batches: BatchApiConfig | None = None,
     observed: MetricsOptions | None = None,
     per_request_metrics: bool = False,
     request_timeout: float = 0.0,
@@ -110,6 +111,7 @@ async def fake_server(
         engine_stuck_timeout=5.0,
         request_timeout=request_timeout,
         response_store=response_store,
+        batches=batches or BatchApiConfig(),
     )
     state = ServerState(config)
     renderer = renderer or FakeRenderer()
