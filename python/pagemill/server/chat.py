@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
+from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.output_parser import ParserOptions
 from pagemill.server.caller import Caller
@@ -19,10 +20,19 @@ from pagemill.server.protocol.chat import (
     check_tools,
     tool_schemas,
 )
+from pagemill.server.protocol.generate import GenerateRequest, as_generate_request
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
 from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.rendering import Rendering
 from pagemill.server.tool_choice import ToolChoice, call_constraint, read_tool_choice
+
+
+class PreparedChat(NamedTuple):
+    """A chat request that was checked: what `Pipeline.generate` takes."""
+
+    prompt: RenderedPrompt
+    sampling: SamplingParams
+    options: GenerationOptions
 
 
 async def start_chat(
@@ -32,7 +42,49 @@ async def start_chat(
     *,
     clamps_max_tokens: bool = False,
 ) -> Generation:
-    """Renders the request's messages, and submits the prompt.
+    """Renders the request's messages, and submits the prompt; `clamps_max_tokens` is
+    `prepared_chat`'s.
+
+    Raises:
+        ApiError: the request cannot be served.
+    """
+    prompt, sampling, options = await prepared_chat(
+        pipeline, request, caller, clamps_max_tokens=clamps_max_tokens
+    )
+    return await pipeline.generate([prompt], sampling, options)
+
+
+async def render_chat(
+    pipeline: Pipeline,
+    request: ChatRequest,
+    caller: Caller,
+    *,
+    clamps_max_tokens: bool = False,
+) -> GenerateRequest:
+    """The request of `/inference/v1/generate` whose output is that of `start_chat`.
+
+    Raises:
+        ApiError: the request could not be served.
+    """
+    prompt, _, options = await prepared_chat(
+        pipeline, request, caller, clamps_max_tokens=clamps_max_tokens
+    )
+    (fitted,) = pipeline.fit([prompt], options)
+    grammar = None
+    if options.constraint is not None and not options.constraint.is_optional:
+        grammar = await pipeline.output_grammar(fitted, options)
+    logprobs = request.top_logprobs if request.logprobs else None
+    return as_generate_request(request, fitted, logprobs, grammar)
+
+
+async def prepared_chat(
+    pipeline: Pipeline,
+    request: ChatRequest,
+    caller: Caller,
+    *,
+    clamps_max_tokens: bool = False,
+) -> PreparedChat:
+    """Checks the request, and renders its messages.
 
     With `clamps_max_tokens` a `max_tokens` that does not fit behind the prompt means all the room
     there is; otherwise it is refused.
@@ -60,7 +112,7 @@ async def start_chat(
         pipeline.engine.eos_token_ids,
     )
     prompt = await rendered_prompt(pipeline.rendering, request)
-    requested, requested_param = requested_tokens(request)
+    requested, requested_param = _requested_tokens(request)
     default = pipeline.model.defaults.max_tokens
     if clamps_max_tokens:
         requested, default = None, requested
@@ -81,7 +133,7 @@ async def start_chat(
         search=wanted_search(request),
         parsed=parsed,
     )
-    return await pipeline.generate([prompt], sampling, options)
+    return PreparedChat(prompt, sampling, options)
 
 
 async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> RenderedPrompt:
@@ -101,7 +153,7 @@ async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> Rendere
     return await rendering.chat(render, request.add_special_tokens)
 
 
-def requested_tokens(request: ChatRequest) -> tuple[int | None, str]:
+def _requested_tokens(request: ChatRequest) -> tuple[int | None, str]:
     """How many tokens the answer may have, and the field that says it."""
     if request.max_completion_tokens is not None:
         return request.max_completion_tokens, "max_completion_tokens"

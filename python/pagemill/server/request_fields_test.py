@@ -87,7 +87,12 @@ SAMPLING: Mapping[str, Sequence[Any]] = {
     "structured_outputs": (
         *(5, "x", [], {}, {"json": 5}, {"json": "x"}, {"json": {"type": "objec"}}),
         *({"regex": 5}, {"regex": "(a"}, {"choice": []}, {"choice": [5]}, {"choice": [""]}),
-        *({"grammar": "start: x"}, {"json": {}, "regex": "a"}, {"structural_tag": {}}),
+        *(
+            {"grammar": "start: x"},
+            {"grammar": '{"a": 1}'},
+            {"json": {}, "regex": "a"},
+            {"structural_tag": {}},
+        ),
         {"json_object": False},
     ),
     "guided_json": (5, "x", [], "null", {"type": "objec"}),
