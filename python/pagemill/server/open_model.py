@@ -47,6 +47,8 @@ def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:
         max_model_len=facts.max_model_len,
         vocab_size=facts.vocab_size,
         pooling=facts.pooling,
+        normalizes=facts.normalizes,
+        embedding_sizes=facts.embedding_sizes,
         created=int(time.time()),
         defaults=facts.defaults,
         max_tokens_cap=facts.max_tokens_cap,

@@ -17,10 +17,13 @@ from pagemill.server.records.timings import RequestTimings
 _TOOLS = "send `tools` and `tool_choice`."
 
 
+Messages = Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=16384)]
+
+
 class ChatRequest(GenerationRequest, kw_only=True, frozen=True):
     """The request. Messages keep every key they have, for the template to read."""
 
-    messages: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=16384)]
+    messages: Messages
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     logprobs: bool = False
