@@ -12,7 +12,6 @@ from msgspec import UNSET, UnsetType
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.render.events import CallArguments, CallEnd, CallStart, Event, Reasoning, Text
 from pagemill.server.errors import ApiError
-from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter, TokenLogprobs
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol.chat import (
@@ -29,7 +28,7 @@ from pagemill.server.protocol.chat import (
     ToolCall,
     ToolCallDelta,
 )
-from pagemill.server.respond import FoldedChoice
+from pagemill.server.respond import FoldedChoice, Generated
 from pagemill.server.sse import HOLE, EventTemplate, event, last_events, usage_events
 
 ROLE = "assistant"
@@ -44,7 +43,7 @@ class ChatWording:
         pipeline: Pipeline,
         request: ChatRequest,
         name: str,
-        generation: Generation,
+        generation: Generated,
         has_metrics: bool = False,
     ) -> None:
         """`has_metrics`: the response says where its time went."""

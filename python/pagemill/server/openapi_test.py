@@ -85,6 +85,7 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
         assert {path for path in generates - embeds if "{" not in path} == {
             "/inference/v1/generate",
             "/v1/chat/completions",
+            "/v1/chat/completions/derender",
             "/v1/chat/completions/render",
             "/v1/completions",
             "/v1/completions/render",

@@ -143,6 +143,13 @@ class Pipeline:
             stream, assemblers, self.metrics, token_ids, sampling, options.caller, charge
         )
 
+    def assembler(
+        self, prompt: np.ndarray, sampling: SamplingParams, options: GenerationOptions
+    ) -> ChoiceAssembler:
+        """What reads a choice that follows the tokens of `prompt`."""
+        parsed = _parsed(self.renderer, prompt, options.parsed)
+        return _assembler(self.renderer, prompt, sampling, parsed)
+
     async def output_grammar(self, prompt: Prompt, options: GenerationOptions) -> Grammar | None:
         """What each output that follows `prompt` has to be; None: anything.
 

@@ -57,16 +57,15 @@ def matryoshka_sizes(config: Mapping[str, Any]) -> tuple[int, ...] | None:
     Raises:
         WeightsError: a key has another type.
     """
-    sizes, is_any = config.get("matryoshka_dimensions"), config.get("is_matryoshka", False)
+    sizes: Any = config.get("matryoshka_dimensions")
+    is_any: Any = config.get("is_matryoshka", False)
+    if not isinstance(is_any, bool):
+        raise WeightsError(f"config.json: is_matryoshka is {shown(is_any)}")
     if sizes is None:
-        if not isinstance(is_any, bool):
-            raise WeightsError(f"config.json: is_matryoshka is {shown(is_any)}")
         return () if is_any else None
-    if not isinstance(sizes, list) or not sizes:
-        raise WeightsError(f"config.json: matryoshka_dimensions is {shown(sizes)}")
-    found = cast("list[Any]", sizes)
-    if not all(type(size) is int and size > 0 for size in found):
-        raise WeightsError(f"config.json: matryoshka_dimensions is {shown(sizes)}")
+    found = cast("list[Any]", sizes if isinstance(sizes, list) else [])
+    if not found or not all(type(size) is int and size > 0 for size in found):
+        raise WeightsError(f"config.json: matryoshka_dimensions is {shown(cast(Any, sizes))}")
     return tuple(sorted(set(found)))
 
 

@@ -6,7 +6,10 @@ from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
 from pagemill.server.chat import render_chat, start_chat
 from pagemill.server.chat_wording import ChatWording
-from pagemill.server.protocol.chat import ChatRequest
+from pagemill.server.derender import derender_chat
+from pagemill.server.protocol.chat import RULES, ChatRequest, ChatResponse
+from pagemill.server.protocol.decode import decode_fields
+from pagemill.server.protocol.derender import DerenderRequest
 from pagemill.server.protocol.generate import GenerateRequest
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
@@ -26,3 +29,11 @@ async def render(server: ServerState, body: ChatRequest, caller: Caller) -> Gene
     """The request of `/inference/v1/generate` that answers the same."""
     pipeline, _ = server.models.resolve(body.model, caller)
     return await render_chat(pipeline, body, caller)
+
+
+async def derender(server: ServerState, body: DerenderRequest, caller: Caller) -> ChatResponse:
+    """The answer of a chat whose rendering `/inference/v1/generate` has answered, here or on
+    another server."""
+    pipeline, _ = server.models.resolve(body.model, caller)
+    chat = decode_fields(body.chat_request, ChatRequest, RULES)
+    return await derender_chat(pipeline, chat, body, caller)

@@ -145,6 +145,17 @@ ENDPOINTS = (
         event="chat:ChatChunk",
     ),
     Endpoint(
+        name="chat_completions_derender",
+        method="POST",
+        path="/v1/chat/completions/derender",
+        handler="chat_completions:derender",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.JSON,
+        request="derender:DerenderRequest",
+        response="chat:ChatResponse",
+    ),
+    Endpoint(
         name="chat_completions_render",
         method="POST",
         path="/v1/chat/completions/render",
