@@ -88,6 +88,12 @@ class ServerConfig:
         unit="s",
         allowed=Range(0, 86400),
     )
+    realtime_idle_timeout: float = option(
+        300.0,
+        "A session of /v1/realtime in which nothing happens for so long is closed.",
+        unit="s",
+        allowed=Range(1, 86400),
+    )
     shutdown_timeout: float = option(
         30.0,
         "After SIGTERM, the time that running requests may continue before they are aborted.",

@@ -199,7 +199,9 @@ def test_head_and_options() -> None:
                 allowed = got.headers["allow"].split(", ")
                 assert endpoint.method in allowed and "OPTIONS" in allowed
                 assert ("HEAD" in allowed) == ("GET" in allowed)
-                if endpoint.method == "GET":
+                if endpoint.transport is Transport.WEBSOCKET:
+                    assert (await server.client.head(path)).status_code == 426
+                elif endpoint.method == "GET":
                     # No response is stored, and there is no folder for batches.
                     absent = any(p in path for p in ("{response_id}", "/v1/files", "/v1/batches"))
                     assert (await server.client.head(path)).status_code == (404 if absent else 200)

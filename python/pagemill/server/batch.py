@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from pagemill.server.answer import Answer, FileContent, Text
+from pagemill.server.answer import Answer, FileContent, Talk, Text
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport, error_shape
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.decode import explain
@@ -163,7 +163,7 @@ async def _patient(send: Send, endpoint: Endpoint, fields: dict[str, Any]) -> by
             continue
         if isinstance(answer, msgspec.Struct):
             return msgspec.json.encode(answer)
-        assert not isinstance(answer, Text | FileContent), "a task's endpoint answers with JSON"
+        assert not isinstance(answer, Text | FileContent | Talk), "a task's answers are JSON"
         answer.close()
         raise bad_request("`stream` must be false in a batch file.", "stream")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import FileResponse, Response
 
-from pagemill.server.answer import Answer, FileContent, Text
+from pagemill.server.answer import Answer, FileContent, Talk, Text
 from pagemill.server.error_shapes import OPENAI, ErrorShape
 from pagemill.server.errors import RETRY_AFTER_S, ApiError
 from pagemill.server.event_stream import EventStream
@@ -20,6 +20,7 @@ def answer_response(answer: Answer) -> Response:
     if isinstance(answer, msgspec.Struct):
         # Encoding thousands of vectors takes long, but a thread would hold the GIL for as long.
         return Response(msgspec.json.encode(answer), media_type="application/json")
+    assert not isinstance(answer, Talk), "it is of a WebSocket"
     return EventStream(answer)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -11,6 +12,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from pagemill.server.admission import read_body
+from pagemill.server.answer import Talk
 from pagemill.server.batches.upload import Upload
 from pagemill.server.caller import Caller
 from pagemill.server.disconnect import until_disconnect
@@ -21,6 +23,7 @@ from pagemill.server.form import read_form
 from pagemill.server.http_answer import answer_response, error_response
 from pagemill.server.protocol.decode import decode_object
 from pagemill.server.protocol.request_id import NAME, named
+from pagemill.server.realtime.websocket import converse
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.records.timings import server_timing
 from pagemill.server.state import ServerState
@@ -72,9 +75,12 @@ class HttpRoute(Route):
         if server.config.trust_tenant_header:
             caller = _with_tenant(caller, request)
             request.state.record.tenant = caller.tenant
-        if endpoint.transport is Transport.PATH:
+        if endpoint.transport in (Transport.PATH, Transport.WEBSOCKET):
             fields = {**request.query_params, **request.path_params}
-            return answer_response(await invoke(server, endpoint, fields, caller))
+            answer = await invoke(server, endpoint, fields, caller)
+            if endpoint.transport is Transport.WEBSOCKET:
+                return await converse(cast(Talk, answer), request)
+            return answer_response(answer)
         if endpoint.transport is Transport.FORM:
             return await self._answer_form(request, caller)
         body = await read_body(request, server.config.max_body_bytes)

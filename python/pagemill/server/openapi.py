@@ -62,7 +62,7 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
 
 def _body(endpoint: Endpoint) -> Any:
     """The type of a body."""
-    if endpoint.transport is Transport.PATH:
+    if endpoint.transport not in _MEDIA_TYPES:
         return _OBJECT
     body = endpoint.request_type()
     return _OBJECT if body is None else body.kind
@@ -109,11 +109,13 @@ def _operation(
         errors |= _ERRORS_OF_KEYS
         # Without --api-key none is needed: {} is that alternative.
         operation["security"] = [{"bearer": []}, {"header": []}, {}]
-    if endpoint.transport is not Transport.PATH:
+    if endpoint.transport in _MEDIA_TYPES:
         errors |= _ERRORS_OF_BODIES
         body = {_MEDIA_TYPES[endpoint.transport]: {"schema": schemas[_body(endpoint)]}}
         operation["requestBody"] = {"required": True, "content": body}
-    responses = {"200": _response("The answer.", content)}
+    responses: _OBJECT = {"200": _response("The answer.", content)}
+    if endpoint.transport is Transport.WEBSOCKET:
+        responses = {"101": {"description": "The connection is a WebSocket from now on."}}
     for status in sorted(errors):
         error = {_JSON: {"schema": schemas[endpoint.errors.kind]}}
         responses[str(status)] = _response(TYPE_OF_STATUS[status], error)
@@ -127,7 +129,7 @@ def _operation(
 def _query(endpoint: Endpoint, in_path: list[str]) -> list[dict[str, Any]]:
     """The parameters of the path's query: fields of the body that are not in the path."""
     body = endpoint.request_type()
-    if endpoint.transport is not Transport.PATH or body is None:
+    if endpoint.transport in _MEDIA_TYPES or body is None:
         return []
     _, components = msgspec.json.schema_components((body.kind,))
     fields = components[body.kind.__name__]["properties"]

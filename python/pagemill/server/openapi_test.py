@@ -92,6 +92,7 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
             "/v1/messages",
             "/v1/messages/count_tokens",
             "/v1/messages/render",
+            "/v1/realtime",
             "/v1/responses",
             "/v1/responses/render",
         }

@@ -25,7 +25,7 @@ from pagemill.server.batches.answers import Answers
 from pagemill.server.batches.folder import unix_time
 from pagemill.server.batches.input import Limits, check_input, requests
 from pagemill.server.batches.queue import Held
-from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.caller import ANONYMOUS, Caller, admitted
 from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.table import Endpoint
 from pagemill.server.errors import ApiError
@@ -183,23 +183,15 @@ class BatchRun:
 
     async def _send(self, endpoint: Endpoint, fields: dict[str, Any]) -> Answer:
         """Sends a request as its owner; waits while there is no engine."""
+        server = self._work.server
         while True:
             try:
-                return await self._send_once(endpoint, fields)
+                with admitted(self._owner, server.limiter) as caller:
+                    return await invoke(server, endpoint, fields, caller)
             except ApiError as error:
                 if error.status != 503:
                     raise
                 await asyncio.sleep(error.retry_after_s)
-
-    async def _send_once(self, endpoint: Endpoint, fields: dict[str, Any]) -> Answer:
-        server, caller = self._work.server, self._owner
-        if caller.limits is None:
-            return await invoke(server, endpoint, fields, caller)
-        admitted = server.limiter.admit(caller.key_id, caller.limits)
-        try:
-            return await invoke(server, endpoint, fields, replace(caller, admitted=admitted))
-        finally:
-            admitted.leave()
 
     async def _end(self, outcome: _Outcome, answers: Answers) -> None:
         def finalize(batch: Batch) -> None:

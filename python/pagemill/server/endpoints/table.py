@@ -30,6 +30,8 @@ class Transport(Enum):
     """A form with a file (multipart/form-data), which is stored while it is read."""
     PATH = auto()
     """The parameters of an HTTP path and its query; such an endpoint exists over HTTP only."""
+    WEBSOCKET = auto()
+    """The same, of a request that becomes a WebSocket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +403,17 @@ ENDPOINTS = (
         handler="probes:ready",
         scope=Scope.OPEN,
         response="status:Status",
+    ),
+    Endpoint(
+        name="realtime",
+        method="GET",
+        path="/v1/realtime",
+        handler="realtime:connect",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.WEBSOCKET,
+        request="realtime:ConnectRequest",
+        statuses=(426,),
     ),
     Endpoint(
         name="response",

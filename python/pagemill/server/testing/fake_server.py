@@ -96,6 +96,7 @@ async def fake_server(
     observed: MetricsOptions | None = None,
     per_request_metrics: bool = False,
     request_timeout: float = 0.0,
+    realtime_idle_timeout: float = 300.0,
     playground: bool = True,
     listeners: Sequence[OnEnd] = (),
 ) -> AsyncGenerator[FakeServer, None]:
@@ -108,6 +109,7 @@ async def fake_server(
         trust_tenant_header=trust_tenant_header,
         enable_per_request_metrics=per_request_metrics,
         playground=playground,
+        realtime_idle_timeout=realtime_idle_timeout,
         engine_stuck_timeout=5.0,
         request_timeout=request_timeout,
         response_store=response_store,
