@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.server.endpoints.table import ENDPOINTS, error_shape
+from pagemill.server.endpoints.table import ENDPOINTS, Transport, error_shape
 from pagemill.server.errors import STATUS_OF_CODE, TYPE_OF_STATUS, not_implemented
 from pagemill.server.registry import Task
 from pagemill.server.testing.fake_server import fake_server

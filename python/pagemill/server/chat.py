@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
-from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.output_parser import ParserOptions
 from pagemill.server.caller import Caller
@@ -13,7 +12,7 @@ from pagemill.server.choice_search import wanted_search
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import wanted_limits
-from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.pipeline import CheckedRequest, GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import (
     ChatRequest,
     check_messages,
@@ -27,14 +26,6 @@ from pagemill.server.rendering import Rendering
 from pagemill.server.tool_choice import ToolChoice, call_constraint, read_tool_choice
 
 
-class PreparedChat(NamedTuple):
-    """A chat request that was checked: what `Pipeline.generate` takes."""
-
-    prompt: RenderedPrompt
-    sampling: SamplingParams
-    options: GenerationOptions
-
-
 async def start_chat(
     pipeline: Pipeline,
     request: ChatRequest,
@@ -43,12 +34,12 @@ async def start_chat(
     clamps_max_tokens: bool = False,
 ) -> Generation:
     """Renders the request's messages, and submits the prompt; `clamps_max_tokens` is
-    `prepared_chat`'s.
+    `checked_chat`'s.
 
     Raises:
         ApiError: the request cannot be served.
     """
-    prompt, sampling, options = await prepared_chat(
+    prompt, sampling, options = await checked_chat(
         pipeline, request, caller, clamps_max_tokens=clamps_max_tokens
     )
     return await pipeline.generate([prompt], sampling, options)
@@ -66,7 +57,7 @@ async def render_chat(
     Raises:
         ApiError: the request could not be served.
     """
-    prompt, _, options = await prepared_chat(
+    prompt, _, options = await checked_chat(
         pipeline, request, caller, clamps_max_tokens=clamps_max_tokens
     )
     (fitted,) = pipeline.fit([prompt], options)
@@ -77,13 +68,13 @@ async def render_chat(
     return as_generate_request(request, fitted, logprobs, grammar)
 
 
-async def prepared_chat(
+async def checked_chat(
     pipeline: Pipeline,
     request: ChatRequest,
     caller: Caller,
     *,
     clamps_max_tokens: bool = False,
-) -> PreparedChat:
+) -> CheckedRequest:
     """Checks the request, and renders its messages.
 
     With `clamps_max_tokens` a `max_tokens` that does not fit behind the prompt means all the room
@@ -133,7 +124,7 @@ async def prepared_chat(
         search=wanted_search(request),
         parsed=parsed,
     )
-    return PreparedChat(prompt, sampling, options)
+    return CheckedRequest(prompt, sampling, options)
 
 
 async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> RenderedPrompt:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from pagemill.engine.outputs import ChoiceOutput, TokenLogprobs
-from pagemill.engine.sampling import SamplingParams
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.server.caller import Caller
-from pagemill.server.chat import prepared_chat
+from pagemill.server.chat import checked_chat
 from pagemill.server.chat_wording import ChatWording
 from pagemill.server.errors import bad_request
 from pagemill.server.pipeline import Pipeline
@@ -36,7 +35,6 @@ class _Finished:
     """Implements `respond.Generated`."""
 
     prompts: Sequence[np.ndarray]
-    sampling: SamplingParams
     num_choices: int
     usage: Usage
     kv_transfer_params: dict[str, str]
@@ -48,8 +46,18 @@ class _Finished:
         return self.usage
 
 
+class _Output(msgspec.Struct):
+    """Implements `assembly.TokenOutput`."""
+
+    index: int
+    token_ids: list[int]
+    logprobs: list[Any] | None
+    finish_reason: str | None
+    stop_token_id: int | None = None
+
+
 class _Entry(msgspec.Struct):
-    """Implements `TokenLogprobs`; the rank is not known, and no chat says it."""
+    """Implements `engine.outputs.TokenLogprobs`; the rank is not known, and no chat says it."""
 
     token_id: int
     logprob: float
@@ -67,7 +75,7 @@ async def derender_chat(
     """
     generated = body.generate_response
     _check(pipeline, chat, generated)
-    prompt, sampling, options = await prepared_chat(pipeline, chat, caller)
+    prompt, sampling, options = await checked_chat(pipeline, chat, caller)
     (fitted,) = pipeline.fit([prompt], options)
     token_ids = fitted.rendered.token_ids
     choices: list[FoldedChoice] = []
@@ -77,7 +85,6 @@ async def derender_chat(
         await asyncio.sleep(0)  # others may run
     finished = _Finished(
         prompts=[token_ids],
-        sampling=sampling,
         num_choices=len(choices),
         usage=generated.usage or _usage(len(token_ids), generated),
         kv_transfer_params=generated.kv_transfer_params,
@@ -114,15 +121,13 @@ def _folded(index: int, choice: GeneratedChoice, assembler: ChoiceAssembler) -> 
     by_string = isinstance(choice.stop_reason, str)
     reason = None if by_string else choice.finish_reason
     stop_token = choice.stop_reason if isinstance(choice.stop_reason, int) else None
-    times = [0.0] * len(choice.token_ids)
-    output = ChoiceOutput(index, choice.token_ids, times, logprobs, None, reason, stop_token)
-    folded.add(assembler.push(output))
+    folded.add(assembler.push(_Output(index, choice.token_ids, logprobs, reason, stop_token)))
     if not assembler.finished:
-        folded.add(assembler.push(ChoiceOutput(index, [], [], None, None, choice.finish_reason)))
+        folded.add(assembler.push(_Output(index, [], None, choice.finish_reason)))
     return folded
 
 
-def _entries(token_ids: Sequence[int], logprobs: ChoiceLogprobs) -> list[TokenLogprobs]:
+def _entries(token_ids: Sequence[int], logprobs: ChoiceLogprobs) -> list[_Entry]:
     """Log probabilities as the engine has them.
 
     Raises:

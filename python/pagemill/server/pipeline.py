@@ -7,6 +7,7 @@ import functools
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,6 +69,14 @@ class GenerationOptions:
     """How choices are found; None: each is sampled."""
     parsed: ParserOptions = NOTHING
     """What is read out of the output beside text."""
+
+
+class CheckedRequest(NamedTuple):
+    """A request with one prompt, as `Pipeline.generate` takes it."""
+
+    prompt: RenderedPrompt
+    sampling: SamplingParams
+    options: GenerationOptions
 
 
 class Pipeline:

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from pagemill.engine.sampling import SamplingParams
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.render.events import Message
 from pagemill.server.errors import ApiError
@@ -66,11 +65,6 @@ class Generated(Protocol):
     @property
     def num_choices(self) -> int:
         """Choices of all prompts together."""
-        ...
-
-    @property
-    def sampling(self) -> SamplingParams:
-        """With the model's defaults."""
         ...
 
     @property
