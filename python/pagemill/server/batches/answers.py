@@ -124,6 +124,18 @@ class Answers:
             file.close()
 
 
+async def complete_rest(files: BatchFiles, held: Held, batch: Batch) -> None:
+    """Completes those files of `batch` that an earlier run has not, when it has named them.
+
+    Raises:
+        ApiError: the disk is full, or fails.
+    """
+    expiry = batch.output_expires_after
+    for file in await files.open_files(held.batch_id):
+        writer, _ = await _reopen(files, file)
+        await AnswerFile(writer).end(None if expiry is None else expiry.seconds)
+
+
 async def _reopen(files: BatchFiles, file: OpenFile) -> tuple[FileWriter, set[str]]:
     custom_ids, size = await asyncio.to_thread(answers, files.folder.content(file.id))
     return await files.reopen(file, size), custom_ids

@@ -6,9 +6,12 @@ import contextlib
 import resource
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pagemill.server.batches.files import BatchFiles
+from pagemill.server.protocol.file import FileObject
 from pagemill.server.testing.batch_service import (
     lines,
     run_service,
@@ -125,5 +128,31 @@ def test_processes_share_the_work(tmp_path: Path) -> None:
                 assert batch["request_counts"] == {"total": 40, "completed": 40, "failed": 0}
                 answers = await client.answers(batch["output_file_id"])
                 assert len({each["custom_id"] for each in answers}) == len(answers) == 40
+
+    run_service(body)
+
+
+def test_an_end_that_was_interrupted_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = lines(1, prompt=5).replace(b"r0", b"bad")
+    complete = BatchFiles.complete
+    calls = 0
+
+    async def fail_once(self: BatchFiles, *args: Any) -> FileObject:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the file of answers is complete, that of errors is not
+            raise RuntimeError("a crash")
+        return await complete(self, *args)
+
+    async def body() -> None:
+        async with service(tmp_path) as client:
+            file = await client.upload(lines(3) + refused)
+            monkeypatch.setattr(BatchFiles, "complete", fail_once)
+            batch = await client.ended((await client.create(file["id"]))["id"])
+            assert batch["status"] == "completed" and calls == 3
+            assert len(await client.answers(batch["output_file_id"])) == 3
+            assert len(await client.answers(batch["error_file_id"])) == 1
 
     run_service(body)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import logging
 import time
@@ -21,7 +22,7 @@ from typing import Any, Literal, cast
 
 from pagemill.server.answer import Answer
 from pagemill.server.batch import BatchError, BatchRequest, answer_lines, failed_line
-from pagemill.server.batches.answers import Answers
+from pagemill.server.batches.answers import Answers, complete_rest
 from pagemill.server.batches.folder import unix_time
 from pagemill.server.batches.input import Limits, check_input, requests
 from pagemill.server.batches.queue import Held
@@ -93,14 +94,14 @@ class BatchRun:
             batch = await self._check(path, batch)
             if batch is None:
                 return
+        outcome = _stated_outcome(batch)
+        if outcome is not None and (batch.output_file_id or batch.error_file_id):
+            # An earlier run has named the files, and may have completed one of them.
+            await complete_rest(self._store.files, self._held, batch)
+            await self._update(functools.partial(_set_outcome, outcome=outcome))
+            return
         self._answers = await Answers.open(self._store.files, self._held)
-        outcome: _Outcome | None
-        if batch.status == "cancelling":
-            outcome = "cancelled"
-        elif batch.status == "finalizing":
-            outcome = "completed" if batch.expired_at is None else "expired"
-        else:
-            outcome = await self._answer(path, batch, self._answers)
+        outcome = outcome or await self._answer(path, batch, self._answers)
         if outcome is not None:
             await self._end(outcome, self._answers)
 
@@ -202,16 +203,7 @@ class BatchRun:
             if outcome == "expired":
                 batch.expired_at = unix_time()
 
-        def end(batch: Batch) -> None:
-            batch.status = outcome
-            match outcome:
-                case "completed":
-                    batch.completed_at = unix_time()
-                case "cancelled":
-                    batch.cancelled_at = unix_time()
-                case "expired":
-                    batch.expired_at = unix_time()
-
+        end = functools.partial(_set_outcome, outcome=outcome)
         await self._close_answers(finalize, end)
 
     async def _fail(self, problems: list[BatchProblem]) -> None:
@@ -252,6 +244,26 @@ class BatchRun:
 
     async def _update(self, change: Callable[[Batch], None]) -> Batch | None:
         return await self._queue.update(self._held, change)
+
+
+def _stated_outcome(batch: Batch) -> _Outcome | None:
+    """How the batch is to end, if that has been said; None: its requests are to be answered."""
+    if batch.status == "cancelling":
+        return "cancelled"
+    if batch.status == "finalizing":
+        return "completed" if batch.expired_at is None else "expired"
+    return None
+
+
+def _set_outcome(batch: Batch, outcome: _Outcome) -> None:
+    batch.status = outcome
+    match outcome:
+        case "completed":
+            batch.completed_at = unix_time()
+        case "cancelled":
+            batch.cancelled_at = unix_time()
+        case "expired":
+            batch.expired_at = unix_time()
 
 
 def _raise_first(error: BaseException | None) -> None:
