@@ -52,7 +52,13 @@ class ChatWording:
         self._formatter = LogprobFormatter(pipeline.renderer, request.return_tokens_as_token_ids)
         self._has_metrics = has_metrics
         self._final_usage, self._continuous_usage = usage_events(request.stream_options)
-        self._chunk = ChatChunk(name, int(time.time()), pipeline.model.name, [])
+        self._chunk = ChatChunk(
+            name,
+            int(time.time()),
+            pipeline.model.name,
+            [],
+            system_fingerprint=pipeline.model.fingerprint,
+        )
         self._encode = msgspec.json.Encoder().encode
         self._num_calls = [0] * generation.num_choices
         # Then events of one kind differ in their text only.
@@ -78,6 +84,7 @@ class ChatWording:
             model=self._chunk.model,
             choices=[self._choice(choice) for choice in choices],
             usage=self._generation.usage,
+            system_fingerprint=self._chunk.system_fingerprint,
             prompt_logprobs=(
                 None if prompt_logprobs is None else self._formatter.prompt(prompt_logprobs)
             ),

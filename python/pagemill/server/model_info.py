@@ -29,6 +29,8 @@ class ModelInfo:
     max_logprobs: int = 20
     root: str = ""
     """Where the model came from."""
+    fingerprint: str = ""
+    """`system_fingerprint` of responses."""
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.engine_source import EngineSource
+from pagemill.server.fingerprint import system_fingerprint
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.rendering import open_renderer, vocabulary
@@ -55,4 +56,5 @@ def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:
         max_choices=facts.max_choices,
         max_logprobs=config.model.max_logprobs,
         root=str(config.model.model or facts.names[0]),
+        fingerprint=system_fingerprint(config, facts.path or facts.names[0]),
     )

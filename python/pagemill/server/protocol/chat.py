@@ -212,7 +212,7 @@ class ChatResponse(msgspec.Struct):
     choices: list[ChatChoice]
     usage: Usage
     object: str = "chat.completion"
-    system_fingerprint: None = None
+    system_fingerprint: str = ""
     prompt_logprobs: PromptLogprobs | None = None
     prompt_token_ids: list[int] | UnsetType = UNSET
     kv_transfer_params: dict[str, str] | UnsetType = UNSET
@@ -263,6 +263,7 @@ class ChatChunk(msgspec.Struct):
     model: str
     choices: list[ChatChunkChoice]
     object: str = "chat.completion.chunk"
+    system_fingerprint: str = ""
     usage: Usage | UnsetType = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
     kv_transfer_params: dict[str, str] | UnsetType = UNSET

@@ -68,6 +68,7 @@ async def make_pipeline(
         pooling=pooling,
         created=1700000000,
         defaults=SamplingDefaults(),
+        fingerprint="fp_fake",
     )
     metrics = RequestMetrics("fake", max_model_len, observed)
     return Pipeline(async_engine, renderer, model, metrics, grammars)
