@@ -1,10 +1,13 @@
 """The HTTP server."""
 
+import re
 from dataclasses import dataclass, field
 
 from pagemill.config.batches import BatchApiConfig
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
+
+_ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,17 @@ class ServerConfig:
     )
     port: int = option(
         8000, "Port to listen on; 0 = any free port, which is printed.", allowed=Range(0, 65535)
+    )
+    uds: str | None = option(
+        None,
+        "Path of a Unix socket to listen on, instead of --host and --port. All users of the machine"
+        " who can reach the path can connect, as to a port. Not with --isolate-engine or"
+        " --api-server-count.",
+    )
+    root_path: str = option(
+        "",
+        "Path that a proxy in front adds before the server's own, such as /llm. Requests with and"
+        " without it are served alike, and /openapi.json names it.",
     )
     api_key: tuple[str, ...] = option(
         (),
@@ -130,9 +144,14 @@ class ServerConfig:
         """Checks each field; see `check`.
 
         Raises:
-          ConfigError: a key is empty or cannot travel in an HTTP header.
+          ConfigError: a key is empty or cannot travel in an HTTP header, or options exclude each
+            other.
         """
         check(self)
+        if self.uds is not None and (self.isolate_engine or self.api_server_count > 1):
+            raise ConfigError("--uds needs one process: no --isolate-engine, no --api-server-count")
+        if not _ROOT_PATH.fullmatch(self.root_path):
+            raise ConfigError("--root-path: write it as /llm or /a/b, without a slash at its end")
         for key in self.api_key:
             check_key("--api-key", key)
         if self.admin_address is not None:

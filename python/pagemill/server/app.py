@@ -27,6 +27,7 @@ from pagemill.server.playground.layer import Playground
 from pagemill.server.records.layer import OnEnd, RequestRecords, count
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.request_ids import RequestIds
+from pagemill.server.root_path import RootPath
 from pagemill.server.state import ServerState
 
 
@@ -78,7 +79,9 @@ def _observed(state: ServerState, app: ASGIApp, listeners: Sequence[OnEnd]) -> A
             if record.status == 200 and record.work.model:
                 state.returns.ended()
 
-    return RequestRecords(named, (count_if_loaded, *listeners))
+    recorded = RequestRecords(named, (count_if_loaded, *listeners))
+    root_path = state.config.root_path
+    return RootPath(recorded, root_path) if root_path else recorded
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

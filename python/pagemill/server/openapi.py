@@ -26,8 +26,8 @@ _END_OF_STREAM = "[DONE]"
 
 
 @functools.lru_cache(maxsize=4)
-def document(endpoints: tuple[Endpoint, ...]) -> bytes:
-    """The document that describes `endpoints`, as JSON."""
+def document(endpoints: tuple[Endpoint, ...], root_path: str = "") -> bytes:
+    """The document that describes `endpoints`, as JSON; their paths come after `root_path`."""
     types: set[Any] = {_OBJECT}
     for endpoint in endpoints:
         errors = endpoint.errors.kind
@@ -47,6 +47,7 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
         {
             "openapi": "3.1.0",
             "info": {"title": "Pagemill", "version": __version__},
+            "servers": [{"url": root_path or "/"}],
             "paths": paths,
             "components": {
                 "schemas": components,

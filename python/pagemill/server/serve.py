@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import uvloop
 
-from pagemill.config import ServeConfig, flatten
+from pagemill.config import ServeConfig, ServerConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.observe.logging import configure
 from pagemill.observe.metrics import MetricsOptions
@@ -42,6 +42,7 @@ from pagemill.server.responses import store as responses_store
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
 from pagemill.server.tls import open_tls
+from pagemill.server.unix_listener import unix_listener
 
 _LOGGER = logging.getLogger("pagemill.server")
 _STATS_INTERVAL_S = 10.0
@@ -59,7 +60,8 @@ def run(config: ServeConfig) -> int:
     configure(config.observe.log_level, log_format=config.observe.log_format)
     policy = config.engine.scheduler.scheduling_policy
     key_file = KeyFile(config.server, allows_priority=policy == "priority")
-    warn_if_open(config.server.host, key_file.keys)
+    if config.server.uds is None:
+        warn_if_open(config.server.host, key_file.keys)
     check_admin_address(config.server.admin_address, key_file.keys)
     with locked_folder(config.server.batches), _response_store(config) as config:
         return _serve(config, key_file)
@@ -87,7 +89,7 @@ def _serve(config: ServeConfig, key_file: KeyFile) -> int:
         open_tls(config.server.tls)  # a mistake ends the server here, not each of its processes
         return supervise(config, key_file)
     with (
-        contextlib.closing(listen(config.server.host, config.server.port)) as listener,
+        _listener(config.server) as listener,
         operator_listener(config.server.admin_address) as operator,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
@@ -102,6 +104,13 @@ def _serve(config: ServeConfig, key_file: KeyFile) -> int:
                 following.cancel()
 
         return runner.run(serve())
+
+
+def _listener(config: ServerConfig) -> contextlib.AbstractContextManager[socket.socket]:
+    """The clients' socket."""
+    if config.uds is not None:
+        return unix_listener(config.uds, 0o666)
+    return contextlib.closing(listen(config.host, config.port))
 
 
 class Server:
@@ -218,12 +227,8 @@ class Server:
         self._may_listen.set()
         if self._batches is not None:
             self._batches.start()
-        host, port = self._listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        url = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
-        page = f", playground: {url}/" if self._config.server.playground else ""
         seconds = time.monotonic() - started
-        _LOGGER.info("%s is ready after %.2f s: %s/v1%s", pipeline.model.name, seconds, url, page)
+        _LOGGER.info("%s is ready after %.2f s: %s", pipeline.model.name, seconds, self._address())
         line = StatsLine(client.stats)
         while True:
             for _ in range(_LOOKS_PER_INTERVAL):
@@ -231,6 +236,16 @@ class Server:
                 self._source.check()
             if not self._shared_metrics:  # else the engine's process writes it
                 line.log()
+
+    def _address(self) -> str:
+        """Where clients reach the server."""
+        if self._listener.family == socket.AF_UNIX:
+            return f"unix:{self._config.server.uds}"
+        host, port = self._listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        url = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
+        page = f", playground: {url}/" if self._config.server.playground else ""
+        return f"{url}/v1{page}"
 
     async def _drain(self) -> None:
         lifecycle = self._state.lifecycle

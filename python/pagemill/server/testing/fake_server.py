@@ -98,6 +98,7 @@ async def fake_server(
     per_request_metrics: bool = False,
     request_timeout: float = 0.0,
     realtime_idle_timeout: float = 300.0,
+    root_path: str = "",
     playground: bool = True,
     listeners: Sequence[OnEnd] = (),
 ) -> AsyncGenerator[FakeServer, None]:
@@ -111,6 +112,7 @@ async def fake_server(
         enable_per_request_metrics=per_request_metrics,
         playground=playground,
         realtime_idle_timeout=realtime_idle_timeout,
+        root_path=root_path,
         engine_stuck_timeout=5.0,
         request_timeout=request_timeout,
         response_store=response_store,
