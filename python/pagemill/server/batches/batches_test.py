@@ -12,6 +12,7 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.batches import queue as batch_queue
 from pagemill.server.batches import run as batch_run
 from pagemill.server.limits.limiter import KeyLimits
+from pagemill.server.protocol.batch import CreateBatchRequest
 from pagemill.server.testing.batch_service import (
     MESSAGES,
     URL,
@@ -192,5 +193,46 @@ def test_batches_run_after_other_requests(tmp_path: Path) -> None:
             client.server.async_engine.submit = spy  # type: ignore[method-assign]
             await client.ended(await client.begin(lines(2)))
             assert sent == [5 + 2**30] * 2
+
+    run_service(body)
+
+
+BAD: dict[str, tuple[Any, ...]] = {
+    "input_file_id": (5, None, "x" * 129, "absent"),
+    "endpoint": (5, None, "/v1/models", "/v1/completions/render"),
+    "completion_window": (5, None, "1h"),
+    "metadata": (5, "x", {"a": 5}, {"x" * 65: "x"}, {"x": "x" * 513},
+                 {str(i): "" for i in range(17)}),
+    "output_expires_after": (5, {}, {"anchor": "now", "seconds": 3600},
+                             {"anchor": "created_at", "seconds": 3599}),
+}  # fmt: skip
+
+
+def test_bad_fields_are_named(tmp_path: Path) -> None:
+    assert BAD.keys() == set(CreateBatchRequest.__struct_fields__)
+
+    async def body() -> None:
+        async with service(tmp_path, num_workers=0) as client:
+            file = await client.upload(lines(1))
+            for field, values in BAD.items():
+                for value in values:
+                    if field == "input_file_id":
+                        refused = await client.create(value, 404 if value == "absent" else 400)
+                    elif field == "endpoint":
+                        refused = await client.create(file["id"], 400, url=value)
+                    else:
+                        refused = await client.create(file["id"], 400, **{field: value})
+                    assert refused["error"]["param"] == field, (field, value, refused)
+            expiry = {"expires_after[anchor]": "created_at", "expires_after[seconds]": "5"}
+            for fields, param in (
+                ({"purpose": "assistants"}, "purpose"),
+                (expiry, "expires_after"),
+                ({"expires_after": "5"}, "expires_after"),
+            ):
+                assert (await client.upload(b"", 400, **fields))["error"]["param"] == param
+            without = await client.request("POST", "/v1/files", files={"purpose": (None, "batch")})
+            assert without.status_code == 400 and without.json()["error"]["param"] == "file"
+            assert len((await client.get("/v1/files"))["data"]) == 1
+            assert len(list((tmp_path / "files").iterdir())) == 1
 
     run_service(body)

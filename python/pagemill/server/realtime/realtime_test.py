@@ -382,6 +382,10 @@ def test_what_is_not_a_handshake() -> None:
 def test_messages_are_bounded() -> None:
     async def body(service: Service) -> None:
         async with service.client() as client:
+            parts = iter(["", '{"type": "session', "", '.update"}', ""])
+            await client.connection.send(parts)
+            await client.next("session.updated")
+        async with service.client() as client:
             await client.connection.send("x" * (2**20 + 1))
             with pytest.raises(websockets.ConnectionClosed) as closed:
                 await client.next()

@@ -53,7 +53,6 @@ class WebSocket:
             ApiError: 426 or 400: it is not one.
         """
         # Here, because most servers are never asked for a WebSocket.
-        from websockets.exceptions import InvalidState
         from websockets.http11 import Request
         from websockets.server import ServerProtocol
 
@@ -71,8 +70,7 @@ class WebSocket:
         if response.status_code != 101:
             raise ApiError(400, "The handshake of the WebSocket is not valid.")
         response.headers["X-Request-Id"] = scope["state"]["request_id"]
-        with contextlib.suppress(InvalidState):
-            protocol.send_response(response)
+        protocol.send_response(response)
         return cls(connection, protocol)
 
     @property
@@ -145,7 +143,8 @@ class WebSocket:
         from websockets.frames import Opcode
 
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT) and not self._over:
-            self._parts.append(bytes(frame.data))
+            if frame.data:  # a message may have any number of empty parts
+                self._parts.append(bytes(frame.data))
             if frame.fin:
                 self._messages.append(b"".join(self._parts))
                 self._parts.clear()
