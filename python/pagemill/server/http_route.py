@@ -21,6 +21,7 @@ from pagemill.server.endpoints.table import Endpoint, Transport
 from pagemill.server.errors import ApiError
 from pagemill.server.form import read_form
 from pagemill.server.http_answer import answer_response, error_response
+from pagemill.server.load_report import REQUEST_HEADER, RESPONSE_HEADER, load_report
 from pagemill.server.protocol.decode import decode_object
 from pagemill.server.protocol.request_id import NAME, named
 from pagemill.server.realtime.websocket import converse
@@ -68,7 +69,16 @@ class HttpRoute(Route):
             _LOGGER.warning("%s %s refused%s", self.row.method, self.row.path, _of(caller))
         if self._server.config.enable_per_request_metrics and record.work.timings is not None:
             response.headers["server-timing"] = server_timing(record.work.timings)
+        if self.row.task is not None:
+            self._report_load(request, response)
         return response
+
+    def _report_load(self, request: Request, response: Response) -> None:
+        """Adds the engine's load, if the request asks for it."""
+        format_, stats = request.headers.get(REQUEST_HEADER), self._server.stats
+        report = None if format_ is None or stats is None else load_report(format_, stats)
+        if report is not None:
+            response.headers[RESPONSE_HEADER] = report
 
     async def _answer(self, request: Request, caller: Caller) -> Response:
         server, endpoint = self._server, self.row

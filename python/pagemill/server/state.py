@@ -102,6 +102,11 @@ class ServerState:
             await self.responses.close()
 
     @property
+    def stats(self) -> EngineSnapshot | None:
+        """The engine's state; None while the model is being loaded."""
+        return None if self._stats is None else self._stats()
+
+    @property
     def has_engine(self) -> bool:
         """False while the engine's process is started again."""
         return self._connected()
@@ -112,6 +117,7 @@ class ServerState:
 
     def check_progress(self) -> None:
         """Raises a 503 ApiError if the engine is stuck (`--engine-stuck-timeout`)."""
-        age = self._stats().progress_age_s if self._stats is not None else 0.0
+        stats = self.stats
+        age = 0.0 if stats is None else stats.progress_age_s
         if age > self.config.engine_stuck_timeout:
             raise ApiError(503, f"The engine has made no progress for {age:.0f} s.")
