@@ -140,7 +140,7 @@ def test_an_expired_batch_says_so_of_each_request(
             batch = await client.ended(await client.begin(lines(3000)))
             assert batch["status"] == "expired" and batch["expired_at"]
             counts = batch["request_counts"]
-            assert counts["completed"] > 0 and counts["completed"] + counts["failed"] == 3000
+            assert counts["failed"] > 0 and counts["completed"] + counts["failed"] == 3000
             errors = await client.answers(batch["error_file_id"])
             assert {each["error"]["code"] for each in errors} == {"batch_expired"}
 
