@@ -37,8 +37,9 @@ MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     # Short outputs, and many at a time: most cases do not say how many tokens they want.
-    options = ["--max-model-len=64", "--max-num-seqs=64"]
-    with serve(SMOLLM2, tmp_path_factory.mktemp("server"), options) as running:
+    folder = tmp_path_factory.mktemp("server")
+    options = ["--max-model-len=64", "--max-num-seqs=64", f"--batch-dir={folder}/batches"]
+    with serve(SMOLLM2, folder, options) as running:
         yield running
 
 

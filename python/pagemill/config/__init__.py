@@ -6,6 +6,7 @@ config = build(EngineConfig, {"model": "model.gguf", "max-model-len": "4k"})
 config.scheduler.max_num_seqs
 """
 
+from pagemill.config.batches import BatchApiConfig
 from pagemill.config.cache import CacheConfig
 from pagemill.config.engine import EngineConfig, ServeConfig
 from pagemill.config.env import Environment, read_environment
@@ -22,6 +23,7 @@ from pagemill.config.server import ServerConfig
 from pagemill.config.speculation import ModelDrafts, NgramDrafts, SpeculationConfig
 
 __all__ = [
+    "BatchApiConfig",
     "CacheConfig",
     "ConfigError",
     "ConnectionConfig",

@@ -1,9 +1,13 @@
 """The HTTP server."""
 
+import re
 from dataclasses import dataclass, field
 
+from pagemill.config.batches import BatchApiConfig
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
+
+_ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,17 @@ class ServerConfig:
         " (docs/grpc.md); 0 = any free port, which is printed. Needs the extra pagemill[grpc]."
         " Default: no gRPC.",
         allowed=Range(0, 65535),
+    )
+    uds: str | None = option(
+        None,
+        "Path of a Unix socket to listen on, instead of --host and --port. All users of the machine"
+        " who can reach the path can connect, as to a port. Not with --isolate-engine or"
+        " --api-server-count.",
+    )
+    root_path: str = option(
+        "",
+        "Path that a proxy in front adds before the server's own, such as /llm. Requests with and"
+        " without it are served alike, and /openapi.json names it.",
     )
     api_key: tuple[str, ...] = option(
         (),
@@ -94,6 +109,12 @@ class ServerConfig:
         unit="s",
         allowed=Range(0, 86400),
     )
+    realtime_idle_timeout: float = option(
+        300.0,
+        "A session of /v1/realtime in which nothing happens for so long is closed.",
+        unit="s",
+        allowed=Range(1, 86400),
+    )
     shutdown_timeout: float = option(
         30.0,
         "After SIGTERM, the time that running requests may continue before they are aborted.",
@@ -121,6 +142,7 @@ class ServerConfig:
         unit="processes",
         allowed=Range(1, 64),
     )
+    batches: BatchApiConfig = field(default_factory=BatchApiConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     origins: OriginConfig = field(default_factory=OriginConfig)
@@ -129,12 +151,16 @@ class ServerConfig:
         """Checks each field; see `check`.
 
         Raises:
-          ConfigError: a key is empty or cannot travel in an HTTP header, or gRPC's TLS lacks an
-            option that is set.
+          ConfigError: a key is empty or cannot travel in an HTTP header, options exclude each
+            other, or gRPC's TLS lacks an option that is set.
         """
         check(self)
         if self.grpc_port is not None:
             check_grpc_tls(self.tls)
+        if self.uds is not None and (self.isolate_engine or self.api_server_count > 1):
+            raise ConfigError("--uds needs one process: no --isolate-engine, no --api-server-count")
+        if not _ROOT_PATH.fullmatch(self.root_path):
+            raise ConfigError("--root-path: write it as /llm or /a/b, without a slash at its end")
         for key in self.api_key:
             check_key("--api-key", key)
         if self.admin_address is not None:

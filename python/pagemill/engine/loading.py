@@ -15,6 +15,7 @@ from pagemill.engine.sampling import SamplingDefaults
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.weights.fetch import resolve
+from pagemill.weights.pooling import matryoshka_sizes
 from pagemill.weights.source import ModelSource
 
 DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
@@ -96,13 +97,15 @@ def program_texts(source: ModelSource, path: str, max_model_len: int) -> dict[st
 
 def model_facts(loaded: LoadedModel) -> ModelFacts:
     """The facts of `loaded` that front ends need."""
-    built = loaded.core.built
+    built, pooling = loaded.core.built, loaded.source.pooling
     return ModelFacts(
         names=tuple(loaded.names),
         path=str(loaded.source.path),
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
         pooling=built.pooling,
+        normalizes=pooling is not None and pooling.normalize,
+        embedding_sizes=matryoshka_sizes(loaded.source.config) if built.pooling else None,
         eos_token_ids=tuple(built.eos_token_ids),
         defaults=loaded.defaults,
         max_tokens_cap=loaded.max_tokens_cap,

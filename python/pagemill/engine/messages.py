@@ -91,6 +91,10 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int
     vocab_size: int
     pooling: bool = False
+    normalizes: bool = False
+    """Whether pooled vectors have the length 1."""
+    embedding_sizes: tuple[int, ...] | None = None
+    """Sizes to which pooled vectors may be shortened; () is any, None is none."""
     eos_token_ids: tuple[int, ...] = ()
     """Of the model's configuration; the tokenizer may know more."""
     defaults: SamplingDefaults = SamplingDefaults()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import socket
-import stat
 from collections.abc import Generator, Sequence
 
 from pagemill.config import ConfigError
@@ -14,6 +11,7 @@ from pagemill.config.server import admin_port
 from pagemill.server.caller import Scope
 from pagemill.server.http_server import listen
 from pagemill.server.keys import ApiKey
+from pagemill.server.unix_listener import unix_listener
 
 
 def check_admin_address(address: str | None, keys: Sequence[ApiKey]) -> None:
@@ -43,40 +41,9 @@ def operator_listener(address: str | None) -> Generator[socket.socket | None]:
         yield None
         return
     port = admin_port(address)
-    listener = listen(*port) if port else _listen_on_path(address)
-    try:
+    if port is None:
+        with unix_listener(address, 0o600) as listener:
+            yield listener
+        return
+    with contextlib.closing(listen(*port)) as listener:
         yield listener
-    finally:
-        listener.close()
-        if port is None:
-            _remove_socket(address)
-
-
-def _listen_on_path(path: str) -> socket.socket:
-    if _is_listening(path):
-        raise OSError(errno.EADDRINUSE, f"cannot listen on {path}: another server does")
-    _remove_socket(path)  # of a server that was killed
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    umask = os.umask(0o177)
-    try:
-        listener.bind(path)
-    except OSError as error:
-        listener.close()
-        raise OSError(error.errno, f"cannot listen on {path}: {error.strerror}") from error
-    finally:
-        os.umask(umask)
-    listener.listen()
-    listener.setblocking(False)
-    return listener
-
-
-def _is_listening(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        return probe.connect_ex(path) == 0
-
-
-def _remove_socket(path: str) -> None:
-    """Removes a socket; a file of another kind stays."""
-    with contextlib.suppress(FileNotFoundError):
-        if stat.S_ISSOCK(os.lstat(path).st_mode):
-            os.unlink(path)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -16,6 +18,14 @@ class Text:
     """A text that is not JSON."""
 
     content: bytes
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A file, sent as it is read."""
+
+    path: Path
     media_type: str
 
 
@@ -43,4 +53,38 @@ class Events(Protocol):
         ...
 
 
-Answer = msgspec.Struct | Text | Events
+class Socket(Protocol):
+    """Messages to and from a client; `realtime.websocket.WebSocket` is one."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client has taken too little of what was sent to be sent more."""
+        ...
+
+    async def receive(self) -> bytes | None:
+        """The next message; None once the connection is closed."""
+        ...
+
+    def send(self, message: bytes) -> None:
+        """Sends a message, unless the connection is closed."""
+        ...
+
+    async def writable(self) -> None:
+        """Waits until the connection is not full."""
+        ...
+
+    async def close(self, code: int, reason: str) -> None:
+        """Closes the connection."""
+        ...
+
+
+class Talk(ABC):
+    """A conversation over a WebSocket; `realtime.session.Session` is one."""
+
+    @abstractmethod
+    async def run(self, socket: Socket) -> None:
+        """Talks until the end, and closes `socket`."""
+
+
+Answer = msgspec.Struct | Text | FileContent | Events | Talk
+"""A `Talk` is what routes with the transport WEBSOCKET answer, and no others do."""

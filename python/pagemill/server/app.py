@@ -28,6 +28,7 @@ from pagemill.server.playground.layer import Playground
 from pagemill.server.records.layer import RequestRecords
 from pagemill.server.records.record import OnEnd
 from pagemill.server.request_ids import RequestIds
+from pagemill.server.root_path import RootPath
 from pagemill.server.state import ServerState
 
 
@@ -73,7 +74,9 @@ def _routes(state: ServerState, endpoints: Sequence[Endpoint]) -> Starlette:
 def _observed(state: ServerState, app: ASGIApp, listeners: Sequence[OnEnd]) -> ASGIApp:
     """`app` behind the rules of origins, with ids and records of its requests."""
     named = RequestIds(guard_origins(app, state.config.origins))
-    return RequestRecords(named, (state.request_ended, *listeners))
+    recorded = RequestRecords(named, (state.request_ended, *listeners))
+    root_path = state.config.root_path
+    return RootPath(recorded, root_path) if root_path else recorded
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

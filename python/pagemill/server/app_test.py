@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.server.endpoints.table import ENDPOINTS, error_shape
+from pagemill.server.endpoints.table import ENDPOINTS, Transport, error_shape
 from pagemill.server.errors import STATUS_OF_CODE, TYPE_OF_STATUS, not_implemented
 from pagemill.server.registry import Task
 from pagemill.server.testing.fake_server import fake_server
@@ -199,8 +199,11 @@ def test_head_and_options() -> None:
                 allowed = got.headers["allow"].split(", ")
                 assert endpoint.method in allowed and "OPTIONS" in allowed
                 assert ("HEAD" in allowed) == ("GET" in allowed)
-                if endpoint.method == "GET":
-                    absent = "{response_id}" in path
+                if endpoint.transport is Transport.WEBSOCKET:
+                    assert (await server.client.head(path)).status_code == 426
+                elif endpoint.method == "GET":
+                    # No response is stored, and there is no folder for batches.
+                    absent = any(p in path for p in ("{response_id}", "/v1/files", "/v1/batches"))
                     assert (await server.client.head(path)).status_code == (404 if absent else 200)
             assert (await server.client.options("/ping")).headers["allow"] == (
                 "GET, HEAD, OPTIONS, POST"

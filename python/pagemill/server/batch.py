@@ -1,4 +1,5 @@
-"""OpenAI's batch files: a request on each line, answered by the handlers that answer HTTP.
+"""OpenAI's batch files: a request on each line, answered by the handlers that answer HTTP. Both
+`pagemill batch` and `/v1/batches` run on it.
 
 A line is `{"custom_id", "method": "POST", "url", "body"}`; its answer is `{"id", "custom_id",
 "response": {"status_code", "request_id", "body"}, "error"}`. A request that is refused has the
@@ -10,19 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from pagemill.server.answer import Text
-from pagemill.server.caller import ANONYMOUS
-from pagemill.server.dispatch import invoke
+from pagemill.server.answer import Answer, FileContent, Talk, Text
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport, error_shape
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.decode import explain
 from pagemill.server.protocol.request_id import named
-from pagemill.server.state import ServerState
 
 _LOGGER = logging.getLogger("pagemill.server")
 
@@ -30,7 +29,7 @@ _LOGGER = logging.getLogger("pagemill.server")
 class BatchRequest(msgspec.Struct):
     """A line of the input."""
 
-    custom_id: str
+    custom_id: Annotated[str, Meta(max_length=512)]
     method: Literal["POST"]
     url: str
     body: dict[str, Any]
@@ -60,46 +59,72 @@ class BatchOutput(msgspec.Struct):
     error: BatchError | None
 
 
-async def answer_lines(
-    server: ServerState,
-    lines: Iterable[bytes],
-    write: Callable[[BatchOutput], None],
-    concurrency: int,
-) -> None:
-    """Answers every line that is not blank, at most `concurrency` at once.
+Send = Callable[[Endpoint, dict[str, Any]], Awaitable[Answer]]
+"""`invoke`, for the callers that the requests of a batch have."""
+Write = Callable[[BatchOutput], Awaitable[None]]
 
-    Answers are written as they come, so not in the order of the lines: `custom_id` tells them
-    apart. Lines are read as there is room for them.
+
+class LineError(Exception):
+    """A line that is not a request."""
+
+    def __init__(self, code: str, reason: str, custom_id: str | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+        self.custom_id = custom_id
+
+
+def read_line(line: bytes, seen: set[str]) -> BatchRequest:
+    """The request on a line; its `custom_id` is added to those that were `seen` before.
+
+    Raises:
+        LineError: it is not a request.
     """
-    waiting = _requests(lines, write)
+    try:
+        request = msgspec.json.decode(line, type=BatchRequest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LineError("invalid_request", _reason(error)) from error
+    if request.custom_id in seen:
+        reason = "an earlier line has this `custom_id`."
+        raise LineError("duplicate_custom_id", reason, request.custom_id)
+    seen.add(request.custom_id)
+    return request
 
-    async def work() -> None:
-        for request in waiting:
-            write(await _answer(server, request))
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(concurrency):
-            group.create_task(work())
-
-
-def _requests(
-    lines: Iterable[bytes], write: Callable[[BatchOutput], None]
-) -> Iterator[BatchRequest]:
-    """The lines that are requests; the others are written with their errors."""
+def read_lines(lines: Iterable[bytes]) -> Iterator[BatchRequest | BatchOutput]:
+    """The request of each line that is not blank, or the answer to what is not a request."""
     seen: set[str] = set()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            request = msgspec.json.decode(line, type=BatchRequest)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            write(_no_request(number, _reason(error)))
-            continue
-        if request.custom_id in seen:
-            write(_no_request(number, "an earlier line has this `custom_id`.", request.custom_id))
-            continue
-        seen.add(request.custom_id)
-        yield request
+            yield read_line(line, seen)
+        except LineError as error:
+            reason = f"Line {number}: {error.reason}"
+            yield failed_line(BatchError(error.code, reason), error.custom_id)
+
+
+def failed_line(error: BatchError, custom_id: str | None) -> BatchOutput:
+    """The answer to a line that was not sent."""
+    return BatchOutput(_new_id(), custom_id, None, error)
+
+
+async def answer_lines(
+    lines: Iterator[BatchRequest | BatchOutput], send: Send, write: Write, concurrency: int
+) -> None:
+    """Sends every request, at most `concurrency` at once, and writes the answers.
+
+    Answers are written as they come, so not in the order of the lines: `custom_id` tells them
+    apart. Lines are read as there is room for them.
+    """
+
+    async def work() -> None:
+        for line in lines:
+            await write(line if isinstance(line, BatchOutput) else await _answer(send, line))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(concurrency):
+            group.create_task(work())
 
 
 def _reason(error: Exception) -> str:
@@ -108,17 +133,12 @@ def _reason(error: Exception) -> str:
     return "it is nested too deeply." if isinstance(error, RecursionError) else "it is not JSON."
 
 
-def _no_request(number: int, reason: str, custom_id: str | None = None) -> BatchOutput:
-    error = BatchError("invalid_request", f"Line {number}: {reason}")
-    return BatchOutput(_new_id(), custom_id, None, error)
-
-
-async def _answer(server: ServerState, request: BatchRequest) -> BatchOutput:
+async def _answer(send: Send, request: BatchRequest) -> BatchOutput:
     request_id = secrets.token_hex(16)
     errors = error_shape(request.url)
     try:
         fields, request_id = named(request.body, request_id)
-        body = await _patient(server, _endpoint(request.url), fields)
+        body = await _patient(send, _endpoint(request.url), fields)
         response = BatchResponse(200, request_id, msgspec.Raw(body))
     except ApiError as error:
         response = BatchResponse(error.status, request_id, msgspec.Raw(errors.encoded(error)))
@@ -129,11 +149,13 @@ async def _answer(server: ServerState, request: BatchRequest) -> BatchOutput:
     return BatchOutput(_new_id(), request.custom_id, response, None)
 
 
-async def _patient(server: ServerState, endpoint: Endpoint, fields: dict[str, Any]) -> bytes:
-    """The encoded answer; waits while the queue is full, which it is only with other lines."""
+async def _patient(send: Send, endpoint: Endpoint, fields: dict[str, Any]) -> bytes:
+    """The encoded answer; waits while the queue is full, or the limits of the key are reached."""
+    if fields.get("background"):
+        raise bad_request("`background` must be false in a batch file.", "background")
     while True:
         try:
-            answer = await invoke(server, endpoint, fields, ANONYMOUS)
+            answer = await send(endpoint, fields)
         except ApiError as error:
             if error.status != 429:
                 raise
@@ -141,7 +163,7 @@ async def _patient(server: ServerState, endpoint: Endpoint, fields: dict[str, An
             continue
         if isinstance(answer, msgspec.Struct):
             return msgspec.json.encode(answer)
-        assert not isinstance(answer, Text), "an endpoint with a task answers with JSON"
+        assert not isinstance(answer, Text | FileContent | Talk), "a task's answers are JSON"
         answer.close()
         raise bad_request("`stream` must be false in a batch file.", "stream")
 

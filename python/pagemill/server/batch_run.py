@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 import uvloop
 
 from pagemill.config import EngineConfig, ServerConfig
-from pagemill.server.batch import BatchOutput, answer_lines
+from pagemill.server.answer import Answer
+from pagemill.server.batch import BatchOutput, answer_lines, read_lines
+from pagemill.server.caller import ANONYMOUS
+from pagemill.server.dispatch import invoke
+from pagemill.server.endpoints.table import Endpoint
 from pagemill.server.engine_source import OwnEngine
 from pagemill.server.open_model import open_model
 from pagemill.server.state import ServerState
@@ -36,13 +41,18 @@ async def _run(config: EngineConfig, source: BinaryIO, output: BinaryIO, concurr
         server.serve(pipeline, client.stats)
         progress = Progress(_num_lines(source), output)
         try:
-            await answer_lines(server, source, progress.write, concurrency)
+            send = functools.partial(_send, server)
+            await answer_lines(read_lines(source), send, progress.write, concurrency)
         finally:
             progress.end()
             await pipeline.engine.shutdown()
         return progress.num_failed
     finally:
         await engine.close()
+
+
+async def _send(server: ServerState, endpoint: Endpoint, fields: dict[str, Any]) -> Answer:
+    return await invoke(server, endpoint, fields, ANONYMOUS)
 
 
 class Progress:
@@ -58,7 +68,7 @@ class Progress:
         self._num_done = 0
         self.num_failed = 0
 
-    def write(self, line: BatchOutput) -> None:
+    async def write(self, line: BatchOutput) -> None:
         """Writes one answer."""
         self._output.write(msgspec.json.encode(line) + b"\n")
         self._num_done += 1

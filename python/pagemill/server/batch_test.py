@@ -10,7 +10,11 @@ import msgspec
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.server.batch import BatchOutput, answer_lines
+from pagemill.server.answer import Answer
+from pagemill.server.batch import BatchOutput, answer_lines, read_lines
+from pagemill.server.caller import ANONYMOUS
+from pagemill.server.dispatch import invoke
+from pagemill.server.endpoints.table import Endpoint
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 CHAT = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 3, "n": 2, "seed": 5}
@@ -26,7 +30,14 @@ def line(custom_id: str, url: str, body: Any, method: str = "POST") -> bytes:
 
 async def answers(server: FakeServer, lines: list[bytes], concurrency: int = 4) -> list[Any]:
     written: list[BatchOutput] = []
-    await answer_lines(server.state, lines, written.append, concurrency)
+
+    async def send(endpoint: Endpoint, fields: dict[str, Any]) -> Answer:
+        return await invoke(server.state, endpoint, fields, ANONYMOUS)
+
+    async def write(output: BatchOutput) -> None:
+        written.append(output)
+
+    await answer_lines(read_lines(lines), send, write, concurrency)
     return [json.loads(msgspec.json.encode(output)) for output in written]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pagemill.config.sampling import INT32_MAX
 from pagemill.server.errors import ApiError
-from pagemill.server.limits.limiter import Admitted, Charge, KeyLimits
+from pagemill.server.limits.limiter import Admitted, Charge, KeyLimiter, KeyLimits
 from pagemill.server.protocol.request_id import NAME
 from pagemill.server.records.record import RequestRecord
 
@@ -102,3 +103,21 @@ ANONYMOUS = Caller("")
 """Every caller of a server without keys."""
 OPERATOR = Caller("operator", scopes=frozenset(GRANTS))
 """Who may open the operator's socket."""
+
+
+@contextlib.contextmanager
+def admitted(caller: Caller, limiter: KeyLimiter) -> Generator[Caller]:
+    """`caller` with a request that counts against the limits of its key while the context lasts:
+    for requests that do not come over HTTP one by one.
+
+    Raises:
+        ApiError: 429: a limit is reached.
+    """
+    if caller.limits is None:
+        yield caller
+        return
+    request = limiter.admit(caller.key_id, caller.limits)
+    try:
+        yield replace(caller, admitted=request)
+    finally:
+        request.leave()

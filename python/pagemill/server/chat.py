@@ -13,13 +13,14 @@ from pagemill.server.choice_search import wanted_search
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import wanted_limits
-from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.pipeline import CheckedRequest, GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import (
     ChatRequest,
     check_messages,
     check_tools,
     tool_schemas,
 )
+from pagemill.server.protocol.generate import GenerateRequest, as_generate_request
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
 from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.rendering import Rendering
@@ -33,7 +34,49 @@ async def start_chat(
     *,
     clamps_max_tokens: bool = False,
 ) -> Generation:
-    """Renders the request's messages, and submits the prompt.
+    """Renders the request's messages, and submits the prompt; `clamps_max_tokens` is
+    `checked_chat`'s.
+
+    Raises:
+        ApiError: the request cannot be served.
+    """
+    prompt, sampling, options = await checked_chat(
+        pipeline, request, caller, clamps_max_tokens=clamps_max_tokens
+    )
+    return await pipeline.generate([prompt], sampling, options)
+
+
+async def render_chat(
+    pipeline: Pipeline,
+    request: ChatRequest,
+    caller: Caller,
+    *,
+    clamps_max_tokens: bool = False,
+) -> GenerateRequest:
+    """The request of `/inference/v1/generate` whose output is that of `start_chat`.
+
+    Raises:
+        ApiError: the request could not be served.
+    """
+    prompt, _, options = await checked_chat(
+        pipeline, request, caller, clamps_max_tokens=clamps_max_tokens
+    )
+    (fitted,) = pipeline.fit([prompt], options)
+    grammar = None
+    if options.constraint is not None and not options.constraint.is_optional:
+        grammar = await pipeline.output_grammar(fitted, options)
+    logprobs = request.top_logprobs if request.logprobs else None
+    return as_generate_request(request, fitted, logprobs, grammar)
+
+
+async def checked_chat(
+    pipeline: Pipeline,
+    request: ChatRequest,
+    caller: Caller,
+    *,
+    clamps_max_tokens: bool = False,
+) -> CheckedRequest:
+    """Checks the request, and renders its messages.
 
     With `clamps_max_tokens` a `max_tokens` that does not fit behind the prompt means all the room
     there is; otherwise it is refused.
@@ -61,7 +104,7 @@ async def start_chat(
         pipeline.engine.eos_token_ids,
     )
     prompt = await rendered_prompt(pipeline.rendering, request)
-    requested, requested_param = requested_tokens(request)
+    requested, requested_param = _requested_tokens(request)
     default = pipeline.model.defaults.max_tokens
     if clamps_max_tokens:
         requested, default = None, requested
@@ -82,7 +125,7 @@ async def start_chat(
         search=wanted_search(request),
         parsed=parsed,
     )
-    return await pipeline.generate([prompt], sampling, options)
+    return CheckedRequest(prompt, sampling, options)
 
 
 async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> RenderedPrompt:
@@ -102,7 +145,7 @@ async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> Rendere
     return await rendering.chat(render, request.add_special_tokens)
 
 
-def requested_tokens(request: ChatRequest) -> tuple[int | None, str]:
+def _requested_tokens(request: ChatRequest) -> tuple[int | None, str]:
     """How many tokens the answer may have, and the field that says it."""
     if request.max_completion_tokens is not None:
         return request.max_completion_tokens, "max_completion_tokens"

@@ -12,7 +12,6 @@ from msgspec import UNSET, UnsetType
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.render.events import CallArguments, CallEnd, CallStart, Event, Reasoning, Text
 from pagemill.server.errors import ApiError
-from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter, TokenLogprobs
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol.chat import (
@@ -29,7 +28,7 @@ from pagemill.server.protocol.chat import (
     ToolCall,
     ToolCallDelta,
 )
-from pagemill.server.respond import FoldedChoice
+from pagemill.server.respond import FoldedChoice, Generated
 from pagemill.server.sse import HOLE, EventTemplate, event, last_events, usage_events
 
 ROLE = "assistant"
@@ -44,7 +43,7 @@ class ChatWording:
         pipeline: Pipeline,
         request: ChatRequest,
         name: str,
-        generation: Generation,
+        generation: Generated,
         has_metrics: bool = False,
     ) -> None:
         """`has_metrics`: the response says where its time went."""
@@ -53,7 +52,13 @@ class ChatWording:
         self._formatter = LogprobFormatter(pipeline.renderer, request.return_tokens_as_token_ids)
         self._has_metrics = has_metrics
         self._final_usage, self._continuous_usage = usage_events(request.stream_options)
-        self._chunk = ChatChunk(name, int(time.time()), pipeline.model.name, [])
+        self._chunk = ChatChunk(
+            name,
+            int(time.time()),
+            pipeline.model.name,
+            [],
+            system_fingerprint=pipeline.model.fingerprint,
+        )
         self._encode = msgspec.json.Encoder().encode
         self._num_calls = [0] * generation.num_choices
         # Then events of one kind differ in their text only.
@@ -79,6 +84,7 @@ class ChatWording:
             model=self._chunk.model,
             choices=[self._choice(choice) for choice in choices],
             usage=self._generation.usage,
+            system_fingerprint=self._chunk.system_fingerprint,
             prompt_logprobs=(
                 None if prompt_logprobs is None else self._formatter.prompt(prompt_logprobs)
             ),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
 
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.caller import Caller
 from pagemill.server.choice_search import wanted_search
+from pagemill.server.constraint import Constraint
 from pagemill.server.echo import echoed_texts
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
@@ -15,13 +19,19 @@ from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, prompts
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
 from pagemill.server.protocol.structured import wanted_output
+from pagemill.structured.grammar import Reasoning
 
 
 async def start_completion(
-    pipeline: Pipeline, request: CompletionRequest, caller: Caller, *, param: str = "prompt"
+    pipeline: Pipeline,
+    request: CompletionRequest,
+    caller: Caller,
+    *,
+    param: str = "prompt",
+    reasoning: Reasoning | None = None,
 ) -> tuple[Generation, Sequence[str]]:
     """Renders and submits; returns the texts that `echo` repeats, too. `param` is the field that
-    the prompts came from.
+    the prompts came from. `reasoning` is what a structured output may have in front.
 
     Raises:
         ApiError: the request cannot be served.
@@ -52,7 +62,7 @@ async def start_completion(
         timeout_s=request.timeout,
         caller=caller,
         kv_transfer_params=transfer_params(request),
-        constraint=wanted_output(request, pipeline.renderer.markers),
+        constraint=_constraint(pipeline, request, reasoning),
         limits=wanted_limits(request),
         search=wanted_search(request, request.best_of),
         param=param,
@@ -66,6 +76,15 @@ async def start_completion(
     except BaseException:
         generation.close()
         raise
+
+
+def _constraint(
+    pipeline: Pipeline, request: CompletionRequest, reasoning: Reasoning | None
+) -> Constraint | None:
+    found = wanted_output(request, pipeline.renderer.markers)
+    if found is None or reasoning is None:
+        return found
+    return replace(found, grammar=msgspec.structs.replace(found.grammar, reasoning=reasoning))
 
 
 async def rendered_prompts(

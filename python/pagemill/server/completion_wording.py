@@ -45,7 +45,13 @@ class CompletionWording:
         self._formatter = LogprobFormatter(pipeline.renderer, request.return_tokens_as_token_ids)
         self._echoes = echoes
         self._final_usage, self._continuous_usage = usage_events(request.stream_options)
-        self._head = CompletionResponse(name, int(time.time()), pipeline.model.name, [])
+        self._head = CompletionResponse(
+            name,
+            int(time.time()),
+            pipeline.model.name,
+            [],
+            system_fingerprint=pipeline.model.fingerprint,
+        )
         self._encode = msgspec.json.Encoder().encode
         self._started: set[int] = set()
         has_more = request.logprobs is not None or request.return_token_ids or request.echo

@@ -29,11 +29,13 @@ TYPE_OF_STATUS: Mapping[int, str] = {
     408: "RequestTimeoutError",
     409: "ConflictError",
     413: "PayloadTooLargeError",
+    426: "UpgradeRequiredError",
     429: "RateLimitError",
     431: "HeadersTooLargeError",
     500: "InternalServerError",
     503: "ServiceUnavailableError",
     504: "TimeoutError",
+    507: "InsufficientStorageError",
 }
 RETRY_AFTER_S: Mapping[int, int] = {429: 1, 503: 5}
 

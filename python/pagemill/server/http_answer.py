@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
-from pagemill.server.answer import Answer, Text
+from pagemill.server.answer import Answer, FileContent, Talk, Text
 from pagemill.server.error_shapes import OPENAI, ErrorShape
 from pagemill.server.errors import RETRY_AFTER_S, ApiError
 from pagemill.server.event_stream import EventStream
@@ -15,9 +15,12 @@ def answer_response(answer: Answer) -> Response:
     """The response that carries `answer`."""
     if isinstance(answer, Text):
         return Response(answer.content, headers={"content-type": answer.media_type})
+    if isinstance(answer, FileContent):
+        return FileResponse(answer.path, media_type=answer.media_type)
     if isinstance(answer, msgspec.Struct):
         # Encoding thousands of vectors takes long, but a thread would hold the GIL for as long.
         return Response(msgspec.json.encode(answer), media_type="application/json")
+    assert not isinstance(answer, Talk), "it is of a WebSocket"
     return EventStream(answer)
 
 

@@ -30,6 +30,7 @@ from pagemill.server.errors import ApiError
 from pagemill.server.event_stream import BODY_WRITER
 from pagemill.server.http_answer import error_response
 from pagemill.server.joined_writes import JoinedWrites
+from pagemill.server.upgrade import UPGRADE, Taker
 
 # The parser is fed so many bytes at a time: what it keeps is known that exactly.
 _PIECE_BYTES = 16 * 1024
@@ -74,6 +75,22 @@ class _BodyWriter:
         return True
 
 
+class _Upgrade:
+    """Implements `upgrade.Upgrade`."""
+
+    def __init__(self, connection: BoundedHttpProtocol) -> None:
+        self._connection = connection
+
+    @property
+    def is_full(self) -> bool:
+        """See `upgrade.Upgrade`."""
+        return self._connection.flow.write_paused
+
+    def take(self, taker: Taker) -> asyncio.Transport:
+        """See `upgrade.Upgrade`."""
+        return self._connection.hand_over(taker)
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection. See the file's comment."""
 
@@ -101,6 +118,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._wait: _Wait | None = None
         self._send_timer: asyncio.TimerHandle | None = None
         self._unsent_bytes = 0  # when that timer was started
+        self._taker: Taker | None = None
 
     # The transport's calls.
 
@@ -122,6 +140,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._connections.closed(self)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
+        if self._taker is not None:
+            self._taker.lost()
 
     def pause_writing(self) -> None:
         """The client takes less than there is."""
@@ -133,9 +153,21 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().resume_writing()
         if not self.transport.is_closing():
             self._watch_sending(False)
+        if self._taker is not None:
+            self._taker.resumed()
+
+    def hand_over(self, taker: Taker) -> asyncio.Transport:
+        """From now on `taker` gets what comes. How much is sent, and how slowly it is taken, is
+        bounded as before."""
+        self._await(None)
+        self._taker = taker
+        return self.transport
 
     def data_received(self, data: bytes) -> None:
         """Parses, counts, and restarts the clock."""
+        if self._taker is not None:
+            self._taker.data_received(data)
+            return
         self._unset_keepalive_if_required()
         view = memoryview(data)
         try:
@@ -165,7 +197,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._check_number_of_headers()
         super().on_headers_complete()
         JoinedWrites.install(self.cycle)
-        self.scope.setdefault("state", {})[BODY_WRITER] = _BodyWriter(self.cycle)
+        state = self.scope.setdefault("state", {})
+        state[BODY_WRITER] = _BodyWriter(self.cycle)
+        state[UPGRADE] = _Upgrade(self)
         self.headers = []  # trailers come into this one, and no further
         self._received.head_complete = True
         self._connections.became_busy(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -11,14 +12,19 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from pagemill.server.admission import read_body
+from pagemill.server.answer import Talk
+from pagemill.server.batches.upload import Upload
 from pagemill.server.caller import Caller
 from pagemill.server.disconnect import until_disconnect
 from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.table import Endpoint, Transport
 from pagemill.server.errors import ApiError
+from pagemill.server.form import read_form
 from pagemill.server.http_answer import answer_response, error_response
+from pagemill.server.load_report import REQUEST_HEADER, RESPONSE_HEADER, load_report
 from pagemill.server.protocol.decode import decode_object
 from pagemill.server.protocol.request_id import named
+from pagemill.server.realtime.websocket import converse
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.records.timings import server_timing
 from pagemill.server.state import ServerState
@@ -62,21 +68,46 @@ class HttpRoute(Route):
             _LOGGER.warning("%s %s refused%s", self.row.method, self.row.path, _of(caller))
         if self._server.config.enable_per_request_metrics and record.work.timings is not None:
             response.headers["server-timing"] = server_timing(record.work.timings)
+        if self.row.task is not None:
+            self._report_load(request, response)
         return response
+
+    def _report_load(self, request: Request, response: Response) -> None:
+        """Adds the engine's load, if the request asks for it."""
+        format_, stats = request.headers.get(REQUEST_HEADER), self._server.stats
+        report = None if format_ is None or stats is None else load_report(format_, stats)
+        if report is not None:
+            response.headers[RESPONSE_HEADER] = report
 
     async def _answer(self, request: Request, caller: Caller) -> Response:
         server, endpoint = self._server, self.row
         if server.config.trust_tenant_header:
             caller = caller.of_tenant(request.headers.get("x-tenant-id", ""))
             request.state.record.tenant = caller.tenant
-        if endpoint.transport is Transport.PATH:
+        if endpoint.transport in (Transport.PATH, Transport.WEBSOCKET):
             fields = {**request.query_params, **request.path_params}
-            return answer_response(await invoke(server, endpoint, fields, caller))
+            answer = await invoke(server, endpoint, fields, caller)
+            if endpoint.transport is Transport.WEBSOCKET:
+                return await converse(cast(Talk, answer), request)
+            return answer_response(answer)
+        if endpoint.transport is Transport.FORM:
+            return await self._answer_form(request, caller)
         body = await read_body(request, server.config.max_body_bytes)
         fields, request_id = named(decode_object(body), request.state.request_id)
         request.state.request_id = request_id
         work = invoke(server, endpoint, fields, caller)
         return answer_response(await until_disconnect(work, request.receive))
+
+    async def _answer_form(self, request: Request, caller: Caller) -> Response:
+        caller.require(self.row.scope)  # before anything is stored
+        store = self._server.batch_store
+        upload = Upload(store.files, caller.key_id)
+        try:
+            limit = store.config.batch_file_bytes
+            fields = await read_form(request, limit, "--batch-file-bytes", upload)
+            return answer_response(await invoke(self._server, self.row, fields, caller))
+        finally:
+            await upload.discard()
 
 
 def _of(caller: Caller) -> str:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pagemill.config import ServerConfig
-from pagemill.server.caller import Caller
+from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.keys import ApiKey, api_keys
 from pagemill.server.watched_files import POLL_S, WatchedFiles, follow
 
@@ -42,6 +42,12 @@ class KeyRing:
                 if hmac.compare_digest(digest, key.digest):
                     found = key.caller
         return found
+
+    def caller_named(self, key_id: str) -> Caller | None:
+        """The owner of the key with that name; None if there is none."""
+        if not self.keys:
+            return ANONYMOUS if key_id == ANONYMOUS.key_id else None
+        return next((key.caller for key in self.keys if key.caller.key_id == key_id), None)
 
 
 def _sent_keys(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:

@@ -17,6 +17,10 @@ class ModelInfo:
     pooling: bool
     created: int
     """Unix time at which it was loaded."""
+    normalizes: bool = False
+    """Whether embeddings have the length 1."""
+    embedding_sizes: tuple[int, ...] | None = None
+    """Sizes to which embeddings may be shortened; () is any, None is none."""
     defaults: SamplingDefaults = SamplingDefaults()
     max_tokens_cap: int | None = None
     """Bound on generated tokens that the operator set; larger wishes are cut to it."""
@@ -25,6 +29,8 @@ class ModelInfo:
     max_logprobs: int = 20
     root: str = ""
     """Where the model came from."""
+    fingerprint: str = ""
+    """`system_fingerprint` of responses."""
 
     @property
     def name(self) -> str:

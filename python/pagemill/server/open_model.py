@@ -10,6 +10,7 @@ from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.engine_source import EngineSource
+from pagemill.server.fingerprint import system_fingerprint
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.rendering import open_renderer, vocabulary
@@ -47,10 +48,13 @@ def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:
         max_model_len=facts.max_model_len,
         vocab_size=facts.vocab_size,
         pooling=facts.pooling,
+        normalizes=facts.normalizes,
+        embedding_sizes=facts.embedding_sizes,
         created=int(time.time()),
         defaults=facts.defaults,
         max_tokens_cap=facts.max_tokens_cap,
         max_choices=facts.max_choices,
         max_logprobs=config.model.max_logprobs,
         root=str(config.model.model or facts.names[0]),
+        fingerprint=system_fingerprint(config, facts.path or facts.names[0]),
     )

@@ -13,8 +13,10 @@ from pagemill import __version__
 from pagemill.server.caller import Scope
 from pagemill.server.endpoints.table import Endpoint, Transport
 from pagemill.server.errors import RETRY_AFTER_S, TYPE_OF_STATUS
+from pagemill.server.protocol.file import UploadedFile
 
 _JSON = "application/json"
+_MEDIA_TYPES = {Transport.JSON: _JSON, Transport.FORM: "multipart/form-data"}
 _ERRORS_OF_ALL = frozenset({403, 408, 431, 500, 503})
 _ERRORS_OF_KEYS = frozenset({401})
 _ERRORS_OF_BODIES = frozenset({400, 404, 413, 429, 504})
@@ -24,8 +26,8 @@ _END_OF_STREAM = "[DONE]"
 
 
 @functools.lru_cache(maxsize=4)
-def document(endpoints: tuple[Endpoint, ...]) -> bytes:
-    """The document that describes `endpoints`, as JSON."""
+def document(endpoints: tuple[Endpoint, ...], root_path: str = "") -> bytes:
+    """The document that describes `endpoints`, as JSON; their paths come after `root_path`."""
     types: set[Any] = {_OBJECT}
     for endpoint in endpoints:
         errors = endpoint.errors.kind
@@ -33,7 +35,7 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
         types.add(_body(endpoint))
     ordered = sorted(types, key=str)
     found, components = msgspec.json.schema_components(
-        ordered, ref_template="#/components/schemas/{name}"
+        ordered, schema_hook=_file_schema, ref_template="#/components/schemas/{name}"
     )
     schemas = dict(zip(ordered, found, strict=True))
     paths: dict[str, Any] = {}
@@ -45,6 +47,7 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
         {
             "openapi": "3.1.0",
             "info": {"title": "Pagemill", "version": __version__},
+            "servers": [{"url": root_path or "/"}],
             "paths": paths,
             "components": {
                 "schemas": components,
@@ -59,11 +62,18 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
 
 
 def _body(endpoint: Endpoint) -> Any:
-    """The type of a JSON body."""
-    if endpoint.transport is not Transport.JSON:
+    """The type of a body."""
+    if endpoint.transport not in _MEDIA_TYPES:
         return _OBJECT
     body = endpoint.request_type()
     return _OBJECT if body is None else body.kind
+
+
+def _file_schema(kind: type[Any]) -> dict[str, Any]:
+    """The schema of a part that is a file, the only type that msgspec does not know."""
+    if kind is not UploadedFile:
+        raise NotImplementedError
+    return {"type": "string", "format": "binary"}
 
 
 def _event(payloads: list[Any]) -> dict[str, Any]:
@@ -84,29 +94,29 @@ def _operation(
     if event is not None:
         payloads = [schemas[event], schemas[endpoint.errors.kind]]
         content["text/event-stream"] = {"schema": _event(payloads)}
-    errors = set(_ERRORS_OF_ALL)
+    errors = _ERRORS_OF_ALL | set(endpoint.statuses)
     operation: dict[str, Any] = {
         "operationId": endpoint.name,
         "summary": inspect.getdoc(endpoint.load()),
     }
-    if parameters:
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in parameters
+    ]
+    if found := [*in_path, *_query(endpoint, parameters)]:
         errors |= _ERRORS_OF_PARAMETERS
-        in_path = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            for name in parameters
-        ]
-        operation["parameters"] = [*in_path, *_query(endpoint, parameters)]
+        operation["parameters"] = found
     if endpoint.scope is not Scope.OPEN:
         errors |= _ERRORS_OF_KEYS
         # Without --api-key none is needed: {} is that alternative.
         operation["security"] = [{"bearer": []}, {"header": []}, {}]
-    if endpoint.transport is Transport.JSON:
+    if endpoint.transport in _MEDIA_TYPES:
         errors |= _ERRORS_OF_BODIES
-        operation["requestBody"] = {
-            "required": True,
-            "content": {_JSON: {"schema": schemas[_body(endpoint)]}},
-        }
-    responses = {"200": _response("The answer.", content)}
+        body = {_MEDIA_TYPES[endpoint.transport]: {"schema": schemas[_body(endpoint)]}}
+        operation["requestBody"] = {"required": True, "content": body}
+    responses: _OBJECT = {"200": _response("The answer.", content)}
+    if endpoint.transport is Transport.WEBSOCKET:
+        responses = {"101": {"description": "The connection is a WebSocket from now on."}}
     for status in sorted(errors):
         error = {_JSON: {"schema": schemas[endpoint.errors.kind]}}
         responses[str(status)] = _response(TYPE_OF_STATUS[status], error)
@@ -120,7 +130,7 @@ def _operation(
 def _query(endpoint: Endpoint, in_path: list[str]) -> list[dict[str, Any]]:
     """The parameters of the path's query: fields of the body that are not in the path."""
     body = endpoint.request_type()
-    if endpoint.transport is not Transport.PATH or body is None:
+    if endpoint.transport in _MEDIA_TYPES or body is None:
         return []
     _, components = msgspec.json.schema_components((body.kind,))
     fields = components[body.kind.__name__]["properties"]

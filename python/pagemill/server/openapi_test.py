@@ -85,12 +85,16 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
         assert {path for path in generates - embeds if "{" not in path} == {
             "/inference/v1/generate",
             "/v1/chat/completions",
+            "/v1/chat/completions/derender",
             "/v1/chat/completions/render",
             "/v1/completions",
             "/v1/completions/render",
             "/v1/messages",
             "/v1/messages/count_tokens",
+            "/v1/messages/render",
+            "/v1/realtime",
             "/v1/responses",
+            "/v1/responses/render",
         }
         assert embeds - generates == {"/v1/embeddings"}
 

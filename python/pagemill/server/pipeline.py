@@ -7,6 +7,7 @@ import functools
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,6 +71,14 @@ class GenerationOptions:
     """What is read out of the output beside text."""
 
 
+class CheckedRequest(NamedTuple):
+    """A request with one prompt, as `Pipeline.generate` takes it."""
+
+    prompt: RenderedPrompt
+    sampling: SamplingParams
+    options: GenerationOptions
+
+
 class Pipeline:
     """Joins renderer, engine and metrics for one model."""
 
@@ -115,12 +124,10 @@ class Pipeline:
             checked = [self._prompt(prompt, options) for prompt in prompts]
             token_ids = [prompt.rendered.token_ids for prompt in checked]
             parsed = [_parsed(self.renderer, prompt, options.parsed) for prompt in token_ids]
-            grammar = None
             if options.search is not None:
                 check_search(options.search, options.constraint, sampling, self.model.max_logprobs)
-            if options.constraint is not None:
-                # Chats, whose outputs are parsed, have one prompt.
-                grammar = await self._constraints.grammar(options.constraint, parsed[0])
+            # Chats, whose outputs are parsed, have one prompt.
+            grammar = await self.output_grammar(checked[0], options)
             limits = token_limits(
                 options.limits, self.renderer, self.model.vocab_size, parsed[0].begins
             )
@@ -144,6 +151,24 @@ class Pipeline:
         return Generation(
             stream, assemblers, self.metrics, token_ids, sampling, options.caller, charge
         )
+
+    def assembler(
+        self, prompt: np.ndarray, sampling: SamplingParams, options: GenerationOptions
+    ) -> ChoiceAssembler:
+        """What reads a choice that follows the tokens of `prompt`."""
+        parsed = _parsed(self.renderer, prompt, options.parsed)
+        return _assembler(self.renderer, prompt, sampling, parsed)
+
+    async def output_grammar(self, prompt: Prompt, options: GenerationOptions) -> Grammar | None:
+        """What each output that follows `prompt` has to be; None: anything.
+
+        Raises:
+            ApiError: 400: the grammar cannot be used.
+        """
+        if options.constraint is None:
+            return None
+        parsed = _parsed(self.renderer, prompt.rendered.token_ids, options.parsed)
+        return await self._constraints.grammar(options.constraint, parsed)
 
     async def embed(
         self, prompts: Sequence[RenderedPrompt], options: GenerationOptions

@@ -87,7 +87,12 @@ SAMPLING: Mapping[str, Sequence[Any]] = {
     "structured_outputs": (
         *(5, "x", [], {}, {"json": 5}, {"json": "x"}, {"json": {"type": "objec"}}),
         *({"regex": 5}, {"regex": "(a"}, {"choice": []}, {"choice": [5]}, {"choice": [""]}),
-        *({"grammar": "start: x"}, {"json": {}, "regex": "a"}, {"structural_tag": {}}),
+        *(
+            {"grammar": "start: x"},
+            {"grammar": '{"a": 1}'},
+            {"json": {}, "regex": "a"},
+            {"structural_tag": {}},
+        ),
         {"json_object": False},
     ),
     "guided_json": (5, "x", [], "null", {"type": "objec"}),
@@ -132,7 +137,13 @@ BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
     EMBEDDINGS: {
         **PRIVATE,
         "input": (5, {}, [], [[]], [""], [1, "a"], [-1], [256], [1] * 300),
+        "messages": (5, "x", {}, [], [5], [{}], [{"role": "user"}]),
+        "add_generation_prompt": NO_FLAG,
+        "continue_final_message": NO_FLAG,
+        "chat_template_kwargs": (5, "x", []),
         "encoding_format": (5, "hex"),
+        "embed_dtype": (5, "float8", "x"),
+        "endianness": (5, "middle"),
         "dimensions": (*NO_INTEGER, 0, 2**31, 3),
     },
     RESPONSES: {
@@ -262,8 +273,6 @@ HARMLESS: Mapping[str, Sequence[Any]] = {
     "return_tokens_as_token_ids": (False,),
     "suffix": ("",),
     "messages": ([],),
-    "embed_dtype": ("float32",),
-    "endianness": ("native", "little"),
     "normalize": (True,),
     "use_activation": (True,),
     "padding": ("do_not_pad",),

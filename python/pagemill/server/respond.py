@@ -15,11 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.render.events import Message
 from pagemill.server.errors import ApiError
 from pagemill.server.generation import Generation
+from pagemill.server.protocol.usage import Usage
+from pagemill.server.records.timings import RequestTimings
 
 _LOGGER = logging.getLogger("pagemill.server")
 
@@ -54,6 +57,40 @@ class FoldedChoice:
             self.prompt_logprobs = delta.prompt_logprobs
         if delta.finish_reason is not None:
             self.finish_reason, self.stop_reason = delta.finish_reason, delta.stop_reason
+
+
+class Generated(Protocol):
+    """What a `Wording` needs to know of a request beside its events; `Generation` has it."""
+
+    @property
+    def num_choices(self) -> int:
+        """Choices of all prompts together."""
+        ...
+
+    @property
+    def prompts(self) -> Sequence[np.ndarray]:
+        """Token ids of each prompt."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens so far."""
+        ...
+
+    @property
+    def prompt_usage(self) -> Usage:
+        """The usage before the first generated token."""
+        ...
+
+    @property
+    def timings(self) -> RequestTimings:
+        """Where the time went so far."""
+        ...
+
+    @property
+    def kv_transfer_params(self) -> dict[str, str]:
+        """Of the KV connector, once a choice has ended."""
+        ...
 
 
 class Wording(Protocol):

@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from pagemill.config import ServeConfig, flatten
+from pagemill.config import ServeConfig, ServerConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.observe.logging import configure
 from pagemill.observe.metrics import MetricsOptions
 from pagemill.observe.stats_line import StatsLine
 from pagemill.server.admin_listener import check_admin_address, operator_listener
 from pagemill.server.app import create_admin_app, create_app
+from pagemill.server.batches.folder import locked_folder
+from pagemill.server.batches.run import BatchWork
+from pagemill.server.batches.worker import BatchWorker
 from pagemill.server.caller import OPERATOR
 from pagemill.server.engine_source import EngineSource, OwnEngine
 from pagemill.server.http_server import HttpServer, listen
@@ -41,6 +44,7 @@ from pagemill.server.rpc.extra import import_grpc
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
 from pagemill.server.tls import open_tls
+from pagemill.server.unix_listener import unix_listener
 
 if TYPE_CHECKING:
     from pagemill.server.rpc.listener import RpcListener
@@ -61,11 +65,12 @@ def run(config: ServeConfig) -> int:
     configure(config.observe.log_level, log_format=config.observe.log_format)
     policy = config.engine.scheduler.scheduling_policy
     key_file = KeyFile(config.server, allows_priority=policy == "priority")
-    warn_if_open(config.server.host, key_file.keys)
+    if config.server.uds is None:
+        warn_if_open(config.server.host, key_file.keys)
     check_admin_address(config.server.admin_address, key_file.keys)
     if config.server.grpc_port is not None:
         import_grpc()
-    with _response_store(config) as config:
+    with locked_folder(config.server.batches), _response_store(config) as config:
         return _serve(config, key_file)
 
 
@@ -91,7 +96,7 @@ def _serve(config: ServeConfig, key_file: KeyFile) -> int:
         open_tls(config.server.tls)  # a mistake ends the server here, not each of its processes
         return supervise(config, key_file)
     with (
-        contextlib.closing(listen(config.server.host, config.server.port)) as listener,
+        _listener(config.server) as listener,
         operator_listener(config.server.admin_address) as operator,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
@@ -106,6 +111,13 @@ def _serve(config: ServeConfig, key_file: KeyFile) -> int:
                 following.cancel()
 
         return runner.run(serve())
+
+
+def _listener(config: ServerConfig) -> contextlib.AbstractContextManager[socket.socket]:
+    """The clients' socket."""
+    if config.uds is not None:
+        return unix_listener(config.uds, 0o666)
+    return contextlib.closing(listen(config.host, config.port))
 
 
 class Server:
@@ -149,6 +161,11 @@ class Server:
 
             shared = config.server.api_server_count > 1
             self._rpc = RpcListener(self._state, ring, listeners, shared=shared)
+        self._batches: BatchWorker | None = None
+        if config.server.batches.batch_dir is not None:
+            has_priority = config.engine.scheduler.scheduling_policy == "priority"
+            work = BatchWork(self._state, ring.caller_named, is_low_priority=has_priority)
+            self._batches = BatchWorker(work)
         self._engine: AsyncEngine | None = None
         self._may_listen = asyncio.Event()
         if config.server.api_server_count == 1:
@@ -173,6 +190,8 @@ class Server:
         finally:
             background.cancel()
             stopping.cancel()
+            if self._batches is not None:
+                await self._batches.close()
             if self._engine is not None:
                 await self._engine.shutdown()
             await self._source.close()
@@ -226,13 +245,10 @@ class Server:
         if self._rpc is not None and not self._may_listen.is_set():
             await self._rpc.start()
         self._may_listen.set()
-        host, port = self._listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        url = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
-        others = f", playground: {url}/" if self._config.server.playground else ""
-        others += f", gRPC: {self._rpc.address}" if self._rpc is not None else ""
+        if self._batches is not None:
+            self._batches.start()
         seconds = time.monotonic() - started
-        _LOGGER.info("%s is ready after %.2f s: %s/v1%s", pipeline.model.name, seconds, url, others)
+        _LOGGER.info("%s is ready after %.2f s: %s", pipeline.model.name, seconds, self._address())
         line = StatsLine(client.stats)
         while True:
             for _ in range(_LOOKS_PER_INTERVAL):
@@ -241,9 +257,22 @@ class Server:
             if not self._shared_metrics:  # else the engine's process writes it
                 line.log()
 
+    def _address(self) -> str:
+        """Where clients reach the server."""
+        if self._listener.family == socket.AF_UNIX:
+            return f"unix:{self._config.server.uds}"
+        host, port = self._listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        url = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
+        others = f", playground: {url}/" if self._config.server.playground else ""
+        others += f", gRPC: {self._rpc.address}" if self._rpc is not None else ""
+        return f"{url}/v1{others}"
+
     async def _drain(self) -> None:
         lifecycle = self._state.lifecycle
         lifecycle.begin_drain()
+        if self._batches is not None:
+            self._batches.stop()
         timeout = self._config.server.shutdown_timeout
         _LOGGER.info("draining: %d request(s) may run for %g s more", lifecycle.active, timeout)
         if not await lifecycle.wait_idle(timeout):

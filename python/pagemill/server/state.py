@@ -7,6 +7,7 @@ from typing import Any
 
 from pagemill.config import ServerConfig
 from pagemill.observe.snapshot import EngineSnapshot
+from pagemill.server.batches.store import BatchStore
 from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.limits.limiter import KeyLimiter
@@ -43,6 +44,7 @@ class ServerState:
         if config.response_store and config.response_store_bytes:
             self.responses = ResponseStore(config.response_store, config.response_store_bytes)
         self.background = BackgroundResponses(self.lifecycle)
+        self._batch_store = BatchStore.of(config.batches)
 
     @property
     def loaded(self) -> Pipeline | None:
@@ -59,6 +61,19 @@ class ServerState:
         if self._models is None:
             raise ApiError(503, "The model is still being loaded; try again in a few seconds.")
         return self._models
+
+    @property
+    def batch_store(self) -> BatchStore:
+        """Files and batches.
+
+        Raises:
+            ApiError: 404 if the server has no folder for them.
+        """
+        if self._batch_store is None:
+            raise ApiError(
+                404, "This server has no files and batches: it was started without --batch-dir."
+            )
+        return self._batch_store
 
     def serve(
         self,
@@ -91,8 +106,15 @@ class ServerState:
     async def close(self) -> None:
         """Closes what the endpoints share."""
         await self.background.close()
+        if self._batch_store is not None:
+            await self._batch_store.close()
         if self.responses is not None:
             await self.responses.close()
+
+    @property
+    def stats(self) -> EngineSnapshot | None:
+        """The engine's state; None while the model is being loaded."""
+        return None if self._stats is None else self._stats()
 
     @property
     def has_engine(self) -> bool:
@@ -105,6 +127,7 @@ class ServerState:
 
     def check_progress(self) -> None:
         """Raises a 503 ApiError if the engine is stuck (`--engine-stuck-timeout`)."""
-        age = self._stats().progress_age_s if self._stats is not None else 0.0
+        stats = self.stats
+        age = 0.0 if stats is None else stats.progress_age_s
         if age > self.config.engine_stuck_timeout:
             raise ApiError(503, f"The engine has made no progress for {age:.0f} s.")

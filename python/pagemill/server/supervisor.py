@@ -8,8 +8,8 @@ one, which starts them, starts those again that end, and drains.
 The supervisor holds the port, without listening, so that it stays the server's. Children end with
 it (`child_process`). It reads the keys, again when their file changes, and tells the API processes.
 What must outlive an API process is in the engine's process (requests' shares, tenants), in the
-folder (counts of metrics, what keys have used) or in the file of `response_store`; nothing else is
-kept between requests.
+folder (counts of metrics, what keys have used), in the file of `response_store` or in the folder of
+`batch_dir`; nothing else is kept between requests.
 """
 
 from __future__ import annotations

@@ -88,6 +88,18 @@ def lark(text: str) -> Grammar:
     return _bounded({"grammars": [{"lark_grammar": text}]})
 
 
+def of_text(text: str) -> Grammar:
+    """A grammar in the language of llguidance, Lark or its JSON, or in EBNF.
+
+    Raises:
+        GrammarError: it is too long, or in EBNF and faulty.
+    """
+    if not text.lstrip().startswith("{"):
+        return lark(lark_text(text))
+    _check_length(text)
+    return Grammar(text)
+
+
 def regex_literal(pattern: str) -> str:
     """A regular expression as Lark writes it."""
     # In Lark a slash ends the expression, and a line break may not be in it.
@@ -125,11 +137,15 @@ def lark_text(text: str) -> str:
 
 def _bounded(grammar: Mapping[str, Any]) -> Grammar:
     text = json.dumps(grammar, ensure_ascii=False)
+    _check_length(text)
+    return Grammar(text)
+
+
+def _check_length(text: str) -> None:
     if len(text) > MAX_GRAMMAR_CHARS:
         raise GrammarError(
             f"the grammar has {len(text)} characters; at most {MAX_GRAMMAR_CHARS} are allowed"
         )
-    return Grammar(text)
 
 
 def _with_options(schema: Mapping[str, Any] | bool) -> Mapping[str, Any]:

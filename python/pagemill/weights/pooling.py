@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -47,6 +48,25 @@ def read_pooling(directory: Path) -> Pooling | None:
     if not kind:
         raise WeightsError(f"{modules_path}: no Pooling module")
     return Pooling(kind, normalize, _longest(directory / "sentence_bert_config.json"))
+
+
+def matryoshka_sizes(config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The sizes to which embeddings of a model with this `config.json` may be shortened: those of
+    `matryoshka_dimensions`, or with `is_matryoshka` any, which is (); None: they may not.
+
+    Raises:
+        WeightsError: a key has another type.
+    """
+    sizes: Any = config.get("matryoshka_dimensions")
+    is_any: Any = config.get("is_matryoshka", False)
+    if not isinstance(is_any, bool):
+        raise WeightsError(f"config.json: is_matryoshka is {shown(is_any)}")
+    if sizes is None:
+        return () if is_any else None
+    found = cast("list[Any]", sizes if isinstance(sizes, list) else [])
+    if not found or not all(type(size) is int and size > 0 for size in found):
+        raise WeightsError(f"config.json: matryoshka_dimensions is {shown(cast(Any, sizes))}")
+    return tuple(sorted(set(found)))
 
 
 def _modules(path: Path) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ async def openapi(server: ServerState, body: dict[str, Any], caller: Caller) -> 
     """This document: the routes that the loaded model has."""
     del body, caller
     rows = tuple(row for row in ENDPOINTS if server.has_task(row.task))
-    return Text(document(rows), "application/json")
+    return Text(document(rows, server.config.root_path), "application/json")
 
 
 async def admin_openapi(server: ServerState, body: dict[str, Any], caller: Caller) -> Text:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
-from pagemill.server.chat import check_chat, rendered_prompt, requested_tokens, start_chat
+from pagemill.server.chat import render_chat, start_chat
 from pagemill.server.chat_wording import ChatWording
-from pagemill.server.pipeline import GenerationOptions
-from pagemill.server.protocol.chat import ChatRequest
-from pagemill.server.protocol.generate import GenerateRequest, as_generate_request
+from pagemill.server.derender import derender_chat
+from pagemill.server.protocol.chat import RULES, ChatRequest, ChatResponse
+from pagemill.server.protocol.decode import decode_fields
+from pagemill.server.protocol.derender import DerenderRequest
+from pagemill.server.protocol.generate import GenerateRequest
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -24,19 +26,14 @@ async def create(server: ServerState, body: ChatRequest, caller: Caller) -> Answ
 
 
 async def render(server: ServerState, body: ChatRequest, caller: Caller) -> GenerateRequest:
-    """The request of `/inference/v1/generate` that answers the same. What `tool_choice` demands of
-    the output is not in it."""
+    """The request of `/inference/v1/generate` that answers the same."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    check_chat(body)
-    prompt = await rendered_prompt(pipeline.rendering, body)
-    requested, requested_param = requested_tokens(body)
-    options = GenerationOptions(
-        max_tokens=requested,
-        max_tokens_param=requested_param,
-        default_max_tokens=pipeline.model.defaults.max_tokens,
-        truncate_prompt_tokens=body.truncate_prompt_tokens,
-        truncation_side=body.truncation_side,
-        param="messages",
-    )
-    (fitted,) = pipeline.fit([prompt], options)
-    return as_generate_request(body, fitted, body.top_logprobs if body.logprobs else None)
+    return await render_chat(pipeline, body, caller)
+
+
+async def derender(server: ServerState, body: DerenderRequest, caller: Caller) -> ChatResponse:
+    """The answer of a chat whose rendering `/inference/v1/generate` has answered, here or on
+    another server."""
+    pipeline, _ = server.models.resolve(body.model, caller)
+    chat = decode_fields(body.chat_request, ChatRequest, RULES)
+    return await derender_chat(pipeline, chat, body, caller)

@@ -7,7 +7,7 @@ from pagemill.server.caller import Caller
 from pagemill.server.completion import start_completion
 from pagemill.server.errors import bad_request
 from pagemill.server.generate_wording import GenerateWording
-from pagemill.server.protocol.generate import GenerateRequest, as_completion
+from pagemill.server.protocol.generate import GenerateRequest, as_completion, free_reasoning
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
 
@@ -18,7 +18,9 @@ async def create(server: ServerState, body: GenerateRequest, caller: Caller) -> 
     if body.sampling_params.max_tokens == 0:
         raise bad_request("`max_tokens` must be at least 1.", "sampling_params.max_tokens")
     request = as_completion(body)
-    generation, _ = await start_completion(pipeline, request, caller, param="token_ids")
+    generation, _ = await start_completion(
+        pipeline, request, caller, param="token_ids", reasoning=free_reasoning(body)
+    )
     has_metrics = server.config.enable_per_request_metrics
     wording = GenerateWording(pipeline, body, generation, has_metrics)
     return await respond(

@@ -8,10 +8,11 @@ import msgspec
 
 from pagemill.server.answer import Answer, Text
 from pagemill.server.caller import Caller
-from pagemill.server.chat import start_chat
+from pagemill.server.chat import render_chat, start_chat
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter
+from pagemill.server.protocol.generate import GenerateRequest
 from pagemill.server.protocol.response_store import (
     DeletedResponse,
     InputItems,
@@ -70,6 +71,16 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
         return ResponseStream(answer, wording.begin, keep if store is not None else None)
     await keep()
     return answer
+
+
+async def render(server: ServerState, body: ResponsesRequest, caller: Caller) -> GenerateRequest:
+    """The request of `/inference/v1/generate` that answers the same; nothing is stored."""
+    pipeline, _ = server.models.resolve(body.model, caller)
+    items = [*await _history(server, body, caller), *items_of(body.input)]
+    try:
+        return await render_chat(pipeline, chat_request(body, items), caller)
+    except ApiError as error:
+        raise in_names_of_responses(error) from error
 
 
 async def retrieve(server: ServerState, body: StoredResponse, caller: Caller) -> Text:

@@ -26,8 +26,12 @@ class Transport(Enum):
 
     JSON = auto()
     """A JSON object: the body of a POST, or a line of a batch file."""
+    FORM = auto()
+    """A form with a file (multipart/form-data), which is stored while it is read."""
     PATH = auto()
-    """The parameters of an HTTP path and its query."""
+    """The parameters of an HTTP path and its query; such an endpoint exists over HTTP only."""
+    WEBSOCKET = auto()
+    """The same, of a request that becomes a WebSocket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class Endpoint:
     `request` has its `RULES`; without `request` the handler gets the fields as they are. Without
     `response` the answer is an object of strings. `task` None: whatever the model does. `errors`:
     those of the API that the route belongs to. `queued`: its requests wait in the engine's queue.
+    `statuses` are of errors that only some routes have.
     """
 
     name: str
@@ -62,6 +67,7 @@ class Endpoint:
     media_type: str = "application/json"
     errors: ErrorShape = OPENAI
     queued: bool = False
+    statuses: tuple[int, ...] = ()
 
     @property
     def is_metered(self) -> bool:
@@ -97,6 +103,45 @@ def _protocol(target: str) -> tuple[Any, Any]:
 
 ENDPOINTS = (
     Endpoint(
+        name="batch",
+        method="GET",
+        path="/v1/batches/{batch_id}",
+        handler="batches:retrieve",
+        scope=Scope.INFERENCE,
+        request="batch:BatchName",
+        response="batch:Batch",
+    ),
+    Endpoint(
+        name="batch_cancel",
+        method="POST",
+        path="/v1/batches/{batch_id}/cancel",
+        handler="batches:cancel",
+        scope=Scope.INFERENCE,
+        request="batch:BatchName",
+        response="batch:Batch",
+        statuses=(507,),
+    ),
+    Endpoint(
+        name="batches",
+        method="GET",
+        path="/v1/batches",
+        handler="batches:list_batches",
+        scope=Scope.INFERENCE,
+        request="batch:ListBatchesRequest",
+        response="batch:BatchList",
+    ),
+    Endpoint(
+        name="batches_create",
+        method="POST",
+        path="/v1/batches",
+        handler="batches:create",
+        scope=Scope.INFERENCE,
+        transport=Transport.JSON,
+        request="batch:CreateBatchRequest",
+        response="batch:Batch",
+        statuses=(507,),
+    ),
+    Endpoint(
         name="chat_completions",
         method="POST",
         path="/v1/chat/completions",
@@ -108,6 +153,17 @@ ENDPOINTS = (
         response="chat:ChatResponse",
         event="chat:ChatChunk",
         queued=True,
+    ),
+    Endpoint(
+        name="chat_completions_derender",
+        method="POST",
+        path="/v1/chat/completions/derender",
+        handler="chat_completions:derender",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.JSON,
+        request="derender:DerenderRequest",
+        response="chat:ChatResponse",
     ),
     Endpoint(
         name="chat_completions_render",
@@ -165,6 +221,55 @@ ENDPOINTS = (
         request="embedding:EmbeddingRequest",
         response="embedding:EmbeddingResponse",
         queued=True,
+    ),
+    Endpoint(
+        name="file",
+        method="GET",
+        path="/v1/files/{file_id}",
+        handler="files:retrieve",
+        scope=Scope.INFERENCE,
+        request="file:FileName",
+        response="file:FileObject",
+    ),
+    Endpoint(
+        name="file_content",
+        method="GET",
+        path="/v1/files/{file_id}/content",
+        handler="files:content",
+        scope=Scope.INFERENCE,
+        request="file:FileName",
+        response="file:CONTENT",
+        media_type="application/octet-stream",
+    ),
+    Endpoint(
+        name="file_delete",
+        method="DELETE",
+        path="/v1/files/{file_id}",
+        handler="files:delete",
+        scope=Scope.INFERENCE,
+        request="file:FileName",
+        response="file:DeletedFile",
+        statuses=(409, 507),
+    ),
+    Endpoint(
+        name="file_upload",
+        method="POST",
+        path="/v1/files",
+        handler="files:upload",
+        scope=Scope.INFERENCE,
+        transport=Transport.FORM,
+        request="file:UploadRequest",
+        response="file:FileObject",
+        statuses=(507,),
+    ),
+    Endpoint(
+        name="files",
+        method="GET",
+        path="/v1/files",
+        handler="files:list_files",
+        scope=Scope.INFERENCE,
+        request="file:ListFilesRequest",
+        response="file:FileList",
     ),
     Endpoint(
         name="generate",
@@ -243,6 +348,18 @@ ENDPOINTS = (
         errors=ANTHROPIC,
     ),
     Endpoint(
+        name="messages_render",
+        method="POST",
+        path="/v1/messages/render",
+        handler="messages:render",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.JSON,
+        request="messages:MessagesRequest",
+        response="generate:GenerateRequest",
+        errors=ANTHROPIC,
+    ),
+    Endpoint(
         name="metrics",
         method="GET",
         path="/metrics",
@@ -301,6 +418,17 @@ ENDPOINTS = (
         response="status:Status",
     ),
     Endpoint(
+        name="realtime",
+        method="GET",
+        path="/v1/realtime",
+        handler="realtime:connect",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.WEBSOCKET,
+        request="realtime:ConnectRequest",
+        statuses=(426,),
+    ),
+    Endpoint(
         name="response",
         method="GET",
         path="/v1/responses/{response_id}",
@@ -352,6 +480,17 @@ ENDPOINTS = (
         response="responses:Response",
         event="response_events:ResponseEvent",
         queued=True,
+    ),
+    Endpoint(
+        name="responses_render",
+        method="POST",
+        path="/v1/responses/render",
+        handler="responses:render",
+        scope=Scope.INFERENCE,
+        task=Task.GENERATE,
+        transport=Transport.JSON,
+        request="responses:ResponsesRequest",
+        response="generate:GenerateRequest",
     ),
     Endpoint(
         name="tokenize",

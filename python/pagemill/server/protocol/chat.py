@@ -17,10 +17,13 @@ from pagemill.server.records.timings import RequestTimings
 _TOOLS = "send `tools` and `tool_choice`."
 
 
+Messages = Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=16384)]
+
+
 class ChatRequest(GenerationRequest, kw_only=True, frozen=True):
     """The request. Messages keep every key they have, for the template to read."""
 
-    messages: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=16384)]
+    messages: Messages
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     logprobs: bool = False
@@ -209,7 +212,7 @@ class ChatResponse(msgspec.Struct):
     choices: list[ChatChoice]
     usage: Usage
     object: str = "chat.completion"
-    system_fingerprint: None = None
+    system_fingerprint: str = ""
     prompt_logprobs: PromptLogprobs | None = None
     prompt_token_ids: list[int] | UnsetType = UNSET
     kv_transfer_params: dict[str, str] | UnsetType = UNSET
@@ -260,6 +263,7 @@ class ChatChunk(msgspec.Struct):
     model: str
     choices: list[ChatChunkChoice]
     object: str = "chat.completion.chunk"
+    system_fingerprint: str = ""
     usage: Usage | UnsetType = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
     kv_transfer_params: dict[str, str] | UnsetType = UNSET

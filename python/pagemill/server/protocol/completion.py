@@ -109,7 +109,7 @@ class CompletionResponse(msgspec.Struct):
     model: str
     choices: list[CompletionChoice]
     object: str = "text_completion"
-    system_fingerprint: None = None
+    system_fingerprint: str = ""
     usage: Usage | UnsetType = UNSET
     kv_transfer_params: dict[str, str] | UnsetType = UNSET
     metrics: RequestTimings | UnsetType = UNSET

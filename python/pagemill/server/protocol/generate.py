@@ -22,8 +22,12 @@ from pagemill.server.protocol.sampling import (
     Timeout,
     TokenId,
 )
+from pagemill.server.protocol.structured import STRUCTURED_FIELDS, StructuredOutputs
 from pagemill.server.protocol.usage import Usage
 from pagemill.server.records.timings import RequestTimings
+from pagemill.structured.grammar import Grammar, Reasoning
+
+MAX_MARKERS = 16
 
 
 class TokenSampling(
@@ -35,11 +39,21 @@ class TokenSampling(
     logprobs: Logprobs | None = None
 
 
+class ReasoningTokens(msgspec.Struct, kw_only=True, frozen=True):
+    """Text in front of a structured output: it ends with one of the tokens `closers`. The output
+    `begins_within` it, or may open it with one of the tokens `openers`."""
+
+    closers: Annotated[list[TokenId], Meta(min_length=1, max_length=MAX_MARKERS)]
+    openers: Annotated[list[TokenId], Meta(max_length=MAX_MARKERS)] = []
+    begins_within: bool = False
+
+
 class GenerateRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """The request."""
 
     token_ids: Annotated[list[TokenId], Meta(min_length=1)]
     sampling_params: TokenSampling
+    reasoning: ReasoningTokens | None = None
     model: str | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -95,13 +109,20 @@ RENDERED = list[GenerateRequest]
 
 
 def as_generate_request(
-    request: GenerationRequest, prompt: Prompt, logprobs: int | None
+    request: GenerationRequest, prompt: Prompt, logprobs: int | None, grammar: Grammar | None = None
 ) -> GenerateRequest:
-    """The request that generates from `prompt` what `request` asks for."""
+    """The request that generates from `prompt` what `request` asks for. `grammar`: what the output
+    has to be, in place of the fields that say it."""
     sampling = {name: getattr(request, name) for name in OutputFields.__struct_fields__}
+    reasoning = None
+    if grammar is not None:
+        sampling |= dict.fromkeys(STRUCTURED_FIELDS)
+        sampling["structured_outputs"] = StructuredOutputs(grammar=grammar.text)
+        reasoning = _reasoning(grammar)
     return GenerateRequest(
         token_ids=prompt.rendered.token_ids.tolist(),
         sampling_params=TokenSampling(**sampling, max_tokens=prompt.max_tokens, logprobs=logprobs),
+        reasoning=reasoning,
         **{name: getattr(request, name) for name in _SHARED},
     )
 
@@ -116,7 +137,24 @@ def as_completion(request: GenerateRequest) -> CompletionRequest:
     )
 
 
+def free_reasoning(request: GenerateRequest) -> Reasoning | None:
+    """What a structured output may have in front."""
+    found = request.reasoning
+    if found is None:
+        return None
+    return Reasoning(tuple(found.openers), tuple(found.closers), found.begins_within)
+
+
 _SHARED = (
     *("model", "stream", "stream_options", "return_token_ids", "cache_salt", "priority"),
     *("timeout", "request_id", "kv_transfer_params"),
 )
+
+
+def _reasoning(grammar: Grammar) -> ReasoningTokens | None:
+    found = grammar.reasoning
+    if found is None:
+        return None
+    return ReasoningTokens(
+        closers=list(found.closers), openers=list(found.openers), begins_within=found.begins_within
+    )

@@ -48,6 +48,13 @@ class StructuredFields(Protocol):
     def guided_grammar(self) -> str | None: ...
 
 
+STRUCTURED_FIELDS = (
+    *("response_format", "structured_outputs"),
+    *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+)
+"""The names of `StructuredFields`."""
+
+
 def wanted_output(request: StructuredFields, markers: Mapping[str, int]) -> Constraint | None:
     """What the output has to be, if the request says it.
 
@@ -131,7 +138,7 @@ def _grammar(kind: str, value: Any, param: str, markers: Mapping[str, int]) -> G
         case "choice":
             return grammars.choice(value)
         case "grammar":
-            return grammars.lark(grammars.lark_text(value))
+            return grammars.of_text(value)
         case _:
             return structural_tag(_decoded(value, param, "a structural tag"), markers)
 

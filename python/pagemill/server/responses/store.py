@@ -13,24 +13,19 @@ Each process has one thread for the file. What fails is logged, and the response
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import math
-import os
 import sqlite3
 import time
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from pagemill.config import ConfigError
+from pagemill.server.sqlite_file import PAGE_BYTES, SqliteFile, connect, transaction
 
 T = TypeVar("T")
 
 _LOGGER = logging.getLogger("pagemill.server")
-_PAGE_BYTES = 4096
-_LOCK_TIMEOUT_S = 10.0  # for another process's transaction
 _FIXED_PAGES = 16  # of the tables themselves, and what a row leaves of its last pages
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
@@ -65,10 +60,8 @@ class ResponseStore:
 
     def __init__(self, path: str, max_bytes: int) -> None:
         """`max_bytes` bounds the file; its write-ahead log may have as much again for a while."""
-        self._path = path
         self._max_bytes = max_bytes
-        self._executor = ThreadPoolExecutor(1, "responses")
-        self._connection: sqlite3.Connection | None = None  # the thread's own
+        self._file = SqliteFile(path, _SCHEMA, "responses", self._bound)
 
     async def put(
         self,
@@ -85,7 +78,7 @@ class ResponseStore:
 
         def insert(connection: sqlite3.Connection) -> bool:
             seen = time.monotonic() if running else None
-            with _transaction(connection):
+            with transaction(connection):
                 if not self._make_room(connection, size):
                     return False
                 connection.execute(
@@ -134,7 +127,7 @@ class ResponseStore:
         """Replaces a running response by its end; False if it runs no longer."""
 
         def update(connection: sqlite3.Connection) -> bool:
-            with _transaction(connection):
+            with transaction(connection):
                 self._make_room(connection, _size(response))
                 query = f"UPDATE responses SET seen_running = NULL, response = ? {_RUNNING}"
                 done = connection.execute(query, (response, response_id, owner))
@@ -153,42 +146,29 @@ class ResponseStore:
 
     async def close(self) -> None:
         """Closes the file, after what was begun."""
-        await self._in_thread(self._close)
-        self._executor.shutdown()
+        await self._file.close()
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """The result of `work`; None, and a line in the log, if the file fails."""
         try:
-            return await self._in_thread(lambda: work(self._opened()))
+            return await self._file.run(work)
         except (sqlite3.Error, OSError) as error:
-            _LOGGER.error("stored responses: %s: %s", self._path, error)
+            _LOGGER.error("stored responses: %s: %s", self._file.path, error)
             return None
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
-
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is None:
-            connection = _connect(self._path)
-            connection.execute(f"PRAGMA max_page_count = {self._max_bytes // _PAGE_BYTES}")
-            connection.execute(f"PRAGMA journal_size_limit = {self._max_bytes}")
-            self._connection = connection
-        return self._connection
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def _bound(self, connection: sqlite3.Connection) -> None:
+        connection.execute(f"PRAGMA max_page_count = {self._max_bytes // PAGE_BYTES}")
+        connection.execute(f"PRAGMA journal_size_limit = {self._max_bytes}")
 
     def _make_room(self, connection: sqlite3.Connection, size: int) -> bool:
         """Evicts the oldest responses until `size` bytes fit; False if they never will."""
-        room = self._max_bytes - _FIXED_PAGES * _PAGE_BYTES
+        room = self._max_bytes - _FIXED_PAGES * PAGE_BYTES
         if size > room:
             return False
         while True:
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-            if (pages - free) * _PAGE_BYTES + size <= room:
+            if (pages - free) * PAGE_BYTES + size <= room:
                 return True
             oldest = "DELETE FROM responses WHERE age = (SELECT min(age) FROM responses)"
             if connection.execute(oldest).rowcount == 0:
@@ -207,30 +187,6 @@ def create(path: str) -> None:
         ConfigError: it cannot be used.
     """
     try:
-        _connect(path).close()
+        connect(path, _SCHEMA).close()
     except (sqlite3.Error, OSError) as error:
         raise ConfigError(f"--response-store {path}: {error}") from error
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    # Conversations are private: SQLite gives the files beside this one the same mode.
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
-    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(_SCHEMA)
-    return connection
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """Writes that happen together or not at all."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # a full disk has ended it already
-            connection.execute("ROLLBACK")
-        raise

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import httpx
 from starlette.types import ASGIApp
 
-from pagemill.config import ConnectionConfig, OriginConfig, ServerConfig, TlsConfig
+from pagemill.config import (
+    BatchApiConfig,
+    ConnectionConfig,
+    OriginConfig,
+    ServerConfig,
+    TlsConfig,
+)
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import ModelFacts
@@ -73,6 +79,7 @@ async def make_pipeline(
         pooling=pooling,
         created=1700000000,
         defaults=SamplingDefaults(),
+        fingerprint="fp_fake",
     )
     metrics = RequestMetrics("fake", max_model_len, observed)
     return Pipeline(async_engine, renderer, model, metrics, grammars)
@@ -98,9 +105,12 @@ async def fake_server(
     max_model_len: int = 256,
     max_unfinished: int = 2048,
     response_store: str | None = None,
+    batches: BatchApiConfig | None = None,
     observed: MetricsOptions | None = None,
     per_request_metrics: bool = False,
     request_timeout: float = 0.0,
+    realtime_idle_timeout: float = 300.0,
+    root_path: str = "",
     playground: bool = True,
     listeners: Sequence[OnEnd] = (),
     connections: ConnectionConfig | None = None,
@@ -115,11 +125,14 @@ async def fake_server(
         trust_tenant_header=trust_tenant_header,
         enable_per_request_metrics=per_request_metrics,
         playground=playground,
+        realtime_idle_timeout=realtime_idle_timeout,
+        root_path=root_path,
         engine_stuck_timeout=5.0,
         request_timeout=request_timeout,
         response_store=response_store,
         connections=connections or ConnectionConfig(),
         tls=tls or TlsConfig(),
+        batches=batches or BatchApiConfig(),
     )
     state = ServerState(config)
     renderer = renderer or FakeRenderer()

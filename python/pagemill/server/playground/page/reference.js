@@ -49,7 +49,7 @@ class Page {
 }
 
 function route(method, path, operation, schemas) {
-  const request = operation.requestBody?.content["application/json"].schema;
+  const request = Object.values(operation.requestBody?.content ?? {})[0]?.schema; // JSON or a form
   const summary = (operation.summary ?? "").replaceAll("`", "");
   const fields = request === undefined ? [] : schemas.names(request);
   const view = element(

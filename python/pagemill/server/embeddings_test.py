@@ -1,0 +1,152 @@
+"""`/v1/embeddings`: chats, shorter vectors, types of elements."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.server.caller import ANONYMOUS
+from pagemill.server.element_types import element_type
+from pagemill.server.testing.fake_server import FakeServer, fake_server
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.pooling import matryoshka_sizes
+
+SIZE = 8
+MESSAGES = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
+
+
+def run(body: Callable[[FakeServer], Awaitable[None]], **model: Any) -> None:
+    async def main() -> None:
+        async with fake_server(FakeOptions(pooled_size=SIZE)) as server:
+            pipeline = server.state.models.resolve(None, ANONYMOUS).model
+            pipeline.model = replace(pipeline.model, **model)
+            await body(server)
+
+    asyncio.run(main())
+
+
+async def post(server: FakeServer, status: int = 200, **fields: Any) -> Any:
+    response = await server.client.post("/v1/embeddings", json=fields)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+async def vector(server: FakeServer, **fields: Any) -> np.ndarray:
+    return np.array((await post(server, **fields))["data"][0]["embedding"])
+
+
+def test_a_chat_is_its_rendering() -> None:
+    async def body(server: FakeServer) -> None:
+        text = "system:a\nuser:b"
+        chat = await post(server, messages=MESSAGES)
+        assert chat["usage"]["prompt_tokens"] == len(text)
+        known = await vector(server, input=text)
+        assert np.array_equal(await vector(server, messages=MESSAGES), known)
+        asked = await vector(server, messages=MESSAGES, add_generation_prompt=True)
+        assert np.array_equal(asked, await vector(server, input=text + "\nassistant:"))
+        short = await post(server, messages=MESSAGES, truncate_prompt_tokens=3)
+        assert short["usage"]["prompt_tokens"] == 3
+        for fields, param in (
+            ({"messages": MESSAGES, "input": "a"}, "messages"),
+            ({"messages": []}, "messages"),
+            ({"messages": [{"role": "user", "content": "a" * 300}]}, "messages"),
+            ({"messages": MESSAGES, "continue_final_message": True,
+              "add_generation_prompt": True}, "continue_final_message"),
+            ({"messages": MESSAGES, "chat_template_kwargs": {"chat_template": "x"}},
+             "chat_template_kwargs"),
+            ({}, "input"),
+        ):  # fmt: skip
+            assert (await post(server, 400, **fields))["error"]["param"] == param
+
+    run(body)
+
+
+@pytest.mark.parametrize("normalizes", [False, True])
+def test_shorter_vectors(normalizes: bool) -> None:
+    async def body(server: FakeServer) -> None:
+        full = await vector(server, input="a")
+        for size in (1, 5, SIZE):
+            short = await vector(server, input="a", dimensions=size)
+            scale = np.linalg.norm(full[:size]) if normalizes and size < SIZE else 1
+            # Rounding of a division in float32.
+            assert np.allclose(short, full[:size] / scale, rtol=1e-6)
+        for size in (SIZE + 1, 1000):
+            error = await post(server, 400, input="a", dimensions=size)
+            assert error["error"]["param"] == "dimensions"
+
+    run(body, embedding_sizes=(), normalizes=normalizes)
+
+
+def test_the_models_own_sizes() -> None:
+    async def body(server: FakeServer) -> None:
+        assert len(await vector(server, input="a", dimensions=4)) == 4
+        assert len(await vector(server, input="a", dimensions=SIZE)) == SIZE
+        error = await post(server, 400, input="a", dimensions=3)
+        assert "2, 4" in error["error"]["message"]
+
+    run(body, embedding_sizes=(2, 4))
+
+
+def test_a_model_that_is_not_made_for_it() -> None:
+    async def body(server: FakeServer) -> None:
+        error = await post(server, 400, input="a", dimensions=4)
+        assert "cannot be shortened" in error["error"]["message"]
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes"),
+    [
+        ({}, None),
+        ({"is_matryoshka": False}, None),
+        ({"is_matryoshka": True}, ()),
+        ({"matryoshka_dimensions": [64, 32, 64]}, (32, 64)),
+    ],
+)
+def test_sizes_in_a_configuration(config: dict[str, Any], sizes: Any) -> None:
+    assert matryoshka_sizes(config) == sizes
+
+
+@pytest.mark.parametrize("bad", [5, [], ["x"], [0], [True], {"a": 1}])
+def test_sizes_that_are_none(bad: Any) -> None:
+    with pytest.raises(WeightsError, match="matryoshka_dimensions"):
+        matryoshka_sizes({"matryoshka_dimensions": bad})
+    with pytest.raises(WeightsError, match="is_matryoshka"):
+        matryoshka_sizes({"is_matryoshka": bad})
+
+
+def test_types_of_elements() -> None:
+    async def body(server: FakeServer) -> None:
+        full = (await vector(server, input="a")).astype(np.float32)
+        for name, stored in (("float32", "f4"), ("float16", "f2"), ("bfloat16", "u2")):
+            values = await vector(server, input="a", embed_dtype=name)
+            # Half a unit in the last place of 8 bits, the fewest.
+            assert np.allclose(values, full, rtol=2**-8)
+            for endianness, order in (("native", "="), ("little", "<"), ("big", ">")):
+                fields = {"embed_dtype": name, "endianness": endianness}
+                answer = await post(server, input="a", encoding_format="base64", **fields)
+                content = base64.b64decode(answer["data"][0]["embedding"])
+                found = np.frombuffer(content, order + stored)
+                if name == "bfloat16":
+                    found = (found.astype(np.uint32) << 16).view(np.float32)
+                assert np.array_equal(found.astype(np.float64), values)
+
+    run(body)
+
+
+def test_bfloat16_is_rounded_as_torch_does() -> None:
+    patterns = np.array(
+        [0x3F800000, 0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0x7F800000, 0x7FC12345],
+        np.uint32,
+    )
+    content = element_type("bfloat16").content(patterns.view(np.float32), is_big=False)
+    found = np.frombuffer(content, "<u2").tolist()
+    assert found == [0x3F80, 0x3F80, 0x3F82, 0x3F81, 0x3F80, 0x7F80, 0x7FC0]

@@ -1,0 +1,33 @@
+"""`/v1/batches`."""
+
+from __future__ import annotations
+
+from pagemill.server.caller import Caller
+from pagemill.server.protocol.batch import (
+    Batch,
+    BatchList,
+    BatchName,
+    CreateBatchRequest,
+    ListBatchesRequest,
+)
+from pagemill.server.state import ServerState
+
+
+async def create(server: ServerState, body: CreateBatchRequest, caller: Caller) -> Batch:
+    """Answers the requests of an uploaded file when there is room for them, within a day."""
+    return await server.batch_store.queue.create(caller.key_id, caller.tenant, body)
+
+
+async def list_batches(server: ServerState, body: ListBatchesRequest, caller: Caller) -> BatchList:
+    """The batches of the key, the newest first."""
+    return await server.batch_store.queue.page(caller.key_id, body)
+
+
+async def retrieve(server: ServerState, body: BatchName, caller: Caller) -> Batch:
+    """A batch as it is now."""
+    return await server.batch_store.queue.get(caller.key_id, body.batch_id)
+
+
+async def cancel(server: ServerState, body: BatchName, caller: Caller) -> Batch:
+    """Ends a batch early; what was answered stays."""
+    return await server.batch_store.queue.cancel(caller.key_id, body.batch_id)

@@ -1,0 +1,13 @@
+"""`/v1/realtime`."""
+
+from __future__ import annotations
+
+from pagemill.server.caller import Caller
+from pagemill.server.protocol.realtime import ConnectRequest
+from pagemill.server.realtime.session import Session
+from pagemill.server.state import ServerState
+
+
+async def connect(server: ServerState, body: ConnectRequest, caller: Caller) -> Session:
+    """Begins a conversation over a WebSocket, in OpenAI's realtime events about text."""
+    return Session(server, caller, body.model)

@@ -1,0 +1,185 @@
+"""Bodies of type multipart/form-data, with one file that is passed on while it is read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Protocol
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import ClientDisconnect, Request
+
+from pagemill.server.errors import ApiError, invalid_body
+
+FILE = "file"
+"""The name of the part that is a file."""
+_MAX_FIELDS = 16
+_MAX_FIELD_BYTES = 4096
+# What a form has beside its file: fields, boundaries, headers of parts.
+_MAX_OTHER_BYTES = 128 * 1024
+_NESTED = re.compile(r"(\w+)\[(\w+)\]")
+
+
+class FileSink(Protocol):
+    """Where the file goes."""
+
+    async def begin(self, filename: str) -> None: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+
+async def read_form(request: Request, max_file_bytes: int, flag: str, file: FileSink) -> Any:
+    """The fields of the form, with `file` as the field FILE if it has one.
+
+    `a[b]` is the field `b` of the object `a`. `flag` sets `max_file_bytes`.
+
+    Raises:
+        ApiError: 400 for another content type or a form that is not well-formed, 413 for a file
+            that is too large; what `file` raises.
+        ClientDisconnect: the client went away.
+    """
+    form = _Form(_boundary(request.headers.get("content-type", "")))
+    too_large = ApiError(413, f"The file is larger than {max_file_bytes} bytes ({flag}).")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared) > max_file_bytes + _MAX_OTHER_BYTES:
+        raise too_large
+    begun, file_bytes, all_bytes = False, 0, 0
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body, more = message.get("body", b""), message.get("more_body", False)
+        form.feed(body)
+        all_bytes += len(body)
+        data = form.take_file()
+        file_bytes += len(data)
+        if file_bytes > max_file_bytes or all_bytes - file_bytes > _MAX_OTHER_BYTES:
+            raise too_large
+        if form.filename is not None and not begun:
+            begun = True
+            await file.begin(form.filename)
+        if data:
+            await file.write(data)
+    fields = form.end()
+    return {**fields, FILE: file} if begun else fields
+
+
+def _boundary(content_type: str) -> bytes:
+    kind, options = parse_options_header(content_type)
+    if kind != b"multipart/form-data" or not options.get(b"boundary"):
+        raise ApiError(
+            400,
+            "The header Content-Type must be multipart/form-data with a boundary, not"
+            f" {content_type[:100]!r}; with curl: -F file=@NAME -F purpose=batch.",
+        )
+    return options[b"boundary"]
+
+
+class _Form:
+    """What came of the form. The parser's callbacks have its own types of arguments."""
+
+    def __init__(self, boundary: bytes) -> None:
+        self.filename: str | None = None
+        self._fields: dict[str, Any] = {}
+        self._num_fields = 0
+        self._file: list[bytes] = []
+        self._is_complete = False
+        self._name = ""
+        self._is_file = False
+        self._text = bytearray()
+        self._header = (bytearray(), bytearray())
+        self._disposition = b""
+        try:
+            self._parser = MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self._on_part_begin,
+                    "on_header_field": self._on_header_field,
+                    "on_header_value": self._on_header_value,
+                    "on_header_end": self._on_header_end,
+                    "on_headers_finished": self._on_headers_finished,
+                    "on_part_data": self._on_part_data,
+                    "on_part_end": self._on_part_end,
+                    "on_end": self._on_end,
+                },
+            )
+        except FormParserError as error:
+            raise invalid_body(f"The body is not a valid form: {error}") from error
+
+    def feed(self, data: bytes) -> None:
+        """Parses the next bytes."""
+        try:
+            self._parser.write(data)
+        except FormParserError as error:
+            raise invalid_body(f"The body is not a valid form: {error}") from error
+
+    def take_file(self) -> bytes:
+        """What came of the file since the last call."""
+        data = b"".join(self._file)
+        self._file.clear()
+        return data
+
+    def end(self) -> dict[str, Any]:
+        """The fields of the complete form."""
+        if not self._is_complete:
+            raise invalid_body("The form ends before its last boundary.")
+        return self._fields
+
+    def _on_part_begin(self) -> None:
+        self._name, self._is_file, self._disposition = "", False, b""
+        self._text.clear()
+
+    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._header[0].extend(data[start:end])
+
+    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._header[1].extend(data[start:end])
+
+    def _on_header_end(self) -> None:
+        name, value = self._header
+        if bytes(name).lower() == b"content-disposition":
+            self._disposition = bytes(value)
+        name.clear()
+        value.clear()
+
+    def _on_headers_finished(self) -> None:
+        kind, options = parse_options_header(self._disposition)
+        if kind != b"form-data" or not options.get(b"name"):
+            raise invalid_body("A part of the form has no name.")
+        self._name = options[b"name"].decode("utf-8", "replace")
+        self._is_file = self._name == FILE
+        if self._is_file:
+            if self.filename is not None:
+                raise invalid_body(f"The form has more than one `{FILE}`.", FILE)
+            self.filename = options.get(b"filename", b"upload").decode("utf-8", "replace")
+
+    def _on_part_data(self, data: bytes, start: int, end: int) -> None:
+        if self._is_file:
+            self._file.append(data[start:end])
+            return
+        self._text.extend(data[start:end])
+        if len(self._text) > _MAX_FIELD_BYTES:
+            raise invalid_body(f"The field {self._name[:100]!r} is too long.", self._name[:100])
+
+    def _on_part_end(self) -> None:
+        if self._is_file:
+            return
+        self._num_fields += 1
+        if self._num_fields > _MAX_FIELDS:
+            raise invalid_body(f"The form has more than {_MAX_FIELDS} fields.")
+        try:
+            text = self._text.decode()
+        except UnicodeDecodeError as error:
+            raise invalid_body("The form is not valid UTF-8.") from error
+        nested = _NESTED.fullmatch(self._name)
+        if nested is None:
+            self._fields[self._name] = text
+            return
+        outer, inner = nested[1][:100], nested[2]
+        if isinstance(self._fields.setdefault(outer, {}), str):
+            raise invalid_body(f"The field {outer!r} is both text and an object.", outer)
+        self._fields[outer][inner] = text
+
+    def _on_end(self) -> None:
+        self._is_complete = True

@@ -1,0 +1,128 @@
+"""Forms with a file: in pieces of any size, not well-formed, and too large."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from starlette.requests import ClientDisconnect, Request
+
+from pagemill.server.errors import ApiError
+from pagemill.server.form import read_form
+
+TYPE = "multipart/form-data; boundary=xyz"
+FILE = bytes(range(256)) * 20 + b"\r\n--xy\r\n--xyy\r\n"
+
+
+def part(name: str, content: bytes, more: str = "") -> bytes:
+    head = f'--xyz\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
+    return head.encode() + content + b"\r\n"
+
+
+END = b"--xyz--\r\n"
+GOOD = part("file", FILE, '; filename="a b.jsonl"') + part("purpose", b"batch") + END
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.filename = ""
+        self.content = b""
+
+    async def begin(self, filename: str) -> None:
+        assert not self.filename
+        self.filename = filename
+
+    async def write(self, data: bytes) -> None:
+        assert self.filename
+        self.content += data
+
+
+def read(
+    pieces: Sequence[bytes], content_type: str = TYPE, limit: int = 10_000, length: int = 0
+) -> tuple[dict[str, Any], Sink]:
+    messages: list[dict[str, Any]] = [
+        {"type": "http.request", "body": piece, "more_body": True} for piece in pieces
+    ]
+    messages.append({"type": "http.request", "body": b""})
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    headers = [
+        (b"content-type", content_type.encode()),
+        (b"content-length", str(length).encode()),
+    ]
+    request = Request({"type": "http", "headers": headers}, receive)
+    sink = Sink()
+    return asyncio.run(read_form(request, limit, "--flag", sink)), sink
+
+
+def test_pieces_of_any_size() -> None:
+    rng = random.Random(5)
+    for most in (1, 2, 3, 7, 64, 100_000):
+        pieces: list[bytes] = []
+        rest = GOOD
+        while rest:
+            size = rng.randint(1, most)
+            pieces.append(rest[:size])
+            rest = rest[size:]
+        fields, sink = read(pieces)
+        assert fields == {"file": sink, "purpose": "batch"}
+        assert (sink.filename, sink.content) == ("a b.jsonl", FILE)
+
+
+def test_objects_and_forms_without_a_file() -> None:
+    fields, sink = read([part("a[b]", b"1") + part("a[c]", b"2") + part("d", "é".encode()) + END])
+    assert fields == {"a": {"b": "1", "c": "2"}, "d": "é"} and not sink.filename
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "ends before"),
+        (GOOD[:-8], "ends before"),
+        (b"{}", "not a valid form"),
+        (part("file", b"a") * 2 + END, "more than one"),
+        (part("a", b"\xff") + END, "UTF-8"),
+        (part("a", b"x" * 5000) + END, "too long"),
+        (part("a", b"x") * 17 + END, "more than 16"),
+        (part("a", b"x") + part("a[b]", b"x") + END, "both text"),
+        (part("", b"x") + END, "no name"),
+        (b"--xyz\r\n" + b"A: b\r\n" * 100 + b"\r\n", "not a valid form"),
+        (b"--xyz\r\n" + b"A" * 100_000, "not a valid form"),
+    ],
+)
+def test_what_is_not_well_formed(content: bytes, sentence: str) -> None:
+    with pytest.raises(ApiError) as error:
+        read([content])
+    assert error.value.status == 400 and sentence in error.value.message
+
+
+def test_what_is_too_large() -> None:
+    many = part("file", b"x" * 10_001) + END
+    for pieces, length in (([many], 0), ([], 1_000_000), ([part("a", b"")] * 5000, 0)):
+        with pytest.raises(ApiError) as error:
+            read(pieces, length=length)
+        assert error.value.status in (400, 413), error.value.message
+    with pytest.raises(ApiError, match="--flag"):
+        read([many])
+
+
+@pytest.mark.parametrize("content_type", ["", "application/json", "multipart/form-data"])
+def test_other_types(content_type: str) -> None:
+    with pytest.raises(ApiError, match="multipart/form-data with a boundary"):
+        read([GOOD], content_type)
+    with pytest.raises(ApiError, match="not a valid form"):
+        read([GOOD], "multipart/form-data; boundary=" + "x" * 300)
+
+
+def test_a_client_that_goes_away() -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    request = Request({"type": "http", "headers": [(b"content-type", TYPE.encode())]}, receive)
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(read_form(request, 100, "--flag", Sink()))

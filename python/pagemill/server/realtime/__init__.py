@@ -1,0 +1,1 @@
+"""Conversations over a WebSocket, in OpenAI's realtime events, restricted to text."""

@@ -1,0 +1,422 @@
+"""`/v1/realtime` over real connections, with a client of the `websockets` package."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any
+
+import openai
+import pytest
+import uvloop
+import websockets
+from websockets.asyncio.client import ClientConnection, connect
+
+from pagemill.config import ConnectionConfig
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.render.formats.json_formats import HERMES
+from pagemill.render.formats.reasoning_formats import THINK
+from pagemill.render.output_machine import Formats
+from pagemill.server.caller import Caller, Scope
+from pagemill.server.http_server import HttpServer, listen
+from pagemill.server.keys import ApiKey
+from pagemill.server.limits.limiter import KeyLimits
+from pagemill.server.testing.fake_renderer import FakeRenderer
+from pagemill.server.testing.fake_server import FakeServer, fake_server, script
+
+CALL = '<tool_call>\n{"name": "look", "arguments": {"a": 1}}\n</tool_call>'
+TOOLS = [{"type": "function", "name": "look", "parameters": {"type": "object"}}]
+
+
+def message(text: str, role: str = "user") -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+
+
+class Client:
+    """A connected client."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    async def send(self, kind: str, **fields: Any) -> None:
+        await self.connection.send(json.dumps({"type": kind, **fields}))
+
+    async def next(self, kind: str = "") -> Any:
+        event = json.loads(await self.connection.recv())
+        assert event["event_id"] and (not kind or event["type"] == kind), event
+        return event
+
+    async def until(self, kind: str) -> list[Any]:
+        events = [await self.next()]
+        while events[-1]["type"] != kind:
+            events.append(await self.next())
+        return events
+
+    async def say(self, item: dict[str, Any], **fields: Any) -> Any:
+        await self.send("conversation.item.create", item=item, **fields)
+        added = await self.next("conversation.item.added")
+        await self.next("conversation.item.done")
+        return added
+
+    async def error(self, kind: str, **fields: Any) -> Any:
+        await self.send(kind, event_id="mine", **fields)
+        error = (await self.next("error"))["error"]
+        assert error["event_id"] == "mine" and error["message"]
+        return error
+
+
+class Service:
+    """A fake server that listens."""
+
+    def __init__(self, server: FakeServer, port: int) -> None:
+        self.server = server
+        self.url = f"ws://127.0.0.1:{port}/v1/realtime"
+
+    @contextlib.asynccontextmanager
+    async def client(
+        self, query: str = "?model=fake", **headers: str
+    ) -> AsyncGenerator[Client, None]:
+        async with connect(self.url + query, additional_headers=headers, proxy=None) as connection:
+            client = Client(connection)
+            await client.next("session.created")
+            yield client
+
+
+def run(
+    body: Callable[[Service], Awaitable[None]],
+    options: FakeOptions | None = None,
+    *,
+    keys: Sequence[ApiKey] = (),
+    idle_timeout: float = 300.0,
+    max_model_len: int = 2048,
+) -> None:
+    async def main() -> None:
+        renderer = FakeRenderer(Formats(THINK, HERMES))
+        async with fake_server(
+            options,
+            renderer=renderer,
+            keys=keys,
+            max_model_len=max_model_len,
+            realtime_idle_timeout=idle_timeout,
+        ) as server:
+            listener = listen("127.0.0.1", 0)
+            http = HttpServer(server.app, ConnectionConfig(send_timeout=1.0))
+            serving = asyncio.create_task(http.serve([listener]))
+            try:
+                async with asyncio.timeout(30):
+                    await body(Service(server, listener.getsockname()[1]))
+                    while server.async_engine.num_live:
+                        await asyncio.sleep(0.01)
+            finally:
+                http.should_exit = True
+                async with asyncio.timeout(15):
+                    await serving
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def test_a_conversation() -> None:
+    async def body(service: Service) -> None:
+        async with service.client() as client:
+            await client.send(
+                "session.update", session={"type": "realtime", "instructions": "Be brief."}
+            )
+            updated = (await client.next("session.updated"))["session"]
+            assert updated["instructions"] == "Be brief." and updated["model"] == "fake"
+            first = await client.say(message("Hi"))
+            assert first["previous_item_id"] is None
+            await client.send("response.create")
+            events = await client.until("response.done")
+            kinds = [event["type"] for event in events]
+            deltas = [e["delta"] for e in events if e["type"] == "response.output_text.delta"]
+            assert "".join(deltas) == "Yes. No." and len(deltas) > 1
+            assert [kind for kind in kinds if kind != "response.output_text.delta"] == [
+                *("response.created", "response.output_item.added", "conversation.item.added"),
+                *("response.content_part.added", "response.output_text.done"),
+                *("response.content_part.done", "response.output_item.done"),
+                *("conversation.item.done", "response.done"),
+            ]
+            response = events[-1]["response"]
+            assert response["status"] == "completed"
+            assert response["usage"]["output_tokens"] == len("Yes. No.") + 1
+            (item,) = response["output"]
+            assert item["content"][0]["text"] == "Yes. No."
+            assert {e["response_id"] for e in events if "response_id" in e} == {response["id"]}
+            await client.say(message("Again"))
+            await client.send("response.create")
+            await client.until("response.done")
+            rendered = service.server.renderer.rendered[-1].messages
+            assert [(each["role"], each["content"]) for each in rendered] == [
+                *(("system", "Be brief."), ("user", "Hi"), ("assistant", "Yes. No.")),
+                ("user", "Again"),
+            ]
+
+    run(body, FakeOptions(next_token=script("Yes. No.")))
+
+
+def test_openais_client() -> None:
+    async def body(service: Service) -> None:
+        base = service.url.removesuffix("/realtime")
+        client = openai.AsyncOpenAI(api_key="x", base_url=base.replace("ws", "http"))
+        options = {"proxy": None}
+        async with client.realtime.connect(
+            model="fake", websocket_connection_options=options
+        ) as connection:
+            await connection.session.update(
+                session={"type": "realtime", "output_modalities": ["text"]}
+            )
+            item: Any = message("Hi")
+            await connection.conversation.item.create(item=item)
+            await connection.response.create()
+            text = ""
+            async for event in connection:
+                if event.type == "response.output_text.delta":
+                    text += event.delta
+                elif event.type == "response.done":
+                    break
+            assert event.response.status == "completed" and event.response.usage is not None
+            assert text == event.response.output[0].content[0].text == "Yes."
+
+    run(body, FakeOptions(next_token=script("Yes.")))
+
+
+def test_calls_of_functions() -> None:
+    async def body(service: Service) -> None:
+        async with service.client() as client:
+            await client.say(message("Hi"))
+            await client.send("response.create", response={"tools": TOOLS})
+            events = await client.until("response.done")
+            done = next(e for e in events if e["type"] == "response.function_call_arguments.done")
+            assert json.loads(done["arguments"]) == {"a": 1}
+            (call,) = events[-1]["response"]["output"]
+            assert (call["type"], call["name"]) == ("function_call", "look")
+            output = {"type": "function_call_output", "call_id": call["call_id"], "output": "5"}
+            await client.say(output)
+            await client.send("response.create")
+            await client.until("response.done")
+            rendered = service.server.renderer.rendered[-1].messages
+            assert [each["role"] for each in rendered] == ["user", "assistant", "tool"]
+
+    run(body, FakeOptions(next_token=script(f"<think>hm</think>{CALL}")))
+
+
+def test_items() -> None:
+    async def body(service: Service) -> None:
+        async with service.client() as client:
+            first = (await client.say({**message("a"), "id": "one"}))["item"]
+            assert first["id"] == "one" and first["object"] == "realtime.item"
+            await client.say({**message("b"), "id": "two"})
+            before = await client.say({**message("c"), "id": "zero"}, previous_item_id="root")
+            assert before["previous_item_id"] is None
+            between = await client.say(message("d"), previous_item_id="one")
+            assert between["previous_item_id"] == "one"
+            await client.send("conversation.item.retrieve", item_id="two")
+            found = (await client.next("conversation.item.retrieved"))["item"]
+            assert found["content"][0]["text"] == "b"
+            await client.send("conversation.item.delete", item_id="one")
+            assert (await client.next("conversation.item.deleted"))["item_id"] == "one"
+            await client.send("response.create", response={"conversation": "none"})
+            events = await client.until("response.done")
+            assert not any(e["type"].startswith("conversation.item") for e in events)
+            texts = [each["content"] for each in service.server.renderer.rendered[-1].messages]
+            assert texts == ["c", "d", "b"]
+            reference = [{"type": "item_reference", "id": "two"}, message("e")]
+            await client.send("response.create", response={"input": reference})
+            await client.until("response.done")
+            texts = [each["content"] for each in service.server.renderer.rendered[-1].messages]
+            assert texts == ["b", "e"]
+
+    run(body, FakeOptions(next_token=script("x")))
+
+
+def test_refusals_leave_the_session_as_it_is() -> None:
+    cases: list[tuple[str, dict[str, Any], str | None]] = [
+        ("input_audio_buffer.append", {"audio": ""}, "type"),
+        ("conversation.item.create", {}, "item"),
+        ("conversation.item.create", {"item": {"type": "x"}}, "item"),
+        ("conversation.item.create", {"item": message("a"), "previous_item_id": "x"},
+         "previous_item_id"),
+        ("conversation.item.create", {"item": message("x" * 100_000)}, "item"),
+        ("conversation.item.retrieve", {}, "item_id"),
+        ("conversation.item.delete", {"item_id": "x"}, "item_id"),
+        ("session.update", {"session": {"output_modalities": ["audio"]}}, "output_modalities"),
+        ("session.update", {"session": {"temperature": -1}}, "temperature"),
+        ("session.update", {"session": {"max_output_tokens": 0}}, "max_output_tokens"),
+        ("response.create", {}, "input"),
+        ("response.create", {"response": {"input": [message("a")], "tools": [{"type": "mcp"}]}},
+         "tools"),
+        ("response.create", {"response": {"input": 5}}, "input"),
+        ("response.cancel", {}, "response_id"),
+    ]  # fmt: skip
+
+    async def body(service: Service) -> None:
+        async with service.client() as client:
+            for kind, fields, param in cases:
+                error = await client.error(kind, **fields)
+                assert error["param"] == param, (kind, fields, error)
+            item = '{"type": "conversation.item.create", "item": 5}'
+            for junk in ("{", "5", "[]", '{"type": 5}', item, "[" * 100_000, b"\xff"):
+                await client.connection.send(junk)
+                assert (await client.next("error"))["error"]["type"] == "invalid_request_error"
+            await client.say(message("Hi"))
+            await client.send("response.create", response={"max_output_tokens": 2})
+            response = (await client.until("response.done"))[-1]["response"]
+            assert response["status"] == "incomplete"
+            assert response["status_details"]["reason"] == "max_output_tokens"
+            await client.say({**message("Hi"), "id": "last"})
+            assert await client.error(
+                "conversation.item.create", item={"id": "last", **message("a")}
+            )
+
+    run(body, FakeOptions(next_token=script("abcdef")))
+
+
+def endless(**options: Any) -> FakeOptions:
+    return FakeOptions(next_token=lambda *_: ord("a"), **options)
+
+
+def test_a_response_is_cancelled() -> None:
+    async def body(service: Service) -> None:
+        async with service.client() as client:
+            await client.say(message("Hi"))
+            await client.send("response.create")
+            await client.until("response.output_text.delta")
+            await client.send("response.create")
+            while (event := await client.next())["type"] != "error":
+                assert event["type"].endswith("delta")
+            assert "in progress" in event["error"]["message"]
+            await client.send("response.cancel")
+            response = (await client.until("response.done"))[-1]["response"]
+            assert response["status"] == "cancelled"
+            assert not service.server.async_engine.num_live
+            await client.say(message("still here"))
+
+    run(body, endless(step_s=0.005), max_model_len=100_000)
+
+
+def test_a_client_that_goes_away_aborts_its_response() -> None:
+    async def body(service: Service) -> None:
+        for closes in (True, False):
+            async with service.client() as client:
+                await client.say(message("Hi"))
+                await client.send("response.create")
+                await client.until("response.output_text.delta")
+                if not closes:
+                    client.connection.transport.abort()
+            while service.server.async_engine.num_live or service.server.state.lifecycle.active:
+                await asyncio.sleep(0.01)
+
+    run(body, endless(step_s=0.005), max_model_len=100_000)
+
+
+def test_a_client_that_reads_nothing_is_cut_off() -> None:
+    async def body(service: Service) -> None:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        port = int(service.url.split(":")[2].split("/")[0])
+        await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", port))
+        async with connect(
+            service.url, sock=client, proxy=None, max_queue=1, compression=None
+        ) as connection:
+            slow = Client(connection)
+            await slow.next("session.created")
+            await slow.say(message("Hi"))
+            await slow.send("response.create")
+            connection.transport.pause_reading()
+            while service.server.state.lifecycle.active:
+                await asyncio.sleep(0.02)
+            connection.transport.abort()
+
+    run(body, endless(step_s=0, steps_per_wakeup=64), max_model_len=10_000_000)
+
+
+def test_keys_scopes_and_limits() -> None:
+    keys = [
+        ApiKey.of("in", Caller("in", limits=KeyLimits(requests_per_minute=1))),
+        ApiKey.of("out", Caller("out", scopes=frozenset({Scope.METRICS}))),
+    ]
+
+    async def body(service: Service) -> None:
+        for headers, query, status in (
+            ({}, "", 401),
+            ({"authorization": "Bearer no"}, "", 401),
+            ({"authorization": "Bearer out"}, "", 403),
+            ({"authorization": "Bearer in"}, "?model=absent", 404),
+            ({"authorization": "Bearer in", "origin": "http://other.example"}, "", 403),
+        ):
+            with pytest.raises(websockets.InvalidStatus) as refused:
+                async with service.client(query, **headers):
+                    pass
+            assert refused.value.response.status_code == status
+        async with service.client(authorization="Bearer in") as client:
+            await client.say(message("Hi"))
+            for status in ("completed", "failed"):
+                await client.send("response.create")
+                response = (await client.until("response.done"))[-1]["response"]
+                assert response["status"] == status
+            assert response["status_details"]["error"]["code"] == "RateLimitError"
+
+    run(body, FakeOptions(next_token=script("x")), keys=keys)
+
+
+def test_what_is_not_a_handshake() -> None:
+    async def body(service: Service) -> None:
+        got = await service.server.client.get("/v1/realtime")
+        assert got.status_code == 426 and "WebSocket" in got.text
+        port = int(service.url.split(":")[2].split("/")[0])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = b"Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        writer.write(b"GET /v1/realtime HTTP/1.1\r\n%b\r\n" % head)
+        assert b"400" in await reader.readline()
+        writer.close()
+
+    run(body)
+
+
+def test_messages_are_bounded() -> None:
+    async def body(service: Service) -> None:
+        async with service.client() as client:
+            parts = iter(["", '{"type": "session', "", '.update"}', ""])
+            await client.connection.send(parts)
+            await client.next("session.updated")
+        async with service.client() as client:
+            await client.connection.send("x" * (2**20 + 1))
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await client.next()
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
+
+    run(body)
+
+
+def test_an_idle_session_is_closed() -> None:
+    async def body(service: Service) -> None:
+        async with service.client() as client:
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await client.next()
+            assert closed.value.rcvd is not None and closed.value.rcvd.reason == "idle"
+
+    run(body, idle_timeout=1.0)
+
+
+def test_a_drain_waits_for_the_response() -> None:
+    async def body(service: Service) -> None:
+        lifecycle = service.server.state.lifecycle
+        async with service.client() as client:
+            await client.say(message("Hi"))
+            await client.send("response.create")
+            await client.until("response.output_text.delta")
+            lifecycle.begin_drain()
+            response = (await client.until("response.done"))[-1]["response"]
+            assert response["status"] == "completed"
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await client.next()
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
+            assert await lifecycle.wait_idle(10)
+
+    run(body, FakeOptions(next_token=script("abcdefghij" * 10), step_s=0.005))

@@ -1,0 +1,41 @@
+"""A server that clients reach by a path (`--uds`)."""
+
+from __future__ import annotations
+
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON
+
+pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
+
+
+def test_a_server_on_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "clients"
+    command = [sys.executable, "-m", "pagemill.cli", "serve", SMOLLM2, f"--uds={path}"]
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        server = subprocess.Popen([*command, "--max-model-len=256"], stderr=output)
+    try:
+        transport = httpx.HTTPTransport(uds=str(path))
+        with httpx.Client(transport=transport, base_url="http://x", timeout=60) as client:
+            deadline = time.monotonic() + 60
+            while not (path.exists() and client.get("/ready").status_code == 200):
+                assert server.poll() is None and time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o666
+            fields = {"prompt": "a", "max_tokens": 2}
+            assert client.post("/v1/completions", json=fields).status_code == 200
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+        assert not path.exists() and f"unix:{path}" in log.read_text()
+    finally:
+        server.kill()
+        server.wait()
