@@ -61,6 +61,13 @@ class ServerConfig:
         unit="bytes",
         allowed=Range(0, 2**46),
     )
+    mcp_servers: str | None = option(
+        None,
+        "YAML file with the MCP servers whose tools requests of /v1/responses can let the model"
+        " call: `NAME: {url: URL}` or `NAME: {command: [PROGRAM, ...]}`, with `allowed_tools`,"
+        " `require_approval`, `timeout`, `max_result_bytes`, `max_concurrent_calls`, and files with"
+        " secrets: `header_files: {HEADER: FILE}`, `env_files: {VARIABLE: FILE}`. Default: none.",
+    )
     playground: bool = option(
         True,
         "Serve the playground, a page for chats, at /, and a page of the HTTP API at /docs. Their"

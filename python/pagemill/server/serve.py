@@ -39,6 +39,7 @@ from pagemill.server.responses import store as responses_store
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
 from pagemill.server.tls import open_tls
+from pagemill.server.tools.servers import open_servers
 
 _LOGGER = logging.getLogger("pagemill.server")
 _STATS_INTERVAL_S = 10.0
@@ -81,7 +82,9 @@ def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
 
 def _serve(config: ServeConfig, key_file: KeyFile) -> int:
     if config.server.isolate_engine or config.server.api_server_count > 1:
-        open_tls(config.server.tls)  # a mistake ends the server here, not each of its processes
+        # A mistake ends the server here, not each of its processes.
+        open_tls(config.server.tls)
+        open_servers(config.server.mcp_servers)
         return supervise(config, key_file)
     with (
         contextlib.closing(listen(config.server.host, config.server.port)) as listener,
@@ -122,7 +125,8 @@ class Server:
         self._listener = listener
         self._source = source
         self._shared_metrics = shared_metrics
-        self._state = ServerState(config.server, limiter, flatten(config))
+        tools = open_servers(config.server.mcp_servers)
+        self._state = ServerState(config.server, limiter, flatten(config), tools)
         listeners = (log_request,) if config.observe.access_log else ()
         app = create_app(self._state, ring, listeners=listeners)
         self._tls = open_tls(config.server.tls)

@@ -15,6 +15,7 @@ from pagemill.server.registry import ModelRegistry, Task
 from pagemill.server.responses.background import BackgroundResponses
 from pagemill.server.responses.store import ResponseStore
 from pagemill.server.return_times import ReturnTimes
+from pagemill.server.tools.servers import ToolServers
 
 
 class ServerState:
@@ -25,8 +26,16 @@ class ServerState:
         config: ServerConfig,
         limiter: KeyLimiter | None = None,
         settings: Mapping[str, Any] | None = None,
+        tools: ToolServers | None = None,
     ) -> None:
-        """`settings`: all that the server was started with, without secrets."""
+        """Begins in the phase of loading.
+
+        Args:
+            config: of the server.
+            limiter: of the keys; None: they have no limits.
+            settings: all that the server was started with, without secrets.
+            tools: the servers whose tools responses may call; None: there are none.
+        """
         self.config = config
         self.limiter = limiter or KeyLimiter()
         self.settings: Mapping[str, Any] = settings or {}
@@ -41,6 +50,7 @@ class ServerState:
         if config.response_store and config.response_store_bytes:
             self.responses = ResponseStore(config.response_store, config.response_store_bytes)
         self.background = BackgroundResponses(self.lifecycle)
+        self.tools = tools or ToolServers()
 
     @property
     def loaded(self) -> Pipeline | None:
@@ -81,6 +91,7 @@ class ServerState:
     async def close(self) -> None:
         """Closes what the endpoints share."""
         await self.background.close()
+        await self.tools.close()
         if self.responses is not None:
             await self.responses.close()
 

@@ -6,12 +6,16 @@ from typing import Any
 
 import msgspec
 
+from pagemill.engine.sampling import SamplingParams
 from pagemill.server.answer import Answer, Text
 from pagemill.server.caller import Caller
 from pagemill.server.chat import start_chat
+from pagemill.server.chat_sampling import chat_sampling
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter
+from pagemill.server.pipeline import Pipeline
+from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.response_store import (
     DeletedResponse,
     InputItems,
@@ -19,20 +23,24 @@ from pagemill.server.protocol.response_store import (
     StoredResponse,
 )
 from pagemill.server.protocol.responses import Response, ResponseError, ResponsesRequest
-from pagemill.server.respond import ResponseEvents, respond
+from pagemill.server.respond import ResponseEvents
 from pagemill.server.responses.background import LOST_AFTER_S
-from pagemill.server.responses.input import Item, items_of
+from pagemill.server.responses.input import Item, approved_calls, items_of
 from pagemill.server.responses.request import (
     chat_request,
-    in_names_of_responses,
     new_response,
+    renamed,
     wants_logprobs,
 )
 from pagemill.server.responses.store import ResponseStore, Stored
 from pagemill.server.responses.stream import ResponseStream
+from pagemill.server.responses.tool_offers import offers_of
+from pagemill.server.responses.whole import whole_response
 from pagemill.server.responses.wording import ResponseWording
 from pagemill.server.state import ServerState
+from pagemill.server.tools.loop import ToolLoop
 
+_MAX_CALLS = 32  # of tools that the server runs, in a response
 _LOST = ResponseError("server_error", "The process that generated this response has ended.")
 
 
@@ -47,29 +55,31 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
             "background",
         )
     items = [*await _history(server, body, caller), *items_of(body.input)]
-    try:
-        generation = await start_chat(pipeline, chat_request(body, items), caller)
-    except ApiError as error:
-        raise in_names_of_responses(error) from error
-    response = new_response(body, pipeline.model.name, generation.sampling, store=store is not None)
+    source, sampling = await _begun(server, pipeline, body, items, caller)
+    response = new_response(body, pipeline.model.name, sampling, store=store is not None)
     formatter = LogprobFormatter(pipeline.renderer, False) if wants_logprobs(body) else None
     wording = ResponseWording(
-        response, generation, formatter, include_reasoning=body.include_reasoning
+        response,
+        source,
+        formatter,
+        include_reasoning=body.include_reasoning,
+        is_streamed=body.stream,
     )
     if body.background:
         assert store is not None
-        return await _begin(server, store, caller, items, generation, wording)
+        return await _begin(server, store, caller, items, source, wording)
 
     async def keep() -> None:
         if store is not None:
             await _put(store, caller, items, response)
 
-    interval = max(server.config.stream_interval, body.stream_interval)
-    answer = await respond(generation, wording, interval if body.stream else None)
-    if isinstance(answer, ResponseEvents):
-        return ResponseStream(answer, wording.begin, keep if store is not None else None)
+    if body.stream:
+        interval = max(server.config.stream_interval, body.stream_interval)
+        events = ResponseEvents(source, wording, interval)
+        return ResponseStream(events, wording.begin, keep if store is not None else None)
+    await whole_response(source, wording)
     await keep()
-    return answer
+    return response
 
 
 async def retrieve(server: ServerState, body: StoredResponse, caller: Caller) -> Text:
@@ -121,6 +131,49 @@ async def list_input_items(
     return InputItems(page, first, last, len(items) > len(page))
 
 
+async def _begun(
+    server: ServerState,
+    pipeline: Pipeline,
+    body: ResponsesRequest,
+    items: list[Item],
+    caller: Caller,
+) -> tuple[Generation | ToolLoop, SamplingParams]:
+    """What answers `items`: a generation that was submitted, or a loop that begins when it is read.
+
+    Raises:
+        ApiError: the request cannot be served.
+    """
+
+    async def start(turn: ChatRequest) -> Generation:
+        with renamed():
+            return await start_chat(pipeline, turn, caller)
+
+    request = chat_request(body, items)
+    offers = offers_of(body.tools, server.tools.by_label, items, caller)
+    approved = approved_calls(items)
+    if not offers:
+        if approved:
+            raise bad_request(
+                "`input` approves a call of a tool, but `tools` has no MCP server that has it.",
+                "tools",
+            )
+        generation = await start(request)
+        return generation, generation.sampling
+    with renamed():
+        sampling = chat_sampling(request, pipeline.model.max_logprobs)
+    server.tools.enter()
+    loop = ToolLoop(
+        request,
+        start,
+        offers,
+        approved=approved,
+        max_calls=min(body.max_tool_calls or _MAX_CALLS, _MAX_CALLS),
+        deadline=pipeline.deadline(body.timeout, caller),
+        on_close=server.tools.leave,
+    )
+    return loop, pipeline.model.defaults.fill(sampling)
+
+
 async def _history(server: ServerState, body: ResponsesRequest, caller: Caller) -> list[Item]:
     """What the request continues: the items of an earlier response, and its output."""
     if body.previous_response_id is None:
@@ -157,7 +210,7 @@ async def _begin(
     store: ResponseStore,
     caller: Caller,
     items: list[Item],
-    generation: Generation,
+    source: Generation | ToolLoop,
     wording: ResponseWording,
 ) -> Response:
     """The response as it is when it begins to run in the background.
@@ -168,9 +221,9 @@ async def _begin(
     wording.response.background = True
     response = msgspec.structs.replace(wording.response)
     try:
-        server.background.start(store, caller.key_id, generation, wording)
+        server.background.start(store, caller.key_id, source, wording)
     except ApiError:
-        generation.close()
+        source.close()
         raise
     if not await _put(store, caller, items, response, running=True):
         raise ApiError(500, "The response cannot be stored; the server's log says why.")

@@ -13,10 +13,9 @@ import logging
 import msgspec
 
 from pagemill.server.errors import ApiError
-from pagemill.server.generation import Generation
 from pagemill.server.lifecycle import Lifecycle
-from pagemill.server.respond import respond
 from pagemill.server.responses.store import ResponseStore
+from pagemill.server.responses.whole import ResponseSource, whole_response
 from pagemill.server.responses.wording import ResponseWording
 
 LOST_AFTER_S = 60.0
@@ -33,15 +32,15 @@ class BackgroundResponses:
         self._running: set[asyncio.Task[None]] = set()
 
     def start(
-        self, store: ResponseStore, owner: str, generation: Generation, wording: ResponseWording
+        self, store: ResponseStore, owner: str, source: ResponseSource, wording: ResponseWording
     ) -> None:
-        """Runs `generation` to its end. The caller stores the response next, as running.
+        """Runs `source` to its end. The caller stores the response next, as running.
 
         Raises:
-            ApiError: 503: the server drains; the caller closes `generation`.
+            ApiError: 503: the server drains; the caller closes `source`.
         """
         self._lifecycle.enter()
-        task = asyncio.create_task(_run(store, owner, generation, wording))
+        task = asyncio.create_task(_run(store, owner, source, wording))
         self._running.add(task)
         task.add_done_callback(self._ended)
 
@@ -56,10 +55,10 @@ class BackgroundResponses:
 
 
 async def _run(
-    store: ResponseStore, owner: str, generation: Generation, wording: ResponseWording
+    store: ResponseStore, owner: str, source: ResponseSource, wording: ResponseWording
 ) -> None:
     response = wording.response
-    work = asyncio.ensure_future(respond(generation, wording, None))
+    work = asyncio.ensure_future(whole_response(source, wording))
     try:
         while not work.done():
             await asyncio.wait({work}, timeout=_LOOK_S)
@@ -77,4 +76,4 @@ async def _run(
         work.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await work
-        generation.close()
+        source.close()

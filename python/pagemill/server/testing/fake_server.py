@@ -25,6 +25,8 @@ from pagemill.server.pipeline import Pipeline
 from pagemill.server.records.layer import OnEnd
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import FakeRenderer
+from pagemill.server.tools.servers import ToolServers
+from pagemill.server.tools.tool import ToolServer
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.vocabulary import Vocabulary
 
@@ -97,6 +99,7 @@ async def fake_server(
     request_timeout: float = 0.0,
     playground: bool = True,
     listeners: Sequence[OnEnd] = (),
+    tools: Sequence[ToolServer] = (),
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -111,7 +114,7 @@ async def fake_server(
         request_timeout=request_timeout,
         response_store=response_store,
     )
-    state = ServerState(config)
+    state = ServerState(config, tools=ToolServers(tools))
     renderer = renderer or FakeRenderer()
     pipeline = await make_pipeline(
         engine,
