@@ -11,15 +11,15 @@ from typing import Any
 import openai
 import pytest
 
-from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.output_machine import Formats
 from pagemill.server.caller import Caller, Scope
 from pagemill.server.keys import ApiKey
 from pagemill.server.testing.fake_renderer import FakeRenderer
-from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
+from pagemill.server.testing.fake_server import FakeServer, fake_server, turns
 from pagemill.server.testing.fake_tools import FakeTools
+from pagemill.server.testing.fake_tools import written_call as call
 from pagemill.server.tools.tool import ToolError
 
 MCP: dict[str, Any] = {"type": "mcp", "server_label": "weather", "require_approval": "never"}
@@ -29,24 +29,6 @@ KEYS = [
     ApiKey.of("all", Caller("all")),
     ApiKey.of("some", Caller("some", scopes=frozenset({Scope.INFERENCE}))),
 ]
-
-
-def call(city: str, name: str = "weather__get_weather") -> str:
-    return f'<tool_call>\n{{"name": "{name}", "arguments": {{"city": "{city}"}}}}\n</tool_call>'
-
-
-def turns(*outputs: str) -> FakeOptions:
-    """A model that writes the next of `outputs` each time, and then the last one."""
-    written = [[*output.encode(), EOS] for output in outputs]
-    turn = -1
-
-    def next_token(previous: int, position: int, seed: int) -> int:
-        nonlocal turn
-        turn += position == 0
-        tokens = written[min(turn, len(written) - 1)]
-        return tokens[min(position, len(tokens) - 1)]
-
-    return FakeOptions(next_token=next_token)
 
 
 Test = Callable[[openai.AsyncOpenAI, FakeServer], Awaitable[None]]

@@ -20,11 +20,11 @@ from pagemill.server.protocol.response_store import (
     DeletedResponse,
     InputItems,
     InputItemsRequest,
+    RetrieveRequest,
     StoredResponse,
 )
-from pagemill.server.protocol.responses import Response, ResponseError, ResponsesRequest
+from pagemill.server.protocol.responses import ResponseError, ResponsesRequest
 from pagemill.server.respond import ResponseEvents
-from pagemill.server.responses.background import LOST_AFTER_S
 from pagemill.server.responses.input import Item, approved_calls, items_of
 from pagemill.server.responses.request import (
     chat_request,
@@ -32,7 +32,8 @@ from pagemill.server.responses.request import (
     renamed,
     wants_logprobs,
 )
-from pagemill.server.responses.store import ResponseStore, Stored
+from pagemill.server.responses.store import LOST_AFTER_S, Stored
+from pagemill.server.responses.stored_stream import StoredStream
 from pagemill.server.responses.stream import ResponseStream
 from pagemill.server.responses.tool_offers import offers_of
 from pagemill.server.responses.whole import whole_response
@@ -48,11 +49,9 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
     """Answers a conversation, which may be a stored one with new items."""
     pipeline, _ = server.models.resolve(body.model, caller)
     store = server.responses if body.store else None
-    if body.background and (store is None or body.stream):
+    if body.background and store is None:
         raise bad_request(
-            "`background` needs `store`, and a server that stores responses; it cannot be"
-            " streamed.",
-            "background",
+            "`background` needs `store`, and a server that stores responses.", "background"
         )
     items = [*await _history(server, body, caller), *items_of(body.input)]
     source, sampling = await _begun(server, pipeline, body, items, caller)
@@ -65,16 +64,19 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
         include_reasoning=body.include_reasoning,
         is_streamed=body.stream,
     )
+    interval = max(server.config.stream_interval, body.stream_interval) if body.stream else None
     if body.background:
         assert store is not None
-        return await _begin(server, store, caller, items, source, wording)
+        owner, conversation = caller.key_id, msgspec.json.encode(items)
+        begun = await server.background.start(store, owner, conversation, source, wording, interval)
+        return begun if interval is None else StoredStream(store, owner, response.id, after=-1)
 
     async def keep() -> None:
         if store is not None:
-            await _put(store, caller, items, response)
+            conversation, written = msgspec.json.encode(items), msgspec.json.encode(response)
+            await store.put(caller.key_id, response.id, conversation, written)
 
-    if body.stream:
-        interval = max(server.config.stream_interval, body.stream_interval)
+    if interval is not None:
         events = ResponseEvents(source, wording, interval)
         return ResponseStream(events, wording.begin, keep if store is not None else None)
     await whole_response(source, wording)
@@ -82,10 +84,21 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
     return response
 
 
-async def retrieve(server: ServerState, body: StoredResponse, caller: Caller) -> Text:
-    """A stored response."""
+async def retrieve(
+    server: ServerState, body: RetrieveRequest, caller: Caller
+) -> Text | StoredStream:
+    """A stored response, or the events of one that was begun in the background and streamed."""
     found = await _stored(server, body.response_id, caller, "response_id")
-    return Text(found.response, "application/json")
+    store = server.responses
+    if not body.stream or store is None:
+        return Text(found.response, "application/json")
+    events = await store.events(caller.key_id, body.response_id, -1)
+    if events is None or not events.chunks:
+        raise bad_request(
+            "`stream`: the response was not created with `background: true` and `stream: true`.",
+            "stream",
+        )
+    return StoredStream(store, caller.key_id, body.response_id, body.starting_after)
 
 
 async def cancel(server: ServerState, body: StoredResponse, caller: Caller) -> Text:
@@ -102,7 +115,8 @@ async def cancel(server: ServerState, body: StoredResponse, caller: Caller) -> T
     if found.idle_s is not None and store is not None:
         cancelled = msgspec.json.encode({**response, "status": "cancelled"})
         await store.end(caller.key_id, body.response_id, cancelled)
-    return await retrieve(server, body, caller)
+    found = await _stored(server, body.response_id, caller, "response_id")
+    return Text(found.response, "application/json")
 
 
 async def delete(server: ServerState, body: StoredResponse, caller: Caller) -> DeletedResponse:
@@ -203,43 +217,6 @@ async def _stored(server: ServerState, response_id: str, caller: Caller, param: 
         response |= {"status": "failed", "error": _LOST}
         return Stored(found.conversation, msgspec.json.encode(response))
     return found
-
-
-async def _begin(
-    server: ServerState,
-    store: ResponseStore,
-    caller: Caller,
-    items: list[Item],
-    source: Generation | ToolLoop,
-    wording: ResponseWording,
-) -> Response:
-    """The response as it is when it begins to run in the background.
-
-    Raises:
-        ApiError: it cannot.
-    """
-    wording.response.background = True
-    response = msgspec.structs.replace(wording.response)
-    try:
-        server.background.start(store, caller.key_id, source, wording)
-    except ApiError:
-        source.close()
-        raise
-    if not await _put(store, caller, items, response, running=True):
-        raise ApiError(500, "The response cannot be stored; the server's log says why.")
-    return response
-
-
-async def _put(
-    store: ResponseStore,
-    caller: Caller,
-    items: list[Item],
-    response: Response,
-    *,
-    running: bool = False,
-) -> bool:
-    conversation, encoded = msgspec.json.encode(items), msgspec.json.encode(response)
-    return await store.put(caller.key_id, response.id, conversation, encoded, running=running)
 
 
 def _absent(response_id: str, param: str) -> ApiError:

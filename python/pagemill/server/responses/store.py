@@ -8,6 +8,9 @@ A response is stored with its whole conversation, so that it can be continued wh
 before it are evicted or deleted. The file is never larger than `max_bytes`: the oldest responses
 are evicted. A response belongs to the key that made it: for other keys it does not exist.
 
+A response that runs in the background may have its events stored as they come: they are numbered,
+and go with the response.
+
 Each process has one thread for the file. What fails is logged, and the response is not stored.
 """
 
@@ -28,10 +31,12 @@ from pagemill.config import ConfigError
 
 T = TypeVar("T")
 
+LOST_AFTER_S = 60.0
+"""A running response of which its process has said nothing for so long has failed with it."""
 _LOGGER = logging.getLogger("pagemill.server")
 _PAGE_BYTES = 4096
 _LOCK_TIMEOUT_S = 10.0  # for another process's transaction
-_FIXED_PAGES = 16  # of the tables themselves, and what a row leaves of its last pages
+_FIXED_PAGES = 20  # of the tables themselves, and what a row leaves of its last pages
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
   age INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -40,8 +45,18 @@ CREATE TABLE IF NOT EXISTS responses (
   conversation BLOB NOT NULL,
   response BLOB NOT NULL,
   seen_running REAL  -- time.monotonic() of all processes; null: it has ended
-)
+);
+CREATE TABLE IF NOT EXISTS events (
+  response TEXT NOT NULL,
+  first INTEGER NOT NULL,  -- the number of the first of the events
+  data BLOB NOT NULL,
+  PRIMARY KEY (response, first)
+) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS events_go AFTER DELETE ON responses BEGIN
+  DELETE FROM events WHERE response = OLD.id;
+END;
 """
+_MAX_CHUNKS = 16  # of events that are read at a time
 _RUNNING = "WHERE id = ? AND owner = ? AND seen_running IS NOT NULL"
 
 
@@ -52,6 +67,15 @@ class Stored(NamedTuple):
     response: bytes
     idle_s: float | None = None
     """For how long its process has not said that it runs; None: it has ended."""
+
+
+class StoredEvents(NamedTuple):
+    """Events of a response in their order."""
+
+    chunks: list[tuple[int, bytes]]
+    """Several events each, after the number of the first of them."""
+    idle_s: float | None
+    """See `Stored`. None, and no chunks: there will be none."""
 
 
 def _idle_s(seen: float) -> float:
@@ -129,6 +153,42 @@ class ResponseStore:
             return connection.execute(query, (time.monotonic(), response_id, owner)).rowcount > 0
 
         return await self._run(update) is not False  # a file that fails ends nothing
+
+    async def add_events(self, owner: str, response_id: str, first: int, data: bytes) -> bool:
+        """Stores events of a running response, `first` on; False if it runs no longer, or if there
+        is no room."""
+
+        def insert(connection: sqlite3.Connection) -> bool:
+            with _transaction(connection):
+                if not self._make_room(connection, _size(data)):
+                    return False
+                query = (
+                    "INSERT INTO events (response, first, data)"
+                    f" SELECT id, ?, ? FROM responses {_RUNNING}"
+                )
+                done = connection.execute(query, (first, data, response_id, owner))
+            return done.rowcount > 0
+
+        return bool(await self._run(insert))
+
+    async def events(self, owner: str, response_id: str, after: int) -> StoredEvents | None:
+        """Some of the events behind number `after`; None if `owner` has no such response."""
+
+        def select(connection: sqlite3.Connection) -> StoredEvents | None:
+            query = "SELECT seen_running FROM responses WHERE id = ? AND owner = ?"
+            row = connection.execute(query, (response_id, owner)).fetchone()
+            if row is None:
+                return None
+            query = (
+                "SELECT first, data FROM events WHERE response = ? AND first >="
+                " (SELECT max(first) FROM events WHERE response = ? AND first <= ?)"
+                " ORDER BY first LIMIT ?"
+            )
+            at = (response_id, response_id, after + 1, _MAX_CHUNKS)
+            chunks = connection.execute(query, at).fetchall()
+            return StoredEvents(chunks, None if row[0] is None else _idle_s(row[0]))
+
+        return await self._run(select)
 
     async def end(self, owner: str, response_id: str, response: bytes) -> bool:
         """Replaces a running response by its end; False if it runs no longer."""
@@ -219,7 +279,7 @@ def _connect(path: str) -> sqlite3.Connection:
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(_SCHEMA)
+    connection.executescript(_SCHEMA)
     return connection
 
 

@@ -81,6 +81,20 @@ def script(output: str) -> Callable[[int, int, int], int]:
     return lambda previous, position, seed: token_ids[min(position, len(token_ids) - 1)]
 
 
+def turns(*outputs: str) -> FakeOptions:
+    """A model that writes the next of `outputs` for each request, and then always the last one."""
+    written = [[*output.encode(), EOS] for output in outputs]
+    turn = -1
+
+    def next_token(previous: int, position: int, seed: int) -> int:
+        nonlocal turn
+        turn += position == 0
+        tokens = written[min(turn, len(written) - 1)]
+        return tokens[min(position, len(tokens) - 1)]
+
+    return FakeOptions(next_token=next_token)
+
+
 @contextlib.asynccontextmanager
 async def fake_server(
     options: FakeOptions | None = None,

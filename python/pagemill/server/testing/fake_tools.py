@@ -15,6 +15,11 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
+def written_call(city: str, name: str = "weather__get_weather") -> str:
+    """A call as a model of the format `HERMES` writes it."""
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {{"city": "{city}"}}}}\n</tool_call>'
+
+
 class FakeTools:
     """Implements `tool.ToolServer`: its tools are `get_weather`, `fail`, `raise` and `hang`."""
 

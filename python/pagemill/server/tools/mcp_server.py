@@ -38,6 +38,7 @@ class McpServer:
     def __init__(self, spec: ServerSpec) -> None:
         self._spec = spec
         self._connection: _Connection | None = None
+        self._dropped: set[_Connection] = set()  # those that are still being closed
         self._slots = asyncio.Semaphore(spec.max_concurrent_calls)
 
     @property
@@ -69,7 +70,8 @@ class McpServer:
     async def close(self) -> None:
         """See `ToolServer`."""
         if self._connection is not None:
-            await self._connection.close()
+            self._dropped.add(self._connection)
+        await asyncio.gather(*(each.close() for each in self._dropped))
 
     async def _answer(
         self, ask: Callable[[Client], Awaitable[T]], *, drops_if_late: bool = False
@@ -113,6 +115,7 @@ class McpServer:
 
     def _drop(self, connection: _Connection) -> None:
         connection.abort()
+        self._dropped = {each for each in self._dropped if not each.is_over} | {connection}
         if self._connection is connection:
             self._connection = None
 

@@ -102,9 +102,19 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     assert process.stdin is not None
     process.stdin.close()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), _EXIT_GRACE_S)
+        await asyncio.wait_for(_exit(process), _EXIT_GRACE_S)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(_exit(process), _EXIT_GRACE_S)
+
+
+async def _exit(process: asyncio.subprocess.Process) -> None:
+    """Waits for the end of the process, which may still have something to write."""
+    assert process.stdout is not None
+    while await process.stdout.read(2**16):
+        pass
+    await process.wait()
 
 
 class _BoundedTransport(httpx2.AsyncHTTPTransport):

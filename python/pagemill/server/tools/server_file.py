@@ -84,7 +84,9 @@ def _spec(where: str, label: str, fields: object) -> ServerSpec:
         spec = msgspec.convert(fields, ServerSpec)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}") from None
-    if spec.label or (spec.url is None) == (spec.command is None):
+    if spec.label:
+        raise ConfigError(f"{where}: the name is the label; leave `label` out")
+    if (spec.url is None) == (spec.command is None):
         raise ConfigError(f"{where}: state either `url` or `command`")
     if spec.url is not None:
         parts = urlsplit(spec.url)
