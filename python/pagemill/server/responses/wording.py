@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Protocol
 
 from pagemill.render.assembly import ChoiceDelta
@@ -148,7 +149,7 @@ class ResponseWording:
             self._output.add_logprobs(written.content)
 
     def _add(self, events: Sequence[Event]) -> None:
-        for event in events:
+        for event in _joined(events) if len(events) > 1 else events:
             if not (self._hides_reasoning and isinstance(event, Reasoning)):
                 self._output.add(event)
 
@@ -189,3 +190,12 @@ class ResponseWording:
     def _taken(self) -> bytes:
         written, self._written = self._written, []
         return b"".join(written)
+
+
+def _joined(events: Sequence[Event]) -> Iterator[Event]:
+    """The fewest events that say the same."""
+    for kind, group in groupby(events, type):
+        if kind in _TEXTS:
+            yield kind("".join([each.text for each in group if isinstance(each, _TEXTS)]))
+        else:
+            yield from group
