@@ -72,12 +72,12 @@ class HttpRoute(Route):
             request.state.record.tenant = caller.tenant
         if endpoint.transport is Transport.PATH:
             fields = {**request.query_params, **request.path_params}
-            return answer_response(await invoke(server, endpoint, fields, caller))
+            return answer_response(await invoke(server, endpoint, fields, caller), endpoint.errors)
         body = await read_body(request, server.config.max_body_bytes)
         fields, request_id = named(decode_object(body), request.state.request_id)
         request.state.request_id = request_id
         work = invoke(server, endpoint, fields, caller)
-        return answer_response(await until_disconnect(work, request.receive))
+        return answer_response(await until_disconnect(work, request.receive), endpoint.errors)
 
 
 def _of(caller: Caller) -> str:
