@@ -30,8 +30,8 @@ class ServerConfig:
         "File with such keys, one a line, in addition to --api-key; empty lines and lines that"
         " begin with # are ignored. A .yaml file has names, tenants, scopes and limits as well:"
         " `NAME: {key: KEY, tenant: TENANT, scopes: [inference, tools, metrics, admin]}`, or"
-        " `sha256` instead of `key`. It is read again when it changes. Unlike an argument, a file is"
-        " not visible in the list of processes.",
+        " `sha256` instead of `key`. It is read again when it changes. Unlike an argument, a file"
+        " is not visible in the list of processes.",
     )
     admin_address: str | None = option(
         None,

@@ -26,6 +26,7 @@ from pagemill.server.protocol.response_store import (
 from pagemill.server.protocol.responses import ResponseError, ResponsesRequest
 from pagemill.server.respond import ResponseEvents
 from pagemill.server.responses.input import Item, approved_calls, items_of
+from pagemill.server.responses.references import resolved
 from pagemill.server.responses.request import (
     chat_request,
     new_response,
@@ -53,7 +54,9 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
         raise bad_request(
             "`background` needs `store`, and a server that stores responses.", "background"
         )
-    items = [*await _history(server, body, caller), *items_of(body.input)]
+    max_bytes = server.config.max_body_bytes
+    sent = await resolved(body.input, server.responses, caller.key_id, max_bytes)
+    items = [*await _history(server, body, caller), *items_of(sent)]
     source, sampling = await _begun(server, pipeline, body, items, caller)
     response = new_response(body, pipeline.model.name, sampling, store=store is not None)
     formatter = LogprobFormatter(pipeline.renderer, False) if wants_logprobs(body) else None
@@ -74,7 +77,8 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
     async def keep() -> None:
         if store is not None:
             conversation, written = msgspec.json.encode(items), msgspec.json.encode(response)
-            await store.put(caller.key_id, response.id, conversation, written)
+            item_ids = [item.id for item in response.output]
+            await store.put(caller.key_id, response.id, conversation, written, item_ids=item_ids)
 
     if interval is not None:
         events = ResponseEvents(source, wording, interval)

@@ -128,7 +128,8 @@ async def _run(
         except Exception:
             _LOGGER.exception("a background response failed")
             wording.end(ApiError(500, "The server failed in an unexpected way; its log says more."))
-        await store.end(owner, response.id, msgspec.json.encode(response))
+        item_ids = [item.id for item in response.output]
+        await store.end(owner, response.id, msgspec.json.encode(response), item_ids)
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):

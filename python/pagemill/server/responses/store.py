@@ -23,7 +23,7 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
@@ -52,10 +52,17 @@ CREATE TABLE IF NOT EXISTS events (
   data BLOB NOT NULL,
   PRIMARY KEY (response, first)
 ) WITHOUT ROWID;
-CREATE TRIGGER IF NOT EXISTS events_go AFTER DELETE ON responses BEGIN
+CREATE TABLE IF NOT EXISTS items (
+  id TEXT PRIMARY KEY,  -- of an item of the response's output
+  response TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS items_of ON items (response);
+CREATE TRIGGER IF NOT EXISTS parts_go AFTER DELETE ON responses BEGIN
   DELETE FROM events WHERE response = OLD.id;
+  DELETE FROM items WHERE response = OLD.id;
 END;
 """
+_ITEM_BYTES = 300  # of an item's id in its table and index
 _MAX_CHUNKS = 16  # of events that are read at a time
 _RUNNING = "WHERE id = ? AND owner = ? AND seen_running IS NOT NULL"
 
@@ -101,11 +108,12 @@ class ResponseStore:
         conversation: bytes,
         response: bytes,
         *,
+        item_ids: Sequence[str] = (),
         running: bool = False,
     ) -> bool:
         """Stores a response of `owner`, which may still be `running`; False if it cannot, as the
-        log says."""
-        size = _size(conversation, response)
+        log says. `item_ids` are of its output."""
+        size = _size(conversation, response) + len(item_ids) * _ITEM_BYTES
 
         def insert(connection: sqlite3.Connection) -> bool:
             seen = time.monotonic() if running else None
@@ -117,6 +125,7 @@ class ResponseStore:
                     " VALUES (?, ?, ?, ?, ?)",
                     (response_id, owner, conversation, response, seen),
                 )
+                _index(connection, response_id, item_ids)
             return True
 
         stored = await self._run(insert)
@@ -142,6 +151,19 @@ class ResponseStore:
                 return None
             conversation, response, seen = row
             return Stored(conversation, response, None if seen is None else _idle_s(seen))
+
+        return await self._run(select)
+
+    async def response_with(self, owner: str, item_id: str) -> bytes | None:
+        """The response of `owner` whose output has the item; None if there is none."""
+
+        def select(connection: sqlite3.Connection) -> bytes | None:
+            query = (
+                "SELECT responses.response FROM items JOIN responses"
+                " ON responses.id = items.response WHERE items.id = ? AND owner = ?"
+            )
+            row = connection.execute(query, (item_id, owner)).fetchone()
+            return None if row is None else row[0]
 
         return await self._run(select)
 
@@ -190,14 +212,18 @@ class ResponseStore:
 
         return await self._run(select)
 
-    async def end(self, owner: str, response_id: str, response: bytes) -> bool:
+    async def end(
+        self, owner: str, response_id: str, response: bytes, item_ids: Sequence[str] = ()
+    ) -> bool:
         """Replaces a running response by its end; False if it runs no longer."""
 
         def update(connection: sqlite3.Connection) -> bool:
             with _transaction(connection):
-                self._make_room(connection, _size(response))
+                self._make_room(connection, _size(response) + len(item_ids) * _ITEM_BYTES)
                 query = f"UPDATE responses SET seen_running = NULL, response = ? {_RUNNING}"
                 done = connection.execute(query, (response, response_id, owner))
+                if done.rowcount > 0:
+                    _index(connection, response_id, item_ids)
             return done.rowcount > 0
 
         return bool(await self._run(update))
@@ -253,6 +279,11 @@ class ResponseStore:
             oldest = "DELETE FROM responses WHERE age = (SELECT min(age) FROM responses)"
             if connection.execute(oldest).rowcount == 0:
                 return False
+
+
+def _index(connection: sqlite3.Connection, response_id: str, item_ids: Sequence[str]) -> None:
+    rows = [(item_id, response_id) for item_id in item_ids]
+    connection.executemany("INSERT OR IGNORE INTO items (id, response) VALUES (?, ?)", rows)
 
 
 def _size(*contents: bytes) -> int:
