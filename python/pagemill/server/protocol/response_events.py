@@ -176,6 +176,26 @@ class ArgumentsDone(msgspec.Struct, tag_field="type", tag="response.function_cal
     sequence_number: int = 0
 
 
+class CustomInputDelta(
+    msgspec.Struct, tag_field="type", tag="response.custom_tool_call_input.delta"
+):
+    """A part of the input of a custom tool."""
+
+    item_id: str
+    output_index: int
+    delta: str
+    sequence_number: int = 0
+
+
+class CustomInputDone(msgspec.Struct, tag_field="type", tag="response.custom_tool_call_input.done"):
+    """The whole input of a custom tool."""
+
+    item_id: str
+    output_index: int
+    input: str
+    sequence_number: int = 0
+
+
 class McpArgumentsDelta(msgspec.Struct, tag_field="type", tag="response.mcp_call_arguments.delta"):
     """A part of the arguments of a call of a tool that the server runs."""
 
@@ -268,6 +288,8 @@ ResponseEvent = (
     | ReasoningPartDone
     | ReasoningDone
     | ArgumentsDone
+    | CustomInputDelta
+    | CustomInputDone
     | McpEvent
     | DeltaEvent
 )

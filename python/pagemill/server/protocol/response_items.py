@@ -54,6 +54,16 @@ class FunctionCall(msgspec.Struct, tag_field="type", tag="function_call"):
     arguments: str
 
 
+class CustomToolCall(msgspec.Struct, tag_field="type", tag="custom_tool_call"):
+    """A call of a tool whose input is any text."""
+
+    id: str
+    status: ItemStatus
+    call_id: str
+    name: str
+    input: str
+
+
 class McpListedTool(msgspec.Struct):
     """A tool of a server."""
 
@@ -108,4 +118,4 @@ class McpApprovalRequest(msgspec.Struct, tag_field="type", tag="mcp_approval_req
 
 
 McpItem = McpListTools | McpCall | McpApprovalRequest
-OutputItem = OutputMessage | ReasoningItem | FunctionCall | McpItem
+OutputItem = OutputMessage | ReasoningItem | FunctionCall | CustomToolCall | McpItem

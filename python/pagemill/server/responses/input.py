@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from pagemill.render.chat_messages import TEXT_PARTS
 from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.responses.custom_tools import custom_arguments
 from pagemill.server.responses.ids import new_id
 from pagemill.server.tools.call import ApprovedCall
 from pagemill.server.tools.offer import function_name
@@ -20,11 +21,14 @@ _PREFIXES = {
     "reasoning": "rs",
     "function_call": "fc",
     "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
     "mcp_list_tools": "mcpl",
     "mcp_call": "mcp",
     "mcp_approval_request": "mcpr",
     "mcp_approval_response": "mcpa",
 }
+_MAY_BE_EMPTY = ("arguments", "input")
 _UNFINISHED = ("incomplete", "in_progress")
 
 
@@ -88,7 +92,7 @@ class _Messages:
 
     def add(self, item: Item) -> None:
         """Appends the next item."""
-        if item["type"] not in ("mcp_call", "function_call"):
+        if item["type"] not in ("mcp_call", "function_call", "custom_tool_call"):
             self._add_results()
         match item["type"]:
             case "message":
@@ -102,6 +106,9 @@ class _Messages:
             case "function_call":
                 self._names[item["call_id"]] = item["name"]
                 self._call(item["call_id"], item["name"], item["arguments"])
+            case "custom_tool_call":
+                self._names[item["call_id"]] = item["name"]
+                self._call(item["call_id"], item["name"], custom_arguments(item["input"]))
             case "mcp_call":
                 self._server_call(item, _outcome_of(item))
             case "mcp_approval_request":
@@ -178,8 +185,8 @@ class _Messages:
         call_id = item["call_id"]
         if call_id not in self._names:
             raise bad_request(
-                f"`input` has the output of the call {call_id[:100]!r}, but no function_call with"
-                " that `call_id` comes before it.",
+                f"`input` has the output of the call {call_id[:100]!r}, but no call with that"
+                " `call_id` comes before it.",
                 "input",
             )
         self._end_reasoning()
@@ -232,6 +239,8 @@ def _item(sent: Item, where: str) -> Item:
                 item[field] = _parts(item.get(field, []), f"{where}.{field}", "reasoning_text")
         case "function_call":
             _require_strings(item, ("call_id", "name", "arguments"), where)
+        case "custom_tool_call":
+            _require_strings(item, ("call_id", "name", "input"), where)
         case "mcp_list_tools":
             _require_strings(item, ("server_label",), where)
         case "mcp_call" | "mcp_approval_request":
@@ -287,7 +296,7 @@ def _check_part(part: Any, where: str) -> None:
 
 def _require_strings(item: Item, fields: Sequence[str], where: str) -> None:
     for field in fields:
-        if not isinstance(item.get(field), str) or not (item[field] or field == "arguments"):
+        if not isinstance(item.get(field), str) or not (item[field] or field in _MAY_BE_EMPTY):
             raise _no_string(f"{where}.{field}")
 
 

@@ -10,7 +10,7 @@ Texts of a kind that follow one another are one item; a call is one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Protocol
 
 from pagemill.render.events import CallArguments, CallEnd, CallStart, Event, Reasoning, Text
@@ -41,6 +41,7 @@ from pagemill.server.protocol.response_items import (
     ReasoningItem,
     ReasoningText,
 )
+from pagemill.server.responses.custom_tools import OpenCustomCall
 from pagemill.server.responses.ids import new_id
 from pagemill.server.responses.tool_items import OpenApproval, OpenToolCall, Say, ToolItems
 from pagemill.server.tools.events import ToolEvent
@@ -78,8 +79,10 @@ class OpenItem(Protocol):
 class OutputItems:
     """The items so far: `items` are over, `open` is being written."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, custom_tools: Set[str] = frozenset()) -> None:
+        """`custom_tools` are the names of tools whose input is any text."""
         self._say = say
+        self._custom_tools = custom_tools
         self._logprobs: list[ContentLogprob] = []  # of the message that is open, or comes next
         self.items: list[OutputItem] = []
         self.open: OpenItem | None = None
@@ -122,6 +125,8 @@ class OutputItems:
         return _OpenMessage(index, self._logprobs)
 
     def _new_call(self, index: int, call: CallStart) -> OpenItem:
+        if call.name in self._custom_tools:
+            return OpenCustomCall(index, call)
         tool = self._tools.tool(call.name)
         if tool is None:
             return _OpenCall(index, call)

@@ -17,6 +17,7 @@ from pagemill.server.protocol.responses import (
     TextOptions,
 )
 from pagemill.server.protocol.sampling import GenerationRequest
+from pagemill.server.responses.custom_tools import custom_function
 from pagemill.server.responses.ids import new_id
 from pagemill.server.responses.input import Item, continues_last, messages_of
 from pagemill.server.responses.tool_offers import is_offer
@@ -139,14 +140,16 @@ def _renamed(error: ApiError) -> ApiError:
 
 def _tool(tool: dict[str, Any], where: str) -> dict[str, Any]:
     kind, name = tool.get("type"), tool.get("name")
-    if kind != "function":
+    if kind not in ("function", "custom"):
         raise bad_request(
-            f"`{where}.type` is {str(kind)[:60]!r}; this server has tools of type `function` and"
-            " `mcp`.",
+            f"`{where}.type` is {str(kind)[:60]!r}; this server has tools of type `function`,"
+            " `custom` and `mcp`.",
             "tools",
         )
     if not isinstance(name, str) or not name:
         raise bad_request(f"`{where}.name` must be a non-empty string.", "tools")
+    if kind == "custom":
+        return custom_function(tool, where)
     if not isinstance(tool.get("parameters"), dict | None):
         raise bad_request(f"`{where}.parameters` must be a JSON Schema.", "tools")
     kept = ("name", "description", "parameters", "strict")
@@ -158,7 +161,7 @@ def _tool_choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
     match choice:
         case "none" | "auto" | "required":
             return choice
-        case {"type": "function", "name": str()}:
+        case {"type": "function" | "custom", "name": str()}:
             return {"type": "function", "function": {"name": choice["name"]}}
         case {"type": "mcp", "server_label": str()}:
             return {

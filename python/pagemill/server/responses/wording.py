@@ -30,6 +30,7 @@ from pagemill.server.protocol.responses import (
     ResponseUsage,
 )
 from pagemill.server.protocol.usage import Usage
+from pagemill.server.responses.custom_tools import custom_names
 from pagemill.server.responses.output import OpenItem, OutputItems
 from pagemill.server.sse import HOLE, NumberedTemplate, named_event
 from pagemill.server.tools.events import ToolEvent
@@ -82,7 +83,7 @@ class ResponseWording:
         self._is_streamed = is_streamed
         self._logprobs = logprobs
         self._hides_reasoning = not include_reasoning
-        self._output = OutputItems(self._say)
+        self._output = OutputItems(self._say, custom_names(response.tools))
         self._finish_reason = "abort"
         self._written: list[bytes] = []
         self._number = 0
