@@ -254,6 +254,9 @@ def test_the_number_of_calls_is_bounded() -> None:
         assert [item.status for item in calls] == ["completed"] * 3 + ["failed"]
         assert last.type == "message"  # no call: the model may make none any longer
         assert response.status == "completed" and len(tools.calls) == 3
+        metrics = (await server.client.get("/metrics")).text
+        labels = 'engine="0",model_name="fake",outcome="completed",server="weather"'
+        assert f"pagemill:tool_calls_total{{{labels}}} 3.0" in metrics
 
     run(body, [f"{call('Oslo')}\n{call('Rome')}"], [tools])
 

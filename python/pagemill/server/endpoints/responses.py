@@ -40,7 +40,7 @@ from pagemill.server.responses.tool_offers import offers_of
 from pagemill.server.responses.whole import whole_response
 from pagemill.server.responses.wording import ResponseWording
 from pagemill.server.state import ServerState
-from pagemill.server.tools.loop import ToolLoop
+from pagemill.server.tools.loop import LoopOptions, ToolLoop
 
 _MAX_CALLS = 32  # of tools that the server runs, in a response
 _LOST = ResponseError("server_error", "The process that generated this response has ended.")
@@ -180,15 +180,13 @@ async def _begun(
     with renamed():
         sampling = chat_sampling(request, pipeline.model.max_logprobs)
     server.tools.enter()
-    loop = ToolLoop(
-        request,
-        start,
-        offers,
-        approved=approved,
+    options = LoopOptions(
         max_calls=min(body.max_tool_calls or _MAX_CALLS, _MAX_CALLS),
         deadline=pipeline.deadline(body.timeout, caller),
+        on_call=pipeline.metrics.tool_called,
         on_close=server.tools.leave,
     )
+    loop = ToolLoop(request, start, offers, options, approved)
     return loop, pipeline.model.defaults.fill(sampling)
 
 

@@ -1,6 +1,6 @@
 """Generates, calls the tools that the model called, and generates again, until there is an answer.
 
-    loop = ToolLoop(request, start, offers, max_calls=32)
+    loop = ToolLoop(request, start, offers, LoopOptions(max_calls=32))
     loop.listen(on_news)        # begins; `on_news` is called as there is something to take
     for part in loop.take(1):   # a generation's `ChoiceDelta`, or a `ToolEvent`
         ...
@@ -17,6 +17,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,12 +32,27 @@ from pagemill.server.tools import choice
 from pagemill.server.tools.call import ApprovedCall, LoopCall, Outcome, said
 from pagemill.server.tools.events import CallBegun, CallReturned, Listed, ListingBegun, ToolEvent
 from pagemill.server.tools.offer import Offer, OfferedTool
-from pagemill.server.tools.tool import TIMED_OUT, ToolError
+from pagemill.server.tools.tool import TIMED_OUT, ToolError, ToolResult
 
 T = TypeVar("T")
 StartChat = Callable[[ChatRequest], Awaitable[Generation]]
 
 _LOGGER = logging.getLogger("pagemill.server")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopOptions:
+    """Bounds of a loop, and what it calls.
+
+    There are at most `max_calls` calls. All has to have ended at `deadline`, by `time.monotonic()`;
+    None: never. `on_call` gets the server of a call, whether it succeeded, and its seconds.
+    `on_close` is called by the first `close`.
+    """
+
+    max_calls: int
+    deadline: float | None = None
+    on_call: Callable[[str, bool, float], None] = lambda server, succeeded, seconds: None
+    on_close: Callable[[], None] = lambda: None
 
 
 class ToolLoop:
@@ -47,11 +63,8 @@ class ToolLoop:
         request: ChatRequest,
         start: StartChat,
         offers: Sequence[Offer],
-        *,
+        options: LoopOptions,
         approved: Sequence[ApprovedCall] = (),
-        max_calls: int,
-        deadline: float | None = None,
-        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         """Begins nothing yet.
 
@@ -59,18 +72,16 @@ class ToolLoop:
             request: the chat, with the tools of the client.
             start: begins a generation.
             offers: the servers that have the other tools.
+            options: bounds, and who hears of what.
             approved: calls that come before the first generation.
-            max_calls: how many calls there may be.
-            deadline: when all has to have ended, by `time.monotonic()`; None: never.
-            on_close: called by the first `close`.
         """
         self._request = request
         self._start = start
         self._offers = offers
         self._approved = approved
-        self._calls_left = max_calls
-        self._deadline = deadline
-        self._on_close: Callable[[], None] | None = on_close
+        self._options = options
+        self._calls_left = options.max_calls
+        self._is_closed = False
         self._on_news: Callable[[], None] = lambda: None
         self._task: asyncio.Task[None] | None = None  # what runs between generations
         self._events: list[ToolEvent] = []
@@ -132,9 +143,9 @@ class ToolLoop:
             self._task.cancel()
         if self._generation is not None:
             self._generation.close()
-        on_close, self._on_close = self._on_close, None
-        if on_close is not None:
-            on_close()
+        if not self._is_closed:
+            self._is_closed = True
+            self._options.on_close()
 
     def _go(self, work: Coroutine[Any, Any, None]) -> None:
         self._task = asyncio.create_task(self._guarded(work))
@@ -241,14 +252,24 @@ class ToolLoop:
                 raise ToolError("The call was not made: no more calls of tools are allowed.")
             self._calls_left -= 1
             tool, arguments = call.parsed()
-            outcome = await self._timed(tool.server.call(tool.tool.name, arguments))
+            outcome = await self._called(tool, arguments)
         except ToolError as error:
             outcome = error
         self._say(CallReturned(index, outcome))
         return outcome
 
+    async def _called(self, tool: OfferedTool, arguments: dict[str, Any]) -> ToolResult:
+        begun, succeeded = time.monotonic(), False
+        try:
+            result = await self._timed(tool.server.call(tool.tool.name, arguments))
+            succeeded = not result.is_error
+            return result
+        finally:
+            self._options.on_call(tool.server.label, succeeded, time.monotonic() - begun)
+
     async def _timed(self, work: Coroutine[Any, Any, T]) -> T:
-        left = None if self._deadline is None else self._deadline - time.monotonic()
+        deadline = self._options.deadline
+        left = None if deadline is None else deadline - time.monotonic()
         try:
             async with asyncio.timeout(left):
                 return await work
