@@ -26,7 +26,7 @@ from pagemill.server.tools.mcp_server import McpServer
 from pagemill.server.tools.server_file import ServerSpec
 from pagemill.server.tools.tool import TIMED_OUT, ToolError
 
-NAMES = ["get_weather", "fail", "hang", "die", "large", "secret"]
+NAMES = ["get_weather", "fail", "hang", "die", "large", "pick", "secret"]
 OSLO = {"city": "Oslo"}
 
 

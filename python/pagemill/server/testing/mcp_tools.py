@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
@@ -39,12 +39,15 @@ def tools() -> MCPServer[Any]:
     def large(num_bytes: int) -> str:
         return "x" * num_bytes
 
+    def pick(city: Literal["Oslo", "Rome"]) -> str:
+        return f"{city} it is."
+
     def secret(context: Context[Any, Any]) -> str:
         """What the client was given to show."""
         headers = context.headers
         return (headers or {}).get("x-secret", "") or os.environ.get("SECRET", "")
 
-    for each in (get_weather, fail, hang, die, large, secret):
+    for each in (get_weather, fail, hang, die, large, pick, secret):
         server.add_tool(each, structured_output=False)
     return server
 
