@@ -9,8 +9,8 @@ from typing import Any
 
 import openai
 import pytest
-
 from pagemill.server.testing import mcp_tools
+
 from tests.e2e.server_process import NAME, SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
 
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.output_machine import Formats
 from pagemill.server.caller import Caller, Scope
 from pagemill.server.keys import ApiKey
+from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server, turns
 from pagemill.server.testing.fake_tools import FakeTools
@@ -27,6 +29,7 @@ FUNCTION: dict[str, Any] = {"type": "function", "name": "mine", "parameters": {"
 QUESTION = "How is the weather?"
 KEYS = [
     ApiKey.of("all", Caller("all")),
+    ApiKey.of("one", Caller("one", limits=KeyLimits(1, None, None))),
     ApiKey.of("some", Caller("some", scopes=frozenset({Scope.INFERENCE}))),
 ]
 
@@ -445,3 +448,25 @@ def test_a_key_without_the_scope_is_refused() -> None:
             await create(limited)
 
     run(body, ["Yes."], [FakeTools()], keys=KEYS)
+
+
+def test_a_response_that_waits_for_a_tool_is_in_progress(tmp_path: Path) -> None:
+    tools = FakeTools()
+
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        limited = client.with_options(api_key="one")
+        begun = await create(limited, background=True)
+        while not tools.num_running:
+            await asyncio.sleep(0.01)
+        with pytest.raises(openai.RateLimitError, match="concurrency"):
+            await create(limited)
+        await limited.responses.cancel(begun.id)
+        while tools.num_running:
+            await asyncio.sleep(0.01)
+        while True:
+            with contextlib.suppress(openai.RateLimitError):
+                assert (await create(limited)).output_text == "Rain."
+                break
+
+    outputs = [call("Oslo", "weather__hang"), "Rain."]
+    run(body, outputs, [tools], store=str(tmp_path / "store"), keys=KEYS)

@@ -179,12 +179,22 @@ async def _begun(
         return generation, generation.sampling
     with renamed():
         sampling = chat_sampling(request, pipeline.model.max_logprobs)
-    server.tools.enter()
+    held = caller.charge(0)  # between two generations the request is in progress, too
+    try:
+        server.tools.enter()
+    except ApiError:
+        held.settle(0)
+        raise
+
+    def leave() -> None:
+        server.tools.leave()
+        held.settle(0)
+
     options = LoopOptions(
         max_calls=min(body.max_tool_calls or _MAX_CALLS, _MAX_CALLS),
         deadline=pipeline.deadline(body.timeout, caller),
         on_call=pipeline.metrics.tool_called,
-        on_close=server.tools.leave,
+        on_close=leave,
     )
     loop = ToolLoop(request, start, offers, options, approved)
     return loop, pipeline.model.defaults.fill(sampling)

@@ -1,6 +1,6 @@
 """An MCP server with tools that work, and tools that do not.
 
-    python mcp_tools.py [MODE]      # on its pipes
+    python mcp_tools.py [MODE [SECRET]]      # on its pipes
 
 MODE "many" lists 10,000 tools, "flood" writes a line without an end, "garbage" writes no JSON, and
 "silent" answers nothing. It imports nothing of the project: it runs as its own process.
@@ -18,8 +18,8 @@ import anyio
 from mcp.server.mcpserver import Context, MCPServer
 
 
-def tools() -> MCPServer[Any]:
-    """The server."""
+def tools(argument: str = "") -> MCPServer[Any]:
+    """The server; `argument` is its secret."""
     server: MCPServer[Any] = MCPServer("weather", log_level="CRITICAL")
 
     def get_weather(city: str) -> str:
@@ -44,8 +44,7 @@ def tools() -> MCPServer[Any]:
 
     def secret(context: Context[Any, Any]) -> str:
         """What the client was given to show."""
-        headers = context.headers
-        return (headers or {}).get("x-secret", "") or os.environ.get("SECRET", "")
+        return (context.headers or {}).get("x-secret", argument)
 
     for each in (get_weather, fail, hang, die, large, pick, secret):
         server.add_tool(each, structured_output=False)
@@ -70,7 +69,7 @@ def list_many() -> None:
             print(json.dumps(answer), flush=True)
 
 
-def main(mode: str) -> None:
+def main(mode: str = "", secret: str = "") -> None:
     """Serves on the process's pipes."""
     if mode == "silent":
         time.sleep(3600)
@@ -82,8 +81,8 @@ def main(mode: str) -> None:
     if mode == "many":
         list_many()
     else:
-        tools().run("stdio")
+        tools(secret).run("stdio")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "")
+    main(*sys.argv[1:])

@@ -72,7 +72,7 @@ class ToolLoop:
             request: the chat, with the tools of the client.
             start: begins a generation.
             offers: the servers that have the other tools.
-            options: bounds, and who hears of what.
+            options: bounds, and functions that are called.
             approved: calls that come before the first generation.
         """
         self._request = request

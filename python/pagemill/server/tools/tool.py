@@ -61,7 +61,7 @@ class ToolServer(Protocol):
         """The tools that requests may use.
 
         Raises:
-            ToolError: there is no list.
+            ToolError: they cannot be listed.
         """
         ...
 

@@ -113,7 +113,10 @@ def test_secrets_come_from_files(url: str, tmp_path: Path) -> None:
         assert (await server.call("secret", {})).text == "s3cret"
 
     run(at_url(url, header_files={"X-Secret": str(path)}), body)
-    run(on_pipes(env_files={"SECRET": str(path)}), body)
+    shell = ["/bin/sh", "-c", 'exec "$@" answers "$SECRET"', "sh"]
+    command = [*shell, *(on_pipes().command or ())]
+    env_files = {"SECRET": str(path)}
+    run(ServerSpec(label="weather", command=command, env_files=env_files), body)
 
 
 def test_a_call_that_hangs_leaves_the_others(url: str) -> None:
