@@ -24,6 +24,7 @@ from pagemill.server.tools.tool import CLOSED, TIMED_OUT, Tool, ToolError, ToolR
 T = TypeVar("T")
 
 _LOGGER = logging.getLogger("pagemill.server")
+_MODE = "auto"  # asks the server for the version of the protocol
 _MAX_PAGES = 16
 _MAX_TOOLS = 128
 _MAX_DESCRIPTION_BYTES = 2**18  # of all tools, with their schemas
@@ -52,8 +53,16 @@ class McpServer:
         return self._spec.require_approval
 
     async def list_tools(self) -> Sequence[Tool]:
-        """See `ToolServer`."""
-        return await self._answer(self._listed, drops_if_late=True)
+        """See `ToolServer`. A connection may have been lost, or forgotten by its server, since it
+        was used last: then there is another attempt."""
+        is_first = self._connection is None
+        try:
+            return await self._answer(self._listed, is_listing=True)
+        except ToolError as error:
+            is_lost = self._connection is None and error.code != TIMED_OUT
+            if is_first or not is_lost:
+                raise
+        return await self._answer(self._listed, is_listing=True)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """See `ToolServer`."""
@@ -74,7 +83,7 @@ class McpServer:
         await asyncio.gather(*(each.close() for each in self._dropped))
 
     async def _answer(
-        self, ask: Callable[[Client], Awaitable[T]], *, drops_if_late: bool = False
+        self, ask: Callable[[Client], Awaitable[T]], *, is_listing: bool = False
     ) -> T:
         """The answer to `ask`.
 
@@ -88,14 +97,14 @@ class McpServer:
                 return await ask(await connection.client())
         except TimeoutError as error:
             # A tool may take long; a server that lists nothing, or does not connect, hangs.
-            if connection is not None and (drops_if_late or not connection.is_open):
+            if connection is not None and (is_listing or not connection.is_open):
                 self._drop(connection)
             raise ToolError(
                 f"The MCP server {self.label!r} did not answer within {self._spec.timeout:g} s.",
                 TIMED_OUT,
             ) from error
         except MCPError as error:
-            if error.code == CLOSED and connection is not None:
+            if connection is not None and (is_listing or error.code == CLOSED):
                 self._drop(connection)
             raise ToolError(error.message[:_MAX_ERROR_CHARS], error.code) from error
         except ToolError:
@@ -186,7 +195,7 @@ class _Connection:
         transport = http_transport if self._spec.url is not None else stdio_transport
         failure: Exception = ToolError(f"The connection to {self._spec.label!r} is closed.")
         try:
-            async with Client(transport(self._spec), cache=None) as client:
+            async with Client(transport(self._spec), cache=None, mode=_MODE) as client:
                 self._opened.set_result(client)
                 await self._closing.wait()
         except Exception as error:

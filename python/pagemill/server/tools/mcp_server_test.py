@@ -10,6 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import openai
@@ -22,6 +23,7 @@ from pagemill.server.testing import mcp_tools
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import fake_server, turns
 from pagemill.server.testing.fake_tools import written_call as call
+from pagemill.server.tools import mcp_server
 from pagemill.server.tools.mcp_server import McpServer
 from pagemill.server.tools.server_file import ServerSpec
 from pagemill.server.tools.tool import TIMED_OUT, ToolError
@@ -31,9 +33,9 @@ OSLO = {"city": "Oslo"}
 
 
 @contextlib.contextmanager
-def listening(app: Any) -> Iterator[str]:
+def listening(app: Any, port: int = 0) -> Iterator[str]:
     """The URL at which `app` is served, in a thread."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
         config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -150,6 +152,24 @@ def test_a_process_that_dies_is_started_again() -> None:
             assert (await server.call("get_weather", OSLO)).text == "Oslo: rain"
 
     run(on_pipes(), body)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_server_that_was_started_again(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knows nothing of the sessions that it had. Clients of older servers have such."""
+    monkeypatch.setattr(mcp_server, "_MODE", mode)
+
+    async def body() -> None:
+        with listening(mcp_tools.tools().streamable_http_app()) as url:
+            server = McpServer(at_url(url))
+            assert len(await server.list_tools()) == len(NAMES)
+        port = urlsplit(url).port or 0
+        with listening(mcp_tools.tools().streamable_http_app(), port):
+            assert len(await server.list_tools()) == len(NAMES)
+            assert (await server.call("get_weather", OSLO)).text == "Oslo: rain"
+            await server.close()
+
+    asyncio.run(body())
 
 
 def test_a_result_that_is_too_large(spec: ServerSpec) -> None:

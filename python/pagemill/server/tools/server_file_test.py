@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,14 @@ def test_files_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> N
     with pytest.raises(ConfigError) as caught:
         read_server_file(str(path))
     assert message in str(caught.value) and "secret" not in str(caught.value)
+
+
+def test_a_missing_package_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "servers.yaml"
+    path.write_text("a: {url: http://x/mcp}")
+    monkeypatch.delitem(sys.modules, "pagemill.server.tools.mcp_server", raising=False)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(ConfigError, match=r"pip install 'pagemill\[mcp\]'"):
+        open_servers(str(path))
