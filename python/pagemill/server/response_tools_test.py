@@ -407,7 +407,8 @@ def test_a_first_generation_that_cannot_begin_is_refused() -> None:
 )
 def test_refusals(tool: dict[str, Any]) -> None:
     async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
-        for tools in ([{**MCP, **tool}], [MCP, MCP]):
+        clash = {**FUNCTION, "name": "weather__mine"}
+        for tools in ([{**MCP, **tool}], [MCP, MCP], [clash, MCP]):
             with pytest.raises(openai.BadRequestError) as caught:
                 await create(client, tools=tools)
             assert caught.value.param == "tools"

@@ -6,16 +6,10 @@ from typing import Any
 
 import msgspec
 
-from pagemill.engine.sampling import SamplingParams
 from pagemill.server.answer import Answer, Text
 from pagemill.server.caller import Caller
-from pagemill.server.chat import start_chat
-from pagemill.server.chat_sampling import chat_sampling
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter
-from pagemill.server.pipeline import Pipeline
-from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.response_store import (
     DeletedResponse,
     InputItems,
@@ -25,24 +19,20 @@ from pagemill.server.protocol.response_store import (
 )
 from pagemill.server.protocol.responses import ResponseError, ResponsesRequest
 from pagemill.server.respond import ResponseEvents
-from pagemill.server.responses.input import Item, approved_calls, items_of
+from pagemill.server.responses.input import Item, items_of
 from pagemill.server.responses.references import resolved
 from pagemill.server.responses.request import (
-    chat_request,
     new_response,
-    renamed,
     wants_logprobs,
 )
+from pagemill.server.responses.source import begin
 from pagemill.server.responses.store import LOST_AFTER_S, Stored
 from pagemill.server.responses.stored_stream import StoredStream
 from pagemill.server.responses.stream import ResponseStream
-from pagemill.server.responses.tool_offers import offers_of
 from pagemill.server.responses.whole import whole_response
 from pagemill.server.responses.wording import ResponseWording
 from pagemill.server.state import ServerState
-from pagemill.server.tools.loop import LoopOptions, ToolLoop
 
-_MAX_CALLS = 32  # of tools that the server runs, in a response
 _LOST = ResponseError("server_error", "The process that generated this response has ended.")
 
 
@@ -57,7 +47,7 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
     max_bytes = server.config.max_body_bytes
     sent = await resolved(body.input, server.responses, caller.key_id, max_bytes)
     items = [*await _history(server, body, caller), *items_of(sent)]
-    source, sampling = await _begun(server, pipeline, body, items, caller)
+    source, sampling = await begin(pipeline, server.tools, body, items, caller)
     response = new_response(body, pipeline.model.name, sampling, store=store is not None)
     formatter = LogprobFormatter(pipeline.renderer, False) if wants_logprobs(body) else None
     wording = ResponseWording(
@@ -147,57 +137,6 @@ async def list_input_items(
     page = items[: body.limit]
     first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
     return InputItems(page, first, last, len(items) > len(page))
-
-
-async def _begun(
-    server: ServerState,
-    pipeline: Pipeline,
-    body: ResponsesRequest,
-    items: list[Item],
-    caller: Caller,
-) -> tuple[Generation | ToolLoop, SamplingParams]:
-    """What answers `items`: a generation that was submitted, or a loop that begins when it is read.
-
-    Raises:
-        ApiError: the request cannot be served.
-    """
-
-    async def start(turn: ChatRequest) -> Generation:
-        with renamed():
-            return await start_chat(pipeline, turn, caller)
-
-    request = chat_request(body, items)
-    offers = offers_of(body.tools, server.tools.by_label, items, caller)
-    approved = approved_calls(items)
-    if not offers:
-        if approved:
-            raise bad_request(
-                "`input` approves a call of a tool, but `tools` has no MCP server that has it.",
-                "tools",
-            )
-        generation = await start(request)
-        return generation, generation.sampling
-    with renamed():
-        sampling = chat_sampling(request, pipeline.model.max_logprobs)
-    held = caller.charge(0)  # between two generations the request is in progress, too
-    try:
-        server.tools.enter()
-    except ApiError:
-        held.settle(0)
-        raise
-
-    def leave() -> None:
-        server.tools.leave()
-        held.settle(0)
-
-    options = LoopOptions(
-        max_calls=min(body.max_tool_calls or _MAX_CALLS, _MAX_CALLS),
-        deadline=pipeline.deadline(body.timeout, caller),
-        on_call=pipeline.metrics.tool_called,
-        on_close=leave,
-    )
-    loop = ToolLoop(request, start, offers, options, approved)
-    return loop, pipeline.model.defaults.fill(sampling)
 
 
 async def _history(server: ServerState, body: ResponsesRequest, caller: Caller) -> list[Item]:

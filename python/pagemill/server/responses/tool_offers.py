@@ -8,7 +8,7 @@ from typing import Any, cast
 from pagemill.server.caller import Caller, Scope
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.responses.input import Item
-from pagemill.server.tools.offer import ALL, NO_TOOL, Offer, ToolFilter
+from pagemill.server.tools.offer import ALL, NO_TOOL, SEPARATOR, Offer, ToolFilter
 from pagemill.server.tools.tool import ToolServer
 
 _OPERATORS = ("server_url", "connector_id", "tunnel_id", "authorization", "headers")
@@ -41,6 +41,14 @@ def offers_of(
         if offer.server.label in offers:
             raise bad_request(f"`tools` has {offer.server.label!r} twice.", "tools")
         offers[offer.server.label] = offer
+    for tool in tools:
+        label, separator, _ = str(tool.get("name")).partition(SEPARATOR)
+        if separator and label in offers:
+            raise bad_request(
+                f"`tools` has a function whose name begins with `{label}{SEPARATOR}`, as those of"
+                " the MCP server do; give it another name.",
+                "tools",
+            )
     return list(offers.values())
 
 

@@ -9,6 +9,8 @@ from pagemill.server.errors import ApiError
 from pagemill.server.protocol.chat import check_tools
 from pagemill.server.tools.tool import Tool, ToolError, ToolServer
 
+SEPARATOR = "__"
+"""Between the name of a server, which has none, and that of a tool."""
 _NONE: frozenset[str] = frozenset()
 
 
@@ -85,4 +87,4 @@ class Offer:
 
 def function_name(label: str, tool: str) -> str:
     """The name by which a model calls a tool of the server `label`."""
-    return f"{label}__{tool}"
+    return f"{label}{SEPARATOR}{tool}"

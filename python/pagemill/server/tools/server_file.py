@@ -25,7 +25,8 @@ from pagemill.config import ConfigError
 from pagemill.config.yaml_file import read_yaml
 
 _FLAG = "--mcp-servers"
-_LABEL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# Without `__`, which is between it and the name of a tool.
+_LABEL = re.compile(r"(?=.{1,64}$)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 _Text = Annotated[str, Meta(min_length=1)]
 
 
@@ -79,7 +80,7 @@ def read_values(files: Mapping[str, str]) -> dict[str, str]:
 
 def _spec(where: str, label: str, fields: object) -> ServerSpec:
     if not _LABEL.fullmatch(label):
-        raise ConfigError(f"{where}: a name is 1 to 64 letters, digits, `_` and `-`")
+        raise ConfigError(f"{where}: a name is 1 to 64 letters, digits, `-`, and single `_` within")
     try:
         spec = msgspec.convert(fields, ServerSpec)
     except msgspec.ValidationError as error:

@@ -56,6 +56,9 @@ files:
         ("a: {url: http://x/mcp, max_concurrent_calls: x}", "max_concurrent_calls"),
         ("a: {url: http://x/mcp, other: 1}", "other"),
         ("'a b': {url: http://x/mcp}", "a name is"),
+        ("a__b: {url: http://x/mcp}", "a name is"),
+        ("a_: {url: http://x/mcp}", "a name is"),
+        (f"{'a' * 65}: {{url: http://x/mcp}}", "a name is"),
         ("a: {url: http://x/mcp, label: b}", "label"),
     ],
 )
