@@ -22,6 +22,7 @@ from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server, turns
 from pagemill.server.testing.fake_tools import FakeTools
 from pagemill.server.testing.fake_tools import written_call as call
+from pagemill.server.tools import servers
 from pagemill.server.tools.tool import ToolError
 
 MCP: dict[str, Any] = {"type": "mcp", "server_label": "weather", "require_approval": "never"}
@@ -471,3 +472,22 @@ def test_a_response_that_waits_for_a_tool_is_in_progress(tmp_path: Path) -> None
 
     outputs = [call("Oslo", "weather__hang"), "Rain."]
     run(body, outputs, [tools], store=str(tmp_path / "store"), keys=KEYS)
+
+
+def test_responses_with_tools_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "_MAX_RESPONSES", 1)
+    tools = FakeTools()
+
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        begun = await create(client, background=True)
+        while not tools.num_running:
+            await asyncio.sleep(0.01)
+        with pytest.raises(openai.RateLimitError, match="1 responses with tools"):
+            await create(client)
+        assert (await create(client, tools=[])).output_text == "Rain."
+        await client.responses.cancel(begun.id)
+        while tools.num_running:
+            await asyncio.sleep(0.01)
+        assert (await create(client)).output_text == "Rain."
+
+    run(body, [call("Oslo", "weather__hang"), "Rain."], [tools], store=str(tmp_path / "store"))

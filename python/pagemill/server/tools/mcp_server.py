@@ -7,7 +7,6 @@ Only `open_servers` imports this module, once an operator has named a server: it
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -96,22 +95,18 @@ class McpServer:
                 connection = self._connected()
                 return await ask(await connection.client())
         except TimeoutError as error:
-            # A tool may take long; a server that lists nothing, or does not connect, hangs.
-            if connection is not None and (is_listing or not connection.is_open):
-                self._drop(connection)
+            self._failed(connection, is_listing)
             raise ToolError(
                 f"The MCP server {self.label!r} did not answer within {self._spec.timeout:g} s.",
                 TIMED_OUT,
             ) from error
         except MCPError as error:
-            if connection is not None and (is_listing or error.code == CLOSED):
-                self._drop(connection)
+            self._failed(connection, is_listing or error.code == CLOSED)
             raise ToolError(error.message[:_MAX_ERROR_CHARS], error.code) from error
         except ToolError:
             raise
         except Exception as error:  # of the transport, or of an answer that is none
-            if connection is not None:
-                self._drop(connection)
+            self._failed(connection, is_listing)
             _LOGGER.warning("MCP server %s: %s", self.label, _reason(error))
             raise ToolError(
                 f"The MCP server {self.label!r} cannot be used; the log of this server says why."
@@ -122,7 +117,11 @@ class McpServer:
             self._connection = _Connection(self._spec)
         return self._connection
 
-    def _drop(self, connection: _Connection) -> None:
+    def _failed(self, connection: _Connection | None, is_lost: bool) -> None:
+        """Drops a connection that is lost, or never was one. The failure of a call alone says
+        nothing about the calls of others: a tool may take long, and answer what it likes."""
+        if connection is None or (connection.is_open and not is_lost):
+            return
         connection.abort()
         self._dropped = {each for each in self._dropped if not each.is_over} | {connection}
         if self._connection is connection:
@@ -205,8 +204,7 @@ class _Connection:
         finally:
             if not self._opened.done():
                 self._opened.set_exception(failure)
-                with contextlib.suppress(Exception):
-                    self._opened.exception()  # read, so that it is not reported if no call waits
+                self._opened.exception()  # read, so that it is not reported if no call waits
 
 
 def _tool(described: mcp_types.Tool) -> Tool:
