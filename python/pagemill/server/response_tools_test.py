@@ -491,3 +491,22 @@ def test_responses_with_tools_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         assert (await create(client)).output_text == "Rain."
 
     run(body, [call("Oslo", "weather__hang"), "Rain."], [tools], store=str(tmp_path / "store"))
+
+
+@pytest.mark.parametrize("num_more", [0, 2])
+def test_the_tokens_of_all_generations_are_bounded(num_more: int) -> None:
+    written = call("Oslo")
+
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        fields = {"max_output_tokens": len(written) + 1 + num_more}
+        for response in (await create(client, **fields), (await events_of(client, **fields))[-1]):
+            response = getattr(response, "response", response)
+            assert response.status == "incomplete"
+            assert response.incomplete_details.reason == "max_output_tokens"
+            _, made, *rest = response.output
+            assert made.status == "completed" and response.output_text == "It rains."[:num_more]
+            assert [item.status for item in rest] == ["incomplete"] * (num_more > 0)
+            assert response.usage.output_tokens == fields["max_output_tokens"]
+
+    outputs = [written, "It rains."]
+    run(body, [*outputs, *outputs] if num_more else [written], [FakeTools()])

@@ -24,6 +24,7 @@ import msgspec
 
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.render.events import Message
+from pagemill.server.chat import requested_tokens
 from pagemill.server.errors import ApiError
 from pagemill.server.generation import Generation
 from pagemill.server.protocol.chat import ChatRequest
@@ -81,10 +82,11 @@ class ToolLoop:
         self._approved = approved
         self._options = options
         self._calls_left = options.max_calls
+        self._max_tokens, _ = requested_tokens(request)
         self._is_closed = False
         self._on_news: Callable[[], None] = lambda: None
         self._task: asyncio.Task[None] | None = None  # what runs between generations
-        self._events: list[ToolEvent] = []
+        self._events: list[ChoiceDelta | ToolEvent] = []
         self._tools: dict[str, OfferedTool] = {}  # by the names that the model knows
         self._num_calls = 0
         self._generation: Generation | None = None
@@ -163,7 +165,7 @@ class ToolLoop:
         self._is_over = self._is_over or self.failure is not None
         self._on_news()
 
-    def _say(self, event: ToolEvent) -> None:
+    def _say(self, event: ChoiceDelta | ToolEvent) -> None:
         self._events.append(event)
         self._on_news()
 
@@ -195,8 +197,15 @@ class ToolLoop:
     async def _begin_turn(
         self, tool_choice: choice.Choice, more: Sequence[dict[str, Any]] = ()
     ) -> None:
-        """Begins a generation that answers the messages with `more`."""
+        """Begins a generation that answers the messages with `more`, if any tokens are left."""
         request = self._request
+        if self._max_tokens is not None:
+            left = self._max_tokens - self._usage.completion_tokens
+            if left <= 0:
+                self._is_over = True
+                self._say(ChoiceDelta(0, [], [], None, [], "length"))
+                return
+            request = msgspec.structs.replace(request, max_completion_tokens=left)
         if more:
             request = _continued(request, more)
         self._request = msgspec.structs.replace(request, tool_choice=tool_choice)
