@@ -105,11 +105,6 @@ class Message:
         return self._text(Text)
 
     @property
-    def num_ended_texts(self) -> int:
-        """Parts of the answer to which the next `Text` does not belong."""
-        return sum(isinstance(part, Run) and part.kind is Text for part in self.parts[:-1])
-
-    @property
     def reasoning(self) -> str:
         """What was thought before it."""
         return self._text(Reasoning)

@@ -36,18 +36,12 @@ class FoldedChoice:
         self.token_ids: list[int] = []
         self.offsets: list[int] = []
         self.logprobs: list[Any] = []
-        self.answer_logprobs: list[list[Any]] = []
-        """Of each part of the answer, with those of white space before it."""
         self.prompt_logprobs: list[Any] | None = None
         self.finish_reason = "abort"
         self.stop_reason: str | int | None = None
 
     def add(self, delta: ChoiceDelta) -> None:
         """Appends the next delta."""
-        if delta.answer_logprobs:
-            at = self.message.num_ended_texts
-            self.answer_logprobs += [[] for _ in range(len(self.answer_logprobs), at + 1)]
-            self.answer_logprobs[at] += delta.answer_logprobs
         for event in delta.events:
             self.message.add(event)
         self.token_ids += delta.token_ids

@@ -11,17 +11,20 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client._transport import TransportStreams
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from pagemill.server.tools.server_file import ServerSpec, read_values
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
 
 MAX_MESSAGE_BYTES = 2**20
 _EXIT_GRACE_S = 1.0
