@@ -9,7 +9,6 @@ Calls do not overlap, so events need no number of the call that they belong to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -131,16 +130,6 @@ class Message:
             case CallEnd(complete):
                 assert isinstance(last, Call)
                 last.complete = complete
-
-    def events(self) -> Iterator[Event]:
-        """The fewest events with this fold."""
-        for part in self.parts:
-            if isinstance(part, Run):
-                yield part.kind(part.text)
-            else:
-                yield CallStart(part.name, part.id)
-                yield CallArguments(part.arguments)
-                yield CallEnd(part.complete)
 
     def _text(self, kind: type[Text] | type[Reasoning]) -> str:
         runs = [part for part in self.parts if isinstance(part, Run) and part.kind is kind]
