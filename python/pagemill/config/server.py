@@ -51,9 +51,9 @@ class ServerConfig:
         None,
         "File with such keys, one a line, in addition to --api-key; empty lines and lines that"
         " begin with # are ignored. A .yaml file has names, tenants, scopes and limits as well:"
-        " `NAME: {key: KEY, tenant: TENANT, scopes: [inference, metrics, admin]}`, or `sha256`"
-        " instead of `key`. It is read again when it changes. Unlike an argument, a file is not"
-        " visible in the list of processes.",
+        " `NAME: {key: KEY, tenant: TENANT, scopes: [inference, tools, metrics, admin]}`, or"
+        " `sha256` instead of `key`. It is read again when it changes. Unlike an argument, a file"
+        " is not visible in the list of processes.",
     )
     admin_address: str | None = option(
         None,
@@ -82,6 +82,13 @@ class ServerConfig:
         "Largest size of that file; the oldest responses are evicted. 0 = no response is stored.",
         unit="bytes",
         allowed=Range(0, 2**46),
+    )
+    mcp_servers: str | None = option(
+        None,
+        "YAML file with the MCP servers whose tools requests of /v1/responses can let the model"
+        " call: `NAME: {url: URL}` or `NAME: {command: [PROGRAM, ...]}`, with `allowed_tools`,"
+        " `require_approval`, `timeout`, `max_result_bytes`, `max_concurrent_calls`, and files with"
+        " secrets: `header_files: {HEADER: FILE}`, `env_files: {VARIABLE: FILE}`. Default: none.",
     )
     playground: bool = option(
         True,

@@ -126,6 +126,19 @@ FAMILIES = (
     ),
     Family("grammar_compile_seconds", "histogram", "Time to compile a grammar.", buckets=COMPILE_S),
     Family(
+        "tool_calls",
+        "counter",
+        "Calls of tools that the server runs, by MCP server and outcome: completed or failed.",
+        (*MODEL_LABELS, "server", "outcome"),
+    ),
+    Family(
+        "tool_call_seconds",
+        "histogram",
+        "Time of such a call.",
+        (*MODEL_LABELS, "server"),
+        buckets=REQUEST_S,
+    ),
+    Family(
         "http_responses",
         "counter",
         "Responses of the API, by path, status and API key.",

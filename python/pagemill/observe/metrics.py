@@ -175,6 +175,13 @@ class RequestMetrics:
         if compile_s is not None:
             self._of_model("grammar_compile_seconds").observe(compile_s)
 
+    def tool_called(self, server: str, succeeded: bool, seconds: float) -> None:
+        """Counts a call of a tool of the MCP server named `server`."""
+        labels = (*self._label_values, server)
+        outcome = "completed" if succeeded else "failed"
+        self._families.counters["tool_calls"].labels(*labels, outcome).inc()
+        self._families.histograms["tool_call_seconds"].labels(*labels).observe(seconds)
+
     def responded(
         self, path: str, method: str, status: int, duration_s: float, key_id: str = ""
     ) -> None:

@@ -9,7 +9,6 @@ Calls do not overlap, so events need no number of the call that they belong to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -105,11 +104,6 @@ class Message:
         return self._text(Text)
 
     @property
-    def num_ended_texts(self) -> int:
-        """Parts of the answer to which the next `Text` does not belong."""
-        return sum(isinstance(part, Run) and part.kind is Text for part in self.parts[:-1])
-
-    @property
     def reasoning(self) -> str:
         """What was thought before it."""
         return self._text(Reasoning)
@@ -136,16 +130,6 @@ class Message:
             case CallEnd(complete):
                 assert isinstance(last, Call)
                 last.complete = complete
-
-    def events(self) -> Iterator[Event]:
-        """The fewest events with this fold."""
-        for part in self.parts:
-            if isinstance(part, Run):
-                yield part.kind(part.text)
-            else:
-                yield CallStart(part.name, part.id)
-                yield CallArguments(part.arguments)
-                yield CallEnd(part.complete)
 
     def _text(self, kind: type[Text] | type[Reasoning]) -> str:
         runs = [part for part in self.parts if isinstance(part, Run) and part.kind is kind]

@@ -73,12 +73,14 @@ def close_account(
     )
     metrics.tenant_served(caller.tenant, caller.key_id, tenant_usage)
     if caller.record is not None:
+        before = caller.record.work  # of a request with several generations
+        reasons = {choice.reason for choice in choices if choice.reason}
         caller.record.work = Work(
             metrics.model_name,
-            usage.prompt_tokens,
-            sum(cached_tokens),
-            usage.completion_tokens,
-            tuple(sorted({choice.reason for choice in choices if choice.reason})),
+            before.prompt_tokens + usage.prompt_tokens,
+            before.cached_tokens + sum(cached_tokens),
+            before.completion_tokens + usage.completion_tokens,
+            tuple(sorted({*before.finish_reasons, *reasons})),
             found,
         )
 

@@ -22,13 +22,15 @@ class Scope(StrEnum):
     KEY = "key"
     """Any valid key. Not granted to keys."""
     INFERENCE = "inference"
+    TOOLS = "tools"
+    """Tools that the server runs."""
     METRICS = "metrics"
     ADMIN = "admin"
 
 
-GRANTS = (Scope.INFERENCE, Scope.METRICS, Scope.ADMIN)
+GRANTS = (Scope.INFERENCE, Scope.TOOLS, Scope.METRICS, Scope.ADMIN)
 """What a key can be granted."""
-DEFAULT_GRANTS = frozenset({Scope.INFERENCE, Scope.METRICS})
+DEFAULT_GRANTS = frozenset({Scope.INFERENCE, Scope.TOOLS, Scope.METRICS})
 """Scopes of a key that states none."""
 
 
@@ -54,13 +56,13 @@ class Caller:
     admitted: Admitted | None = field(default=None, compare=False)
     prepared: Callable[[], None] = field(default=lambda: None, compare=False)
 
-    def require(self, scope: Scope) -> None:
-        """Raises a 403 ApiError unless this caller has `scope`."""
+    def require(self, scope: Scope, what: str = "this route") -> None:
+        """Raises a 403 ApiError unless this caller has `scope`, which `what` needs."""
         if scope in (Scope.OPEN, Scope.KEY) or scope in self.scopes:
             return
         raise ApiError(
             403,
-            f"The API key {self.key_id!r} lacks the scope {scope.value!r}, which this route needs"
+            f"The API key {self.key_id!r} lacks the scope {scope.value!r}, which {what} needs"
             " (--api-key-file grants scopes).",
         )
 

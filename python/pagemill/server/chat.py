@@ -9,6 +9,7 @@ from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.output_parser import ParserOptions
 from pagemill.render.renderers.base import RESPONSE_FORMAT
 from pagemill.server.caller import Caller
+from pagemill.server.chat_sampling import chat_sampling
 from pagemill.server.choice_search import wanted_search
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
@@ -21,7 +22,7 @@ from pagemill.server.protocol.chat import (
     tool_schemas,
 )
 from pagemill.server.protocol.generate import GenerateRequest, as_generate_request
-from pagemill.server.protocol.sampling import to_sampling, transfer_params
+from pagemill.server.protocol.sampling import transfer_params
 from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.rendering import Rendering
 from pagemill.server.tool_choice import ToolChoice, call_constraint, read_tool_choice
@@ -89,13 +90,7 @@ async def checked_chat(
     choice = read_tool_choice(request)
     parsed = _parsed(pipeline, request, choice)
     pipeline.check_choices(1, request.n)
-    sampling = to_sampling(
-        request,
-        logprobs=request.top_logprobs if request.logprobs else None,
-        prompt_logprobs=request.prompt_logprobs,
-        max_logprobs=pipeline.model.max_logprobs,
-        logprobs_param="top_logprobs",
-    )
+    sampling = chat_sampling(request, pipeline.model.max_logprobs)
     constraint = call_constraint(
         request,
         choice,

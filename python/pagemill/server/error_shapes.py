@@ -65,16 +65,17 @@ class AnthropicError(msgspec.Struct, tag_field="type", tag="error"):
 
 @dataclass(frozen=True, slots=True)
 class ErrorShape:
-    """How one API writes errors.
+    """How one API writes errors, and streams that wait.
 
     `event_name` is the name of the event that ends a stream with an error; "" if the API's events
-    have no names.
+    have no names. `idle_event` is what a stream says while there is nothing to say.
     """
 
     kind: type[msgspec.Struct]
     written: Callable[[ApiError, str], msgspec.Struct]
     """(error, its message) -> a `kind`."""
     event_name: str
+    idle_event: bytes
 
     def encoded(self, error: ApiError) -> bytes:
         """The error object as JSON."""
@@ -97,5 +98,6 @@ def _anthropic(error: ApiError, message: str) -> AnthropicError:
     return AnthropicError(AnthropicErrorBody(kind, message, details))
 
 
-OPENAI = ErrorShape(ErrorResponse, _openai, "")
-ANTHROPIC = ErrorShape(AnthropicError, _anthropic, "error")
+OPENAI = ErrorShape(ErrorResponse, _openai, "", b":\n\n")
+_PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+ANTHROPIC = ErrorShape(AnthropicError, _anthropic, "error", _PING)

@@ -2,7 +2,8 @@
 
 Bytes go from the engine's output to the connection within one call: no task, future or generator
 runs for a token while the connection takes what it is given. A connection that is full makes `send`
-wait; a task waits for it then, and outputs merge meanwhile.
+wait; a task waits for it then, and outputs merge meanwhile. While there is nothing to say, a stream
+says so from time to time: proxies close connections that are silent.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # a proxy that collects events defeats their purpose
 ]
+_IDLE_S = 10.0
 BODY_WRITER = "body_writer"
 """Key of the ASGI scope's state under which an HTTP server offers a `BodyWriter`."""
 
@@ -42,8 +44,10 @@ class BodyWriter(Protocol):
 class EventStream(Response):
     """Streams `source`; closes it when the response is over, however it ends."""
 
-    def __init__(self, source: Events) -> None:
+    def __init__(self, source: Events, idle_event: bytes) -> None:
+        """`idle_event` is said while `source` has nothing."""
         self._source = source
+        self._idle_event = idle_event
         self.status_code = 200
         self.background = None
         self.raw_headers = list(_HEADERS)
@@ -59,7 +63,7 @@ class EventStream(Response):
 
     async def _write(self, send: Send, body: BodyWriter | None) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        writer = _Writer(self._source, send, body)
+        writer = _Writer(self._source, send, body, self._idle_event)
         self._source.listen(writer.pump)
         try:
             writer.pump()
@@ -71,12 +75,18 @@ class EventStream(Response):
 class _Writer:
     """Moves bytes from a source to the connection."""
 
-    def __init__(self, source: Events, send: Send, body: BodyWriter | None) -> None:
+    def __init__(
+        self, source: Events, send: Send, body: BodyWriter | None, idle_event: bytes
+    ) -> None:
         self._source = source
         self._send = send
         self._body = body
+        self._idle_event = idle_event
+        self._has_said = True  # anything since the last look
+        loop = asyncio.get_running_loop()
+        self._look = loop.call_later(_IDLE_S, self._look_if_idle)
         self._waiting: asyncio.Task[None] | None = None  # for a connection that is full
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
 
     def pump(self) -> None:
         """Sends what there is, unless the connection is full."""
@@ -86,13 +96,26 @@ class _Writer:
     def close(self) -> None:
         """Sends nothing more."""
         self.ended.cancel()
+        self._look.cancel()
         if self._waiting is not None:
             self._waiting.cancel()
 
+    def _look_if_idle(self) -> None:
+        if not (self._has_said or self._waiting or self.ended.done()):
+            self._write(self._idle_event)
+        self._has_said = False
+        loop = asyncio.get_running_loop()
+        self._look = loop.call_later(_IDLE_S, self._look_if_idle)
+
     def _move(self, behind: bool) -> None:
+        data = self._source.take(behind)
+        if data or self._source.ended:
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
         source = self._source
-        data = source.take(behind)
-        if not source.ended and (not data or (self._body and self._body.write(data))):
+        self._has_said = True
+        if not source.ended and self._body and self._body.write(data):
             return
         message = {"type": "http.response.body", "body": data, "more_body": not source.ended}
         sending: Generator[Any, Any, None] = self._send(message).__await__()

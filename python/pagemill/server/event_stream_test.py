@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from starlette.types import Message
 
+from pagemill.server import event_stream
 from pagemill.server.event_stream import BODY_WRITER, EventStream
 
 
@@ -70,7 +71,7 @@ class Connection:
 
 async def started(source: Source, connection: Connection, direct: bool) -> asyncio.Task[None]:
     state = {BODY_WRITER: connection} if direct else {}
-    response = EventStream(source)
+    response = EventStream(source, b":\n\n")
     scope = {"type": "http", "state": state}
     task = asyncio.ensure_future(response(scope, connection.receive, connection.send))
     for _ in range(5):
@@ -159,5 +160,27 @@ def test_a_send_that_fails_ends_the_response_and_not_its_caller() -> None:
         with pytest.raises(OSError, match="broken"):
             await asyncio.wait_for(task, 5)
         assert source.closed == 1
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_stream_that_waits_says_so(direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_stream, "_IDLE_S", 0.001)
+    idle = b"direct :\n\n" if direct else b":\n\n"
+
+    async def body() -> None:
+        source, connection = Source(), Connection()
+        task = await started(source, connection, direct)
+        while connection.bodies.count(idle) < 2:
+            await asyncio.sleep(0.001)
+        connection.open.clear()  # what is not read is not added to
+        source.push(b"a")
+        await asyncio.sleep(0.01)
+        before = len(connection.bodies)
+        connection.open.set()
+        source.push(b"b", last=True)
+        await asyncio.wait_for(task, 5)
+        assert connection.bodies[before:] == [b"a", b"b"] and connection.ended
 
     asyncio.run(body())

@@ -11,8 +11,8 @@ from pagemill.server.errors import RETRY_AFTER_S, ApiError
 from pagemill.server.event_stream import EventStream
 
 
-def answer_response(answer: Answer) -> Response:
-    """The response that carries `answer`."""
+def answer_response(answer: Answer, shape: ErrorShape = OPENAI) -> Response:
+    """The response that carries `answer`; `shape` is that of the endpoint's API."""
     if isinstance(answer, Text):
         return Response(answer.content, headers={"content-type": answer.media_type})
     if isinstance(answer, FileContent):
@@ -21,7 +21,7 @@ def answer_response(answer: Answer) -> Response:
         # Encoding thousands of vectors takes long, but a thread would hold the GIL for as long.
         return Response(msgspec.json.encode(answer), media_type="application/json")
     assert not isinstance(answer, Talk), "it is of a WebSocket"
-    return EventStream(answer)
+    return EventStream(answer, shape.idle_event)
 
 
 def error_response(error: ApiError, shape: ErrorShape = OPENAI) -> Response:

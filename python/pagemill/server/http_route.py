@@ -89,14 +89,14 @@ class HttpRoute(Route):
             answer = await invoke(server, endpoint, fields, caller)
             if endpoint.transport is Transport.WEBSOCKET:
                 return await converse(cast(Talk, answer), request)
-            return answer_response(answer)
+            return answer_response(answer, endpoint.errors)
         if endpoint.transport is Transport.FORM:
             return await self._answer_form(request, caller)
         body = await read_body(request, server.config.max_body_bytes)
         fields, request_id = named(decode_object(body), request.state.request_id)
         request.state.request_id = request_id
         work = invoke(server, endpoint, fields, caller)
-        return answer_response(await until_disconnect(work, request.receive))
+        return answer_response(await until_disconnect(work, request.receive), endpoint.errors)
 
     async def _answer_form(self, request: Request, caller: Caller) -> Response:
         caller.require(self.row.scope)  # before anything is stored

@@ -34,7 +34,7 @@ def test_named_keys(tmp_path: Path) -> None:
     path.write_text(
         "web: {key: k1, tenant: blue, scopes: [inference]}\n"
         f"batch:\n  sha256: {digest}\n"
-        "operator: {key: k3, scopes: [inference, metrics, admin]}\n"
+        "operator: {key: k3, scopes: [inference, tools, metrics, admin]}\n"
     )
     path.chmod(0o600)
     assert api_keys(ServerConfig(api_key=("a",), api_key_file=str(path))) == (
@@ -52,7 +52,7 @@ def test_named_keys(tmp_path: Path) -> None:
         *(("web: {key: 12345}", "quote"), ("web: {kee: sk-hush}", "fields are")),
         *(("web: {}", "either"), (f"web: {{key: sk-hush, sha256: '{'0' * 64}'}}", "either")),
         *(("web: {sha256: abc}", "64 hex"), ('web: {key: "sk-hush "}', "padded")),
-        *(("web: {key: sk-hush, scopes: [sk-hush]}", "inference, metrics, admin"),),
+        *(("web: {key: sk-hush, scopes: [sk-hush]}", "inference, tools, metrics, admin"),),
         *(("a b: {key: sk-hush}", "a name is"), ("web: {key: sk-hush, tenant: a b}", "a tenant")),
         *(("a: {key: sk-hush}\nb: {key: sk-hush}", "same key"), ("a: {key: *sk-hush}", "line 1")),
     ],

@@ -37,6 +37,11 @@ def chat(*messages: Any, **more: Any) -> ChatRequest:
     return chat_request(decode_fields(fields, MessagesRequest, RULES))
 
 
+def document(content: str) -> dict[str, Any]:
+    source = {"type": "text", "media_type": "text/plain", "data": content}
+    return {"type": "document", "title": "Title", "source": source}
+
+
 def refused(*messages: Any, **more: Any) -> ApiError:
     with pytest.raises(ApiError) as caught:
         chat(*messages, **more)
@@ -49,6 +54,9 @@ def test_contents() -> None:
     assert chat(asked(text("Hello"))).messages == [USER]
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert chat(asked(text("a"), text(""), text("b"))).messages == [asked(*parts)]
+    assert chat(asked(text("a"), document("b"))).messages == [
+        asked(parts[0], {"type": "text", "text": "Title\nb"})
+    ]
     assert chat(asked()).messages == [{"role": "user", "content": ""}]
 
 
@@ -98,6 +106,10 @@ def test_calls_and_results() -> None:
         {"role": "tool", "tool_call_id": "c1", "content": "Error: a\nb"},
         {"role": "user", "content": "And?"},
     ]
+    found = [text("a"), document("b"), {"type": "tool_reference", "tool_name": "f"}]
+    assert chat(USER, said(CALL), asked(result(found))).messages[-1]["content"] == (
+        "a\nTitle\nb\nTool found: f"
+    )
     (_, assistant, answer) = chat(USER, said(CALL), asked(result())).messages
     assert (assistant["content"], answer["content"]) == (None, "")
 
@@ -199,7 +211,11 @@ def test_what_cannot_change_the_output_is_ignored() -> None:
             [{"type": "image", "source": {"type": "base64"}}],
             "`messages[0].content[0]` is of type `image`",
         ),
-        ([text("a"), {"type": "document"}], "`messages[0].content[1]` is of type `document`"),
+        (
+            [text("a"), {"type": "document", "source": {"type": "base64", "data": "eA=="}}],
+            "`messages[0].content[1].source` is of type 'base64'",
+        ),
+        ([{"type": "tool_reference", "tool_name": "f"}], "`tool_reference`, which a message"),
         ([result([{"type": "image"}])], "`messages[0].content[0].content[0]` is of type `image`"),
         ([CALL], "`tool_use`, which a message of role `user` cannot have"),
         ([{"type": "thinking", "thinking": ""}], "`thinking`, which a message of role `user`"),

@@ -13,6 +13,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.testing.fake_server import fake_server
+from pagemill.server.testing.fake_tools import FakeTools
 
 KEY = {"authorization": "Bearer k"}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -128,6 +129,7 @@ def check(document: dict[str, Any], path: str, response: httpx.Response) -> None
 def test_it_describes_the_answers(document: dict[str, Any]) -> None:
     generating = {"max_tokens": 3, "return_token_ids": True, "n": 2}
     messages = [{"role": "user", "content": "a"}]
+    tools = {"tools": [{"type": "mcp", "server_label": "weather"}], "tool_choice": "none"}
     payload: list[tuple[str, dict[str, Any]]] = [
         ("/v1/completions", {"prompt": "a", "logprobs": 2, **generating}),
         ("/v1/completions", {"prompt": "a", "stream": True, **generating}),
@@ -137,6 +139,8 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
         ("/v1/chat/completions", {"messages": 5}),
         ("/v1/responses", {"input": "a", "max_output_tokens": 3}),
         ("/v1/responses", {"input": "a", "max_output_tokens": 3, "stream": True}),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 3, **tools}),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 3, "stream": True, **tools}),
         ("/v1/responses", {"input": 5}),
         ("/invocations", {"prompt": "a", **generating}),
         ("/invocations", {"messages": messages, "stream": True}),
@@ -154,7 +158,7 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
     ]
 
     async def body() -> None:
-        async with fake_server(api_keys=["k"]) as server:
+        async with fake_server(api_keys=["k"], tools=[FakeTools()]) as server:
             for path, content in payload:
                 response = await server.client.post(path, json=content, headers=KEY)
                 check(document, path, response)

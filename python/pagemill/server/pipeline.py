@@ -225,17 +225,18 @@ class Pipeline:
                 kv_transfer_params=options.kv_transfer_params,
                 grammar=grammar,
                 limits=limits,
-                deadline=self._deadline(options),
+                deadline=self.deadline(options.timeout_s, options.caller),
             )
         finally:
             options.caller.prepared()
 
-    def _deadline(self, options: GenerationOptions) -> float | None:
-        """When the request has to have ended, by `time.monotonic()`."""
-        limits = [limit for limit in (options.timeout_s, self.longest_s) if limit is not None]
+    def deadline(self, timeout_s: float | None, caller: Caller) -> float | None:
+        """When a request of `caller` with this `timeout` has to have ended, by
+        `time.monotonic()`."""
+        limits = [limit for limit in (timeout_s, self.longest_s) if limit is not None]
         if not limits:
             return None
-        record = options.caller.record
+        record = caller.record
         return (time.monotonic() if record is None else record.started) + min(limits)
 
     def fit(self, prompts: Sequence[RenderedPrompt], options: GenerationOptions) -> list[Prompt]:

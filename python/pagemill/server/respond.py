@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,6 +24,9 @@ from pagemill.server.generation import Generation
 from pagemill.server.protocol.usage import Usage
 from pagemill.server.records.timings import RequestTimings
 
+D = TypeVar("D")
+D_co = TypeVar("D_co", covariant=True)
+D_contra = TypeVar("D_contra", contravariant=True)
 _LOGGER = logging.getLogger("pagemill.server")
 
 
@@ -36,18 +39,12 @@ class FoldedChoice:
         self.token_ids: list[int] = []
         self.offsets: list[int] = []
         self.logprobs: list[Any] = []
-        self.answer_logprobs: list[list[Any]] = []
-        """Of each part of the answer, with those of white space before it."""
         self.prompt_logprobs: list[Any] | None = None
         self.finish_reason = "abort"
         self.stop_reason: str | int | None = None
 
     def add(self, delta: ChoiceDelta) -> None:
         """Appends the next delta."""
-        if delta.answer_logprobs:
-            at = self.message.num_ended_texts
-            self.answer_logprobs += [[] for _ in range(len(self.answer_logprobs), at + 1)]
-            self.answer_logprobs[at] += delta.answer_logprobs
         for event in delta.events:
             self.message.add(event)
         self.token_ids += delta.token_ids
@@ -93,18 +90,40 @@ class Generated(Protocol):
         ...
 
 
-class Wording(Protocol):
-    """How one API writes one response. Streams are bytes of server-sent events."""
+class Source(Protocol[D_co]):
+    """What a response is made of: a `Generation`, or several with calls in between."""
 
-    def whole(self, choices: Sequence[FoldedChoice]) -> msgspec.Struct:
-        """A response that is not streamed."""
+    @property
+    def failure(self) -> ApiError | None:
+        """Why it ended early."""
         ...
+
+    @property
+    def ended(self) -> bool:
+        """True once `take` has returned the last delta."""
+        ...
+
+    def listen(self, on_news: Callable[[], None]) -> None:
+        """Calls `on_news` when `take` has something or the source has ended."""
+        ...
+
+    def take(self, portion: int) -> Iterable[D_co]:
+        """See `Generation.take`."""
+        ...
+
+    def close(self) -> None:
+        """Aborts what has not finished."""
+        ...
+
+
+class StreamWording(Protocol[D_contra]):
+    """How one API writes one stream: as bytes of server-sent events."""
 
     def begin(self) -> bytes:
         """What comes before the first delta."""
         ...
 
-    def delta(self, delta: ChoiceDelta) -> bytes:
+    def delta(self, delta: D_contra) -> bytes:
         """A delta; b"" if it says nothing in this API."""
         ...
 
@@ -113,12 +132,20 @@ class Wording(Protocol):
         ...
 
 
-class ResponseEvents:
-    """A stream: the bytes of a generation's events as they come."""
+class Wording(StreamWording[ChoiceDelta], Protocol):
+    """How one API writes one response, streamed or not."""
 
-    def __init__(self, generation: Generation, wording: Wording, interval: int) -> None:
+    def whole(self, choices: Sequence[FoldedChoice]) -> msgspec.Struct:
+        """A response that is not streamed."""
+        ...
+
+
+class ResponseEvents(Generic[D]):
+    """A stream: the bytes of a source's events as they come."""
+
+    def __init__(self, source: Source[D], wording: StreamWording[D], interval: int) -> None:
         """`interval`: tokens of one event."""
-        self._generation = generation
+        self._source = source
         self._wording = wording
         self._interval = interval
         self._begun = False
@@ -127,7 +154,7 @@ class ResponseEvents:
 
     def listen(self, on_news: Callable[[], None]) -> None:
         """Calls `on_news` when `take` may have something."""
-        self._generation.listen(on_news)
+        self._source.listen(on_news)
 
     def take(self, behind: bool) -> bytes:
         """The events since the last call; sets `ended` with the last ones.
@@ -135,16 +162,16 @@ class ResponseEvents:
         A reader that is `behind`, because its connection is full, gets one event for all tokens of
         a choice that it missed.
         """
-        generation, write = self._generation, self._wording.delta
+        source, write = self._source, self._wording.delta
         parts: list[bytes] = []
         try:
-            for delta in generation.take(0 if behind else self._interval):
+            for delta in source.take(0 if behind else self._interval):
                 if not self._begun:
                     self._begun = True
                     parts.append(self._wording.begin())
                 parts.append(write(delta))
-            if generation.ended:
-                self._end(parts, generation.failure)
+            if source.ended:
+                self._end(parts, source.failure)
         except Exception:
             _LOGGER.exception("a stream failed")
             failure = ApiError(500, "The server failed while it streamed; see its log.")
@@ -153,7 +180,7 @@ class ResponseEvents:
 
     def close(self) -> None:
         """Aborts what has not finished."""
-        self._generation.close()
+        self._source.close()
 
     def _end(self, parts: list[bytes], failure: ApiError | None) -> None:
         self.ended = True
@@ -163,7 +190,7 @@ class ResponseEvents:
 
 async def respond(
     generation: Generation, wording: Wording, stream_interval: int | None
-) -> msgspec.Struct | ResponseEvents:
+) -> msgspec.Struct | ResponseEvents[ChoiceDelta]:
     """The response of an endpoint, which closes `generation`.
 
     Args:
@@ -179,25 +206,31 @@ async def respond(
     return await _whole_response(generation, wording)
 
 
-async def _whole_response(generation: Generation, wording: Wording) -> msgspec.Struct:
-    choices = [FoldedChoice(index) for index in range(generation.num_choices)]
+async def read_all(source: Source[D], add: Callable[[D], object], portion: int = 0) -> None:
+    """Gives every delta of `source` to `add`, until the source has ended; see `Source.take` for
+    `portion`."""
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def fold() -> None:
+    def read() -> None:
         if ended.done():
             return
         try:
-            for delta in generation.take(0):
-                choices[delta.index].add(delta)
-            if generation.ended:
+            for delta in source.take(portion):
+                add(delta)
+            if source.ended:
                 ended.set_result(None)
         except Exception as error:
             ended.set_exception(error)
 
+    source.listen(read)
+    read()
+    await ended
+
+
+async def _whole_response(generation: Generation, wording: Wording) -> msgspec.Struct:
+    choices = [FoldedChoice(index) for index in range(generation.num_choices)]
     try:
-        generation.listen(fold)
-        fold()
-        await ended
+        await read_all(generation, lambda delta: choices[delta.index].add(delta))
         if generation.failure is not None:
             raise generation.failure
         return wording.whole(choices)

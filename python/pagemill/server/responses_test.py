@@ -500,7 +500,7 @@ def test_a_server_without_a_store_says_so() -> None:
         ({"prompt": {"id": "x"}}, "prompt"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"tools": [{"type": "web_search"}]}, "tools"),
-        ({"tools": [{"type": "custom", "name": "x"}]}, "tools"),
+        ({"tools": [{"type": "custom"}]}, "tools"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"tools": [{**TOOL, "parameters": 5}]}, "tools"),
         ({"tool_choice": "any"}, "tool_choice"),

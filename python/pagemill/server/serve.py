@@ -44,6 +44,7 @@ from pagemill.server.rpc.extra import import_grpc
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
 from pagemill.server.tls import open_tls
+from pagemill.server.tools.servers import open_servers
 from pagemill.server.unix_listener import unix_listener
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
 
 def _serve(config: ServeConfig, key_file: KeyFile) -> int:
     if config.server.isolate_engine or config.server.api_server_count > 1:
-        open_tls(config.server.tls)  # a mistake ends the server here, not each of its processes
+        # A mistake ends the server here, not each of its processes.
+        open_tls(config.server.tls)
+        open_servers(config.server.mcp_servers)
         return supervise(config, key_file)
     with (
         _listener(config.server) as listener,
@@ -141,7 +144,8 @@ class Server:
         self._listener = listener
         self._source = source
         self._shared_metrics = shared_metrics
-        self._state = ServerState(config.server, limiter, flatten(config))
+        tools = open_servers(config.server.mcp_servers)
+        self._state = ServerState(config.server, limiter, flatten(config), tools)
         listeners = (log_request,) if config.observe.access_log else ()
         app = create_app(self._state, ring, listeners=listeners)
         self._tls = open_tls(config.server.tls)

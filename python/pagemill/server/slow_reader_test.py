@@ -63,7 +63,7 @@ class Served:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/stream":
             self.streams.append(Endless())
-            await EventStream(self.streams[-1])(scope, receive, send)
+            await EventStream(self.streams[-1], b":\n\n")(scope, receive, send)
         else:
             size = LONG_BYTES if scope["path"] == "/long" else 2
             await Response(bytes(size))(scope, receive, send)

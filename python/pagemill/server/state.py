@@ -18,6 +18,7 @@ from pagemill.server.registry import ModelRegistry, Task
 from pagemill.server.responses.background import BackgroundResponses
 from pagemill.server.responses.store import ResponseStore
 from pagemill.server.return_times import ReturnTimes
+from pagemill.server.tools.servers import ToolServers
 
 
 class ServerState:
@@ -28,8 +29,16 @@ class ServerState:
         config: ServerConfig,
         limiter: KeyLimiter | None = None,
         settings: Mapping[str, Any] | None = None,
+        tools: ToolServers | None = None,
     ) -> None:
-        """`settings`: all that the server was started with, without secrets."""
+        """Begins in the phase of loading.
+
+        Args:
+            config: of the server.
+            limiter: of the keys; None: they have no limits.
+            settings: all that the server was started with, without secrets.
+            tools: the servers whose tools responses may call; None: there are none.
+        """
         self.config = config
         self.limiter = limiter or KeyLimiter()
         self.settings: Mapping[str, Any] = settings or {}
@@ -45,6 +54,7 @@ class ServerState:
             self.responses = ResponseStore(config.response_store, config.response_store_bytes)
         self.background = BackgroundResponses(self.lifecycle)
         self._batch_store = BatchStore.of(config.batches)
+        self.tools = tools or ToolServers()
 
     @property
     def loaded(self) -> Pipeline | None:
@@ -108,6 +118,7 @@ class ServerState:
         await self.background.close()
         if self._batch_store is not None:
             await self._batch_store.close()
+        await self.tools.close()
         if self.responses is not None:
             await self.responses.close()
 

@@ -8,29 +8,33 @@ import msgspec
 
 from pagemill.server.answer import Answer, Text
 from pagemill.server.caller import Caller
-from pagemill.server.chat import render_chat, start_chat
+from pagemill.server.chat import render_chat
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter
 from pagemill.server.protocol.generate import GenerateRequest
 from pagemill.server.protocol.response_store import (
     DeletedResponse,
     InputItems,
     InputItemsRequest,
+    RetrieveRequest,
     StoredResponse,
 )
-from pagemill.server.protocol.responses import Response, ResponseError, ResponsesRequest
-from pagemill.server.respond import ResponseEvents, respond
-from pagemill.server.responses.background import LOST_AFTER_S
+from pagemill.server.protocol.responses import ResponseError, ResponsesRequest
+from pagemill.server.respond import ResponseEvents
 from pagemill.server.responses.input import Item, items_of
+from pagemill.server.responses.references import resolved
 from pagemill.server.responses.request import (
     chat_request,
-    in_names_of_responses,
     new_response,
+    refuse_server_tools,
+    renamed,
     wants_logprobs,
 )
-from pagemill.server.responses.store import ResponseStore, Stored
+from pagemill.server.responses.source import begin
+from pagemill.server.responses.store import LOST_AFTER_S, Stored
+from pagemill.server.responses.stored_stream import StoredStream
 from pagemill.server.responses.stream import ResponseStream
+from pagemill.server.responses.whole import whole_response
 from pagemill.server.responses.wording import ResponseWording
 from pagemill.server.state import ServerState
 
@@ -41,52 +45,71 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
     """Answers a conversation, which may be a stored one with new items."""
     pipeline, _ = server.models.resolve(body.model, caller)
     store = server.responses if body.store else None
-    if body.background and (store is None or body.stream):
+    if body.background and store is None:
         raise bad_request(
-            "`background` needs `store`, and a server that stores responses; it cannot be"
-            " streamed.",
-            "background",
+            "`background` needs `store`, and a server that stores responses.", "background"
         )
-    items = [*await _history(server, body, caller), *items_of(body.input)]
-    try:
-        generation = await start_chat(pipeline, chat_request(body, items), caller)
-    except ApiError as error:
-        raise in_names_of_responses(error) from error
-    response = new_response(body, pipeline.model.name, generation.sampling, store=store is not None)
+    max_bytes = server.config.max_body_bytes
+    sent = await resolved(body.input, server.responses, caller.key_id, max_bytes)
+    items = [*await _history(server, body, caller), *items_of(sent)]
+    source, sampling = await begin(pipeline, server.tools, body, items, caller)
+    response = new_response(body, pipeline.model.name, sampling, store=store is not None)
     formatter = LogprobFormatter(pipeline.renderer, False) if wants_logprobs(body) else None
     wording = ResponseWording(
-        response, generation, formatter, include_reasoning=body.include_reasoning
+        response,
+        source,
+        formatter,
+        include_reasoning=body.include_reasoning,
+        is_streamed=body.stream,
     )
+    interval = max(server.config.stream_interval, body.stream_interval) if body.stream else None
     if body.background:
         assert store is not None
-        return await _begin(server, store, caller, items, generation, wording)
+        owner, conversation = caller.key_id, msgspec.json.encode(items)
+        begun = await server.background.start(store, owner, conversation, source, wording, interval)
+        return begun if interval is None else StoredStream(store, owner, response.id, after=-1)
 
     async def keep() -> None:
         if store is not None:
-            await _put(store, caller, items, response)
+            conversation, written = msgspec.json.encode(items), msgspec.json.encode(response)
+            item_ids = [item.id for item in response.output]
+            await store.put(caller.key_id, response.id, conversation, written, item_ids=item_ids)
 
-    interval = max(server.config.stream_interval, body.stream_interval)
-    answer = await respond(generation, wording, interval if body.stream else None)
-    if isinstance(answer, ResponseEvents):
-        return ResponseStream(answer, wording.begin, keep if store is not None else None)
+    if interval is not None:
+        events = ResponseEvents(source, wording, interval)
+        return ResponseStream(events, wording.begin, keep if store is not None else None)
+    await whole_response(source, wording)
     await keep()
-    return answer
+    return response
 
 
 async def render(server: ServerState, body: ResponsesRequest, caller: Caller) -> GenerateRequest:
     """The request of `/inference/v1/generate` that answers the same; nothing is stored."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    items = [*await _history(server, body, caller), *items_of(body.input)]
-    try:
-        return await render_chat(pipeline, chat_request(body, items), caller)
-    except ApiError as error:
-        raise in_names_of_responses(error) from error
+    refuse_server_tools(body)
+    max_bytes = server.config.max_body_bytes
+    sent = await resolved(body.input, server.responses, caller.key_id, max_bytes)
+    items = [*await _history(server, body, caller), *items_of(sent)]
+    request = chat_request(body, items)
+    with renamed():
+        return await render_chat(pipeline, request, caller)
 
 
-async def retrieve(server: ServerState, body: StoredResponse, caller: Caller) -> Text:
-    """A stored response."""
+async def retrieve(
+    server: ServerState, body: RetrieveRequest, caller: Caller
+) -> Text | StoredStream:
+    """A stored response, or the events of one that was begun in the background and streamed."""
     found = await _stored(server, body.response_id, caller, "response_id")
-    return Text(found.response, "application/json")
+    store = server.responses
+    if not body.stream or store is None:
+        return Text(found.response, "application/json")
+    events = await store.events(caller.key_id, body.response_id, -1)
+    if events is None or not events.chunks:
+        raise bad_request(
+            "`stream`: the response was not created with `background: true` and `stream: true`.",
+            "stream",
+        )
+    return StoredStream(store, caller.key_id, body.response_id, body.starting_after)
 
 
 async def cancel(server: ServerState, body: StoredResponse, caller: Caller) -> Text:
@@ -103,7 +126,8 @@ async def cancel(server: ServerState, body: StoredResponse, caller: Caller) -> T
     if found.idle_s is not None and store is not None:
         cancelled = msgspec.json.encode({**response, "status": "cancelled"})
         await store.end(caller.key_id, body.response_id, cancelled)
-    return await retrieve(server, body, caller)
+    found = await _stored(server, body.response_id, caller, "response_id")
+    return Text(found.response, "application/json")
 
 
 async def delete(server: ServerState, body: StoredResponse, caller: Caller) -> DeletedResponse:
@@ -161,43 +185,6 @@ async def _stored(server: ServerState, response_id: str, caller: Caller, param: 
         response |= {"status": "failed", "error": _LOST}
         return Stored(found.conversation, msgspec.json.encode(response))
     return found
-
-
-async def _begin(
-    server: ServerState,
-    store: ResponseStore,
-    caller: Caller,
-    items: list[Item],
-    generation: Generation,
-    wording: ResponseWording,
-) -> Response:
-    """The response as it is when it begins to run in the background.
-
-    Raises:
-        ApiError: it cannot.
-    """
-    wording.response.background = True
-    response = msgspec.structs.replace(wording.response)
-    try:
-        server.background.start(store, caller.key_id, generation, wording)
-    except ApiError:
-        generation.close()
-        raise
-    if not await _put(store, caller, items, response, running=True):
-        raise ApiError(500, "The response cannot be stored; the server's log says why.")
-    return response
-
-
-async def _put(
-    store: ResponseStore,
-    caller: Caller,
-    items: list[Item],
-    response: Response,
-    *,
-    running: bool = False,
-) -> bool:
-    conversation, encoded = msgspec.json.encode(items), msgspec.json.encode(response)
-    return await store.put(caller.key_id, response.id, conversation, encoded, running=running)
 
 
 def _absent(response_id: str, param: str) -> ApiError:

@@ -435,8 +435,9 @@ ENDPOINTS = (
         handler="responses:retrieve",
         scope=Scope.INFERENCE,
         task=Task.GENERATE,
-        request="response_store:StoredResponse",
+        request="response_store:RetrieveRequest",
         response="responses:Response",
+        event="response_events:ResponseEvent",
     ),
     Endpoint(
         name="response_cancel",

@@ -11,6 +11,7 @@ from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.messages import (
     ContentBlock,
     CountTokensRequest,
+    DocumentBlock,
     InputMessage,
     MessagesRequest,
     RedactedThinkingBlock,
@@ -19,6 +20,7 @@ from pagemill.server.protocol.messages import (
     ThinkingBlock,
     Tool,
     ToolChoice,
+    ToolReferenceBlock,
     ToolResultBlock,
     ToolUseBlock,
 )
@@ -205,6 +207,8 @@ def _other(role: str, turn: Sequence[_Located]) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     for block, where in turn:
         match block:
+            case DocumentBlock() if role == "user":
+                texts.append(_document(block, where))
             case TextBlock():
                 if block.text and not (role == "system" and block.text.startswith(_BILLING_HEADER)):
                     texts.append(block.text)
@@ -228,16 +232,34 @@ def _result(result: ToolResultBlock, where: str) -> str:
     else:
         texts: list[str] = []
         for at, block in enumerate(result.content or ()):
-            if not isinstance(block, TextBlock):
-                raise _misplaced(block, f"{where}.content[{at}]", "user")
-            texts.append(block.text)
+            match block:
+                case TextBlock():
+                    texts.append(block.text)
+                case DocumentBlock():
+                    texts.append(_document(block, f"{where}.content[{at}]"))
+                case ToolReferenceBlock():
+                    texts.append(f"Tool found: {block.tool_name}")
+                case _:
+                    raise _misplaced(block, f"{where}.content[{at}]", "user")
         text = "\n".join(texts)
     return f"Error: {text}" if result.is_error else text
 
 
+def _document(document: DocumentBlock, where: str) -> str:
+    """The text of a document, below what is known about it."""
+    source = document.source
+    if source.type != "text":
+        raise bad_request(
+            f"`{where}.source` is of type {source.type[:40]!r}; this model takes documents of type"
+            " `text` only.",
+            "messages",
+        )
+    return "\n".join(filter(None, (document.title, document.context, source.data)))
+
+
 def _misplaced(block: ContentBlock, where: str, role: str) -> ApiError:
     kind = block.__struct_config__.tag
-    if kind in ("image", "document"):
+    if kind == "image":
         return bad_request(
             f"`{where}` is of type `{kind}`; this model takes text only.", "messages"
         )

@@ -29,8 +29,25 @@ class ImageBlock(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
     """An image, which is refused."""
 
 
+class DocumentSource(msgspec.Struct, frozen=True):
+    """Where a document is. `data` is the text of one of type `text`; others are refused."""
+
+    type: str
+    data: str = ""
+
+
 class DocumentBlock(msgspec.Struct, frozen=True, tag_field="type", tag="document"):
-    """A document, which is refused."""
+    """A document. `context` says what it is."""
+
+    source: DocumentSource
+    title: str | None = None
+    context: str | None = None
+
+
+class ToolReferenceBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_reference"):
+    """A tool that a search of the client's found; it is one of the request's tools."""
+
+    tool_name: str
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True, tag_field="type", tag="thinking"):
@@ -52,7 +69,7 @@ class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"
     input: dict[str, Any]
 
 
-ResultBlock = TextBlock | ImageBlock | DocumentBlock
+ResultBlock = TextBlock | ImageBlock | DocumentBlock | ToolReferenceBlock
 
 
 class ToolResultBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
@@ -67,6 +84,7 @@ ContentBlock = (
     TextBlock
     | ImageBlock
     | DocumentBlock
+    | ToolReferenceBlock
     | ThinkingBlock
     | RedactedThinkingBlock
     | ToolUseBlock
@@ -297,8 +315,13 @@ class MessageStop(msgspec.Struct, tag_field="type", tag="message_stop"):
     """The last event of a stream that did not fail."""
 
 
+class Ping(msgspec.Struct, tag_field="type", tag="ping"):
+    """Keeps a connection open while there is nothing to say."""
+
+
 StreamEvent = (
     MessageStart
+    | Ping
     | BlockStart
     | BlockDeltaEvent
     | BlockStop

@@ -176,7 +176,102 @@ class ArgumentsDone(msgspec.Struct, tag_field="type", tag="response.function_cal
     sequence_number: int = 0
 
 
-DeltaEvent = TextDelta | ReasoningDelta | ArgumentsDelta
+class CustomInputDelta(
+    msgspec.Struct, tag_field="type", tag="response.custom_tool_call_input.delta"
+):
+    """A part of the input of a custom tool."""
+
+    item_id: str
+    output_index: int
+    delta: str
+    sequence_number: int = 0
+
+
+class CustomInputDone(msgspec.Struct, tag_field="type", tag="response.custom_tool_call_input.done"):
+    """The whole input of a custom tool."""
+
+    item_id: str
+    output_index: int
+    input: str
+    sequence_number: int = 0
+
+
+class McpArgumentsDelta(msgspec.Struct, tag_field="type", tag="response.mcp_call_arguments.delta"):
+    """A part of the arguments of a call of a tool that the server runs."""
+
+    item_id: str
+    output_index: int
+    delta: str
+    sequence_number: int = 0
+
+
+class McpArgumentsDone(msgspec.Struct, tag_field="type", tag="response.mcp_call_arguments.done"):
+    """The whole arguments of such a call."""
+
+    item_id: str
+    output_index: int
+    arguments: str
+    sequence_number: int = 0
+
+
+class McpListBegun(msgspec.Struct, tag_field="type", tag="response.mcp_list_tools.in_progress"):
+    """Tools of a server are being listed."""
+
+    item_id: str
+    output_index: int
+    sequence_number: int = 0
+
+
+class McpListCompleted(msgspec.Struct, tag_field="type", tag="response.mcp_list_tools.completed"):
+    """The tools are listed."""
+
+    item_id: str
+    output_index: int
+    sequence_number: int = 0
+
+
+class McpListFailed(msgspec.Struct, tag_field="type", tag="response.mcp_list_tools.failed"):
+    """The tools cannot be listed."""
+
+    item_id: str
+    output_index: int
+    sequence_number: int = 0
+
+
+class McpCallBegun(msgspec.Struct, tag_field="type", tag="response.mcp_call.in_progress"):
+    """A call of a tool that the server runs begins."""
+
+    item_id: str
+    output_index: int
+    sequence_number: int = 0
+
+
+class McpCallCompleted(msgspec.Struct, tag_field="type", tag="response.mcp_call.completed"):
+    """The call has a result."""
+
+    item_id: str
+    output_index: int
+    sequence_number: int = 0
+
+
+class McpCallFailed(msgspec.Struct, tag_field="type", tag="response.mcp_call.failed"):
+    """The call failed."""
+
+    item_id: str
+    output_index: int
+    sequence_number: int = 0
+
+
+McpEvent = (
+    McpArgumentsDone
+    | McpListBegun
+    | McpListCompleted
+    | McpListFailed
+    | McpCallBegun
+    | McpCallCompleted
+    | McpCallFailed
+)
+DeltaEvent = TextDelta | ReasoningDelta | ArgumentsDelta | McpArgumentsDelta
 ResponseEvent = (
     ResponseCreated
     | ResponseInProgress
@@ -193,5 +288,8 @@ ResponseEvent = (
     | ReasoningPartDone
     | ReasoningDone
     | ArgumentsDone
+    | CustomInputDelta
+    | CustomInputDone
+    | McpEvent
     | DeltaEvent
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from pagemill.server.protocol.decode import FieldRules, Unsupported, only
+from pagemill.server.protocol.decode import FieldRules
 
 _Id = Annotated[str, Meta(max_length=512)]
 
@@ -16,6 +16,13 @@ class StoredResponse(msgspec.Struct, kw_only=True, frozen=True):
     """Names a stored response."""
 
     response_id: _Id
+
+
+class RetrieveRequest(StoredResponse, kw_only=True, frozen=True):
+    """Reads a response, or with `stream` its events: those behind number `starting_after`."""
+
+    stream: bool = False
+    starting_after: Annotated[int, Meta(ge=-1, le=2**53)] = -1
 
 
 class InputItemsRequest(StoredResponse, kw_only=True, frozen=True):
@@ -27,10 +34,8 @@ class InputItemsRequest(StoredResponse, kw_only=True, frozen=True):
 
 
 RULES = FieldRules(
-    unsupported={
-        "stream": Unsupported(only("false", "False", "0"), "a response is stored when complete."),
-    },
-    ignored=frozenset({"include", "include[]", "starting_after", "include_obfuscation"}),
+    unsupported={},
+    ignored=frozenset({"include", "include[]", "include_obfuscation"}),
 )
 
 

@@ -12,8 +12,9 @@ from pagemill.render.events import Reasoning
 from pagemill.server.answer import Socket
 from pagemill.server.generation import Generation
 from pagemill.server.protocol.response_events import ItemAdded, ItemDone, ResponseEvent
+from pagemill.server.responses.ids import new_id
 from pagemill.server.responses.input import Item
-from pagemill.server.responses.output import OutputItems, new_id
+from pagemill.server.responses.output import OutputItems
 
 Say = Callable[[str, dict[str, Any]], None]
 """(type, fields) -> an event to the client."""

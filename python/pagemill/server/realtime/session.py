@@ -24,9 +24,9 @@ from pagemill.server.protocol.realtime import ClientEvent, EventError
 from pagemill.server.realtime.conversation import Conversation, complete_items
 from pagemill.server.realtime.response import RealtimeResponse
 from pagemill.server.realtime.settings import MODALITIES, changed, request_of
+from pagemill.server.responses.ids import new_id
 from pagemill.server.responses.input import Item
-from pagemill.server.responses.output import new_id
-from pagemill.server.responses.request import chat_request, in_names_of_responses
+from pagemill.server.responses.request import chat_request, refuse_server_tools, renamed
 from pagemill.server.state import ServerState
 
 _LOGGER = logging.getLogger("pagemill.server")
@@ -137,10 +137,8 @@ class Session(Talk):
         if sent.get("input") is not None:
             items = _input(sent["input"], self._conversation)
         request = request_of(settings, list(items))
-        try:
-            chat = chat_request(request, list(items))
-        except ApiError as error:
-            raise in_names_of_responses(error) from error
+        refuse_server_tools(request)
+        chat = chat_request(request, list(items))
         conversation_id = None if is_apart else self._conversation_id
         self._response = RealtimeResponse(self._say, settings, conversation_id)
         self._responding = asyncio.create_task(self._respond(self._response, chat, is_apart))
@@ -149,7 +147,7 @@ class Session(Talk):
         assert self._socket is not None, "a client has asked for the response"
         response.begin()
         try:
-            with admitted(self._caller, self._server.limiter) as caller:
+            with renamed(), admitted(self._caller, self._server.limiter) as caller:
                 generation = await start_chat(self._pipeline, chat, caller)
                 try:
                     interval = self._server.config.stream_interval
@@ -162,8 +160,7 @@ class Session(Talk):
         except asyncio.CancelledError:
             response.cancel("client_cancelled")
         except ApiError as error:
-            named = in_names_of_responses(error)
-            response.fail(named.type_name.replace(" ", ""), named.message)
+            response.fail(error.type_name.replace(" ", ""), error.message)
         except Exception:
             _LOGGER.exception("a realtime response failed")
             response.fail("InternalServerError", "The server failed; its log says more.")

@@ -7,7 +7,10 @@ from typing import Any, cast
 
 from pagemill.render.chat_messages import TEXT_PARTS
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.responses.output import new_id
+from pagemill.server.responses.custom_tools import custom_arguments
+from pagemill.server.responses.ids import new_id
+from pagemill.server.tools.call import ApprovedCall
+from pagemill.server.tools.offer import function_name
 
 Item = dict[str, Any]
 
@@ -18,7 +21,14 @@ _PREFIXES = {
     "reasoning": "rs",
     "function_call": "fc",
     "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "mcp_list_tools": "mcpl",
+    "mcp_call": "mcp",
+    "mcp_approval_request": "mcpr",
+    "mcp_approval_response": "mcpa",
 }
+_MAY_BE_EMPTY = ("arguments", "input")
 _UNFINISHED = ("incomplete", "in_progress")
 
 
@@ -50,8 +60,24 @@ def messages_of(instructions: str | None, items: Sequence[Item]) -> list[dict[st
         messages.say(_SYSTEM, [instructions])
     for item in items:
         messages.add(item)
-    messages.end_reasoning()
+    messages.end()
     return messages.written
+
+
+def approved_calls(items: Sequence[Item]) -> list[ApprovedCall]:
+    """The calls that the client has approved, and that were not made."""
+    made = {item.get("approval_request_id") for item in items if item["type"] == "mcp_call"}
+    asked = {item["id"]: item for item in items if item["type"] == "mcp_approval_request"}
+    approved: dict[str, ApprovedCall] = {}
+    for item in items:
+        if item["type"] == "mcp_approval_response" and item["approve"]:
+            name = item["approval_request_id"]
+            call = asked[name]
+            if name not in made:
+                approved[name] = ApprovedCall(
+                    call["server_label"], call["name"], call["arguments"], name
+                )
+    return list(approved.values())
 
 
 class _Messages:
@@ -61,9 +87,13 @@ class _Messages:
         self.written: list[dict[str, Any]] = []
         self._reasoning = ""
         self._names: dict[str, str] = {}  # of functions, by the ids of their calls
+        self._results: list[Item] = []  # of calls of one turn, which come behind the last of them
+        self._approvals: dict[str, Item] = {}  # requests for them
 
     def add(self, item: Item) -> None:
         """Appends the next item."""
+        if item["type"] not in ("mcp_call", "function_call", "custom_tool_call"):
+            self._add_results()
         match item["type"]:
             case "message":
                 texts = _texts(item["content"])
@@ -75,15 +105,24 @@ class _Messages:
                 self._reasoning += "".join(_texts(item["content"] or item["summary"]))
             case "function_call":
                 self._names[item["call_id"]] = item["name"]
-                function = {"name": item["name"], "arguments": item["arguments"]}
-                call = {"id": item["call_id"], "type": "function", "function": function}
-                self._assistant("").setdefault("tool_calls", []).append(call)
+                self._call(item["call_id"], item["name"], item["arguments"])
+            case "custom_tool_call":
+                self._names[item["call_id"]] = item["name"]
+                self._call(item["call_id"], item["name"], custom_arguments(item["input"]))
+            case "mcp_call":
+                self._server_call(item, _outcome_of(item))
+            case "mcp_approval_request":
+                self._approvals[item["id"]] = item
+            case "mcp_approval_response":
+                self._approval(item)
+            case "mcp_list_tools":
+                pass  # the model sees the tools that its request has
             case _:
                 self._result(item)
 
     def say(self, role: str, texts: Sequence[str]) -> None:
         """Appends a message. Templates take one system message, so that the first ones are one."""
-        self.end_reasoning()
+        self._end_reasoning()
         if role == _SYSTEM and len(self.written) == 1 and self.written[0]["role"] == _SYSTEM:
             self.written[0]["content"] += "\n\n" + "\n".join(texts)
         elif role == _SYSTEM or len(texts) == 1:
@@ -92,10 +131,43 @@ class _Messages:
             parts = [{"type": "text", "text": text} for text in texts]
             self.written.append({"role": role, "content": parts})
 
-    def end_reasoning(self) -> None:
+    def end(self) -> None:
+        """There are no more items."""
+        self._add_results()
+        self._end_reasoning()
+
+    def _end_reasoning(self) -> None:
         """Reasoning that no answer follows is a message by itself."""
         if self._reasoning:
             self._assistant("content")["content"] = ""
+
+    def _add_results(self) -> None:
+        self.written += self._results
+        self._results = []
+
+    def _call(self, call_id: str, name: str, arguments: str) -> None:
+        function = {"name": name, "arguments": arguments}
+        call = {"id": call_id, "type": "function", "function": function}
+        self._assistant("").setdefault("tool_calls", []).append(call)
+
+    def _server_call(self, item: Item, text: str) -> None:
+        """A call of a tool that the server runs, and what came of it."""
+        name = function_name(item["server_label"], item["name"])
+        self._call(item["id"], name, item["arguments"])
+        message = {"role": "tool", "tool_call_id": item["id"], "name": name, "content": text}
+        self._results.append(message)
+
+    def _approval(self, item: Item) -> None:
+        call = self._approvals.get(item["approval_request_id"])
+        if call is None:
+            raise bad_request(
+                f"`input` approves {item['approval_request_id'][:100]!r}, but no"
+                " mcp_approval_request with that `id` comes before it.",
+                "input",
+            )
+        if not item["approve"]:
+            reason = f" {item['reason']}" if isinstance(item.get("reason"), str) else ""
+            self._server_call(call, f"Error: The user did not approve this call.{reason}")
 
     def _assistant(self, part: str) -> dict[str, Any]:
         """The model's message that has room for `part`: a turn is one message."""
@@ -113,16 +185,35 @@ class _Messages:
         call_id = item["call_id"]
         if call_id not in self._names:
             raise bad_request(
-                f"`input` has the output of the call {call_id[:100]!r}, but no function_call with"
-                " that `call_id` comes before it.",
+                f"`input` has the output of the call {call_id[:100]!r}, but no call with that"
+                " `call_id` comes before it.",
                 "input",
             )
-        self.end_reasoning()
+        self._end_reasoning()
         output = item["output"]
         text = output if isinstance(output, str) else "\n".join(_texts(output))
         name = self._names[call_id]
         message = {"role": "tool", "tool_call_id": call_id, "name": name, "content": text}
         self.written.append(message)
+
+
+def _outcome_of(call: Item) -> str:
+    """What the model reads of a call of a tool that the server ran."""
+    match call.get("error"):
+        case None:
+            output = call.get("output")
+            return output if isinstance(output, str) else "Error: The call was not finished."
+        case {"message": str(message)} | str(message):
+            return f"Error: {message}"
+        case {"content": [*parts]}:
+            texts = [part["text"] for part in parts if _is_text(part)]
+            return "Error: " + "\n".join(texts)
+        case _:
+            return "Error: The call failed."
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(cast(Item, part).get("text"), str)
 
 
 def _texts(parts: Sequence[Item]) -> list[str]:
@@ -148,6 +239,16 @@ def _item(sent: Item, where: str) -> Item:
                 item[field] = _parts(item.get(field, []), f"{where}.{field}", "reasoning_text")
         case "function_call":
             _require_strings(item, ("call_id", "name", "arguments"), where)
+        case "custom_tool_call":
+            _require_strings(item, ("call_id", "name", "input"), where)
+        case "mcp_list_tools":
+            _require_strings(item, ("server_label",), where)
+        case "mcp_call" | "mcp_approval_request":
+            _require_strings(item, ("server_label", "name", "arguments"), where)
+        case "mcp_approval_response":
+            _require_strings(item, ("approval_request_id",), where)
+            if not isinstance(item.get("approve"), bool):
+                raise bad_request(f"`{where}.approve` must be true or false.", "input")
         case _:
             _require_strings(item, ("call_id",), where)
             if not isinstance(item.get("output"), str):
@@ -195,7 +296,7 @@ def _check_part(part: Any, where: str) -> None:
 
 def _require_strings(item: Item, fields: Sequence[str], where: str) -> None:
     for field in fields:
-        if not isinstance(item.get(field), str) or not (item[field] or field == "arguments"):
+        if not isinstance(item.get(field), str) or not (item[field] or field in _MAY_BE_EMPTY):
             raise _no_string(f"{where}.{field}")
 
 

@@ -10,8 +10,7 @@ Texts of a kind that follow one another are one item; a call is one.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Protocol
 
 from pagemill.render.events import CallArguments, CallEnd, CallStart, Event, Reasoning, Text
@@ -28,26 +27,26 @@ from pagemill.server.protocol.response_events import (
     ReasoningDone,
     ReasoningPartAdded,
     ReasoningPartDone,
-    ResponseEvent,
     TextDelta,
     TextDone,
 )
 from pagemill.server.protocol.response_items import (
     FunctionCall,
     ItemStatus,
+    McpApprovalRequest,
+    McpCall,
     OutputItem,
     OutputMessage,
     OutputText,
     ReasoningItem,
     ReasoningText,
 )
+from pagemill.server.responses.custom_tools import OpenCustomCall
+from pagemill.server.responses.ids import new_id
+from pagemill.server.responses.tool_items import OpenApproval, OpenToolCall, Say, ToolItems
+from pagemill.server.tools.events import ToolEvent
 
-Say = Callable[[ResponseEvent], None]
-
-
-def new_id(prefix: str) -> str:
-    """An id that cannot be guessed."""
-    return f"{prefix}_{secrets.token_hex(24)}"
+_WRITTEN = (Text, Reasoning, CallStart, CallArguments, CallEnd)
 
 
 class OpenItem(Protocol):
@@ -56,12 +55,12 @@ class OpenItem(Protocol):
     parts: list[str]
 
     @property
-    def kind(self) -> type[Text] | type[Reasoning] | type[CallArguments]:
+    def kind(self) -> type[Event]:
         """Events that continue the item."""
         ...
 
-    def delta(self, text: str) -> DeltaEvent:
-        """The event that says that the item has `text` more."""
+    def delta(self, text: str) -> DeltaEvent | None:
+        """The event that says that the item has `text` more; None if that is not said."""
         ...
 
     def item(self, status: ItemStatus) -> OutputItem:
@@ -80,19 +79,26 @@ class OpenItem(Protocol):
 class OutputItems:
     """The items so far: `items` are over, `open` is being written."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, custom_tools: Set[str] = frozenset()) -> None:
+        """`custom_tools` are the names of tools whose input is any text."""
         self._say = say
+        self._custom_tools = custom_tools
         self._logprobs: list[ContentLogprob] = []  # of the message that is open, or comes next
         self.items: list[OutputItem] = []
         self.open: OpenItem | None = None
+        self._tools = ToolItems(self.items, say)
 
     def add_logprobs(self, logprobs: Sequence[ContentLogprob]) -> None:
         """Appends those of the answer's next tokens, before the events that the tokens make. The
         next event of the answer's text says them."""
         self._logprobs += logprobs
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event | ToolEvent) -> None:
         """Appends the next event."""
+        if not isinstance(event, _WRITTEN):
+            self._end(complete=True)
+            self._tools.add(event)
+            return
         match event:
             case Text(text):
                 item = self._continued(Text) or self._begin(self._new_message)
@@ -101,7 +107,7 @@ class OutputItems:
                 item = self._continued(Reasoning) or self._begin(_OpenReasoning)
                 self._append(item, text)
             case CallStart():
-                self._begin(lambda index: _OpenCall(index, event))
+                self._begin(lambda index: self._new_call(index, event))
             case CallArguments(text):
                 assert self.open is not None
                 self._append(self.open, text)
@@ -113,9 +119,18 @@ class OutputItems:
         if complete and self.open is None and not self.items:
             self._begin(self._new_message)
         self._end(complete)
+        self._tools.end()
 
     def _new_message(self, index: int) -> OpenItem:
         return _OpenMessage(index, self._logprobs)
+
+    def _new_call(self, index: int, call: CallStart) -> OpenItem:
+        if call.name in self._custom_tools:
+            return OpenCustomCall(index, call)
+        tool = self._tools.tool(call.name)
+        if tool is None:
+            return _OpenCall(index, call)
+        return OpenApproval(tool) if tool.needs_approval else OpenToolCall(index, tool)
 
     def _continued(self, kind: type[Event]) -> OpenItem | None:
         return self.open if self.open is not None and self.open.kind is kind else None
@@ -123,7 +138,9 @@ class OutputItems:
     def _append(self, item: OpenItem, text: str) -> None:
         if text:
             item.parts.append(text)
-            self._say(item.delta(text))
+            delta = item.delta(text)
+            if delta is not None:
+                self._say(delta)
 
     def _begin(self, new: Callable[[int], OpenItem]) -> OpenItem:
         """Ends the item that is open, and begins `new` of its place in the output."""
@@ -139,7 +156,10 @@ class OutputItems:
             return
         self.open.end(self._say)
         item = self.open.item("completed" if complete else "incomplete")
-        self._say(ItemDone(len(self.items), item))
+        if isinstance(item, McpCall | McpApprovalRequest):
+            self._tools.called(item)
+        if not isinstance(item, McpCall):
+            self._say(ItemDone(len(self.items), item))
         self.items.append(item)
         if self.open.kind is Text:
             self._logprobs = []
@@ -148,7 +168,7 @@ class OutputItems:
 
 def _empty(item: OutputItem) -> OutputItem:
     """`item` as it is announced: its parts have events of their own."""
-    if not isinstance(item, FunctionCall):
+    if isinstance(item, OutputMessage | ReasoningItem):
         item.content = []
     return item
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, cast
 
 from pagemill.engine.sampling import SamplingParams
@@ -16,8 +17,10 @@ from pagemill.server.protocol.responses import (
     TextOptions,
 )
 from pagemill.server.protocol.sampling import GenerationRequest
+from pagemill.server.responses.custom_tools import custom_function
+from pagemill.server.responses.ids import new_id
 from pagemill.server.responses.input import Item, continues_last, messages_of
-from pagemill.server.responses.output import new_id
+from pagemill.server.responses.tool_offers import is_offer
 
 # Fields of chats that refusals name, and what they are called here.
 _NAMES = {
@@ -58,7 +61,9 @@ def chat_request(body: ResponsesRequest, items: Sequence[Item]) -> ChatRequest:
         continue_final_message=continues,
         chat_template_kwargs=body.chat_template_kwargs,
         reasoning_effort=body.reasoning.effort,
-        tools=[_tool(tool, f"tools[{at}]") for at, tool in enumerate(body.tools)],
+        tools=[
+            _tool(tool, f"tools[{at}]") for at, tool in enumerate(body.tools) if not is_offer(tool)
+        ],
         tool_choice=_tool_choice(body.tool_choice),
         parallel_tool_calls=body.parallel_tool_calls,
         response_format=_response_format(body.text.format or _TEXT),
@@ -72,15 +77,19 @@ def wants_logprobs(body: ResponsesRequest) -> bool:
     return _LOGPROBS in body.include
 
 
-def in_names_of_responses(error: ApiError) -> ApiError:
-    """A chat's refusal with the names that the fields have here."""
-    message = error.message
-    for chat, here in _NAMES.items():
-        message = message.replace(f"`{chat}", f"`{here}")
-    param = _NAMES.get(error.param or "", error.param)
-    renamed = ApiError(error.status, message, param, error.type_name, error.retry_after_s)
-    renamed.is_by_engine = error.is_by_engine
-    return renamed
+@contextlib.contextmanager
+def renamed() -> Generator[None]:
+    """A chat's refusal in here has the names that the fields have in this API."""
+    try:
+        yield
+    except ApiError as error:
+        raise _renamed(error) from error
+
+
+def refuse_server_tools(body: ResponsesRequest) -> None:
+    """Raises a 400 ApiError if the server would have to run tools: only responses do that."""
+    if any(tool.get("type") == "mcp" for tool in body.tools):
+        raise bad_request("`tools` of type `mcp` are for /v1/responses.", "tools")
 
 
 def new_response(
@@ -125,15 +134,28 @@ def new_response(
     )
 
 
+def _renamed(error: ApiError) -> ApiError:
+    message = error.message
+    for chat, here in _NAMES.items():
+        message = message.replace(f"`{chat}", f"`{here}")
+    param = _NAMES.get(error.param or "", error.param)
+    refusal = ApiError(error.status, message, param, error.type_name, error.retry_after_s)
+    refusal.is_by_engine = error.is_by_engine
+    return refusal
+
+
 def _tool(tool: dict[str, Any], where: str) -> dict[str, Any]:
     kind, name = tool.get("type"), tool.get("name")
-    if kind != "function":
+    if kind not in ("function", "custom"):
         raise bad_request(
-            f"`{where}.type` is {str(kind)[:60]!r}; this server has tools of type `function` only.",
+            f"`{where}.type` is {str(kind)[:60]!r}; this server has tools of type `function`,"
+            " `custom` and `mcp`.",
             "tools",
         )
     if not isinstance(name, str) or not name:
         raise bad_request(f"`{where}.name` must be a non-empty string.", "tools")
+    if kind == "custom":
+        return custom_function(tool, where)
     if not isinstance(tool.get("parameters"), dict | None):
         raise bad_request(f"`{where}.parameters` must be a JSON Schema.", "tools")
     kept = ("name", "description", "parameters", "strict")
@@ -145,8 +167,13 @@ def _tool_choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
     match choice:
         case "none" | "auto" | "required":
             return choice
-        case {"type": "function", "name": str()}:
+        case {"type": "function" | "custom", "name": str()}:
             return {"type": "function", "function": {"name": choice["name"]}}
+        case {"type": "mcp", "server_label": str()}:
+            return {
+                "type": "allowed_tools",
+                "allowed_tools": {"mode": "required", "tools": [choice]},
+            }
         case {"type": "allowed_tools", "mode": mode, "tools": list()}:
             allowed = {"mode": mode, "tools": choice["tools"]}
             return {"type": "allowed_tools", "allowed_tools": allowed}

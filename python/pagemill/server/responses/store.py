@@ -8,6 +8,9 @@ A response is stored with its whole conversation, so that it can be continued wh
 before it are evicted or deleted. The file is never larger than `max_bytes`: the oldest responses
 are evicted. A response belongs to the key that made it: for other keys it does not exist.
 
+A response that runs in the background may have its events stored as they come: they are numbered,
+and go with the response.
+
 Each process has one thread for the file. What fails is logged, and the response is not stored.
 """
 
@@ -17,7 +20,7 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from pagemill.config import ConfigError
@@ -25,8 +28,10 @@ from pagemill.server.sqlite_file import PAGE_BYTES, SqliteFile, connect, transac
 
 T = TypeVar("T")
 
+LOST_AFTER_S = 60.0
+"""A running response of which its process has said nothing for so long has failed with it."""
 _LOGGER = logging.getLogger("pagemill.server")
-_FIXED_PAGES = 16  # of the tables themselves, and what a row leaves of its last pages
+_FIXED_PAGES = 20  # of the tables themselves, and what a row leaves of its last pages
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
   age INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -35,8 +40,25 @@ CREATE TABLE IF NOT EXISTS responses (
   conversation BLOB NOT NULL,
   response BLOB NOT NULL,
   seen_running REAL  -- time.monotonic() of all processes; null: it has ended
-)
+);
+CREATE TABLE IF NOT EXISTS events (
+  response TEXT NOT NULL,
+  first INTEGER NOT NULL,  -- the number of the first of the events
+  data BLOB NOT NULL,
+  PRIMARY KEY (response, first)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS items (
+  id TEXT PRIMARY KEY,  -- of an item of the response's output
+  response TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS items_of ON items (response);
+CREATE TRIGGER IF NOT EXISTS parts_go AFTER DELETE ON responses BEGIN
+  DELETE FROM events WHERE response = OLD.id;
+  DELETE FROM items WHERE response = OLD.id;
+END;
 """
+_ITEM_BYTES = 300  # of an item's id in its table and index
+_MAX_CHUNKS = 16  # of events that are read at a time
 _RUNNING = "WHERE id = ? AND owner = ? AND seen_running IS NOT NULL"
 
 
@@ -47,6 +69,15 @@ class Stored(NamedTuple):
     response: bytes
     idle_s: float | None = None
     """For how long its process has not said that it runs; None: it has ended."""
+
+
+class StoredEvents(NamedTuple):
+    """Events of a response in their order."""
+
+    chunks: list[tuple[int, bytes]]
+    """Several events each, after the number of the first of them."""
+    idle_s: float | None
+    """See `Stored`. None, and no chunks: there will be none."""
 
 
 def _idle_s(seen: float) -> float:
@@ -70,11 +101,12 @@ class ResponseStore:
         conversation: bytes,
         response: bytes,
         *,
+        item_ids: Sequence[str] = (),
         running: bool = False,
     ) -> bool:
         """Stores a response of `owner`, which may still be `running`; False if it cannot, as the
-        log says."""
-        size = _size(conversation, response)
+        log says. `item_ids` are of its output."""
+        size = _size(conversation, response) + len(item_ids) * _ITEM_BYTES
 
         def insert(connection: sqlite3.Connection) -> bool:
             seen = time.monotonic() if running else None
@@ -86,6 +118,7 @@ class ResponseStore:
                     " VALUES (?, ?, ?, ?, ?)",
                     (response_id, owner, conversation, response, seen),
                 )
+                _index(connection, response_id, item_ids)
             return True
 
         stored = await self._run(insert)
@@ -114,6 +147,19 @@ class ResponseStore:
 
         return await self._run(select)
 
+    async def response_with(self, owner: str, item_id: str) -> bytes | None:
+        """The response of `owner` whose output has the item; None if there is none."""
+
+        def select(connection: sqlite3.Connection) -> bytes | None:
+            query = (
+                "SELECT responses.response FROM items JOIN responses"
+                " ON responses.id = items.response WHERE items.id = ? AND owner = ?"
+            )
+            row = connection.execute(query, (item_id, owner)).fetchone()
+            return None if row is None else row[0]
+
+        return await self._run(select)
+
     async def still_wanted(self, owner: str, response_id: str) -> bool:
         """Says that the response runs; False if it was cancelled, deleted or evicted."""
 
@@ -123,14 +169,54 @@ class ResponseStore:
 
         return await self._run(update) is not False  # a file that fails ends nothing
 
-    async def end(self, owner: str, response_id: str, response: bytes) -> bool:
+    async def add_events(self, owner: str, response_id: str, first: int, data: bytes) -> bool:
+        """Stores events of a running response, `first` on; False if it runs no longer, or if there
+        is no room."""
+
+        def insert(connection: sqlite3.Connection) -> bool:
+            with transaction(connection):
+                if not self._make_room(connection, _size(data)):
+                    return False
+                query = (
+                    "INSERT INTO events (response, first, data)"
+                    f" SELECT id, ?, ? FROM responses {_RUNNING}"
+                )
+                done = connection.execute(query, (first, data, response_id, owner))
+            return done.rowcount > 0
+
+        return bool(await self._run(insert))
+
+    async def events(self, owner: str, response_id: str, after: int) -> StoredEvents | None:
+        """Some of the events behind number `after`; None if `owner` has no such response."""
+
+        def select(connection: sqlite3.Connection) -> StoredEvents | None:
+            query = "SELECT seen_running FROM responses WHERE id = ? AND owner = ?"
+            row = connection.execute(query, (response_id, owner)).fetchone()
+            if row is None:
+                return None
+            query = (
+                "SELECT first, data FROM events WHERE response = ? AND first >="
+                " (SELECT max(first) FROM events WHERE response = ? AND first <= ?)"
+                " ORDER BY first LIMIT ?"
+            )
+            at = (response_id, response_id, after + 1, _MAX_CHUNKS)
+            chunks = connection.execute(query, at).fetchall()
+            return StoredEvents(chunks, None if row[0] is None else _idle_s(row[0]))
+
+        return await self._run(select)
+
+    async def end(
+        self, owner: str, response_id: str, response: bytes, item_ids: Sequence[str] = ()
+    ) -> bool:
         """Replaces a running response by its end; False if it runs no longer."""
 
         def update(connection: sqlite3.Connection) -> bool:
             with transaction(connection):
-                self._make_room(connection, _size(response))
+                self._make_room(connection, _size(response) + len(item_ids) * _ITEM_BYTES)
                 query = f"UPDATE responses SET seen_running = NULL, response = ? {_RUNNING}"
                 done = connection.execute(query, (response, response_id, owner))
+                if done.rowcount > 0:
+                    _index(connection, response_id, item_ids)
             return done.rowcount > 0
 
         return bool(await self._run(update))
@@ -173,6 +259,11 @@ class ResponseStore:
             oldest = "DELETE FROM responses WHERE age = (SELECT min(age) FROM responses)"
             if connection.execute(oldest).rowcount == 0:
                 return False
+
+
+def _index(connection: sqlite3.Connection, response_id: str, item_ids: Sequence[str]) -> None:
+    rows = [(item_id, response_id) for item_id in item_ids]
+    connection.executemany("INSERT OR IGNORE INTO items (id, response) VALUES (?, ?)", rows)
 
 
 def _size(*contents: bytes) -> int:

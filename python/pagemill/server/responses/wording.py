@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Protocol
 
 from pagemill.render.assembly import ChoiceDelta
-from pagemill.render.events import Event, Reasoning, Text
+from pagemill.render.events import CallArguments, Event, Reasoning, Text
 from pagemill.server.errors import ApiError
-from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter, TokenLogprobs
 from pagemill.server.protocol.response_events import (
     ResponseCompleted,
@@ -19,6 +20,7 @@ from pagemill.server.protocol.response_events import (
     ResponseInProgress,
     StreamError,
 )
+from pagemill.server.protocol.response_items import McpCall
 from pagemill.server.protocol.responses import (
     IncompleteDetails,
     InputTokensDetails,
@@ -27,79 +29,103 @@ from pagemill.server.protocol.responses import (
     ResponseError,
     ResponseUsage,
 )
-from pagemill.server.respond import FoldedChoice
+from pagemill.server.protocol.usage import Usage
+from pagemill.server.responses.custom_tools import custom_names
 from pagemill.server.responses.output import OpenItem, OutputItems
 from pagemill.server.sse import HOLE, NumberedTemplate, named_event
+from pagemill.server.tools.events import ToolEvent
 
+_TEXTS = (Text, Reasoning, CallArguments)
 _REASONS = {"length": "max_output_tokens"}
 _CODES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 
 
+class Counts(Protocol):
+    """What has been generated so far."""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all generations."""
+        ...
+
+    @property
+    def num_reasoning_tokens(self) -> int:
+        """How many of the generated ones are reasoning."""
+        ...
+
+
 class ResponseWording:
-    """Implements `respond.Wording` for one request."""
+    """Implements `respond.StreamWording` for one request.
+
+    A response that is not streamed has the same events, but they are not written.
+    """
 
     def __init__(
         self,
         response: Response,
-        generation: Generation,
+        counts: Counts,
         logprobs: LogprobFormatter | None,
         *,
         include_reasoning: bool,
+        is_streamed: bool,
     ) -> None:
         """`response` has the request's settings; the rest is filled in.
 
         Args:
             response: what is written.
-            generation: what it says.
+            counts: of what answers.
             logprobs: writes the log probabilities of the answer's tokens; None: there are none.
             include_reasoning: whether it has what the model thinks.
+            is_streamed: whether the events are written.
         """
         self.response = response
-        self._generation = generation
+        self._counts = counts
+        self._is_streamed = is_streamed
         self._logprobs = logprobs
         self._hides_reasoning = not include_reasoning
-        self._output = OutputItems(self._say)
+        self._output = OutputItems(self._say, custom_names(response.tools))
         self._finish_reason = "abort"
         self._written: list[bytes] = []
         self._number = 0
         self._template: NumberedTemplate | None = None
         self._template_of: OpenItem | None = None
 
-    def whole(self, choices: Sequence[FoldedChoice]) -> Response:
-        """See `respond.Wording`."""
-        (choice,) = choices
-        logprobs = iter(choice.answer_logprobs)
-        for event in choice.message.events():
-            if isinstance(event, Text):
-                self._add_logprobs(next(logprobs, None))
-            self._add([event])
-        self._finish_reason = choice.finish_reason
-        self._finish(None)
-        return self.response
+    @property
+    def has_logprobs(self) -> bool:
+        """Whether the answer's tokens have their log probabilities."""
+        return self._logprobs is not None
+
+    @property
+    def has_acted(self) -> bool:
+        """Whether the server's tools were called, so that the output so far says what was done."""
+        return any(isinstance(item, McpCall) for item in self._output.items)
 
     def begin(self) -> bytes:
-        """See `respond.Wording`. Nothing the second time."""
+        """See `respond.StreamWording`. Nothing the second time."""
         if self._number == 0:
             self._say(ResponseCreated(self.response))
             self._say(ResponseInProgress(self.response))
         return self._taken()
 
-    def delta(self, delta: ChoiceDelta) -> bytes:
-        """See `respond.Wording`."""
+    def delta(self, delta: ChoiceDelta | ToolEvent) -> bytes:
+        """See `respond.StreamWording`."""
+        if not isinstance(delta, ChoiceDelta):
+            self._output.add(delta)
+            return self._taken()
         if delta.finish_reason is not None:
             self._finish_reason = delta.finish_reason
         events = delta.events
         if self._logprobs is not None:
             self._add_logprobs(delta.answer_logprobs)
-        elif len(events) == 1:
+        elif len(events) == 1 and self._is_streamed:
             item, (event,) = self._output.open, events
-            if item is not None and isinstance(event, item.kind) and event.text:
+            if item is not None and isinstance(event, item.kind) and isinstance(event, _TEXTS):
                 return self._next_text(item, event.text)
         self._add(events)
         return self._taken()
 
     def end(self, failure: ApiError | None) -> bytes:
-        """See `respond.Wording`."""
+        """See `respond.StreamWording`."""
         begun = self.begin()
         self._finish(failure)
         last = {"completed": ResponseCompleted, "incomplete": ResponseIncomplete}
@@ -108,8 +134,12 @@ class ResponseWording:
 
     def _next_text(self, item: OpenItem, text: str) -> bytes:
         """The event of a text that continues `item`, which most events are."""
+        if not text:
+            return b""
         if self._template is None or self._template_of is not item:
-            self._template, self._template_of = NumberedTemplate(item.delta(HOLE)), item
+            delta = item.delta(HOLE)
+            assert delta is not None  # what has no events is continued by none
+            self._template, self._template_of = NumberedTemplate(delta), item
         item.parts.append(text)
         self._number += 1
         return self._template.event(text, self._number - 1)
@@ -120,7 +150,7 @@ class ResponseWording:
             self._output.add_logprobs(written.content)
 
     def _add(self, events: Sequence[Event]) -> None:
-        for event in events:
+        for event in _joined(events) if len(events) > 1 else events:
             if not (self._hides_reasoning and isinstance(event, Reasoning)):
                 self._output.add(event)
 
@@ -143,20 +173,30 @@ class ResponseWording:
             response.incomplete_details = IncompleteDetails(_REASONS.get(reason, reason))
 
     def _usage(self) -> ResponseUsage:
-        usage = self._generation.usage
+        usage = self._counts.usage
         return ResponseUsage(
             usage.prompt_tokens,
             InputTokensDetails(usage.prompt_tokens_details.cached_tokens),
             usage.completion_tokens,
-            OutputTokensDetails(self._generation.num_reasoning_tokens),
+            OutputTokensDetails(self._counts.num_reasoning_tokens),
             usage.total_tokens,
         )
 
     def _say(self, event: ResponseEvent) -> None:
         event.sequence_number = self._number
         self._number += 1
-        self._written.append(named_event(event))
+        if self._is_streamed:
+            self._written.append(named_event(event))
 
     def _taken(self) -> bytes:
         written, self._written = self._written, []
         return b"".join(written)
+
+
+def _joined(events: Sequence[Event]) -> Iterator[Event]:
+    """The fewest events that say the same."""
+    for kind, group in groupby(events, type):
+        if kind in _TEXTS:
+            yield kind("".join([each.text for each in group if isinstance(each, _TEXTS)]))
+        else:
+            yield from group

@@ -31,6 +31,8 @@ from pagemill.server.pipeline import Pipeline
 from pagemill.server.records.record import OnEnd
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import FakeRenderer
+from pagemill.server.tools.servers import ToolServers
+from pagemill.server.tools.tool import ToolServer
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.vocabulary import Vocabulary
 
@@ -91,6 +93,20 @@ def script(output: str) -> Callable[[int, int, int], int]:
     return lambda previous, position, seed: token_ids[min(position, len(token_ids) - 1)]
 
 
+def turns(*outputs: str) -> FakeOptions:
+    """A model that writes the next of `outputs` for each request, and then always the last one."""
+    written = [[*output.encode(), EOS] for output in outputs]
+    turn = -1
+
+    def next_token(previous: int, position: int, seed: int) -> int:
+        nonlocal turn
+        turn += position == 0
+        tokens = written[min(turn, len(written) - 1)]
+        return tokens[min(position, len(tokens) - 1)]
+
+    return FakeOptions(next_token=next_token)
+
+
 @contextlib.asynccontextmanager
 async def fake_server(
     options: FakeOptions | None = None,
@@ -115,6 +131,7 @@ async def fake_server(
     listeners: Sequence[OnEnd] = (),
     connections: ConnectionConfig | None = None,
     tls: TlsConfig | None = None,
+    tools: Sequence[ToolServer] = (),
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -134,7 +151,7 @@ async def fake_server(
         tls=tls or TlsConfig(),
         batches=batches or BatchApiConfig(),
     )
-    state = ServerState(config)
+    state = ServerState(config, tools=ToolServers(tools))
     renderer = renderer or FakeRenderer()
     pipeline = await make_pipeline(
         engine,
