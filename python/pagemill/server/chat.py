@@ -99,7 +99,7 @@ async def checked_chat(
         pipeline.engine.eos_token_ids,
     )
     prompt = await rendered_prompt(pipeline.rendering, request)
-    requested, requested_param = _requested_tokens(request)
+    requested, requested_param = requested_tokens(request)
     default = pipeline.model.defaults.max_tokens
     if clamps_max_tokens:
         requested, default = None, requested
@@ -140,7 +140,7 @@ async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> Rendere
     return await rendering.chat(render, request.add_special_tokens)
 
 
-def _requested_tokens(request: ChatRequest) -> tuple[int | None, str]:
+def requested_tokens(request: ChatRequest) -> tuple[int | None, str]:
     """How many tokens the answer may have, and the field that says it."""
     if request.max_completion_tokens is not None:
         return request.max_completion_tokens, "max_completion_tokens"

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from pagemill.server.answer import Events
+from pagemill.server.errors import ApiError
 from pagemill.server.responses.store import LOST_AFTER_S, ResponseStore
 
 _STORE_S = 0.1
@@ -57,6 +58,7 @@ class StoredStream:
         self._task: asyncio.Task[None] | None = None
         self._on_news: Callable[[], None] = lambda: None
         self.ended = False
+        self.failure: ApiError | None = None  # its events say how the response ended
 
     def listen(self, on_news: Callable[[], None]) -> None:
         """See `Events`."""

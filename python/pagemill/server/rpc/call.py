@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from pagemill.server.answer import Answer, Text
+from pagemill.server.answer import Answer, FileContent, Talk, Text
 from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.connections import LEAST_SENT_BYTES
 from pagemill.server.dispatch import invoke
@@ -123,6 +123,7 @@ class Call:
         elif isinstance(answer, msgspec.Struct):
             await self._send(msgspec.json.encode(answer))
         else:
+            assert not isinstance(answer, FileContent | Talk), "no call of gRPC has such an answer"
             await write_events(answer, self._send, self._method.endpoint.errors)
 
     async def _send(self, payload: bytes) -> None:
