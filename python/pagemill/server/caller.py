@@ -54,7 +54,7 @@ class Caller:
     priority: int | None = None
     record: RequestRecord | None = field(default=None, compare=False)
     admitted: Admitted | None = field(default=None, compare=False)
-    prepared: Callable[[], None] = field(default=lambda: None, compare=False)
+    prepared: Callable[[], None] | None = field(default=None, compare=False)
 
     def require(self, scope: Scope, what: str = "this route") -> None:
         """Raises a 403 ApiError unless this caller has `scope`, which `what` needs."""

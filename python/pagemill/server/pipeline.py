@@ -228,7 +228,8 @@ class Pipeline:
                 deadline=self.deadline(options.timeout_s, options.caller),
             )
         finally:
-            options.caller.prepared()
+            if options.caller.prepared is not None:
+                options.caller.prepared()
 
     def deadline(self, timeout_s: float | None, caller: Caller) -> float | None:
         """When a request of `caller` with this `timeout` has to have ended, by
