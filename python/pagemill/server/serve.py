@@ -34,7 +34,7 @@ from pagemill.server.key_ring import KeyFile, KeyRing
 from pagemill.server.keys import warn_if_open
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.open_model import open_model
-from pagemill.server.records.access_log import log_request
+from pagemill.server.records.listeners import RecordListeners, check_listeners
 from pagemill.server.responses import store as responses_store
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
@@ -58,6 +58,7 @@ def run(config: ServeConfig) -> int:
     key_file = KeyFile(config.server, allows_priority=policy == "priority")
     warn_if_open(config.server.host, key_file.keys)
     check_admin_address(config.server.admin_address, key_file.keys)
+    check_listeners(config)
     with _response_store(config) as config:
         return _serve(config, key_file)
 
@@ -123,8 +124,8 @@ class Server:
         self._source = source
         self._shared_metrics = shared_metrics
         self._state = ServerState(config.server, limiter, flatten(config))
-        listeners = (log_request,) if config.observe.access_log else ()
-        app = create_app(self._state, ring, listeners=listeners)
+        self._records = RecordListeners(config)
+        app = create_app(self._state, ring, listeners=self._records.each)
         self._tls = open_tls(config.server.tls)
         connections = config.server.connections
         on_slow = self._state.count_slow_reader
@@ -132,7 +133,8 @@ class Server:
         self._operator = operator
         if operator is not None:
             is_port = operator.family != socket.AF_UNIX
-            app = create_admin_app(self._state, ring if is_port else None, OPERATOR, listeners)
+            keys = ring if is_port else None
+            app = create_admin_app(self._state, keys, OPERATOR, self._records.each)
             tls = self._tls if is_port else None
             self._http.append(HttpServer(app, connections, tls, on_slow))
         self._engine: AsyncEngine | None = None
@@ -168,6 +170,7 @@ class Server:
                 serving.cancel()
             await asyncio.wait({serving}, timeout=_ABORT_GRACE_S)
             await self._state.close()
+            await asyncio.to_thread(self._records.close)
         _LOGGER.info("stopped")
         return 0
 

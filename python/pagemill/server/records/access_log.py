@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from urllib.parse import quote
 
-from pagemill.server.records.record import RequestRecord
+from pagemill.server.records.record import RequestRecord, is_probe
 
 _LOGGER = logging.getLogger("pagemill.access")
-_UNLOGGED = frozenset({"/health", "/metrics", "/ping", "/ready"})
 _MAX_PATH_CHARS = 200
 
 
 def log_request(record: RequestRecord) -> None:
     """Logs a request that is over, unless it is a probe or a scrape that succeeded."""
-    if record.status < 400 and record.path in _UNLOGGED:
+    if is_probe(record):
         return
     path = quote(record.path[:_MAX_PATH_CHARS])
     _LOGGER.info(

@@ -12,6 +12,7 @@ from pagemill.server.records.record import RequestRecord
 
 OnEnd = Callable[[RequestRecord], None]
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_TRACE_HEADERS = frozenset({b"traceparent", b"tracestate"})
 _NO_ROUTE = "none"
 _CLIENT_GONE = 499
 
@@ -32,7 +33,11 @@ class RequestRecords:
             return
         client = scope.get("client")
         record = RequestRecord(
-            scope["method"], scope["path"], client[0] if client else "", time.monotonic()
+            scope["method"],
+            scope["path"],
+            client[0] if client else "",
+            time.monotonic(),
+            _trace_context(scope),
         )
         state = scope.setdefault("state", {})
         state["record"] = record
@@ -44,6 +49,14 @@ class RequestRecords:
             record.status = state.get("status", _CLIENT_GONE)
             for listener in self._listeners:
                 listener(record)
+
+
+def _trace_context(scope: Scope) -> dict[str, str]:
+    return {
+        name.decode(): value.decode("latin-1")
+        for name, value in scope["headers"]
+        if name in _TRACE_HEADERS
+    }
 
 
 def count(metrics: RequestMetrics, record: RequestRecord) -> None:

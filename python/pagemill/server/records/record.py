@@ -1,7 +1,8 @@
-"""What is known of an HTTP request at its end: for metrics, the log and headers."""
+"""What is known of an HTTP request at its end: for metrics, traces, the log and headers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pagemill.server.records.timings import RequestTimings
@@ -20,6 +21,20 @@ class Work:
     timings: RequestTimings | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What the engine was asked to generate, and when."""
+
+    at: float
+    """`time.monotonic()`."""
+    n: int
+    """Choices of each prompt."""
+    max_tokens: int
+    """Of a choice."""
+    temperature: float | None
+    top_p: float | None
+
+
 @dataclass(slots=True)
 class RequestRecord:
     """One request; the layers and the handler fill it in.
@@ -34,6 +49,8 @@ class RequestRecord:
     """Address of the peer."""
     started: float = 0.0
     """`time.monotonic()`."""
+    trace_context: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The client's headers `traceparent` and `tracestate`, those that it sent."""
     request_id: str = ""
     route: str = ""
     """The path of the endpoint, with its parameters' names; "" if there was none."""
@@ -43,4 +60,14 @@ class RequestRecord:
     """0: no response was begun."""
     duration_s: float = 0.0
     """Until the end of the response."""
+    submission: Submission | None = None
+    """None: nothing was generated."""
     work: Work = field(default_factory=Work)
+
+
+_PROBES = frozenset({"/health", "/metrics", "/ping", "/ready"})
+
+
+def is_probe(record: RequestRecord) -> bool:
+    """Whether the request is a probe or a scrape that succeeded, of which there are many."""
+    return record.status < 400 and record.path in _PROBES
