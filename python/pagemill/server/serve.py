@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import uvloop
 
+from pagemill import __version__
 from pagemill.config import ServeConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.observe.logging import configure
@@ -59,6 +60,8 @@ def run(config: ServeConfig) -> int:
     warn_if_open(config.server.host, key_file.keys)
     check_admin_address(config.server.admin_address, key_file.keys)
     check_listeners(config)
+    model = config.engine.model.model or "the default model"
+    _LOGGER.info("pagemill %s, %s", __version__, model)
     with _response_store(config) as config:
         return _serve(config, key_file)
 

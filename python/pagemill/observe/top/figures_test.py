@@ -6,7 +6,7 @@ from pagemill.observe.top.followed import FollowedServer
 from pagemill.observe.top.graph import graph
 from pagemill.observe.top.scrape import Scrape, quantile
 from pagemill.observe.top.scripted_metrics import ScriptedClock, ScriptedMetrics
-from pagemill.observe.top.text import count, duration, share, table
+from pagemill.observe.top.text import count, duration, model_name, share, table
 
 
 def _followed(metrics: ScriptedMetrics, clock: ScriptedClock) -> FollowedServer:
@@ -113,6 +113,7 @@ def test_numbers_are_short() -> None:
     shown = [duration(s) for s in (0.0005, 0.0213, 1.5, 200)]
     assert shown == ["0.5 ms", "21 ms", "1.5 s", "200 s"]
     assert (share(None), share(0.5)) == ("-", "50%")
+    assert model_name("/models/" + "a" * 40) == "…" + "a" * 31
 
 
 def test_graphs_begin_at_zero() -> None:

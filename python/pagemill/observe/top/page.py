@@ -209,7 +209,7 @@ def _server_cells(server: FollowedServer) -> list[str]:
     first = now.time_to_first_token
     return [
         server.name,
-        now.model,
+        text.model_name(now.model),
         server.state,
         str(now.running),
         str(now.waiting),

@@ -8,6 +8,7 @@ from pagemill.observe.top.figures import Figures, Quantiles
 from pagemill.observe.top.followed import FollowedServer
 
 NOTHING = "-"
+_MAX_NAME = 32
 
 
 def count(value: float) -> str:
@@ -18,6 +19,11 @@ def count(value: float) -> str:
                 f"{value / size:.3g}{unit}" if value < 100 * size else f"{value / size:.0f}{unit}"
             )
     return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def model_name(name: str) -> str:
+    """The end of a name that is too long for a column, such as a path."""
+    return name if len(name) <= _MAX_NAME else "…" + name[1 - _MAX_NAME :]
 
 
 def share(value: float | None) -> str:
@@ -41,7 +47,7 @@ def times(value: Quantiles | None) -> str:
 
 
 ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
-    ("model", lambda now: now.model or NOTHING),
+    ("model", lambda now: model_name(now.model) or NOTHING),
     ("requests running", lambda now: str(now.running)),
     ("requests waiting", lambda now: str(now.waiting)),
     ("prompt tokens waiting", lambda now: count(now.waiting_tokens)),

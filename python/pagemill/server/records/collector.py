@@ -35,12 +35,14 @@ class Collector(ThreadingHTTPServer):
         """The URL for `--otlp-traces-endpoint`, without its path."""
         return f"http://127.0.0.1:{self.server_port}"
 
-    def wait_for(self, num_spans: int) -> list[Any]:
-        """The spans, once there are so many."""
+    def wait_for(self, num_spans: int, trace: str = "") -> list[Any]:
+        """The spans, once there are so many; those of the trace with this id, if one is given."""
         deadline = time.monotonic() + _PATIENCE_S
-        while len(self.spans) < num_spans and time.monotonic() < deadline:
+        while True:
+            found = [span for span in list(self.spans) if span.trace_id.hex().startswith(trace)]
+            if len(found) >= num_spans or time.monotonic() > deadline:
+                return found
             time.sleep(0.02)
-        return self.spans
 
     def __exit__(
         self,

@@ -16,6 +16,8 @@ class Work:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    evicted_tokens: int = 0
+    """Prompt tokens that were not cached any more: their KV had been evicted."""
     finish_reasons: tuple[str, ...] = ()
     """Distinct ones of all choices, sorted."""
     timings: RequestTimings | None = None
