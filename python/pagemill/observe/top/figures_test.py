@@ -87,8 +87,17 @@ def test_a_server_that_loads_has_no_metrics() -> None:
     assert "loading" in table([server])
 
 
-def test_text_that_is_not_metrics_is_no_failure() -> None:
-    server = FollowedServer("a", lambda: "<html>{", 10.0)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<html>{",
+        "pagemill:num_requests_running NaN\n",
+        "pagemill:num_requests_running +Inf\n",
+        'pagemill:time_to_first_token_seconds_bucket{le="x"} 1\n',
+    ],
+)
+def test_text_that_is_not_metrics_is_no_failure(text: str) -> None:
+    server = FollowedServer("a", lambda: text, 10.0)
     server.poll()
     assert server.state == "away" and server.away
 

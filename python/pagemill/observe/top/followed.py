@@ -49,12 +49,13 @@ class FollowedServer:
     def poll(self) -> None:
         """Reads once. Calls of several threads must not overlap."""
         try:
-            scrape = Scrape(self._read(), self._clock())
+            self._take(Scrape(self._read(), self._clock()))
+            self.away = ""
         except ValueError as error:
             self.away = str(error) or type(error).__name__
             self._scrapes.clear()  # rates are of a time in which the server was there
-            return
-        self.away = ""
+
+    def _take(self, scrape: Scrape) -> None:
         scrapes = self._scrapes
         if scrapes and not scrape.continues(scrapes[-1]):
             scrapes.clear()

@@ -25,7 +25,7 @@ class Scrape:
         """Parses `text`, which was read at `at` (`time.monotonic()`).
 
         Raises:
-            ValueError: it is not in Prometheus' text format.
+            ValueError: it is not in Prometheus' text format, or a value is not a number.
         """
         self.at = at
         self._series: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
@@ -34,7 +34,10 @@ class Scrape:
                 continue
             for sample in family.samples:
                 series = self._series.setdefault(sample.name.removeprefix(PREFIX), {})
-                series[tuple(sorted(sample.labels.items()))] = float(sample.value)
+                value = float(sample.value)
+                if not math.isfinite(value):
+                    raise ValueError(f"{sample.name} is {value}")
+                series[tuple(sorted(sample.labels.items()))] = value
 
     def __contains__(self, name: str) -> bool:
         return name in self._series
@@ -59,7 +62,11 @@ class Scrape:
         return found
 
     def buckets(self, name: str) -> Buckets:
-        """The buckets of a histogram."""
+        """The buckets of a histogram.
+
+        Raises:
+            ValueError: a bound is not a number.
+        """
         found = self.by(f"{name}_bucket", "le")
         return {float(bound): count for bound, count in found.items() if bound}
 
