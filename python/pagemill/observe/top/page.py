@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
+from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -138,7 +139,7 @@ class TopPage(App[None]):
             servers.add_column(title, key=title)
         for server in self._servers:
             cells = [server.name, *[""] * (len(_SERVER_COLUMNS) - 1)]
-            servers.add_row(*cells, key=server.name)
+            servers.add_row(*map(Text, cells), key=server.name)
         self._table("tenants").add_columns(*_TENANT_COLUMNS)
         servers.focus()
         for server in self._servers:
@@ -173,7 +174,7 @@ class TopPage(App[None]):
         await asyncio.to_thread(server.poll)
         servers = self._table("servers")
         for title, cell in zip(_SERVER_COLUMNS, _server_cells(server), strict=True):
-            servers.update_cell(server.name, title, cell, update_width=True)
+            servers.update_cell(server.name, title, Text(cell), update_width=True)
         if server is self._selected:
             self._show_selected()
 
@@ -195,11 +196,12 @@ class TopPage(App[None]):
         tenants = self._table("tenants")
         tenants.clear()
         if server.now is not None and not server.away:
-            tenants.add_rows(text.tenant_rows(server.now))
+            # Not as strings, which may hold markup: clients choose the names.
+            tenants.add_rows([map(Text, row) for row in text.tenant_rows(server.now)])
         tenants.display = tenants.row_count > 0
 
-    def _table(self, name: str) -> DataTable[str]:
-        return cast(DataTable[str], self.query_one(f"#{name}", DataTable))
+    def _table(self, name: str) -> DataTable[Text]:
+        return cast(DataTable[Text], self.query_one(f"#{name}", DataTable))
 
 
 def _server_cells(server: FollowedServer) -> list[str]:

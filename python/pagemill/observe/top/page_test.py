@@ -73,7 +73,7 @@ def _text(pilot: Pilot[None], selector: str) -> list[str]:
 
 
 def _cells(pilot: Pilot[None], name: str) -> list[list[str]]:
-    shown: DataTable[str] = pilot.app.query_one(f"#{name}", DataTable)
+    shown: DataTable[object] = pilot.app.query_one(f"#{name}", DataTable)
     return [[str(cell) for cell in shown.get_row_at(row)] for row in range(shown.row_count)]
 
 
@@ -140,5 +140,22 @@ def test_keys_pause_and_quit() -> None:
             assert _text(pilot, "#notice") == [""]
             await pilot.press("q")
         assert page.return_code == 0
+
+    asyncio.run(body())
+
+
+def test_names_are_no_markup() -> None:
+    async def body() -> None:
+        load = _Load()
+        load.metrics[0].tenants = {"[/b] [red]": (1, 2, 3)}
+        load.servers[0].name = "http://[::1]:8000"
+        load.servers[0].poll()
+        load.metrics[0].tenants = {"[/b] [red]": (2, 4, 6)}
+        load.clock.now += 1
+        async with TopPage(load.servers, _NEVER_S).run_test(size=_SIZE) as pilot:
+            await pilot.press("r")
+            await pilot.pause()
+            picture = pilot.app.export_screenshot()
+            assert "[::1]" in picture and "[red]" in picture
 
     asyncio.run(body())
