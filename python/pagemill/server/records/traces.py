@@ -44,8 +44,10 @@ class RequestTraces:
         """`endpoint`: URL of a collector; without a path, `/v1/traces` is meant."""
         if urlsplit(endpoint).path in ("", "/"):
             endpoint = endpoint.rstrip("/") + _PATH
-        # One line for a batch that was lost is enough: leaves out those of its retries.
-        logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
+        # Leaves out lines that quote what clients sent, and those of retries: one line for a batch
+        # that was lost is enough.
+        for name in ("opentelemetry.trace", "opentelemetry.exporter"):
+            logging.getLogger(name).setLevel(logging.ERROR)
         resource = Resource.create({"service.name": "pagemill", "service.version": __version__})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         exporter = OTLPSpanExporter(endpoint, timeout=_SEND_TIMEOUT_S)

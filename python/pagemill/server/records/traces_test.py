@@ -91,7 +91,7 @@ def test_a_request_is_a_span_with_its_stages(streamed: bool) -> None:
         asyncio.run(body(collector))
 
 
-def test_refusals_and_failures() -> None:
+def test_refusals_and_failures(caplog: pytest.LogCaptureFixture) -> None:
     async def body(collector: Collector) -> None:
         async with _traced(collector.endpoint) as server:
             client = server.client
@@ -104,7 +104,9 @@ def test_refusals_and_failures() -> None:
             await client.post("/v1/completions", json=late, headers=_HEADERS)
             broken = {**_HEADERS, "traceparent": "00-x", "tracestate": "=,=" * 1000}
             await client.get("/v1/models", headers=broken)
-        roots = [span for span in collector.wait_for(3) if span.kind == Span.SPAN_KIND_SERVER]
+            quoted = {**_HEADERS, "tracestate": "SAY THIS,say!=1"}
+            await client.get("/v1/models", headers=quoted)
+        roots = [span for span in collector.wait_for(4) if span.kind == Span.SPAN_KIND_SERVER]
         seen = [
             (span.name, values(span.attributes)["http.response.status_code"], span.status.code)
             for span in roots
@@ -112,9 +114,11 @@ def test_refusals_and_failures() -> None:
         assert seen == [
             ("POST /v1/completions", 400, Status.STATUS_CODE_UNSET),
             ("POST /v1/completions", 504, Status.STATUS_CODE_ERROR),
-            ("GET /v1/models", 200, Status.STATUS_CODE_UNSET),
+            *[("GET /v1/models", 200, Status.STATUS_CODE_UNSET)] * 2,
         ]
         assert roots[2].parent_span_id == b"" and roots[2].trace_id.hex() != _TRACE
+        assert roots[3].trace_id.hex() == _TRACE
+        assert "say" not in caplog.text.lower()
 
     with Collector() as collector:
         asyncio.run(body(collector))
