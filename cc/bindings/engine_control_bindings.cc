@@ -99,6 +99,20 @@ nb::dict KvEvents(EngineHolder& self, uint64_t sequence, size_t max_events) {
   return dict;
 }
 
+nb::dict StopProfile(EngineHolder& self) {
+  EngineProfile::Result result;
+  {
+    nb::gil_scoped_release release;
+    result = ValueOrThrow(self.profile().Stop());
+  }
+  nb::dict dict;
+  dict["path"] = result.path;
+  dict["num_events"] = result.num_events;
+  dict["num_steps"] = result.num_steps;
+  dict["complete"] = result.complete;
+  return dict;
+}
+
 void BindRequestControl(nb::class_<EngineHolder>& engine) {
   engine
       .def(
@@ -159,6 +173,15 @@ void BindEngineControl(nb::class_<EngineHolder>& engine) {
             ThrowIfError(self.engine().UpdateWeights(programs, timeout_s));
           },
           nb::arg("programs"), nb::kw_only(), nb::arg("timeout_s") = 60.0, WithoutGil())
+      .def(
+          "start_profile",
+          [](EngineHolder& self, std::string path, int64_t max_steps, int64_t max_seconds) {
+            ThrowIfError(self.profile().Start(
+                {.max_steps = max_steps, .max_seconds = max_seconds}, std::move(path)));
+          },
+          nb::arg("path"), nb::kw_only(), nb::arg("max_steps") = 0, nb::arg("max_seconds") = 60,
+          WithoutGil())
+      .def("stop_profile", &StopProfile)
       .def(
           "is_sleeping", [](EngineHolder& self) { return self.engine().stats().asleep; },
           WithoutGil())

@@ -12,6 +12,22 @@ namespace pagemill::bindings {
 
 namespace nb = nanobind;
 
+namespace {
+
+EngineProfile::Executors NativeExecutors(const RunnerHolder& runner) {
+  EngineProfile::Executors found;
+  const auto add = [&found](const nb::object& executor, Timeline::Track track) {
+    if (!nb::isinstance<program::NativeExecutor>(executor)) return;
+    found.emplace_back(&nb::cast<program::NativeExecutor&>(executor), track);
+  };
+  add(runner.executor, Timeline::Track::kModel);
+  add(runner.draft_executor, Timeline::Track::kDraftModel);
+  add(runner.encoder, Timeline::Track::kEncoder);
+  return found;
+}
+
+}  // namespace
+
 EngineHolder::EngineHolder(nb::object runner, nb::object log, const engine::EngineOptions& options)
     : runner_(std::move(runner)), log_(std::move(log)) {
   RunnerHolder& holder = nb::cast<RunnerHolder&>(runner_);
@@ -19,9 +35,11 @@ EngineHolder::EngineHolder(nb::object runner, nb::object log, const engine::Engi
   if (!log_.is_none()) {
     sink = [this](LogSeverity severity, std::string_view line) { Log(severity, line); };
   }
+  EngineProfile::Executors executors = NativeExecutors(holder);
   nb::gil_scoped_release release;
   engine_ =
       ValueOrThrow(engine::Engine::Create(options, holder.runner.get(), &clock_, std::move(sink)));
+  profile_.emplace(engine_.get(), std::move(executors));
 }
 
 EngineHolder::~EngineHolder() {

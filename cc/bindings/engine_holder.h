@@ -7,10 +7,12 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "cc/base/clock.h"
 #include "cc/base/log_sink.h"
+#include "cc/bindings/engine_profile.h"
 #include "cc/engine/engine.h"
 
 namespace pagemill::bindings {
@@ -25,6 +27,7 @@ class EngineHolder {
   EngineHolder& operator=(const EngineHolder&) = delete;
 
   engine::Engine& engine() { return *engine_; }
+  EngineProfile& profile() { return *profile_; }
 
   // For the garbage collector (collectable.h). After Forget() log lines are dropped.
   int Visit(visitproc visit, void* arg);
@@ -37,6 +40,7 @@ class EngineHolder {
   nanobind::object runner_;
   nanobind::object log_;
   SteadyClock clock_;
+  std::optional<EngineProfile> profile_;    // of the engine
   std::unique_ptr<engine::Engine> engine_;  // dies first
 };
 

@@ -99,6 +99,9 @@ Status Engine::RunAtRest(std::function<Status()> run, double timeout_s) {
   return loop_->RunAtRest([&run](scheduler::Scheduler*) { return run(); },
                           RestTask::Needs::kNoTransfer, timeout_s);
 }
+Status Engine::Record(std::shared_ptr<Timeline> timeline, const std::function<void()>& attach) {
+  return loop_->Record(std::move(timeline), attach);
+}
 Status Engine::Sleep(KvMemory kv, double timeout_s) { return control_->Sleep(kv, timeout_s); }
 Status Engine::Wake(double timeout_s) { return control_->Wake(timeout_s); }
 Status Engine::UpdateWeights(const WeightSources& sources, double timeout_s) {

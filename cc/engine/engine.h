@@ -46,6 +46,7 @@
 #include "cc/base/clock.h"
 #include "cc/base/log_sink.h"
 #include "cc/base/status.h"
+#include "cc/base/timeline.h"
 #include "cc/engine/engine_client.h"
 #include "cc/engine/engine_options.h"
 #include "cc/engine/engine_stats.h"
@@ -134,6 +135,11 @@ class Engine {
   // the runner was not at rest within `timeout_s`, and `run` never runs. kUnavailable: shut down.
   // `run` must not wait for this engine.
   Status RunAtRest(std::function<Status()> run, double timeout_s);
+
+  // Records what the engine's thread does in a step on `timeline`, until it is called with null.
+  // `attach` runs at the same moment on that thread, while the runner executes nothing: what else
+  // records on it takes it there, or drops it. kUnavailable after Shutdown().
+  Status Record(std::shared_ptr<Timeline> timeline, const std::function<void()>& attach);
 
   // Frees the memory of the weights, and of KV if `kv` says so, when the runner is at rest; until
   // Wake(), no step runs and new requests are refused. Requests that were accepted go on after it,

@@ -1,6 +1,8 @@
 // What clients ask of requests that are under way and of the engine as a whole: input in parts,
 // held starts, deadlines, pause and resume, resets of the prefix cache.
 #include <chrono>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/timeline.h"
 #include "cc/engine/engine.h"
+#include "cc/engine/step_timeline.h"
 #include "cc/engine/testing/fake_runner.h"
 #include "gtest/gtest.h"
 
@@ -288,6 +292,40 @@ TEST_F(EngineAdaptersTest, IdsOfAnotherEngineAreOthers) {
   const std::unique_ptr<Engine> engine = Start();
   EXPECT_NE(engine->NewAdapterId(), before);
   EXPECT_FALSE(Submit(engine.get(), before).ok());
+}
+
+TEST_F(EngineControlTest, RecordsThePartsOfItsStepsWhileAsked) {
+  const auto timeline = std::make_shared<Timeline>(TimelineOptions{}, &clock_);
+  bool attached = false;
+  ASSERT_TRUE(engine_->Record(timeline, [&attached] { attached = true; }).ok());
+  EXPECT_TRUE(attached);
+  Submit(MakeRequest(1, {1, 2, 3}, 4));
+  Read(1);
+  ASSERT_TRUE(engine_->Record(nullptr, [] {}).ok());
+  EXPECT_EQ(timeline->num_steps(), 4);
+  EXPECT_GE(timeline->num_events(), 4 * static_cast<int64_t>(kStepPartNames.size()));
+  const int64_t num_events = timeline->num_events();
+  Submit(MakeRequest(2, {1, 2, 3}, 4));
+  Read(2);
+  EXPECT_EQ(timeline->num_events(), num_events);
+
+  const std::string path = testing::TempDir() + "/steps.json";
+  ASSERT_TRUE(timeline->WriteChromeTrace(path).ok());
+  std::ifstream file(path);
+  const std::string json(std::istreambuf_iterator<char>(file), {});
+  for (const char* part : kStepPartNames) {
+    EXPECT_NE(json.find(std::string("\"name\":\"") + part + '"'), std::string::npos) << part;
+  }
+  EXPECT_NE(json.find(R"("name":"execute","args":{"requests":1,"tokens":3})"), std::string::npos);
+}
+
+TEST_F(EngineControlTest, ARecordingThatIsFullTakesNoMoreSteps) {
+  const auto timeline = std::make_shared<Timeline>(TimelineOptions{.max_steps = 2}, &clock_);
+  ASSERT_TRUE(engine_->Record(timeline, [] {}).ok());
+  Submit(MakeRequest(1, {1, 2, 3}, 9));
+  Read(1);
+  ASSERT_TRUE(engine_->Record(nullptr, [] {}).ok());
+  EXPECT_TRUE(timeline->full());
 }
 
 }  // namespace

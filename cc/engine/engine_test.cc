@@ -160,6 +160,11 @@ TEST(EngineStepsTest, ARequestWithDraftsIsPlannedAheadOfItsResults) {
     for (const RequestOutput& output : engine->Wait(kLong)) {
       ASSERT_TRUE(output.error.ok()) << output.error.ToString();
       tokens.insert(tokens.end(), output.new_token_ids.begin(), output.new_token_ids.end());
+      if (!output.finished()) continue;
+      const EngineStats stats = engine->stats();
+      EXPECT_EQ(output.num_draft_tokens, static_cast<int32_t>(stats.draft_tokens));
+      EXPECT_EQ(output.num_accepted_draft_tokens,
+                static_cast<int32_t>(stats.accepted_draft_tokens));
     }
   }
   EXPECT_EQ(tokens, Tokens(request));

@@ -27,6 +27,9 @@ void Merge(RequestOutput&& news, RequestOutput* output) {
   output->error = std::move(news.error);
   output->kv_transfer_params = std::move(news.kv_transfer_params);
   output->num_cached_tokens = news.num_cached_tokens;
+  output->num_evicted_tokens = news.num_evicted_tokens;
+  output->num_draft_tokens = news.num_draft_tokens;
+  output->num_accepted_draft_tokens = news.num_accepted_draft_tokens;
   output->queued_s = news.queued_s;
   output->prefill_s = news.prefill_s;
   output->decode_s = news.decode_s;

@@ -39,6 +39,11 @@ struct RequestOutput {
   step::KvTransferParams kv_transfer_params;
 
   int32_t num_cached_tokens = 0;  // of the prompt, from the prefix cache; set from the start
+  // Set on the last output: prompt tokens that the prefix cache had had and evicted, and drafts that
+  // were verified and accepted.
+  int32_t num_evicted_tokens = 0;
+  int32_t num_draft_tokens = 0;
+  int32_t num_accepted_draft_tokens = 0;
   // Set on the last output, in seconds; a phase that the request never reached has 0.
   double queued_s = 0;   // submission to the first step that runs it
   double prefill_s = 0;  // from there to the first token (or to the end, if there is none)
@@ -63,6 +68,12 @@ struct RequestOutput {
           Value("of the KV connector, for the engine that goes on with the request"));
     visit("num_cached_tokens", &O::num_cached_tokens,
           Value("of the prompt, from the prefix cache; set from the start"));
+    visit("num_evicted_tokens", &O::num_evicted_tokens,
+          Value("of the prompt: evicted from the prefix cache before; set on the last output"));
+    visit("num_draft_tokens", &O::num_draft_tokens,
+          Value("drafts that were verified; set on the last output"));
+    visit("num_accepted_draft_tokens", &O::num_accepted_draft_tokens,
+          Value("of these, drafts that were accepted; set on the last output"));
     visit("queued_s", &O::queued_s, Value("submission to the first step, in seconds"));
     visit("prefill_s", &O::prefill_s, Value("first step to the first token, in seconds"));
     visit("decode_s", &O::decode_s, Value("first to last token, in seconds"));

@@ -336,6 +336,14 @@ bool StepLoop::WaitPaused(double timeout_s) {
   return idle_.wait_for(lock, WaitTime(timeout_s), [this] { return stats_.paused && is_idle_; });
 }
 
+Status StepLoop::Record(std::shared_ptr<Timeline> timeline, const std::function<void()>& attach) {
+  return RunOnThread([this, &timeline, &attach] {
+    step_timeline_.Set(std::move(timeline));
+    attach();
+    return OkStatus();
+  });
+}
+
 Status StepLoop::RunBetweenSteps(RestTask::Function run) {
   return RunOnThread([this, &run] { return run(scheduler_.get()); });
 }

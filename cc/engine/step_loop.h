@@ -32,6 +32,7 @@
 #include "cc/engine/runner.h"
 #include "cc/engine/step_budget.h"
 #include "cc/engine/step_cost.h"
+#include "cc/engine/step_timeline.h"
 #include "cc/scheduler/admission/queue_admission.h"
 #include "cc/scheduler/admission/request_check.h"
 #include "cc/scheduler/scheduler.h"
@@ -65,6 +66,7 @@ class StepLoop {
   bool WaitPaused(double timeout_s);
   void Resume();
   bool ResetPrefixCache(bool preempt_running);
+  Status Record(std::shared_ptr<Timeline> timeline, const std::function<void()>& attach);
   // Runs it on the engine's thread, where steps may be in flight. kUnavailable after Shutdown().
   Status RunBetweenSteps(RestTask::Function run);
   // Engine::RunAtRest() with the scheduler, which is the thread's own.
@@ -127,6 +129,8 @@ class StepLoop {
   void Dispatch(Command command);
   bool RunOnce();
   bool StartStep();
+  Status RunPlan();
+  StatusOr<step::StepResult> CollectResult();
   bool RunRestTasks();
   // False while a task wants the runner at rest, or the runner is asleep.
   bool MayStartSteps() const { return rest_tasks_.empty() && !asleep_; }
@@ -165,6 +169,7 @@ class StepLoop {
   uint64_t num_failed_steps_ = 0;
   std::deque<std::shared_ptr<RestTask>> rest_tasks_;  // no step starts until they have run
   std::vector<std::condition_variable*> to_wake_;     // of NotifyClients()
+  StepTimeline step_timeline_;
 
   mutable std::mutex mutex_;
   std::condition_variable inbox_filled_;

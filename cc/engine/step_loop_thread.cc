@@ -145,14 +145,15 @@ bool StepLoop::StartStep() {
   // A transfer that ended meanwhile may be what a request waited for: then it is planned at once,
   // since nothing else may ever end the wait for news.
   do {
+    const auto scope = step_timeline_.Measure(StepPart::kPlan);
     budget_ = budgeter_.Next(scheduler_->num_decoding());
     scheduler_->Schedule(&plan_, budget_);
   } while (MoveKv(start) && plan_.empty());
   if (plan_.empty()) return false;
+  step_timeline_.CountStep();
   started_steps_.push_back({start, plan_.total_num_tokens, StepWork::Of(plan_)});
   NoteStarts();
-  Status status = runner_->Execute(plan_);
-  if (status.ok()) status = runner_->Sample();
+  const Status status = RunPlan();
   if (status.ok()) return true;
   // This step is the newest; the results before it come first.
   while (scheduler_->num_steps_in_flight() > 1) FinishStep();
@@ -163,6 +164,20 @@ bool StepLoop::StartStep() {
   return true;
 }
 
+Status StepLoop::RunPlan() {
+  {
+    const auto scope = step_timeline_.Measure(StepPart::kExecute, &plan_);
+    PAGEMILL_RETURN_IF_ERROR(runner_->Execute(plan_));
+  }
+  const auto scope = step_timeline_.Measure(StepPart::kSample, &plan_);
+  return runner_->Sample();
+}
+
+StatusOr<step::StepResult> StepLoop::CollectResult() {
+  const auto scope = step_timeline_.Measure(StepPart::kCollect);
+  return runner_->Collect();
+}
+
 // What the last steps planned starts before the runner is busy with the next one.
 // True if transfers have ended.
 bool StepLoop::MoveKv(int64_t now) {
@@ -170,8 +185,9 @@ bool StepLoop::MoveKv(int64_t now) {
 }
 
 void StepLoop::FinishStep() {
-  StatusOr<step::StepResult> result = runner_->Collect();
+  StatusOr<step::StepResult> result = CollectResult();
   if (result.ok()) {
+    const auto scope = step_timeline_.Measure(StepPart::kUpdate);
     PAGEMILL_CHECK(scheduler_->Update(std::move(*result), &events_).ok());
   } else {
     Log(log_, LogSeverity::kWarning, "the runner lost a step: " + result.status().ToString());
@@ -242,6 +258,7 @@ void StepLoop::NotifyClients(bool at_once, int64_t now, std::unique_lock<std::mu
 
 // Hands events_ to the clients, together with the numbers that go with them.
 void StepLoop::Publish(bool at_once) {
+  const auto scope = step_timeline_.Measure(StepPart::kPublish);
   const int64_t now = clock_->NowNanos();
   const scheduler::SchedulerStats counted = scheduler_->stats();
   const kv_cache::KvConnectorStats moved =
@@ -320,6 +337,9 @@ RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
   output.finish_reason = event.finish_reason;
   output.error = std::move(event.error);
   output.kv_transfer_params = std::move(event.kv_transfer_params);
+  output.num_evicted_tokens = event.num_evicted_tokens;
+  output.num_draft_tokens = event.num_draft_tokens;
+  output.num_accepted_draft_tokens = event.num_accepted_draft_tokens;
   if (tracked.queue_timed && tracked.started == kNever &&
       output.error.code() == StatusCode::kDeadlineExceeded) {
     output.error = QueueTimeOver();

@@ -10,7 +10,8 @@ BlockPool::BlockPool(int32_t num_blocks, std::string_view eviction, EventLog* ev
       eviction_(*MakeEvictionPolicy(eviction, &blocks_)),
       superseded_(&blocks_),
       cache_(&blocks_),
-      events_(events) {
+      events_(events),
+      evicted_(num_blocks) {
   PAGEMILL_CHECK(num_blocks >= 1);
   for (int32_t i = 1; i < num_blocks; ++i) empty_.PushBack(BlockId(i));
 }
@@ -18,7 +19,10 @@ BlockPool::BlockPool(int32_t num_blocks, std::string_view eviction, EventLog* ev
 BlockId BlockPool::Allocate() {
   if (empty_.size() == 0) {
     PAGEMILL_CHECK(num_evictable_ > 0);
-    Forget(FirstPage(superseded_.size() > 0 ? superseded_.front() : eviction_->Victim()));
+    const BlockId victim =
+        FirstPage(superseded_.size() > 0 ? superseded_.front() : eviction_->Victim());
+    evicted_.Add(At(victim).hash);
+    Forget(victim);
     ++num_evictions_;
   }
   const BlockId id = empty_.front();
@@ -144,6 +148,7 @@ void BlockPool::Reset() {
     if (!blocks_[i].hash.empty()) Clear(BlockId(i));
   }
   if (events_ != nullptr) events_->Cleared();
+  evicted_.Clear();
 }
 
 Status BlockPool::CheckIntegrity() const {

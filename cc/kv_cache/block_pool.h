@@ -39,6 +39,7 @@
 #include "cc/base/status.h"
 #include "cc/kv_cache/block.h"
 #include "cc/kv_cache/block_list.h"
+#include "cc/kv_cache/evicted_contents.h"
 #include "cc/kv_cache/event_log.h"
 #include "cc/kv_cache/eviction/eviction_policy.h"
 #include "cc/kv_cache/prefix_cache.h"
@@ -90,6 +91,8 @@ class BlockPool {
   std::optional<BlockId> Find(const BlockHash& hash, GroupId group) const {
     return cache_.Find(hash, group);
   }
+  // True if content with that hash was evicted lately, whatever its group.
+  bool WasEvicted(const BlockHash& hash) const { return evicted_.Contains(hash); }
   // The page after `id` of a cached block with several; the first one again after the last.
   BlockId NextPage(BlockId id) const { return ring_.empty() ? id : ring_[id.value()]; }
   // `id` is the first page of a block that a later checkpoint supersedes: it stays cached, but is
@@ -126,6 +129,7 @@ class BlockPool {
   std::vector<BlockId> ring_;
   EventLog* events_;
   int64_t num_evictions_ = 0;
+  EvictedContents evicted_;
 };
 
 }  // namespace pagemill::kv_cache

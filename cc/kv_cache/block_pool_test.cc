@@ -43,6 +43,21 @@ TEST(BlockPool, OrderIsUsedEmptyThenNeverUsedThenCachedByAge) {
   EXPECT_EQ(pool.num_cached(), 0);
 }
 
+TEST(BlockPool, RemembersWhatWasEvictedUntilItIsReset) {
+  BlockPool pool(4);
+  for (int32_t i = 1; i <= 3; ++i) {
+    pool.Allocate();
+    pool.Cache(BlockId(i), HashOf(2 * i), kGroup);
+  }
+  for (int32_t i = 1; i <= 3; ++i) pool.Release(BlockId(i));
+  pool.Allocate();
+  EXPECT_TRUE(pool.WasEvicted(HashOf(2)));
+  EXPECT_FALSE(pool.WasEvicted(HashOf(4)));  // is there
+  EXPECT_FALSE(pool.WasEvicted(HashOf(8)));  // never was
+  pool.Reset();
+  EXPECT_FALSE(pool.WasEvicted(HashOf(2)));
+}
+
 TEST(BlockPool, AHitMakesABlockYoungAgain) {
   BlockPool pool(4);
   for (int32_t i = 1; i <= 3; ++i) {

@@ -72,6 +72,18 @@ PrefixMatch KvCacheManager::FindPrefix(const step::Request& request,
   return match;
 }
 
+int32_t KvCacheManager::NumEvictedTokens(const RequestBlocks& blocks,
+                                         const PrefixMatch& match) const {
+  const std::span<const BlockHash> hashes = blocks.hashes();
+  const auto num_found = static_cast<size_t>(match.num_tokens / options_.block_size);
+  const auto missing = hashes.begin() + static_cast<int64_t>(std::min(num_found, hashes.size()));
+  // Behind a block that was never cached, no block was: the search ends there.
+  const auto end = std::find_if(missing, hashes.end(), [this](const BlockHash& hash) {
+    return !pool_.WasEvicted(hash);
+  });
+  return static_cast<int32_t>(end - missing) * options_.block_size;
+}
+
 void KvCacheManager::FillMatch(const RequestBlocks& blocks, PrefixMatch* match) const {
   match->groups.resize(groups_.size());
   const TokenRange range{match->num_tokens, match->num_tokens};

@@ -102,6 +102,10 @@ class KvCacheManager {
   PrefixMatch FindPrefix(const step::Request& request, const step::TokenSequence& tokens,
                          RequestBlocks* blocks);
 
+  // Tokens directly behind `match` that FindPrefix() looked for and whose KV was evicted lately.
+  // O(their blocks).
+  int32_t NumEvictedTokens(const RequestBlocks& blocks, const PrefixMatch& match) const;
+
   // True if `blocks` has room for `num_tokens` tokens as it is.
   static bool Covers(const RequestBlocks& blocks, int32_t num_tokens) {
     return num_tokens <= blocks.num_covered_tokens_;

@@ -59,6 +59,8 @@ struct NativeExecutor::Bound {
 
   bool profiling = false;
   OpProfile profile;
+  std::shared_ptr<Timeline> timeline;        // null: the ops are not recorded
+  std::vector<Timeline::LabelId> op_labels;  // in it
   std::vector<std::vector<ValueId>> dead;  // per op: values that it reads last; for poisoning
 
   const Program& program() const { return weights->program(); }
@@ -77,6 +79,8 @@ struct NativeExecutor::Bound {
   void RunOp(size_t index);
   void Walk();
   void WalkInstrumented();
+  bool IsRecorded() const { return timeline != nullptr && !timeline->full(); }
+  void RunRecorded(size_t index);
   void PoisonOutputs(size_t op);
 };
 

@@ -147,13 +147,20 @@ void NativeExecutor::Bound::PoisonOutputs(size_t index) {
   }
 }
 
+void NativeExecutor::Bound::RunRecorded(size_t index) {
+  if (!IsRecorded()) return RunOp(index);
+  const int64_t begin_ns = timeline->Now();
+  RunOp(index);
+  timeline->Add(op_labels[index], begin_ns);
+}
+
 void NativeExecutor::Bound::WalkInstrumented() {
   using Clock = std::chrono::steady_clock;
   for (size_t i = 0; i < bound.ops.size(); ++i) {
     if (options.poison_dead_memory) PoisonOutputs(i);
     const device::ThreadPoolTimes before = pool->times();
     const Clock::time_point start = Clock::now();
-    RunOp(i);
+    RunRecorded(i);
     if (profiling) {
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
       const device::ThreadPoolTimes after = pool->times();
@@ -204,7 +211,7 @@ Status NativeExecutor::Enqueue(const ops::StepBatch& batch) {
   b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch);
   b.calls->Set(batch);
   MakePlans(b.kernels, *b.calls, b.workspace.bytes());
-  if (b.profiling || b.options.poison_dead_memory) {
+  if (b.profiling || b.IsRecorded() || b.options.poison_dead_memory) {
     b.WalkInstrumented();
   } else {
     b.Walk();
@@ -237,5 +244,19 @@ void NativeExecutor::SetProfiling(bool on) {
 }
 
 const OpProfile& NativeExecutor::profile() const { return bound_->profile; }
+
+void NativeExecutor::Record(std::shared_ptr<Timeline> timeline, Timeline::Track track) {
+  bound_->timeline = std::move(timeline);
+  bound_->op_labels.clear();
+  if (bound_->timeline == nullptr) return;
+  OpProfile names;
+  names.Start(bound_->program(), bound_->kernels);
+  for (size_t i = 0; i < bound_->program().ops().size(); ++i) {
+    const OpTime& op = names.op(i);
+    Timeline::Details details = {{"kernel", op.kernel}, {"layer", names.layer(i)}};
+    if (!op.matrix.empty()) details.emplace_back("matrix", op.matrix);
+    bound_->op_labels.push_back(bound_->timeline->AddLabel(track, op.op, std::move(details)));
+  }
+}
 
 }  // namespace pagemill::program

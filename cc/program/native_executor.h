@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/base/timeline.h"
 #include "cc/base/xxh3.h"
 #include "cc/comm/group.h"
 #include "cc/device/thread_pool.h"
@@ -102,6 +103,9 @@ class NativeExecutor final : public Executor {
   // While on, steps also measure each op (~0.1 us an op). Turning it on resets the times.
   void SetProfiling(bool on);
   const OpProfile& profile() const;
+  // Records the time of each op on this track, until it is called with null (~0.1 us an op). Only
+  // while no step is being enqueued.
+  void Record(std::shared_ptr<Timeline> timeline, Timeline::Track track);
 
  private:
   struct Bound;

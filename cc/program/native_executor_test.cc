@@ -264,6 +264,23 @@ TEST(NativeExecutorTest, ProfilesOnlyWhenAsked) {
   EXPECT_TRUE(executor->profile().Times(StepKind::kDecode).empty());
 }
 
+TEST(NativeExecutorTest, RecordsEachOpWhileAsked) {
+  const auto executor = MustCreate(kDoubling, SmallOptions());
+  const FakeClock clock;
+  const auto timeline = std::make_shared<Timeline>(TimelineOptions{.max_events = 5}, &clock);
+  BatchBuilder arrays(16, 4);
+  arrays.Add(0, 0, {1});
+  ExecutorOutput output;
+  executor->Record(timeline, Timeline::Track::kModel);
+  ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
+  const int64_t num_ops = timeline->num_events();
+  EXPECT_EQ(num_ops, static_cast<int64_t>(executor->program().ops().size()));
+  ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
+  EXPECT_EQ(timeline->num_events(), 5);  // full
+  executor->Record(nullptr, Timeline::Track::kModel);
+  ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
+}
+
 TEST(KernelSelectionTest, FilterAppliesWhereItCan) {
   ExecutorOptions options = SmallOptions();
   const Program program = MustParse(kDoubling);

@@ -71,6 +71,9 @@ class OpProfile {
   // Records the time of op `index` of the program; `call` has the step's sizes.
   void Add(StepKind kind, size_t index, const ops::OpCall& call, const CallTime& time);
 
+  // What the op with this index is, without figures, and the layer that it belongs to.
+  const OpTime& op(size_t index) const { return entries_[index].time; }
+  const std::string& layer(size_t index) const { return layers_[entries_[index].layer]; }
   // Kinds of op that ran, slowest first.
   std::vector<OpTime> Times(StepKind kind) const;
   // Layers in their order; empty if nothing ran.

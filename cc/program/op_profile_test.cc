@@ -209,6 +209,9 @@ constants 128
   for (size_t op = 0; op < 4; ++op) Add(StepKind::kDecode, op, static_cast<double>(1 << op));
   const std::vector<LayerTime> layers = profile_.Layers(StepKind::kDecode);
   ASSERT_EQ(layers.size(), 3u);
+  EXPECT_EQ(profile_.layer(1), "layer.0");
+  EXPECT_EQ(profile_.op(1).op, "linear");
+  EXPECT_EQ(profile_.op(1).calls, 0) << "figures are in Times()";
   EXPECT_EQ(layers[0].layer, "layer.0");
   EXPECT_EQ(layers[0].seconds, 1 + 2) << "with what comes before";
   EXPECT_EQ(layers[1].layer, "layer.1");

@@ -23,6 +23,10 @@ struct RequestEvent {
   std::optional<std::vector<float>> pooled;
   bool first_tokens = false;  // `new_token_ids` are the first ones of the request
   int32_t num_cached_tokens = 0;
+  // With finish_reason only; RequestOutput has what they are.
+  int32_t num_evicted_tokens = 0;
+  int32_t num_draft_tokens = 0;
+  int32_t num_accepted_draft_tokens = 0;
 
   // Set: a turn of a request with streaming input is over; it waits for Scheduler::Extend().
   std::optional<step::FinishReason> turn_finished;

@@ -71,6 +71,10 @@ struct RequestState {
   std::vector<int32_t> draft_token_ids;
   std::optional<int32_t> num_cached_tokens;  // prefix hit of the first start; empty before it
 
+  int32_t num_evicted_tokens = 0;            // that it would have found before they were evicted
+  int32_t num_verified_drafts = 0;           // of all its steps, and those accepted
+  int32_t num_accepted_drafts = 0;
+
   bool prefills_partly = false;  // running, with known tokens that have no place in a plan yet
   step::RequestIndex index;      // while running
   kv_cache::RequestBlocks blocks;

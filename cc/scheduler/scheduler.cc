@@ -170,6 +170,9 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   event->id = request->request->id;
   event->finish_reason = reason;
   event->num_cached_tokens = request->num_cached_tokens.value_or(0);
+  event->num_evicted_tokens = request->num_evicted_tokens;
+  event->num_draft_tokens = request->num_verified_drafts;
+  event->num_accepted_draft_tokens = request->num_accepted_drafts;
   if (reason == step::FinishReason::kStop || reason == step::FinishReason::kLength) {
     event->kv_transfer_params = loads_->RequestFinished(*request);
   }

@@ -206,6 +206,7 @@ class Scheduler {
   void Preempt(size_t position);
   void Start(RequestState* request, const kv_cache::PrefixMatch& match,
              step::ScheduledRequest* entry);
+  void CountPrefix(RequestState* request, const kv_cache::PrefixMatch& match);
   void Place(RequestState* request, const Run& run, step::ScheduledRequest* entry);
 
   // scheduler_update.cc

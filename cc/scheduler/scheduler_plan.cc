@@ -269,9 +269,19 @@ void Scheduler::Start(RequestState* request, const kv_cache::PrefixMatch& match,
   if (charges_) policy_->Charge(*request, request->prompt_size);
   counters_.prompt_tokens += static_cast<uint64_t>(request->prompt_size);
   if (request->reads_prefix_cache() && options_.kv_cache.enable_prefix_caching) {
-    counters_.prefix_cache_query_tokens += static_cast<uint64_t>(request->prompt_size);
-    counters_.prefix_cache_hit_tokens += static_cast<uint64_t>(match.num_tokens);
+    CountPrefix(request, match);
   }
+}
+
+void Scheduler::CountPrefix(RequestState* request, const kv_cache::PrefixMatch& match) {
+  const int32_t block_size = options_.kv_cache.block_size;
+  const int32_t num_findable = (request->prompt_size - 1) / block_size * block_size;
+  request->num_evicted_tokens = cache_->NumEvictedTokens(request->blocks, match);
+  counters_.prefix_cache_query_tokens += static_cast<uint64_t>(request->prompt_size);
+  counters_.prefix_cache_hit_tokens += static_cast<uint64_t>(match.num_tokens);
+  counters_.prefix_cache_evicted_tokens += static_cast<uint64_t>(request->num_evicted_tokens);
+  counters_.prefix_cache_partial_tokens +=
+      static_cast<uint64_t>(request->prompt_size - num_findable);
 }
 
 // Gives the request its tokens of this step, and the blocks for them.

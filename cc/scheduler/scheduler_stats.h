@@ -21,6 +21,8 @@ struct SchedulerStats {
   uint64_t num_preemptions = 0;
   uint64_t prefix_cache_query_tokens = 0;
   uint64_t prefix_cache_hit_tokens = 0;
+  uint64_t prefix_cache_evicted_tokens = 0;
+  uint64_t prefix_cache_partial_tokens = 0;
   uint64_t kv_query_tokens = 0;
   uint64_t kv_loaded_tokens = 0;
   uint64_t num_failed_kv_loads = 0;
@@ -53,6 +55,12 @@ struct SchedulerStats {
           Counter("prompt tokens looked up in the prefix cache", "prefix_cache_queries").InC(9));
     visit("prefix_cache_hit_tokens", &S::prefix_cache_hit_tokens,
           Counter("prompt tokens found in the prefix cache", "prefix_cache_hits").InC(10));
+    visit("prefix_cache_evicted_tokens", &S::prefix_cache_evicted_tokens,
+          Counter("prompt tokens not found in the prefix cache whose KV had been in it and was "
+                  "evicted"));
+    visit("prefix_cache_partial_tokens", &S::prefix_cache_partial_tokens,
+          Counter("prompt tokens looked up in the prefix cache that cannot be found there: those "
+                  "behind the last full block, or the last token"));
     visit("kv_query_tokens", &S::kv_query_tokens,
           Counter("prompt tokens looked up in KV tiers and connectors",
                   "external_prefix_cache_queries")

@@ -126,6 +126,27 @@ TEST_F(SchedulerTest, APrefixIsComputedOnce) {
   EXPECT_EQ(scheduler_->stats().prefix_cache_hit_tokens, 12u);
 }
 
+TEST_F(SchedulerTest, TokensThatAreNotFoundHaveAReason) {
+  SchedulerOptions options = SmallOptions();
+  options.kv_cache.num_blocks = 5;
+  Start(options);
+  Add(MakeRequest(1, 14, 1));
+  Step();
+  EXPECT_EQ(events_[0].num_evicted_tokens, 0);
+  EXPECT_EQ(scheduler_->stats().prefix_cache_partial_tokens, 2u);
+  Add(MakeRequest(2, 13, 1));  // takes all blocks
+  Step();
+  Add(MakeRequest(11, 14, 1));  // the prompt of the first
+  EXPECT_EQ(Step(), "11:14");
+  EXPECT_EQ(events_[0].num_cached_tokens, 0);
+  EXPECT_EQ(events_[0].num_evicted_tokens, 12);
+  const SchedulerStats stats = scheduler_->stats();
+  EXPECT_EQ(stats.prefix_cache_query_tokens, 14u + 13 + 14);
+  EXPECT_EQ(stats.prefix_cache_hit_tokens, 0u);
+  EXPECT_EQ(stats.prefix_cache_evicted_tokens, 12u);
+  EXPECT_EQ(stats.prefix_cache_partial_tokens, 2u + 1 + 2);
+}
+
 TEST_F(SchedulerTest, APlanTellsWhatAllRunningShare) {
   Start(SmallOptions());
   Add(MakeRequest(1, 14, 4));

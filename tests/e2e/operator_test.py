@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import tempfile
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from pagemill.server.records.collector import Collector, values
 
 from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
 
@@ -23,20 +25,23 @@ class Operated(NamedTuple):
     server: ServerProcess
     operator: httpx.Client
     folder: Path
+    collector: Collector
 
 
 @pytest.fixture(scope="module", params=["", "--api-server-count=2"])
 def operated(request: pytest.FixtureRequest) -> Iterator[Operated]:
-    with tempfile.TemporaryDirectory() as name:  # pytest's own are too long for a socket's path
+    # pytest's own folders are too long for a socket's path
+    with tempfile.TemporaryDirectory() as name, Collector() as collector:
         folder = Path(name)
         path = folder / "admin"
-        options = ["--max-model-len=1024", f"--admin-address={path}"]
+        options = ["--max-model-len=1024", f"--admin-address={path}", f"--profile-dir={folder}"]
+        options.append(f"--otlp-traces-endpoint={collector.endpoint}")
         with serve(SMOLLM2, folder, [*options, *filter(None, [request.param])]) as running:
             transport = httpx.HTTPTransport(uds=str(path))
             with httpx.Client(
                 transport=transport, base_url="http://operator", timeout=60
             ) as client:
-                yield Operated(running, client, folder)
+                yield Operated(running, client, folder, collector)
             assert running.stop() == 0
         assert not path.exists()
 
@@ -139,3 +144,45 @@ def test_a_session_is_saved_and_restored(operated: Operated) -> None:
     assert restored["num_tokens"] == saved["num_tokens"] <= len(restored["token_ids"])
     assert tokens(operated.server)[1] > 0
     ask(operated, "POST", "/restore_session", status=404, json={"path": "/nowhere"})
+
+
+def test_a_profile_has_steps_and_ops(operated: Operated) -> None:
+    ask(operated, "POST", "/stop_profile", status=409)
+    ask(operated, "POST", "/start_profile?profile_prefix=../a", status=400)
+    path = Path(ask(operated, "POST", "/start_profile?profile_prefix=short")["path"])
+    assert path.parent == operated.folder.absolute() and path.stat().st_size == 0
+    ask(operated, "POST", "/start_profile", status=409)
+    ask(operated, "POST", "/reset_prefix_cache")
+    tokens(operated.server)
+    state = ask(operated, "POST", "/stop_profile")
+    assert (state["path"], state["complete"]) == (str(path), True) and state["num_steps"] >= 8
+    events = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert len(events) == state["num_events"]
+    steps = [event for event in events if event["name"] == "execute"]
+    assert len(steps) == state["num_steps"]
+    assert steps[0]["args"]["requests"] == 1 and steps[0]["args"]["tokens"] > 8
+    ops = [event for event in events if event["tid"] == 2]
+    assert {"linear", "paged_attention"} <= {op["name"] for op in ops}
+    first, end = ops[0], steps[0]["ts"] + steps[0]["dur"]
+    assert steps[0]["ts"] <= first["ts"] and first["ts"] + first["dur"] <= end
+    assert first["args"]["kernel"] and first["args"]["layer"] == "layer.0"
+
+    ask(operated, "POST", "/start_profile?max_iterations=2")
+    tokens(operated.server)
+    state = ask(operated, "POST", "/stop_profile")
+    assert not state["complete"] and state["path"].endswith("/profile-1.json")
+
+
+def test_requests_are_spans(operated: Operated) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+    body = {"prompt": PROMPT, "max_tokens": 3, "ignore_eos": True}
+    got = httpx.post(
+        f"{operated.server.base_url}/v1/completions", json=body, headers=headers, timeout=60
+    )
+    assert got.status_code == 200
+    spans = operated.collector.wait_for(5, trace)
+    assert [span.name for span in spans] == [
+        *("prepare", "queue", "prefill", "decode", "POST /v1/completions")
+    ]
+    assert values(spans[-1].attributes)["gen_ai.usage.output_tokens"] == 3

@@ -22,6 +22,7 @@ _SHOWN = {
     "python/pagemill/server/chat_wording.py": "`created`",
     "python/pagemill/server/completion_wording.py": "`created`",
     "python/pagemill/server/endpoints/embeddings.py": "`created`",
+    "python/pagemill/server/records/traces.py": "times of spans",
     "python/pagemill/server/open_model.py": "`created`",
     "python/pagemill/server/responses/request.py": "`created_at`",
     "python/pagemill/server/responses/wording.py": "`completed_at`",

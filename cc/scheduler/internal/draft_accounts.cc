@@ -48,6 +48,8 @@ void DraftAccounts::SettleDrafts(RequestState* request, const Verified& verified
   counters_.num_drafts += verified.num_verified > 0;
   counters_.draft_tokens += static_cast<uint64_t>(verified.num_verified);
   counters_.accepted_draft_tokens += static_cast<uint64_t>(verified.num_accepted);
+  request->num_verified_drafts += verified.num_verified;
+  request->num_accepted_drafts += verified.num_accepted;
 }
 
 void DraftAccounts::Keep(RequestState* request, std::vector<int32_t>&& draft_token_ids) const {

@@ -488,6 +488,12 @@ class RequestOutput:
     def error_retry_after_s(self) -> int:
         """Seconds after which a retry makes sense; 0 = not known."""
     @property
+    def num_evicted_tokens(self) -> int: ...
+    @property
+    def num_draft_tokens(self) -> int: ...
+    @property
+    def num_accepted_draft_tokens(self) -> int: ...
+    @property
     def queued_s(self) -> float: ...
     @property
     def prefill_s(self) -> float: ...
@@ -653,6 +659,13 @@ class Engine:
 
     def wake(self, *, timeout_s: float = 60.0) -> None:
         """Loads the weights again; nothing happens if the engine is awake."""
+
+    def start_profile(self, path: str, *, max_steps: int = 0, max_seconds: int = 60) -> None:
+        """Records steps from now on, at most so many (0 = no limit), for at most so long."""
+
+    def stop_profile(self) -> dict[str, Any]:
+        """Writes them to `path` in Chrome's trace format; returns `path`, `num_events`, `num_steps`
+        and `complete`, which is false if a bound ended the profile."""
 
     def is_sleeping(self) -> bool: ...
     def update_weights(self, programs: Mapping[str, str], *, timeout_s: float = 60.0) -> None:

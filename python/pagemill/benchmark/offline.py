@@ -14,6 +14,8 @@ from pagemill.engine.offline_batch import OfflineBatch
 from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 
+_MAX_TRACE_S = 3600  # longer than the most events of a profile take
+
 
 @dataclass(slots=True)
 class TimedOutput:
@@ -48,6 +50,14 @@ class OfflineModel:
         profile = RunProfile(self._loaded.core.runner)
         profile.start()
         return profile
+
+    def start_trace(self, path: str) -> None:
+        """Records steps from now on, for `stop_trace`; for use between two `run`s."""
+        self._loaded.core.engine.start_profile(path, max_seconds=_MAX_TRACE_S)
+
+    def stop_trace(self) -> None:
+        """Writes what was recorded to the file, in Chrome's trace format."""
+        self._loaded.core.engine.stop_profile()
 
     def temperature(self, requested: float | None) -> float | None:
         """Returns the sampling temperature of a request; None is one that has none."""

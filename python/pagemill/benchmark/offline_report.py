@@ -1,6 +1,7 @@
 """The offline benchmarks: batches of requests in this process, and what their times say.
 
-measured = run_offline(workload, config, with_limits=True, with_profile=False, note=print)
+measured = run_offline(workload, config, with_limits=True, with_profile=False, trace=None,
+    note=print)
 print(latency_report(measured))
 """
 
@@ -49,9 +50,12 @@ def run_offline(
     *,
     with_limits: bool,
     with_profile: bool,
+    trace: str | None,
     note: Callable[[str], None],
 ) -> MeasuredRuns:
     """Loads the model, runs the workload and ends the model; `note` gets a line for each run.
+
+    `trace` is a file for the steps of the measured runs, in Chrome's trace format.
 
     Raises:
       EngineError: the engine refuses or fails a request. Besides, what `load` raises.
@@ -65,11 +69,15 @@ def run_offline(
         for index in range(workload.num_warmups + workload.num_iters):
             if with_profile and index == workload.num_warmups:
                 profile = model.profile()
+            if trace is not None and index == workload.num_warmups:
+                model.start_trace(trace)
             prompts = random_prompts(workload, model.vocab_size, index)
             outputs = model.run(prompts, workload.output_len, workload.temperature)
             if index >= workload.num_warmups:
                 runs.append(outputs)
                 note(f"run {len(runs)}: {max(output.done_s for output in outputs):.3f} s")
+        if trace is not None:
+            model.stop_trace()
     finally:
         model.close()
     temperature = model.temperature(workload.temperature)

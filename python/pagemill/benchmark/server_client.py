@@ -1,7 +1,8 @@
-"""A client of a running server: what `chat`, `complete` and `bench serve` need of one."""
+"""A client of a running server: what `chat`, `complete`, `top` and `bench serve` need of one."""
 
 import http.client
 import json
+import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 _MAX_LINE_BYTES = 2**24
+_MAX_METRICS_BYTES = 2**25
 
 
 class ClientError(ValueError):
@@ -17,20 +19,25 @@ class ClientError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server is. `path` is what stands before /v1, mostly nothing."""
+    """Where a server is. `path` is what stands before /v1, mostly nothing; `socket` is the path of
+    a Unix socket, "" if the server listens on a port."""
 
     host: str
     port: int
     tls: bool
     path: str
+    socket: str = ""
 
     @classmethod
     def parse(cls, url: str) -> "ServerAddress":
-        """Returns the address in `url`, with or without a scheme and a final /v1.
+        """Returns the address in `url`, with or without a scheme and a final /v1, or that of the
+        Unix socket at the absolute path `url`.
 
         Raises:
           ClientError: it is not the URL of an HTTP server.
         """
+        if url.startswith("/"):
+            return cls("localhost", 80, False, "", url)
         parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
             port = parts.port
@@ -41,6 +48,32 @@ class ServerAddress:
         tls = parts.scheme == "https"
         path = parts.path.rstrip("/").removesuffix("/v1")
         return cls(parts.hostname, port or (443 if tls else 80), tls, path)
+
+    def __str__(self) -> str:
+        return self.socket or f"{self.host}:{self.port}"
+
+    def connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        """A connection to be opened by its first request."""
+        if self.socket:
+            return _SocketConnection(self.socket, timeout_s)
+        if self.tls:
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(
+                self.host, self.port, timeout=timeout_s, context=context
+            )
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """Opens the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
 
 
 class ServerClient:
@@ -80,6 +113,23 @@ class ServerClient:
         """
         roots = [card.get("root") for card in self._models() if card["id"] == model]
         return str(roots[0]) if roots and roots[0] else None
+
+    def metrics(self) -> str:
+        """Returns what the server's /metrics says.
+
+        Raises:
+          ClientError: the server is not there, refuses, or says too much.
+        """
+        connection, response = self._send("GET", "/metrics", None)
+        try:
+            data = response.read(_MAX_METRICS_BYTES + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise ClientError(f"the connection to the server broke: {error}") from None
+        finally:
+            connection.close()
+        if len(data) > _MAX_METRICS_BYTES:
+            raise ClientError(f"the server's metrics exceed {_MAX_METRICS_BYTES} bytes")
+        return data.decode("utf-8", "replace")
 
     def _models(self) -> list[dict[str, Any]]:
         models = self._read("GET", "/v1/models", None).get("data", [])
@@ -124,12 +174,7 @@ class ServerClient:
         self, method: str, path: str, body: dict[str, Any] | None
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         at = self.address
-        if at.tls:
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                at.host, at.port, timeout=self._timeout_s, context=ssl.create_default_context()
-            )
-        else:
-            connection = http.client.HTTPConnection(at.host, at.port, timeout=self._timeout_s)
+        connection = at.connection(self._timeout_s)
         payload = None if body is None else json.dumps(body).encode()
         try:
             connection.request(method, at.path + path, payload, self.headers)
@@ -139,7 +184,7 @@ class ServerClient:
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise ClientError(
-                f"no server answers at {at.host}:{at.port} ({error}): start one with"
+                f"no server answers at {at} ({error}): start one with"
                 " `pagemill serve`, or name it with --url"
             ) from None
         except ClientError:

@@ -14,6 +14,11 @@ PROFILE_HELP = (
     " about 0.1 us an op)"
 )
 
+TRACE_HELP = (
+    "write the steps of the measured runs and their ops into a file in Chrome's trace format, for"
+    " Perfetto (the first 200,000 events)"
+)
+
 
 def show(
     report: dict[str, Any], profile: RunProfile | None, by: Grouping | None, *, as_json: bool

@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from pagemill.benchmark.workload import WorkloadConfig
-from pagemill.cli.bench_report import PROFILE_HELP
+from pagemill.cli.bench_report import PROFILE_HELP, TRACE_HELP
 from pagemill.config import EngineConfig
 from pagemill.config.flags import FlagParser
 
@@ -24,6 +24,7 @@ def parser() -> FlagParser:
     made.add_argument(
         "--profile", nargs="?", const="ops", choices=("ops", "layers"), help=PROFILE_HELP
     )
+    made.add_argument("--trace", metavar="FILE", help=TRACE_HELP)
     made.add_config(WorkloadConfig)
     made.add_config(EngineConfig)
     return made
@@ -39,6 +40,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
         parser.read(EngineConfig, args, (WorkloadConfig,)),
         with_limits=not args.no_limits,
         with_profile=args.profile is not None,
+        trace=args.trace,
         note=note,
     )
     show(throughput_report(measured), measured.profile, args.profile, as_json=args.json)

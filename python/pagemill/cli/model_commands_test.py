@@ -172,7 +172,9 @@ def test_export(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["latency", "throughput"])
-def test_offline_benchmarks(model: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_offline_benchmarks(
+    model: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sizes = ("--num-prompts", "3", "--input-len", "20", "--output-len", "4", "--prefix-len", "17")
     argv = ("bench", kind, model, *sizes, "--num-iters", "1", "--num-warmups", "0", "--json")
     status, out, _ = _run(capsys, *argv)
@@ -198,6 +200,10 @@ def test_offline_benchmarks(model: str, kind: str, capsys: pytest.CaptureFixture
     layers = [entry["layer"] for entry in decode["layers"]]
     assert layers == [*(f"layer.{i}" for i in range(len(layers) - 1)), "end"]
     assert sum(entry["share"] for entry in decode["layers"]) == pytest.approx(1)
+    trace = tmp_path / "trace.json"
+    assert _run(capsys, *argv, "--no-limits", "--trace", str(trace))[0] == 0
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {"execute", "linear"} <= {event["name"] for event in events}
     assert _run(capsys, *argv[:-1], "--no-limits", "--profile")[1].count("waiting") == 2
     assert _run(capsys, *argv[:-1], "--no-limits", "--profile", "layers")[1].count("layer.0") == 2
 

@@ -51,6 +51,7 @@ COMMANDS = (
     Command(
         ("bench", "limits"), "pagemill.cli.bench_limits", "what this machine reads and multiplies"
     ),
+    Command(("top",), "pagemill.cli.top", "show what running servers do"),
     Command(("plan",), "pagemill.cli.plan", "what memory a model takes and what fits, unloaded"),
     Command(("models",), "pagemill.cli.models", "which architectures of models run"),
     Command(("simulate",), "pagemill.cli.simulate", "what a load would need, in virtual time"),

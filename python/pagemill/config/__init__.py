@@ -15,7 +15,7 @@ from pagemill.config.fields import ConfigError, Range, build, check, flatten, le
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.model import ModelConfig
-from pagemill.config.observe import MetricsConfig, ObserveConfig
+from pagemill.config.observe import MetricsConfig, ObserveConfig, TracesConfig
 from pagemill.config.route import RouteConfig, RouterConfig
 from pagemill.config.sampling import SamplingConfig
 from pagemill.config.scheduler import SchedulerConfig
@@ -46,6 +46,7 @@ __all__ = [
     "ServerConfig",
     "SpeculationConfig",
     "TlsConfig",
+    "TracesConfig",
     "build",
     "check",
     "flatten",

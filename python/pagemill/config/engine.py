@@ -6,7 +6,7 @@ from pagemill.config.cache import CacheConfig
 from pagemill.config.executor import ExecutorConfig
 from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.model import ModelConfig
-from pagemill.config.observe import MetricsConfig, ObserveConfig
+from pagemill.config.observe import MetricsConfig, ObserveConfig, TracesConfig
 from pagemill.config.scheduler import SchedulerConfig
 from pagemill.config.server import ServerConfig
 from pagemill.config.speculation import SpeculationConfig
@@ -35,3 +35,4 @@ class ServeConfig:
     server: ServerConfig = field(default_factory=ServerConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    traces: TracesConfig = field(default_factory=TracesConfig)

@@ -1,8 +1,9 @@
-"""Options of logs and metrics."""
+"""Options of logs, traces and metrics."""
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-from pagemill.config.fields import Range, check, option
+from pagemill.config.fields import ConfigError, Range, check, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,35 @@ class ObserveConfig:
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""
         check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TracesConfig:
+    """Traces: a span for each request."""
+
+    otlp_traces_endpoint: str | None = option(
+        None,
+        "URL of a collector of OpenTelemetry traces, such as http://localhost:4318/v1/traces: each"
+        " request is a span there, with its tokens and times, never a prompt, an output or a key."
+        " Needs `pip install 'pagemill[tracing]'`. Default: no traces.",
+    )
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`.
+
+        Raises:
+          ConfigError: the endpoint is not the URL of an HTTP server.
+        """
+        check(self)
+        url = self.otlp_traces_endpoint
+        if url is None:
+            return
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"--otlp-traces-endpoint: {url!r} is not a URL; write"
+                " http://localhost:4318/v1/traces"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,11 @@ class ServerConfig:
         " which only this user can open, or HOST:PORT, which needs a key with the scope admin."
         " Default: nowhere.",
     )
+    profile_dir: str | None = option(
+        None,
+        "Folder for profiles of the engine's steps, which the operator's route /start_profile"
+        " begins (--admin-address). Default: profiles are refused.",
+    )
     trust_tenant_header: bool = option(
         False,
         "Let the header X-Tenant-Id name a request's tenant, instead of its API key. For a proxy"

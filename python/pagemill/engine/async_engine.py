@@ -192,6 +192,9 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
         result.stop_token_id = output.stop_token_id
         result.pooled = output.pooled
         result.kv_transfer_params = output.kv_transfer_params
+        result.num_evicted_tokens = output.num_evicted_tokens
+        result.num_draft_tokens = output.num_draft_tokens
+        result.num_accepted_draft_tokens = output.num_accepted_draft_tokens
         result.queued_s = output.queued_s
         result.prefill_s = output.prefill_s
         result.decode_s = output.decode_s

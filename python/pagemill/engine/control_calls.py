@@ -26,6 +26,8 @@ OPERATIONS = frozenset(
         "resume",
         "save_session",
         "sleep",
+        "start_profile",
+        "stop_profile",
         "unpin_prefix",
         "update_weights",
         "wait_idle",

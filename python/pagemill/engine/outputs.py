@@ -62,6 +62,12 @@ class ChoiceOutput(msgspec.Struct):
     error: EngineError | None = None
     kv_transfer_params: dict[str, str] = {}
     """Of the KV connector, for the engine that continues the prompt; with the last output."""
+    num_evicted_tokens: int = 0
+    """Prompt tokens whose KV had been cached and was evicted; this and the next with the last
+    output."""
+    num_draft_tokens: int = 0
+    """Drafts that were verified, and below those of them that were accepted."""
+    num_accepted_draft_tokens: int = 0
     queued_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0

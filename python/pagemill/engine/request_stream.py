@@ -133,6 +133,9 @@ def _merge(into: ChoiceOutput, later: ChoiceOutput) -> None:
     into.pooled = later.pooled
     into.error = later.error
     into.kv_transfer_params = later.kv_transfer_params
+    into.num_evicted_tokens = later.num_evicted_tokens
+    into.num_draft_tokens = later.num_draft_tokens
+    into.num_accepted_draft_tokens = later.num_accepted_draft_tokens
     into.queued_s = later.queued_s
     into.prefill_s = later.prefill_s
     into.decode_s = later.decode_s

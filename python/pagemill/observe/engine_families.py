@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from pagemill.observe.families import MODEL_LABELS, PREFIX
-from pagemill.observe.snapshot import EngineSnapshot, kv_usage
+from pagemill.observe.snapshot import EngineSnapshot, kv_usage, prefix_misses
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,16 @@ DERIVED = (
             "local_cache_hit": stats.prefix_cache_hit_tokens,
         },
         "source",
+    ),
+    Derived(
+        "prefix_cache_misses",
+        "counter",
+        "Prompt tokens looked up in the prefix cache and not found. evicted: their KV had been"
+        " there and was lately evicted; partial: those behind the last full block, and the last"
+        " token, which is always computed; new: the others, never seen or long ago, or with another"
+        " salt, adapter or media.",
+        prefix_misses,
+        "reason",
     ),
     Derived(
         "engine_sleep_state",

@@ -28,6 +28,8 @@ class Stats:
     kv_blocks_dropped: int = 7
     prefix_cache_query_tokens: int = 100
     prefix_cache_hit_tokens: int = 25
+    prefix_cache_evicted_tokens: int = 30
+    prefix_cache_partial_tokens: int = 5
     prompt_tokens: int = 90
     generation_tokens: int = 40
     progress_age_s: float = 0.5
@@ -41,6 +43,7 @@ def samples(metrics: RequestMetrics) -> dict[str, float]:
     return {
         sample.name
         + sample.labels.get("finished_reason", "")
+        + sample.labels.get("reason", "")
         + sample.labels.get("le", ""): sample.value
         for family in families
         for sample in family.samples
@@ -57,6 +60,8 @@ def test_engine_families_follow_the_engine() -> None:
     assert found["pagemill:kv_blocks_dropped_total"] == 7
     assert found["pagemill:engine_paused"] == 1
     assert found["pagemill:kv_cache_usage_perc"] == 0.25
+    assert found["pagemill:prefix_cache_misses_totalevicted"] == 30
+    assert found["pagemill:prefix_cache_misses_totalnew"] == 100 - 25 - 30 - 5
     assert not [name for name in found if "heartbeat" in name], "it has no family"
     assert b"# HELP pagemill:engine_paused 1 during a pause." in metrics.render()
     stats.kv_blocks_used = 0

@@ -28,6 +28,10 @@ class EngineSnapshot(Protocol):
     @property
     def prefix_cache_hit_tokens(self) -> int: ...
     @property
+    def prefix_cache_evicted_tokens(self) -> int: ...
+    @property
+    def prefix_cache_partial_tokens(self) -> int: ...
+    @property
     def prompt_tokens(self) -> int: ...
     @property
     def generation_tokens(self) -> int: ...
@@ -40,6 +44,13 @@ class EngineSnapshot(Protocol):
 def kv_usage(stats: EngineSnapshot) -> float:
     """Share of the KV blocks that requests hold, 0 to 1."""
     return stats.kv_blocks_used / stats.kv_blocks_total if stats.kv_blocks_total else 0.0
+
+
+def prefix_misses(stats: EngineSnapshot) -> dict[str, int]:
+    """Looked-up prompt tokens that were not in the prefix cache, by the reason."""
+    missed = stats.prefix_cache_query_tokens - stats.prefix_cache_hit_tokens
+    evicted, partial = stats.prefix_cache_evicted_tokens, stats.prefix_cache_partial_tokens
+    return {"evicted": evicted, "partial": partial, "new": missed - evicted - partial}
 
 
 def hit_rate(stats: EngineSnapshot) -> float:

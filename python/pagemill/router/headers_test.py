@@ -21,6 +21,8 @@ def test_to_server() -> None:
         (b"x-forwarded-for", b"1.1.1.1"),
         (b"x-forwarded-for", b"2.2.2.2"),
         (b"x-tenant-id", b"blue"),
+        (b"traceparent", b"00-1-2-01"),
+        (b"tracestate", b"a=b"),
         (b"content-length", b"99"),
     ]
     passed = to_server(sent, host=b"s:1", client="3.3.3.3", request_id="r", size=7)
@@ -28,6 +30,8 @@ def test_to_server() -> None:
         (b"authorization", b"Bearer k"),
         (b"x-api-key", b"k"),
         (b"x-tenant-id", b"blue"),
+        (b"traceparent", b"00-1-2-01"),
+        (b"tracestate", b"a=b"),
         (b"host", b"s:1"),
         (b"content-length", b"7"),
         (b"x-request-id", b"r"),

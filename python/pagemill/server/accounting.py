@@ -16,7 +16,16 @@ from pagemill.server.records.timings import RequestTimings
 class ChoiceAccount:
     """Tokens of a choice and their times; `time.monotonic()`."""
 
-    __slots__ = ("first", "last", "num_tokens", "reason", "times")
+    __slots__ = (
+        "accepted_drafts",
+        "drafts",
+        "evicted",
+        "first",
+        "last",
+        "num_tokens",
+        "reason",
+        "times",
+    )
 
     def __init__(self) -> None:
         self.first = 0.0
@@ -24,6 +33,11 @@ class ChoiceAccount:
         self.last = 0.0
         """When the last token so far came."""
         self.num_tokens = 0
+        self.evicted = 0
+        """Prompt tokens whose KV had been cached and was evicted."""
+        self.drafts = 0
+        """Draft tokens that were verified, and below those that were accepted."""
+        self.accepted_drafts = 0
         self.reason = ""
         """Why it ended; "" before."""
         self.times: ChoiceTimes | None = None
@@ -42,6 +56,9 @@ def timings(choices: Sequence[ChoiceAccount], arrived: float) -> RequestTimings:
         found.mean_itl_ms = _ms(sum(choice.last - choice.first for choice in begun) / gaps)
     if last > first:
         found.tokens_per_second = round(gaps / (last - first), 3)
+    if drafts := sum(choice.drafts for choice in begun):
+        found.draft_tokens = drafts
+        found.accepted_draft_tokens = sum(choice.accepted_drafts for choice in begun)
     for choice in begun:
         times = choice.times
         if times is not None and times.queued is not None and times.prefill is not None:
@@ -80,6 +97,8 @@ def close_account(
             before.prompt_tokens + usage.prompt_tokens,
             before.cached_tokens + sum(cached_tokens),
             before.completion_tokens + usage.completion_tokens,
+            # Siblings find what the first choice has computed.
+            before.evicted_tokens + sum(choice.evicted for choice in choices[::n]),
             tuple(sorted({*before.finish_reasons, *reasons})),
             found,
         )

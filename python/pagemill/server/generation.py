@@ -210,6 +210,9 @@ class Generation:
     def _end(self, choice: _Choice, output: ChoiceOutput, reason: str) -> None:
         by_engine = output.finish_reason is not None  # else by a stop string
         choice.reason = reason
+        choice.evicted = output.num_evicted_tokens
+        choice.drafts = output.num_draft_tokens
+        choice.accepted_drafts = output.num_accepted_draft_tokens
         choice.times = ChoiceTimes(
             output.created - self._arrived,
             choice.last - choice.first,

@@ -30,7 +30,7 @@ from pagemill.server.generation import Generation
 from pagemill.server.limits.limiter import Charge
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits
-from pagemill.server.records.record import Work
+from pagemill.server.records.record import Submission, Work
 from pagemill.server.rendering import Renderer, Rendering
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.grammar import Grammar
@@ -148,6 +148,8 @@ class Pipeline:
             raise from_engine(error) from error
         for prompt in checked:
             self.metrics.submitted(len(prompt.rendered), prompt.max_tokens, sampling.n)
+        if options.caller.record is not None:
+            options.caller.record.submission = _submission(checked, sampling)
         return Generation(
             stream, assemblers, self.metrics, token_ids, sampling, options.caller, charge
         )
@@ -314,6 +316,11 @@ class Pipeline:
             raise EngineError("INTERNAL", f"The engine ended with {output.finish_reason}.")
         self.metrics.finished("stop")
         return output.pooled
+
+
+def _submission(prompts: Sequence[Prompt], sampling: SamplingParams) -> Submission:
+    longest = max(prompt.max_tokens for prompt in prompts)
+    return Submission(time.monotonic(), sampling.n, longest, sampling.temperature, sampling.top_p)
 
 
 def _most_tokens(prompts: Sequence[Prompt], n: int) -> int:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from pagemill import __version__
 from pagemill.config import ServeConfig, ServerConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.observe.logging import configure
@@ -38,7 +39,7 @@ from pagemill.server.key_ring import KeyFile, KeyRing
 from pagemill.server.keys import warn_if_open
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.open_model import open_model
-from pagemill.server.records.access_log import log_request
+from pagemill.server.records.listeners import RecordListeners, check_listeners
 from pagemill.server.responses import store as responses_store
 from pagemill.server.rpc.extra import import_grpc
 from pagemill.server.state import ServerState
@@ -69,6 +70,9 @@ def run(config: ServeConfig) -> int:
     if config.server.uds is None:
         warn_if_open(config.server.host, key_file.keys)
     check_admin_address(config.server.admin_address, key_file.keys)
+    check_listeners(config)
+    model = config.engine.model.model or "the default model"
+    _LOGGER.info("pagemill %s, %s", __version__, model)
     if config.server.grpc_port is not None:
         import_grpc()
     with locked_folder(config.server.batches), _response_store(config) as config:
@@ -146,8 +150,8 @@ class Server:
         self._shared_metrics = shared_metrics
         tools = open_servers(config.server.mcp_servers)
         self._state = ServerState(config.server, limiter, flatten(config), tools)
-        listeners = (log_request,) if config.observe.access_log else ()
-        app = create_app(self._state, ring, listeners=listeners)
+        self._records = RecordListeners(config)
+        app = create_app(self._state, ring, listeners=self._records.each)
         self._tls = open_tls(config.server.tls)
         connections = config.server.connections
         on_slow = self._state.count_slow_reader
@@ -155,7 +159,8 @@ class Server:
         self._operator = operator
         if operator is not None:
             is_port = operator.family != socket.AF_UNIX
-            app = create_admin_app(self._state, ring if is_port else None, OPERATOR, listeners)
+            keys = ring if is_port else None
+            app = create_admin_app(self._state, keys, OPERATOR, self._records.each)
             tls = self._tls if is_port else None
             self._http.append(HttpServer(app, connections, tls, on_slow))
         self._rpc: RpcListener | None = None
@@ -164,7 +169,7 @@ class Server:
             from pagemill.server.rpc.listener import RpcListener
 
             shared = config.server.api_server_count > 1
-            self._rpc = RpcListener(self._state, ring, listeners, shared=shared)
+            self._rpc = RpcListener(self._state, ring, self._records.each, shared=shared)
         self._batches: BatchWorker | None = None
         if config.server.batches.batch_dir is not None:
             has_priority = config.engine.scheduler.scheduling_policy == "priority"
@@ -207,6 +212,7 @@ class Server:
                 serving.cancel()
             await asyncio.wait({serving}, timeout=_ABORT_GRACE_S)
             await self._state.close()
+            await asyncio.to_thread(self._records.close)
         _LOGGER.info("stopped")
         return 0
 

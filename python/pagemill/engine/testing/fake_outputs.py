@@ -39,6 +39,9 @@ class FakeOutput:
     error_message: str | None = None
     error_retry_after_s: int = 0
     kv_transfer_params: dict[str, str] = field(default_factory=dict[str, str])
+    num_evicted_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_draft_tokens: int = 0
     queued_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0
@@ -63,6 +66,8 @@ class FakeStats:
     num_steps: int = 0
     prefix_cache_query_tokens: int = 0
     prefix_cache_hit_tokens: int = 0
+    prefix_cache_evicted_tokens: int = 0
+    prefix_cache_partial_tokens: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
     num_submitted: int = 0

@@ -9,13 +9,18 @@ _SHARED = ("health", "ready", "metrics", "version", "kv_events")
 
 
 def _operation(
-    name: str, method: str, request: str, response: str, transport: Transport = Transport.PATH
+    name: str,
+    method: str,
+    request: str,
+    response: str,
+    transport: Transport = Transport.PATH,
+    module: str = "engine",
 ) -> Endpoint:
     return Endpoint(
         name=name,
         method=method,
         path=f"/{name}",
-        handler=f"engine:{name}",
+        handler=f"{module}:{name}",
         scope=Scope.ADMIN,
         transport=transport,
         request=f"operation:{request}" if request else "",
@@ -42,6 +47,8 @@ ADMIN_ENDPOINTS = (
     _operation("save_session", "POST", "SessionRequest", "SessionState", Transport.JSON),
     _operation("server_info", "GET", "", "ServerInfo"),
     _operation("sleep", "POST", "SleepRequest", "EngineState"),
+    _operation("start_profile", "POST", "ProfileRequest", "ProfileStarted", module="profile"),
+    _operation("stop_profile", "POST", "", "ProfileState", module="profile"),
     _operation("update_weights", "POST", "WeightsRequest", "EngineState", Transport.JSON),
     _operation("wake_up", "POST", "WakeRequest", "EngineState"),
 )

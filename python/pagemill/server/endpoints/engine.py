@@ -37,7 +37,7 @@ _LOGGER = logging.getLogger("pagemill.server")
 
 async def sleep(server: ServerState, body: SleepRequest, caller: Caller) -> EngineState:
     """Frees the memory of weights and KV cache until `/wake_up`; requests are refused meanwhile."""
-    _log("sleep", caller)
+    log_operation("sleep", caller)
     engine = _engine(server, caller)
     await _pause(engine, body.mode, body.timeout_s)
     try:
@@ -49,7 +49,7 @@ async def sleep(server: ServerState, body: SleepRequest, caller: Caller) -> Engi
 
 async def wake_up(server: ServerState, body: WakeRequest, caller: Caller) -> EngineState:
     """Loads the weights again."""
-    _log("wake_up", caller)
+    log_operation("wake_up", caller)
     await _call(_engine(server, caller), "wake", timeout_s=body.timeout_s)
     return EngineState("awake")
 
@@ -62,7 +62,7 @@ async def is_sleeping(server: ServerState, body: dict[str, Any], caller: Caller)
 
 async def pause(server: ServerState, body: PauseRequest, caller: Caller) -> EngineState:
     """Stops planning steps until `/resume`; new requests wait."""
-    _log("pause", caller)
+    log_operation("pause", caller)
     engine = _engine(server, caller)
     await _pause(engine, body.mode, body.timeout_s)
     if body.clear_cache and body.mode != "keep":
@@ -73,7 +73,7 @@ async def pause(server: ServerState, body: PauseRequest, caller: Caller) -> Engi
 async def resume(server: ServerState, body: dict[str, Any], caller: Caller) -> EngineState:
     """Ends a pause."""
     del body
-    _log("resume", caller)
+    log_operation("resume", caller)
     await _call(_engine(server, caller), "resume")
     return EngineState("resumed")
 
@@ -86,7 +86,7 @@ async def is_paused(server: ServerState, body: dict[str, Any], caller: Caller) -
 
 async def reset_prefix_cache(server: ServerState, body: ResetRequest, caller: Caller) -> ResetState:
     """Forgets all cached prefixes."""
-    _log("reset_prefix_cache", caller)
+    log_operation("reset_prefix_cache", caller)
     preempts = body.reset_running_requests
     return ResetState(
         await _call(_engine(server, caller), "reset_prefix_cache", preempt_running=preempts)
@@ -96,7 +96,7 @@ async def reset_prefix_cache(server: ServerState, body: ResetRequest, caller: Ca
 async def update_weights(server: ServerState, body: WeightsRequest, caller: Caller) -> EngineState:
     """Goes on with the weights of another checkpoint of the same model; all cached prefixes are
     forgotten. While the engine sleeps, `/wake_up` loads them."""
-    _log("update_weights", caller)
+    log_operation("update_weights", caller)
     engine = _engine(server, caller)
     programs = await asyncio.to_thread(_program_texts, engine.model, body.path)
     await _call(engine, "update_weights", programs=programs, timeout_s=body.timeout_s)
@@ -106,7 +106,7 @@ async def update_weights(server: ServerState, body: WeightsRequest, caller: Call
 async def save_session(server: ServerState, body: SessionRequest, caller: Caller) -> SessionState:
     """Writes the cached KV of a prompt to a file, from which any server of the same model can go
     on."""
-    _log("save_session", caller)
+    log_operation("save_session", caller)
     token_ids = body.prompt
     if isinstance(token_ids, str):
         renderer = server.models.resolve(None, caller).model.renderer
@@ -127,7 +127,7 @@ async def restore_session(
     server: ServerState, body: SessionRequest, caller: Caller
 ) -> SessionState:
     """Reads a saved session: prompts that begin with its tokens find their KV."""
-    _log("restore_session", caller)
+    log_operation("restore_session", caller)
     token_ids, num_tokens = await _call(
         _engine(server, caller), "restore_session", path=body.path, cache_salt=body.cache_salt
     )
@@ -168,6 +168,15 @@ async def _pause(engine: AsyncEngine, mode: PauseMode, timeout_s: float) -> None
         )
 
 
+async def call_engine(server: ServerState, caller: Caller, operation: str, **arguments: Any) -> Any:
+    """Runs an operation of the engine that `caller` may use; see `AsyncEngine.call`.
+
+    Raises:
+        ApiError: it cannot be done.
+    """
+    return await _call(_engine(server, caller), operation, **arguments)
+
+
 async def _call(engine: AsyncEngine, operation: str, **arguments: Any) -> Any:
     try:
         return await engine.call(operation, **arguments)
@@ -175,5 +184,6 @@ async def _call(engine: AsyncEngine, operation: str, **arguments: Any) -> Any:
         raise from_engine(error) from error
 
 
-def _log(operation: str, caller: Caller) -> None:
+def log_operation(operation: str, caller: Caller) -> None:
+    """Says in the log who does what."""
     _LOGGER.warning("%s by %s", operation, caller.key_id)

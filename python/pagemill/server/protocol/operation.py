@@ -71,10 +71,21 @@ class SessionRequest(msgspec.Struct, kw_only=True, frozen=True):
     request_id: str = ""
 
 
+class ProfileRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """`profile_prefix`: how the file's name begins. Nothing is recorded after `max_iterations`
+    steps (0 = no limit) or `max_seconds`; `/stop_profile` writes the file."""
+
+    profile_prefix: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")] = "profile"
+    max_iterations: Annotated[int, Meta(ge=0, le=10**6)] = 0
+    max_seconds: Annotated[int, Meta(ge=1, le=3600)] = 60
+    request_id: str = ""
+
+
 RULES = FieldRules(
     unsupported={
         "tags": Unsupported(nothing, "weights and KV cache wake together."),
         "wait_for_inflight_requests": Unsupported(nothing, "send `mode`."),
+        "delay_iterations": Unsupported(nothing, "a profile begins with the next step."),
     },
     ignored=frozenset(),
 )
@@ -109,6 +120,22 @@ class SessionState(msgspec.Struct):
 
     num_tokens: int
     token_ids: list[int] = []
+
+
+class ProfileStarted(msgspec.Struct):
+    """The file that `/stop_profile` will write."""
+
+    path: str
+
+
+class ProfileState(msgspec.Struct):
+    """What was written. `complete`: false if the profile was ended by a limit, before it was
+    stopped."""
+
+    path: str
+    num_steps: int
+    num_events: int
+    complete: bool
 
 
 class ServerInfo(msgspec.Struct):

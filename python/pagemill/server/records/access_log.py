@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from urllib.parse import quote
 
-from pagemill.server.records.record import RequestRecord
+from pagemill.server.records.record import RequestRecord, is_probe
 
 _LOGGER = logging.getLogger("pagemill.access")
-_UNLOGGED = frozenset({"/health", "/metrics", "/ping", "/ready"})
 _MAX_PATH_CHARS = 200
 
 
 def log_request(record: RequestRecord) -> None:
     """Logs a request that is over, unless it is a probe or a scrape that succeeded."""
-    if record.status < 400 and record.path in _UNLOGGED:
+    if is_probe(record):
         return
     path = quote(record.path[:_MAX_PATH_CHARS])
     _LOGGER.info(
@@ -41,10 +40,13 @@ def fields_of(record: RequestRecord) -> dict[str, object]:
         found["prompt_tokens"] = work.prompt_tokens
         found["cached_tokens"] = work.cached_tokens
         found["completion_tokens"] = work.completion_tokens
+        found["evicted_tokens"] = work.evicted_tokens or None
     if timings is not None:
         found["queue_time_ms"] = timings.queue_time_ms
         found["prefill_time_ms"] = timings.prefill_time_ms
         found["time_to_first_token_ms"] = timings.time_to_first_token_ms
         found["generation_time_ms"] = timings.generation_time_ms
         found["mean_itl_ms"] = timings.mean_itl_ms
+        found["draft_tokens"] = timings.draft_tokens
+        found["accepted_draft_tokens"] = timings.accepted_draft_tokens
     return {name: value for name, value in found.items() if value not in ("", None)}

@@ -12,7 +12,9 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.observe.logging import JsonFormatter, TextFormatter
 from pagemill.server.caller import Caller
 from pagemill.server.keys import ApiKey
-from pagemill.server.records.access_log import log_request
+from pagemill.server.records.access_log import fields_of, log_request
+from pagemill.server.records.record import RequestRecord, Work
+from pagemill.server.records.timings import RequestTimings
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 _KEYS = [ApiKey.of("sk-hush", Caller("web", "shop"))]
@@ -85,6 +87,16 @@ def test_refusals_have_lines_and_probes_have_none(caplog: pytest.LogCaptureFixtu
     ]
     assert "key" not in lines[0] and "tenant" not in lines[0]
     assert lines[2]["key"] == "web" and "model" not in lines[2]
+
+
+def test_evicted_prompts_and_drafts_are_in_the_line() -> None:
+    timings = RequestTimings(draft_tokens=6, accepted_draft_tokens=4)
+    work = Work("fake", 32, 0, 8, evicted_tokens=16, timings=timings)
+    found = fields_of(RequestRecord("POST", "/v1/completions", status=200, work=work))
+    assert (found["evicted_tokens"], found["draft_tokens"]) == (16, 6)
+    assert found["accepted_draft_tokens"] == 4
+    found = fields_of(RequestRecord("POST", "/v1/completions", status=200, work=Work("fake")))
+    assert "evicted_tokens" not in found and "draft_tokens" not in found
 
 
 def test_text_quotes_what_clients_choose() -> None:

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.server.records.record import OnEnd, RequestRecord
 
+_TRACE_HEADERS = frozenset({b"traceparent", b"tracestate"})
 _CLIENT_GONE = 499
 
 
@@ -28,7 +29,11 @@ class RequestRecords:
             return
         client = scope.get("client")
         record = RequestRecord(
-            scope["method"], scope["path"], client[0] if client else "", time.monotonic()
+            scope["method"],
+            scope["path"],
+            client[0] if client else "",
+            time.monotonic(),
+            _trace_context(scope),
         )
         state = scope.setdefault("state", {})
         state["record"] = record
@@ -40,3 +45,11 @@ class RequestRecords:
             record.status = state.get("status", _CLIENT_GONE)
             for listener in self._listeners:
                 listener(record)
+
+
+def _trace_context(scope: Scope) -> dict[str, str]:
+    return {
+        name.decode(): value.decode("latin-1")
+        for name, value in scope["headers"]
+        if name in _TRACE_HEADERS
+    }

@@ -20,6 +20,10 @@ class RequestTimings(msgspec.Struct):
     """From one token of a choice to the next."""
     tokens_per_second: float | None = None
     """Of all choices together, from the first token to the last."""
+    draft_tokens: int | None = None
+    """Draft tokens that were verified, of all choices; null if there were none."""
+    accepted_draft_tokens: int | None = None
+    """Those that were accepted."""
 
 
 def server_timing(timings: RequestTimings) -> str:

@@ -33,6 +33,9 @@ def test_times_are_those_of_all_choices() -> None:
         "queue;dur=125.0, prefill;dur=250.0, ttft;dur=500.0, generation;dur=2500.0"
     )
     assert timings([_choice(0.0, 0.0, 0)], 10.0) == RequestTimings()
+    choices[0].drafts, choices[0].accepted_drafts, choices[1].drafts = 4, 3, 2
+    found = timings(choices, 10.0)
+    assert (found.draft_tokens, found.accepted_draft_tokens) == (6, 3)
 
 
 def _events(got: httpx.Response) -> list[dict[str, object]]:

@@ -1,0 +1,1 @@
+"""What `pagemill top` shows: figures of running servers, read from their metrics."""
