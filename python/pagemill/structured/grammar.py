@@ -8,16 +8,13 @@ from typing import Any
 
 import msgspec
 
-from pagemill.structured.closed_objects import close_objects
-
 MAX_GRAMMAR_CHARS = 2**18
+MAX_SCHEMA_CHARS = 2**21
 MAX_CHOICES = 4096
 ANY_OBJECT = {"type": "object"}
 """JSON Schema of any JSON object."""
 _MAX_EBNF_CHARS = 2**16
 """It is translated in 1 us a character, while the server waits."""
-_MAX_WHITE_SPACE = 8
-"""Characters between two tokens of JSON: a model that likes line breaks would write no end."""
 
 
 class GrammarError(ValueError):
@@ -40,6 +37,8 @@ class Grammar(msgspec.Struct, array_like=True, frozen=True):
     """In the language of llguidance: Lark, or its JSON."""
     reasoning: Reasoning | None = None
     """What may come before, and is free."""
+    schemas: tuple[str, ...] = ()
+    """JSON Schemas, as JSON. The rule `schema0` of `text` is JSON of the first one, and so on."""
 
 
 def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
@@ -48,12 +47,26 @@ def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
     Raises:
         GrammarError: it is too long.
     """
-    return _bounded({"grammars": [{"json_schema": _with_options(schema)}]})
+    return Grammar(f"start: {schema_rule(0)}", schemas=(schema_text(schema),))
+
+
+def schema_rule(index: int) -> str:
+    """The name of the rule of one of `Grammar.schemas`."""
+    return f"schema{index}"
 
 
 def schema_text(schema: Mapping[str, Any] | bool) -> str:
-    """`schema` as text for `%json` in a Lark grammar."""
-    return json.dumps(_with_options(schema), ensure_ascii=False)
+    """`schema` as one of `Grammar.schemas`.
+
+    Raises:
+        GrammarError: it is too long.
+    """
+    text = json.dumps(schema, ensure_ascii=False)
+    if len(text) > MAX_SCHEMA_CHARS:
+        raise GrammarError(
+            f"the schema has {len(text)} characters; at most {MAX_SCHEMA_CHARS} are allowed"
+        )
+    return text
 
 
 def regex(pattern: str) -> Grammar:
@@ -130,10 +143,3 @@ def _bounded(grammar: Mapping[str, Any]) -> Grammar:
             f"the grammar has {len(text)} characters; at most {MAX_GRAMMAR_CHARS} are allowed"
         )
     return Grammar(text)
-
-
-def _with_options(schema: Mapping[str, Any] | bool) -> Mapping[str, Any]:
-    if isinstance(schema, bool):
-        schema = {} if schema else {"not": {}}
-    blank = rf"[ \t\r\n]{{1,{_MAX_WHITE_SPACE}}}"
-    return {**close_objects(schema), "x-guidance": {"whitespace_pattern": blank}}

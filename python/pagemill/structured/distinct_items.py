@@ -1,0 +1,135 @@
+"""Masks with which no array gets an item twice (`uniqueItems`), where the grammar would allow it.
+
+A token is left out if it completes an item that the array has, or if after it nothing but such
+items could be written: then there is always another token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pagemill.structured.json_trace import Frame, JsonTrace, Paths, Position
+from pagemill.structured.token_texts import Ids, TokenTexts
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+_MAX_LOOKS = 64
+"""Masks that are computed to look ahead, for one mask."""
+_ENDS = frozenset(b'"]}')
+
+
+class DistinctItems:
+    """The state of one output."""
+
+    def __init__(self, paths: Paths, texts: TokenTexts) -> None:
+        """Begins an output."""
+        self._paths = paths
+        self._trace = JsonTrace(paths)
+        self._texts = texts
+        self._num_looks = 0
+
+    def accept(self, token_id: int) -> None:
+        """Goes on with a token."""
+        self._trace.accept(self._texts.tokens[token_id])
+
+    def rollback(self, num_tokens: int) -> None:
+        """Takes the last tokens back."""
+        self._trace.rollback(num_tokens)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the output is in an array of distinct items."""
+        return any(frame.is_distinct for frame, _ in _frames(self._trace.position))
+
+    def may_come(self, token_id: int, matcher: LLMatcher) -> bool:
+        """Whether `restrict` leaves a token that `matcher` allows."""
+        if not self.is_active:
+            return True
+        mask = np.frombuffer(matcher.compute_bitmask(), np.uint32).copy()
+        self.restrict(mask, matcher)
+        return bool(mask[token_id >> 5] >> (token_id & 31) & 1)
+
+    def restrict(self, mask: np.ndarray, matcher: LLMatcher) -> None:
+        """Takes tokens out of `mask`, which is what `matcher` allows."""
+        self._num_looks = 0
+        self._restrict(mask, matcher, self._trace)
+
+    def _restrict(self, mask: np.ndarray, matcher: LLMatcher, trace: JsonTrace) -> None:
+        position = trace.position
+        is_inside = position.is_inside_string
+        for frame, depth in _frames(position):
+            if not frame.is_distinct:
+                continue
+            _take_out(mask, self._texts.crossing(depth, is_inside=is_inside))
+            written = trace.since(frame.start)
+            for used in frame.used:
+                if used.startswith(written):
+                    self._avoid(mask, used, len(written), is_inside=is_inside)
+            if self._paths.is_ample(frame.keys):
+                continue
+            ahead = self._ahead(frame, written, is_inside=is_inside)
+            if depth == 0 and not is_inside and written:
+                ahead += list(self._texts.commas.values())
+            for ids in ahead:
+                allowed = _kept(mask, ids)
+                if len(allowed) and not self._may_go_on(int(allowed[0]), matcher, trace):
+                    _take_out(mask, ids)
+
+    def _avoid(self, mask: np.ndarray, used: bytes, at: int, *, is_inside: bool) -> None:
+        """Takes out tokens that complete an item that is there, of which `at` bytes are written."""
+        rest = used[at:]
+        if used[-1] in _ENDS:
+            if rest:
+                _take_out(mask, self._texts.beginning(rest, is_inside=is_inside))
+            return
+        for end in (b",", b"]"):
+            _take_out(mask, self._texts.beginning(rest + end, is_inside=is_inside))
+
+    def _ahead(self, frame: Frame, written: bytes, *, is_inside: bool) -> list[Ids]:
+        """Tokens that lead towards items that are there, without completing them."""
+        found: dict[bytes, None] = {}
+        for used in frame.used:
+            if used.startswith(written):
+                rest = used[len(written) :]
+                ends = len(rest) + (used[-1] not in _ENDS)
+                found |= dict.fromkeys(rest[:length] for length in range(1, ends))
+        texts = (self._texts.exactly(text, is_inside=is_inside) for text in found)
+        return [ids for ids in texts if len(ids)]
+
+    def _may_go_on(self, token_id: int, matcher: LLMatcher, trace: JsonTrace) -> bool:
+        """Whether any token may come behind a token."""
+        self._num_looks += 1
+        if self._num_looks > _MAX_LOOKS:
+            return True
+        ahead = matcher.deep_copy()
+        if ahead.try_consume_tokens([token_id]) != 1:
+            return True
+        trace.accept(self._texts.tokens[token_id])
+        mask = np.frombuffer(ahead.compute_bitmask(), np.uint32).copy()
+        self._restrict(mask, ahead, trace)
+        trace.rollback(1)
+        _take_out(mask, self._texts.blank)
+        return bool(mask.any())
+
+
+def _frames(position: Position) -> list[tuple[Frame, int]]:
+    """The frames around a position, inner ones first, with how many are within each."""
+    found: list[tuple[Frame, int]] = []
+    frame = position.frame
+    while frame is not None:
+        found.append((frame, len(found)))
+        frame = frame.outer
+    return found
+
+
+def _kept(mask: np.ndarray, ids: Ids) -> Ids:
+    return ids[(mask[ids >> 5] >> (ids & 31).astype(np.uint32) & 1).astype(bool)]
+
+
+def _take_out(mask: np.ndarray, ids: Ids) -> None:
+    if len(ids):
+        bits = (np.uint32(1) << (ids & 31).astype(np.uint32)).astype(np.uint32)
+        np.bitwise_and.at(mask, ids >> 5, ~bits)
