@@ -16,7 +16,7 @@ from pagemill.structured.token_texts import Ids, TokenTexts
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-_MAX_LOOKS = 64
+_MAX_LOOKS = 512
 """Masks that are computed to look ahead, for one mask."""
 _ENDS = frozenset(b'"]}')
 
@@ -55,11 +55,15 @@ class DistinctItems:
     def restrict(self, mask: np.ndarray, matcher: LLMatcher) -> None:
         """Takes tokens out of `mask`, which is what `matcher` allows."""
         self._num_looks = 0
-        self._restrict(mask, matcher, self._trace)
+        for ids in self._restrict(mask, self._trace):
+            if not self._may_go_on(int(ids[0]), matcher, self._trace):
+                _take_out(mask, ids)
 
-    def _restrict(self, mask: np.ndarray, matcher: LLMatcher, trace: JsonTrace) -> None:
+    def _restrict(self, mask: np.ndarray, trace: JsonTrace) -> list[Ids]:
+        """Takes out tokens that may not come for sure; those that are to be looked at."""
         position = trace.position
         is_inside = position.is_inside_string
+        found: list[Ids] = []
         for frame, depth in _frames(position):
             if not frame.is_distinct:
                 continue
@@ -68,15 +72,11 @@ class DistinctItems:
             for used in frame.used:
                 if used.startswith(written):
                     self._avoid(mask, used, len(written), is_inside=is_inside)
-            if self._paths.is_ample(frame.keys):
-                continue
-            ahead = self._ahead(frame, written, is_inside=is_inside)
-            if depth == 0 and not is_inside and written:
-                ahead += list(self._texts.commas.values())
-            for ids in ahead:
-                allowed = _kept(mask, ids)
-                if len(allowed) and not self._may_go_on(int(allowed[0]), matcher, trace):
-                    _take_out(mask, ids)
+            if not self._paths.is_ample(frame.keys):
+                found += self._ahead(frame, written, is_inside=is_inside)
+                if depth == 0 and not is_inside and written:
+                    found += self._texts.commas.values()
+        return [allowed for ids in found if len(allowed := _kept(mask, ids))]
 
     def _avoid(self, mask: np.ndarray, used: bytes, at: int, *, is_inside: bool) -> None:
         """Takes out tokens that complete an item that is there, of which `at` bytes are written."""
@@ -85,8 +85,10 @@ class DistinctItems:
             if rest:
                 _take_out(mask, self._texts.beginning(rest, is_inside=is_inside))
             return
-        for end in (b",", b"]"):
+        for end in (b",", b"]", b" "):
             _take_out(mask, self._texts.beginning(rest + end, is_inside=is_inside))
+        if not rest:
+            _take_out(mask, self._texts.beginning_blank)
 
     def _ahead(self, frame: Frame, written: bytes, *, is_inside: bool) -> list[Ids]:
         """Tokens that lead towards items that are there, without completing them."""
@@ -107,12 +109,14 @@ class DistinctItems:
         ahead = matcher.deep_copy()
         if ahead.try_consume_tokens([token_id]) != 1:
             return True
-        trace.accept(self._texts.tokens[token_id])
         mask = np.frombuffer(ahead.compute_bitmask(), np.uint32).copy()
-        self._restrict(mask, ahead, trace)
+        trace.accept(self._texts.tokens[token_id])
+        found = self._restrict(mask, trace)
+        for ids in (*found, self._texts.blank):
+            _take_out(mask, ids)
+        may = bool(mask.any()) or any(self._may_go_on(int(ids[0]), ahead, trace) for ids in found)
         trace.rollback(1)
-        _take_out(mask, self._texts.blank)
-        return bool(mask.any())
+        return may
 
 
 def _frames(position: Position) -> list[tuple[Frame, int]]:

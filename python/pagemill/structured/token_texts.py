@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 _BLANKS = b" \t\r\n"
 _OPENERS = frozenset(b'"[{')
+_NO_WORD = frozenset(b'"[]{},: ')
 _MAX_DEPTH = 8
 
 Ids = NDArray[np.int64]
 
 
 class TokenTexts:
-    """Tokens as they stand outside, or inside of a string: their texts are without white space
-    between tokens of JSON."""
+    """Tokens as they stand outside, or inside of a string. White space is not in their texts, except
+    for one blank where it ends a number or a word."""
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
         """`tokens`: the bytes of each; special ones have none."""
@@ -25,6 +26,10 @@ class TokenTexts:
         self._sorted: list[tuple[list[bytes], Ids]] = []
         self.blank = np.array([i for i, t in enumerate(tokens) if t and not t.strip(_BLANKS)])
         """Tokens that are white space."""
+        self.beginning_blank = np.array(
+            [i for i, t in enumerate(tokens) if t[:1].strip(_BLANKS) != t[:1]]
+        )
+        """Tokens that begin with white space."""
         self._crossing: list[list[Ids]] = []
         self.commas: dict[bytes, Ids] = {}
         """Tokens that end an item by a comma and may open the next one, by what they open."""
@@ -71,7 +76,7 @@ class TokenTexts:
 
 
 def _text(token: bytes, *, is_inside: bool) -> tuple[bytes, set[int]]:
-    """The token without white space outside of strings, and how many containers further out the
+    """The text of a token, and how many containers further out the
     arrays or objects are whose commas it has."""
     if is_inside and b'"' not in token:
         return token, set()
@@ -88,7 +93,10 @@ def _text(token: bytes, *, is_inside: bool) -> tuple[bytes, set[int]]:
                 is_escaped = True
             elif byte == 0x22:
                 is_inside = False
-        elif byte not in _BLANKS:
+        elif byte in _BLANKS:
+            if text and text[-1] not in _NO_WORD:
+                text.append(0x20)
+        else:
             text.append(byte)
             if byte == 0x22:
                 is_inside = True

@@ -6,11 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pagemill.structured.json_schema.shapes import Arrays, Key, Numbers, Objects, Strings
+from pagemill.structured.json_schema.shapes import Arrays, Key, Objects, Strings
 from pagemill.structured.json_schema.values import ValueGraph
-
-_AMPLE_LENGTH = 8
-"""Strings of at least this length are so many that there is always another one."""
 
 
 def distinct_paths(graph: ValueGraph, root: Key) -> str | None:
@@ -92,17 +89,11 @@ def _is_ample(graph: ValueGraph, given: Arrays) -> bool:
     """Whether there is always an item that is not there yet, however it begins."""
     items = [graph.shapes(key) for key in (*given.prefix, given.rest) if graph.is_possible(key)]
     return all(
-        not (item.null or item.booleans or item.arrays or item.objects)
+        not (item.null or item.booleans or item.numbers or item.arrays or item.objects)
         and all(map(_are_ample_strings, item.strings))
-        and all(map(_are_ample_numbers, item.numbers))
         for item in items
     )
 
 
 def _are_ample_strings(given: Strings) -> bool:
-    is_long = given.most is None or given.most >= _AMPLE_LENGTH + given.least
-    return given.values is None and not given.patterns and is_long
-
-
-def _are_ample_numbers(given: Numbers) -> bool:
-    return given.least is None and given.most is None and given.multiple_of is None
+    return given.values is None and not given.patterns and given.most is None

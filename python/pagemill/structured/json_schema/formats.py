@@ -21,7 +21,7 @@ def _leap_seconds() -> str:
     found = [f"23:59:60{_SPLIT}[Zz]"]
     for sign, offset in offsets:
         local = (23 * 60 + 59 + sign * offset) % (24 * 60)
-        zone = f"{'+' if sign > 0 else '-'}{offset // 60:02}:{offset % 60:02}"
+        zone = f"[{'+' if sign > 0 else '-'}]{offset // 60:02}:{offset % 60:02}"
         found.append(f"{local // 60:02}:{local % 60:02}:60{_SPLIT}{zone}")
     return "|".join(found)
 

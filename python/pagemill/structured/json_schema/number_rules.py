@@ -52,6 +52,9 @@ def _plain(number: Fraction) -> float:
 
 
 def _integers(numbers: Numbers) -> Iterator[str]:
+    if numbers.least is None and numbers.most is None:
+        yield "/0|-?[1-9][0-9]*/"
+        return
     least = -_MAX_WHOLE if numbers.least is None else ceil(numbers.least)
     most = _MAX_WHOLE if numbers.most is None else floor(numbers.most)
     least += numbers.is_least_open and least == numbers.least
