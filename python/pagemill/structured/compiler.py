@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pagemill.structured.deep_stack import call_with_deep_stack
 from pagemill.structured.distinct_items import DistinctItems
-from pagemill.structured.expansion import expand
+from pagemill.structured.expansion import Expanded, expand
 from pagemill.structured.grammar import Grammar, GrammarError
 from pagemill.structured.json_trace import Paths
 from pagemill.structured.matcher import GrammarMatcher, first_line
@@ -36,8 +36,14 @@ class GrammarCompiler:
     nothing.
     """
 
-    def __init__(self, open_vocabulary: Callable[[], Vocabulary] | None = None) -> None:
-        """`open_vocabulary` may be set later, before the first grammar."""
+    def __init__(
+        self,
+        open_vocabulary: Callable[[], Vocabulary] | None = None,
+        expand: Callable[[Grammar], Expanded] = expand,
+    ) -> None:
+        """`open_vocabulary` may be set later, before the first grammar. `expand`: what makes rules
+        of schemas."""
+        self._expand = expand
         self.open_vocabulary = open_vocabulary
         self._lock = threading.Lock()
         self._tokenizer: LLTokenizer | None = None
@@ -81,7 +87,7 @@ class GrammarCompiler:
                 self._kept.move_to_end(key)
                 return kept, False
             tokenizer, tokens = self._opened_tokenizer()
-        expanded = expand(grammar)
+        expanded = self._expand(grammar)
         matcher = call_with_deep_stack(lambda: _compile(tokenizer, expanded.text))
         compiled = _Compiled(matcher, len(expanded.text) + sum(map(len, grammar.schemas)))
         if expanded.distinct is not None:

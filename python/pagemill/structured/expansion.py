@@ -35,7 +35,7 @@ def expand(grammar: Grammar) -> Expanded:
     except SchemaError as error:
         raise GrammarError(str(error)) from None
     if grammar.text == f"start: {schema_rule(0)}":
-        return Expanded(_lark(found[0].lark), found[0].distinct)
+        return whole(found[0])
     if any(each.distinct is not None for each in found):
         raise GrammarError("`uniqueItems` can be honoured only where the whole output is JSON")
     (parsed,) = json.loads(grammar.text)["grammars"]
@@ -47,15 +47,20 @@ def _lark(text: str) -> str:
     return json.dumps({"grammars": [{"lark_grammar": text}]}, ensure_ascii=False)
 
 
+def whole(schema: SchemaGrammar) -> Expanded:
+    """The grammar of an output that is JSON of a schema."""
+    return Expanded(_lark(schema.lark), schema.distinct)
+
+
+@functools.cache
+def metaschemas() -> dict[str, Any]:
+    """The schemas of schemas of all drafts, by their URIs."""
+    path = Path(__file__).parent / "json_schema" / "metaschemas.json"
+    return json.loads(path.read_text())
+
+
 def _schema_grammar(text: str) -> SchemaGrammar:
     schema: Any = json.loads(text)
     if isinstance(schema, dict):
         schema = close_objects(cast(dict[str, Any], schema))
-    return schema_grammar(schema, _metaschemas().get)
-
-
-@functools.cache
-def _metaschemas() -> dict[str, Any]:
-    """The schemas of schemas of all drafts, by their URIs."""
-    path = Path(__file__).parent / "json_schema" / "metaschemas.json"
-    return json.loads(path.read_text())
+    return schema_grammar(schema, metaschemas().get)

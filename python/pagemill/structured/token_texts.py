@@ -17,8 +17,8 @@ Ids = NDArray[np.int64]
 
 
 class TokenTexts:
-    """Tokens as they stand outside, or inside of a string. White space is not in their texts, except
-    for one blank where it ends a number or a word."""
+    """Tokens as they stand outside, or inside of a string. Their texts have no white space but
+    one blank where it ends a number or a word."""
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
         """`tokens`: the bytes of each; special ones have none."""
@@ -26,9 +26,8 @@ class TokenTexts:
         self._sorted: list[tuple[list[bytes], Ids]] = []
         self.blank = np.array([i for i, t in enumerate(tokens) if t and not t.strip(_BLANKS)])
         """Tokens that are white space."""
-        self.beginning_blank = np.array(
-            [i for i, t in enumerate(tokens) if t[:1].strip(_BLANKS) != t[:1]]
-        )
+        blanks = {bytes([each]) for each in _BLANKS}
+        self.beginning_blank = np.array([i for i, t in enumerate(tokens) if t[:1] in blanks])
         """Tokens that begin with white space."""
         self._crossing: list[list[Ids]] = []
         self.commas: dict[bytes, Ids] = {}

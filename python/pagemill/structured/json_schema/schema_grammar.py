@@ -29,7 +29,7 @@ class SchemaGrammar:
     distinct: str | None
 
 
-_ATTEMPTS = ((48, 60_000), (8, 60_000), (2, 200_000))
+_ATTEMPTS = ((256, 60_000), (24, 60_000), (4, 60_000), (1, 200_000))
 """Conjunctions that are kept of each intersection, and steps: where many alternatives overlap, less
 valid JSON can be written."""
 
