@@ -6,6 +6,8 @@ items could be written: then there is always another token.
 
 from __future__ import annotations
 
+import functools
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +18,7 @@ from pagemill.structured.token_texts import Ids, TokenTexts
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-_MAX_LOOKS = 512
+_MAX_LOOKS = 128
 """Masks that are computed to look ahead, for one mask."""
 _ENDS = frozenset(b'"]}')
 
@@ -30,14 +32,18 @@ class DistinctItems:
         self._trace = JsonTrace(paths)
         self._texts = texts
         self._num_looks = 0
+        self._may_come: dict[int, bool] = {}
+        """What was found by looking ahead of where the text ends."""
 
     def accept(self, token_id: int) -> None:
         """Goes on with a token."""
         self._trace.accept(self._texts.tokens[token_id])
+        self._may_come.clear()
 
     def rollback(self, num_tokens: int) -> None:
         """Takes the last tokens back."""
         self._trace.rollback(num_tokens)
+        self._may_come.clear()
 
     @property
     def is_active(self) -> bool:
@@ -56,7 +62,10 @@ class DistinctItems:
         """Takes tokens out of `mask`, which is what `matcher` allows."""
         self._num_looks = 0
         for ids in self._restrict(mask, self._trace):
-            if not self._may_go_on(int(ids[0]), matcher, self._trace):
+            token = int(ids[0])
+            if token not in self._may_come:
+                self._may_come[token] = self._may_go_on(token, matcher, self._trace)
+            if not self._may_come[token]:
                 _take_out(mask, ids)
 
     def _restrict(self, mask: np.ndarray, trace: JsonTrace) -> list[Ids]:
@@ -72,7 +81,12 @@ class DistinctItems:
             for used in frame.used:
                 if used.startswith(written):
                     self._avoid(mask, used, len(written), is_inside=is_inside)
-            if not self._paths.is_ample(frame.keys):
+            if depth == 1 and written.startswith(b"{"):
+                self._avoid_order(mask, frame, written, is_inside=is_inside)
+            if self._paths.is_ample(frame.keys):
+                if not written and b"0" in frame.used:  # unlike other numbers, it ends by itself
+                    _take_out(mask, self._texts.exactly(b"0", is_inside=False))
+            else:
                 found += self._ahead(frame, written, is_inside=is_inside)
                 if depth == 0 and not is_inside and written:
                     found += self._texts.commas.values()
@@ -89,6 +103,18 @@ class DistinctItems:
             _take_out(mask, self._texts.beginning(rest + end, is_inside=is_inside))
         if not rest:
             _take_out(mask, self._texts.beginning_blank)
+
+    def _avoid_order(
+        self, mask: np.ndarray, frame: Frame, written: bytes, *, is_inside: bool
+    ) -> None:
+        """Takes out tokens that close an object if it is there with its properties in another
+        order. It may have more of them: only those without a name in the schema have no order."""
+        end = b'"}' if is_inside else b"}"
+        sorted_object = _sorted_object(written + end)
+        if sorted_object is not None and any(
+            _sorted_object(u) == sorted_object for u in frame.used
+        ):
+            _take_out(mask, self._texts.beginning(end, is_inside=is_inside))
 
     def _ahead(self, frame: Frame, written: bytes, *, is_inside: bool) -> list[Ids]:
         """Tokens that lead towards items that are there, without completing them."""
@@ -117,6 +143,17 @@ class DistinctItems:
         may = bool(mask.any()) or any(self._may_go_on(int(ids[0]), ahead, trace) for ids in found)
         trace.rollback(1)
         return may
+
+
+@functools.lru_cache(maxsize=1024)
+def _sorted_object(text: bytes) -> str | None:
+    """An object with its properties sorted by name; None if it is none, or not complete."""
+    if not text.startswith(b"{"):
+        return None
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except ValueError:
+        return None
 
 
 def _frames(position: Position) -> list[tuple[Frame, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 _BLANKS = b" \t\r\n"
 _OPENERS = frozenset(b'"[{')
 _NO_WORD = frozenset(b'"[]{},: ')
+_STRUCTURE = re.compile(rb'["\[\]{}, \t\r\n]')
 _MAX_DEPTH = 8
 
 Ids = NDArray[np.int64]
@@ -77,7 +79,7 @@ class TokenTexts:
 def _text(token: bytes, *, is_inside: bool) -> tuple[bytes, set[int]]:
     """The text of a token, and how many containers further out the
     arrays or objects are whose commas it has."""
-    if is_inside and b'"' not in token:
+    if b'"' not in token if is_inside else not _STRUCTURE.search(token):
         return token, set()
     text = bytearray()
     depths: set[int] = set()

@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pagemill.structured.json_schema.shapes import Arrays, Key, Objects, Strings
+from pagemill.structured.json_schema.ecma_regex import parse
+from pagemill.structured.json_schema.expressions import has_endless_end
+from pagemill.structured.json_schema.shapes import Arrays, Key, Numbers, Objects, Strings
 from pagemill.structured.json_schema.values import ValueGraph
 
 
@@ -89,11 +91,19 @@ def _is_ample(graph: ValueGraph, given: Arrays) -> bool:
     """Whether there is always an item that is not there yet, however it begins."""
     items = [graph.shapes(key) for key in (*given.prefix, given.rest) if graph.is_possible(key)]
     return all(
-        not (item.null or item.booleans or item.numbers or item.arrays or item.objects)
+        not (item.null or item.booleans or item.arrays or item.objects)
         and all(map(_are_ample_strings, item.strings))
+        and all(map(_are_ample_integers, item.numbers))
         for item in items
     )
 
 
 def _are_ample_strings(given: Strings) -> bool:
-    return given.values is None and not given.patterns and given.most is None
+    if given.values is not None or given.most is not None or len(given.patterns) > 1:
+        return False
+    return all(sign and has_endless_end(parse(pattern)) for pattern, sign in given.patterns)
+
+
+def _are_ample_integers(given: Numbers) -> bool:
+    """All of them are, but 0: no other integer begins with it."""
+    return given == Numbers(is_integer=True)

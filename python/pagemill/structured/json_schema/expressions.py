@@ -122,6 +122,17 @@ def framed(inner: Expression) -> Expression:
     return sequence((BEGIN_CHAR, inner, END_CHAR))
 
 
+def has_endless_end(given: Expression) -> bool:
+    """True if each framed text, and each beginning of one, begins infinitely many of them."""
+    match given:
+        case Concatenation((*_, Repeat(Chars(), _, None), last)):
+            return last == END_CHAR
+        case Either(options):
+            return all(map(has_endless_end, options))
+        case _:
+            return False
+
+
 def sequence(parts: Iterable[Expression]) -> Expression:
     """Parts in a row, flat."""
     flat: list[Expression] = []

@@ -14,7 +14,7 @@ from pagemill.structured.json_schema.spelling import decimal, lark_literal
 
 _MAX_WHOLE = 10**9
 _MAX_BOUND = 2**62
-"""Numbers are not written beyond it if they have a bound."""
+"""llguidance's bounds are 64 bits wide."""
 _DECIMALS = r"\.[0-9]{0,5}[1-9]"
 """Few enough that a double tells the number from an integer."""
 
@@ -26,7 +26,8 @@ def number_rule(numbers: Numbers, *, is_unique: bool) -> str:
         return lark_literal(decimal(numbers.least))
     if numbers.is_integer is False:
         return " | ".join(_fractions(numbers)) or IMPOSSIBLE
-    if is_unique and numbers.multiple_of is None:
+    is_large = any(abs(bound or 0) > _MAX_BOUND for bound in (numbers.least, numbers.most))
+    if (is_unique or is_large) and numbers.multiple_of is None:
         found = list(_integers(numbers))
         if not numbers.is_integer:
             found += _fractions(numbers)
