@@ -48,10 +48,7 @@ class ObjectRules:
         return self._graph.is_possible(key)
 
     def _region(self, given: Objects, names: Strings, key: Key) -> str | None:
-        if not self._graph.is_possible(key):
-            return None
-        unnamed = names.both(Strings(excluded=frozenset(given.named)))
-        body = None if unnamed is None else self._graph.terminal(unnamed)
+        body = self._graph.unnamed(given, names, key)
         if body is None:
             return None
         return f'{self._rules.terminal(body)} ":" {self._value(key)}'

@@ -172,6 +172,30 @@ CASES: list[tuple[str, Any, list[str], list[str]]] = [
     ),
     ("recursion", NODE, ['{"next":{"value":1}}'], ['{"next":1}', '{"other":1}']),
     (
+        "oneOf told apart by patterns of names",
+        {
+            "type": "object",
+            "oneOf": [
+                {"patternProperties": {"^a": True}, "additionalProperties": False},
+                {"patternProperties": {"^b": True}, "additionalProperties": False},
+            ],
+        },
+        ['{"a":1}', '{"b":1}'],
+        ["{}", '{"a":1,"b":1}'],
+    ),
+    (
+        "distinct objects",
+        {"type": "array", "uniqueItems": True},
+        ['[{"a":1,"b":2},{"b":2}]'],
+        ['[{"a":1,"b":2},{"b":2,"a":1}]'],
+    ),
+    (
+        "large bounds",
+        {"type": "integer", "maximum": 2**64 - 1},
+        ["18446744073709551615", "-1"],
+        ["18446744073709551616"],
+    ),
+    (
         "an anchor",
         {"$ref": "#a", "$defs": {"x": {"$anchor": "a", "type": "null"}}},
         ["null"],

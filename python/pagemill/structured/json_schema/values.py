@@ -82,9 +82,13 @@ class ValueGraph:
             return None
         return self.finite(given.rest) if self.is_possible(given.rest) else []
 
-    def terminal(self, strings: Strings) -> str | None:
-        """The body of a terminal; None if there are no such strings."""
-        return self._shapes.language.terminal(strings)
+    def unnamed(self, given: Objects, names: Strings, key: Key) -> str | None:
+        """The body of a terminal of `names` that `given` does not name; None if it has no property
+        of such a name that satisfies `key`."""
+        unnamed = names.both(Strings(excluded=frozenset(given.named)))
+        if unnamed is None or not self.is_possible(key):
+            return None
+        return self._shapes.language.terminal(unnamed)
 
     def finite(self, key: Key) -> list[str] | None:
         """All values as JSON, if they are few and none has parts."""
@@ -166,11 +170,11 @@ class ValueGraph:
     def _is_possible_object(self, given: Objects) -> bool:
         if not all(self.is_possible(given.named[name]) for name in given.required):
             return False
-        if given.some and not self.is_possible(given.some[0][1]):
+        if given.some and self.unnamed(given, *given.some[0]) is None:
             return False
         if given.least <= len(given.required):
             return True
-        is_open = any(self.is_possible(key) for _, key in given.regions)
+        is_open = any(self.unnamed(given, *region) is not None for region in given.regions)
         return is_open or given.least <= sum(map(self.is_possible, given.named.values()))
 
 
