@@ -34,6 +34,8 @@ def expand(grammar: Grammar) -> Expanded:
         found = [_schema_grammar(text) for text in grammar.schemas]
     except SchemaError as error:
         raise GrammarError(str(error)) from None
+    except RecursionError:
+        raise GrammarError("the schema is nested too deeply") from None
     if grammar.text == f"start: {schema_rule(0)}":
         return whole(found[0])
     if any(each.distinct is not None for each in found):

@@ -59,9 +59,12 @@ def schema_text(schema: Mapping[str, Any] | bool) -> str:
     """`schema` as one of `Grammar.schemas`.
 
     Raises:
-        GrammarError: it is too long.
+        GrammarError: it is too long, or nested too deeply.
     """
-    text = json.dumps(schema, ensure_ascii=False)
+    try:
+        text = json.dumps(schema, ensure_ascii=False)
+    except RecursionError:
+        raise GrammarError("the schema is nested too deeply") from None
     if len(text) > MAX_SCHEMA_CHARS:
         raise GrammarError(
             f"the schema has {len(text)} characters; at most {MAX_SCHEMA_CHARS} are allowed"

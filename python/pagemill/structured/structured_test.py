@@ -210,6 +210,12 @@ BOMBS = {
     "regex": regex("(a{1000}){1000}"),
     "alternatives": regex("(" + "|".join(f".*{i}.*" for i in range(2000)) + ")+"),
     "nested": json_schema(nested(100)),
+    "nested deeply": json_schema(nested(450)),
+    "large numbers": json_schema({"type": "integer", "minimum": 10**4000, "maximum": 10**4200}),
+    "overlapping": json_schema(
+        {"oneOf": [{"properties": {f"k{i}": {"minLength": i}}} for i in range(60)]}
+    ),
+    "rules": lark("start: r0\n" + "".join(f"r{i}: r{i + 1}\n" for i in range(9999)) + 'r9999: "a"'),
     "deep": Grammar('{"grammars": [{"json_schema": ' + "[" * 100_000 + "]" * 100_000 + "}]}"),
     "properties": json_schema({"properties": {f"k{i}": {"type": "string"} for i in range(5000)}}),
     "repeated": json_schema({"type": "array", "items": PERSON, "minItems": 10**9}),

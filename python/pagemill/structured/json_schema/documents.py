@@ -130,8 +130,8 @@ class Documents:
         document = self._find(uri)
         if document is None or self._num_documents == _MAX_DOCUMENTS:
             raise UnwritableError(
-                f"`$ref` {reference[:200]!r} names a document that is not known; documents are"
-                " never fetched, the operator can add it with `--schema-documents`"
+                f"`$ref` {reference[:200]!r} names a document that is not known; none is fetched,"
+                " so put its schemas into `$defs`"
             )
         self._num_documents += 1
         added = self._add(document, uri, draft)

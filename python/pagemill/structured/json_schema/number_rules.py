@@ -9,7 +9,7 @@ from math import ceil, floor
 from typing import Any
 
 from pagemill.structured.json_schema.rules import BLANKS, IMPOSSIBLE
-from pagemill.structured.json_schema.shapes import Numbers
+from pagemill.structured.json_schema.shapes import MAX_LARGE, Numbers
 from pagemill.structured.json_schema.spelling import decimal, lark_literal
 
 _MAX_WHOLE = 10**9
@@ -56,11 +56,15 @@ def _integers(numbers: Numbers) -> Iterator[str]:
     if numbers.least is None and numbers.most is None:
         yield "/0|-?[1-9][0-9]*/"
         return
-    least = -_MAX_WHOLE if numbers.least is None else ceil(numbers.least)
-    most = _MAX_WHOLE if numbers.most is None else floor(numbers.most)
+    least = None if numbers.least is None else max(ceil(numbers.least), -MAX_LARGE)
+    most = None if numbers.most is None else min(floor(numbers.most), MAX_LARGE)
+    if least is None:
+        least = -max(_MAX_WHOLE, 10 * abs(most or 0))
+    if most is None:
+        most = max(_MAX_WHOLE, 10 * abs(least))
     least += numbers.is_least_open and least == numbers.least
     most -= numbers.is_most_open and most == numbers.most
-    if most >= 0:
+    if max(least, 0) <= most:
         yield f"/{'|'.join(_whole(max(least, 0), most))}/"
     if least < 0 and max(1, -most) <= -least:
         yield f"/-(?:{'|'.join(_whole(max(1, -most), -least))})/"

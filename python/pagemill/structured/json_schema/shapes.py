@@ -30,6 +30,8 @@ def is_never(key: Key) -> bool:
     return (FALSE_SCHEMA, True) in key
 
 
+MAX_LARGE = 10**40
+"""Larger numbers are not written if they have a bound."""
 _MAX_UNION = 256
 """Conjunctions of a kind in one union."""
 _MAX_PRODUCTS = 1024

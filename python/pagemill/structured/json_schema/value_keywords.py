@@ -8,9 +8,16 @@ from fractions import Fraction
 from typing import Any, cast
 
 from pagemill.structured.json_schema.ecma_regex import parse
-from pagemill.structured.json_schema.errors import SchemaError
+from pagemill.structured.json_schema.errors import SchemaError, UnwritableError
 from pagemill.structured.json_schema.formats import FORMATS
-from pagemill.structured.json_schema.shapes import EVERYTHING, NOTHING, Numbers, Shapes, Strings
+from pagemill.structured.json_schema.shapes import (
+    EVERYTHING,
+    MAX_LARGE,
+    NOTHING,
+    Numbers,
+    Shapes,
+    Strings,
+)
 
 Schema = Mapping[str, Any]
 
@@ -126,9 +133,9 @@ def _number_bounds(schema: Schema) -> Iterator[tuple[Numbers, Numbers | None]]:
         exclusive = f"exclusive{name.title()}"
         is_open = schema.get(exclusive) is True  # as draft 4 has it
         if name in schema:
-            yield _bounds(_number(schema, name), sign, is_open=is_open)
+            yield _bounds(_checked(_number(schema, name), name, sign), sign, is_open=is_open)
         if exclusive in schema and not isinstance(schema[exclusive], bool):
-            yield _bounds(_number(schema, exclusive), sign, is_open=True)
+            yield _bounds(_checked(_number(schema, exclusive), exclusive, sign), sign, is_open=True)
     for name in ("multipleOf", "divisibleBy"):
         if name in schema:
             step = _number(schema, name)
@@ -136,6 +143,12 @@ def _number_bounds(schema: Schema) -> Iterator[tuple[Numbers, Numbers | None]]:
                 raise SchemaError(f"`{name}` must be positive")
             opposite = Numbers(is_integer=False) if step == 1 else None
             yield Numbers(multiple_of=step), opposite
+
+
+def _checked(value: Fraction, name: str, sign: int) -> Fraction:
+    if sign * value > MAX_LARGE:
+        raise UnwritableError(f"`{name}` leaves only numbers beyond {MAX_LARGE:.0e}")
+    return value
 
 
 def _bounds(value: Fraction, sign: int, *, is_open: bool) -> tuple[Numbers, Numbers]:
