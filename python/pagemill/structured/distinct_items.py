@@ -54,7 +54,8 @@ class DistinctItems:
         """Whether `restrict` leaves a token that `matcher` allows."""
         if not self.is_active:
             return True
-        mask = np.frombuffer(matcher.compute_bitmask(), np.uint32).copy()
+        mask = np.zeros(len(self._texts.tokens) // 32 + 1, np.uint32)
+        mask[token_id >> 5] = np.uint32(1 << (token_id & 31))
         self.restrict(mask, matcher)
         return bool(mask[token_id >> 5] >> (token_id & 31) & 1)
 
@@ -78,9 +79,12 @@ class DistinctItems:
                 continue
             _take_out(mask, self._texts.crossing(depth, is_inside=is_inside))
             written = trace.since(frame.start)
-            for used in frame.used:
-                if used.startswith(written):
-                    self._avoid(mask, used, len(written), is_inside=is_inside)
+            if frame.used and not written:
+                _take_out(mask, self._texts.whole)
+            elif written:
+                for used in frame.used:
+                    if used.startswith(written):
+                        self._avoid(mask, used, len(written), is_inside=is_inside)
             if depth == 1 and written.startswith(b"{"):
                 self._avoid_order(mask, frame, written, is_inside=is_inside)
             if self._paths.is_ample(frame.keys):

@@ -13,6 +13,7 @@ _BLANKS = b" \t\r\n"
 _OPENERS = frozenset(b'"[{')
 _NO_WORD = frozenset(b'"[]{},: ')
 _STRUCTURE = re.compile(rb'["\[\]{}, \t\r\n]')
+_WHOLE = re.compile(rb'"(?:[^"\\]|\\.)*"|[-0-9a-z][^,\]} ]*[,\]} ]|[\[{].*[\]}]', re.DOTALL)
 _MAX_DEPTH = 8
 
 Ids = NDArray[np.int64]
@@ -32,6 +33,8 @@ class TokenTexts:
         self.beginning_blank = np.array([i for i, t in enumerate(tokens) if t[:1] in blanks])
         """Tokens that begin with white space."""
         self._crossing: list[list[Ids]] = []
+        self.whole: Ids
+        """Tokens that begin an item and complete it."""
         self.commas: dict[bytes, Ids] = {}
         """Tokens that end an item by a comma and may open the next one, by what they open."""
         for is_inside in (False, True):
@@ -70,6 +73,9 @@ class TokenTexts:
                 if not (opens_next and depth == 0 and not is_inside) and depth < _MAX_DEPTH:
                     crossing[depth].append(index)
         rows.sort()
+        if not is_inside:
+            whole = (index for text, index in rows if _WHOLE.match(text))
+            self.whole = np.array([*whole], np.int64)
         self._sorted.append(([text for text, _ in rows], np.array([i for _, i in rows], np.int64)))
         self._crossing.append([np.array(each, np.int64) for each in crossing])
         if not is_inside:
