@@ -14,6 +14,9 @@ from pagemill.structured.json_schema.errors import SchemaError
 from pagemill.structured.json_schema.schema_grammar import SchemaGrammar, schema_grammar
 
 
+_MAX_MESSAGE_CHARS = 500
+
+
 @dataclass(frozen=True, slots=True)
 class Expanded:
     """The text of a grammar. `distinct`: see `SchemaGrammar`."""
@@ -33,7 +36,7 @@ def expand(grammar: Grammar) -> Expanded:
     try:
         found = [_schema_grammar(text) for text in grammar.schemas]
     except SchemaError as error:
-        raise GrammarError(str(error)) from None
+        raise GrammarError(str(error)[:_MAX_MESSAGE_CHARS]) from None
     except RecursionError:
         raise GrammarError("the schema is nested too deeply") from None
     if grammar.text == f"start: {schema_rule(0)}":

@@ -112,11 +112,6 @@ def intersection(left: Chars, right: Chars) -> Chars:
     return Chars(tuple(found))
 
 
-def literal(text: str) -> Expression:
-    """Exactly `text`, unframed."""
-    return Concatenation(tuple(Chars(((ord(each), ord(each)),)) for each in text))
-
-
 def framed(inner: Expression) -> Expression:
     """`inner`, as all of a text."""
     return sequence((BEGIN_CHAR, inner, END_CHAR))
