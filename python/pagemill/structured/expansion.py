@@ -13,7 +13,6 @@ from pagemill.structured.grammar import Grammar, GrammarError, schema_rule
 from pagemill.structured.json_schema.errors import SchemaError
 from pagemill.structured.json_schema.schema_grammar import SchemaGrammar, schema_grammar
 
-
 _MAX_MESSAGE_CHARS = 500
 
 
