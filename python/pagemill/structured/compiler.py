@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pagemill.structured.grammar import Grammar, GrammarError, Reasoning
+from pagemill.structured.deep_stack import call_with_deep_stack
+from pagemill.structured.distinct_items import DistinctItems
+from pagemill.structured.expansion import Expanded, expand
+from pagemill.structured.grammar import Grammar, GrammarError
+from pagemill.structured.json_trace import Paths
+from pagemill.structured.matcher import GrammarMatcher, first_line
+from pagemill.structured.token_texts import TokenTexts
 from pagemill.structured.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -18,8 +24,9 @@ if TYPE_CHECKING:
 
 _MAX_KEPT = 64
 _MAX_KEPT_CHARS = 2**22
-_MAX_MESSAGE_CHARS = 500
-_NO_TOKEN = "NoExtensionBias"  # llguidance: no token of the vocabulary may come next
+_MAX_ROW = 16_000
+"""What may come next at one place of a grammar: two things for each optional property."""
+_Key = tuple[str, tuple[str, ...]]
 
 
 class GrammarCompiler:
@@ -29,12 +36,21 @@ class GrammarCompiler:
     nothing.
     """
 
-    def __init__(self, open_vocabulary: Callable[[], Vocabulary] | None = None) -> None:
-        """`open_vocabulary` may be set later, before the first grammar."""
+    def __init__(
+        self,
+        open_vocabulary: Callable[[], Vocabulary] | None = None,
+        expand: Callable[[Grammar], Expanded] = expand,
+    ) -> None:
+        """`open_vocabulary` may be set later, before the first grammar. `expand`: what makes rules
+        of schemas."""
+        self._expand = expand
         self.open_vocabulary = open_vocabulary
         self._lock = threading.Lock()
         self._tokenizer: LLTokenizer | None = None
-        self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._tokens: _Tokens | None = None
+        self._texts: TokenTexts | None = None
+        """Made for the first grammar that needs it."""
+        self._kept: OrderedDict[_Key, _Compiled] = OrderedDict()
         self._num_kept_chars = 0
 
     def prepare(self, grammar: Grammar) -> bool:
@@ -54,99 +70,67 @@ class GrammarCompiler:
         compiled, _ = self._compiled(grammar)
         assert self._tokenizer is not None
         ends = frozenset(self._tokenizer.eos_tokens)
-        return lambda: GrammarMatcher(compiled.deep_copy(), ends, grammar.reasoning)
 
-    def _compiled(self, grammar: Grammar) -> tuple[LLMatcher, bool]:
+        def begin() -> GrammarMatcher:
+            return GrammarMatcher(
+                compiled.matcher.deep_copy(), ends, grammar.reasoning, compiled.new_distinct()
+            )
+
+        return begin
+
+    def _compiled(self, grammar: Grammar) -> tuple[_Compiled, bool]:
         """The compiled grammar, and whether it is new."""
+        key = (grammar.text, grammar.schemas)
         with self._lock:
-            kept = self._kept.get(grammar.text)
+            kept = self._kept.get(key)
             if kept is not None:
-                self._kept.move_to_end(grammar.text)
+                self._kept.move_to_end(key)
                 return kept, False
-            tokenizer = self._opened_tokenizer()
-        compiled = _compile(tokenizer, grammar.text)
+            tokenizer, tokens = self._opened_tokenizer()
+        expanded = self._expand(grammar)
+        matcher = call_with_deep_stack(lambda: _compile(tokenizer, expanded.text))
+        compiled = _Compiled(matcher, len(expanded.text) + sum(map(len, grammar.schemas)))
+        if expanded.distinct is not None:
+            compiled.paths = Paths(json.loads(expanded.distinct))
+            compiled.texts = self._token_texts(tokens)
         with self._lock:
-            if grammar.text not in self._kept:
-                self._kept[grammar.text] = compiled
-                self._num_kept_chars += len(grammar.text)
+            if key not in self._kept:
+                self._kept[key] = compiled
+                self._num_kept_chars += compiled.num_chars
             while len(self._kept) > _MAX_KEPT or self._num_kept_chars > _MAX_KEPT_CHARS:
-                text, _ = self._kept.popitem(last=False)
-                self._num_kept_chars -= len(text)
+                _, dropped = self._kept.popitem(last=False)
+                self._num_kept_chars -= dropped.num_chars
         return compiled, True
 
-    def _opened_tokenizer(self) -> LLTokenizer:
-        if self._tokenizer is None:
+    def _token_texts(self, tokens: _Tokens) -> TokenTexts:
+        texts = self._texts or TokenTexts(tokens.texts())
+        with self._lock:
+            self._texts = self._texts or texts
+            return self._texts
+
+    def _opened_tokenizer(self) -> tuple[LLTokenizer, _Tokens]:
+        if self._tokenizer is None or self._tokens is None:
             if self.open_vocabulary is None:
                 raise GrammarError("this engine has no vocabulary to constrain outputs with")
-            self._tokenizer = _tokenizer(self.open_vocabulary())
-        return self._tokenizer
+            self._tokens = _Tokens(self.open_vocabulary())
+            self._tokenizer = _tokenizer(self._tokens)
+        return self._tokenizer, self._tokens
 
 
-class GrammarMatcher:
-    """The state of one output. Implements `engine.token_matcher.TokenMatcher`."""
+@dataclass(slots=True)
+class _Compiled:
+    """A grammar. `paths` and `texts`: those of `DistinctItems`, if it needs it."""
 
-    def __init__(
-        self, matcher: LLMatcher, eos_token_ids: Container[int], reasoning: Reasoning | None
-    ) -> None:
-        """Begins an output."""
-        self._matcher = matcher
-        self._ends = eos_token_ids
-        self._openers = reasoning.openers if reasoning is not None else ()
-        self._closers = reasoning.closers if reasoning is not None else ()
-        self._begins_within = reasoning is not None and reasoning.begins_within
-        self._num_accepted = 0
-        self._begun_at = -1 if self._begins_within else 0
-        """How many tokens were accepted before the constraint began; -1 while it has not."""
+    matcher: LLMatcher
+    num_chars: int
+    paths: Paths | None = None
+    texts: TokenTexts | None = None
 
-    def fill_mask(self, mask: np.ndarray) -> None:
-        """See `TokenMatcher`."""
-        if self._begun_at < 0:
-            mask.fill(0xFFFFFFFF)
-            return
-        self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-        if self._matcher.is_error():
-            error = _first_line(self._matcher.get_error())
-            if error != _NO_TOKEN:
-                raise RuntimeError(f"the grammar failed: {error}")
-            mask.fill(0)
-        if self._may_open:
-            for opener in self._openers:
-                mask[opener // 32] |= np.uint32(1 << opener % 32)
-
-    def accept(self, token_id: int) -> bool:
-        """See `TokenMatcher`."""
-        if self._begun_at < 0:
-            accepted = True
-            if token_id in self._closers:
-                self._begun_at = self._num_accepted + 1
-        elif self._may_open and token_id in self._openers:
-            accepted = True
-            self._begun_at = -1
-        elif token_id in self._ends:
-            accepted = self._matcher.is_accepting() and self._matcher.consume_token(token_id)
-        else:
-            accepted = self._matcher.try_consume_tokens([token_id]) == 1
-        self._num_accepted += accepted
-        return accepted
-
-    def rollback(self, num_tokens: int) -> None:
-        """See `TokenMatcher`."""
-        constrained = self._num_accepted - self._begun_at if self._begun_at >= 0 else 0
-        if taken_back := min(num_tokens, constrained):
-            self._matcher.rollback(taken_back)
-        self._num_accepted -= num_tokens
-        if self._num_accepted == 0:
-            self._begun_at = -1 if self._begins_within else 0
-        elif self._num_accepted < self._begun_at:
-            self._begun_at = -1
-
-    def forced(self, most: int) -> list[int]:
-        """See `TokenMatcher`."""
-        return self._matcher.compute_ff_tokens()[:most] if self._begun_at >= 0 else []
-
-    @property
-    def _may_open(self) -> bool:
-        return self._num_accepted == 0
+    def new_distinct(self) -> DistinctItems | None:
+        """What an output needs beside the matcher."""
+        if self.paths is None or self.texts is None:
+            return None
+        return DistinctItems(self.paths, self.texts)
 
 
 class _Tokens:
@@ -154,6 +138,8 @@ class _Tokens:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._tokenizer = vocabulary.tokenizer
+        self.vocab_size = vocabulary.vocab_size
+        self.eos_token_ids = vocabulary.eos_token_ids
         self.eos_token_id = vocabulary.eos_token_ids[0]
         self.bos_token_id = None
         known = self._tokenizer.token_bytes
@@ -174,6 +160,10 @@ class _Tokens:
             found = self._encode_around([known[token].decode() for token in markers], text)
         return found if b"".join(known[token] for token in found) == text.encode() else []
 
+    def texts(self) -> list[bytes]:
+        """The bytes of each token; none of those that no text spells."""
+        return [b"" if i in self._special else token for i, token in enumerate(self.tokens)]
+
     def _encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False, parse_special=False)
 
@@ -184,25 +174,20 @@ class _Tokens:
         return [token for part in re.split("|".join(within), text) for token in self._encode(part)]
 
 
-def _tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
+def _tokenizer(tokens: _Tokens) -> LLTokenizer:
     import llguidance
 
-    wrapper: Any = llguidance.TokenizerWrapper(_Tokens(vocabulary))
+    wrapper: Any = llguidance.TokenizerWrapper(tokens)
     return llguidance.LLTokenizer(
-        wrapper, n_vocab=vocabulary.vocab_size, eos_token=list(vocabulary.eos_token_ids)
+        wrapper, n_vocab=tokens.vocab_size, eos_token=list(tokens.eos_token_ids)
     )
 
 
 def _compile(tokenizer: LLTokenizer, text: str) -> LLMatcher:
     import llguidance
 
-    limits = llguidance.LLParserLimits(verbose_errors=False)
+    limits = llguidance.LLParserLimits(max_items_in_row=_MAX_ROW, verbose_errors=False)
     matcher = llguidance.LLMatcher(tokenizer, text, log_level=0, limits=limits)
     if matcher.is_error():
-        raise GrammarError(_first_line(matcher.get_error()))
+        raise GrammarError(first_line(matcher.get_error()))
     return matcher
-
-
-def _first_line(message: str) -> str:
-    lines = [line for line in message.splitlines() if line.strip()]
-    return lines[0][:_MAX_MESSAGE_CHARS] if lines else "unknown error"

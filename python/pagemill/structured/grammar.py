@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from pagemill.structured.closed_objects import close_objects
-
 MAX_GRAMMAR_CHARS = 2**18
+MAX_SCHEMA_CHARS = 2**21
 MAX_CHOICES = 4096
 ANY_OBJECT = {"type": "object"}
 """JSON Schema of any JSON object."""
 _MAX_EBNF_CHARS = 2**16
 """It is translated in 1 us a character, while the server waits."""
-_MAX_WHITE_SPACE = 8
-"""Characters between two tokens of JSON: a model that likes line breaks would write no end."""
 
 
 class GrammarError(ValueError):
@@ -40,6 +38,8 @@ class Grammar(msgspec.Struct, array_like=True, frozen=True):
     """In the language of llguidance: Lark, or its JSON."""
     reasoning: Reasoning | None = None
     """What may come before, and is free."""
+    schemas: tuple[str, ...] = ()
+    """JSON Schemas, as JSON. The rule `schema0` of `text` is JSON of the first one, and so on."""
 
 
 def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
@@ -48,12 +48,29 @@ def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
     Raises:
         GrammarError: it is too long.
     """
-    return _bounded({"grammars": [{"json_schema": _with_options(schema)}]})
+    return Grammar(f"start: {schema_rule(0)}", schemas=(schema_text(schema),))
+
+
+def schema_rule(index: int) -> str:
+    """The name of the rule of one of `Grammar.schemas`."""
+    return f"schema{index}"
 
 
 def schema_text(schema: Mapping[str, Any] | bool) -> str:
-    """`schema` as text for `%json` in a Lark grammar."""
-    return json.dumps(_with_options(schema), ensure_ascii=False)
+    """`schema` as one of `Grammar.schemas`.
+
+    Raises:
+        GrammarError: it is too long, or nested too deeply.
+    """
+    try:
+        text = json.dumps(schema, ensure_ascii=False)
+    except RecursionError:
+        raise GrammarError("the schema is nested too deeply") from None
+    if len(text) > MAX_SCHEMA_CHARS:
+        raise GrammarError(
+            f"the schema has {len(text)} characters; at most {MAX_SCHEMA_CHARS} are allowed"
+        )
+    return text
 
 
 def regex(pattern: str) -> Grammar:
@@ -88,16 +105,61 @@ def lark(text: str) -> Grammar:
     return _bounded({"grammars": [{"lark_grammar": text}]})
 
 
+class _Written(msgspec.Struct, forbid_unknown_fields=True):
+    """A grammar with schemas as one text."""
+
+    grammar: str
+    schemas: tuple[str, ...]
+
+
+def as_text(grammar: Grammar) -> str:
+    """The constraint, without its reasoning, as one text that `of_text` reads."""
+    if not grammar.schemas:
+        return grammar.text
+    return msgspec.json.encode(_Written(grammar.text, grammar.schemas)).decode()
+
+
 def of_text(text: str) -> Grammar:
-    """A grammar in the language of llguidance, Lark or its JSON, or in EBNF.
+    """A grammar in the language of llguidance, Lark or its JSON, in EBNF, or from `as_text`.
 
     Raises:
         GrammarError: it is too long, or in EBNF and faulty.
     """
     if not text.lstrip().startswith("{"):
         return lark(lark_text(text))
+    with contextlib.suppress(msgspec.MsgspecError, RecursionError):
+        return _of_written(msgspec.json.decode(text, type=_Written))
     _check_length(text)
     return Grammar(text)
+
+
+def _of_written(written: _Written) -> Grammar:
+    """The grammar that `as_text` wrote, checked: clients send it back.
+
+    Raises:
+        GrammarError: it is too long, or its parts do not fit.
+    """
+    _check_length(written.grammar)
+    if sum(map(len, written.schemas)) > MAX_SCHEMA_CHARS:
+        raise GrammarError(f"the schemas have more than {MAX_SCHEMA_CHARS} characters")
+    try:
+        for schema in written.schemas:
+            msgspec.json.decode(schema, type=dict[str, Any] | bool)
+        if written.grammar != f"start: {schema_rule(0)}" or len(written.schemas) != 1:
+            msgspec.json.decode(written.grammar, type=_OneLark)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise GrammarError(f"the grammar cannot be read: {error}") from None
+    return Grammar(written.grammar, schemas=written.schemas)
+
+
+class _Lark(msgspec.Struct, forbid_unknown_fields=True):
+    lark_grammar: str
+
+
+class _OneLark(msgspec.Struct, forbid_unknown_fields=True):
+    """The JSON of `lark`."""
+
+    grammars: tuple[_Lark]
 
 
 def regex_literal(pattern: str) -> str:
@@ -146,10 +208,3 @@ def _check_length(text: str) -> None:
         raise GrammarError(
             f"the grammar has {len(text)} characters; at most {MAX_GRAMMAR_CHARS} are allowed"
         )
-
-
-def _with_options(schema: Mapping[str, Any] | bool) -> Mapping[str, Any]:
-    if isinstance(schema, bool):
-        schema = {} if schema else {"not": {}}
-    blank = rf"[ \t\r\n]{{1,{_MAX_WHITE_SPACE}}}"
-    return {**close_objects(schema), "x-guidance": {"whitespace_pattern": blank}}

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from pagemill.structured import grammar as grammars
 from pagemill.structured.grammar import Grammar
 
@@ -23,6 +25,7 @@ class LarkRules:
         found = sorted(map(re.escape, markers), key=len, reverse=True)
         self._marker = re.compile("|".join(found) or "(?!)")
         self._rules: list[str] = []
+        self._schemas: list[str] = []
         self._terminals: dict[str, str] = {}
         """The name of each terminal, by its pattern."""
 
@@ -33,7 +36,8 @@ class LarkRules:
             GrammarError: it is too long.
         """
         terminals = (f"{name}: {pattern}" for pattern, name in self._terminals.items())
-        return grammars.lark("\n".join((f"start: {start}", *self._rules, *terminals)))
+        found = grammars.lark("\n".join((f"start: {start}", *self._rules, *terminals)))
+        return msgspec.structs.replace(found, schemas=tuple(self._schemas))
 
     def rule(self, expression: str, suffix: str = "") -> str:
         """A rule that says `expression`: its name. `suffix`: text that ends it."""
@@ -62,7 +66,8 @@ class LarkRules:
 
     def schema(self, schema: Mapping[str, Any] | bool) -> str:
         """JSON that is valid against `schema`."""
-        return self.rule(f"%json {grammars.schema_text(schema)}")
+        self._schemas.append(grammars.schema_text(schema))
+        return grammars.schema_rule(len(self._schemas) - 1)
 
     def text_without(self, stops: Iterable[str]) -> str:
         """Any text, also none, that has none of `stops` in it."""

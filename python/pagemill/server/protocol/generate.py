@@ -25,7 +25,7 @@ from pagemill.server.protocol.sampling import (
 from pagemill.server.protocol.structured import STRUCTURED_FIELDS, StructuredOutputs
 from pagemill.server.protocol.usage import Usage
 from pagemill.server.records.timings import RequestTimings
-from pagemill.structured.grammar import Grammar, Reasoning
+from pagemill.structured.grammar import Grammar, Reasoning, as_text
 
 MAX_MARKERS = 16
 
@@ -117,7 +117,7 @@ def as_generate_request(
     reasoning = None
     if grammar is not None:
         sampling |= dict.fromkeys(STRUCTURED_FIELDS)
-        sampling["structured_outputs"] = StructuredOutputs(grammar=grammar.text)
+        sampling["structured_outputs"] = StructuredOutputs(grammar=as_text(grammar))
         reasoning = _reasoning(grammar)
     return GenerateRequest(
         token_ids=prompt.rendered.token_ids.tolist(),

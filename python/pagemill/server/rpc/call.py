@@ -49,8 +49,8 @@ class Call:
             method.path,
             _address(context.peer()),
             time.monotonic(),
-            request_id_of(self._headers),
-            method.path,
+            request_id=request_id_of(self._headers),
+            route=method.path,
         )
         self._limits: Metadata = []
 
