@@ -1,70 +1,86 @@
-"""Grammars to matchers of outputs, by llguidance: masks of tokens in 10 to 50 us, mostly."""
+"""Grammars to matchers of outputs, by the back ends of `table`.
+
+llguidance fills a mask in 10 to 50 us, mostly.
+"""
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pagemill.structured import table
 from pagemill.structured.grammar import Grammar, GrammarError, Reasoning
+from pagemill.structured.token_table import TokenTable
 from pagemill.structured.vocabulary import Vocabulary
+from pagemill.structured.xgrammar import XgrammarBackEnd
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
+
+    from pagemill._native import TokenMatcher
 
 _MAX_KEPT = 64
 _MAX_KEPT_CHARS = 2**22
 _MAX_MESSAGE_CHARS = 500
 _NO_TOKEN = "NoExtensionBias"  # llguidance: no token of the vocabulary may come next
 
+Factory = Callable[[], "GrammarMatcher | TokenMatcher"]
+Compiled = Callable[[Reasoning | None], Factory]
+"""Makes matchers that begin behind some reasoning."""
+
 
 class GrammarCompiler:
     """Makes matchers for one model. Thread-safe; keeps the latest grammars.
 
     `open_vocabulary` is called once, for the first grammar: a model that is asked for none pays
-    nothing.
+    nothing. `back_end`: `auto`, or the one of `table` that every grammar has to go to.
     """
 
-    def __init__(self, open_vocabulary: Callable[[], Vocabulary] | None = None) -> None:
+    def __init__(
+        self, open_vocabulary: Callable[[], Vocabulary] | None = None, back_end: str = "auto"
+    ) -> None:
         """`open_vocabulary` may be set later, before the first grammar."""
         self.open_vocabulary = open_vocabulary
+        self._back_end = back_end
         self._lock = threading.Lock()
+        self._tokens: TokenTable | None = None
         self._tokenizer: LLTokenizer | None = None
-        self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._xgrammar: XgrammarBackEnd | None = None
+        self._kept: OrderedDict[str, Compiled] = OrderedDict()
         self._num_kept_chars = 0
 
     def prepare(self, grammar: Grammar) -> bool:
         """Compiles `grammar`; False if it was kept. May take a second: call it in a thread.
 
         Raises:
-            GrammarError: it is no grammar, or too large a one.
+            GrammarError: it is no grammar, too large a one, or none for the back end that the
+                option names.
         """
         return self._compiled(grammar)[1]
 
-    def factory(self, grammar: Grammar) -> Callable[[], GrammarMatcher]:
+    def factory(self, grammar: Grammar) -> Factory:
         """Makes the matchers of outputs (`engine.token_matcher.TokenMatcherFactory`).
 
         Raises:
             GrammarError: see `prepare`.
         """
-        compiled, _ = self._compiled(grammar)
-        assert self._tokenizer is not None
-        ends = frozenset(self._tokenizer.eos_tokens)
-        return lambda: GrammarMatcher(compiled.deep_copy(), ends, grammar.reasoning)
+        return self._compiled(grammar)[0](grammar.reasoning)
 
-    def _compiled(self, grammar: Grammar) -> tuple[LLMatcher, bool]:
+    def _compiled(self, grammar: Grammar) -> tuple[Compiled, bool]:
         """The compiled grammar, and whether it is new."""
         with self._lock:
             kept = self._kept.get(grammar.text)
             if kept is not None:
                 self._kept.move_to_end(grammar.text)
                 return kept, False
-            tokenizer = self._opened_tokenizer()
-        compiled = _compile(tokenizer, grammar.text)
+        back_end = table.choose(grammar, self._back_end)
+        with self._lock:
+            compile_ = self._opened(back_end)
+        compiled = compile_(grammar)
         with self._lock:
             if grammar.text not in self._kept:
                 self._kept[grammar.text] = compiled
@@ -74,12 +90,20 @@ class GrammarCompiler:
                 self._num_kept_chars -= len(text)
         return compiled, True
 
-    def _opened_tokenizer(self) -> LLTokenizer:
-        if self._tokenizer is None:
+    def _opened(self, back_end: str) -> Callable[[Grammar], Compiled]:
+        """What compiles grammars of `back_end`."""
+        if self._tokens is None:
             if self.open_vocabulary is None:
                 raise GrammarError("this engine has no vocabulary to constrain outputs with")
-            self._tokenizer = _tokenizer(self.open_vocabulary())
-        return self._tokenizer
+            self._tokens = TokenTable(self.open_vocabulary())
+        if back_end == table.XGRAMMAR:
+            if self._xgrammar is None:
+                self._xgrammar = XgrammarBackEnd(self._tokens)
+            return self._xgrammar.compile
+        if self._tokenizer is None:
+            self._tokenizer = _tokenizer(self._tokens)
+        tokenizer, ends = self._tokenizer, frozenset(self._tokens.eos_token_ids)
+        return lambda grammar: _matchers(_compile(tokenizer, grammar.text), ends)
 
 
 class GrammarMatcher:
@@ -149,47 +173,16 @@ class GrammarMatcher:
         return self._num_accepted == 0
 
 
-class _Tokens:
-    """A vocabulary as `llguidance.TokenizerWrapper` wants it."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._tokenizer = vocabulary.tokenizer
-        self.eos_token_id = vocabulary.eos_token_ids[0]
-        self.bos_token_id = None
-        known = self._tokenizer.token_bytes
-        ids = range(vocabulary.vocab_size)
-        self.tokens = [known[index] for index in ids]
-        markers = vocabulary.marker_ids
-        self.special_token_ids = [i for i in ids if i in markers or known.is_special(i)]
-        self._special = frozenset(self.special_token_ids)
-
-    def __call__(self, text: str | bytes) -> list[int]:
-        """Tokens that are exactly `text`, none of them special; none if the tokenizer writes
-        something else, as for bytes that no token has."""
-        if isinstance(text, bytes):
-            text = text.decode()
-        found = self._encode(text)
-        known = self._tokenizer.token_bytes
-        if markers := self._special.intersection(found):
-            found = self._encode_around([known[token].decode() for token in markers], text)
-        return found if b"".join(known[token] for token in found) == text.encode() else []
-
-    def _encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False, parse_special=False)
-
-    def _encode_around(self, markers: Sequence[str], text: str) -> list[int]:
-        """The markers are written as text, each behind its first character in a token of its own:
-        a tokenizer knows some, that are not special to it, in any text."""
-        within = [f"(?<={re.escape(each[:1])})(?={re.escape(each[1:])})" for each in markers]
-        return [token for part in re.split("|".join(within), text) for token in self._encode(part)]
+def _matchers(compiled: LLMatcher, ends: Container[int]) -> Compiled:
+    return lambda reasoning: lambda: GrammarMatcher(compiled.deep_copy(), ends, reasoning)
 
 
-def _tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
+def _tokenizer(tokens: TokenTable) -> LLTokenizer:
     import llguidance
 
-    wrapper: Any = llguidance.TokenizerWrapper(_Tokens(vocabulary))
+    wrapper: Any = llguidance.TokenizerWrapper(tokens)
     return llguidance.LLTokenizer(
-        wrapper, n_vocab=vocabulary.vocab_size, eos_token=list(vocabulary.eos_token_ids)
+        wrapper, n_vocab=len(tokens.tokens), eos_token=list(tokens.eos_token_ids)
     )
 
 

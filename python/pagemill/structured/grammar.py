@@ -40,6 +40,8 @@ class Grammar(msgspec.Struct, array_like=True, frozen=True):
     """In the language of llguidance: Lark, or its JSON."""
     reasoning: Reasoning | None = None
     """What may come before, and is free."""
+    schema: str | None = None
+    """The JSON Schema that `text` says, if it says nothing else."""
 
 
 def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
@@ -48,7 +50,9 @@ def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
     Raises:
         GrammarError: it is too long.
     """
-    return _bounded({"grammars": [{"json_schema": _with_options(schema)}]})
+    grammar = _bounded({"grammars": [{"json_schema": _with_options(schema)}]})
+    closed = schema if isinstance(schema, bool) else close_objects(schema)
+    return Grammar(grammar.text, schema=json.dumps(closed, ensure_ascii=False))
 
 
 def schema_text(schema: Mapping[str, Any] | bool) -> str:
