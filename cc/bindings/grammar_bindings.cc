@@ -61,7 +61,8 @@ MatcherFactory Compile(SchemaCompiler& self, const std::string& schema) {
 
 MatcherFactory WithReasoning(const MatcherFactory& self, std::vector<int32_t> openers,
                              std::vector<int32_t> closers, bool begins_within) {
-  return {BehindReasoning(self.make, {std::move(openers), std::move(closers), begins_within})};
+  return {grammar::BehindReasoning(self.make,
+                                   {std::move(openers), std::move(closers), begins_within})};
 }
 
 using Mask = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

@@ -32,9 +32,9 @@ using Tokenize = std::function<std::vector<int32_t>(const std::string& text)>;
 
 struct SchemaCompilerOptions {
   // Of each row of the logits; empty for what is part of no text (control tokens, padding).
-  std::vector<std::string> token_bytes;
-  std::vector<int32_t> eos_token_ids;  // those that end an output, at least one
-  Tokenize tokenize;                   // empty: nothing is forced
+  std::vector<std::string> token_bytes = {};
+  std::vector<int32_t> eos_token_ids = {};  // those that end an output, at least one
+  Tokenize tokenize = {};                   // empty: nothing is forced
 };
 
 class SchemaCompiler {

@@ -19,24 +19,26 @@ _MAX_DEPTH = 16
 _MAX_SCHEMAS = 512
 _MAX_PROPERTIES = 64  # of one object
 _MAX_VALUES = 512  # of all `enum` together
-_MAX_TEXT_CHARS = 256  # of a name or a value
+_MAX_TEXT_BYTES = 4096  # UTF-8, of all names and values: 20 us each with 150,000 tokens
 _MAX_ITEMS = 64
 
 _ANNOTATIONS = frozenset(
     {"$comment", "$defs", "$schema", "default", "definitions", "deprecated", "description",
      "example", "examples", "readOnly", "title", "writeOnly"}
 )
+_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 _KEYWORDS: Mapping[str, frozenset[str]] = {
     "array": frozenset({"items", "minItems", "maxItems"}),
     "boolean": frozenset(),
-    "integer": frozenset(),
+    "integer": _BOUNDS,
     "null": frozenset(),
-    "number": frozenset(),
+    "number": _BOUNDS,
     "object": frozenset({"properties", "required", "additionalProperties"}),
     "string": frozenset(),
 }  # fmt: skip
 """By the name of the type."""
-_INTEGERS = 2**53
+_MAX_NUMBER = 10**9  # of bounds
+_MAX_INTEGER = 2**53  # of values
 
 
 class _Inexact(Exception):  # noqa: N818  (a result, not an error)
@@ -57,6 +59,7 @@ class _Check:
         self._root = root
         self._num_schemas = 0
         self._num_values = 0
+        self._num_text_bytes = 0
         self._checked: set[str] = set()
         """References, by their names."""
 
@@ -90,8 +93,12 @@ class _Check:
             self._typed(fields, stated, path, depth)
 
     def _typed(self, fields: Schema, stated: set[str], path: str, depth: int) -> None:
-        types = list(_types(fields.get("type"), path))
+        if "type" not in stated:
+            raise _Inexact(f"`{min(stated)[:64]}` without `type` in `{path}`")
+        types = list(_types(fields["type"], path))
         _only({"type"}.union(*(_KEYWORDS[each] for each in types)), stated, path)
+        for key in sorted(_BOUNDS & stated):
+            _bound(fields[key], "integer" in types, f"{path}/{key}")
         if "array" in types:
             self._array(fields, path, depth)
         if "object" in types:
@@ -117,7 +124,7 @@ class _Check:
         if others is not False:
             self.schema(others, f"{path}/additionalProperties", depth + 1, frozenset())
         for name, each in cast(Schema, properties).items():
-            _text(name, path)
+            self._text(name, path)
             self.schema(each, f"{path}/properties/{name}", depth + 1, frozenset())
 
     def _reference(self, to: Any, path: str, depth: int, open_: frozenset[str]) -> None:
@@ -142,9 +149,16 @@ class _Check:
         for value in values:
             found = _type_of(value)
             if found == "string":
-                _text(value, path)
+                self._text(value, path)
             if found is None or (types and not _belongs(found, types)):
                 raise _Inexact(f"the value {value!r:.64} in `{path}`")
+
+    def _text(self, text: str, path: str) -> None:
+        if not text.isprintable():
+            raise _Inexact(f"a text with control characters in `{path}`")
+        self._num_text_bytes += len(text.encode())
+        if self._num_text_bytes > _MAX_TEXT_BYTES:
+            raise _Inexact(f"names and values of more than {_MAX_TEXT_BYTES} bytes")
 
 
 def _types(stated: Any, path: str) -> Iterator[str]:
@@ -163,7 +177,7 @@ def _type_of(value: Any) -> str | None:
         case bool():
             return "boolean"
         case int():
-            return "integer" if -_INTEGERS < value < _INTEGERS else None
+            return "integer" if -_MAX_INTEGER < value < _MAX_INTEGER else None
         case str():
             return "string"
         case None:
@@ -193,6 +207,9 @@ def _whole(value: Any, most: int, path: str) -> None:
         raise _Inexact(f"`{path}`, which is no number up to {most}")
 
 
-def _text(text: str, path: str) -> None:
-    if len(text) > _MAX_TEXT_CHARS or not text.isprintable():
-        raise _Inexact(f"a long text, or one with control characters, in `{path}`")
+def _bound(value: Any, is_whole: bool, path: str) -> None:
+    """Numbers with two decimals at most: others are not compared exactly."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    steps = 1 if is_whole else 100
+    if not is_number or not abs(value) <= _MAX_NUMBER or round(value * steps) / steps != value:
+        raise _Inexact(f"`{path}`")

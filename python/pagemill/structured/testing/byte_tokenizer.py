@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pagemill._native import TokenMatcher
 from pagemill.structured.compiler import GrammarCompiler, GrammarMatcher
 from pagemill.structured.grammar import Grammar
 from pagemill.structured.vocabulary import Vocabulary
@@ -41,7 +42,7 @@ def byte_vocabulary() -> Vocabulary:
     return Vocabulary(ByteTokenizer(), MODEL_VOCAB, (EOS, OTHER_EOS))
 
 
-def allowed(matcher: GrammarMatcher) -> list[int]:
+def allowed(matcher: GrammarMatcher | TokenMatcher) -> list[int]:
     mask = np.full((MODEL_VOCAB + 31) // 32, 0xDEADBEEF, np.uint32)
     matcher.fill_mask(mask)
     bits = np.unpackbits(mask.view(np.uint8), bitorder="little")[:MODEL_VOCAB]
