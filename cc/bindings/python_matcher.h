@@ -16,8 +16,8 @@ namespace pagemill::bindings {
 //   accept(token_id)     returns whether the token may come next
 //   rollback(num_tokens)
 //   forced(most)         returns tokens that have to come next, `most` at most
-// that keeps the obligations of step::TokenMatcher. If it is a MatcherFactory, its matchers are used
-// as they are, without Python.
+// that keeps the obligations of step::TokenMatcher. If it is a MatcherFactory, its matchers are
+// used as they are, without Python.
 step::TokenMatcherFactory PythonMatcherFactory(nanobind::callable new_matcher);
 
 }  // namespace pagemill::bindings

@@ -13,7 +13,7 @@
 namespace pagemill::grammar {
 
 struct Reasoning {
-  std::vector<int32_t> openers = {};  // may come first, if the output does not begin within reasoning
+  std::vector<int32_t> openers = {};  // may come first, if the output does not begin within it
   std::vector<int32_t> closers = {};  // behind one of these the constraint holds
   bool begins_within = false;
 };

@@ -12,8 +12,8 @@
 #include "cc/grammar/token_texts.h"
 #include "cc/step/token_mask.h"
 
-// xgrammar's log: an error becomes the Status of the call; its warnings are about schemas that
-// callers do not send.
+// xgrammar's log: an error becomes the Status of the call. Warnings, which a request could write
+// without end, are dropped.
 namespace xgrammar {
 
 [[noreturn]] void LogFatalImpl(const std::string&, int, const std::string& message) {
@@ -150,7 +150,7 @@ class SchemaMatcher final : public step::TokenMatcher {
     try {
       call();
     } catch (const std::exception& e) {
-      if (failure_.ok()) failure_ = Internal(std::string("the schema's matcher failed: ") + e.what());
+      if (failure_.ok()) failure_ = Internal(std::string("a schema's matcher failed: ") + e.what());
     }
   }
 

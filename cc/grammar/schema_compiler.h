@@ -3,13 +3,13 @@
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(auto compiler, SchemaCompiler::Create({
 //       .token_bytes = {"{", "\"", ..., ""}, .eos_token_ids = {151645}, .tokenize = tokenize}));
-//   PAGEMILL_ASSIGN_OR_RETURN(request.new_token_matcher, compiler->Compile(R"({"type": "integer"})"));
+//   PAGEMILL_ASSIGN_OR_RETURN(request.new_token_matcher, compiler->Compile(schema));
 //
-// xgrammar ignores keywords that it does not know and reads some others loosely. Which schemas it
-// reads exactly, and which end soon, is the caller's concern: python/pagemill/structured/exact_schema.py.
+// xgrammar ignores keywords that it does not know, and reads some others loosely. The caller knows
+// which schemas it reads exactly and compiles soon: python/pagemill/structured/exact_schema.py.
 //
-// White space between the tokens of JSON is bounded here and not by the grammar: with a bound, each
-// state of the grammar leaves thousands of tokens to be tried at run time.
+// White space between the tokens of JSON is bounded here and not by the grammar, in which a bound
+// leaves many tokens to be tried at run time: masks of 150,000 tokens take three times as long.
 //
 // Thread-safe. Matchers share what was compiled, and may outlive the compiler.
 #ifndef PAGEMILL_CC_GRAMMAR_SCHEMA_COMPILER_H_
@@ -26,12 +26,12 @@
 
 namespace pagemill::grammar {
 
-// Tokens that are exactly `text`; none if the tokenizer writes something else. Called on the thread
-// that fills masks, about once for each text that a schema forces (a property's name).
+// Returns the tokens that are exactly `text`, none if the tokenizer writes something else. Called
+// on the thread that fills masks, about once for each text that a schema forces, such as a name.
 using Tokenize = std::function<std::vector<int32_t>(const std::string& text)>;
 
 struct SchemaCompilerOptions {
-  // Of each row of the logits; empty for what is part of no text (control tokens, padding).
+  // One text for each row of the logits; empty if no text has the token (control, padding).
   std::vector<std::string> token_bytes = {};
   std::vector<int32_t> eos_token_ids = {};  // those that end an output, at least one
   Tokenize tokenize = {};                   // empty: nothing is forced

@@ -36,7 +36,7 @@ std::vector<int32_t> Tokenized(const std::string& text) {
 
 SchemaCompilerOptions ByteOptions() {
   SchemaCompilerOptions options = {.eos_token_ids = {kEos, kOtherEos}, .tokenize = Tokenized};
-  for (int byte = 0; byte < 256; ++byte) options.token_bytes.emplace_back(1, static_cast<char>(byte));
+  for (int c = 0; c < 256; ++c) options.token_bytes.emplace_back(1, static_cast<char>(c));
   options.token_bytes.resize(kVocabSize);
   options.token_bytes[kEos] = "<eos>";
   options.token_bytes[kName] = "name";
@@ -122,7 +122,8 @@ TEST(SchemaCompilerTest, ARefusedTokenChangesNothing) {
 
 TEST(SchemaCompilerTest, WhiteSpaceIsBoundedOutsideStrings) {
   const auto matcher = Matcher(R"({"type": "array", "items": {"type": "string"}})");
-  ASSERT_TRUE(AcceptsAll(*matcher, "[\"" + std::string(20, ' ') + "\\\"  \"" + std::string(8, '\n')));
+  const std::string item = "\"" + std::string(20, ' ') + "\\\"  \"";
+  ASSERT_TRUE(AcceptsAll(*matcher, "[" + item + std::string(8, '\n')));
   EXPECT_EQ(Allowed(*matcher), (std::vector<int32_t>{',', ']'}));
   EXPECT_FALSE(matcher->Accept(' '));
   matcher->Rollback(1);

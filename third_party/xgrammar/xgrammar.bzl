@@ -11,7 +11,7 @@ load("//tools/bazel:watch.bzl", "watched_path")
 _VERSION = "0.2.8"
 _SHA256 = "8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80"
 
-# Of the distribution, what is not built has BUILD files and tests of its own.
+# Parts of the distribution that are not built, with BUILD files and tests of their own.
 _NOT_USED = ["3rdparty/cpptrace", "3rdparty/googletest", "cpp/tvm_ffi", "examples", "tests", "web"]
 
 def _impl(rctx):

@@ -442,7 +442,7 @@ class InputChunk:
         """Raises StatusError for another `part`."""
 
 class TokenMatcher:
-    """cc/step/token_matcher.h, of the grammars that are C++; `engine.token_matcher.TokenMatcher`."""
+    """A matcher of cc/grammar; keeps to `engine.token_matcher.TokenMatcher`."""
 
     def fill_mask(self, mask: NDArray[np.uint32]) -> None:
         """Raises StatusError if the mask is not as long as the vocabulary."""

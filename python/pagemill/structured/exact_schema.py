@@ -23,8 +23,20 @@ _MAX_TEXT_BYTES = 4096  # UTF-8, of all names and values: 20 us each with 150,00
 _MAX_ITEMS = 64
 
 _ANNOTATIONS = frozenset(
-    {"$comment", "$defs", "$schema", "default", "definitions", "deprecated", "description",
-     "example", "examples", "readOnly", "title", "writeOnly"}
+    {
+        "$comment",
+        "$defs",
+        "$schema",
+        "default",
+        "definitions",
+        "deprecated",
+        "description",
+        "example",
+        "examples",
+        "readOnly",
+        "title",
+        "writeOnly",
+    }
 )
 _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 _KEYWORDS: Mapping[str, frozenset[str]] = {
@@ -73,9 +85,11 @@ class _Check:
         if schema is True:
             return
         if not isinstance(schema, Mapping):
-            raise _Inexact(f"`{path}`, which is no object")
+            raise _Inexact(f"`{path}`, which is not an object")
         fields = cast(Schema, schema)
         stated = fields.keys() - _ANNOTATIONS
+        if path == "#":
+            stated -= {"$id", "id"}  # further in, they change what references refer to
         if "$ref" in stated:
             _only({"$ref"}, stated, path)
             self._reference(fields["$ref"], path, depth, open_)
@@ -129,11 +143,11 @@ class _Check:
 
     def _reference(self, to: Any, path: str, depth: int, open_: frozenset[str]) -> None:
         parts = to.split("/") if isinstance(to, str) else []
-        target: Any = None
-        if len(parts) == 3 and parts[0] == "#" and parts[1] in {"$defs", "definitions"}:
-            defined = self._root.get(parts[1]) if isinstance(self._root, Mapping) else None
-            target = defined.get(parts[2]) if isinstance(defined, Mapping) else None
-        if not isinstance(target, Mapping) or not parts[2].replace("_", "").isalnum():
+        target: Any = self._root
+        for part in parts[1:]:
+            target = _fields(target).get(part)
+        is_taken = len(parts) == 3 and parts[0] == "#" and parts[1] in {"$defs", "definitions"}
+        if not is_taken or not _fields(target) or not parts[2].replace("_", "").isalnum():
             raise _Inexact(f"the reference in `{path}`")
         if to in open_:
             raise _Inexact(f"the reference in `{path}`, which refers to itself")
@@ -159,6 +173,10 @@ class _Check:
         self._num_text_bytes += len(text.encode())
         if self._num_text_bytes > _MAX_TEXT_BYTES:
             raise _Inexact(f"names and values of more than {_MAX_TEXT_BYTES} bytes")
+
+
+def _fields(value: Any) -> Schema:
+    return cast(Schema, value) if isinstance(value, Mapping) else {}
 
 
 def _types(stated: Any, path: str) -> Iterator[str]:
@@ -204,7 +222,7 @@ def _list(fields: Schema, key: str, path: str) -> list[Any]:
 
 def _whole(value: Any, most: int, path: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise _Inexact(f"`{path}`, which is no number up to {most}")
+        raise _Inexact(f"`{path}`, which is not a number up to {most}")
 
 
 def _bound(value: Any, is_whole: bool, path: str) -> None:

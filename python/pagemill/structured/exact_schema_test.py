@@ -28,7 +28,7 @@ def closed(**properties: Any) -> Schema:
         {"type": "integer", "minimum": -3, "exclusiveMaximum": 10**9},
         {"type": "number", "minimum": 0.25, "maximum": 1.0},
         {"type": "array", "items": {"anyOf": [{"type": "null"}, closed(a={})]}, "maxItems": 64},
-        {"type": "object"},
+        {"$id": "https://example.com/a.json", "type": "object"},
         {"type": "object", "additionalProperties": {"type": "integer"}},
         {**closed(**{"a": {"type": "string"}, "b c": True}), "required": ["a"]},
         {**_SELF, "$defs": {"a": closed(child=_SELF, others={"type": "array", "items": _SELF})}},
@@ -41,13 +41,16 @@ def test_exact_schemas(schema: Any) -> None:
 @pytest.mark.parametrize(
     ("schema", "found"),
     [
-        (False, "`#`, which is no object"),
+        (False, "`#`, which is not an object"),
         ({"type": "string", "pattern": "a+"}, "`pattern` in `#`"),
         (closed(a=closed(b={"type": "string", "maxLength": 3})), "`maxLength` in `#/properties/a/"),
         ({"type": "object", "properties": {"a": {}}}, "beside those that `#/properties` lists"),
         ({**closed(a={}), "required": ["b"]}, "`required` in `#`"),
         ({"type": "object", "required": ["b"]}, "`required` in `#`"),
-        ({"properties": {}, "additionalProperties": False}, "`additionalProperties` without `type`"),
+        (
+            {"properties": {}, "additionalProperties": False},
+            "`additionalProperties` without `type`",
+        ),
         ({"type": "objec"}, "`type` in `#`"),
         ({"type": ["string", "string"]}, "`type` in `#`"),
         ({"type": []}, "`type` in `#`"),
@@ -58,6 +61,7 @@ def test_exact_schemas(schema: Any) -> None:
         ({"const": {"a": 1}}, "the value"),
         ({"const": "a\nb"}, "control characters in `#`"),
         ({"anyOf": [{}], "type": "string"}, "`type` in `#`"),
+        (closed(a={"$id": "b.json"}), "`$id` without `type` in `#/properties/a`"),
         ({"oneOf": [{}]}, "`oneOf` without `type` in `#`"),
         ({"type": "array", "items": False}, "`#/items`"),
         ({"type": "array", "minItems": 65}, "`#/minItems`"),
@@ -85,4 +89,6 @@ def test_nested_schemas_are_bounded() -> None:
     for _ in range(16):
         schema = {"type": "array", "items": schema}
     assert inexactness(schema) is None
-    assert "in more than 16 others: `#/items" in str(inexactness({"type": "array", "items": schema}))
+    assert "in more than 16 others: `#/items" in str(
+        inexactness({"type": "array", "items": schema})
+    )

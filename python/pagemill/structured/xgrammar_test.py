@@ -36,11 +36,12 @@ PERSON: dict[str, Any] = {
     },
     "required": ["name"],
 }
+_SELF = {"$ref": "#/$defs/a"}
 _ENDS = (EOS, OTHER_EOS)
 _MEANT = {*b" \n\r\t", 0x7F}
 """White space is bounded in other ways; llguidance has no DEL in strings, which JSON allows."""
 _SPELLINGS = re.compile(rb"(\\(u[0-9a-fA-F]{0,3})?|-)$")
-"""In escapes xgrammar allows every character, llguidance those that need one; xgrammar has no -0."""
+"""Escapes: xgrammar allows those of all characters, llguidance of those that need one. No -0."""
 
 
 @pytest.fixture(name="compilers", scope="module")
@@ -52,7 +53,9 @@ def _compilers() -> dict[str, GrammarCompiler]:
 def test_the_rule() -> None:
     assert table.choose(json_schema(PERSON), "auto") == table.XGRAMMAR
     assert table.choose(json_schema(PERSON), "guidance") == table.GUIDANCE
-    pattern = json_schema({"type": "object", "properties": {"a": {"type": "string", "pattern": "x"}}})
+    pattern = json_schema(
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": "x"}}}
+    )
     assert table.choose(pattern, "auto") == table.GUIDANCE
     with pytest.raises(GrammarError, match="does not take `pattern` in `#/properties/a`"):
         table.choose(pattern, "xgrammar")
@@ -80,7 +83,7 @@ def test_each_back_end_makes_its_matchers(compilers: dict[str, GrammarCompiler])
         ({"enum": ["a/b", "é", 3]}, ['"a/b"', '"é"', "3"], ['"a"', "33", '"a/b']),
         ({"type": "number", "minimum": 0.5}, ["0.5", "0.75", "12"], ["0.4", "-1", "0.5.1"]),
         (
-            {"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}},
+            {**_SELF, "$defs": {"a": {"type": "array", "items": _SELF}}},
             ["[]", "[[], [[]]]"],
             ["[", "{}", "[1]"],
         ),
@@ -178,8 +181,9 @@ def test_drafts_are_taken_back(compilers: dict[str, GrammarCompiler]) -> None:
 
 
 def test_a_schema_that_nothing_satisfies_is_refused(compilers: dict[str, GrammarCompiler]) -> None:
+    grammar = json_schema({"type": "integer", "minimum": 2, "maximum": 1})
     with pytest.raises(GrammarError, match="range"):
-        compilers[table.XGRAMMAR].prepare(json_schema({"type": "integer", "minimum": 2, "maximum": 1}))
+        compilers[table.XGRAMMAR].prepare(grammar)
 
 
 def test_a_mask_of_another_size_is_an_error(compilers: dict[str, GrammarCompiler]) -> None:
