@@ -16,7 +16,7 @@ from typing import Any, cast
 Schema = Mapping[str, Any]
 
 _MAX_DEPTH = 16
-_MAX_SCHEMAS = 512
+_MAX_SCHEMAS = 128
 _MAX_PROPERTIES = 64  # of one object
 _MAX_VALUES = 512  # of all `enum` together
 _MAX_TEXT_BYTES = 4096  # UTF-8, of all names and values: 20 us each with 150,000 tokens

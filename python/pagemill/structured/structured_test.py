@@ -221,7 +221,8 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs_are_bounded(compiler: GrammarCompiler, name: str) -> None:
+def test_bombs_are_bounded(name: str) -> None:
+    compiler = GrammarCompiler(byte_vocabulary)
     begun = time.thread_time()
     try:
         matcher = compiler.factory(BOMBS[name])()

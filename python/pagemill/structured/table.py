@@ -39,5 +39,8 @@ def _refusal(grammar: Grammar) -> str | None:
     """Why xgrammar does not take `grammar`, if it does not."""
     if grammar.schema is None:
         return "the back end xgrammar takes JSON Schemas only"
-    found = inexactness(json.loads(grammar.schema))
+    try:
+        found = inexactness(json.loads(grammar.schema))
+    except RecursionError:
+        found = "schemas that are nested so deeply"
     return None if found is None else f"the back end xgrammar does not take {found}"

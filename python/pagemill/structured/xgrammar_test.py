@@ -13,7 +13,14 @@ import pytest
 
 from pagemill.structured import table
 from pagemill.structured.compiler import GrammarCompiler, GrammarMatcher
-from pagemill.structured.grammar import ANY_OBJECT, GrammarError, Reasoning, json_schema, regex
+from pagemill.structured.grammar import (
+    ANY_OBJECT,
+    Grammar,
+    GrammarError,
+    Reasoning,
+    json_schema,
+    regex,
+)
 from pagemill.structured.testing.byte_tokenizer import (
     EOS,
     MODEL_VOCAB,
@@ -60,6 +67,8 @@ def test_the_rule() -> None:
     with pytest.raises(GrammarError, match="does not take `pattern` in `#/properties/a`"):
         table.choose(pattern, "xgrammar")
     assert table.choose(regex("a+"), "auto") == table.GUIDANCE
+    deep = Grammar("", schema="[" * 100_000 + "]" * 100_000)
+    assert table.choose(deep, "auto") == table.GUIDANCE
     with pytest.raises(GrammarError, match="xgrammar takes JSON Schemas only"):
         table.choose(regex("a+"), "xgrammar")
 
