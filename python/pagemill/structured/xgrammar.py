@@ -29,11 +29,14 @@ class XgrammarBackEnd:
         """Factories of matchers of `grammar`, behind some reasoning.
 
         Raises:
-            GrammarError: nothing is valid against its schema.
+            GrammarError: nothing is valid against its schema, or it is not Unicode.
         """
         assert grammar.schema is not None
         try:
+            grammar.schema.encode()
             compiled = self._compiler.compile(grammar.schema)
+        except UnicodeEncodeError:
+            raise GrammarError("the schema has half a character (a lone surrogate)") from None
         except self._error as error:
             raise GrammarError(str(error).splitlines()[0][:_MAX_MESSAGE_CHARS]) from error
         return functools.partial(_behind, compiled)

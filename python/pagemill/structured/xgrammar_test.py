@@ -45,6 +45,32 @@ PERSON: dict[str, Any] = {
 }
 _SELF = {"$ref": "#/$defs/a"}
 _ENDS = (EOS, OTHER_EOS)
+_KEYWORDS = (
+    "anyOf",
+    "const",
+    "enum",
+    "items",
+    "maxItems",
+    "minimum",
+    "not",
+    "pattern",
+    "properties",
+)
+_KEYWORDS += ("$defs", "$ref", "additionalProperties", "minItems", "required", "type")
+_HOSTILE_VALUES = (
+    None,
+    True,
+    -1,
+    2**63,
+    1e308,
+    "",
+    "#",
+    "#/$defs/a",
+    "(a{9}){9}",
+    "\ud800",
+    [],
+    {},
+)
 _MEANT = {*b" \n\r\t", 0x7F}
 """White space is bounded in other ways; llguidance has no DEL in strings, which JSON allows."""
 _SPELLINGS = re.compile(rb"(\\(u[0-9a-fA-F]{0,3})?|-)$")
@@ -189,10 +215,42 @@ def test_drafts_are_taken_back(compilers: dict[str, GrammarCompiler]) -> None:
                 break
 
 
+def test_damaged_schemas_are_refused_or_hold() -> None:
+    rng = random.Random(3)
+    compiler = GrammarCompiler(byte_vocabulary)
+    refused = 0
+    for _ in range(200):
+        try:
+            matcher = compiler.factory(json_schema(damaged(random_schema(rng), rng)))()
+        except GrammarError:
+            refused += 1
+            continue
+        for _ in range(20):
+            choices = allowed(matcher)
+            if not choices or choices[-1] in _ENDS:
+                break
+            assert matcher.accept(rng.choice(choices))
+    assert 10 < refused < 190
+
+
+def damaged(schema: Any, rng: random.Random) -> Any:
+    """`schema` with keywords and values that do not belong there."""
+    if isinstance(schema, list):
+        return [damaged(each, rng) for each in schema]
+    if not isinstance(schema, dict):
+        return rng.choice(_HOSTILE_VALUES) if rng.random() < 0.03 else schema
+    result = {key: damaged(value, rng) for key, value in schema.items()}
+    if rng.random() < 0.2:
+        result[rng.choice(_KEYWORDS)] = rng.choice(_HOSTILE_VALUES)
+    return result
+
+
 def test_a_schema_that_nothing_satisfies_is_refused(compilers: dict[str, GrammarCompiler]) -> None:
     grammar = json_schema({"type": "integer", "minimum": 2, "maximum": 1})
     with pytest.raises(GrammarError, match="range"):
         compilers[table.XGRAMMAR].prepare(grammar)
+    with pytest.raises(GrammarError, match="lone surrogate"):
+        compilers[table.XGRAMMAR].prepare(json_schema({"description": "\ud800"}))
 
 
 def test_a_mask_of_another_size_is_an_error(compilers: dict[str, GrammarCompiler]) -> None:
