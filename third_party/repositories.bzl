@@ -5,6 +5,7 @@ load("//third_party:models.bzl", "models")
 load("//third_party/buildifier:buildifier.bzl", "buildifier_binary")
 load("//third_party/node:node_packages.bzl", "node_packages")
 load("//third_party/onednn:onednn.bzl", "onednn_library")
+load("//third_party/xgrammar:xgrammar.bzl", "xgrammar_source")
 load("//tools/bazel:local_tools.bzl", "local_tools")
 load("//tools/bazel:python_env.bzl", "python_env")
 
@@ -37,3 +38,4 @@ def dev_repositories():
     datasets()
     models()
     onednn_library(name = "onednn")
+    xgrammar_source(name = "xgrammar")

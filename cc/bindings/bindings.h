@@ -17,6 +17,7 @@ void BindRunner(nanobind::module_& m);
 void BindSamplingParams(nanobind::module_& m);
 void BindInputs(nanobind::module_& m);
 void BindKvTierOptions(nanobind::module_& m);
+void BindGrammars(nanobind::module_& m);
 void BindEngine(nanobind::module_& m);
 void BindEngineClient(nanobind::module_& m);
 void BindSimulator(nanobind::module_& m);

@@ -17,6 +17,7 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindSamplingParams(m);
   pagemill::bindings::BindKvTierOptions(m);
   pagemill::bindings::BindInputs(m);
+  pagemill::bindings::BindGrammars(m);
   pagemill::bindings::BindEngine(m);
   pagemill::bindings::BindEngineClient(m);
   pagemill::bindings::BindSimulator(m);

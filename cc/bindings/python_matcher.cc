@@ -10,28 +10,14 @@
 #include <vector>
 
 #include "cc/bindings/gil.h"
+#include "cc/bindings/matcher_factory.h"
+#include "cc/bindings/python_object.h"
 
 namespace pagemill::bindings {
 
 namespace nb = nanobind;
 
 namespace {
-
-// Keeps an object that any thread may drop.
-class Shared {
- public:
-  explicit Shared(nb::object object) : object_(std::move(object)) {}
-  ~Shared() {
-    Gil gil;
-    object_ = nb::object();
-  }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  const nb::object& get() const { return object_; }
-
- private:
-  nb::object object_;
-};
 
 // With the GIL. `call` returns a StatusOr or a Status.
 template <typename Call>
@@ -91,14 +77,17 @@ class PythonMatcher final : public step::TokenMatcher {
     if (failure_.ok()) failure_ = status;
   }
 
-  const Shared fill_mask_, accept_, rollback_, forced_;
+  const SharedObject fill_mask_, accept_, rollback_, forced_;
   Status failure_;
 };
 
 }  // namespace
 
 step::TokenMatcherFactory PythonMatcherFactory(nb::callable new_matcher) {
-  auto shared = std::make_shared<const Shared>(std::move(new_matcher));
+  if (nb::isinstance<MatcherFactory>(new_matcher)) {
+    return nb::cast<const MatcherFactory&>(new_matcher).make;
+  }
+  auto shared = std::make_shared<const SharedObject>(std::move(new_matcher));
   return [shared]() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
     Gil gil;
     return Guarded([&]() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {

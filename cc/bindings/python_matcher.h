@@ -15,7 +15,9 @@ namespace pagemill::bindings {
 //                        the call
 //   accept(token_id)     returns whether the token may come next
 //   rollback(num_tokens)
-// that keeps the obligations of step::TokenMatcher.
+//   forced(most)         returns tokens that have to come next, `most` at most
+// that keeps the obligations of step::TokenMatcher. If it is a MatcherFactory, its matchers are
+// used as they are, without Python.
 step::TokenMatcherFactory PythonMatcherFactory(nanobind::callable new_matcher);
 
 }  // namespace pagemill::bindings

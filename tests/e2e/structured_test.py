@@ -109,6 +109,19 @@ def test_every_field(server: ServerProcess) -> None:
             assert choice["text"].startswith("{")
 
 
+def test_schemas_of_both_back_ends_with_other_limits(server: ServerProcess) -> None:
+    """Limits of tokens are matchers in Python around those of the grammar, which are C++ or not."""
+    plain: Any = {"type": "array", "items": {"type": "integer", "minimum": 0}, "maxItems": 3}
+    whole = {**plain, "items": {**plain["items"], "multipleOf": 1}}
+    for schema in (plain, whole):
+        fields = {"guided_json": schema, "temperature": 1.2, "n": 3, "seed": 2, "max_tokens": 90}
+        for limits in ({}, {"bad_words": ["1", "2"]}, {"stop": ["]"]}):
+            for choice in complete(server, **fields, **limits)["choices"]:
+                assert choice["finish_reason"] == "stop"
+                values = json.loads(choice["text"] + ("]" if "stop" in limits else ""))
+                assert len(values) <= 3 and all(value >= 0 for value in values)
+
+
 def test_several_at_a_time_and_several_choices(server: ServerProcess) -> None:
     plain = complete(server)["choices"][0]["text"]
 

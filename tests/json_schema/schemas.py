@@ -46,7 +46,7 @@ class Matchers:
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self._documents = {**metaschemas(), **documents}
-        self._compiler = GrammarCompiler(byte_vocabulary, self._expand)
+        self._compiler = GrammarCompiler(byte_vocabulary, "guidance", self._expand)
 
     def begin(self, schema: Any) -> Begin:
         """Makes matchers of outputs.

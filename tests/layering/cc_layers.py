@@ -25,10 +25,10 @@ _EMBEDDERS = {"bindings", "capi", "examples", "sdk"}
 
 _FOREIGN = re.compile(
     r"^(Python\.h|nanobind/|pybind11/|torch/|ATen/|c10/|cuda|cublas|nccl|hip/|rccl|sycl/|CL/|"
-    r"oneapi/|level_zero/|(cuda|hip|sycl|python)/)"
+    r"oneapi/|level_zero/|xgrammar/|(cuda|hip|sycl|python)/)"
 )
 # A folder that wraps a library that the rest of cc/ does not use, and the library's headers.
-_WRAPPERS = {"cc/ops/linear/onednn/": "oneapi/dnnl/"}
+_WRAPPERS = {"cc/grammar/": "xgrammar/", "cc/ops/linear/onednn/": "oneapi/dnnl/"}
 # The scheduler and the cache are deterministic functions of their calls.
 _PURE_LAYERS = {"kv_cache", "scheduler"}
 _IMPURE = re.compile(

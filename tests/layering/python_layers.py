@@ -24,7 +24,7 @@ USES: dict[str, set[str]] = {
     "weights": {"ops"},
     "ops": {"_native"},
     "inputs": set(),  # what rendering hands to the engine
-    "structured": set(),
+    "structured": {"_native"},
     "_native": set(),
     "config": set(),
     "observe": set(),

@@ -441,6 +441,37 @@ class InputChunk:
     ) -> None:
         """Raises StatusError for another `part`."""
 
+class TokenMatcher:
+    """A matcher of cc/grammar; keeps to `engine.token_matcher.TokenMatcher`."""
+
+    def fill_mask(self, mask: NDArray[np.uint32]) -> None:
+        """Raises StatusError if the mask is not as long as the vocabulary."""
+    def accept(self, token_id: int) -> bool: ...
+    def rollback(self, num_tokens: int) -> None: ...
+    def forced(self, most: int) -> list[int]: ...
+
+class MatcherFactory:
+    """Makes token matchers; in a `Request` without a call into Python."""
+
+    def __call__(self) -> TokenMatcher: ...
+    def with_reasoning(
+        self, openers: Sequence[int], closers: Sequence[int], begins_within: bool
+    ) -> MatcherFactory:
+        """cc/grammar/reasoning_matcher.h."""
+
+class SchemaCompiler:
+    """cc/grammar/schema_compiler.h."""
+
+    def __init__(
+        self,
+        token_bytes: Sequence[bytes],
+        eos_token_ids: Sequence[int],
+        tokenize: Callable[[bytes], Sequence[int]],
+    ) -> None:
+        """Raises StatusError if the vocabulary has no token that ends an output."""
+    def compile(self, schema: str) -> MatcherFactory:
+        """Raises StatusError for text that is no schema. The GIL is free meanwhile."""
+
 class Request:
     """cc/step/request.h, whose `Visit` lists the fields; `Engine.submit` takes it.
 

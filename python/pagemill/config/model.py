@@ -61,6 +61,13 @@ class ModelConfig:
         " (between <think> and </think>), or none, which leaves it in the content. Default: what"
         " its chat template shows, if that is clear.",
     )
+    structured_outputs_backend: str = option(
+        "auto",
+        "What constrains outputs to schemas and grammars: xgrammar (faster; simple JSON Schemas"
+        " only, others are refused), guidance (all of them), or auto (xgrammar for what it takes,"
+        " guidance for the rest).",
+        allowed=("auto", "guidance", "xgrammar"),
+    )
     generation_config: str = option(
         "auto",
         "Source of default sampling parameters: auto (the model's generation_config.json, or"

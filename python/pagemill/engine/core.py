@@ -20,6 +20,7 @@ from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_byt
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
+from pagemill.structured.compiler import GrammarCompiler
 
 _LOGGER = logging.getLogger("pagemill.engine")
 _OUTPUT_INTERVAL_US = 5_000
@@ -163,7 +164,8 @@ class EngineCore:
         )
         tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
-        bindings = NativeBindings(engine, _native)
+        grammars = GrammarCompiler(back_end=config.model.structured_outputs_backend)
+        bindings = NativeBindings(engine, _native, grammars)
         held = config.scheduler.max_num_queued_reqs
         unfinished = config.scheduler.max_num_seqs + held
         return cls(built, bindings, engine, runner, budget, max(1, held), unfinished, workers)

@@ -35,7 +35,7 @@ def run(job: Mapping[str, Any]) -> int:
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         limiter = KeyLimiter(Ledger(job["limits"], job["index"]))
-        engine = OtherEngine(job["socket"])
+        engine = OtherEngine(job["socket"], config.engine)
         server = Server(config, ring, listener, engine, job["metrics"], limiter, operator)
 
         async def serve() -> int:

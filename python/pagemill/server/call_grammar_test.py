@@ -25,8 +25,9 @@ from pagemill.server.call_grammar import (
     opener_token,
     required_calls,
 )
-from pagemill.structured.compiler import GrammarCompiler, GrammarMatcher
+from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.grammar import Grammar, GrammarError
+from pagemill.structured.matcher import GrammarMatcher
 from pagemill.structured.vocabulary import Vocabulary
 
 EOS, VOCAB_SIZE = 256, 512

@@ -85,10 +85,10 @@ class OwnEngine:
 class OtherEngine:
     """The engine of another process, behind the socket at `path`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, config: EngineConfig) -> None:
         codec = OutputCodec(_native.outputs_from_wire, _native.StatusError, _native.output_schema())
         self._client = SocketClient(path, codec)
-        self.grammars = GrammarCompiler()
+        self.grammars = GrammarCompiler(back_end=config.model.structured_outputs_backend)
 
     async def open(self) -> EngineClient:
         """Whether the engine runs already or not."""

@@ -38,7 +38,7 @@ def expand(grammar: Grammar) -> Expanded:
         raise GrammarError(str(error)[:_MAX_MESSAGE_CHARS]) from None
     except RecursionError:
         raise GrammarError("the schema is nested too deeply") from None
-    if grammar.text == f"start: {schema_rule(0)}":
+    if grammar.sole_schema is not None:
         return whole(found[0])
     if any(each.distinct is not None for each in found):
         raise GrammarError("`uniqueItems` can be honoured only where the whole output is JSON")
@@ -63,8 +63,15 @@ def metaschemas() -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def _schema_grammar(text: str) -> SchemaGrammar:
+def closed_schema(text: str) -> Any:
+    """The schema of `Grammar.schemas`; objects have no other properties than it lists.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+    """
     schema: Any = json.loads(text)
-    if isinstance(schema, dict):
-        schema = close_objects(cast(dict[str, Any], schema))
-    return schema_grammar(schema, metaschemas().get)
+    return close_objects(cast(dict[str, Any], schema)) if isinstance(schema, dict) else schema
+
+
+def _schema_grammar(text: str) -> SchemaGrammar:
+    return schema_grammar(closed_schema(text), metaschemas().get)

@@ -41,6 +41,12 @@ class Grammar(msgspec.Struct, array_like=True, frozen=True):
     schemas: tuple[str, ...] = ()
     """JSON Schemas, as JSON. The rule `schema0` of `text` is JSON of the first one, and so on."""
 
+    @property
+    def sole_schema(self) -> str | None:
+        """The schema that says all there is of an output; None if something else does."""
+        is_all = self.text == f"start: {schema_rule(0)}" and len(self.schemas) == 1
+        return self.schemas[0] if is_all else None
+
 
 def json_schema(schema: Mapping[str, Any] | bool) -> Grammar:
     """JSON that is valid against `schema`; objects have no other properties than it lists.
@@ -145,11 +151,12 @@ def _of_written(written: _Written) -> Grammar:
     try:
         for schema in written.schemas:
             msgspec.json.decode(schema, type=dict[str, Any] | bool)
-        if written.grammar != f"start: {schema_rule(0)}" or len(written.schemas) != 1:
+        grammar = Grammar(written.grammar, schemas=written.schemas)
+        if grammar.sole_schema is None:
             msgspec.json.decode(written.grammar, type=_OneLark)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise GrammarError(f"the grammar cannot be read: {error}") from None
-    return Grammar(written.grammar, schemas=written.schemas)
+    return grammar
 
 
 class _Lark(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,8 +1,9 @@
-"""Matchers of outputs, by llguidance: masks of tokens in 10 to 50 us, mostly."""
+"""Matchers of outputs: what back ends of grammars make."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,23 @@ from pagemill.structured.grammar import Reasoning
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
+    from pagemill._native import TokenMatcher
+
 _MAX_MESSAGE_CHARS = 500
 _NO_TOKEN = "NoExtensionBias"  # llguidance: no token of the vocabulary may come next
+
+
+Factory = Callable[[], "GrammarMatcher | TokenMatcher"]
+"""Makes the matcher of an output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A grammar for one vocabulary. `behind` makes factories of matchers that begin behind some
+    reasoning; `num_chars` is what it counts where grammars are kept."""
+
+    behind: Callable[[Reasoning | None], Factory]
+    num_chars: int
 
 
 class GrammarMatcher:

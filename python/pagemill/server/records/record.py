@@ -1,4 +1,4 @@
-"""What is known of a request at its end, by HTTP or gRPC: for metrics, traces, the log and headers."""
+"""What is known of a request at its end: for metrics, traces, the log and headers."""
 
 from __future__ import annotations
 

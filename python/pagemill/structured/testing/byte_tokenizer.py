@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pagemill.structured.compiler import GrammarCompiler, GrammarMatcher
+from pagemill._native import TokenMatcher
+from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.grammar import Grammar
+from pagemill.structured.matcher import GrammarMatcher
 from pagemill.structured.vocabulary import Vocabulary
 
 WORDS = ['{"', '":', '", "', "name", "true", "false", "12", "  ", "\n\n", "é", "yes", "no"]
@@ -41,7 +43,7 @@ def byte_vocabulary() -> Vocabulary:
     return Vocabulary(ByteTokenizer(), MODEL_VOCAB, (EOS, OTHER_EOS))
 
 
-def allowed(matcher: GrammarMatcher) -> list[int]:
+def allowed(matcher: GrammarMatcher | TokenMatcher) -> list[int]:
     mask = np.full((MODEL_VOCAB + 31) // 32, 0xDEADBEEF, np.uint32)
     matcher.fill_mask(mask)
     bits = np.unpackbits(mask.view(np.uint8), bitorder="little")[:MODEL_VOCAB]
