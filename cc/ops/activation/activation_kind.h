@@ -15,7 +15,7 @@ enum class ActivationKind : int32_t {
   kRelu = 3,
   kTanh = 4,
   kQuickGelu = 5,  // x / (1 + e^-1.702x)
-  kReluSquared = 6,
+  kReluSquared = 6,  // max(x, 0)^2
 };
 inline constexpr int32_t kNumActivationKinds = 7;
 

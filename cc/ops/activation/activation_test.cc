@@ -40,6 +40,10 @@ TEST(Activation, SpecialValues) {
       EXPECT_EQ(result[4], 0) << kind << " " << kernel->name;
       for (int i : {2, 3, 5, 6, 7}) {
         const double expected = ActivateReference(static_cast<ActivationKind>(kind), values[i]);
+        if (expected > std::numeric_limits<float>::max()) {  // a square
+          EXPECT_EQ(result[i], inf) << kind << " " << kernel->name;
+          continue;
+        }
         EXPECT_NEAR(result[i], expected, 1e-6 * std::fmax(1, std::fabs(expected)))
             << kind << " " << kernel->name << " " << values[i];
       }
