@@ -6,7 +6,9 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,8 +19,20 @@ from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 
 
-def test_a_server_on_a_path(tmp_path: Path) -> None:
-    path = tmp_path / "clients"
+@pytest.fixture(name="path")
+def _path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:  # a socket's path is short
+        yield Path(folder) / "clients"
+
+
+def _is_ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/ready").status_code == 200
+    except httpx.TransportError:  # the server does not listen yet
+        return False
+
+
+def test_a_server_on_a_path(tmp_path: Path, path: Path) -> None:
     command = [sys.executable, "-m", "pagemill.cli", "serve", SMOLLM2, f"--uds={path}"]
     log = tmp_path / "log"
     with log.open("w") as output:
@@ -27,7 +41,7 @@ def test_a_server_on_a_path(tmp_path: Path) -> None:
         transport = httpx.HTTPTransport(uds=str(path))
         with httpx.Client(transport=transport, base_url="http://x", timeout=60) as client:
             deadline = time.monotonic() + 60
-            while not (path.exists() and client.get("/ready").status_code == 200):
+            while not _is_ready(client):
                 assert server.poll() is None and time.monotonic() < deadline, log.read_text()
                 time.sleep(0.05)
             assert stat.S_IMODE(path.stat().st_mode) == 0o666

@@ -695,8 +695,8 @@ class Engine:
         """Records steps from now on, at most so many (0 = no limit), for at most so long."""
 
     def stop_profile(self) -> dict[str, Any]:
-        """Writes them to `path` in Chrome's trace format; returns `path`, `num_events`, `num_steps`
-        and `complete`, which is false if a bound ended the profile."""
+        """Writes them to `path` in Chrome's trace format; returns `path`, the numbers of events and
+        steps, and `complete`, which is false if a bound ended the profile."""
 
     def is_sleeping(self) -> bool: ...
     def update_weights(self, programs: Mapping[str, str], *, timeout_s: float = 60.0) -> None:

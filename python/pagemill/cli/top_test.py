@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socketserver
+import tempfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -62,11 +63,14 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[str]:
-    with _SocketServer(str(tmp_path / "admin"), _Handler) as server:
-        _run(server, is_tcp=False)
-        yield str(tmp_path / "admin")
-        server.shutdown()
+def path() -> Iterator[str]:
+    # A socket's path is short.
+    with tempfile.TemporaryDirectory() as folder:
+        name = f"{folder}/admin"
+        with _SocketServer(name, _Handler) as server:
+            _run(server, is_tcp=False)
+            yield name
+            server.shutdown()
 
 
 def test_once_prints_a_table(

@@ -10,6 +10,9 @@ import stat
 from collections.abc import Generator
 
 
+_MAX_PATH_BYTES = 107  # of sockaddr_un, on Linux
+
+
 @contextlib.contextmanager
 def unix_listener(path: str, mode: int) -> Generator[socket.socket]:
     """Listens on `path`, and removes the socket afterwards; `mode` decides who may use it.
@@ -26,6 +29,11 @@ def unix_listener(path: str, mode: int) -> Generator[socket.socket]:
 
 
 def _listen(path: str, mode: int) -> socket.socket:
+    if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+        raise OSError(
+            errno.ENAMETOOLONG,
+            f"cannot listen on {path}: a socket's path has at most {_MAX_PATH_BYTES} bytes",
+        )
     if _is_listening(path):
         raise OSError(errno.EADDRINUSE, f"cannot listen on {path}: another server does")
     _remove_socket(path)  # of a server that was killed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pagemill.config.sampling import MODEL_FIELDS
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.decode import decode_fields
 from pagemill.server.protocol.responses import RULES, ResponsesRequest
@@ -15,8 +16,9 @@ MODALITIES = ["text"]
 _FIELDS = frozenset(
     {
         *("instructions", "tools", "tool_choice", "max_output_tokens", "parallel_tool_calls"),
-        *("temperature", "top_p", "top_k", "min_p", "seed", "stop", "repetition_penalty"),
-        *("presence_penalty", "frequency_penalty", "reasoning", "text", "chat_template_kwargs"),
+        *MODEL_FIELDS,
+        *("seed", "stop", "presence_penalty", "frequency_penalty", "reasoning", "text"),
+        "chat_template_kwargs",
         *("metadata", "truncation", "priority", "timeout", "cache_salt"),
     }
 )
