@@ -147,7 +147,7 @@ def test_what_is_no_grammar_is_refused_before_anything_runs(server: ServerProces
         (
             "response_format",
             {"type": "json_schema", "json_schema": {"schema": {"type": 5}}},
-            "type must",
+            "`type` must",
         ),
     ):
         error = complete(server, 400, **{field: value})["error"]

@@ -91,7 +91,7 @@ def test_a_chat_survives_a_reload(opened: Browser) -> None:
         page.reload()
         assert texts(page) == ["First", "one"]
         expect(page.locator(".branches")).to_contain_text("1 / 2")
-        expect(page.locator("article.assistant .figures").first).to_contain_text("tokens/s")
+        expect(page.locator("article.assistant .figures").first).to_contain_text("4 tokens")
         send(page, "Second")
         wait_for_end(page)
         page.reload()

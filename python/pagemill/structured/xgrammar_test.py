@@ -94,7 +94,7 @@ def test_the_rule() -> None:
     with pytest.raises(GrammarError, match="does not take `pattern` in `#/properties/a`"):
         table.choose(pattern, "xgrammar")
     assert table.choose(regex("a+"), "auto") == table.GUIDANCE
-    deep = Grammar("", schema="[" * 100_000 + "]" * 100_000)
+    deep = Grammar("start: schema0", schemas=("[" * 100_000 + "]" * 100_000,))
     assert table.choose(deep, "auto") == table.GUIDANCE
     with pytest.raises(GrammarError, match="xgrammar takes JSON Schemas only"):
         table.choose(regex("a+"), "xgrammar")
@@ -197,7 +197,7 @@ def test_drafts_are_taken_back(compilers: dict[str, GrammarCompiler]) -> None:
     within = Reasoning((OPENER,), (THINK_END,), begins_within=True)
     grammar = json_schema(ANY_OBJECT)
     for reasoning in (None, within, Reasoning((OPENER,), (THINK_END,), begins_within=False)):
-        factory = compilers[table.XGRAMMAR]._compiled(grammar)[0](reasoning)
+        factory = compilers[table.XGRAMMAR]._compiled(grammar)[0].behind(reasoning)
         matcher, kept = factory(), list[int]()
         for _ in range(100):
             if kept and rng.random() < 0.4:
