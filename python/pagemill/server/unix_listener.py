@@ -9,7 +9,6 @@ import socket
 import stat
 from collections.abc import Generator
 
-
 _MAX_PATH_BYTES = 107  # of sockaddr_un, on Linux
 
 
