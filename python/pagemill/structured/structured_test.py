@@ -16,9 +16,11 @@ from pagemill.structured.grammar import (
     Grammar,
     GrammarError,
     Reasoning,
+    as_text,
     choice,
     json_schema,
     lark,
+    of_text,
     regex,
 )
 from pagemill.structured.testing.byte_tokenizer import (
@@ -278,3 +280,26 @@ def test_few_grammars_are_kept(compiler: GrammarCompiler) -> None:
         compiler.prepare(choice([f"option {index}"]))
     assert len(compiler._kept) <= 64
     assert compiler._num_kept_chars == sum(k.num_chars for k in compiler._kept.values())
+
+
+def test_a_grammar_with_schemas_is_one_text() -> None:
+    sole = json_schema({"type": "object"})
+    within = Grammar(lark("start: schema0").text, schemas=sole.schemas)
+    for grammar in (sole, within, lark("start: /a+/")):
+        assert of_text(as_text(grammar)) == grammar
+    assert of_text(as_text(sole)).sole_schema is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"grammar": "start: schema0", "schemas": ["{"]}',
+        '{"grammar": "start: schema0", "schemas": ["5"]}',
+        '{"grammar": "start: schema1", "schemas": ["{}"]}',
+        '{"grammar": "{\\"grammars\\": []}", "schemas": ["{}"]}',
+        '{"grammar": "start: schema0", "schemas": ["' + "[" * 100_000 + '"]}',
+    ],
+)
+def test_a_text_that_no_grammar_makes_is_refused(text: str) -> None:
+    with pytest.raises(GrammarError, match="cannot be read"):
+        of_text(text)
