@@ -32,8 +32,8 @@ class ServerConfig:
     uds: str | None = option(
         None,
         "Path of a Unix socket to listen on, instead of --host and --port. All users of the machine"
-        " who can reach the path can connect, as to a port. Not with --isolate-engine or"
-        " --api-server-count.",
+        " can connect, as to a port, unless the mode of its folder forbids it. Not with"
+        " --isolate-engine or --api-server-count.",
     )
     root_path: str = option(
         "",

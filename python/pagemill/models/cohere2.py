@@ -23,10 +23,7 @@ class Cohere2Model(Decoder):
         self.interleaved = True
         self.logits_scale = number(config, "logit_scale", 0.0625)
         self.windows = windows_by_type(config, self.sizes.layers, pattern=4)
-        self.rotary = [
-            table if window else None
-            for table, window in zip(self.rotary, self.windows, strict=True)
-        ]
+        self.rotary = self.rotary_in_windows()
 
     def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         return norm.layer_norm(weights, name, x, self.sizes.norm_eps, bias=False)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.mlp import activation_kind
 from pagemill.layers.rotary import RotaryTable, rotary_table
 from pagemill.models.base import Config, ModelConfigError, ModelTraits
-from pagemill.ops import ActivationKind, Routing, Scoring
+from pagemill.ops import ActivationKind
 from pagemill.weights.json_file import shown
+
+GPT2_KEYS = {
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "max_position_embeddings": "n_positions",
+    "intermediate_size": "n_inner",
+    "hidden_act": "activation_function",
+}
+"""How GPT-2 names the sizes, and the families that came from it."""
 
 
 class Renamed(Mapping[str, Any]):
     """`config` with the keys of `names` in place of those that they stand for.
 
-    config = Renamed(config, {"hidden_size": "n_embd", "num_hidden_layers": "n_layer"})
+    config = Renamed(config, GPT2_KEYS)
     """
 
     def __init__(self, config: Config, names: Mapping[str, str]) -> None:
@@ -247,57 +257,6 @@ def layer_numbers(config: Config, key: str) -> frozenset[int]:
     if numbers is None or any(type(layer) is not int for layer in numbers):
         raise ModelConfigError(f"{key} must list layers, it is {shown(value)}")
     return frozenset(numbers)
-
-
-def sparse_layers(config: Config, layers: int, *, dense: int = 0) -> list[bool]:
-    """Whether each layer has experts: from `mlp_layer_types`; else all but the first `dense`.
-
-    Raises:
-        ModelConfigError: it is not a list of `layers` times dense or sparse.
-    """
-    value = config.get("mlp_layer_types")
-    if value is None:
-        return [layer >= dense for layer in range(layers)]
-    types = as_list(value) or []
-    if len(types) != layers or not all(kind in ("dense", "sparse") for kind in types):
-        raise ModelConfigError(f"mlp_layer_types must list {layers} layers, dense or sparse")
-    return [kind == "sparse" for kind in types]
-
-
-def read_routing(config: Config, experts: int, choices: int, *, renormalize: bool) -> Routing:
-    """A router that chooses `num_experts_per_tok` of `experts` by softmax; `choices` if it is
-    absent.
-
-    Raises:
-        ModelConfigError: it takes more than there are.
-    """
-    chosen = positive_int(config, "num_experts_per_tok", choices)
-    if chosen > experts:
-        raise ModelConfigError(f"{chosen} of {experts} experts cannot be chosen for a token")
-    return Routing(chosen, renormalize=renormalize)
-
-
-def read_grouped_routing(config: Config, experts: int) -> Routing:
-    """DeepSeek V3's router: scores are sigmoids, a group of experts counts as much as its two best.
-
-    Raises:
-        ModelConfigError: the numbers do not fit each other.
-    """
-    routing = replace(
-        read_routing(config, experts, 8, renormalize=flag(config, "norm_topk_prob", True)),
-        scoring=Scoring.SIGMOID,
-        scale=number(config, "routed_scaling_factor", 1.0),
-    )
-    groups = positive_int(config, "n_group", 1)
-    if groups == 1:
-        return routing
-    size, chosen = experts // groups, positive_int(config, "topk_group", 1)
-    if experts % groups or size < 2 or not routing.choices <= size * chosen <= experts:
-        raise ModelConfigError(
-            f"{routing.choices} of {experts} experts cannot be chosen from {chosen} of {groups}"
-            " groups"
-        )
-    return replace(routing, groups=groups, group_choices=chosen, group_top=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,11 @@ class Decoder:
         """The name in front of the weights of layer number `layer`."""
         return f"{self.names.layers}.{layer}"
 
+    def rotary_in_windows(self) -> Sequence[RotaryTable | None]:
+        """`rotary` for a family whose full layers have no positions."""
+        layers = zip(self.rotary, self.windows, strict=True)
+        return [table if window else None for table, window in layers]
+
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         """Token ids -> [T, H]: what the first layer reads."""
         table = (self.sizes.vocab_size, self.sizes.hidden_size)

@@ -16,8 +16,9 @@ from pagemill.layers.mlp import MlpParts
 from pagemill.layers.moe import Experts, moe
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import number, positive_int, read_routing, refuse
+from pagemill.models.config_keys import number, positive_int, refuse
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_routing
 from pagemill.models.latent_keys import read_latent
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor

@@ -8,11 +8,12 @@ from __future__ import annotations
 from pagemill.layers.base import Weights
 from pagemill.layers.latent import latent_attention
 from pagemill.layers.mlp import MlpParts
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import moe
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config
-from pagemill.models.config_keys import flag, number, positive_int, read_grouped_routing
+from pagemill.models.config_keys import flag, number
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_grouped_experts
 from pagemill.models.latent_keys import read_latent
 from pagemill.ops.trace import Tensor
 
@@ -26,15 +27,11 @@ class DeepseekV3Model(Decoder):
         self.interleaved = flag(config, "rope_interleave", True)
         self.mlp_parts = MlpParts()
         self._dense_layers = number(config, "first_k_dense_replace", 3, least=0)
-        count = positive_int(config, "n_routed_experts", 256)
-        size = positive_int(config, "moe_intermediate_size", 2048)
-        self._experts = Experts(
-            count,
-            size,
+        self._experts = read_grouped_experts(
+            config,
             self.activation,
-            read_grouped_routing(config, count),
-            bias="gate.e_score_correction_bias",
-            shared=size * positive_int(config, "n_shared_experts", 1),
+            count=256,
+            size=2048,
         )
 
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:

@@ -11,15 +11,11 @@ from dataclasses import replace
 
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import (
-    number,
-    positive_int,
-    read_grouped_routing,
-    windows_by_type,
-)
+from pagemill.models.config_keys import number, windows_by_type
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_grouped_experts
 from pagemill.ops.trace import Tensor
 
 
@@ -31,15 +27,12 @@ class Dots1Model(Decoder):
         self.attention_parts = replace(self.attention_parts, qk_norm=QkNorm(self.sizes.norm_eps))
         self.windows = windows_by_type(config, self.sizes.layers)
         self._dense_layers = number(config, "first_k_dense_replace", 0, least=0)
-        count = positive_int(config, "n_routed_experts", 128)
-        size = positive_int(config, "moe_intermediate_size", 1408)
-        self._experts = Experts(
-            count,
-            size,
+        self._experts = read_grouped_experts(
+            config,
             self.activation,
-            read_grouped_routing(config, count),
-            bias="gate.e_score_correction_bias",
-            shared=size * positive_int(config, "n_shared_experts", 2),
+            count=128,
+            size=1408,
+            shared=2,
         )
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:

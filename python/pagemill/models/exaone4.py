@@ -26,10 +26,7 @@ class Exaone4Model(Decoder):
         if config.get("sliding_window") is None:
             return
         self.windows = windows_by_type(config, self.sizes.layers, pattern=4)
-        self.rotary = [
-            table if window else None
-            for table, window in zip(self.rotary, self.windows, strict=True)
-        ]
+        self.rotary = self.rotary_in_windows()
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)

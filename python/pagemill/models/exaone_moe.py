@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import (
-    positive_int,
-    read_grouped_routing,
-    sparse_layers,
-    windows_by_type,
-)
+from pagemill.models.config_keys import windows_by_type
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_grouped_experts, sparse_layers
 from pagemill.ops.trace import Tensor
 
 
@@ -28,20 +24,16 @@ class ExaoneMoeModel(Decoder):
         super().__init__(config, eps=("rms_norm_eps", 1e-5))
         self.attention_parts = AttentionParts(qk_norm=QkNorm(self.sizes.norm_eps))
         self.windows = windows_by_type(config, self.sizes.layers, pattern=4)
-        self.rotary = [
-            table if window else None
-            for table, window in zip(self.rotary, self.windows, strict=True)
-        ]
+        self.rotary = self.rotary_in_windows()
         self._is_sparse = sparse_layers(config, self.sizes.layers, dense=1)
-        count = positive_int(config, "num_experts", 64)
-        size = positive_int(config, "moe_intermediate_size", 1024)
-        self._experts = Experts(
-            count,
-            size,
+        self._experts = read_grouped_experts(
+            config,
             self.activation,
-            read_grouped_routing(config, count),
+            count=64,
+            size=1024,
+            count_key="num_experts",
+            shared_key="num_shared_experts",
             bias="e_score_correction_bias",
-            shared=size * positive_int(config, "num_shared_experts", 1),
         )
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:

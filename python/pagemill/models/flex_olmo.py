@@ -14,8 +14,9 @@ from pagemill.layers.decoder import QkNorm
 from pagemill.layers.moe import Experts, moe
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config
-from pagemill.models.config_keys import flag, positive_int, read_routing
+from pagemill.models.config_keys import flag
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import expert_count, read_routing
 from pagemill.ops.trace import Tensor
 
 
@@ -26,8 +27,7 @@ class FlexOlmoModel(Decoder):
         super().__init__(config)
         qk_norm = QkNorm(self.sizes.norm_eps, whole=True)
         self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
-        # transformers 5 writes the number of experts under the name that Mixtral gave it.
-        count = positive_int(config, "num_experts", positive_int(config, "num_local_experts", 7))
+        count = expert_count(config, 7)
         renormalize = flag(config, "norm_topk_prob", False)
         self._experts = Experts(
             count,

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import flag, number, positive_int, read_grouped_routing
+from pagemill.models.config_keys import flag, number
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_grouped_experts
 from pagemill.ops.trace import Tensor
 
 
@@ -28,15 +29,11 @@ class Glm4MoeModel(Decoder):
             qk_norm = QkNorm(self.sizes.norm_eps)
             self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
         self._dense_layers = number(config, "first_k_dense_replace", 1, least=0)
-        count = positive_int(config, "n_routed_experts", 128)
-        size = positive_int(config, "moe_intermediate_size", 1408)
-        self._experts = Experts(
-            count,
-            size,
+        self._experts = read_grouped_experts(
+            config,
             self.activation,
-            read_grouped_routing(config, count),
-            bias="gate.e_score_correction_bias",
-            shared=size * positive_int(config, "n_shared_experts", 1),
+            count=128,
+            size=1408,
         )
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:

@@ -13,18 +13,9 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import Config, ModelConfigError, StepInputs
-from pagemill.models.config_keys import Renamed, activation, flag
+from pagemill.models.config_keys import GPT2_KEYS, Renamed, activation, flag
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops.trace import Tensor
-
-_KEYS = {
-    "hidden_size": "n_embd",
-    "num_hidden_layers": "n_layer",
-    "num_attention_heads": "n_head",
-    "max_position_embeddings": "n_positions",
-    "intermediate_size": "n_inner",
-    "hidden_act": "activation_function",
-}
 
 
 class GptBigCodeModel(Decoder):
@@ -43,7 +34,7 @@ class GptBigCodeModel(Decoder):
         if not flag(config, "multi_query", True):
             raise ModelConfigError("multi_query must be true in this family")
         eps = ("layer_norm_epsilon", 1e-5)
-        super().__init__(Renamed(config, _KEYS), tied_by_default=True, eps=eps, mlp_ratio=4)
+        super().__init__(Renamed(config, GPT2_KEYS), tied_by_default=True, eps=eps, mlp_ratio=4)
         self.sizes = replace(self.sizes, kv_heads=1)
         self.rotary = (None,) * self.sizes.layers
         if not flag(config, "scale_attn_weights", True):

@@ -11,18 +11,9 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import Config
-from pagemill.models.config_keys import Renamed, activation, positive_int
+from pagemill.models.config_keys import GPT2_KEYS, Renamed, activation, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops.trace import Tensor
-
-_KEYS = {
-    "hidden_size": "n_embd",
-    "num_hidden_layers": "n_layer",
-    "num_attention_heads": "n_head",
-    "max_position_embeddings": "n_positions",
-    "hidden_act": "activation_function",
-    "intermediate_size": "n_inner",
-}
 
 
 class GptJModel(Decoder):
@@ -37,7 +28,7 @@ class GptJModel(Decoder):
     )
 
     def __init__(self, config: Config) -> None:
-        config = Renamed(config, _KEYS)
+        config = Renamed(config, GPT2_KEYS)
         rotary_dim = positive_int(config, "rotary_dim", 64)
         super().__init__(
             config, eps=("layer_norm_epsilon", 1e-5), mlp_ratio=4, rotary_dim=rotary_dim

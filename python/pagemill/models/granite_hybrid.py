@@ -16,8 +16,9 @@ from pagemill.layers.moe import Experts, packed_moe
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.state_space import MixerShape, mixer
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import flag, layer_types, number, positive_int, read_routing
+from pagemill.models.config_keys import flag, layer_types, number, positive_int
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_routing
 from pagemill.models.state_space_keys import check_mixer
 from pagemill.ops.trace import Tensor
 

@@ -13,8 +13,9 @@ from pagemill.layers.base import Weights
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.moe import Experts, packed_moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import number, positive_int, read_routing
+from pagemill.models.config_keys import number, positive_int
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_routing
 from pagemill.ops.trace import Tensor
 
 

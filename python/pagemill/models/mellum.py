@@ -11,16 +11,9 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
 from pagemill.layers.moe import Experts, moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import (
-    FULL,
-    SLIDING,
-    flag,
-    positive_int,
-    read_routing,
-    sparse_layers,
-    windows_by_type,
-)
+from pagemill.models.config_keys import FULL, SLIDING, flag, positive_int, windows_by_type
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_routing, sparse_layers
 from pagemill.ops.trace import Tensor
 
 

@@ -12,8 +12,9 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.layers.moe import Experts, moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import positive_int, read_routing
+from pagemill.models.config_keys import positive_int
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_routing
 from pagemill.ops import Scoring
 from pagemill.ops.trace import Tensor
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from pagemill.layers.base import Weights
 from pagemill.layers.moe import Experts, moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import positive_int, read_routing, window_or_full
+from pagemill.models.config_keys import positive_int, window_or_full
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_routing
 from pagemill.ops.trace import Tensor
 
 

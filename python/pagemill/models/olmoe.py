@@ -12,8 +12,9 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
 from pagemill.layers.moe import Experts, moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import flag, positive_int, read_routing, refuse
+from pagemill.models.config_keys import flag, refuse
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import expert_count, read_routing
 from pagemill.ops.trace import Tensor
 
 
@@ -25,8 +26,7 @@ class OlmoeModel(Decoder):
         super().__init__(config, eps=("rms_norm_eps", 1e-5))
         qk_norm = QkNorm(self.sizes.norm_eps, whole=True)
         self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
-        # transformers 5 writes the number of experts under the name that Mixtral gave it.
-        count = positive_int(config, "num_experts", positive_int(config, "num_local_experts", 64))
+        count = expert_count(config, 64)
         renormalize = flag(config, "norm_topk_prob", False)
         self._experts = Experts(
             count,

@@ -11,14 +11,9 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.moe import Experts, gated_expert, moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import (
-    flag,
-    layer_numbers,
-    positive_int,
-    read_routing,
-    sliding_windows,
-)
+from pagemill.models.config_keys import flag, layer_numbers, positive_int, sliding_windows
 from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import expert_count, read_routing
 from pagemill.ops.trace import Tensor
 
 
@@ -29,8 +24,7 @@ class Qwen2MoeModel(Decoder):
         super().__init__(config)
         self.attention_parts = AttentionParts(bias=flag(config, "qkv_bias", True))
         self.windows = sliding_windows(config, self.sizes.layers)
-        # transformers 5 writes the number of experts under the name that Mixtral gave it.
-        count = positive_int(config, "num_experts", positive_int(config, "num_local_experts", 60))
+        count = expert_count(config, 60)
         self._experts = Experts(
             count,
             positive_int(config, "moe_intermediate_size", 1408),

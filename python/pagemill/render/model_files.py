@@ -1,4 +1,4 @@
-"""What a model's files say of chats: the tokenizer, the chat template, and who renders."""
+"""What a model's files say of chats: the tokenizer, the chat template, and what renders it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

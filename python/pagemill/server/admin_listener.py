@@ -32,7 +32,7 @@ def check_admin_address(address: str | None, keys: Sequence[ApiKey]) -> None:
 @contextlib.contextmanager
 def operator_listener(address: str | None) -> Generator[socket.socket | None]:
     """A socket that listens on `address`, which has been checked; None without one. A Unix socket
-    has mode 0600, which decides who may use it.
+    has mode 0600, which limits it to this user.
 
     Raises:
         OSError: the address cannot be listened on.

@@ -14,7 +14,8 @@ _MAX_PATH_BYTES = 107  # of sockaddr_un, on Linux
 
 @contextlib.contextmanager
 def unix_listener(path: str, mode: int) -> Generator[socket.socket]:
-    """Listens on `path`, and removes the socket afterwards; `mode` decides who may use it.
+    """Listens on `path`, and removes the socket afterwards; `mode` limits which users may
+    connect.
 
     Raises:
         OSError: the path cannot be listened on.

@@ -21,6 +21,7 @@ included.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
@@ -97,6 +98,36 @@ class BodyReader(Protocol):
             MalformedError: what is left is no call.
         """
         ...
+
+
+class WholeBody(abc.ABC):
+    """A `BodyReader` of bodies that end at a marker and are read when they are complete."""
+
+    in_string = False
+
+    def __init__(self) -> None:
+        """Begins with no text."""
+        self._kept: list[str] = []
+        self._num_kept = 0
+
+    @property
+    def text(self) -> str:
+        """What has come of the body, at most `MAX_BODY_CHARS`."""
+        return "".join(self._kept)
+
+    def push(self, text: str, calls: CallWriter) -> int | None:
+        """See `BodyReader`."""
+        del calls
+        room = MAX_BODY_CHARS - self._num_kept
+        self._kept.append(text[:room])
+        self._num_kept += len(text)
+        if len(text) > room:
+            raise MalformedError(room)
+        return None
+
+    @abc.abstractmethod
+    def close(self, calls: CallWriter) -> None:
+        """See `BodyReader`."""
 
 
 @dataclass(frozen=True, slots=True)

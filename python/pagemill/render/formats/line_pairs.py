@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from pagemill.render.formats.format import MAX_BODY_CHARS, CallWriter, MalformedError
+from pagemill.render.formats.format import CallWriter, WholeBody
 from pagemill.render.formats.typed_values import as_json, parameter, type_names
 
 
@@ -21,32 +21,18 @@ class LinePairs:
         return LinePairsReader(self)
 
 
-class LinePairsReader:
-    """Reads the arguments of a call whose name is known, up to a marker. Implements
-    `format.BodyReader`. They go out when they are complete."""
-
-    in_string = False
+class LinePairsReader(WholeBody):
+    """Reads the arguments of a call whose name is known, up to a marker."""
 
     def __init__(self, shape: LinePairs) -> None:
         """Begins with no text."""
+        super().__init__()
         self._shape = shape
-        self._kept: list[str] = []
-        self._num_kept = 0
-
-    def push(self, text: str, calls: CallWriter) -> int | None:
-        """See `format.BodyReader`."""
-        del calls
-        room = MAX_BODY_CHARS - self._num_kept
-        self._kept.append(text[:room])
-        self._num_kept += len(text)
-        if len(text) > room:
-            raise MalformedError(room)
-        return None
 
     def close(self, calls: CallWriter) -> None:
         """See `format.BodyReader`. Lines that are no pair are dropped."""
         pairs: dict[str, str] = {}
-        for line in "".join(self._kept).split(self._shape.between):
+        for line in self.text.split(self._shape.between):
             key, colon, value = line.partition(self._shape.colon)
             if colon and key.strip():
                 types = type_names(parameter(calls.schema, key.strip()))

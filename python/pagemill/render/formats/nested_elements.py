@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from pagemill.render.formats.format import MAX_BODY_CHARS, CallWriter, MalformedError
+from pagemill.render.formats.format import CallWriter, MalformedError, WholeBody
 from pagemill.render.formats.typed_values import as_json, items, parameter, type_names
 
 MARK = "]<]minimax[>["
@@ -24,33 +24,15 @@ class _Element:
     children: list[_Element] = field(default_factory=list["_Element"])
 
 
-class NestedElements:
-    """Reads the arguments of a call whose name is known, up to a marker. Implements
-    `format.BodyReader`. They go out when they are complete."""
-
-    in_string = False
-
-    def __init__(self) -> None:
-        """Begins with no text."""
-        self._kept: list[str] = []
-        self._num_kept = 0
-
-    def push(self, text: str, calls: CallWriter) -> int | None:
-        """See `format.BodyReader`."""
-        del calls
-        room = MAX_BODY_CHARS - self._num_kept
-        self._kept.append(text[:room])
-        self._num_kept += len(text)
-        if len(text) > room:
-            raise MalformedError(room)
-        return None
+class NestedElements(WholeBody):
+    """Reads the arguments of a call whose name is known, up to a marker."""
 
     def close(self, calls: CallWriter) -> None:
         """See `format.BodyReader`."""
         schema = calls.schema
         values = {
             child.name: _value(child, parameter(schema, child.name))
-            for child in _parsed("".join(self._kept)).children
+            for child in _parsed(self.text).children
         }
         calls.arguments(json.dumps(values, ensure_ascii=False))
         calls.end()

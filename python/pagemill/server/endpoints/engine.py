@@ -185,5 +185,5 @@ async def _call(engine: AsyncEngine, operation: str, **arguments: Any) -> Any:
 
 
 def log_operation(operation: str, caller: Caller) -> None:
-    """Says in the log who does what."""
+    """Logs `operation` and the key that asked for it."""
     _LOGGER.warning("%s by %s", operation, caller.key_id)
