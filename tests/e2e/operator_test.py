@@ -15,7 +15,7 @@ import httpx
 import pytest
 from pagemill.server.records.collector import Collector, values
 
-from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
+from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, ServerProcess, serve, wait_until_ready
 
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 PROMPT = "Rivers carry water, sand and stories from the mountains to the sea. " * 8
@@ -41,6 +41,8 @@ def operated(request: pytest.FixtureRequest) -> Iterator[Operated]:
             with httpx.Client(
                 transport=transport, base_url="http://operator", timeout=60
             ) as client:
+                # Clients may reach another front end than the one with this socket.
+                wait_until_ready(running.process, client, running.log)
                 yield Operated(running, client, folder, collector)
             assert running.stop() == 0
         assert not path.exists()

@@ -143,7 +143,8 @@ def _running(
         )
     try:
         base_url = f"http://127.0.0.1:{port}"
-        _wait_until_ready(process, base_url, log)
+        with httpx.Client(base_url=base_url, timeout=5) as client:
+            wait_until_ready(process, client, log)
         yield ServerProcess(process, base_url, log, time.monotonic() - began)
     finally:
         if process.poll() is None:
@@ -151,13 +152,13 @@ def _running(
             process.wait()
 
 
-def _wait_until_ready(process: subprocess.Popen[str], base_url: str, log: Path) -> None:
+def wait_until_ready(process: subprocess.Popen[str], client: httpx.Client, log: Path) -> None:
+    """Waits until the front end that `client` reaches is ready; each has a start of its own."""
     deadline = time.monotonic() + 120
-    with httpx.Client(timeout=5) as client:
-        while True:
-            assert process.poll() is None, f"the server exited:\n{log.read_text()}"
-            assert time.monotonic() < deadline, f"never ready:\n{log.read_text()}"
-            with contextlib.suppress(httpx.TransportError):
-                if client.get(f"{base_url}/ready").status_code == 200:
-                    return
-            time.sleep(0.01)
+    while True:
+        assert process.poll() is None, f"the server exited:\n{log.read_text()}"
+        assert time.monotonic() < deadline, f"never ready:\n{log.read_text()}"
+        with contextlib.suppress(httpx.TransportError):
+            if client.get("/ready").status_code == 200:
+                return
+        time.sleep(0.01)

@@ -7,14 +7,13 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON
+from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, wait_until_ready
 
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 
@@ -25,25 +24,15 @@ def _path() -> Iterator[Path]:
         yield Path(folder) / "clients"
 
 
-def _is_ready(client: httpx.Client) -> bool:
-    try:
-        return client.get("/ready").status_code == 200
-    except httpx.TransportError:  # the server does not listen yet
-        return False
-
-
 def test_a_server_on_a_path(tmp_path: Path, path: Path) -> None:
     command = [sys.executable, "-m", "pagemill.cli", "serve", SMOLLM2, f"--uds={path}"]
     log = tmp_path / "log"
     with log.open("w") as output:
-        server = subprocess.Popen([*command, "--max-model-len=256"], stderr=output)
+        server = subprocess.Popen([*command, "--max-model-len=256"], stderr=output, text=True)
     try:
         transport = httpx.HTTPTransport(uds=str(path))
         with httpx.Client(transport=transport, base_url="http://x", timeout=60) as client:
-            deadline = time.monotonic() + 60
-            while not _is_ready(client):
-                assert server.poll() is None and time.monotonic() < deadline, log.read_text()
-                time.sleep(0.05)
+            wait_until_ready(server, client, log)
             assert stat.S_IMODE(path.stat().st_mode) == 0o666
             fields = {"prompt": "a", "max_tokens": 2}
             assert client.post("/v1/completions", json=fields).status_code == 200
