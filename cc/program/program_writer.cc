@@ -67,6 +67,8 @@ std::string ValueLine(const Program& program, const Value& v) {
              (v.weight.row_stride > 0 ? " " + std::to_string(v.weight.row_stride) : "") + "\n";
     case ValueKind::kCache:
       return CacheLine(program, v);
+    case ValueKind::kAdapter:
+      return "adapter " + v.name + " " + v.shape.ToString() + "\n";
     case ValueKind::kInput:
       return "input " + v.name + " " + TypeAndShape(v) + "\n";
     case ValueKind::kActivation:
