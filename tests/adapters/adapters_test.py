@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from pagemill.config import ConfigError
-from pagemill.engine.adapters import Adapters
 from pagemill.engine.core import EngineCore
 from pagemill.engine.outputs import EngineError
 from transformers import PreTrainedModel
 
+from tests.adapters.engine_adapters import adapters_of
 from tests.adapters.random_adapter import Kind, linear_layers, save_adapter, write_adapter
 from tests.families.families import make
 from tests.parity.engine_model import Model
@@ -31,12 +31,6 @@ KINDS = {
 }
 # Biases (Qwen2), windows and norms behind branches (Gemma 3), fused q, k and v (Phi-3).
 FAMILIES = ("llama", "qwen2", "gemma3", "phi3")
-
-
-def adapters_of(core: EngineCore) -> Adapters:
-    adapters = core.bindings.adapters
-    assert isinstance(adapters, Adapters)
-    return adapters
 
 
 class Served:
