@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pagemill.config import EngineConfig
 from pagemill.config.env import cache_folder
@@ -31,6 +32,8 @@ class LoadedModel:
     defaults: SamplingDefaults
     max_tokens_cap: int | None
     """Bound on generated tokens that the operator set."""
+    hf_overrides: dict[str, Any]
+    """Keys of the configuration that the operator replaced."""
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -43,7 +46,7 @@ def load(config: EngineConfig) -> LoadedModel:
     """
     model = config.model
     path = resolve(model.model, cache_dir=cache_folder(model.cache_dir), revision=model.revision)
-    source = ModelSource.open(path)
+    source = ModelSource.open(path, model.hf_overrides)
     built, *others = build_ranks(source, config)
     draft = build_draft(source, built, config)
     chosen = choose_defaults(model, source)
@@ -53,6 +56,7 @@ def load(config: EngineConfig) -> LoadedModel:
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
         defaults=chosen.defaults,
         max_tokens_cap=chosen.max_tokens_cap,
+        hf_overrides=model.hf_overrides,
     )
 
 
@@ -106,6 +110,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
     return ModelFacts(
         names=tuple(loaded.names),
         path=str(loaded.source.path),
+        hf_overrides=loaded.hf_overrides,
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
         pooling=built.pooling,

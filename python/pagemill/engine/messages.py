@@ -92,6 +92,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Where its files are; the tokenizer is read from there. "" if there is none."""
     max_model_len: int
     vocab_size: int
+    hf_overrides: dict[str, Any] = {}
+    """Keys of the configuration that the operator replaced."""
     pooling: bool = False
     normalizes: bool = False
     """Whether pooled vectors have the length 1."""
