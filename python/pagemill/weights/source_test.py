@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-from pagemill.weights.source import ModelSource
 from safetensors.numpy import save_file
+
+from pagemill.weights.source import ModelSource
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
