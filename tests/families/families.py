@@ -32,6 +32,8 @@ SIZES: Mapping[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+# Ends of names of biases that balance experts; larger ones would choose the same for every token.
+_BALANCING = ("e_score_correction_bias", "expert_bias")
 # Fields that are limits, or names of what else the checkpoint has.
 NEUTRAL = frozenset(
     {
@@ -88,6 +90,15 @@ _DEEPSEEK_EXPERTS = {
     "routed_scaling_factor": 2.5,
     "norm_topk_prob": True,
 }
+_LATENT = {
+    "num_key_value_heads": 6,
+    "head_dim": 10,
+    "q_lora_rank": 48,
+    "kv_lora_rank": 40,
+    "qk_nope_head_dim": 14,
+    "qk_rope_head_dim": 10,
+    "v_head_dim": 22,
+}
 _GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
 _NEO_TYPES = [[["global", "local"], 2]]
 _MIXER = {
@@ -103,6 +114,21 @@ _PARTIAL = {"rope_parameters": _rope(partial_rotary_factor=0.5)}
 
 FAMILIES: Mapping[str, Family] = {
     "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
+    "axk1": Family(
+        "axk1",
+        {
+            **_LATENT,
+            "moe_intermediate_size": 24,
+            "n_routed_experts": 6,
+            "n_group": 3,
+            "topk_group": 2,
+            "num_experts_per_tok": 3,
+            "n_shared_experts": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "attention_bias": True,
+        },
+        frozenset({"head_dim", "mlp_bias"}),
+    ),
     "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
     "cohere2": Family("cohere2", {"logit_scale": 0.3, **_SLIDING}),
     "cwm": Family("cwm", {"rope_parameters": _LLAMA3, **_SLIDING}),
@@ -184,6 +210,17 @@ FAMILIES: Mapping[str, Family] = {
         "dots1",
         {**_DEEPSEEK_EXPERTS, "first_k_dense_replace": 1, "attention_bias": True, **_SLIDING},
     ),
+    "ernie4_5_moe": Family(
+        "ernie4_5_moe",
+        {
+            "use_bias": True,
+            "moe_intermediate_size": 24,
+            "moe_num_experts": 6,
+            "moe_k": 3,
+            "moe_layer_end_index": 2,
+            "tie_word_embeddings": False,
+        },
+    ),
     "exaone4": Family("exaone4", _SLIDING),
     "exaone4_full": Family(
         "exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 4}
@@ -229,6 +266,18 @@ FAMILIES: Mapping[str, Family] = {
             "attention_bias": True,
         },
     ),
+    "glm4_moe_lite": Family(
+        "glm4_moe_lite",
+        {
+            **_LATENT,
+            **_DEEPSEEK_EXPERTS,
+            "n_group": 3,
+            "topk_group": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "attention_bias": True,
+        },
+        frozenset({"mlp_bias"}),
+    ),
     "gpt_bigcode": Family(
         "gpt_bigcode", {**_GPT, "n_inner": 136}, frozenset({"num_key_value_heads"})
     ),
@@ -258,6 +307,19 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "helium": Family("helium", {"head_dim": 16}),  # `transformers` has no others
     "hunyuan": Family("hunyuan_v1_dense", {"attention_bias": True}),
+    "hunyuan_moe": Family(
+        "hunyuan_v1_moe", {"num_experts": 5, "moe_topk": [2, 2, 2, 2], "attention_bias": True}
+    ),
+    "hy_v3": Family(
+        "hy_v3",
+        {
+            "moe_intermediate_size": 24,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "num_shared_experts": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+        },
+    ),
     "hyperclovax": Family("hyperclovax", _MULTIPLIERS),
     "jais2": Family("jais2"),
     "llama": Family("llama", {"tie_word_embeddings": True}),
@@ -288,10 +350,16 @@ FAMILIES: Mapping[str, Family] = {
             "rope_parameters": _BY_LAYER_TYPE,
         },
     ),
+    "minicpm3": Family(
+        "minicpm3",
+        {**_LATENT, "dim_model_base": 40, "attention_bias": True, "mlp_bias": True},
+        frozenset({"head_dim"}),
+    ),
     "minimax_m2": Family("minimax_m2", _EXPERTS),
     "ministral": Family("ministral", _SLIDING),
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
     "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
+    "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
     "olmo": Family("olmo", {"attention_bias": True}),
     "olmo2": Family("olmo2", {"attention_bias": True}),
     "olmo3": Family("olmo3", {**_SLIDING, "rope_parameters": _BY_LAYER_TYPE}),
@@ -341,6 +409,7 @@ FAMILIES: Mapping[str, Family] = {
             **_SLIDING,
         },
     ),
+    "youtu": Family("youtu", {**_LATENT, "attention_bias": True}, frozenset({"head_dim"})),
 }
 
 
@@ -366,7 +435,9 @@ def _randomize(model: PreTrainedModel) -> None:
     tied = model.config.tie_word_embeddings
     for name, parameter in model.named_parameters():
         noise = torch.randn_like(parameter)
-        if name.endswith("bias"):
+        if name.endswith(_BALANCING):
+            parameter.copy_(0.05 * noise)
+        elif name.endswith("bias"):
             parameter.copy_(0.3 * noise)
         elif "embed" in name and not tied:
             parameter.copy_(noise)
@@ -375,5 +446,5 @@ def _randomize(model: PreTrainedModel) -> None:
         else:
             parameter.copy_(noise / parameter.shape[-1] ** 0.5)
     for name, buffer in model.named_buffers():
-        if name.endswith("e_score_correction_bias"):
+        if name.endswith(_BALANCING):
             buffer.copy_(0.05 * torch.randn_like(buffer))

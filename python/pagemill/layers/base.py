@@ -74,7 +74,7 @@ class Weights(Protocol):
         ...
 
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it."""
+        """A norm or bias, f32 [length], or a part of it; stored as a vector or as one row."""
         ...
 
     def small(self, name: str, shape: tuple[int, ...]) -> Tensor:

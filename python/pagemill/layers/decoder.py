@@ -14,12 +14,13 @@ from pagemill.ops.trace import Tensor
 @dataclass(frozen=True, slots=True)
 class QkNorm:
     """Norms of queries and keys by the root mean square of each head, times `<name>.weight` plus
-    `offset`. With `whole`, all heads of a token together are one row. If `rotated`, they are
-    normalized after the rotary embedding."""
+    `offset` if they have a `weight`. With `whole`, all heads of a token together are one row. If
+    `rotated`, they are normalized after the rotary embedding."""
 
     eps: float
     offset: float = 0.0
     names: tuple[str, str] = ("q_norm", "k_norm")
+    weight: bool = True
     whole: bool = False
     rotated: bool = False
 
@@ -79,6 +80,7 @@ def _normalize(
             f"{prefix}.{name}",
             x,
             by.eps,
+            weight=by.weight,
             weight_offset=by.offset,
             row_shape=(x.width // shape.head_dim, shape.head_dim),
         )

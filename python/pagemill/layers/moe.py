@@ -16,8 +16,9 @@ from pagemill.ops.trace import Tensor
 @dataclass(frozen=True, slots=True)
 class Experts:
     """`count` gated feed-forward layers of `intermediate` features, under the names of their
-    modules, chosen by `routing`. `bias` names the vector that is added to scores for the choice, if
-    there is one; `shared` are the features of `shared_experts`, which every token has, 0 for none.
+    modules, chosen by `routing` of the `router`'s logits. `bias` names the vector that is added to
+    scores for the choice, if there is one; `shared` are the features of the layer `shared_name`,
+    which every token has, 0 for none.
     """
 
     count: int
@@ -27,8 +28,10 @@ class Experts:
     gate: str = "gate_proj"
     up: str = "up_proj"
     down: str = "down_proj"
+    router: str = "gate"
     bias: str | None = None
     shared: int = 0
+    shared_name: str = "shared_experts"
     shared_parts: MlpParts = MlpParts()
 
 
@@ -36,13 +39,13 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     """x [N, H] -> the weighted sum of down(act(gate(x)) * up(x)) of each token's experts, [N, H],
     plus the shared experts.
 
-    Weights: the router `<prefix>.gate`, `<prefix>.<bias>`, and `<prefix>.experts` and
-    `<prefix>.shared_experts`, of which ranks divide the intermediate dimension.
+    Weights: the router and its bias, `<prefix>.experts` and the shared layer, of which ranks divide
+    the intermediate dimension.
     """
     bias = None
     if experts.bias is not None:
         bias = weights.vector(f"{prefix}.{experts.bias}", experts.count)
-    ids, shares = _route(weights, f"{prefix}.gate", x, experts, bias)
+    ids, shares = _route(weights, f"{prefix}.{experts.router}", x, experts, bias)
     names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
     part = weights.shard.part(inner, _block_elements(weights, names, experts.down))
     wide = (count, inner, x.width)
@@ -53,7 +56,7 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     y = y if part.whole else ops.all_reduce(y, shard=weights.shard)
     if not experts.shared:
         return y
-    name = f"{prefix}.shared_experts"
+    name = f"{prefix}.{experts.shared_name}"
     return ops.add(y, mlp(weights, name, x, experts.shared, experts.kind, experts.shared_parts))
 
 

@@ -21,6 +21,7 @@ class Architecture:
 
 
 ARCHITECTURES: dict[str, Architecture] = {
+    "AXK1ForCausalLM": Architecture("axk1:AxK1Model", "A.X-K1"),
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee"),
     "BertModel": Architecture("bert:BertModel", "BERT", "embeddings"),
     "Cohere2ForCausalLM": Architecture("cohere2:Cohere2Model", "Command R7B and A"),
@@ -32,6 +33,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Dots1ForCausalLM": Architecture("dots1:Dots1Model", "dots.llm1"),
     "Ernie4_5ForCausalLM": Architecture("ernie4_5:Ernie45Model", "ERNIE 4.5"),
+    "Ernie4_5_MoeForCausalLM": Architecture("ernie4_5_moe:Ernie45MoeModel", "ERNIE 4.5, experts"),
     "Exaone4ForCausalLM": Architecture("exaone4:Exaone4Model", "EXAONE 4"),
     "ExaoneMoeForCausalLM": Architecture("exaone_moe:ExaoneMoeModel", "K-EXAONE"),
     "FlexOlmoForCausalLM": Architecture("flex_olmo:FlexOlmoModel", "FlexOlmo"),
@@ -43,6 +45,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma"),
     "Glm4ForCausalLM": Architecture("glm4:Glm4Model", "GLM-4-0414"),
     "Glm4MoeForCausalLM": Architecture("glm4_moe:Glm4MoeModel", "GLM-4.5 and 4.6"),
+    "Glm4MoeLiteForCausalLM": Architecture("glm4_moe_lite:Glm4MoeLiteModel", "GLM-4.7-Flash"),
     "GlmForCausalLM": Architecture("glm:GlmModel", "GLM-4"),
     "GraniteForCausalLM": Architecture("granite:GraniteModel", "Granite 3"),
     "GraniteMoeForCausalLM": Architecture("granite_moe:GraniteMoeModel", "Granite 3, experts"),
@@ -50,8 +53,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GraniteMoeSharedForCausalLM": Architecture(
         "granite_moe:GraniteMoeModel", "Granite 3, experts and a shared one"
     ),
+    "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3"),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium"),
     "HunYuanDenseV1ForCausalLM": Architecture("hunyuan:HunyuanModel", "Hunyuan, dense"),
+    "HunYuanMoEV1ForCausalLM": Architecture("hunyuan_moe:HunyuanMoeModel", "Hunyuan, experts"),
     "HyperCLOVAXForCausalLM": Architecture("hyperclovax:HyperClovaXModel", "HyperCLOVA X"),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2"),
     "LlamaForCausalLM": Architecture(
@@ -62,10 +67,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2"),
     "MellumForCausalLM": Architecture("mellum:MellumModel", "Mellum 2"),
+    "MiniCPM3ForCausalLM": Architecture("minicpm3:MiniCpm3Model", "MiniCPM3"),
     "MiniMaxM2ForCausalLM": Architecture("minimax_m2:MiniMaxM2Model", "MiniMax-M2"),
     "MinistralForCausalLM": Architecture("ministral:MinistralModel", "Ministral"),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral"),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral"),
+    "NanoChatForCausalLM": Architecture("nanochat:NanochatModel", "nanochat"),
     "OPTForCausalLM": Architecture("opt:OptModel", "OPT"),
     "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2"),
     "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3"),
@@ -86,6 +93,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "StableLmForCausalLM": Architecture("stablelm:StableLmModel", "StableLM"),
     "Starcoder2ForCausalLM": Architecture("starcoder2:Starcoder2Model", "StarCoder2"),
     "VaultGemmaForCausalLM": Architecture("vaultgemma:VaultGemmaModel", "VaultGemma"),
+    "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM"),
 }
 
 

@@ -176,14 +176,15 @@ class WeightBinder:
         return self._tensors.matrix(replace(location, shape=rows))
 
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it.
+        """A norm or bias, f32 [length], or a part of it; stored as a vector or as one row.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
         location = self._tensors.locate(name)
         self._check_unscaled(location)
-        self._check_shape(location, (length,))
+        if location.shape != (1, length):
+            self._check_shape(location, (length,))
         return self._tensors.vector(location, part or Part(0, length, length))
 
     def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
