@@ -41,6 +41,7 @@ NEUTRAL = frozenset(
         "architectures",
         "bos_token_id",
         "eos_token_id",
+        "max_seq_len",
         "n_positions",
         "num_nextn_predict_layers",
     }
@@ -51,11 +52,12 @@ NEUTRAL = frozenset(
 class Family:
     """A row. `model_type` is that of `transformers`, `changes` are fields of its configuration;
     `unused` are fields that all decoders have and this model has no use for, and ends of names of
-    tensors that change nothing."""
+    tensors that change nothing; `attention` is the implementation of the reference."""
 
     model_type: str
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unused: frozenset[str] = frozenset()
+    attention: str = "eager"
 
 
 def _rope(**fields: Any) -> dict[str, Any]:
@@ -80,6 +82,13 @@ _LLAMA3 = _rope(
     low_freq_factor=1.0,
     high_freq_factor=4.0,
     original_max_position_embeddings=64,
+)
+_LONGROPE = _rope(
+    rope_type="longrope",
+    long_factor=[1.0 + 0.5 * i for i in range(4)],
+    short_factor=[1.0] * 4,
+    original_max_position_embeddings=32,
+    partial_rotary_factor=0.5,
 )
 _EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
 _DEEPSEEK_EXPERTS = {
@@ -129,8 +138,42 @@ FAMILIES: Mapping[str, Family] = {
         },
         frozenset({"head_dim", "mlp_bias"}),
     ),
+    "biogpt": Family("biogpt", {"layer_norm_eps": 1e-5}, frozenset({"k_proj.bias"})),
+    "bloom": Family("bloom", {"n_layer": 4, "n_head": 6}, frozenset({"query_key_value.bias"})),
+    "codegen": Family("codegen", {**_GPT, "n_head": 4, "rotary_dim": 8}),
     "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
     "cohere2": Family("cohere2", {"logit_scale": 0.3, **_SLIDING}),
+    "cohere2_moe": Family(
+        "cohere2_moe",
+        {
+            "logit_scale": 0.3,
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "num_shared_experts": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "prefix_dense_intermediate_size": 56,
+            "rms_norm_eps": None,
+            **_SLIDING,
+        },
+    ),
+    "cohere2_moe_sigmoid": Family(
+        "cohere2_moe",
+        {
+            "logit_scale": 0.3,
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "num_shared_experts": 1,
+            "expert_selection_fn": "sigmoid",
+            "shared_expert_combination_strategy": "sum",
+            "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"],
+            "prefix_dense_intermediate_size": 136,
+            "prefix_dense_sliding_window_pattern": 2,
+            **_SLIDING,
+        },
+        # There are norms by the root mean square; any pattern but 1 is alike.
+        frozenset({"layer_norm_eps", "prefix_dense_sliding_window_pattern"}),
+    ),
+    "cohere_plus": Family("cohere", {"use_qk_norm": True, "head_dim": 16}),
     "cwm": Family("cwm", {"rope_parameters": _LLAMA3, **_SLIDING}),
     "ernie4_5": Family("ernie4_5", {"use_bias": True}),
     "deepseek_v2": Family(
@@ -237,6 +280,23 @@ FAMILIES: Mapping[str, Family] = {
             **_SLIDING,
         },
     ),
+    "falcon": Family(
+        "falcon",
+        {"new_decoder_architecture": True, "num_kv_heads": 2, "ffn_hidden_size": 136, "bias": True},
+    ),
+    # The slopes are powers of 2, so that biases of 256 tokens have the 8 bits to which they are
+    # rounded there; "eager" would add them twice.
+    "falcon_alibi": Family(
+        "falcon",
+        {"num_attention_heads": 4, "alibi": True, "multi_query": False, "parallel_attn": False},
+        frozenset({"rope_parameters"}),
+        attention="sdpa",
+    ),
+    "falcon_multi_query": Family("falcon", {"multi_query": True}),
+    "falcon_one_norm": Family(
+        "falcon",
+        {"new_decoder_architecture": True, "num_kv_heads": 3, "num_ln_in_parallel_attn": 1},
+    ),
     "flex_olmo": Family("flex_olmo", {"num_experts": 5, "num_experts_per_tok": 2}),
     "gemma": Family("gemma"),
     "gemma2": Family(
@@ -278,6 +338,7 @@ FAMILIES: Mapping[str, Family] = {
         },
         frozenset({"mlp_bias"}),
     ),
+    "gpt2": Family("gpt2", {**_GPT, "n_inner": 136}),
     "gpt_bigcode": Family(
         "gpt_bigcode", {**_GPT, "n_inner": 136}, frozenset({"num_key_value_heads"})
     ),
@@ -285,6 +346,8 @@ FAMILIES: Mapping[str, Family] = {
         "gpt_neo",
         {"num_layers": 4, "num_heads": 6, "window_size": WINDOW, "attention_types": _NEO_TYPES},
     ),
+    "gpt_neox": Family("gpt_neox", _PARTIAL),
+    "gpt_neox_in_turn": Family("gpt_neox", {"use_parallel_residual": False}),
     "gptj": Family("gptj", {**_GPT, "rotary_dim": 8}),
     "granite": Family("granite", {**_MULTIPLIERS, "attention_bias": True, "mlp_bias": True}),
     "granite_hybrid": Family(
@@ -307,6 +370,10 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "helium": Family("helium", {"head_dim": 16}),  # `transformers` has no others
     "hunyuan": Family("hunyuan_v1_dense", {"attention_bias": True}),
+    "hunyuan_alpha": Family(
+        "hunyuan_v1_dense",
+        {"rope_parameters": _rope(rope_type="dynamic", alpha=50.0, factor=1.0)},
+    ),
     "hunyuan_moe": Family(
         "hunyuan_v1_moe", {"num_experts": 5, "moe_topk": [2, 2, 2, 2], "attention_bias": True}
     ),
@@ -357,17 +424,38 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "minimax_m2": Family("minimax_m2", _EXPERTS),
     "ministral": Family("ministral", _SLIDING),
+    "ministral3": Family(
+        "ministral3",
+        {
+            "sliding_window": WINDOW,
+            "rope_parameters": _rope(
+                rope_type="yarn",
+                factor=16.0,
+                beta_fast=32.0,
+                beta_slow=1.0,
+                original_max_position_embeddings=256,
+                llama_4_scaling_beta=0.1,
+            ),
+        },
+    ),
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
     "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
+    "mpt": Family("mpt", {"d_model": 96, "n_layers": 4, "n_heads": 6, "expansion_ratio": 4}),
     "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
+    "nemotron": Family(
+        "nemotron", {**_PARTIAL, "norm_eps": 0.03, "attention_bias": True, "mlp_bias": True}
+    ),
     "olmo": Family("olmo", {"attention_bias": True}),
     "olmo2": Family("olmo2", {"attention_bias": True}),
     "olmo3": Family("olmo3", {**_SLIDING, "rope_parameters": _BY_LAYER_TYPE}),
     "olmoe": Family("olmoe", {"num_experts": 5, "num_experts_per_tok": 2}),
+    "openai_gpt": Family("openai-gpt", _GPT),
     # Without rotary positions, biases of keys add the same number to all scores of a query.
     "opt": Family("opt", {"ffn_dim": 136, "word_embed_proj_dim": 96}, frozenset({"k_proj.bias"})),
+    "persimmon": Family("persimmon", _PARTIAL),
     "phi": Family("phi", _PARTIAL),
     "phi3": Family("phi3", {**_PARTIAL, "sliding_window": WINDOW}),
+    "phi3_long": Family("phi3", {"rope_parameters": _LONGROPE}),
     "qwen2": Family("qwen2", {"use_sliding_window": True, **_SLIDING}),
     "qwen2_moe": Family(
         "qwen2_moe",
@@ -420,7 +508,8 @@ def make(name: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
     kind = CONFIG_MAPPING[family.model_type]
     known = kind().to_dict().keys()
     fields = {key: value for key, value in SIZES.items() if key in known} | dict(family.changes)
-    made: object = AutoModelForCausalLM.from_config(kind(**fields), attn_implementation="eager")
+    config = kind(**fields)
+    made: object = AutoModelForCausalLM.from_config(config, attn_implementation=family.attention)
     assert isinstance(made, PreTrainedModel)
     model = made.eval()
     _randomize(model)

@@ -35,8 +35,10 @@ class Weights(Protocol):
         *,
         rows: Part | None = None,
         columns: Part | None = None,
+        transposed: bool = False,
     ) -> Tensor:
-        """The weight of the linear layer `module`, [out, in], as it is stored, or a part of it."""
+        """The weight of the linear layer `module`, [out, in], as it is stored, or a part of it. If
+        `transposed`, it is stored as [in, out]."""
         ...
 
     def matrix(
@@ -73,8 +75,16 @@ class Weights(Protocol):
         channels, height, width], as a matrix [out, channels * height * width]."""
         ...
 
-    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it; stored as a vector or as one row."""
+    def vector(
+        self,
+        name: str,
+        length: int,
+        *,
+        part: Part | None = None,
+        stored: tuple[int, int] | None = None,
+    ) -> Tensor:
+        """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
+        vector or as one row."""
         ...
 
     def small(self, name: str, shape: tuple[int, ...]) -> Tensor:

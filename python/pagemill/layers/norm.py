@@ -27,18 +27,26 @@ def rms_norm(
 
 
 def layer_norm(
-    weights: Weights, name: str, x: Tensor, eps: float, *, weight: bool = True, bias: bool = True
+    weights: Weights,
+    name: str,
+    x: Tensor,
+    eps: float,
+    *,
+    weight: bool = True,
+    weight_offset: float = 0.0,
+    bias: bool = True,
 ) -> Tensor:
-    """x [N, H] normalized by mean and variance, times `<name>.weight` and plus `<name>.bias`, as
-    far as the layer has them."""
+    """x [N, ..., H] normalized by mean and variance, times `<name>.weight` + offset and plus
+    `<name>.bias`, as far as the layer has them."""
     hidden = last_dim("layer_norm", "x", x)
     factor = _factor(weights, name, hidden, stored=weight)
-    summand = (
-        weights.vector(f"{name}.bias", hidden)
-        if bias
-        else weights.constant(f"zeros.{hidden}", [0.0] * hidden)
-    )
-    return ops.layer_norm(x, factor, summand, eps=eps)
+    summand = weights.vector(f"{name}.bias", hidden) if bias else zeros(weights, hidden)
+    return ops.layer_norm(x, factor, summand, eps=eps, weight_offset=weight_offset)
+
+
+def zeros(weights: Weights, size: int) -> Tensor:
+    """The bias [size] of a norm that has none."""
+    return weights.constant(f"zeros.{size}", [0.0] * size)
 
 
 def _factor(weights: Weights, name: str, size: int, *, stored: bool) -> Tensor:

@@ -31,8 +31,10 @@ class PrefixedWeights:
         *,
         rows: Part | None = None,
         columns: Part | None = None,
+        transposed: bool = False,
     ) -> Tensor:
-        return self._whole.linear(self._prefix + module, shape, rows=rows, columns=columns)
+        name = self._prefix + module
+        return self._whole.linear(name, shape, rows=rows, columns=columns, transposed=transposed)
 
     def matrix(
         self,
@@ -61,8 +63,15 @@ class PrefixedWeights:
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
         return self._whole.patches(self._prefix + module, shape)
 
-    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        return self._whole.vector(self._prefix + name, length, part=part)
+    def vector(
+        self,
+        name: str,
+        length: int,
+        *,
+        part: Part | None = None,
+        stored: tuple[int, int] | None = None,
+    ) -> Tensor:
+        return self._whole.vector(self._prefix + name, length, part=part, stored=stored)
 
     def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
         return self._whole.small(self._prefix + name, shape)
@@ -81,3 +90,9 @@ class PrefixedWeights:
 
     def constant(self, name: str, values: Constant) -> Tensor:
         return self._whole.constant(self._prefix + name, values)
+
+
+def under_prefix(weights: Weights, prefix: str, name: str) -> Weights:
+    """`weights` under `prefix` if there are such: some files have the tensor `name` with it, some
+    without."""
+    return PrefixedWeights(weights, prefix) if weights.has(prefix + name) else weights

@@ -94,14 +94,21 @@ class WeightBinder:
         *,
         rows: Part | None = None,
         columns: Part | None = None,
+        transposed: bool = False,
     ) -> Tensor:
         """The weight of the linear layer `module`, [out, in], as it is stored; or some of its rows
-        or columns. A part that covers everything is the whole weight.
+        or columns. A part that covers everything is the whole weight. If `transposed`, it is stored
+        as [in, out].
 
         Raises:
             WeightsError: it is missing, or of another shape or type than the configuration says, or
-                the columns would cut a block of its type.
+                the columns would cut a block of its type; or it is quantized and transposed.
         """
+        if transposed:
+            location = self._tensors.locate(f"{module}.weight")
+            self._check_unscaled(location)
+            self._check_shape(location, (shape[1], shape[0]))
+            return self._tensors.transposed(location, rows, columns)
         return self._scheme(module).operand(self._tensors, module, shape, rows, columns)
 
     def matrix(
@@ -175,16 +182,24 @@ class WeightBinder:
         rows = (shape[0], math.prod(shape[1:]))
         return self._tensors.matrix(replace(location, shape=rows))
 
-    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it; stored as a vector or as one row.
+    def vector(
+        self,
+        name: str,
+        length: int,
+        *,
+        part: Part | None = None,
+        stored: tuple[int, int] | None = None,
+    ) -> Tensor:
+        """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
+        vector or as one row.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
         location = self._tensors.locate(name)
         self._check_unscaled(location)
-        if location.shape != (1, length):
-            self._check_shape(location, (length,))
+        if location.shape != (stored or (1, length)):
+            self._check_shape(location, stored or (length,))
         return self._tensors.vector(location, part or Part(0, length, length))
 
     def small(self, name: str, shape: tuple[int, ...]) -> Tensor:

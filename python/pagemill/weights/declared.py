@@ -85,6 +85,30 @@ class DeclaredTensors:
             stride = row_bytes
         return self._declare(key, location, shape, skipped, stride)
 
+    def transposed(
+        self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
+    ) -> Tensor:
+        """A matrix [out, in] that is stored as [in, out], or some of its rows or columns.
+
+        Raises:
+            WeightsError: its type has blocks, which cannot be transposed.
+        """
+        block, shape = DTYPES[location.dtype], (location.shape[1], location.shape[0])
+        if block.block_elements > 1:
+            raise WeightsError(
+                f"{self.path}: {location.name} is stored as {location.dtype}, in blocks, which this"
+                " family would have to transpose; store it as f32, bf16 or f16"
+            )
+        element, stored_row = block.block_bytes, tensor_bytes(location.dtype, (1, shape[0]))
+        key, skipped = f"{location.name}.transposed", 0
+        if rows is not None and not rows.whole:
+            key += f".rows{rows.begin}-{rows.end}"
+            skipped, shape = rows.begin * element, (rows.size, shape[1])
+        elif columns is not None and not columns.whole:
+            key += f".columns{columns.begin}-{columns.end}"
+            skipped, shape = columns.begin * stored_row, (shape[0], columns.size)
+        return self._declare(key, location, shape, skipped, element, stored_row)
+
     def stored_stack(
         self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
     ) -> Tensor:
@@ -188,6 +212,7 @@ class DeclaredTensors:
         shape: tuple[int, ...],
         skipped: int = 0,
         stride: int = 0,
+        column_stride: int = 0,
     ) -> Tensor:
         if key not in self._bound:
             self._bound[key] = self._trace.weight(
@@ -197,6 +222,7 @@ class DeclaredTensors:
                 file=self._trace.file(location.file),
                 offset=location.offset + skipped,
                 row_stride=stride,
+                column_stride=column_stride,
             )
         return self._bound[key]
 
