@@ -90,19 +90,28 @@ _DEEPSEEK_EXPERTS = {
 }
 _GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
 _NEO_TYPES = [[["global", "local"], 2]]
+_MAMBA = {"mamba_n_heads": 12, "mamba_d_head": 16, "mamba_d_state": 24, "mamba_chunk_size": 8}
 _MIXER = {
     "layer_types": ["linear_attention", "full_attention"] * 2,
     "shared_intermediate_size": 88,
     "num_local_experts": 0,
-    "mamba_n_heads": 12,
-    "mamba_d_head": 16,
-    "mamba_d_state": 24,
-    "mamba_chunk_size": 8,
+    **_MAMBA,
 }
 _PARTIAL = {"rope_parameters": _rope(partial_rotary_factor=0.5)}
 
 FAMILIES: Mapping[str, Family] = {
     "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
+    "bamba": Family(
+        "bamba",
+        {
+            **_MAMBA,
+            "mamba_n_groups": 2,
+            "mamba_proj_bias": True,
+            "attn_layer_indices": [0, 2],
+            "attention_bias": True,
+            "mlp_bias": True,
+        },
+    ),
     "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
     "cohere2": Family("cohere2", {"logit_scale": 0.3, **_SLIDING}),
     "cwm": Family("cwm", {"rope_parameters": _LLAMA3, **_SLIDING}),

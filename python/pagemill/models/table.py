@@ -22,6 +22,7 @@ class Architecture:
 
 ARCHITECTURES: dict[str, Architecture] = {
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee"),
+    "BambaForCausalLM": Architecture("bamba:BambaModel", "Bamba"),
     "BertModel": Architecture("bert:BertModel", "BERT", "embeddings"),
     "Cohere2ForCausalLM": Architecture("cohere2:Cohere2Model", "Command R7B and A"),
     "CohereForCausalLM": Architecture("cohere:CohereModel", "Command R"),
