@@ -91,6 +91,17 @@ _DEEPSEEK_EXPERTS = {
 _GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
 _NEO_TYPES = [[["global", "local"], 2]]
 _MAMBA = {"mamba_n_heads": 12, "mamba_d_head": 16, "mamba_d_state": 24, "mamba_chunk_size": 8}
+_FALCON_MULTIPLIERS = {
+    "lm_head_multiplier": 0.7,
+    "embedding_multiplier": 3.0,
+    "mlp_multipliers": [0.8, 1.3],
+    "key_multiplier": 0.6,
+    "attention_out_multiplier": 1.4,
+    "attention_in_multiplier": 0.9,
+    "ssm_multipliers": [0.8, 1.2, 0.7, 1.5, 0.6],
+    "ssm_in_multiplier": 1.1,
+    "ssm_out_multiplier": 1.6,
+}
 _MIXER = {
     "layer_types": ["linear_attention", "full_attention"] * 2,
     "shared_intermediate_size": 88,
@@ -207,6 +218,28 @@ FAMILIES: Mapping[str, Family] = {
             "routed_scaling_factor": 2.5,
             "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
             **_SLIDING,
+        },
+    ),
+    "falcon_h1": Family(
+        "falcon_h1",
+        {
+            **_MAMBA,
+            **_FALCON_MULTIPLIERS,
+            "mamba_d_ssm": 192,
+            "mamba_n_groups": 3,
+            "mamba_proj_bias": True,
+            "mlp_bias": True,
+        },
+    ),
+    "falcon_h1_norm": Family(
+        "falcon_h1",
+        {
+            **_MAMBA,
+            **_FALCON_MULTIPLIERS,
+            "mamba_d_ssm": None,
+            "mamba_rms_norm": True,
+            "projectors_bias": True,
+            "attention_bias": True,
         },
     ),
     "flex_olmo": Family("flex_olmo", {"num_experts": 5, "num_experts_per_tok": 2}),

@@ -77,8 +77,11 @@ class Weights(Protocol):
         """A norm or bias, f32 [length], or a part of it."""
         ...
 
-    def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A small weight that is neither matrix nor vector, f32 of `shape`."""
+    def small(
+        self, name: str, shape: tuple[int, ...], *, row_factors: Sequence[float] = ()
+    ) -> Tensor:
+        """A small weight that is neither matrix nor vector, f32 of `shape`; if factors are given,
+        each row times its factor."""
         ...
 
     def block_elements(self, name: str) -> int:

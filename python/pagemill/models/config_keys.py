@@ -77,6 +77,19 @@ def number(
     return float(value)
 
 
+def numbers(config: Config, key: str, count: int) -> tuple[float, ...]:
+    """The `count` numbers at `key`; ones if it is absent or null.
+
+    Raises:
+        ModelConfigError: it is not a list of so many numbers.
+    """
+    value = config.get(key)
+    entries = [1.0] * count if value is None else as_list(value)
+    if entries is None or len(entries) != count:
+        raise ModelConfigError(f"{key} must list {count} numbers, it is {shown(value)}")
+    return tuple(number({key: entry}, key, 1.0) for entry in entries)
+
+
 def token_id(config: Config, key: str, vocab_size: int) -> int:
     """The token `key`, one of a vocabulary of `vocab_size`.
 

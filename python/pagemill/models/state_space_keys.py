@@ -25,13 +25,15 @@ def read_mixer(config: Config, inner: int) -> MixerShape:
     head_dim = inner // heads if automatic else positive_int(config, "mamba_d_head")
     if heads * head_dim != inner:
         raise ModelConfigError(f"{inner} features do not make {heads} heads of {head_dim}")
+    bias = flag(config, "mamba_proj_bias", False)
     shape = MixerShape(
         heads,
         head_dim,
         positive_int(config, "mamba_n_groups", 1),
         states=positive_int(config, "mamba_d_state", 256),
         taps=positive_int(config, "mamba_d_conv", 4),
-        bias=flag(config, "mamba_proj_bias", False),
+        bias=bias,
+        output_bias=bias,
         conv_bias=flag(config, "mamba_conv_bias", True),
     )
     check_mixer(config, shape)

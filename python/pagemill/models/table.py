@@ -35,6 +35,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Ernie4_5ForCausalLM": Architecture("ernie4_5:Ernie45Model", "ERNIE 4.5"),
     "Exaone4ForCausalLM": Architecture("exaone4:Exaone4Model", "EXAONE 4"),
     "ExaoneMoeForCausalLM": Architecture("exaone_moe:ExaoneMoeModel", "K-EXAONE"),
+    "FalconH1ForCausalLM": Architecture("falcon_h1:FalconH1Model", "Falcon-H1"),
     "FlexOlmoForCausalLM": Architecture("flex_olmo:FlexOlmoModel", "FlexOlmo"),
     "GPTBigCodeForCausalLM": Architecture("gpt_bigcode:GptBigCodeModel", "StarCoder, SantaCoder"),
     "GPTJForCausalLM": Architecture("gptj:GptJModel", "GPT-J"),
