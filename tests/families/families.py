@@ -108,6 +108,14 @@ _MIXER = {
     "num_local_experts": 0,
     **_MAMBA,
 }
+_NEMOTRON_MIXER = {
+    "mamba_num_heads": 6,
+    "mamba_head_dim": 16,
+    "n_groups": 2,
+    "ssm_state_size": 20,
+    "chunk_size": 8,
+    "time_step_min": 1e-30,  # which `transformers` takes for a limit
+}
 _PARTIAL = {"rope_parameters": _rope(partial_rotary_factor=0.5)}
 
 FAMILIES: Mapping[str, Family] = {
@@ -334,6 +342,32 @@ FAMILIES: Mapping[str, Family] = {
     "ministral": Family("ministral", _SLIDING),
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
     "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
+    "nemotron_h": Family(
+        "nemotron_h",
+        {
+            **_NEMOTRON_MIXER,
+            "layers_block_type": ["full_attention", "linear_attention", "mlp", "linear_attention"],
+            "use_bias": True,
+            "mlp_bias": True,
+        },
+    ),
+    "nemotron_h_experts": Family(
+        "nemotron_h",
+        {
+            **_NEMOTRON_MIXER,
+            "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+            "n_routed_experts": 6,
+            "num_experts_per_tok": 3,
+            "n_group": 3,
+            "topk_group": 2,
+            "routed_scaling_factor": 2.5,
+            "moe_intermediate_size": 40,
+            "moe_shared_expert_intermediate_size": 56,
+            "moe_latent_size": 48,
+            "mlp_bias": True,
+        },
+        frozenset({"intermediate_size"}),
+    ),
     "olmo": Family("olmo", {"attention_bias": True}),
     "olmo2": Family("olmo2", {"attention_bias": True}),
     "olmo3": Family("olmo3", {**_SLIDING, "rope_parameters": _BY_LAYER_TYPE}),

@@ -12,7 +12,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.state_space import mixer
 from pagemill.models.base import Config
-from pagemill.models.config_keys import layer_numbers, positive_int
+from pagemill.models.config_keys import Defaults, layer_numbers, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.state_space_keys import read_mixer
 from pagemill.ops.trace import Tensor
@@ -28,7 +28,9 @@ class BambaModel(Decoder):
     )
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, eps=("rms_norm_eps", 1e-5), rotary_dim=_rotary_dim(config))
+        # Older checkpoints do not state it.
+        config = Defaults(config, {"partial_rotary_factor": 0.5})
+        super().__init__(config, eps=("rms_norm_eps", 1e-5))
         self._attentions = layer_numbers(config, "attn_layer_indices")
         inner = positive_int(config, "mamba_expand", 2) * self.sizes.hidden_size
         self._mixer = read_mixer(config, inner)
@@ -38,10 +40,3 @@ class BambaModel(Decoder):
             return super().attention(weights, layer, x, rotary)
         name, eps = f"{self.prefix(layer)}.mamba", self.sizes.norm_eps
         return mixer(weights, name, x, self._mixer, eps, layer)
-
-
-def _rotary_dim(config: Config) -> int | None:
-    """Half a head; None if the configuration states what part of it rotates, as newer ones do."""
-    if config.get("rope_parameters") is not None:
-        return None
-    return positive_int(config, "hidden_size") // positive_int(config, "num_attention_heads") // 2

@@ -44,6 +44,27 @@ class Renamed(Mapping[str, Any]):
         return len(self._config)
 
 
+class Defaults(Mapping[str, Any]):
+    """`config` with `values` in place of what is absent or null in it.
+
+    config = Defaults(config, {"partial_rotary_factor": 0.5})
+    """
+
+    def __init__(self, config: Config, values: Mapping[str, Any]) -> None:
+        self._config = config
+        self._values = values
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._config.get(key)
+        return self._values[key] if value is None and key in self._values else self._config[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._config.keys() | self._values.keys())
+
+    def __len__(self) -> int:
+        return len(self._config.keys() | self._values.keys())
+
+
 def positive_int(config: Config, key: str, default: int | None = None) -> int:
     """The integer > 0 at `key`, at most 2^31 - 1; `default` if it is absent or null.
 

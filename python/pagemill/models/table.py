@@ -68,6 +68,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MinistralForCausalLM": Architecture("ministral:MinistralModel", "Ministral"),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral"),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral"),
+    "NemotronHForCausalLM": Architecture("nemotron_h:NemotronHModel", "Nemotron-H, Nemotron 3"),
     "OPTForCausalLM": Architecture("opt:OptModel", "OPT"),
     "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2"),
     "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3"),
