@@ -72,6 +72,7 @@ _MULTIPLIERS = {
     "residual_multiplier": 0.6,
     "logits_scaling": 0.7,
 }
+_LFM2 = {"norm_eps": 0.03, "rope_parameters": _rope()}
 _LLAMA3 = _rope(
     rope_type="llama3",
     factor=8.0,
@@ -310,6 +311,30 @@ FAMILIES: Mapping[str, Family] = {
     "hunyuan": Family("hunyuan_v1_dense", {"attention_bias": True}),
     "hyperclovax": Family("hyperclovax", _MULTIPLIERS),
     "jais2": Family("jais2"),
+    "lfm2": Family(
+        "lfm2",
+        {
+            **_LFM2,
+            "layer_types": ["full_attention", "conv", "full_attention", "conv"],
+            "conv_bias": True,
+            "block_multiple_of": 1,
+            "block_ffn_dim_multiplier": 1.3,
+        },
+    ),
+    "lfm2_moe": Family(
+        "lfm2_moe",
+        {
+            **_LFM2,
+            "layer_types": ["conv", "full_attention", "conv", "full_attention"],
+            "conv_L_cache": 4,
+            "tie_word_embeddings": False,
+            "moe_intermediate_size": 24,
+            "num_dense_layers": 1,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "routed_scaling_factor": 2.5,
+        },
+    ),
     "llama": Family("llama", {"tie_word_embeddings": True}),
     "llama3": Family(
         "llama", {"attention_bias": True, "mlp_bias": True, "rope_parameters": _LLAMA3}
@@ -451,5 +476,5 @@ def _randomize(model: PreTrainedModel) -> None:
         else:
             parameter.copy_(noise / parameter.shape[-1] ** 0.5)
     for name, buffer in model.named_buffers():
-        if name.endswith("e_score_correction_bias"):
+        if name.endswith(("e_score_correction_bias", "expert_bias")):
             buffer.copy_(0.05 * torch.randn_like(buffer))

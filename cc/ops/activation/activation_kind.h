@@ -16,8 +16,10 @@ enum class ActivationKind : int32_t {
   kTanh = 4,
   kQuickGelu = 5,  // x / (1 + e^-1.702x)
   kReluSquared = 6,  // max(x, 0)^2
+  kIdentity = 7,     // x: `gated_activation` multiplies
+  kSigmoid = 8,      // 1 / (1 + e^-x)
 };
-inline constexpr int32_t kNumActivationKinds = 7;
+inline constexpr int32_t kNumActivationKinds = 9;
 
 }  // namespace pagemill::ops
 

@@ -13,7 +13,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.ops.program import GroupEntry
 from pagemill.ops.shard import Part
-from pagemill.ops.trace import Cache, Tensor
+from pagemill.ops.trace import Cache, Tensor, Trace
 
 _GROUP = GroupEntry("states", "state_space")
 
@@ -65,6 +65,11 @@ class MixerShape:
         return self.inner + 2 * self.groups * self.states
 
 
+def state_cache(trace: Trace, name: str, dims: tuple[int, ...]) -> Cache:
+    """A new cache of recurrent states, f32 of `dims` for each request."""
+    return trace.cache(name, trace.group(_GROUP), dims, layout="state", dtype="f32")
+
+
 def mixer(
     weights: Weights, prefix: str, x: Tensor, shape: MixerShape, eps: float, layer: int
 ) -> Tensor:
@@ -77,16 +82,11 @@ def mixer(
         weights.note("every rank computes whole state-space layers")
     group_shape = (shape.groups, shape.inner // shape.groups)
     gate, xbc, dt = _project(weights, f"{prefix}.in_proj", x, shape, group_shape)
-    group = x.trace.group(_GROUP)
-
-    def state(name: str, dims: tuple[int, ...]) -> Cache:
-        return x.trace.cache(f"{name}{layer}", group, dims, layout="state", dtype="f32")
-
     xbc = ops.causal_conv(
         xbc,
         _taps(weights, f"{prefix}.conv1d.weight", shape),
         weights.vector(f"{prefix}.conv1d.bias", shape.channels) if shape.conv_bias else None,
-        state("conv", (shape.taps - 1, shape.channels)),
+        state_cache(x.trace, f"conv{layer}", (shape.taps - 1, shape.channels)),
     )
     a_log, d, dt_bias = (
         weights.vector(f"{prefix}.{name}", shape.heads) for name in ("A_log", "D", "dt_bias")
@@ -97,7 +97,7 @@ def mixer(
         a_log,
         d,
         dt_bias,
-        state("scan", (shape.heads, shape.states, shape.head_dim)),
+        state_cache(x.trace, f"scan{layer}", (shape.heads, shape.states, shape.head_dim)),
     )
     if shape.gating is Gating.NORM_BEFORE:
         y = _norm(weights, prefix, y, shape, eps)

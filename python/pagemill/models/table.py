@@ -56,6 +56,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "HunYuanDenseV1ForCausalLM": Architecture("hunyuan:HunyuanModel", "Hunyuan, dense"),
     "HyperCLOVAXForCausalLM": Architecture("hyperclovax:HyperClovaXModel", "HyperCLOVA X"),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2"),
+    "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2"),
+    "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts"),
     "LlamaForCausalLM": Architecture(
         "llama:LlamaModel", "Llama, and models of its shape (SmolLM2, ...)"
     ),
