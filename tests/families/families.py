@@ -76,6 +76,7 @@ _MULTIPLIERS = {
     "residual_multiplier": 0.6,
     "logits_scaling": 0.7,
 }
+_LFM2 = {"norm_eps": 0.03, "rope_parameters": _rope()}
 _LLAMA3 = _rope(
     rope_type="llama3",
     factor=8.0,
@@ -110,14 +111,31 @@ _LATENT = {
 }
 _GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
 _NEO_TYPES = [[["global", "local"], 2]]
+_MAMBA = {"mamba_n_heads": 12, "mamba_d_head": 16, "mamba_d_state": 24, "mamba_chunk_size": 8}
+_FALCON_MULTIPLIERS = {
+    "lm_head_multiplier": 0.7,
+    "embedding_multiplier": 3.0,
+    "mlp_multipliers": [0.8, 1.3],
+    "key_multiplier": 0.6,
+    "attention_out_multiplier": 1.4,
+    "attention_in_multiplier": 0.9,
+    "ssm_multipliers": [0.8, 1.2, 0.7, 1.5, 0.6],
+    "ssm_in_multiplier": 1.1,
+    "ssm_out_multiplier": 1.6,
+}
 _MIXER = {
     "layer_types": ["linear_attention", "full_attention"] * 2,
     "shared_intermediate_size": 88,
     "num_local_experts": 0,
-    "mamba_n_heads": 12,
-    "mamba_d_head": 16,
-    "mamba_d_state": 24,
-    "mamba_chunk_size": 8,
+    **_MAMBA,
+}
+_NEMOTRON_MIXER = {
+    "mamba_num_heads": 6,
+    "mamba_head_dim": 16,
+    "n_groups": 2,
+    "ssm_state_size": 20,
+    "chunk_size": 8,
+    "time_step_min": 1e-30,  # which `transformers` takes for a limit
 }
 _PARTIAL = {"rope_parameters": _rope(partial_rotary_factor=0.5)}
 
@@ -141,6 +159,17 @@ FAMILIES: Mapping[str, Family] = {
     "biogpt": Family("biogpt", {"layer_norm_eps": 1e-5}, frozenset({"k_proj.bias"})),
     "bloom": Family("bloom", {"n_layer": 4, "n_head": 6}, frozenset({"query_key_value.bias"})),
     "codegen": Family("codegen", {**_GPT, "n_head": 4, "rotary_dim": 8}),
+    "bamba": Family(
+        "bamba",
+        {
+            **_MAMBA,
+            "mamba_n_groups": 2,
+            "mamba_proj_bias": True,
+            "attn_layer_indices": [0, 2],
+            "attention_bias": True,
+            "mlp_bias": True,
+        },
+    ),
     "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
     "cohere2": Family("cohere2", {"logit_scale": 0.3, **_SLIDING}),
     "cohere2_moe": Family(
@@ -297,6 +326,28 @@ FAMILIES: Mapping[str, Family] = {
         "falcon",
         {"new_decoder_architecture": True, "num_kv_heads": 3, "num_ln_in_parallel_attn": 1},
     ),
+    "falcon_h1": Family(
+        "falcon_h1",
+        {
+            **_MAMBA,
+            **_FALCON_MULTIPLIERS,
+            "mamba_d_ssm": 192,
+            "mamba_n_groups": 3,
+            "mamba_proj_bias": True,
+            "mlp_bias": True,
+        },
+    ),
+    "falcon_h1_norm": Family(
+        "falcon_h1",
+        {
+            **_MAMBA,
+            **_FALCON_MULTIPLIERS,
+            "mamba_d_ssm": None,
+            "mamba_rms_norm": True,
+            "projectors_bias": True,
+            "attention_bias": True,
+        },
+    ),
     "flex_olmo": Family("flex_olmo", {"num_experts": 5, "num_experts_per_tok": 2}),
     "gemma": Family("gemma"),
     "gemma2": Family(
@@ -389,6 +440,30 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "hyperclovax": Family("hyperclovax", _MULTIPLIERS),
     "jais2": Family("jais2"),
+    "lfm2": Family(
+        "lfm2",
+        {
+            **_LFM2,
+            "layer_types": ["full_attention", "conv", "full_attention", "conv"],
+            "conv_bias": True,
+            "block_multiple_of": 1,
+            "block_ffn_dim_multiplier": 1.3,
+        },
+    ),
+    "lfm2_moe": Family(
+        "lfm2_moe",
+        {
+            **_LFM2,
+            "layer_types": ["conv", "full_attention", "conv", "full_attention"],
+            "conv_L_cache": 4,
+            "tie_word_embeddings": False,
+            "moe_intermediate_size": 24,
+            "num_dense_layers": 1,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "routed_scaling_factor": 2.5,
+        },
+    ),
     "llama": Family("llama", {"tie_word_embeddings": True}),
     "llama3": Family(
         "llama", {"attention_bias": True, "mlp_bias": True, "rope_parameters": _LLAMA3}
@@ -444,6 +519,32 @@ FAMILIES: Mapping[str, Family] = {
     "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
     "nemotron": Family(
         "nemotron", {**_PARTIAL, "norm_eps": 0.03, "attention_bias": True, "mlp_bias": True}
+    ),
+    "nemotron_h": Family(
+        "nemotron_h",
+        {
+            **_NEMOTRON_MIXER,
+            "layers_block_type": ["full_attention", "linear_attention", "mlp", "linear_attention"],
+            "use_bias": True,
+            "mlp_bias": True,
+        },
+    ),
+    "nemotron_h_experts": Family(
+        "nemotron_h",
+        {
+            **_NEMOTRON_MIXER,
+            "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+            "n_routed_experts": 6,
+            "num_experts_per_tok": 3,
+            "n_group": 3,
+            "topk_group": 2,
+            "routed_scaling_factor": 2.5,
+            "moe_intermediate_size": 40,
+            "moe_shared_expert_intermediate_size": 56,
+            "moe_latent_size": 48,
+            "mlp_bias": True,
+        },
+        frozenset({"intermediate_size"}),
     ),
     "olmo": Family("olmo", {"attention_bias": True}),
     "olmo2": Family("olmo2", {"attention_bias": True}),

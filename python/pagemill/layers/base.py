@@ -87,8 +87,11 @@ class Weights(Protocol):
         vector or as one row."""
         ...
 
-    def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A small weight that is neither matrix nor vector, f32 of `shape`."""
+    def small(
+        self, name: str, shape: tuple[int, ...], *, row_factors: Sequence[float] = ()
+    ) -> Tensor:
+        """A small weight that is neither matrix nor vector, f32 of `shape`; if factors are given,
+        each row times its factor."""
         ...
 
     def block_elements(self, name: str) -> int:

@@ -41,13 +41,15 @@ def activation_kind(name: str) -> ops.ActivationKind:
 class MlpParts:
     """The linear layers of a feed-forward layer. `up` names two, gate and up; or one with the rows
     of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`,
-    and are stored `transposed` if that is set."""
+    and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads.
+    """
 
     up: tuple[str, ...] = ("gate_proj", "up_proj")
     down: str = "down_proj"
     gated: bool = True
     bias: bool = False
     transposed: bool = False
+    gate_scale: float = 1.0
 
 
 def mlp(
@@ -79,7 +81,8 @@ def mlp(
         )
 
     if parts.gated:
-        inner = ops.gated_activation(project(0), project(1), kind)
+        gate = ops.scale(project(0), parts.gate_scale)
+        inner = ops.gated_activation(gate, project(1), kind)
     else:
         inner = ops.activation(project(0), kind)
     return row_parallel(

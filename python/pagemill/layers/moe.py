@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill import ops
@@ -15,17 +16,17 @@ from pagemill.ops.trace import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """`count` gated feed-forward layers of `intermediate` features, under the names of their
-    modules, chosen by `routing` of the `router`'s logits. `bias` names the vector that is added to
-    scores for the choice, if there is one; `shared` are the features of the layer `shared_name`,
-    which every token has, 0 for none.
+    """`count` feed-forward layers of `intermediate` features, under the names of their modules,
+    chosen by `routing` of the `router`'s logits; without gates if `gate` is None. `bias` names the
+    vector that is added to scores for the choice, if there is one; `shared` are the features of the
+    layer `shared_name`, which every token has, 0 for none.
     """
 
     count: int
     intermediate: int
     kind: ops.ActivationKind
     routing: ops.Routing
-    gate: str = "gate_proj"
+    gate: str | None = "gate_proj"
     up: str = "up_proj"
     down: str = "down_proj"
     router: str = "gate"
@@ -42,22 +43,39 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     Weights: the router and its bias, `<prefix>.experts` and the shared layer, of which ranks divide
     the intermediate dimension.
     """
-    bias = None
-    if experts.bias is not None:
-        bias = weights.vector(f"{prefix}.{experts.bias}", experts.count)
-    ids, shares = _route(weights, f"{prefix}.{experts.router}", x, experts, bias)
-    names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
-    part = weights.shard.part(inner, _block_elements(weights, names, experts.down))
-    wide = (count, inner, x.width)
-    gate = weights.stack(names, experts.gate, wide, rows=part)
-    up = weights.stack(names, experts.up, wide, rows=part)
-    down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
-    y = _combine(x, ids, shares, (gate, up, down), experts.kind)
-    y = y if part.whole else ops.all_reduce(y, shard=weights.shard)
+    y = chosen_experts(weights, prefix, x, route(weights, prefix, x, experts), experts)
     if not experts.shared:
         return y
     name = f"{prefix}.{experts.shared_name}"
     return ops.add(y, mlp(weights, name, x, experts.shared, experts.kind, experts.shared_parts))
+
+
+def route(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> tuple[Tensor, Tensor]:
+    """x [N, H] -> the experts that each row chooses, and their shares: i32 and f32 [N, choices].
+
+    Weights: the router and its bias.
+    """
+    bias = None
+    if experts.bias is not None:
+        bias = weights.vector(f"{prefix}.{experts.bias}", experts.count)
+    return _route(weights, f"{prefix}.{experts.router}", x, experts, bias)
+
+
+def chosen_experts(
+    weights: Weights, prefix: str, x: Tensor, chosen: tuple[Tensor, Tensor], experts: Experts
+) -> Tensor:
+    """x [N, H] and what `route` returns -> the weighted sum of each row's experts, [N, H].
+
+    Weights: `<prefix>.experts`.
+    """
+    names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
+    part = weights.shard.part(inner, _block_elements(weights, names, experts.down))
+    wide = (count, inner, x.width)
+    modules = (experts.gate, experts.up)
+    wide_stacks = [weights.stack(names, name, wide, rows=part) for name in modules if name]
+    down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
+    y = _combine(x, chosen, wide_stacks, down, experts.kind)
+    return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
 def gated_expert(
@@ -77,11 +95,11 @@ def gated_expert(
 def packed_moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     """As `moe`, with the router `<prefix>.router.layer` and stacks of all experts: the rows of gate
     and then of up in `<prefix>.input_linear`, down in `<prefix>.output_linear`."""
-    ids, shares = _route(weights, f"{prefix}.router.layer", x, experts)
+    chosen = _route(weights, f"{prefix}.router.layer", x, experts)
     count, inner = experts.count, experts.intermediate
     part = weights.shard.part(inner, weights.block_elements(f"{prefix}.output_linear.weight"))
     wide = (count, 2 * inner, x.width)
-    gate, up = (
+    wide_stacks = [
         weights.stack(
             prefix,
             "input_linear",
@@ -89,9 +107,9 @@ def packed_moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Te
             rows=Part(first + part.begin, first + part.end, 2 * inner),
         )
         for first in (0, inner)
-    )
+    ]
     down = weights.stack(prefix, "output_linear", (count, x.width, inner), columns=part)
-    y = _combine(x, ids, shares, (gate, up, down), experts.kind)
+    y = _combine(x, chosen, wide_stacks, down, experts.kind)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
@@ -105,16 +123,18 @@ def _route(
 
 def _combine(
     x: Tensor,
-    ids: Tensor,
-    shares: Tensor,
-    matrices: tuple[Tensor, Tensor, Tensor],
+    chosen: tuple[Tensor, Tensor],
+    wide_stacks: Sequence[Tensor],
+    down: Tensor,
     kind: ops.ActivationKind,
 ) -> Tensor:
-    """`matrices` are gate, up and down of all experts, or this rank's part of each."""
-    gate, up, down = matrices
-    gate_y, up_y = ops.grouped_linear(x, ids, gate, up)
-    (down_y,) = ops.grouped_linear(ops.gated_activation(gate_y, up_y, kind), ids, down)
-    return ops.moe_combine(down_y, shares)
+    """`wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part
+    of each."""
+    ids, shares = chosen
+    wide = ops.grouped_linear(x, ids, *wide_stacks)
+    inner = ops.gated_activation(*wide, kind) if len(wide) == 2 else ops.activation(*wide, kind)
+    (y,) = ops.grouped_linear(inner, ids, down)
+    return ops.moe_combine(y, shares)
 
 
 def _block_elements(weights: Weights, experts: str, module: str) -> int:

@@ -6,6 +6,8 @@ text.vector("model.norm.weight", 64)   # language_model.model.norm.weight
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pagemill.layers.base import Constant, Weights
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -73,8 +75,10 @@ class PrefixedWeights:
     ) -> Tensor:
         return self._whole.vector(self._prefix + name, length, part=part, stored=stored)
 
-    def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        return self._whole.small(self._prefix + name, shape)
+    def small(
+        self, name: str, shape: tuple[int, ...], *, row_factors: Sequence[float] = ()
+    ) -> Tensor:
+        return self._whole.small(self._prefix + name, shape, row_factors=row_factors)
 
     def block_elements(self, name: str) -> int:
         return self._whole.block_elements(self._prefix + name)

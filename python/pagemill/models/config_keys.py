@@ -51,6 +51,27 @@ class Renamed(Mapping[str, Any]):
         return len(self._config)
 
 
+class Defaults(Mapping[str, Any]):
+    """`config` with `values` in place of what is absent or null in it.
+
+    config = Defaults(config, {"partial_rotary_factor": 0.5})
+    """
+
+    def __init__(self, config: Config, values: Mapping[str, Any]) -> None:
+        self._config = config
+        self._values = values
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._config.get(key)
+        return self._values[key] if value is None and key in self._values else self._config[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._config.keys() | self._values.keys())
+
+    def __len__(self) -> int:
+        return len(self._config.keys() | self._values.keys())
+
+
 def positive_int(config: Config, key: str, default: int | None = None) -> int:
     """The integer > 0 at `key`, at most 2^31 - 1; `default` if it is absent or null.
 
@@ -82,6 +103,19 @@ def number(
             f"the configuration needs {key} from {least:g} to {most:g}, it has {shown(value)}"
         )
     return float(value)
+
+
+def numbers(config: Config, key: str, count: int) -> tuple[float, ...]:
+    """The `count` numbers at `key`; ones if it is absent or null.
+
+    Raises:
+        ModelConfigError: it is not a list of so many numbers.
+    """
+    value = config.get(key)
+    entries = [1.0] * count if value is None else as_list(value)
+    if entries is None or len(entries) != count:
+        raise ModelConfigError(f"{key} must list {count} numbers, it is {shown(value)}")
+    return tuple(number({key: entry}, key, 1.0) for entry in entries)
 
 
 def token_id(config: Config, key: str, vocab_size: int) -> int:

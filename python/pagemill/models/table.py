@@ -23,6 +23,7 @@ class Architecture:
 ARCHITECTURES: dict[str, Architecture] = {
     "AXK1ForCausalLM": Architecture("axk1:AxK1Model", "A.X-K1"),
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee"),
+    "BambaForCausalLM": Architecture("bamba:BambaModel", "Bamba"),
     "BertModel": Architecture("bert:BertModel", "BERT", "embeddings"),
     "BioGptForCausalLM": Architecture("biogpt:BioGptModel", "BioGPT"),
     "BloomForCausalLM": Architecture("bloom:BloomModel", "BLOOM"),
@@ -41,6 +42,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Exaone4ForCausalLM": Architecture("exaone4:Exaone4Model", "EXAONE 4"),
     "ExaoneMoeForCausalLM": Architecture("exaone_moe:ExaoneMoeModel", "K-EXAONE"),
     "FalconForCausalLM": Architecture("falcon:FalconModel", "Falcon"),
+    "FalconH1ForCausalLM": Architecture("falcon_h1:FalconH1Model", "Falcon-H1"),
     "FlexOlmoForCausalLM": Architecture("flex_olmo:FlexOlmoModel", "FlexOlmo"),
     "GPT2LMHeadModel": Architecture("gpt2:Gpt2Model", "GPT-2"),
     "GPTBigCodeForCausalLM": Architecture("gpt_bigcode:GptBigCodeModel", "StarCoder, SantaCoder"),
@@ -66,6 +68,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "HunYuanMoEV1ForCausalLM": Architecture("hunyuan_moe:HunyuanMoeModel", "Hunyuan, experts"),
     "HyperCLOVAXForCausalLM": Architecture("hyperclovax:HyperClovaXModel", "HyperCLOVA X"),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2"),
+    "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2"),
+    "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts"),
     "LlamaForCausalLM": Architecture(
         "llama:LlamaModel", "Llama, and models of its shape (SmolLM2, ...)"
     ),
@@ -83,6 +87,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MptForCausalLM": Architecture("mpt:MptModel", "MPT"),
     "NanoChatForCausalLM": Architecture("nanochat:NanochatModel", "nanochat"),
     "NemotronForCausalLM": Architecture("nemotron:NemotronModel", "Nemotron, Minitron"),
+    "NemotronHForCausalLM": Architecture("nemotron_h:NemotronHModel", "Nemotron-H, Nemotron 3"),
     "OPTForCausalLM": Architecture("opt:OptModel", "OPT"),
     "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2"),
     "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3"),

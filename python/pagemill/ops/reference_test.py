@@ -225,6 +225,8 @@ def test_head_linear():
         (2, lambda x: x * 0.5 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
         (3, lambda x: max(x, 0.0)),
         (4, math.tanh),
+        (7, lambda x: x),
+        (8, lambda x: 1 / (1 + math.exp(-x))),
     ],
 )
 def test_activations(kind, expected):
@@ -239,6 +241,12 @@ def test_gated_activation_rounds_once():
     exact = torch.nn.functional.silu(gate.float()) * up.float()
     (y,) = _run("gated_activation", gate, up, kind=0)
     assert torch.equal(y, exact.bfloat16())
+
+
+def test_gated_activation_limits_both_operands():
+    gate, up = torch.tensor([[3.0, -3, 1, 2]]), torch.tensor([[1.0, 5, -5, 0]])
+    (y,) = _run("gated_activation", gate, up, kind=7, limit=2.0, up_offset=1.0)
+    assert y.tolist() == [[4, -9, -1, 2]]
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])
@@ -304,19 +312,21 @@ def test_state_runs_end_at_pages_and_at_the_end():
 
 def _conv_by_hand(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
     padded = np.concatenate([np.zeros((w.shape[1] - 1, x.shape[1])), x])
-    sums = np.stack([bias + (padded[t : t + w.shape[1]].T * w).sum(1) for t in range(len(x))])
-    return sums / (1 + np.exp(-sums))
+    return np.stack([bias + (padded[t : t + w.shape[1]].T * w).sum(1) for t in range(len(x))])
 
 
-def test_causal_conv_goes_on_from_its_state():
+@pytest.mark.parametrize("attributes", [{}, {"kind": 7.0}])
+def test_causal_conv_goes_on_from_its_state(attributes: dict[str, float]):
     x, w, bias = _random(7, 5), _random(5, 1, 3), _random(1, 5)[0]
     expected = _conv_by_hand(x.numpy(), w[:, 0].numpy(), bias.numpy())
+    if not attributes:
+        expected /= 1 + np.exp(-expected)
     pages = torch.full((4, 2, 5), math.nan)
     rows = []
     for begin, end in [(0, 1), (1, 6), (6, 7)]:
         step = _state_step([end], [end - begin], [[2, 3]])
         inputs = [x[begin:end], w, bias, TorchState(pages)]
-        rows.append(reference("causal_conv")(inputs, {}, step)[0])
+        rows.append(reference("causal_conv")(inputs, attributes, step)[0])
     np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=1e-6)
     np.testing.assert_array_equal(pages[2], x[2:4])
     np.testing.assert_array_equal(pages[3], x[5:7])

@@ -236,6 +236,22 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
         ),
         r"holds state \(4, 6\), it must be state \(3, 6\)",
     ),
+    (
+        lambda v: ops.causal_conv(
+            v.act("tokens", 6),
+            v.weight("f32", 6, 1, 4),
+            None,
+            v.state(3, 6),
+            ops.ActivationKind.RELU,
+        ),
+        "causal_conv: RELU is not supported",
+    ),
+    (
+        lambda v: ops.gated_activation(
+            v.act("tokens", 6), v.act("tokens", 6), ops.ActivationKind.SILU, up_offset=1.0
+        ),
+        "up_offset needs a limit",
+    ),
     (lambda v: _scan(v, 2 * 3 + 2 * 5 + 1, v.state(2, 5, 3)), "rows of 17 do not hold x of 2"),
     (lambda v: _scan(v, 2 * 3 + 2 * 5, v.cache), r"holds kv \(2, 16\)"),
     (lambda v: _scan(v, 4 * 3 + 2 * 5, v.state(4, 5, 3)), r"a_log \(w0\) must be \[4\], got \[2\]"),

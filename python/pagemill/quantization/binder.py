@@ -202,8 +202,11 @@ class WeightBinder:
             self._check_shape(location, stored or (length,))
         return self._tensors.vector(location, part or Part(0, length, length))
 
-    def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A small weight that is neither matrix nor vector, f32 of `shape`.
+    def small(
+        self, name: str, shape: tuple[int, ...], *, row_factors: Sequence[float] = ()
+    ) -> Tensor:
+        """A small weight that is neither matrix nor vector, f32 of `shape`; each row times its
+        factor, if there are factors.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
@@ -211,7 +214,10 @@ class WeightBinder:
         location = self._tensors.locate(name)
         self._check_unscaled(location)
         self._check_shape(location, shape)
-        return self._tensors.small(location)
+        if all(factor == 1 for factor in row_factors):
+            return self._tensors.small(location)
+        factors = np.array(row_factors, dtype=np.float32).reshape(-1, *(1,) * (len(shape) - 1))
+        return self._tensors.constant(f"{name}.scaled", factors * read_f32(location))
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector.
