@@ -349,6 +349,17 @@ FAMILIES: Mapping[str, Family] = {
         },
     ),
     "flex_olmo": Family("flex_olmo", {"num_experts": 5, "num_experts_per_tok": 2}),
+    "flint": Family(
+        "flint",
+        {
+            "moe_intermediate_size": 24,
+            "shared_expert_intermediate_size": 40,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "mlp_only_layers": [2],
+            **_SLIDING,
+        },
+    ),
     "gemma": Family("gemma"),
     "gemma2": Family(
         "gemma2",
@@ -418,6 +429,28 @@ FAMILIES: Mapping[str, Family] = {
     "granite_moe": Family("granitemoe", {**_MULTIPLIERS, **_EXPERTS}),
     "granite_moe_shared": Family(
         "granitemoeshared", {**_EXPERTS, "shared_intermediate_size": 88, "attention_bias": True}
+    ),
+    "granite_moe_swa": Family(
+        "granitemoe_swa",
+        {
+            **_EXPERTS,
+            **_SLIDING,
+            "shared_intermediate_size": 88,
+            "tie_word_embeddings": False,
+            "layer_rope_theta": [1e4, 0, 1e6, 1e4],
+        },
+        frozenset({"rope_parameters"}),
+    ),
+    "granite_swa": Family(
+        "granite_swa",
+        {
+            **_MULTIPLIERS,
+            **_SLIDING,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "layer_rope_theta": [1e4, 1e5, 1e6, 0],
+        },
+        frozenset({"rope_parameters"}),
     ),
     "helium": Family("helium", {"head_dim": 16}),  # `transformers` has no others
     "hunyuan": Family("hunyuan_v1_dense", {"attention_bias": True}),

@@ -9,6 +9,7 @@
 //   Tanh        relative error 4e-7
 //   Silu        relative error 4e-7 + 7e-8 |x| for x > -80, absolute 1e-6 max(1, |x|) everywhere
 //   Sigmoid     as Silu, absolute error 4e-7
+//   Elu         relative error 2e-6
 //   GeluErf     absolute error 1e-6 max(1, |x|)
 //   GeluTanh    the same, against the formula 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 #ifndef PAGEMILL_CC_OPS_VEC_VEC_MATH_H_

@@ -62,7 +62,8 @@ class Weights(Protocol):
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or a part of each: one tensor
-        `<experts>.<module>.weight`, or `<experts>.<i>.<module>.weight` of each expert."""
+        `<experts>.<module>.weight`, or without `.weight`, or `<experts>.<i>.<module>.weight` of
+        each expert."""
         ...
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:

@@ -36,8 +36,9 @@ class AttentionParts:
     """What an attention has besides its shape. `qkv` names three linear layers, or one with the
     rows of q, k and v one after the other, or `by_head`: for each KV head the rows of its queries,
     its key and its value. They have biases if `bias`, the `output` layer has one if `output_bias`;
-    the weights of all are stored `transposed` if that is set. `slopes` are those of ALiBi, one for
-    each head."""
+    the weights of all are stored `transposed` if that is set. `sinks` names the vector of logits
+    that join the softmax of each head, if there is one; `slopes` are those of ALiBi, one for each
+    head."""
 
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     by_head: bool = False
@@ -46,6 +47,7 @@ class AttentionParts:
     output_bias: bool = False
     transposed: bool = False
     qk_norm: QkNorm | None = None
+    sinks: str | None = None
     slopes: tuple[float, ...] = ()
 
 
@@ -78,19 +80,19 @@ def rotary_attention(
         q, k = rotary(q, k)
     if by is not None and by.rotated:
         q, k = _normalize(weights, prefix, (q, k), shape, by)
-    slopes = bind_slopes(weights, parts.slopes, shape) if parts.slopes else None
+    heads = shape.shard.part(shape.heads)
+    slopes = None
+    if parts.slopes:
+        slopes = weights.constant("alibi_slopes", parts.slopes[heads.begin : heads.end])
+    sinks = None
+    if parts.sinks:
+        sinks = weights.vector(f"{prefix}.{parts.sinks}", shape.heads, part=heads)
     scales = weights.kv_scales(prefix)
-    attended = attention.attend(q, k, v, shape, cache_name, scales, slopes=slopes)
+    attended = attention.attend(q, k, v, shape, cache_name, scales, sinks=sinks, slopes=slopes)
     bias, transposed = parts.output_bias, parts.transposed
     return attention.output(
         weights, out, attended, shape, x.width, bias=bias, transposed=transposed
     )
-
-
-def bind_slopes(weights: Weights, slopes: tuple[float, ...], shape: AttentionShape) -> Tensor:
-    """The slopes of ALiBi of this rank's heads, f32 [heads]."""
-    part = shape.shard.part(shape.heads)
-    return weights.constant("alibi_slopes", slopes[part.begin : part.end])
 
 
 def _divide(

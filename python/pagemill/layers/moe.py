@@ -92,23 +92,34 @@ def gated_expert(
     return ops.moe_combine(y, share)
 
 
-def packed_moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
-    """As `moe`, with the router `<prefix>.router.layer` and stacks of all experts: the rows of gate
-    and then of up in `<prefix>.input_linear`, down in `<prefix>.output_linear`."""
-    chosen = _route(weights, f"{prefix}.router.layer", x, experts)
+@dataclass(frozen=True, slots=True)
+class PackedNames:
+    """The router, and the stacks of all experts: the rows of gate and then of up, and down."""
+
+    router: str = "router.layer"
+    up: str = "input_linear"
+    down: str = "output_linear"
+
+
+def packed_moe(
+    weights: Weights,
+    prefix: str,
+    x: Tensor,
+    experts: Experts,
+    names: PackedNames = PackedNames(),
+) -> Tensor:
+    """As `moe`, with the router and stacks of all experts under `names` in `prefix`."""
+    chosen = _route(weights, f"{prefix}.{names.router}", x, experts)
     count, inner = experts.count, experts.intermediate
-    part = weights.shard.part(inner, weights.block_elements(f"{prefix}.output_linear.weight"))
+    part = weights.shard.part(inner, weights.block_elements(f"{prefix}.{names.down}.weight"))
     wide = (count, 2 * inner, x.width)
     wide_stacks = [
         weights.stack(
-            prefix,
-            "input_linear",
-            wide,
-            rows=Part(first + part.begin, first + part.end, 2 * inner),
+            prefix, names.up, wide, rows=Part(first + part.begin, first + part.end, 2 * inner)
         )
         for first in (0, inner)
     ]
-    down = weights.stack(prefix, "output_linear", (count, x.width, inner), columns=part)
+    down = weights.stack(prefix, names.down, (count, x.width, inner), columns=part)
     y = _combine(x, chosen, wide_stacks, down, experts.kind)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 

@@ -273,15 +273,24 @@ def _object(config: Config, key: str) -> Mapping[str, Any] | None:
     return cast("Mapping[str, Any] | None", value)
 
 
-def make_rotary_table(config: Config, head_dim: int, layer_type: str | None = None) -> RotaryTable:
-    """The rotary table of the configuration.
+def make_rotary_table(
+    config: Config,
+    head_dim: int,
+    layer_type: str | None = None,
+    *,
+    base: float | None = None,
+) -> RotaryTable:
+    """The rotary table of the configuration, with another `base` if one is given.
 
     Raises:
         ModelConfigError: its parameters are missing or not supported.
     """
     positions = positive_int(config, "max_position_embeddings")
+    rope = rope_parameters(config, layer_type)
+    if base is not None:
+        rope = {**rope, "rope_theta": base}
     try:
-        return rotary_table(rope_parameters(config, layer_type), head_dim, positions)
+        return rotary_table(rope, head_dim, positions)
     except ValueError as error:
         raise ModelConfigError(f"rotary embedding: {error}") from error
 

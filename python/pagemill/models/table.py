@@ -44,6 +44,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "FalconForCausalLM": Architecture("falcon:FalconModel", "Falcon"),
     "FalconH1ForCausalLM": Architecture("falcon_h1:FalconH1Model", "Falcon-H1"),
     "FlexOlmoForCausalLM": Architecture("flex_olmo:FlexOlmoModel", "FlexOlmo"),
+    "FlintForCausalLM": Architecture("flint:FlintModel", "Flint"),
     "GPT2LMHeadModel": Architecture("gpt2:Gpt2Model", "GPT-2"),
     "GPTBigCodeForCausalLM": Architecture("gpt_bigcode:GptBigCodeModel", "StarCoder, SantaCoder"),
     "GPTJForCausalLM": Architecture("gptj:GptJModel", "GPT-J"),
@@ -59,9 +60,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GraniteForCausalLM": Architecture("granite:GraniteModel", "Granite 3"),
     "GraniteMoeForCausalLM": Architecture("granite_moe:GraniteMoeModel", "Granite 3, experts"),
     "GraniteMoeHybridForCausalLM": Architecture("granite_hybrid:GraniteHybridModel", "Granite 4"),
+    "GraniteMoeSWAForCausalLM": Architecture(
+        "granite_swa:GraniteSwaModel", "Granite Swash, experts"
+    ),
     "GraniteMoeSharedForCausalLM": Architecture(
         "granite_moe:GraniteMoeModel", "Granite 3, experts and a shared one"
     ),
+    "GraniteSWAForCausalLM": Architecture("granite_swa:GraniteSwaModel", "Granite Swash"),
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3"),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium"),
     "HunYuanDenseV1ForCausalLM": Architecture("hunyuan:HunyuanModel", "Hunyuan, dense"),

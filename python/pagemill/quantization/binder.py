@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pagemill.ops.dtypes import SCALED_DTYPES
+from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
@@ -85,6 +85,9 @@ class WeightBinder:
             WeightsError: it is missing.
         """
         module = name.removesuffix(".weight")
+        stack = self._tensors.peek(module)
+        if stack is not None and not self._tensors.has(name):
+            return DTYPES[stack.dtype].block_elements
         return self._scheme(module).block_elements(self._tensors, module)
 
     def linear(
@@ -139,14 +142,16 @@ class WeightBinder:
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
-        columns: one tensor `<experts>.<module>.weight` as it is stored, or made of
-        `<experts>.<i>.<module>.weight`.
+        columns: one tensor `<experts>.<module>.weight`, or without `.weight`, as it is stored; or
+        made of `<experts>.<i>.<module>.weight`.
 
         Raises:
             WeightsError: one is missing, or of another shape or type, or the columns would cut a
                 block of its type.
         """
         whole = f"{experts}.{module}.weight"
+        if not self._tensors.has(whole):
+            whole = f"{experts}.{module}"
         if self._tensors.has(whole):
             location = self._tensors.locate(whole)
             self._check_unscaled(location)
