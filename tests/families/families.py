@@ -140,6 +140,23 @@ _NEMOTRON_MIXER = {
 _PARTIAL = {"rope_parameters": _rope(partial_rotary_factor=0.5)}
 
 FAMILIES: Mapping[str, Family] = {
+    "afmoe": Family(
+        "afmoe",
+        {
+            "moe_intermediate_size": 24,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "route_scale": 2.5,
+            "mup_enabled": True,
+            "attention_bias": True,
+            **_SLIDING,
+        },
+    ),
+    "apertus": Family(
+        "apertus",
+        {"head_dim": 16, "rope_parameters": _LLAMA3, "attention_bias": True},
+        frozenset({"act_fn.eps"}),
+    ),
     "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
     "axk1": Family(
         "axk1",
@@ -400,7 +417,7 @@ FAMILIES: Mapping[str, Family] = {
         },
         frozenset({"mlp_bias"}),
     ),
-    "gpt2": Family("gpt2", {**_GPT, "n_inner": 136}),
+    "gpt2": Family("gpt2", {**_GPT, "n_inner": 136, "tie_word_embeddings": False}),
     "gpt_bigcode": Family(
         "gpt_bigcode", {**_GPT, "n_inner": 136}, frozenset({"num_key_value_heads"})
     ),
@@ -583,7 +600,7 @@ FAMILIES: Mapping[str, Family] = {
     "olmo2": Family("olmo2", {"attention_bias": True}),
     "olmo3": Family("olmo3", {**_SLIDING, "rope_parameters": _BY_LAYER_TYPE}),
     "olmoe": Family("olmoe", {"num_experts": 5, "num_experts_per_tok": 2}),
-    "openai_gpt": Family("openai-gpt", _GPT),
+    "openai_gpt": Family("openai-gpt", {**_GPT, "tie_word_embeddings": False}),
     # Without rotary positions, biases of keys add the same number to all scores of a query.
     "opt": Family("opt", {"ffn_dim": 136, "word_embed_proj_dim": 96}, frozenset({"k_proj.bias"})),
     "persimmon": Family("persimmon", _PARTIAL),

@@ -108,6 +108,10 @@ class Weights(Protocol):
         """One row of a matrix of `shape`, as an f32 vector."""
         ...
 
+    def number(self, name: str) -> float:
+        """The only element of a tensor, as a number of the program."""
+        ...
+
     def kv_scales(self, module: str) -> tuple[float, float]:
         """Scales of keys and of values that the model states for an fp8 cache of the attention
         layer `module`: what is stored times its scale is the key or value. 1 if it states none."""

@@ -8,6 +8,7 @@ from pagemill import ops
 from pagemill.layers import attention, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary
 from pagemill.ops.trace import Tensor
 
@@ -37,8 +38,8 @@ class AttentionParts:
     rows of q, k and v one after the other, or `by_head`: for each KV head the rows of its queries,
     its key and its value. They have biases if `bias`, the `output` layer has one if `output_bias`;
     the weights of all are stored `transposed` if that is set. `sinks` names the vector of logits
-    that join the softmax of each head, if there is one; `slopes` are those of ALiBi, one for each
-    head."""
+    that join the softmax of each head, if there is one; `gate` the linear layer whose sigmoid
+    multiplies the result; `slopes` are those of ALiBi, one for each head."""
 
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     by_head: bool = False
@@ -48,6 +49,7 @@ class AttentionParts:
     transposed: bool = False
     qk_norm: QkNorm | None = None
     sinks: str | None = None
+    gate: str | None = None
     slopes: tuple[float, ...] = ()
 
 
@@ -89,6 +91,10 @@ def rotary_attention(
         sinks = weights.vector(f"{prefix}.{parts.sinks}", shape.heads, part=heads)
     scales = weights.kv_scales(prefix)
     attended = attention.attend(q, k, v, shape, cache_name, scales, sinks=sinks, slopes=slopes)
+    if parts.gate:
+        rows, row_shape = shape.features(shape.heads), (heads.size, shape.head_dim)
+        gate = linear(weights, f"{prefix}.{parts.gate}", x, row_shape, rows=rows)
+        attended = ops.gated_activation(gate, attended, ops.ActivationKind.SIGMOID)
     bias, transposed = parts.output_bias, parts.transposed
     return attention.output(
         weights, out, attended, shape, x.width, bias=bias, transposed=transposed

@@ -89,6 +89,9 @@ class PrefixedWeights:
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         return self._whole.row(self._prefix + name, index, shape)
 
+    def number(self, name: str) -> float:
+        return self._whole.number(self._prefix + name)
+
     def kv_scales(self, module: str) -> tuple[float, float]:
         return self._whole.kv_scales(self._prefix + module)
 

@@ -64,7 +64,7 @@ class BloomModel(Decoder):
         return super().hidden(_named(weights), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return super().logits(_named(weights), rows)
+        return super().logits(_named(weights) if self.sizes.tied else weights, rows)
 
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         x = super().embed(weights, inputs)

@@ -1,5 +1,5 @@
-"""Command A with experts (`Cohere2MoeForCausalLM`): Command R7B whose feed-forward layers, but for
-some, are experts and layers that every token has.
+"""Command A with experts (`Cohere2MoeForCausalLM`): Command R7B with experts, and layers that every
+token has, in place of most feed-forward layers.
 
 Weights as Command R7B's; in layers with experts `mlp.gate`, `mlp.experts.<i>` and
 `mlp.shared_experts`.

@@ -60,7 +60,7 @@ class OpenAiGptModel(Decoder):
         return stack(weights, x, layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return super().logits(_named(weights), rows)
+        return super().logits(_named(weights) if self.sizes.tied else weights, rows)
 
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         x, count = super().embed(weights, inputs), self.sizes.max_positions

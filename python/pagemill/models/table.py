@@ -22,6 +22,8 @@ class Architecture:
 
 ARCHITECTURES: dict[str, Architecture] = {
     "AXK1ForCausalLM": Architecture("axk1:AxK1Model", "A.X-K1"),
+    "AfmoeForCausalLM": Architecture("afmoe:AfmoeModel", "AFMoE, Trinity"),
+    "ApertusForCausalLM": Architecture("apertus:ApertusModel", "Apertus"),
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee"),
     "BambaForCausalLM": Architecture("bamba:BambaModel", "Bamba"),
     "BertModel": Architecture("bert:BertModel", "BERT", "embeddings"),

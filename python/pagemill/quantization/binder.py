@@ -239,6 +239,21 @@ class WeightBinder:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""
         return self._tensors.constant(name, np.asarray(values, dtype=np.float32))
 
+    def number(self, name: str) -> float:
+        """The only element of the tensor `name`.
+
+        Raises:
+            WeightsError: it is missing, has more elements or another type, or is not finite.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        if location.shape != ():
+            self._check_shape(location, (1,))
+        value = float(read_f32(location).reshape(()))
+        if not math.isfinite(value):
+            raise WeightsError(f"{self._source.path}: {name} is {value}, not a finite number")
+        return value
+
     def kv_scales(self, module: str) -> tuple[float, float]:
         """The checkpoint's scales of keys and of values of the attention layer `module`; 1 if it
         does not have both.
