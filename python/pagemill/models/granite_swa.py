@@ -7,6 +7,7 @@ experts.gate_up_proj, experts.down_proj}`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pagemill import ops
@@ -71,8 +72,8 @@ def _windows(config: Config, layers: int) -> list[int]:
 
 
 def _tables(
-    config: Config, tables: list[RotaryTable | None], head_dim: int
-) -> list[RotaryTable | None]:
+    config: Config, tables: Sequence[RotaryTable | None], head_dim: int
+) -> Sequence[RotaryTable | None]:
     """`tables` with the bases that `layer_rope_theta` lists, None for 0."""
     bases = config.get("layer_rope_theta")
     if bases is None:
