@@ -97,10 +97,12 @@ def attend(
     cache_name: str,
     scales: tuple[float, float] = (1.0, 1.0),
     *,
+    sinks: Tensor | None = None,
     slopes: Tensor | None = None,
 ) -> Tensor:
     """Store k and v in a new cache of this name and attend: [T, heads, head_dim]. `scales` are
-    those of keys and values in an fp8 cache; `slopes` [heads] those of ALiBi."""
+    those of keys and values in an fp8 cache; `sinks` [heads] join the softmax; `slopes` [heads] are
+    those of ALiBi."""
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
     group = q.trace.kv_group(shape.window)
     cache = q.trace.cache(cache_name, group, (kv_heads, shape.head_dim))
@@ -111,6 +113,7 @@ def attend(
         cache,
         scale=shape.scale,
         soft_cap=shape.soft_cap,
+        sinks=sinks,
         slopes=slopes,
         k_scale=k_scale,
         v_scale=v_scale,

@@ -17,8 +17,9 @@ from pagemill.ops.trace import Tensor
 @dataclass(frozen=True, slots=True)
 class Experts:
     """`count` feed-forward layers of `intermediate` features, under the names of their modules,
-    chosen by `routing`; without gates if `gate` is None. `bias` names the vector that is added to scores for the choice, if
-    there is one; `shared` are the features of `shared_experts`, which every token has, 0 for none.
+    chosen by `routing`; without gates if `gate` is None. `bias` names the vector that is added to
+    scores for the choice, if there is one; `shared` are the features of `shared_experts`, which
+    every token has, 0 for none.
     """
 
     count: int
@@ -128,9 +129,9 @@ def _combine(
     """`wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part
     of each."""
     ids, shares = chosen
-    wide = ops.grouped_linear(x, ids, *wide_stacks)
-    inner = ops.gated_activation(*wide, kind) if len(wide) == 2 else ops.activation(*wide, kind)
-    (y,) = ops.grouped_linear(inner, ids, down)
+    first, *rest = ops.grouped_linear(x, ids, *wide_stacks)
+    y = ops.gated_activation(first, rest[0], kind) if rest else ops.activation(first, kind)
+    (y,) = ops.grouped_linear(y, ids, down)
     return ops.moe_combine(y, shares)
 
 

@@ -129,11 +129,13 @@ class Trace:
         file: int,
         offset: int,
         row_stride: int = 0,
+        column_stride: int = 0,
     ) -> Tensor:
         """Declare a tensor in a file, row-major, `offset` bytes from its start; `row_stride` bytes
-        from row to row, 0 if rows are contiguous."""
+        from row to row, 0 if rows are contiguous. With a `column_stride`, in bytes, it is a matrix
+        that the file has transposed."""
         tensor_bytes(dtype, shape)
-        entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride)
+        entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride, column_stride)
         self.program.weights.append(entry)
         return self._weight(Tensor(name, dtype, entry.shape, self))
 
