@@ -107,7 +107,7 @@ class Mxfp4:
 
     @classmethod
     def from_section(cls, section: Section) -> Self:
-        del section  # it lists the modules that are not quantized, as their tensors do
+        section.strings("modules_to_not_convert")  # those that are not stored in blocks
         return cls()
 
     def scheme(self, module: str) -> Mxfp4Scheme:
