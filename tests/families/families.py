@@ -92,6 +92,19 @@ _LONGROPE = _rope(
     partial_rotary_factor=0.5,
 )
 _EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
+_SHARED_EXPERT = {
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40,
+    "num_experts": 5,
+    "num_experts_per_tok": 2,
+}
+_DELTA = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+    "linear_key_head_dim": 12,
+    "linear_value_head_dim": 20,
+    "linear_conv_kernel_dim": 3,
+}
 _DEEPSEEK_EXPERTS = {
     "moe_intermediate_size": 24,
     "n_routed_experts": 6,  # of which each is chosen by some token
@@ -427,6 +440,22 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "gpt_neox": Family("gpt_neox", _PARTIAL),
     "gpt_neox_in_turn": Family("gpt_neox", {"use_parallel_residual": False}),
+    "gpt_oss": Family(
+        "gpt_oss",
+        {
+            **_EXPERTS,
+            **_SLIDING,
+            "swiglu_limit": 1.25,
+            "rope_parameters": _rope(
+                rope_type="yarn",
+                factor=8.0,
+                beta_fast=32.0,
+                beta_slow=1.0,
+                truncate=False,
+                original_max_position_embeddings=64,
+            ),
+        },
+    ),
     "gptj": Family("gptj", {**_GPT, "rotary_dim": 8}),
     "granite": Family("granite", {**_MULTIPLIERS, "attention_bias": True, "mlp_bias": True}),
     "granite_hybrid": Family(
@@ -611,10 +640,7 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2_moe": Family(
         "qwen2_moe",
         {
-            "moe_intermediate_size": 24,
-            "shared_expert_intermediate_size": 40,
-            "num_experts": 5,
-            "num_experts_per_tok": 2,
+            **_SHARED_EXPERT,
             "mlp_only_layers": [2],
         },
     ),
@@ -626,6 +652,32 @@ FAMILIES: Mapping[str, Family] = {
             "num_experts": 13,
             "num_experts_per_tok": 3,
             "norm_topk_prob": True,
+            "mlp_only_layers": [2],
+        },
+    ),
+    "qwen3_5": Family(
+        "qwen3_5_text",
+        {
+            **_DELTA,
+            "layer_types": ["full_attention", "linear_attention"] * 2,
+            "linear_num_value_heads": 2,
+            "attention_bias": True,
+        },
+    ),
+    "qwen3_5_moe": Family(
+        "qwen3_5_moe_text",
+        {
+            **_DELTA,
+            **_SHARED_EXPERT,
+            "layer_types": ["linear_attention", "full_attention"] * 2,
+        },
+    ),
+    "qwen3_next": Family(
+        "qwen3_next",
+        {
+            **_DELTA,
+            **_SHARED_EXPERT,
+            "layer_types": ["full_attention", "linear_attention"] * 2,
             "mlp_only_layers": [2],
         },
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pagemill.ops.shard import Part, Shard
+from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
 Constant = Sequence[float] | Sequence[Sequence[float]]
@@ -66,6 +66,31 @@ class Weights(Protocol):
         each expert."""
         ...
 
+    def turned_stack(
+        self,
+        name: str,
+        shape: tuple[int, int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weights of all experts, `shape` [experts, out, in], or a part of each, in the tensor
+        `name`, which has `stripe.count` such weights row by row in turn. It is stored transposed,
+        [experts, in, stripe.count * out]; or in MXFP4, which is not transposed."""
+        ...
+
+    def turned_vectors(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        part: Part | None = None,
+    ) -> Tensor:
+        """The biases of `turned_stack`, f32 `shape` [experts, out], or a part of each."""
+        ...
+
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
         for each head, and of those a part: [heads.size, rows.size, width]."""
@@ -89,10 +114,15 @@ class Weights(Protocol):
         ...
 
     def small(
-        self, name: str, shape: tuple[int, ...], *, row_factors: Sequence[float] = ()
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        row_factors: Sequence[float] = (),
+        row_order: Sequence[int] = (),
     ) -> Tensor:
         """A small weight that is neither matrix nor vector, f32 of `shape`; if factors are given,
-        each row times its factor."""
+        each row times its factor, and if an order is, these rows one after the other."""
         ...
 
     def block_elements(self, name: str) -> int:

@@ -142,9 +142,9 @@ def _combine(
     """`wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part
     of each."""
     ids, shares = chosen
-    wide = ops.grouped_linear(x, ids, *wide_stacks)
-    inner = ops.gated_activation(*wide, kind) if len(wide) == 2 else ops.activation(*wide, kind)
-    (y,) = ops.grouped_linear(inner, ids, down)
+    first, *rest = ops.grouped_linear(x, ids, *wide_stacks)
+    y = ops.gated_activation(first, rest[0], kind) if rest else ops.activation(first, kind)
+    (y,) = ops.grouped_linear(y, ids, down)
     return ops.moe_combine(y, shares)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pagemill.layers.base import Constant, Weights
-from pagemill.ops.shard import Part
+from pagemill.ops.shard import EVERY_ROW, Part, Stripe
 from pagemill.ops.trace import Tensor
 
 
@@ -59,6 +59,29 @@ class PrefixedWeights:
     ) -> Tensor:
         return self._whole.stack(self._prefix + experts, module, shape, rows=rows, columns=columns)
 
+    def turned_stack(
+        self,
+        name: str,
+        shape: tuple[int, int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        return self._whole.turned_stack(
+            self._prefix + name, shape, stripe=stripe, rows=rows, columns=columns
+        )
+
+    def turned_vectors(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        part: Part | None = None,
+    ) -> Tensor:
+        return self._whole.turned_vectors(self._prefix + name, shape, stripe=stripe, part=part)
+
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         return self._whole.head_matrices(self._prefix + module, width, heads=heads, rows=rows)
 
@@ -76,9 +99,16 @@ class PrefixedWeights:
         return self._whole.vector(self._prefix + name, length, part=part, stored=stored)
 
     def small(
-        self, name: str, shape: tuple[int, ...], *, row_factors: Sequence[float] = ()
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        row_factors: Sequence[float] = (),
+        row_order: Sequence[int] = (),
     ) -> Tensor:
-        return self._whole.small(self._prefix + name, shape, row_factors=row_factors)
+        return self._whole.small(
+            self._prefix + name, shape, row_factors=row_factors, row_order=row_order
+        )
 
     def block_elements(self, name: str) -> int:
         return self._whole.block_elements(self._prefix + name)

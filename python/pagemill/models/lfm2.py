@@ -17,7 +17,7 @@ from pagemill.layers.mlp import MlpParts
 from pagemill.layers.moe import Experts, moe
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.short_conv import ShortConv, short_conv
-from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.base import Config
 from pagemill.models.config_keys import (
     FULL,
     Defaults,
@@ -83,7 +83,7 @@ def _read_types(config: Config, layers: int) -> tuple[str, ...]:
     if types is not None:
         return types
     if config.get("full_attn_idxs") is None:
-        raise ModelConfigError("the configuration needs layer_types or full_attn_idxs")
+        return (FULL,) * layers
     full = layer_numbers(config, "full_attn_idxs")
     return tuple(FULL if layer in full else _CONV for layer in range(layers))
 

@@ -20,7 +20,7 @@ from pagemill.layers.moe import Experts, chosen_experts, route
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.state_space import MixerShape, mixer
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import Defaults, activation, flag, positive_int
+from pagemill.models.config_keys import Defaults, activation, as_list, flag, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.expert_keys import read_grouped_routing
 from pagemill.models.state_space_keys import check_mixer
@@ -102,10 +102,9 @@ class NemotronHModel(Decoder):
 
 def _read_kinds(config: Config) -> list[str]:
     """What each layer is."""
-    value = config.get("layers_block_type") or config.get("hybrid_override_pattern")
-    entries = value if isinstance(value, list | str) else []
-    kinds = [_KINDS.get(entry) for entry in entries if isinstance(entry, str)]
-    known = [kind for kind in kinds if kind is not None]
+    value: object = config.get("layers_block_type") or config.get("hybrid_override_pattern")
+    entries = list(value) if isinstance(value, str) else as_list(value) or []
+    known = [_KINDS[entry] for entry in entries if isinstance(entry, str) and entry in _KINDS]
     if not known or len(known) != len(entries):
         raise ModelConfigError(
             "layers_block_type must list layers, each one of linear_attention, full_attention, mlp"

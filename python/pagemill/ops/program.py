@@ -47,8 +47,8 @@ class StackEntry:
 class Format:
     """How a checkpoint stores a quantized matrix (`cc/tensor/quantized.h`).
 
-    `layout` is scaled, awq, gptq, gptq_v2 or pack_quantized; `block` is the rows and columns that
-    share a scale and a zero point; `at` is the first row and column in the file's matrix, and
+    `layout` is scaled, awq, gptq, gptq_v2, pack_quantized or mxfp4; `block` is the rows and columns
+    that share a scale and a zero point; `at` is the first row and column in the file's matrix, and
     `row_step` the rows between consecutive matrices of a stack; `int8_activations`: the weights
     were made for 8-bit activations.
     """

@@ -372,6 +372,48 @@ def test_state_space_scan_goes_on_from_its_state():
     assert pages[[2, 8, 9]].isnan().all()
 
 
+def _delta_by_hand(q, k, v, share, decay):
+    """One token and head after the other: y [T, H, V] and the last state [H, K, V]."""
+    q, k = (x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
+    state = np.zeros((v.shape[1], k.shape[2], v.shape[2]))
+    y = np.zeros(v.shape)
+    for t in range(v.shape[0]):
+        for head in range(v.shape[1]):
+            s, group = state[head], head // (v.shape[1] // k.shape[1])
+            s *= decay[t, head]
+            s += np.outer(k[t, group], share[t, head] * (v[t, head] - k[t, group] @ s))
+            y[t, head] = q[t, group] @ s / np.sqrt(k.shape[2])
+    return y, state
+
+
+@pytest.mark.parametrize("by_group", [0, 1])
+def test_gated_delta_goes_on_from_its_state(by_group):
+    tokens, heads, groups, keys, values = 45, 4, 2, 5, 3
+    b, a = _random(tokens, heads), _random(heads, tokens).T
+    a_log, bias = _random(1, heads), _random(heads, 1).T - 1
+    q, k = _random(tokens, groups, keys), _random(groups, tokens, keys).transpose(0, 1)
+    v = _random(tokens, heads, values)
+    if by_group:
+        qkv = torch.cat([q, k, v.reshape(tokens, groups, -1)], -1)
+    else:
+        qkv = torch.cat([x.reshape(tokens, -1) for x in (q, k, v)], -1)
+    wide = [x.double().numpy() for x in (q, k, v, b, a, a_log[0], bias[0])]
+    steps = np.log1p(np.exp(wide[4] + wide[6]))
+    decay = np.exp(-np.exp(wide[5]) * steps)
+    expected, last = _delta_by_hand(*wide[:3], 1 / (1 + np.exp(-wide[3])), decay)
+    pages = torch.full((14, heads, keys, values), math.nan)
+    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
+    rows = []
+    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
+        step = _state_step([end], [end - begin], table)
+        parts = qkv[begin:end], b[begin:end], a[begin:end]
+        inputs = [*parts, a_log[0], bias[0], TorchState(pages)]
+        rows.append(reference("gated_delta")(inputs, {"by_group": by_group}, step)[0])
+    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
+    np.testing.assert_allclose(pages[12].numpy(), last, atol=2e-5)
+    assert pages[[2, 8, 9]].isnan().all()
+
+
 def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, slopes):
     """Double precision, one head and query at a time."""
     output = np.zeros(q.shape)

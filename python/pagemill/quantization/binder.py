@@ -17,10 +17,11 @@ from dataclasses import replace
 import numpy as np
 
 from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES
-from pagemill.ops.shard import Part, Shard
+from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
 from pagemill.quantization.base import Scheme
+from pagemill.quantization.mxfp4 import Mxfp4Scheme
 from pagemill.quantization.notes import OTHER_SCALES
 from pagemill.quantization.section import QuantizationError
 from pagemill.quantization.table import method_of
@@ -164,6 +165,52 @@ class WeightBinder:
         name = parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1)
         return self._tensors.stack(name, parts)
 
+    def turned_stack(
+        self,
+        name: str,
+        shape: tuple[int, int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weights of all experts, [experts, out, in], or a part of each, in one tensor that has
+        `stripe.count` such weights row by row in turn: `name`, stored transposed, [experts, in,
+        stripe.count * out], or its blocks and scales, if the model is quantized to MXFP4.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type, or the columns would cut a
+                block of its type.
+        """
+        scheme = self._stated_scheme(name)
+        if isinstance(scheme, Mxfp4Scheme) and scheme.stores(self._tensors, name):
+            return scheme.stack(self._tensors, name, shape, stripe, rows, columns)
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, (shape[0], shape[2], stripe.count * shape[1]))
+        return self._tensors.turned_stack(location, stripe, rows, columns)
+
+    def turned_vectors(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        part: Part | None = None,
+    ) -> Tensor:
+        """The biases of `turned_stack`, f32 [experts, out], or a part of each.
+
+        Raises:
+            WeightsError: they are missing, or of another shape or type.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, (shape[0], stripe.count * shape[1]))
+        part = part or Part(0, shape[1], shape[1])
+        values = read_f32(location)[:, stripe.index :: stripe.count]
+        key = f"{name}.{stripe.index}.part{part.begin}-{part.end}"
+        return self._tensors.constant(key, values[:, part.begin : part.end])
+
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
         for each head: of the heads in `heads` the rows in `rows`, [heads.size, rows.size, width].
@@ -208,10 +255,15 @@ class WeightBinder:
         return self._tensors.vector(location, part or Part(0, length, length))
 
     def small(
-        self, name: str, shape: tuple[int, ...], *, row_factors: Sequence[float] = ()
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        row_factors: Sequence[float] = (),
+        row_order: Sequence[int] = (),
     ) -> Tensor:
         """A small weight that is neither matrix nor vector, f32 of `shape`; each row times its
-        factor, if there are factors.
+        factor, if there are factors, and in `row_order`, if there is one.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
@@ -219,10 +271,15 @@ class WeightBinder:
         location = self._tensors.locate(name)
         self._check_unscaled(location)
         self._check_shape(location, shape)
-        if all(factor == 1 for factor in row_factors):
+        if all(factor == 1 for factor in row_factors) and not row_order:
             return self._tensors.small(location)
-        factors = np.array(row_factors, dtype=np.float32).reshape(-1, *(1,) * (len(shape) - 1))
-        return self._tensors.constant(f"{name}.scaled", factors * read_f32(location))
+        values = read_f32(location)
+        if row_factors:
+            factors = np.array(row_factors, dtype=np.float32)
+            values = values * factors.reshape(-1, *(1,) * (len(shape) - 1))
+        if row_order:
+            values = values[np.array(row_order)]
+        return self._tensors.constant(f"{name}.changed", values)
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector.

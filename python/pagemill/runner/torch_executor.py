@@ -216,6 +216,8 @@ class _Numbers:
         data = _stored_bytes(self._program, weight)
         if weight.dtype == "i32":
             return data.view("<i4").astype(np.int32).reshape(weight.shape)
+        if weight.dtype == "u8":
+            return data.astype(np.float32).reshape(weight.shape)
         return as_f32(weight.dtype, weight.shape, data)
 
 
