@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel
 
+from tests.families.elsewhere import EXAONE, INTERNLM2, MINICPM, Elsewhere
+
 WINDOW = 7  # tokens; far below the prompts of the tests
 SIZES: Mapping[str, Any] = {
     "vocab_size": 257,
@@ -52,12 +54,14 @@ NEUTRAL = frozenset(
 class Family:
     """A row. `model_type` is that of `transformers`, `changes` are fields of its configuration;
     `unused` are fields that all decoders have and this model has no use for, and ends of names of
-    tensors that change nothing; `attention` is the implementation of the reference."""
+    tensors that change nothing; `attention` is the implementation of the reference; `elsewhere` is
+    the family that is made of it, if this is one that `transformers` does not have."""
 
     model_type: str
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unused: frozenset[str] = frozenset()
     attention: str = "eager"
+    elsewhere: Elsewhere | None = None
 
 
 def _rope(**fields: Any) -> dict[str, Any]:
@@ -323,6 +327,12 @@ FAMILIES: Mapping[str, Family] = {
             "tie_word_embeddings": False,
         },
     ),
+    "exaone": Family(
+        "llama",
+        {"rope_parameters": _LLAMA3},
+        frozenset({"attention_bias", "mlp_bias"}),
+        elsewhere=EXAONE,
+    ),
     "exaone4": Family("exaone4", _SLIDING),
     "exaone4_full": Family(
         "exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 4}
@@ -518,6 +528,9 @@ FAMILIES: Mapping[str, Family] = {
         },
     ),
     "hyperclovax": Family("hyperclovax", _MULTIPLIERS),
+    "internlm2": Family(
+        "llama", unused=frozenset({"attention_bias", "mlp_bias"}), elsewhere=INTERNLM2
+    ),
     "jais2": Family("jais2"),
     "lfm2": Family(
         "lfm2",
@@ -570,6 +583,17 @@ FAMILIES: Mapping[str, Family] = {
             **_SLIDING,
             "rope_parameters": _BY_LAYER_TYPE,
         },
+    ),
+    "minicpm": Family(
+        "granite",
+        {
+            "attention_multiplier": 16**-0.5,
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.6,
+            "logits_scaling": 2.4,
+            "tie_word_embeddings": True,
+        },
+        elsewhere=MINICPM,
     ),
     "minicpm3": Family(
         "minicpm3",
@@ -717,6 +741,8 @@ def make(name: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
     model = made.eval()
     _randomize(model)
     model.save_pretrained(directory)
+    if family.elsewhere is not None:
+        family.elsewhere.rewrite(directory)
     return model
 
 
