@@ -21,13 +21,14 @@ Tensors = dict[str, torch.Tensor]
 @dataclass(frozen=True)
 class Elsewhere:
     """`names` are patterns of names of tensors, which their replacements follow; `keys` other names
-    of fields, and `fields` those that the reference does not have; `join` changes tensors before
-    they are renamed."""
+    of fields, and `fields` those that the reference does not have; with `nest` all others are under
+    this key; `join` changes tensors before they are renamed."""
 
     architecture: str
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    nest: str | None = None
     join: Callable[[Tensors, Mapping[str, Any]], None] | None = None
 
     def rewrite(self, directory: Path) -> None:
@@ -42,6 +43,8 @@ class Elsewhere:
                 name = re.sub(pattern, replacement, name)
             renamed[name] = tensor
         fields = {self.keys.get(key, key): value for key, value in config.items()}
+        if self.nest is not None:
+            fields = {self.nest: fields}
         fields |= {"architectures": [self.architecture], **self.fields}
         save_file(renamed, directory / "model.safetensors")
         (directory / "config.json").write_text(json.dumps(fields))
@@ -78,6 +81,11 @@ EXAONE = Elsewhere(
         "hidden_act": "activation_function",
         "rms_norm_eps": "layer_norm_epsilon",
     },
+)
+GEMMA4 = Elsewhere(
+    "Gemma4ForConditionalGeneration",
+    names={r"^model\.": "model.language_model."},
+    nest="text_config",
 )
 INTERNLM2 = Elsewhere(
     "InternLM2ForCausalLM",

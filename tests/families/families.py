@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel
 
-from tests.families.elsewhere import EXAONE, INTERNLM2, MINICPM, Elsewhere
+from tests.families.elsewhere import EXAONE, GEMMA4, INTERNLM2, MINICPM, Elsewhere
 
 WINDOW = 7  # tokens; far below the prompts of the tests
 SIZES: Mapping[str, Any] = {
@@ -96,6 +96,15 @@ _LONGROPE = _rope(
     partial_rotary_factor=0.5,
 )
 _EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
+_GEMMA4 = {
+    "vocab_size_per_layer_input": 257,
+    "hidden_size_per_layer_input": 12,
+    "global_head_dim": 28,
+    "layer_types": ["sliding_attention", "full_attention"] * 3,
+    "num_hidden_layers": 6,
+    "sliding_window": WINDOW,
+    "final_logit_softcapping": 3.0,
+}
 _SHARED_EXPERT = {
     "moe_intermediate_size": 24,
     "shared_expert_intermediate_size": 40,
@@ -413,6 +422,21 @@ FAMILIES: Mapping[str, Family] = {
     "gemma3": Family(
         "gemma3_text",
         {"query_pre_attn_scalar": 48, **_SLIDING, "rope_parameters": _BY_LAYER_TYPE},
+    ),
+    "gemma4": Family(
+        "gemma4_text",
+        {**_GEMMA4, "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "attention_bias": True},
+    ),
+    "gemma4_nested": Family("gemma4_text", _GEMMA4, elsewhere=GEMMA4),
+    "gemma4_one_matrix": Family(
+        "gemma4_text",
+        {
+            **_GEMMA4,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 3,
+            "hidden_size_per_layer_input": 0,
+        },
+        frozenset({"use_double_wide_mlp", "vocab_size_per_layer_input"}),
     ),
     "glm": Family("glm", _PARTIAL),
     "glm4": Family("glm4", {**_PARTIAL, "attention_bias": True}),

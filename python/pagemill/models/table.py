@@ -55,6 +55,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GPTNeoXForCausalLM": Architecture("gpt_neox:GptNeoxModel", "GPT-NeoX, Pythia"),
     "Gemma2ForCausalLM": Architecture("gemma2:Gemma2Model", "Gemma 2"),
     "Gemma3ForCausalLM": Architecture("gemma3:Gemma3Model", "Gemma 3 (text)"),
+    "Gemma4ForCausalLM": Architecture("gemma4:Gemma4Model", "Gemma 4 (text)"),
+    "Gemma4ForConditionalGeneration": Architecture(
+        "gemma4:Gemma4Model", "Gemma 4, of which text is served"
+    ),
     "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma"),
     "Glm4ForCausalLM": Architecture("glm4:Glm4Model", "GLM-4-0414"),
     "Glm4MoeForCausalLM": Architecture("glm4_moe:Glm4MoeModel", "GLM-4.5 and 4.6"),

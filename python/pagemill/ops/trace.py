@@ -228,6 +228,12 @@ class Trace:
         self.program.caches.append(CacheEntry(name, group.name, layout, dtype, tuple(dims)))
         return Cache(name, layout, tuple(dims), group.window, self)
 
+    def declared_cache(self, name: str) -> Cache:
+        """The cache `name`, which another layer has declared."""
+        (entry,) = (cache for cache in self.program.caches if cache.name == name)
+        (group,) = (group for group in self.program.groups if group.name == entry.group)
+        return Cache(name, entry.layout, entry.dims, group.window, self)
+
     def input(self, name: str, dtype: str, shape: Shape) -> Tensor:
         """Declare an array of the step's batch by its name in `cc/ops/batch_view.h`."""
         self.program.inputs.append(ValueEntry(name, dtype, shape))
