@@ -32,6 +32,8 @@ SIZES: Mapping[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+# Ends of names of biases that balance experts; larger ones would choose the same for every token.
+_BALANCING = ("e_score_correction_bias", "expert_bias")
 # Fields that are limits, or names of what else the checkpoint has.
 NEUTRAL = frozenset(
     {
@@ -39,6 +41,7 @@ NEUTRAL = frozenset(
         "architectures",
         "bos_token_id",
         "eos_token_id",
+        "max_seq_len",
         "n_positions",
         "num_nextn_predict_layers",
     }
@@ -49,11 +52,12 @@ NEUTRAL = frozenset(
 class Family:
     """A row. `model_type` is that of `transformers`, `changes` are fields of its configuration;
     `unused` are fields that all decoders have and this model has no use for, and ends of names of
-    tensors that change nothing."""
+    tensors that change nothing; `attention` is the implementation of the reference."""
 
     model_type: str
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unused: frozenset[str] = frozenset()
+    attention: str = "eager"
 
 
 def _rope(**fields: Any) -> dict[str, Any]:
@@ -80,6 +84,13 @@ _LLAMA3 = _rope(
     high_freq_factor=4.0,
     original_max_position_embeddings=64,
 )
+_LONGROPE = _rope(
+    rope_type="longrope",
+    long_factor=[1.0 + 0.5 * i for i in range(4)],
+    short_factor=[1.0] * 4,
+    original_max_position_embeddings=32,
+    partial_rotary_factor=0.5,
+)
 _EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
 _SHARED_EXPERT = {
     "moe_intermediate_size": 24,
@@ -101,6 +112,15 @@ _DEEPSEEK_EXPERTS = {
     "n_shared_experts": 2,
     "routed_scaling_factor": 2.5,
     "norm_topk_prob": True,
+}
+_LATENT = {
+    "num_key_value_heads": 6,
+    "head_dim": 10,
+    "q_lora_rank": 48,
+    "kv_lora_rank": 40,
+    "qk_nope_head_dim": 14,
+    "qk_rope_head_dim": 10,
+    "v_head_dim": 22,
 }
 _GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
 _NEO_TYPES = [[["global", "local"], 2]]
@@ -133,7 +153,42 @@ _NEMOTRON_MIXER = {
 _PARTIAL = {"rope_parameters": _rope(partial_rotary_factor=0.5)}
 
 FAMILIES: Mapping[str, Family] = {
+    "afmoe": Family(
+        "afmoe",
+        {
+            "moe_intermediate_size": 24,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "route_scale": 2.5,
+            "mup_enabled": True,
+            "attention_bias": True,
+            **_SLIDING,
+        },
+    ),
+    "apertus": Family(
+        "apertus",
+        {"head_dim": 16, "rope_parameters": _LLAMA3, "attention_bias": True},
+        frozenset({"act_fn.eps"}),
+    ),
     "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
+    "axk1": Family(
+        "axk1",
+        {
+            **_LATENT,
+            "moe_intermediate_size": 24,
+            "n_routed_experts": 6,
+            "n_group": 3,
+            "topk_group": 2,
+            "num_experts_per_tok": 3,
+            "n_shared_experts": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "attention_bias": True,
+        },
+        frozenset({"head_dim", "mlp_bias"}),
+    ),
+    "biogpt": Family("biogpt", {"layer_norm_eps": 1e-5}, frozenset({"k_proj.bias"})),
+    "bloom": Family("bloom", {"n_layer": 4, "n_head": 6}, frozenset({"query_key_value.bias"})),
+    "codegen": Family("codegen", {**_GPT, "n_head": 4, "rotary_dim": 8}),
     "bamba": Family(
         "bamba",
         {
@@ -147,6 +202,37 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
     "cohere2": Family("cohere2", {"logit_scale": 0.3, **_SLIDING}),
+    "cohere2_moe": Family(
+        "cohere2_moe",
+        {
+            "logit_scale": 0.3,
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "num_shared_experts": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "prefix_dense_intermediate_size": 56,
+            "rms_norm_eps": None,
+            **_SLIDING,
+        },
+    ),
+    "cohere2_moe_sigmoid": Family(
+        "cohere2_moe",
+        {
+            "logit_scale": 0.3,
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "num_shared_experts": 1,
+            "expert_selection_fn": "sigmoid",
+            "shared_expert_combination_strategy": "sum",
+            "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"],
+            "prefix_dense_intermediate_size": 136,
+            "prefix_dense_sliding_window_pattern": 2,
+            **_SLIDING,
+        },
+        # There are norms by the root mean square; any pattern but 1 is alike.
+        frozenset({"layer_norm_eps", "prefix_dense_sliding_window_pattern"}),
+    ),
+    "cohere_plus": Family("cohere", {"use_qk_norm": True, "head_dim": 16}),
     "cwm": Family("cwm", {"rope_parameters": _LLAMA3, **_SLIDING}),
     "ernie4_5": Family("ernie4_5", {"use_bias": True}),
     "deepseek_v2": Family(
@@ -226,6 +312,17 @@ FAMILIES: Mapping[str, Family] = {
         "dots1",
         {**_DEEPSEEK_EXPERTS, "first_k_dense_replace": 1, "attention_bias": True, **_SLIDING},
     ),
+    "ernie4_5_moe": Family(
+        "ernie4_5_moe",
+        {
+            "use_bias": True,
+            "moe_intermediate_size": 24,
+            "moe_num_experts": 6,
+            "moe_k": 3,
+            "moe_layer_end_index": 2,
+            "tie_word_embeddings": False,
+        },
+    ),
     "exaone4": Family("exaone4", _SLIDING),
     "exaone4_full": Family(
         "exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 4}
@@ -241,6 +338,23 @@ FAMILIES: Mapping[str, Family] = {
             "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
             **_SLIDING,
         },
+    ),
+    "falcon": Family(
+        "falcon",
+        {"new_decoder_architecture": True, "num_kv_heads": 2, "ffn_hidden_size": 136, "bias": True},
+    ),
+    # The slopes are powers of 2, so that biases of 256 tokens have the 8 bits to which they are
+    # rounded there; "eager" would add them twice.
+    "falcon_alibi": Family(
+        "falcon",
+        {"num_attention_heads": 4, "alibi": True, "multi_query": False, "parallel_attn": False},
+        frozenset({"rope_parameters"}),
+        attention="sdpa",
+    ),
+    "falcon_multi_query": Family("falcon", {"multi_query": True}),
+    "falcon_one_norm": Family(
+        "falcon",
+        {"new_decoder_architecture": True, "num_kv_heads": 3, "num_ln_in_parallel_attn": 1},
     ),
     "falcon_h1": Family(
         "falcon_h1",
@@ -265,6 +379,17 @@ FAMILIES: Mapping[str, Family] = {
         },
     ),
     "flex_olmo": Family("flex_olmo", {"num_experts": 5, "num_experts_per_tok": 2}),
+    "flint": Family(
+        "flint",
+        {
+            "moe_intermediate_size": 24,
+            "shared_expert_intermediate_size": 40,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "mlp_only_layers": [2],
+            **_SLIDING,
+        },
+    ),
     "gemma": Family("gemma"),
     "gemma2": Family(
         "gemma2",
@@ -293,6 +418,19 @@ FAMILIES: Mapping[str, Family] = {
             "attention_bias": True,
         },
     ),
+    "glm4_moe_lite": Family(
+        "glm4_moe_lite",
+        {
+            **_LATENT,
+            **_DEEPSEEK_EXPERTS,
+            "n_group": 3,
+            "topk_group": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "attention_bias": True,
+        },
+        frozenset({"mlp_bias"}),
+    ),
+    "gpt2": Family("gpt2", {**_GPT, "n_inner": 136, "tie_word_embeddings": False}),
     "gpt_bigcode": Family(
         "gpt_bigcode", {**_GPT, "n_inner": 136}, frozenset({"num_key_value_heads"})
     ),
@@ -300,6 +438,8 @@ FAMILIES: Mapping[str, Family] = {
         "gpt_neo",
         {"num_layers": 4, "num_heads": 6, "window_size": WINDOW, "attention_types": _NEO_TYPES},
     ),
+    "gpt_neox": Family("gpt_neox", _PARTIAL),
+    "gpt_neox_in_turn": Family("gpt_neox", {"use_parallel_residual": False}),
     "gpt_oss": Family(
         "gpt_oss",
         {
@@ -336,8 +476,47 @@ FAMILIES: Mapping[str, Family] = {
     "granite_moe_shared": Family(
         "granitemoeshared", {**_EXPERTS, "shared_intermediate_size": 88, "attention_bias": True}
     ),
+    "granite_moe_swa": Family(
+        "granitemoe_swa",
+        {
+            **_EXPERTS,
+            **_SLIDING,
+            "shared_intermediate_size": 88,
+            "tie_word_embeddings": False,
+            "layer_rope_theta": [1e4, 0, 1e6, 1e4],
+        },
+        frozenset({"rope_parameters"}),
+    ),
+    "granite_swa": Family(
+        "granite_swa",
+        {
+            **_MULTIPLIERS,
+            **_SLIDING,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "layer_rope_theta": [1e4, 1e5, 1e6, 0],
+        },
+        frozenset({"rope_parameters"}),
+    ),
     "helium": Family("helium", {"head_dim": 16}),  # `transformers` has no others
     "hunyuan": Family("hunyuan_v1_dense", {"attention_bias": True}),
+    "hunyuan_alpha": Family(
+        "hunyuan_v1_dense",
+        {"rope_parameters": _rope(rope_type="dynamic", alpha=50.0, factor=1.0)},
+    ),
+    "hunyuan_moe": Family(
+        "hunyuan_v1_moe", {"num_experts": 5, "moe_topk": [2, 2, 2, 2], "attention_bias": True}
+    ),
+    "hy_v3": Family(
+        "hy_v3",
+        {
+            "moe_intermediate_size": 24,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "num_shared_experts": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+        },
+    ),
     "hyperclovax": Family("hyperclovax", _MULTIPLIERS),
     "jais2": Family("jais2"),
     "lfm2": Family(
@@ -392,10 +571,34 @@ FAMILIES: Mapping[str, Family] = {
             "rope_parameters": _BY_LAYER_TYPE,
         },
     ),
+    "minicpm3": Family(
+        "minicpm3",
+        {**_LATENT, "dim_model_base": 40, "attention_bias": True, "mlp_bias": True},
+        frozenset({"head_dim"}),
+    ),
     "minimax_m2": Family("minimax_m2", _EXPERTS),
     "ministral": Family("ministral", _SLIDING),
+    "ministral3": Family(
+        "ministral3",
+        {
+            "sliding_window": WINDOW,
+            "rope_parameters": _rope(
+                rope_type="yarn",
+                factor=16.0,
+                beta_fast=32.0,
+                beta_slow=1.0,
+                original_max_position_embeddings=256,
+                llama_4_scaling_beta=0.1,
+            ),
+        },
+    ),
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
     "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
+    "mpt": Family("mpt", {"d_model": 96, "n_layers": 4, "n_heads": 6, "expansion_ratio": 4}),
+    "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
+    "nemotron": Family(
+        "nemotron", {**_PARTIAL, "norm_eps": 0.03, "attention_bias": True, "mlp_bias": True}
+    ),
     "nemotron_h": Family(
         "nemotron_h",
         {
@@ -426,10 +629,13 @@ FAMILIES: Mapping[str, Family] = {
     "olmo2": Family("olmo2", {"attention_bias": True}),
     "olmo3": Family("olmo3", {**_SLIDING, "rope_parameters": _BY_LAYER_TYPE}),
     "olmoe": Family("olmoe", {"num_experts": 5, "num_experts_per_tok": 2}),
+    "openai_gpt": Family("openai-gpt", {**_GPT, "tie_word_embeddings": False}),
     # Without rotary positions, biases of keys add the same number to all scores of a query.
     "opt": Family("opt", {"ffn_dim": 136, "word_embed_proj_dim": 96}, frozenset({"k_proj.bias"})),
+    "persimmon": Family("persimmon", _PARTIAL),
     "phi": Family("phi", _PARTIAL),
     "phi3": Family("phi3", {**_PARTIAL, "sliding_window": WINDOW}),
+    "phi3_long": Family("phi3", {"rope_parameters": _LONGROPE}),
     "qwen2": Family("qwen2", {"use_sliding_window": True, **_SLIDING}),
     "qwen2_moe": Family(
         "qwen2_moe",
@@ -494,6 +700,7 @@ FAMILIES: Mapping[str, Family] = {
             **_SLIDING,
         },
     ),
+    "youtu": Family("youtu", {**_LATENT, "attention_bias": True}, frozenset({"head_dim"})),
 }
 
 
@@ -504,7 +711,8 @@ def make(name: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
     kind = CONFIG_MAPPING[family.model_type]
     known = kind().to_dict().keys()
     fields = {key: value for key, value in SIZES.items() if key in known} | dict(family.changes)
-    made: object = AutoModelForCausalLM.from_config(kind(**fields), attn_implementation="eager")
+    config = kind(**fields)
+    made: object = AutoModelForCausalLM.from_config(config, attn_implementation=family.attention)
     assert isinstance(made, PreTrainedModel)
     model = made.eval()
     _randomize(model)
@@ -519,7 +727,9 @@ def _randomize(model: PreTrainedModel) -> None:
     tied = model.config.tie_word_embeddings
     for name, parameter in model.named_parameters():
         noise = torch.randn_like(parameter)
-        if name.endswith("bias"):
+        if name.endswith(_BALANCING):
+            parameter.copy_(0.05 * noise)
+        elif name.endswith("bias"):
             parameter.copy_(0.3 * noise)
         elif "embed" in name and not tied:
             parameter.copy_(noise)
@@ -528,5 +738,5 @@ def _randomize(model: PreTrainedModel) -> None:
         else:
             parameter.copy_(noise / parameter.shape[-1] ** 0.5)
     for name, buffer in model.named_buffers():
-        if name.endswith(("e_score_correction_bias", "expert_bias")):
+        if name.endswith(_BALANCING):
             buffer.copy_(0.05 * torch.randn_like(buffer))

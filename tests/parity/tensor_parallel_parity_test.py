@@ -14,6 +14,7 @@ import pytest
 from pagemill.config import EngineConfig, build
 from pagemill.engine.loading import LoadedModel, load
 
+from tests.families import families
 from tests.parity.executors import require_native
 from tests.parity.mxfp4_checkpoints import tiny_gpt_oss, write_mxfp4
 from tests.parity.packed_checkpoints import Scheme, write_packed
@@ -92,6 +93,15 @@ def test_two_processes_say_what_one_says(
     require_native()
     make(family, tmp_path, dtype)
     _check(tmp_path, divided)
+
+
+# What these attentions have besides heads: ALiBi, norms of each head, rows by KV head, transposed
+# matrices, sinks, a gate.
+@pytest.mark.parametrize("row", ["afmoe", "bloom", "cohere_plus", "falcon", "gpt2", "granite_swa"])
+def test_parts_of_attention_are_divided(row: str, tmp_path: Path) -> None:
+    require_native()
+    families.make(row, tmp_path)
+    _check(tmp_path, True)
 
 
 @pytest.mark.parametrize("name", ["w8a8", "fp8-tensor", "fp8-block"])

@@ -26,6 +26,8 @@ double ActivateReference(ActivationKind kind, double x) {
       return x;
     case ActivationKind::kSigmoid:
       return 1 / (1 + std::exp(-x));
+    case ActivationKind::kElu:
+      return x < 0 ? std::expm1(x) : x;
   }
   return 0;
 }

@@ -60,6 +60,8 @@ inline void ActivateRow(const ActivationRow& row) {
       return ActivateElements<ActivationKind::kIdentity, kForm>(row);
     case ActivationKind::kSigmoid:
       return ActivateElements<ActivationKind::kSigmoid, kForm>(row);
+    case ActivationKind::kElu:
+      return ActivateElements<ActivationKind::kElu, kForm>(row);
   }
 }
 

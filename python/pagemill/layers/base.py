@@ -35,8 +35,10 @@ class Weights(Protocol):
         *,
         rows: Part | None = None,
         columns: Part | None = None,
+        transposed: bool = False,
     ) -> Tensor:
-        """The weight of the linear layer `module`, [out, in], as it is stored, or a part of it."""
+        """The weight of the linear layer `module`, [out, in], as it is stored, or a part of it. If
+        `transposed`, it is stored as [in, out]."""
         ...
 
     def matrix(
@@ -60,7 +62,8 @@ class Weights(Protocol):
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or a part of each: one tensor
-        `<experts>.<module>.weight`, or `<experts>.<i>.<module>.weight` of each expert."""
+        `<experts>.<module>.weight`, or without `.weight`, or `<experts>.<i>.<module>.weight` of
+        each expert."""
         ...
 
     def turned_stack(
@@ -98,8 +101,16 @@ class Weights(Protocol):
         channels, height, width], as a matrix [out, channels * height * width]."""
         ...
 
-    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it."""
+    def vector(
+        self,
+        name: str,
+        length: int,
+        *,
+        part: Part | None = None,
+        stored: tuple[int, int] | None = None,
+    ) -> Tensor:
+        """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
+        vector or as one row."""
         ...
 
     def small(
@@ -125,6 +136,10 @@ class Weights(Protocol):
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """One row of a matrix of `shape`, as an f32 vector."""
+        ...
+
+    def number(self, name: str) -> float:
+        """The only element of a tensor, as a number of the program."""
         ...
 
     def kv_scales(self, module: str) -> tuple[float, float]:

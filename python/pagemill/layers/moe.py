@@ -17,9 +17,9 @@ from pagemill.ops.trace import Tensor
 @dataclass(frozen=True, slots=True)
 class Experts:
     """`count` feed-forward layers of `intermediate` features, under the names of their modules,
-    chosen by `routing`; without gates if `gate` is None. `bias` names the vector that is added to
-    scores for the choice, if there is one; `shared` are the features of `shared_experts`, which
-    every token has, 0 for none.
+    chosen by `routing` of the `router`'s logits; without gates if `gate` is None. `bias` names the
+    vector that is added to scores for the choice, if there is one; `shared` are the features of the
+    layer `shared_name`, which every token has, 0 for none.
     """
 
     count: int
@@ -29,8 +29,10 @@ class Experts:
     gate: str | None = "gate_proj"
     up: str = "up_proj"
     down: str = "down_proj"
+    router: str = "gate"
     bias: str | None = None
     shared: int = 0
+    shared_name: str = "shared_experts"
     shared_parts: MlpParts = MlpParts()
 
 
@@ -38,25 +40,25 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     """x [N, H] -> the weighted sum of down(act(gate(x)) * up(x)) of each token's experts, [N, H],
     plus the shared experts.
 
-    Weights: the router `<prefix>.gate`, `<prefix>.<bias>`, and `<prefix>.experts` and
-    `<prefix>.shared_experts`, of which ranks divide the intermediate dimension.
+    Weights: the router and its bias, `<prefix>.experts` and the shared layer, of which ranks divide
+    the intermediate dimension.
     """
     y = chosen_experts(weights, prefix, x, route(weights, prefix, x, experts), experts)
     if not experts.shared:
         return y
-    name = f"{prefix}.shared_experts"
+    name = f"{prefix}.{experts.shared_name}"
     return ops.add(y, mlp(weights, name, x, experts.shared, experts.kind, experts.shared_parts))
 
 
 def route(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> tuple[Tensor, Tensor]:
     """x [N, H] -> the experts that each row chooses, and their shares: i32 and f32 [N, choices].
 
-    Weights: `<prefix>.gate` and `<prefix>.<bias>`.
+    Weights: the router and its bias.
     """
     bias = None
     if experts.bias is not None:
         bias = weights.vector(f"{prefix}.{experts.bias}", experts.count)
-    return _route(weights, f"{prefix}.gate", x, experts, bias)
+    return _route(weights, f"{prefix}.{experts.router}", x, experts, bias)
 
 
 def chosen_experts(
@@ -90,23 +92,34 @@ def gated_expert(
     return ops.moe_combine(y, share)
 
 
-def packed_moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
-    """As `moe`, with the router `<prefix>.router.layer` and stacks of all experts: the rows of gate
-    and then of up in `<prefix>.input_linear`, down in `<prefix>.output_linear`."""
-    chosen = _route(weights, f"{prefix}.router.layer", x, experts)
+@dataclass(frozen=True, slots=True)
+class PackedNames:
+    """The router, and the stacks of all experts: the rows of gate and then of up, and down."""
+
+    router: str = "router.layer"
+    up: str = "input_linear"
+    down: str = "output_linear"
+
+
+def packed_moe(
+    weights: Weights,
+    prefix: str,
+    x: Tensor,
+    experts: Experts,
+    names: PackedNames = PackedNames(),
+) -> Tensor:
+    """As `moe`, with the router and stacks of all experts under `names` in `prefix`."""
+    chosen = _route(weights, f"{prefix}.{names.router}", x, experts)
     count, inner = experts.count, experts.intermediate
-    part = weights.shard.part(inner, weights.block_elements(f"{prefix}.output_linear.weight"))
+    part = weights.shard.part(inner, weights.block_elements(f"{prefix}.{names.down}.weight"))
     wide = (count, 2 * inner, x.width)
     wide_stacks = [
         weights.stack(
-            prefix,
-            "input_linear",
-            wide,
-            rows=Part(first + part.begin, first + part.end, 2 * inner),
+            prefix, names.up, wide, rows=Part(first + part.begin, first + part.end, 2 * inner)
         )
         for first in (0, inner)
     ]
-    down = weights.stack(prefix, "output_linear", (count, x.width, inner), columns=part)
+    down = weights.stack(prefix, names.down, (count, x.width, inner), columns=part)
     y = _combine(x, chosen, wide_stacks, down, experts.kind)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 

@@ -33,8 +33,10 @@ class PrefixedWeights:
         *,
         rows: Part | None = None,
         columns: Part | None = None,
+        transposed: bool = False,
     ) -> Tensor:
-        return self._whole.linear(self._prefix + module, shape, rows=rows, columns=columns)
+        name = self._prefix + module
+        return self._whole.linear(name, shape, rows=rows, columns=columns, transposed=transposed)
 
     def matrix(
         self,
@@ -86,8 +88,15 @@ class PrefixedWeights:
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
         return self._whole.patches(self._prefix + module, shape)
 
-    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        return self._whole.vector(self._prefix + name, length, part=part)
+    def vector(
+        self,
+        name: str,
+        length: int,
+        *,
+        part: Part | None = None,
+        stored: tuple[int, int] | None = None,
+    ) -> Tensor:
+        return self._whole.vector(self._prefix + name, length, part=part, stored=stored)
 
     def small(
         self,
@@ -110,8 +119,17 @@ class PrefixedWeights:
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         return self._whole.row(self._prefix + name, index, shape)
 
+    def number(self, name: str) -> float:
+        return self._whole.number(self._prefix + name)
+
     def kv_scales(self, module: str) -> tuple[float, float]:
         return self._whole.kv_scales(self._prefix + module)
 
     def constant(self, name: str, values: Constant) -> Tensor:
         return self._whole.constant(self._prefix + name, values)
+
+
+def under_prefix(weights: Weights, prefix: str, name: str) -> Weights:
+    """`weights` under `prefix` if there are such: some files have the tensor `name` with it, some
+    without."""
+    return PrefixedWeights(weights, prefix) if weights.has(prefix + name) else weights

@@ -27,6 +27,7 @@ class ActivationKind(IntEnum):
     RELU_SQUARED = 6
     IDENTITY = 7  # `gated_activation` multiplies its operands
     SIGMOID = 8
+    ELU = 9  # x, or e^x - 1 if x < 0
 
 
 def activation(x: Tensor, kind: ActivationKind) -> Tensor:
@@ -51,6 +52,8 @@ def apply(x: torch.Tensor, kind: ActivationKind) -> torch.Tensor:
         return functional.relu(x).square()
     if kind is ActivationKind.IDENTITY:
         return x
+    if kind is ActivationKind.ELU:
+        return functional.elu(x)
     if kind is ActivationKind.SIGMOID:
         return x.sigmoid()
     if kind is ActivationKind.TANH:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pagemill.ops.dtypes import SCALED_DTYPES
+from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
@@ -86,6 +86,9 @@ class WeightBinder:
             WeightsError: it is missing.
         """
         module = name.removesuffix(".weight")
+        stack = self._tensors.peek(module)
+        if stack is not None and not self._tensors.has(name):
+            return DTYPES[stack.dtype].block_elements
         return self._scheme(module).block_elements(self._tensors, module)
 
     def linear(
@@ -95,14 +98,21 @@ class WeightBinder:
         *,
         rows: Part | None = None,
         columns: Part | None = None,
+        transposed: bool = False,
     ) -> Tensor:
         """The weight of the linear layer `module`, [out, in], as it is stored; or some of its rows
-        or columns. A part that covers everything is the whole weight.
+        or columns. A part that covers everything is the whole weight. If `transposed`, it is stored
+        as [in, out].
 
         Raises:
             WeightsError: it is missing, or of another shape or type than the configuration says, or
-                the columns would cut a block of its type.
+                the columns would cut a block of its type; or it is quantized and transposed.
         """
+        if transposed:
+            location = self._tensors.locate(f"{module}.weight")
+            self._check_unscaled(location)
+            self._check_shape(location, (shape[1], shape[0]))
+            return self._tensors.transposed(location, rows, columns)
         return self._scheme(module).operand(self._tensors, module, shape, rows, columns)
 
     def matrix(
@@ -133,14 +143,16 @@ class WeightBinder:
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
-        columns: one tensor `<experts>.<module>.weight` as it is stored, or made of
-        `<experts>.<i>.<module>.weight`.
+        columns: one tensor `<experts>.<module>.weight`, or without `.weight`, as it is stored; or
+        made of `<experts>.<i>.<module>.weight`.
 
         Raises:
             WeightsError: one is missing, or of another shape or type, or the columns would cut a
                 block of its type.
         """
         whole = f"{experts}.{module}.weight"
+        if not self._tensors.has(whole):
+            whole = f"{experts}.{module}"
         if self._tensors.has(whole):
             location = self._tensors.locate(whole)
             self._check_unscaled(location)
@@ -222,15 +234,24 @@ class WeightBinder:
         rows = (shape[0], math.prod(shape[1:]))
         return self._tensors.matrix(replace(location, shape=rows))
 
-    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it.
+    def vector(
+        self,
+        name: str,
+        length: int,
+        *,
+        part: Part | None = None,
+        stored: tuple[int, int] | None = None,
+    ) -> Tensor:
+        """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
+        vector or as one row.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
         location = self._tensors.locate(name)
         self._check_unscaled(location)
-        self._check_shape(location, (length,))
+        if location.shape != (stored or (1, length)):
+            self._check_shape(location, stored or (length,))
         return self._tensors.vector(location, part or Part(0, length, length))
 
     def small(
@@ -274,6 +295,21 @@ class WeightBinder:
     def constant(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""
         return self._tensors.constant(name, np.asarray(values, dtype=np.float32))
+
+    def number(self, name: str) -> float:
+        """The only element of the tensor `name`.
+
+        Raises:
+            WeightsError: it is missing, has more elements or another type, or is not finite.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        if location.shape != ():
+            self._check_shape(location, (1,))
+        value = float(read_f32(location).reshape(()))
+        if not math.isfinite(value):
+            raise WeightsError(f"{self._source.path}: {name} is {value}, not a finite number")
+        return value
 
     def kv_scales(self, module: str) -> tuple[float, float]:
         """The checkpoint's scales of keys and of values of the attention layer `module`; 1 if it
