@@ -10,10 +10,9 @@ experts together, transposed, and gate and up row by row in turn, or in MXFP4 (`
 from __future__ import annotations
 
 from pagemill import ops
-from pagemill.layers import attention
 from pagemill.layers.base import Weights
+from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.linear import linear
-from pagemill.layers.rotary import Rotary
 from pagemill.layers.stack import EXPERTS, name_in_layer
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import flag, number, positive_int, windows_by_type
@@ -34,7 +33,8 @@ class GptOssModel(Decoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config, eps=("rms_norm_eps", 1e-5))
         self.windows = windows_by_type(config, self.sizes.layers, pattern=2)
-        self._bias = flag(config, "attention_bias", True)
+        bias = flag(config, "attention_bias", True)
+        self.attention_parts = AttentionParts(bias=bias, output_bias=bias, sinks="sinks")
         self._count = positive_int(config, "num_local_experts", 128)
         self._routing = read_routing(config, self._count, 4, renormalize=True)
         self._limit = number(config, "swiglu_limit", 7.0, least=1e-3)
@@ -42,21 +42,6 @@ class GptOssModel(Decoder):
             raise ModelConfigError("hidden_act must be silu in this family")
         if number(config, "swiglu_alpha", _ALPHA) != _ALPHA:
             raise ModelConfigError(f"swiglu_alpha must be {_ALPHA} in this family")
-
-    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        assert rotary is not None
-        name = f"{self.prefix(layer)}.self_attn"
-        out = f"{name}.o_proj"
-        shape = self.sizes.attention(window=self.windows[layer])
-        shape = attention.divide(weights, shape, out)
-        qkv = [f"{name}.{what}_proj" for what in "qkv"]
-        q, k, v = attention.project_qkv(weights, qkv, x, shape, bias=self._bias)
-        q, k = rotary(q, k)
-        heads = shape.shard.part(shape.heads)
-        sinks = weights.vector(f"{name}.sinks", shape.heads, part=heads)
-        scales = weights.kv_scales(name)
-        attended = attention.attend(q, k, v, shape, f"kv{layer}", scales, sinks=sinks)
-        return attention.output(weights, out, attended, shape, x.width, bias=self._bias)
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         name = f"{self.prefix(layer)}.mlp"
