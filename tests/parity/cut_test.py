@@ -129,7 +129,9 @@ def test_what_a_stage_lacks_is_named(program: Program) -> None:
 def test_layers_that_share_a_cache_are_not_divided(tmp_path: Path) -> None:
     families.make("gemma4", tmp_path)
     text = build(ModelSource.open(tmp_path), BuildOptions(rewrite=False)).program_text
-    with pytest.raises(ValueError, match="in front of 'layer.3' and behind it read the cache 'kv2'"):
+    with pytest.raises(
+        ValueError, match="in front of 'layer.3' and behind it read the cache 'kv2'"
+    ):
         cut(from_text(text), "layer.3")
 
 
