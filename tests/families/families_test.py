@@ -20,7 +20,8 @@ from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
-from tests.families.families import FAMILIES, NEUTRAL, make
+from tests.families.families import FAMILIES, make
+from tests.families.family import NEUTRAL
 from tests.parity.engine_model import MODEL_LEN, Model
 from tests.parity.executors import make_executor, new_batches
 
