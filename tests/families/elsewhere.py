@@ -1,4 +1,5 @@
-"""Families that `transformers` does not have: each is one that it has, under other names.
+"""Families that `transformers` does not have: each is one that it has, under other names. And older
+names of families that it has.
 
 A reference of the latter is saved, and its checkpoint becomes one of the former.
 """
@@ -62,6 +63,9 @@ def _join_by_head(tensors: Tensors, config: Mapping[str, Any]) -> None:
         tensors[name.replace("q_proj", "qkv_proj")] = joined
 
 
+# As the first checkpoints of both families were saved.
+BLOOM_ALONE = Elsewhere("BloomForCausalLM", names={r"^transformer\.": ""})
+GPT2_ALONE = Elsewhere("GPT2LMHeadModel", names={r"^transformer\.": ""})
 EXAONE = Elsewhere(
     "ExaoneForCausalLM",
     names={
