@@ -28,6 +28,7 @@ void CheckCausalConvConformance(const OpDefinition& op, const device::Capabiliti
 void CheckDrawTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckEmbeddingConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGatedActivationConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckGatedDeltaConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& linear,
                                    const device::Capabilities& caps);
 void CheckHeadLinearConformance(const OpDefinition& op, const device::Capabilities& caps);

@@ -13,6 +13,7 @@
 #include "cc/ops/draw_tokens/draw_tokens.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
+#include "cc/ops/gated_delta/gated_delta.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
 #include "cc/ops/head_linear/head_linear.h"
 #include "cc/ops/kv_write/kv_write.h"
@@ -53,6 +54,7 @@ std::span<const OpDefinition> CpuOps() {
       DrawTokensOp(),
       EmbeddingOp(),
       GatedActivationOp(),
+      GatedDeltaOp(),
       GroupedLinearOp(),
       HeadLinearOp(),
       KvWriteOp(),

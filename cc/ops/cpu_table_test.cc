@@ -24,6 +24,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "draw_tokens",
                                     "embedding",
                                     "gated_activation",
+                                    "gated_delta",
                                     "kv_write",
                                     "layer_norm",
                                     "linear",

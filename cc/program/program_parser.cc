@@ -75,6 +75,7 @@ class ProgramParser {
   Status ParseFile(std::string_view line, const Fields& fields);
   Status ParseWeight(const Fields& fields);
   Status ParseRowStride(std::string_view text, Value* weight);
+  Status ParseStrides(std::string_view row, std::string_view column, Value* weight);
   Status ParseQuantized(const Fields& fields);
   Status ParseStack(const Fields& fields);
   Status ParseGroup(const Fields& fields);
@@ -227,9 +228,10 @@ Status ProgramParser::ParseTypeAndShape(std::string_view dtype, std::string_view
 }
 
 Status ProgramParser::ParseWeight(const Fields& fields) {
-  if (fields.size() != 7) {
-    PAGEMILL_RETURN_IF_ERROR(
-        ExpectFields(fields, 6, "weight <name> <dtype> <shape> <file> <offset> [<row stride>]"));
+  if (fields.size() != 7 && fields.size() != 8) {
+    PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 6,
+                                          "weight <name> <dtype> <shape> <file> <offset> "
+                                          "[<row stride> [<column stride>]]"));
   }
   Value value;
   value.kind = ValueKind::kWeight;
@@ -241,6 +243,7 @@ Status ProgramParser::ParseWeight(const Fields& fields) {
                  " must be whole numbers >= 0");
   }
   if (fields.size() == 7) PAGEMILL_RETURN_IF_ERROR(ParseRowStride(fields[6], &value));
+  if (fields.size() == 8) PAGEMILL_RETURN_IF_ERROR(ParseStrides(fields[6], fields[7], &value));
   return AddValue(fields[1], std::move(value));
 }
 
@@ -254,6 +257,22 @@ Status ProgramParser::ParseRowStride(std::string_view text, Value* weight) {
                  " above the " + std::to_string(row) + " bytes of a row, and 2^42 bytes in all");
   }
   return OkStatus();
+}
+
+Status ProgramParser::ParseStrides(std::string_view row, std::string_view column, Value* weight) {
+  const int64_t unit = Info(weight->dtype).block_bytes;
+  const auto parse = [&](std::string_view text, int64_t count, int64_t* stride) {
+    return ParseNumber(text, stride) && *stride >= unit && *stride % unit == 0 &&
+           *stride <= (int64_t{1} << 42) / count;
+  };
+  if (weight->shape.rank == 2 && Info(weight->dtype).block_elements == 1 &&
+      parse(row, weight->shape.dims[0], &weight->weight.row_stride) &&
+      parse(column, weight->shape.dims[1], &weight->weight.column_stride)) {
+    return OkStatus();
+  }
+  return Error("strides " + Quote(row) + " and " + Quote(column) +
+               " of rows and columns must be multiples of " + std::to_string(unit) +
+               " of a matrix without blocks, and 2^42 bytes in all");
 }
 
 Status ProgramParser::ParseQuantized(const Fields& fields) {

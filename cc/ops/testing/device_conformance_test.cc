@@ -81,6 +81,7 @@ constexpr OpBody kBodies[] = {
     {"draw_tokens", CheckDrawTokensConformance},
     {"embedding", CheckEmbeddingConformance},
     {"gated_activation", CheckGatedActivationConformance},
+    {"gated_delta", CheckGatedDeltaConformance},
     {"head_linear", CheckHeadLinearConformance},
     {"kv_write", CheckKvWriteConformance},
     {"latent_attention", CheckLatentAttentionConformance},

@@ -46,7 +46,11 @@ QWEN2_VL = DECODER | {
     "vision_config": QWEN2_VL_VISION,
     "image_token_id": 99,
 }
-CONFIGS = {"LlavaForConditionalGeneration": LLAVA, "Qwen2VLForConditionalGeneration": QWEN2_VL}
+CONFIGS = {
+    "LlavaForConditionalGeneration": LLAVA,
+    "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
+    "Qwen2VLForConditionalGeneration": QWEN2_VL,
+}
 
 
 def _config(architecture: str) -> dict[str, Any]:
@@ -149,6 +153,20 @@ def test_an_unknown_architecture_is_compared_with_the_known():
             {"mamba_n_heads": 3},
             "128 features do not make 3 heads of 42",
         ),
+        (
+            "FalconH1ForCausalLM",
+            {"ssm_multipliers": [1.0] * 4},
+            "must list 5 numbers, it is a list",
+        ),
+        ("FalconH1ForCausalLM", {"mlp_multipliers": [1.0, "2"]}, "mlp_multipliers from"),
+        ("NemotronHForCausalLM", {"hybrid_override_pattern": "M*-X"}, r"M, \*, - or E; it is 'M"),
+        ("NemotronHForCausalLM", {"hybrid_override_pattern": "M*-"}, "is 4, and 3 are described"),
+        ("NemotronHForCausalLM", {"mamba_hidden_act": "gelu"}, "mamba_hidden_act='gelu' is not"),
+        ("GptOssForCausalLM", {"swiglu_alpha": 1.0}, "swiglu_alpha must be 1.702"),
+        ("GptOssForCausalLM", {"swiglu_limit": 0.0}, "swiglu_limit from 0.001 to"),
+        ("GptOssForCausalLM", {"hidden_act": "gelu"}, "hidden_act must be silu"),
+        ("Qwen3NextForCausalLM", {"linear_num_value_heads": 24}, "not a multiple of linear_num"),
+        ("Lfm2ForCausalLM", {"full_attn_idxs": "0"}, "full_attn_idxs must list layers"),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
     ],

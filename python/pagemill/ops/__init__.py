@@ -14,6 +14,7 @@ from pagemill.ops.attention import attention
 from pagemill.ops.causal_conv import causal_conv
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
+from pagemill.ops.gated_delta import gated_delta
 from pagemill.ops.grouped_linear import grouped_linear
 from pagemill.ops.head_linear import head_linear
 from pagemill.ops.kv_write import kv_write
@@ -47,6 +48,7 @@ __all__ = [
     "causal_conv",
     "embedding",
     "gated_activation",
+    "gated_delta",
     "grouped_linear",
     "head_linear",
     "kv_write",

@@ -42,8 +42,8 @@ def to_text(program: Program) -> str:
         lines.append(f"group {group.name} {group.kind}{window}")
     for weight in program.weights:
         shape = _shape_text(weight.shape)
-        stride = f" {weight.row_stride}" if weight.row_stride else ""
-        place = f"{weight.file} {weight.offset}{stride}"
+        strides = "".join(f" {by}" for by in (weight.row_stride, weight.column_stride) if by)
+        place = f"{weight.file} {weight.offset}{strides}"
         lines.append(f"weight {weight.name} {weight.dtype} {shape} {place}")
     for stack in program.stacks:
         what = f"stack {stack.name} {stack.dtype} {_shape_text(stack.shape)}"
@@ -171,7 +171,7 @@ def _read_line(program: Program, word: str, rest: str) -> None:
 
 # Fields after the word; `file` and `op` have a grammar of their own.
 _FIELDS = {
-    "weight": (5, 6),
+    "weight": (5, 6, 7),
     "stack": (4,),
     "quantized": (6, 7, 8, 9),
     "group": (2, 3),

@@ -19,6 +19,7 @@ OPS: dict[str, str] = {
     "draw_tokens": "pagemill.ops.draw_tokens",
     "embedding": "pagemill.ops.embedding",
     "gated_activation": "pagemill.ops.gated_activation",
+    "gated_delta": "pagemill.ops.gated_delta",
     "grouped_linear": "pagemill.ops.grouped_linear",
     "head_linear": "pagemill.ops.head_linear",
     "kv_write": "pagemill.ops.kv_write",

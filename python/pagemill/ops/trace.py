@@ -140,11 +140,13 @@ class Trace:
         file: int,
         offset: int,
         row_stride: int = 0,
+        column_stride: int = 0,
     ) -> Tensor:
         """Declare a tensor in a file, row-major, `offset` bytes from its start; `row_stride` bytes
-        from row to row, 0 if rows are contiguous."""
+        from row to row, 0 if rows are contiguous. With a `column_stride`, in bytes, it is a matrix
+        that the file has transposed."""
         tensor_bytes(dtype, shape)
-        entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride)
+        entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride, column_stride)
         self.program.weights.append(entry)
         return self._weight(Tensor(name, dtype, entry.shape, self))
 
@@ -236,6 +238,12 @@ class Trace:
         """Declare the cache of a layer of `group`."""
         self.program.caches.append(CacheEntry(name, group.name, layout, dtype, tuple(dims)))
         return Cache(name, layout, tuple(dims), group.window, self)
+
+    def declared_cache(self, name: str) -> Cache:
+        """The cache `name`, which another layer has declared."""
+        (entry,) = (cache for cache in self.program.caches if cache.name == name)
+        (group,) = (group for group in self.program.groups if group.name == entry.group)
+        return Cache(name, entry.layout, entry.dims, group.window, self)
 
     def adapter(self, name: str, shape: tuple[int, int]) -> AdapterTable:
         """Declare the adapters of a linear layer with a weight of `shape`."""
