@@ -124,6 +124,14 @@ _LATENT = {
 }
 _GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
 _NEO_TYPES = [[["global", "local"], 2]]
+_SELECTIVE = {
+    "hidden_size": 48,
+    "state_size": 5,
+    "conv_kernel": 3,
+    "time_step_rank": 7,
+    "use_bias": True,
+    "use_associative_scan": False,
+}
 _MAMBA = {"mamba_n_heads": 12, "mamba_d_head": 16, "mamba_d_state": 24, "mamba_chunk_size": 8}
 _FALCON_MULTIPLIERS = {
     "lm_head_multiplier": 0.7,
@@ -356,6 +364,9 @@ FAMILIES: Mapping[str, Family] = {
         "falcon",
         {"new_decoder_architecture": True, "num_kv_heads": 3, "num_ln_in_parallel_attn": 1},
     ),
+    "falcon_mamba": Family(
+        "falcon_mamba", {**_SELECTIVE, "mixer_rms_eps": 0.03, "tie_word_embeddings": False}
+    ),
     "falcon_h1": Family(
         "falcon_h1",
         {
@@ -519,6 +530,18 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "hyperclovax": Family("hyperclovax", _MULTIPLIERS),
     "jais2": Family("jais2"),
+    "jamba": Family(
+        "jamba",
+        {
+            "mamba_d_state": 5,
+            "mamba_d_conv": 3,
+            "mamba_dt_rank": 7,
+            "mamba_proj_bias": True,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 0,
+            "num_experts": 5,
+        },
+    ),
     "lfm2": Family(
         "lfm2",
         {
@@ -547,6 +570,7 @@ FAMILIES: Mapping[str, Family] = {
     "llama3": Family(
         "llama", {"attention_bias": True, "mlp_bias": True, "rope_parameters": _LLAMA3}
     ),
+    "mamba": Family("mamba", _SELECTIVE),
     "mamba2": Family(
         "mamba2",
         {
