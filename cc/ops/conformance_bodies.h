@@ -21,6 +21,7 @@ void CheckAddConformance(const OpDefinition& op, const device::Capabilities& cap
 void CheckAddRmsNormConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAllGatherConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAllReduceConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckApplyAdapterConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckArgmaxConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAttentionConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckCausalConvConformance(const OpDefinition& op, const device::Capabilities& caps);

@@ -6,6 +6,7 @@
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 #include "cc/ops/all_gather/all_gather.h"
 #include "cc/ops/all_reduce/all_reduce.h"
+#include "cc/ops/apply_adapter/apply_adapter.h"
 #include "cc/ops/argmax/argmax.h"
 #include "cc/ops/attention/attention.h"
 #include "cc/ops/causal_conv/causal_conv.h"
@@ -47,6 +48,7 @@ std::span<const OpDefinition> CpuOps() {
       AddRmsNormOp(),
       AllGatherOp(),
       AllReduceOp(),
+      ApplyAdapterOp(),
       ArgmaxOp(),
       AttentionOp(),
       CausalConvOp(),

@@ -18,6 +18,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "add_rms_norm",
                                     "all_gather",
                                     "all_reduce",
+                                    "apply_adapter",
                                     "argmax",
                                     "attention",
                                     "draw_tokens",
@@ -95,7 +96,7 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                                           "rotary_kv_write 0>0", "rotary_kv_write 1>1",
                                           "scale 0>0",           "scatter_rows 0>0",
                                           "take_tokens 0>0",     "draw_tokens 1>0",
-                                          "mask_tokens 0>0"};
+                                          "mask_tokens 0>0",     "apply_adapter 0>0"};
   EXPECT_EQ(rules, expected);
 }
 

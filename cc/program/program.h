@@ -50,7 +50,9 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-enum class ValueKind : uint8_t { kWeight, kCache, kInput, kActivation };
+// kAdapter: the adapters of one linear layer, a table that the executor keeps
+// (ops/apply_adapter/adapter_matrices.h). Its type is i8, its shape that of the layer's weight.
+enum class ValueKind : uint8_t { kWeight, kCache, kAdapter, kInput, kActivation };
 
 // The location of a weight's bytes.
 struct WeightSource {

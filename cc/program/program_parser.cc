@@ -81,6 +81,7 @@ class ProgramParser {
   Status ParseGroup(const Fields& fields);
   Status ParseCache(const Fields& fields);
   Status ParseCacheDims(std::string_view text, CacheSpec* cache);
+  Status ParseAdapter(const Fields& fields);
   Status ParseInput(const Fields& fields);
   Status ParseActivation(const Fields& fields);
   Status ParseOp(const Fields& fields);
@@ -143,13 +144,15 @@ Status ProgramParser::ParseLine(std::string_view line) {
   if (kind == "stack") return ParseStack(fields);
   if (kind == "group") return ParseGroup(fields);
   if (kind == "cache") return ParseCache(fields);
+  if (kind == "adapter") return ParseAdapter(fields);
   if (kind == "input") return ParseInput(fields);
   if (kind == "value") return ParseActivation(fields);
   if (kind == "op") return ParseOp(fields);
   if (kind == "output") return ParseOutput(fields);
   return Error(
       "unknown kind of line " + Quote(kind) +
-      "; known: file, weight, quantized, stack, group, cache, input, value, op, output, constants");
+      "; known: file, weight, quantized, stack, group, cache, adapter, input, value, op, output, "
+      "constants");
 }
 
 Status ProgramParser::ExpectFields(const Fields& fields, size_t count, std::string_view form) {
@@ -382,6 +385,17 @@ Status ProgramParser::ParseCacheDims(std::string_view text, CacheSpec* cache) {
         Quote(text));
   }
   return OkStatus();
+}
+
+Status ProgramParser::ParseAdapter(const Fields& fields) {
+  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 3, "adapter <name> <out>,<in>"));
+  Value value;
+  value.kind = ValueKind::kAdapter;
+  PAGEMILL_RETURN_IF_ERROR(ParseTypeAndShape("i8", fields[2], &value));
+  if (value.shape.dim != Dim::kNone || value.shape.rank != 2) {
+    return Error("an adapter has two dimensions, <out>,<in>, got " + Quote(fields[2]));
+  }
+  return AddValue(fields[1], std::move(value));
 }
 
 Status ProgramParser::ParseInput(const Fields& fields) {

@@ -69,6 +69,8 @@ std::string ValueLine(const Program& program, const Value& v) {
              "\n";
     case ValueKind::kCache:
       return CacheLine(program, v);
+    case ValueKind::kAdapter:
+      return "adapter " + v.name + " " + v.shape.ToString() + "\n";
     case ValueKind::kInput:
       return "input " + v.name + " " + TypeAndShape(v) + "\n";
     case ValueKind::kActivation:

@@ -116,7 +116,7 @@ void ModelRunner::SampleRows(const StepInFlight& step, step::StepResult* result)
     const BatchRow& sampled = step.rows[sampled_rows_[i]];
     step::RequestResult& target = result->results[static_cast<size_t>(sampled.entry)];
     sampling::RowOutput& row = row_outputs_[i];
-    if (row.failure.ok()) row.failure = masks_.status(target.index);
+    if (row.failure.ok()) row.failure = FailureOf(target.index);
     if (!row.failure.ok()) {
       target.failure = std::move(row.failure);
       continue;
@@ -167,6 +167,11 @@ void ModelRunner::ProposeForced(const StepInFlight& step, step::StepResult* resu
   }
 }
 
+Status ModelRunner::FailureOf(step::RequestIndex index) const {
+  if (!masks_.status(index).ok() || adapters_ == nullptr) return masks_.status(index);
+  return adapters_->status(index);
+}
+
 void ModelRunner::TakePooled(const StepInFlight& step, step::StepResult* result) {
   const TensorView pooled = output_.pooled();
   for (size_t i = 0; i < step.entries.size(); ++i) {
@@ -176,6 +181,7 @@ void ModelRunner::TakePooled(const StepInFlight& step, step::StepResult* result)
       target.failure = FailedPrecondition("this model does not pool: it makes no embeddings");
       continue;
     }
+    if (target.failure = FailureOf(target.index); !target.failure.ok()) continue;
     const float* row = pooled.Row<const float>(static_cast<int64_t>(i));
     target.pooled.assign(row, row + pooled.shape[1]);
     for (float x : target.pooled) {

@@ -357,9 +357,11 @@ TEST(PackedWeights, ATransposedMatrixIsCopiedRowByRow) {
   const PackedWeights packed = MustPack(*program, kernels);
   const float values[] = {2, 6, 10, 3, 7, 11, 1, 5, 9, 2, 6, 10};
   for (size_t i = 0; i < 12; ++i) {
-    if (i < 6) EXPECT_EQ(First(packed.data(0, 1) + 4 * i), values[i]) << "element " << i;
-    if (i < 6) EXPECT_EQ(First(packed.data(1, 1) + 4 * i), values[5 - i]) << "element " << i;
     EXPECT_EQ(First(packed.data(2, 1) + 4 * i), values[i]) << "element " << i;
+  }
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(First(packed.data(0, 1) + 4 * i), values[i]) << "element " << i;
+    EXPECT_EQ(First(packed.data(1, 1) + 4 * i), values[5 - i]) << "element " << i;
   }
   EXPECT_FALSE(packed.reordered(0, 1));
   EXPECT_TRUE(packed.reordered(1, 1));

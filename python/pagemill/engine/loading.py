@@ -49,7 +49,7 @@ def load(config: EngineConfig) -> LoadedModel:
     chosen = choose_defaults(model, source)
     return LoadedModel(
         source=source,
-        core=EngineCore.create(built, config, weights_dtype(source.config), others, draft),
+        core=EngineCore.create(built, config, weights_dtype(source.config), others, draft, source),
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
         defaults=chosen.defaults,
         max_tokens_cap=chosen.max_tokens_cap,
@@ -78,17 +78,22 @@ def update_weights(
         StatusError: a tensor has another type or shape than the loaded one (the message names it),
             the runner's weights cannot be replaced, or there is no memory for both.
     """
-    programs = program_texts(source, path, core.built.max_model_len)
+    programs = program_texts(
+        source, path, core.built.max_model_len, adapters=bool(core.built.adapter_targets)
+    )
     core.engine.update_weights(programs, timeout_s=timeout_s)
 
 
-def program_texts(source: ModelSource, path: str, max_model_len: int) -> dict[str, str]:
+def program_texts(
+    source: ModelSource, path: str, max_model_len: int, *, adapters: bool
+) -> dict[str, str]:
     """The programs of `source` with the weights at `path`, as the engine's operation takes them.
 
     Raises:
         WeightsError: see `update_weights`.
     """
-    built = build(source.with_weights(path), BuildOptions(max_model_len=max_model_len))
+    options = BuildOptions(max_model_len=max_model_len, adapters=adapters)
+    built = build(source.with_weights(path), options)
     programs = {"model": built.program_text}
     if built.encoder is not None:
         programs["encoder"] = built.encoder.program_text
@@ -111,6 +116,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         max_tokens_cap=loaded.max_tokens_cap,
         max_choices=loaded.core.max_choices,
         max_unfinished=loaded.core.max_unfinished,
+        adapters=loaded.core.bindings.adapters is not None,
     )
 
 
@@ -122,6 +128,11 @@ def build_ranks(source: ModelSource, config: EngineConfig) -> tuple[BuiltModel, 
     """
     ranks, length = config.executor.tensor_parallel_size, config.model.max_model_len
     return tuple(
-        build(source, BuildOptions(max_model_len=length, shard=Shard(rank, ranks)))
+        build(
+            source,
+            BuildOptions(
+                max_model_len=length, shard=Shard(rank, ranks), adapters=config.lora.enabled
+            ),
+        )
         for rank in range(ranks)
     )

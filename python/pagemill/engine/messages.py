@@ -22,7 +22,7 @@ from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.structured.grammar import Grammar
 
-PROTOCOL = 5
+PROTOCOL = 6
 MAX_FRAME_BYTES = 2**28
 """Of one message: the log probabilities of a prompt of 10^6 tokens fit."""
 
@@ -61,6 +61,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     deadline_us: int | None = None
     """When each choice has to have ended, by `time.monotonic`, which all processes of a machine and
     the native engine share."""
+    adapter: str = ""
+    """The name of the adapter to compute with; "": the model as it is."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):
@@ -104,6 +106,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that the engine holds if it is otherwise idle."""
     max_unfinished: int = 2048
     """Requests that run or wait in the engine, at most."""
+    adapters: bool = False
+    """Whether requests may name adapters; the engine knows which."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=True, frozen=True):

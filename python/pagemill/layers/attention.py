@@ -139,6 +139,18 @@ def attend(
     )
 
 
+def attend_again(
+    q: Tensor, shape: AttentionShape, cache_name: str, scales: tuple[float, float] = (1.0, 1.0)
+) -> Tensor:
+    """Attend over what another layer has stored in its cache, which is of the same shape: [T,
+    heads, head_dim]."""
+    cache = q.trace.declared_cache(cache_name)
+    k_scale, v_scale = scales
+    return ops.paged_attention(
+        q, cache, scale=shape.scale, soft_cap=shape.soft_cap, k_scale=k_scale, v_scale=v_scale
+    )
+
+
 def attend_both_ways(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:
     """Attend among all tokens of a request, which must run in one step: [T, heads, head_dim]."""
     return ops.attention(q, k, v, scale=shape.scale, causal=False)

@@ -91,6 +91,19 @@ class Weights(Protocol):
         """The biases of `turned_stack`, f32 `shape` [experts, out], or a part of each."""
         ...
 
+    def adapted(
+        self,
+        module: str,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """y, what the linear layer `module`, or a part of it, makes of x, with what the adapters of
+        a request make of x; y itself in a program without adapters."""
+        ...
+
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
         for each head, and of those a part: [heads.size, rows.size, width]."""

@@ -33,7 +33,8 @@ def linear(
     total = out if rows is None else rows.total
     vector = weights.vector(f"{name}.bias", total, part=rows) if bias else None
     weight = weights.linear(name, (total, x.width), rows=rows, transposed=transposed)
-    return ops.linear(x, weight, vector, row_shape=row_shape, dtype=dtype)
+    y = ops.linear(x, weight, vector, row_shape=row_shape, dtype=dtype)
+    return weights.adapted(name, x, y, rows=rows)
 
 
 def row_parallel(
@@ -59,4 +60,5 @@ def row_parallel(
         weights.claim(f"{name}.bias")
     weight = weights.linear(name, (out, columns.total), columns=columns, transposed=transposed)
     y = ops.linear(x, weight, vector, row_shape=row_shape)
+    y = weights.adapted(name, x, y, columns=columns)
     return y if columns.whole else ops.all_reduce(y, shard=weights.shard)

@@ -82,6 +82,17 @@ class PrefixedWeights:
     ) -> Tensor:
         return self._whole.turned_vectors(self._prefix + name, shape, stripe=stripe, part=part)
 
+    def adapted(
+        self,
+        module: str,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        return self._whole.adapted(self._prefix + module, x, y, rows=rows, columns=columns)
+
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         return self._whole.head_matrices(self._prefix + module, width, heads=heads, rows=rows)
 

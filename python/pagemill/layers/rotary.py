@@ -47,6 +47,10 @@ class Rotary:
             mscale=self.mscale,
         )
 
+    def queries(self, q: Tensor) -> Tensor:
+        """q alone rotated, for keys that another layer has stored."""
+        return self(q, q)[0]
+
 
 def bind_rotary(
     weights: Weights, name: str, table: RotaryTable, positions: Tensor, *, interleaved: bool
@@ -87,7 +91,7 @@ def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> 
     if share > 1 or dim < 1:
         raise ValueError(f"partial_rotary_factor {share:g} of heads of {head_dim}")
     try:
-        table = _RULES[rule](rope, dim, max_positions)
+        table = _RULES[rule](rope, head_dim if rule == "proportional" else dim, max_positions)
     except KeyError as error:
         raise ValueError(f"rope_type {rule!r} needs {error}") from error
     except ArithmeticError as error:
@@ -170,6 +174,17 @@ def _dynamic(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTab
     return RotaryTable(tuple(_f32(1.0 / w) for w in _wavelengths(base, dim)))
 
 
+def _proportional(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> RotaryTable:
+    """The frequencies of whole heads, of which the last are 0: a part of the pairs rotates."""
+    del max_positions
+    pairs = int(_number(rope, "partial_rotary_factor", 1.0) * head_dim // 2)
+    factor = _number(rope, "factor", 1.0)
+    wavelengths = _wavelengths(_number(rope, "rope_theta"), head_dim)
+    return RotaryTable(
+        tuple(_f32(_f32(1.0 / w) / factor) if i < pairs else 0.0 for i, w in enumerate(wavelengths))
+    )
+
+
 def _longrope(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
     """LongRoPE (arXiv 2402.13753): a divisor of each frequency, for contexts longer than the
     original one or for others. All requests have the divisors of the longest, `max_positions`,
@@ -237,6 +252,7 @@ _RULES: dict[str, Callable[[Mapping[str, Any], int, int], RotaryTable]] = {
     "linear": _linear,
     "llama3": _llama3,
     "longrope": _longrope,
+    "proportional": _proportional,
     "su": _longrope,  # its first name
     "yarn": _yarn,
 }

@@ -9,6 +9,7 @@ from pagemill.ops.activation import ActivationKind, activation
 from pagemill.ops.add import add
 from pagemill.ops.all_gather import all_gather
 from pagemill.ops.all_reduce import all_reduce
+from pagemill.ops.apply_adapter import apply_adapter
 from pagemill.ops.attention import attention
 from pagemill.ops.causal_conv import causal_conv
 from pagemill.ops.embedding import embedding
@@ -43,6 +44,7 @@ __all__ = [
     "add",
     "all_gather",
     "all_reduce",
+    "apply_adapter",
     "attention",
     "causal_conv",
     "embedding",

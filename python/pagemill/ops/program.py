@@ -99,6 +99,15 @@ class CacheEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterEntry:
+    """The adapters of a linear layer whose weight is `shape` [out, in]: a table that the executor
+    keeps."""
+
+    name: str
+    shape: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class ValueEntry:
     """A step input or a value that an op computes."""
 
@@ -136,6 +145,7 @@ class Program:
     quantized: list[QuantizedEntry] = field(default_factory=list[QuantizedEntry])
     groups: list[GroupEntry] = field(default_factory=list[GroupEntry])
     caches: list[CacheEntry] = field(default_factory=list[CacheEntry])
+    adapters: list[AdapterEntry] = field(default_factory=list[AdapterEntry])
     inputs: list[ValueEntry] = field(default_factory=list[ValueEntry])
     values: list[ValueEntry] = field(default_factory=list[ValueEntry])
     ops: list[OpEntry] = field(default_factory=list[OpEntry])
@@ -151,7 +161,7 @@ class Program:
         ready: set[str] = set()
         self._check_recipes()
         made = [*self.stacks, *self.quantized]
-        for entry in [*self.weights, *made, *self.caches, *self.inputs]:
+        for entry in [*self.weights, *made, *self.caches, *self.adapters, *self.inputs]:
             if entry.name in ready:
                 raise ValueError(f"the name {entry.name!r} is declared twice")
             ready.add(entry.name)

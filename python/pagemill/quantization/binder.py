@@ -16,7 +16,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from pagemill import ops
 from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES
+from pagemill.ops.program import ACT
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
@@ -27,6 +29,7 @@ from pagemill.quantization.section import QuantizationError
 from pagemill.quantization.table import method_of
 from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.quantization.unused import check_all_used
+from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.json_file import shown
@@ -44,9 +47,19 @@ class WeightBinder:
         QuantizationError: the configuration's quantization is not supported.
     """
 
-    def __init__(self, trace: Trace, source: ModelSource, shard: Shard | None = None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        source: ModelSource,
+        shard: Shard | None = None,
+        adapter_slots: Tensor | None = None,
+    ) -> None:
+        """`adapter_slots` i32 [tokens] is an input of the trace if linear layers are to have
+        adapters."""
         self.trace = trace
         self.shard = shard or Shard()
+        self.adapter_targets: list[AdapterTarget] = []
+        self._adapter_slots = adapter_slots
         self._source = source
         try:
             self._method = method_of(source.config)
@@ -210,6 +223,27 @@ class WeightBinder:
         values = read_f32(location)[:, stripe.index :: stripe.count]
         key = f"{name}.{stripe.index}.part{part.begin}-{part.end}"
         return self._tensors.constant(key, values[:, part.begin : part.end])
+
+    def adapted(
+        self,
+        module: str,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """y, what `module` makes of x, with what the adapters of each token make of x. As it is if
+        the program has no adapters, or the layer computes no activations of tokens."""
+        slots = self._adapter_slots
+        if slots is None or y.dtype != ACT or x.rows != slots.rows:
+            return y
+        target = AdapterTarget.of(module, rows, columns)
+        if target in self.adapter_targets:
+            raise WeightsError(f"{self._source.path}: {module} occurs twice, with adapters")
+        self.adapter_targets.append(target)
+        table = self.trace.adapter(target.name, (y.width, x.width))
+        return ops.apply_adapter(y, x, slots, table)
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix

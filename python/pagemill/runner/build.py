@@ -32,6 +32,7 @@ from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
+from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
 from pagemill.weights.pooling import Pooling
@@ -45,7 +46,8 @@ class BuildOptions:
     `rewrite` applies the fusions of the native rewriter (needs the compiled extension); `shard` is
     the rank that the program is for; `hidden_states` are layers, counted from 0, whose results
     [tokens, hidden size] each step returns as the outputs `hidden.<layer>`; `experts` are layers
-    whose chosen experts [tokens, choices] it returns as `experts.<layer>`."""
+    whose chosen experts [tokens, choices] it returns as `experts.<layer>`; with `adapters`,
+    requests may have adapters of the linear layers."""
 
     max_model_len: int | None = None
     pooling: str | None = None
@@ -54,6 +56,7 @@ class BuildOptions:
     shard: Shard = Shard()
     hidden_states: tuple[int, ...] = ()
     experts: tuple[int, ...] = ()
+    adapters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ class BuiltModel:
     eos_token_ids: tuple[int, ...]
     encoder: BuiltEncoder | None = None
     """Only for a model with media."""
+    adapter_targets: tuple[AdapterTarget, ...] = ()
+    """What adapters may change, of a program that has them."""
     notes: tuple[str, ...] = ()
     """Notes for the operator on how the model was read and divided."""
 
@@ -100,7 +105,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     model = model_class(source.architecture).from_config(source.config)
     traits = model.traits
     pooling = _pooling(source, traits, options)
-    weights = trace_model(model, source, pooling, options.shard)
+    weights = trace_model(model, source, pooling, options.shard, adapters=options.adapters)
     _return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
     _return_values(weights.trace, "experts", EXPERTS, EXPERTS, options.experts)
     program = weights.trace.program
@@ -126,6 +131,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         kv_groups=tuple(program.groups),
         eos_token_ids=source.eos_token_ids,
         encoder=encoder,
+        adapter_targets=tuple(weights.adapter_targets),
         notes=tuple(weights.notes),
     )
 
@@ -201,7 +207,12 @@ def _parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def trace_model(
-    model: Model, source: ModelSource, pooling: Pooling | None, shard: Shard | None = None
+    model: Model,
+    source: ModelSource,
+    pooling: Pooling | None,
+    shard: Shard | None = None,
+    *,
+    adapters: bool = False,
 ) -> WeightBinder:
     """The binder whose trace holds the program of `model` with the weights of `source`.
 
@@ -209,7 +220,8 @@ def trace_model(
         WeightsError: a weight is missing or of the wrong shape.
     """
     trace = Trace()
-    weights = WeightBinder(trace, source, shard)
+    slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
+    weights = WeightBinder(trace, source, shard, slots)
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),

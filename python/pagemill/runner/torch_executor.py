@@ -122,6 +122,8 @@ class TorchExecutor:
             else:
                 keys, values = (zeros((slots, *cache.dims)) for _ in range(2))
                 self._constants[cache.name] = TorchCache(keys, values, table)
+        # It holds no adapters: every token is computed with the model as it is.
+        self._constants |= {entry.name: {} for entry in program.adapters}
         # Indices are 64 bit in torch.
         indices = dtypes | {"i32": torch.int64}
         self._inputs = [(entry, indices[entry.dtype]) for entry in program.inputs]
