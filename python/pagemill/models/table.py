@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import importlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from pagemill.inputs.task import Task
 from pagemill.models.base import Model, ModelConfigError
 
 
@@ -23,6 +24,7 @@ class Architecture:
 ARCHITECTURES: dict[str, Architecture] = {
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee"),
     "BertModel": Architecture("bert:BertModel", "BERT", "embeddings"),
+    "CamembertModel": Architecture("roberta:RobertaModel", "CamemBERT", "embeddings"),
     "Cohere2ForCausalLM": Architecture("cohere2:Cohere2Model", "Command R7B and A"),
     "CohereForCausalLM": Architecture("cohere:CohereModel", "Command R"),
     "CwmForCausalLM": Architecture("cwm:CwmModel", "CWM"),
@@ -30,7 +32,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DeepseekV3ForCausalLM": Architecture(
         "deepseek_v3:DeepseekV3Model", "DeepSeek V3 and R1, Kimi K2"
     ),
+    "DistilBertModel": Architecture("distilbert:DistilBertModel", "DistilBERT", "embeddings"),
     "Dots1ForCausalLM": Architecture("dots1:Dots1Model", "dots.llm1"),
+    "ElectraModel": Architecture("electra:ElectraModel", "ELECTRA", "embeddings"),
     "Ernie4_5ForCausalLM": Architecture("ernie4_5:Ernie45Model", "ERNIE 4.5"),
     "Exaone4ForCausalLM": Architecture("exaone4:Exaone4Model", "EXAONE 4"),
     "ExaoneMoeForCausalLM": Architecture("exaone_moe:ExaoneMoeModel", "K-EXAONE"),
@@ -66,6 +70,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MinistralForCausalLM": Architecture("ministral:MinistralModel", "Ministral"),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral"),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral"),
+    "ModernBertModel": Architecture("modernbert:ModernBertModel", "ModernBERT", "embeddings"),
+    "NomicBertModel": Architecture("nomic_bert:NomicBertModel", "Nomic BERT", "embeddings"),
     "OPTForCausalLM": Architecture("opt:OptModel", "OPT"),
     "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2"),
     "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3"),
@@ -80,13 +86,56 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Qwen3ForCausalLM": Architecture("qwen3:Qwen3Model", "Qwen3"),
     "Qwen3MoeForCausalLM": Architecture("qwen3_moe:Qwen3MoeModel", "Qwen3, experts"),
+    "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", "embeddings"),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS"),
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3"),
     "SolarOpenForCausalLM": Architecture("solar_open:SolarOpenModel", "Solar Open"),
     "StableLmForCausalLM": Architecture("stablelm:StableLmModel", "StableLM"),
     "Starcoder2ForCausalLM": Architecture("starcoder2:Starcoder2Model", "StarCoder2"),
     "VaultGemmaForCausalLM": Architecture("vaultgemma:VaultGemmaModel", "VaultGemma"),
+    "XLMRobertaModel": Architecture("roberta:RobertaModel", "XLM-RoBERTa", "embeddings"),
 }
+
+# The ends of names of architectures, and what a checkpoint of that kind is for.
+_ROWS = ("ForCausalLM", "Model")
+_OF_ENCODERS = ("ForMaskedLM", "ForPreTraining")
+_KINDS = {
+    "ForMaskedLM": Task.EMBED,
+    "ForPreTraining": Task.EMBED,
+    "ForSequenceClassification": Task.CLASSIFY,
+    "ForTokenClassification": Task.TOKEN_CLASSIFY,
+    "TextModel": Task.EMBED,
+    "Model": Task.EMBED,
+}
+
+
+class Found(NamedTuple):
+    """A row, and what checkpoints of the architecture that was looked for are for."""
+
+    row: Architecture
+    task: Task
+
+
+def find(architecture: str) -> Found:
+    """The row of `architecture`, or that of the same model without a head or with another: of
+    Qwen3ForSequenceClassification that of Qwen3ForCausalLM.
+
+    Raises:
+        ModelConfigError: none is known.
+    """
+    if architecture in ARCHITECTURES:
+        row = ARCHITECTURES[architecture]
+        return Found(row, Task.EMBED if row.task == "embeddings" else Task.GENERATE)
+    for end, task in _KINDS.items():
+        stem = architecture.removesuffix(end)
+        for row in (ARCHITECTURES.get(stem + kind) for kind in _ROWS if stem != architecture):
+            if row is not None and (row.task == "embeddings" or end not in _OF_ENCODERS):
+                return Found(row, task)
+    alike = difflib.get_close_matches(architecture[:60], ARCHITECTURES, 3)
+    hint = f"similar ones are {', '.join(alike)}; " if alike else ""
+    raise ModelConfigError(
+        f"unknown architecture {architecture!r:.60}; {hint}`pagemill models` lists those known"
+    )
 
 
 def model_class(architecture: str) -> type[Model]:
@@ -95,11 +144,5 @@ def model_class(architecture: str) -> type[Model]:
     Raises:
         ModelConfigError: none is known.
     """
-    if architecture not in ARCHITECTURES:
-        alike = difflib.get_close_matches(architecture[:60], ARCHITECTURES, 3)
-        hint = f"similar ones are {', '.join(alike)}; " if alike else ""
-        raise ModelConfigError(
-            f"unknown architecture {architecture!r:.60}; {hint}`pagemill models` lists those known"
-        )
-    module, _, name = ARCHITECTURES[architecture].location.partition(":")
+    module, _, name = find(architecture).row.location.partition(":")
     return getattr(importlib.import_module(f"pagemill.models.{module}"), name)
