@@ -92,14 +92,16 @@ ENCODERS: Mapping[str, EncoderRow] = {
 }
 
 
-def make(name: str, task: Task, directory: Path, *, seed: int = 0) -> PreTrainedModel:
+def make(
+    name: str, task: Task, directory: Path, *, seed: int = 0, labels: int = LABELS
+) -> PreTrainedModel:
     """Save a checkpoint of the row `name` with the head for `task`; returns its reference."""
     torch.manual_seed(seed)
     row = ENCODERS[name]
     kind = CONFIG_MAPPING[row.model_type]
     known = kind().to_dict().keys()
     fields = {key: value for key, value in SIZES.items() if key in known} | dict(row.changes)
-    config = kind(**fields, num_labels=LABELS)
+    config = kind(**fields, num_labels=labels)
     made: object = HEADS[task].from_config(config, attn_implementation="eager")
     assert isinstance(made, PreTrainedModel)
     model = made.eval()

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pagemill.config import EngineConfig
 from pagemill.config.env import cache_folder
+from pagemill.config.model import ModelConfig
 from pagemill.engine.core import EngineCore
 from pagemill.engine.draft_model import build_draft
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.generation_config import choose_defaults
 from pagemill.engine.messages import ModelFacts
 from pagemill.engine.sampling import SamplingDefaults
+from pagemill.inputs.task import Pooled, Task
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.weights.fetch import resolve
-from pagemill.weights.pooling import matryoshka_sizes
 from pagemill.weights.source import ModelSource
 
+_POOLINGS = {"auto": None, "cls": "first", "last": "last", "mean": "mean"}
 DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
 
 
@@ -78,17 +80,24 @@ def update_weights(
         StatusError: a tensor has another type or shape than the loaded one (the message names it),
             the runner's weights cannot be replaced, or there is no memory for both.
     """
-    programs = program_texts(source, path, core.built.max_model_len)
+    programs = program_texts(source, path, core.built.max_model_len, core.built.pooled)
     core.engine.update_weights(programs, timeout_s=timeout_s)
 
 
-def program_texts(source: ModelSource, path: str, max_model_len: int) -> dict[str, str]:
-    """The programs of `source` with the weights at `path`, as the engine's operation takes them.
+def program_texts(
+    source: ModelSource, path: str, max_model_len: int, pooled: Pooled | None
+) -> dict[str, str]:
+    """The programs of `source` with the weights at `path`, as the engine's operation takes them, of
+    a model that was loaded with these results.
 
     Raises:
         WeightsError: see `update_weights`.
     """
-    built = build(source.with_weights(path), BuildOptions(max_model_len=max_model_len))
+    options = BuildOptions(max_model_len=max_model_len, task=Task.GENERATE)
+    if pooled is not None:
+        task, kind = pooled.task, None if pooled.task.by_token else pooled.pooling
+        options = replace(options, task=task, pooling=kind, normalize=pooled.normalizes)
+    built = build(source.with_weights(path), options)
     programs = {"model": built.program_text}
     if built.encoder is not None:
         programs["encoder"] = built.encoder.program_text
@@ -97,15 +106,13 @@ def program_texts(source: ModelSource, path: str, max_model_len: int) -> dict[st
 
 def model_facts(loaded: LoadedModel) -> ModelFacts:
     """The facts of `loaded` that front ends need."""
-    built, pooling = loaded.core.built, loaded.source.pooling
+    built = loaded.core.built
     return ModelFacts(
         names=tuple(loaded.names),
         path=str(loaded.source.path),
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
-        pooling=built.pooling,
-        normalizes=pooling is not None and pooling.normalize,
-        embedding_sizes=matryoshka_sizes(loaded.source.config) if built.pooling else None,
+        pooled=built.pooled,
         eos_token_ids=tuple(built.eos_token_ids),
         defaults=loaded.defaults,
         max_tokens_cap=loaded.max_tokens_cap,
@@ -120,8 +127,14 @@ def build_ranks(source: ModelSource, config: EngineConfig) -> tuple[BuiltModel, 
     Raises:
         WeightsError, ModelConfigError, ValueError: the model cannot be built, or not divided.
     """
-    ranks, length = config.executor.tensor_parallel_size, config.model.max_model_len
-    return tuple(
-        build(source, BuildOptions(max_model_len=length, shard=Shard(rank, ranks)))
-        for rank in range(ranks)
+    ranks, options = config.executor.tensor_parallel_size, build_options(config.model)
+    return tuple(build(source, replace(options, shard=Shard(rank, ranks))) for rank in range(ranks))
+
+
+def build_options(config: ModelConfig) -> BuildOptions:
+    """How the configured model is built, on one rank."""
+    return BuildOptions(
+        max_model_len=config.max_model_len,
+        task=None if config.task == "auto" else Task(config.task),
+        pooling=_POOLINGS[config.pooling_type],
     )

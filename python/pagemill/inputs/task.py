@@ -36,6 +36,9 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
 
     task: Task
     width: int
+    pooling: str = "all"
+    """What makes a row of the vectors of tokens: "first", "last", "mean", or "all" if each has
+    one."""
     normalizes: bool = False
     """Whether vectors have the length 1."""
     sizes: tuple[int, ...] | None = None

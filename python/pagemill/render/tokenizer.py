@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -21,6 +21,13 @@ from pagemill.render.token_reach import TokenReach
 
 MAX_TEXT_CHARS = 2**24  # about 4 million tokens: beyond any context, and a second of work
 _PREFIX_CHARS = 3
+
+
+class TextPair(NamedTuple):
+    """`second_start` is the first token of the second token type; 0 if the model has none."""
+
+    token_ids: list[int]
+    second_start: int
 
 
 class TextTokenizer:
@@ -95,6 +102,22 @@ class TextTokenizer:
         if not parse_special and self._maybe_special and self._maybe_special.search(text):
             tokenizer = self._literal_tokenizer()
         return _token_ids(tokenizer, text, add_special_tokens)
+
+    def encode_pair(self, first: str, second: str) -> TextPair:
+        """Returns the token ids of two texts that a model reads together, with the tokens around
+        them that it expects, and where those with the token type of the second begin.
+
+        Raises:
+          RenderError: as for `encode`.
+        """
+        for text in (first, second):
+            _check_text(text)
+        tokenizer, special = self._tokenizer, self._maybe_special
+        if special and (special.search(first) or special.search(second)):
+            tokenizer = self._literal_tokenizer()
+        encoding = tokenizer.encode(first, second)
+        types = encoding.type_ids
+        return TextPair(encoding.ids, types.index(1) if 1 in types else 0)
 
     def encode_stand_ins(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Returns the token ids of `text`, whose only control tokens are stand-ins.

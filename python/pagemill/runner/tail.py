@@ -46,12 +46,14 @@ class Tail:
             return Pooled(
                 task=self.task,
                 width=len(self.classes.labels),
+                pooling=self.pooling,
                 labels=self.classes.labels,
                 activation=self.classes.activation,
             )
         return Pooled(
             task=self.task,
             width=model.traits.hidden_size,
+            pooling=self.pooling,
             normalizes=self.normalize,
             sizes=matryoshka_sizes(source.config),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -35,6 +35,8 @@ from pagemill.server.rendering import Renderer, Rendering
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.grammar import Grammar
 
+MAX_POOLED_NUMBERS = 2**24
+"""Of the rows of tokens in one response: 64 MiB, and a few times as much as JSON."""
 _PROMPT_END_TOKENS = 16  # a marker that opens reasoning, and white space
 
 
@@ -172,24 +174,50 @@ class Pipeline:
         parsed = _parsed(self.renderer, prompt.rendered.token_ids, options.parsed)
         return await self._constraints.grammar(options.constraint, parsed)
 
-    async def embed(
+    async def pool(
         self, prompts: Sequence[RenderedPrompt], options: GenerationOptions
     ) -> tuple[list[np.ndarray], int]:
-        """One float32 vector per prompt, and the number of prompt tokens.
+        """The rows of each prompt, float32 [width], or of a model that has one for each token
+        [tokens, width]; and the number of prompt tokens.
 
         Raises:
             ApiError: the request cannot be served, or one of its prompts failed.
+        """
+        pooled, num_tokens = self.model.pooled, sum(map(len, prompts))
+        if pooled is not None and pooled.task.by_token:
+            most = MAX_POOLED_NUMBERS // pooled.width
+            if num_tokens > most:
+                raise bad_request(
+                    f"`{options.param}` has {num_tokens} tokens, of which each has {pooled.width}"
+                    f" numbers; a response holds those of {most}: send less at a time.",
+                    options.param,
+                )
+        rows: dict[int, np.ndarray] = {}
+        num_tokens = await self.pool_each(prompts, options, rows.__setitem__)
+        return [rows[i] for i in range(len(prompts))], num_tokens
+
+    async def pool_each(
+        self,
+        prompts: Sequence[RenderedPrompt],
+        options: GenerationOptions,
+        take: Callable[[int, np.ndarray], None],
+    ) -> int:
+        """Calls `take` with the index and the rows of each prompt, as soon as there are some;
+        returns the number of prompt tokens.
+
+        Raises:
+            ApiError: as `pool`; `take` may have been called for some prompts.
         """
         try:
             checked = [self._pooling_prompt(prompt, options) for prompt in prompts]
             num_tokens = _most_tokens(checked, 1)
             charge = options.caller.charge(num_tokens)
-            vectors: list[np.ndarray] = []
-            # In portions, so that one large request leaves room in the queue for others.
-            portion = max(1, self.model.max_choices // 4)
             with _settled_on_error(charge):
-                for start in range(0, len(checked), portion):
-                    vectors += await self._embed(checked[start : start + portion], options)
+                for start, portion in self._portions(checked):
+                    with await self._submit(portion, None, options) as stream:
+                        async for outputs in stream:
+                            for output in outputs:
+                                take(start + output.index, self._rows(output))
         except EngineError as error:
             raise from_engine(error) from error
         charge.settle(num_tokens)
@@ -197,17 +225,21 @@ class Pipeline:
         self.metrics.tenant_served(caller.tenant, caller.key_id, TenantUsage(num_tokens, 0))
         if caller.record is not None:
             caller.record.work = Work(self.model.name, num_tokens)
-        return vectors, num_tokens
+        return num_tokens
 
-    async def _embed(
-        self, prompts: Sequence[Prompt], options: GenerationOptions
-    ) -> list[np.ndarray]:
-        vectors: dict[int, np.ndarray] = {}
-        with await self._submit(prompts, None, options) as stream:
-            async for outputs in stream:
-                for output in outputs:
-                    vectors[output.index] = self._pooled(output)
-        return [vectors[i] for i in range(len(prompts))]
+    def _portions(self, prompts: Sequence[Prompt]) -> Iterator[tuple[int, Sequence[Prompt]]]:
+        """Parts of a large request and where they begin: each leaves room in the queue for others,
+        and its rows fit in memory."""
+        pooled, most = self.model.pooled, max(1, self.model.max_choices // 4)
+        by_token = pooled is not None and pooled.task.by_token
+        room = MAX_POOLED_NUMBERS // pooled.width if by_token and pooled is not None else 0
+        start = tokens = 0
+        for at, prompt in enumerate(prompts):
+            tokens += len(prompt.rendered)
+            if at - start == most or (by_token and at > start and tokens > room):
+                yield start, prompts[start:at]
+                start, tokens = at, len(prompt.rendered)
+        yield start, prompts[start:]
 
     async def _submit(
         self,
@@ -305,17 +337,26 @@ class Pipeline:
                 f" truncated to {kept}: send fewer of them.",
                 "truncate_prompt_tokens",
             )
-        right = options.truncation_side == "right"
-        return RenderedPrompt(prompt.token_ids[:kept] if right else prompt.token_ids[-kept:])
+        if options.truncation_side == "right":
+            start = min(prompt.second_text_start, kept)
+            return RenderedPrompt(prompt.token_ids[:kept], second_text_start=start)
+        if prompt.second_text_start > 0:
+            raise EngineError(
+                "INVALID_ARGUMENT",
+                "`truncation_side` must be right: a pair of texts is cut at the end of the second.",
+                "truncation_side",
+            )
+        return RenderedPrompt(prompt.token_ids[-kept:])
 
-    def _pooled(self, output: ChoiceOutput) -> np.ndarray:
+    def _rows(self, output: ChoiceOutput) -> np.ndarray:
         if output.error is not None:
             self.metrics.finished("error")
             raise output.error
-        if output.pooled is None:
+        pooled = self.model.pooled
+        if output.pooled is None or pooled is None:
             raise EngineError("INTERNAL", f"The engine ended with {output.finish_reason}.")
         self.metrics.finished("stop")
-        return output.pooled
+        return output.pooled.reshape(-1, pooled.width) if pooled.task.by_token else output.pooled
 
 
 def _submission(prompts: Sequence[Prompt], sampling: SamplingParams) -> Submission:

@@ -151,7 +151,7 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
     from pagemill.weights.source import ModelSource
 
     try:
-        return program_texts(ModelSource.open(model.path), path, model.max_model_len)
+        return program_texts(ModelSource.open(model.path), path, model.max_model_len, model.pooled)
     except (WeightsError, OSError) as error:
         raise bad_request(f"`path` cannot be used: {error}", "path") from error
 
