@@ -32,6 +32,7 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.inputs.task import Task
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
@@ -222,9 +223,14 @@ class LLM:
         """Embeds each text with a pooling model: float32 `[texts, dim]`.
 
         Raises:
-            EngineError: a text is too long, or the model does not pool.
+            EngineError: a text is too long, or the model does not embed texts.
         """
         built = self._loaded.core.built
+        task = Task.GENERATE if built.pooled is None else built.pooled.task
+        if task is not Task.EMBED:
+            raise EngineError(
+                "FAILED_PRECONDITION", f"the model is loaded for {task}; load it with task=embed"
+            )
         requests: list[EngineRequest] = []
         for text in _as_list(texts):
             ids = self._renderer.encode(text) if isinstance(text, str) else text

@@ -8,7 +8,7 @@ import numpy as np
 
 from pagemill.inputs.task import Pooled
 from pagemill.server.caller import Caller
-from pagemill.server.pooling import activated, pooled_input
+from pagemill.server.pooling.rows import activated, pooled_input
 from pagemill.server.protocol.classification import (
     Classification,
     ClassificationRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from pagemill.server.caller import Caller
-from pagemill.server.pooling import encoded, pooled_input, shortened
+from pagemill.server.pooling.rows import encoded, pooled_input, shortened
 from pagemill.server.protocol.embedding import Embedding, EmbeddingRequest, EmbeddingResponse
 from pagemill.server.protocol.pooling import PoolingUsage
 from pagemill.server.state import ServerState

@@ -6,7 +6,7 @@ import time
 
 from pagemill.server.caller import Caller
 from pagemill.server.errors import bad_request
-from pagemill.server.pooling import activated, encoded, pooled_input, shortened
+from pagemill.server.pooling.rows import activated, encoded, pooled_input, shortened
 from pagemill.server.protocol.pooling import (
     PooledData,
     PoolingRequest,

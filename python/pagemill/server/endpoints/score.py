@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from pagemill.server.caller import Caller
 from pagemill.server.errors import bad_request
-from pagemill.server.pooling import pooling_options
+from pagemill.server.pooling.rows import pooling_options
+from pagemill.server.pooling.scores import Texts, score
 from pagemill.server.protocol.pooling import PoolingUsage
 from pagemill.server.protocol.score import (
     Document,
@@ -18,7 +19,6 @@ from pagemill.server.protocol.score import (
     ScoreRequest,
     ScoreResponse,
 )
-from pagemill.server.scores import Texts, score
 from pagemill.server.state import ServerState
 
 _NAMES = (

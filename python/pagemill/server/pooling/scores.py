@@ -18,7 +18,7 @@ from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.task import Pooled, Task
 from pagemill.server.errors import ApiError
 from pagemill.server.pipeline import GenerationOptions, Pipeline
-from pagemill.server.pooling import activated
+from pagemill.server.pooling.rows import activated
 
 _LEAST_NORM = 1e-12
 
