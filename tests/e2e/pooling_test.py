@@ -98,6 +98,11 @@ def test_a_cross_encoder(served: Callable[..., Served]) -> None:
     assert order == np.argsort(-logits).tolist()
     found = np.array([each["relevance_score"] for each in ranked["results"]])
     np.testing.assert_allclose(found, logits[order], rtol=0, atol=TOLERANCE)
+    # What is cut is the end of the document: [SEP] stays.
+    cut = server.post("/score", queries=QUERY, documents="w9 " * 999, truncate_prompt_tokens=20)
+    kept = 20 - len(QUERY.split()) - 3
+    expected = 1 / (1 + np.exp(-server.rows(QUERY, "w9 " * kept)[0]))
+    assert abs(cut["data"][0]["score"] - expected) <= TOLERANCE
     # A text alone has one type.
     alone = server.post("/classify", input=DOCUMENTS[0], use_activation=False)
     np.testing.assert_allclose(

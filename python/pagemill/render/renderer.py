@@ -181,9 +181,9 @@ class Renderer:
             text, add_special_tokens=add_special_tokens, parse_special=parse_special
         )
 
-    def encode_pair(self, first: str, second: str) -> TextPair:
+    def encode_pair(self, first: str, second: str, longest: int | None = None) -> TextPair:
         """Returns the tokens of two texts; see `TextTokenizer.encode_pair`."""
-        return self.tokenizer.encode_pair(first, second)
+        return self.tokenizer.encode_pair(first, second, longest)
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Returns the text of `token_ids`, exactly what a `detokenizer` emits for them."""

@@ -22,6 +22,7 @@ from pagemill.observe.metrics import RequestMetrics, TenantUsage
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
 from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.capacity import Capacity
 from pagemill.server.choice_search import ChoiceSearch, check_search, find_choices
 from pagemill.server.constraint import Constraint
 from pagemill.server.constraint_compiler import ConstraintCompiler
@@ -98,6 +99,8 @@ class Pipeline:
         self.rendering = Rendering(renderer, model.max_model_len)
         self.model = model
         self.metrics = metrics
+        # Rows that the engine has for this process and this process has not read.
+        self._row_room = Capacity(MAX_POOLED_NUMBERS)
         self.longest_s: float | None = None
         """Time limit of every request; `timeout_s` can only set a shorter one."""
 
@@ -214,10 +217,7 @@ class Pipeline:
             charge = options.caller.charge(num_tokens)
             with _settled_on_error(charge):
                 for start, portion in self._portions(checked):
-                    with await self._submit(portion, None, options) as stream:
-                        async for outputs in stream:
-                            for output in outputs:
-                                take(start + output.index, self._rows(output))
+                    await self._pool_portion(start, portion, options, take)
         except EngineError as error:
             raise from_engine(error) from error
         charge.settle(num_tokens)
@@ -226,6 +226,26 @@ class Pipeline:
         if caller.record is not None:
             caller.record.work = Work(self.model.name, num_tokens)
         return num_tokens
+
+    async def _pool_portion(
+        self,
+        start: int,
+        prompts: Sequence[Prompt],
+        options: GenerationOptions,
+        take: Callable[[int, np.ndarray], None],
+    ) -> None:
+        """Pools the prompts of a request that begin with number `start`."""
+        pooled = self.model.pooled
+        by_token = pooled is not None and pooled.task.by_token
+        numbers = _most_tokens(prompts, 1) * pooled.width if by_token and pooled else 0
+        await self._row_room.take(numbers)
+        try:
+            with await self._submit(prompts, None, options) as stream:
+                async for outputs in stream:
+                    for output in outputs:
+                        take(start + output.index, self._rows(output))
+        finally:
+            self._row_room.give(numbers)
 
     def _portions(self, prompts: Sequence[Prompt]) -> Iterator[tuple[int, Sequence[Prompt]]]:
         """Parts of a large request and where they begin: each leaves room in the queue for others,
@@ -314,12 +334,22 @@ class Pipeline:
         check_prompt(prompt, self.model.vocab_size, options.param)
         return Prompt(prompt)
 
-    def _truncated(
-        self, prompt: RenderedPrompt, options: GenerationOptions, longest: int
-    ) -> RenderedPrompt:
+    def longest_prompt(self, options: GenerationOptions) -> int | None:
+        """The number of tokens to which `truncate_prompt_tokens` cuts prompts of a model that
+        pools; None: it does not.
+
+        Raises:
+            ApiError: 400 for a number that is none.
+        """
+        try:
+            return self._kept_tokens(options, self.model.max_model_len)
+        except EngineError as error:
+            raise from_engine(error) from error
+
+    def _kept_tokens(self, options: GenerationOptions, longest: int) -> int | None:
         limit = options.truncate_prompt_tokens
         if limit is None:
-            return prompt
+            return None
         if limit == 0 or limit > self.model.max_model_len:
             raise EngineError(
                 "INVALID_ARGUMENT",
@@ -327,8 +357,13 @@ class Pipeline:
                 f" {self.model.max_model_len}, or -1 for as many tokens as fit.",
                 "truncate_prompt_tokens",
             )
-        kept = longest if limit == -1 else limit
-        if len(prompt) <= kept:
+        return longest if limit == -1 else limit
+
+    def _truncated(
+        self, prompt: RenderedPrompt, options: GenerationOptions, longest: int
+    ) -> RenderedPrompt:
+        kept = self._kept_tokens(options, longest)
+        if kept is None or len(prompt) <= kept:
             return prompt
         if prompt.media:
             raise EngineError(
@@ -337,16 +372,8 @@ class Pipeline:
                 f" truncated to {kept}: send fewer of them.",
                 "truncate_prompt_tokens",
             )
-        if options.truncation_side == "right":
-            start = min(prompt.second_text_start, kept)
-            return RenderedPrompt(prompt.token_ids[:kept], second_text_start=start)
-        if prompt.second_text_start > 0:
-            raise EngineError(
-                "INVALID_ARGUMENT",
-                "`truncation_side` must be right: a pair of texts is cut at the end of the second.",
-                "truncation_side",
-            )
-        return RenderedPrompt(prompt.token_ids[-kept:])
+        right = options.truncation_side == "right"
+        return RenderedPrompt(prompt.token_ids[:kept] if right else prompt.token_ids[-kept:])
 
     def _rows(self, output: ChoiceOutput) -> np.ndarray:
         if output.error is not None:

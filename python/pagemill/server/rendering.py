@@ -71,7 +71,7 @@ class Renderer(Protocol):
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[int]: ...
 
-    def encode_pair(self, first: str, second: str) -> TextPair: ...
+    def encode_pair(self, first: str, second: str, longest: int | None = None) -> TextPair: ...
 
     def render_chat(
         self,
@@ -163,11 +163,10 @@ class Rendering:
         return [_text_prompt(ids, param) for ids in token_ids]
 
     async def pairs(
-        self, pairs: Sequence[tuple[str, str]], param: str, *, keeps_head: bool = False
+        self, pairs: Sequence[tuple[str, str]], param: str, *, longest: int | None = None
     ) -> list[RenderedPrompt]:
-        """Each pair of texts as one prompt, for a model that reads them together.
-
-        `keeps_head`: as for `prompts`, of second texts.
+        """Each pair of texts as one prompt, for a model that reads them together. A prompt of more
+        than `longest` tokens loses the end of its second text.
 
         Raises:
             ApiError: 400 if a text cannot be tokenized, or cannot fit, or there is too much.
@@ -180,11 +179,12 @@ class Rendering:
                 param,
             )
         firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
-        if keeps_head and sum(map(len, seconds)) > INLINE_CHARS:
+        if longest is not None and sum(map(len, seconds)) > INLINE_CHARS:
             seconds = await asyncio.to_thread(self._text_heads, seconds)
 
         def encode() -> list[TextPair]:
-            return list(map(self.renderer.encode_pair, firsts, seconds))
+            encode = self.renderer.encode_pair
+            return [encode(*pair, longest) for pair in zip(firsts, seconds, strict=True)]
 
         with _refusals():
             encoded = await self._tokenized([*firsts, *seconds], encode, param)

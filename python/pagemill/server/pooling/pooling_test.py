@@ -16,6 +16,7 @@ from pagemill.inputs.task import Activation, Pooled, Task
 from pagemill.server import pipeline as pipelines
 from pagemill.server import rendering
 from pagemill.server.caller import ANONYMOUS
+from pagemill.server.capacity import Capacity
 from pagemill.server.pooling.rows import activated
 from pagemill.server.protocol.score import MAX_DOCUMENTS
 from pagemill.server.testing.fake_server import FakeServer, fake_server
@@ -148,6 +149,24 @@ def test_rows_of_tokens_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for text, each in zip(("abc", "de", "fghij", "k"), scored["data"], strict=True):
             products = query @ row(Task.TOKEN_EMBED, text).T
             assert each["score"] == pytest.approx(float(products.max(1).sum()), rel=1e-5)
+
+    run(body, Task.TOKEN_EMBED)
+
+
+def test_rows_of_all_requests_are_bounded() -> None:
+    async def body(server: FakeServer) -> None:
+        pipeline = server.state.models.resolve(None, ANONYMOUS).model
+        numbers = SIZE * 256
+        pipeline._row_room = Capacity(2 * numbers)  # pyright: ignore[reportPrivateUsage]
+        server.engine.paused = True
+        tasks = [asyncio.create_task(post(server, "/pooling", input="a" * 256)) for _ in range(5)]
+        async with asyncio.timeout(20):
+            while server.engine.stats().num_running != 2:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+        assert server.engine.stats().num_running + server.engine.stats().num_waiting == 2
+        server.engine.paused = False
+        assert [len((await task)["data"][0]["data"]) for task in tasks] == [256] * 5
 
     run(body, Task.TOKEN_EMBED)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.task import Pooled, Task
-from pagemill.server.errors import ApiError
+from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.pooling.rows import activated
 
@@ -82,6 +82,11 @@ async def _read_together(
             " /classify.",
             "model",
         )
+    if options.truncation_side == "left" and options.truncate_prompt_tokens is not None:
+        raise bad_request(
+            "`truncation_side` must be right: a pair of texts is cut at the end of the second.",
+            "truncation_side",
+        )
     several = len(queries.texts) > 1
     pairs = await pipeline.rendering.pairs(
         [
@@ -89,7 +94,7 @@ async def _read_together(
             for index, document in enumerate(documents.texts)
         ],
         documents.param,
-        keeps_head=options.truncate_prompt_tokens is not None,
+        longest=pipeline.longest_prompt(options),
     )
     rows, num_tokens = await pipeline.pool(pairs, replace(options, param=documents.param))
     return Scores([float(row[0]) for row in rows], num_tokens)

@@ -103,10 +103,10 @@ class FakeRenderer:
         del add_special_tokens, parse_special
         return list(text.encode())
 
-    def encode_pair(self, first: str, second: str) -> TextPair:
+    def encode_pair(self, first: str, second: str, longest: int | None = None) -> TextPair:
         """The bytes of both, with a space between them."""
         start = len(first.encode()) + 1
-        return TextPair(self.encode(f"{first} {second}"), start)
+        return TextPair(self.encode(f"{first} {second}")[:longest], start)
 
     def render_chat(
         self,
