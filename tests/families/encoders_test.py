@@ -22,12 +22,14 @@ from transformers import PreTrainedModel
 
 from tests.families.encoders import ENCODERS, LABELS, make
 from tests.families.sensitivity import unmoved_fields, unmoved_tensors
+from tests.parity import small_engine
 from tests.parity.executors import EXECUTORS, make_executor, new_batches
 
 # As in families_test.py: both sides compute in f32, and add up rows of up to 136 products in
 # different orders.
 TOLERANCE = 1e-4
 LENGTHS = (61, 1, 150, 16, 33)
+MODEL_LEN = 200
 SECONDS = {0: 23, 4: 32}  # pairs, and where their second texts begin
 _LAYER = re.compile(r"\.(?:layer|layers)\.(\d+)\.")
 
@@ -117,11 +119,19 @@ def test_each_field_of_the_configuration_matters(case: Case, tmp_path: Path) -> 
 def test_what_is_built(case: Case) -> None:
     built = build(ModelSource.open(case.path), BuildOptions(rewrite=False, task=case.task))
     assert built.pooled is not None
-    assert not built.chunked_prefill
+    decodes = find(built.architecture).row.task != "embeddings"
+    assert built.chunked_prefill == (decodes and case.task is Task.CLASSIFY)
     assert not built.prefix_caching
     classes = tuple(f"LABEL_{i}" for i in range(LABELS)) if case.task.classifies else ()
     assert built.pooled.labels == classes
     assert built.output_size == built.pooled.width == case.rows.shape[1]
+
+
+def test_prompts_in_the_engine(case: Case) -> None:
+    """Rows of prompts that run together; a decoder's in chunks if the last token is what counts."""
+    with small_engine.engine(case.path, task=case.task, max_model_len=MODEL_LEN) as core:
+        rows = small_engine.pool(core, list(case.prompts.values()), SECONDS)
+    assert case.distance(rows.reshape(case.rows.shape)) <= 1
 
 
 _NOMIC_FIRST = {

@@ -123,8 +123,9 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
             f"{source.architecture} is not divided among ranks; use --tensor-parallel-size 1"
         )
     text = _text_of(program, options)
-    # A pooled vector is computed from the tokens of one step: a prompt must run in one step, and a
-    # step that skips a cached prefix could not pool over it.
+    # A row is computed from the tokens of one step. So a prompt must run in one step, unless its
+    # last token is all that counts and has seen the others in the KV cache; and a step that skips a
+    # cached prefix could not pool over it.
     pooled = tail.pooled(model, source)
     generates = pooled is None
     return BuiltModel(
@@ -134,7 +135,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         output_size=traits.vocab_size if pooled is None else pooled.width,
         max_model_len=_max_model_len(traits, tail, options.max_model_len),
         pooled=pooled,
-        chunked_prefill=generates,
+        chunked_prefill=generates or (traits.causal and tail.pooling == "last"),
         prefix_caching=generates,
         kv_groups=tuple(program.groups),
         eos_token_ids=source.eos_token_ids,
