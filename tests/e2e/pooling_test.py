@@ -1,5 +1,5 @@
-"""Classifiers, scores and vectors of tokens of real servers equal those of `transformers`, from
-texts to numbers."""
+"""Classifiers, scores and vectors of tokens equal those of `transformers`, from texts to numbers:
+of real servers, and offline."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from pagemill.engine.llm import LLM
+from pagemill.engine.outputs import EngineError
 from pagemill.inputs.task import Task
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -31,6 +33,20 @@ QUERY = "w12 w13 w14 w60"
 DOCUMENTS = ["w8 w6 w7", "w100", "w12 w13 w14 w60 w15 w16", "w9 " * 40, "w200 w201"]
 
 
+@torch.no_grad()
+def reference(
+    model: PreTrainedModel, tokenizer: Tokenizer, first: str, second: str | None = None
+) -> np.ndarray:
+    """The reference's numbers of a text, or of two."""
+    encoding = tokenizer.encode(first, second)
+    inputs = {"input_ids": torch.tensor([encoding.ids])}
+    if model.config.model_type == "bert":
+        inputs["token_type_ids"] = torch.tensor([encoding.type_ids])
+    outputs = model(**inputs)
+    rows = outputs.logits if "logits" in outputs else outputs.last_hidden_state
+    return rows[0].numpy()
+
+
 @dataclass(frozen=True)
 class Served:
     url: str
@@ -42,16 +58,8 @@ class Served:
         assert response.status_code == 200, response.text
         return response.json()
 
-    @torch.no_grad()
     def rows(self, first: str, second: str | None = None) -> np.ndarray:
-        """The reference's numbers of a text, or of two."""
-        encoding = self.tokenizer.encode(first, second)
-        inputs = {"input_ids": torch.tensor([encoding.ids])}
-        if self.model.config.model_type == "bert":
-            inputs["token_type_ids"] = torch.tensor([encoding.type_ids])
-        outputs = self.model(**inputs)
-        rows = outputs.logits if "logits" in outputs else outputs.last_hidden_state
-        return rows[0].numpy()
+        return reference(self.model, self.tokenizer, first, second)
 
 
 def _tokenizer(directory: Path) -> Tokenizer:
@@ -142,3 +150,25 @@ def test_vectors_of_tokens(served: Callable[..., Served]) -> None:
     for document, each in zip(DOCUMENTS, scored["data"], strict=True):
         expected = float((query @ vectors(document).T).max(1).sum())
         assert abs(each["score"] - expected) <= TOLERANCE * len(query)
+
+
+def test_offline(tmp_path: Path) -> None:
+    model, tokenizer = make("bert", Task.CLASSIFY, tmp_path, labels=1), _tokenizer(tmp_path)
+    logits = [reference(model, tokenizer, QUERY, document)[0] for document in DOCUMENTS]
+    with LLM(str(tmp_path), activation_dtype="f32") as llm:
+        scores = llm.score(QUERY, DOCUMENTS)
+        np.testing.assert_allclose(scores, 1 / (1 + np.exp(-np.array(logits))), atol=TOLERANCE)
+        assert llm.labels == ("LABEL_0",)
+        (alone,) = llm.classify(DOCUMENTS[0])
+        expected = 1 / (1 + np.exp(-reference(model, tokenizer, DOCUMENTS[0])))
+        np.testing.assert_allclose(alone, expected, atol=TOLERANCE)
+        with pytest.raises(EngineError, match="loaded for classify; this needs task=embed"):
+            llm.embed("w9")
+    with LLM(str(tmp_path), activation_dtype="f32", task="token_embed") as llm:
+        rows = llm.encode(DOCUMENTS)
+        assert [row.shape for row in rows] == [
+            (len(tokenizer.encode(document).ids), 96) for document in DOCUMENTS
+        ]
+        (query,) = llm.encode(QUERY)
+        largest = [float((query @ row.T).max(1).sum()) for row in rows]
+        np.testing.assert_allclose(llm.score(QUERY, DOCUMENTS), largest, rtol=1e-5)

@@ -6,9 +6,10 @@ import time
 
 import numpy as np
 
+from pagemill.inputs.scoring import activated
 from pagemill.inputs.task import Pooled
 from pagemill.server.caller import Caller
-from pagemill.server.pooling.rows import activated, pooled_input
+from pagemill.server.pooling.rows import pooled_input
 from pagemill.server.protocol.classification import (
     Classification,
     ClassificationRequest,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+from pagemill.inputs.scoring import activated
 from pagemill.server.caller import Caller
 from pagemill.server.errors import bad_request
-from pagemill.server.pooling.rows import activated, encoded, pooled_input, shortened
+from pagemill.server.pooling.rows import encoded, pooled_input, shortened
 from pagemill.server.protocol.pooling import (
     PooledData,
     PoolingRequest,

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions, pooled_row
+from pagemill.inputs.scoring import activated
 from pagemill.inputs.task import Activation, Pooled, Task
 from pagemill.server import pipeline as pipelines
 from pagemill.server import rendering
 from pagemill.server.caller import ANONYMOUS
 from pagemill.server.capacity import Capacity
-from pagemill.server.pooling.rows import activated
 from pagemill.server.protocol.score import MAX_DOCUMENTS
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 

@@ -1,4 +1,4 @@
-"""What endpoints of models that pool have in common: options, inputs, activations, encodings."""
+"""What endpoints of models that pool have in common: options, inputs, encodings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.inputs.task import Activation, Pooled
+from pagemill.inputs.scoring import normalized
+from pagemill.inputs.task import Pooled
 from pagemill.server.caller import Caller
 from pagemill.server.chat import check_chat, rendered_prompt
 from pagemill.server.element_types import element_type
@@ -18,8 +19,6 @@ from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.completion import prompts
 from pagemill.server.protocol.pooling import EncodedFields, InputFields, PoolingFields
-
-_LEAST_NORM = 1e-12
 
 
 def pooling_options(body: PoolingFields, caller: Caller, param: str) -> GenerationOptions:
@@ -71,16 +70,6 @@ async def _rendered(pipeline: Pipeline, body: InputFields) -> Sequence[RenderedP
     return [await rendered_prompt(pipeline.rendering, chat)]
 
 
-def activated(logits: np.ndarray, activation: Activation) -> np.ndarray:
-    """Scores of a classifier from its logits [..., classes]."""
-    if activation == "softmax":
-        powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return powers / powers.sum(axis=-1, keepdims=True)
-    if activation == "sigmoid":
-        return np.exp(-np.logaddexp(0, -logits))  # large logits do not overflow
-    return logits
-
-
 def shortened(
     vectors: Sequence[np.ndarray], size: int | None, pooled: Pooled
 ) -> Sequence[np.ndarray]:
@@ -103,8 +92,7 @@ def shortened(
     parts = [vector[..., :size] for vector in vectors]
     if not pooled.normalizes:
         return parts
-    norms = [np.linalg.norm(part, axis=-1, keepdims=True) for part in parts]
-    return [part / np.maximum(norm, _LEAST_NORM) for part, norm in zip(parts, norms, strict=True)]
+    return list(map(normalized, parts))
 
 
 def encoded(rows: np.ndarray, body: EncodedFields) -> list[Any] | str:

@@ -1,9 +1,7 @@
 """How well documents fit queries, by the task of the model.
 
 - A classifier with one class reads a query and a document together (cross-encoder).
-- Embeddings of both are compared by the cosine of their angle (bi-encoder).
-- Embeddings of tokens: the largest product of each token of the query with one of the document, in
-  sum (late interaction; arXiv 2004.12832).
+- Vectors of both, or of their tokens, are compared (bi-encoder, late interaction).
 """
 
 from __future__ import annotations
@@ -15,12 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.inputs.scoring import activated, likeness
 from pagemill.inputs.task import Pooled, Task
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.pipeline import GenerationOptions, Pipeline
-from pagemill.server.pooling.rows import activated
-
-_LEAST_NORM = 1e-12
 
 
 class Texts(NamedTuple):
@@ -65,7 +61,7 @@ async def score(
             return scores
         values = activated(np.array(scores.values), pooled.activation)
         return Scores(values.tolist(), scores.num_tokens)
-    return await _compared(pipeline, pooled, queries, documents, options)
+    return await _compared(pipeline, queries, documents, options)
 
 
 async def _read_together(
@@ -102,19 +98,17 @@ async def _read_together(
 
 async def _compared(
     pipeline: Pipeline,
-    pooled: Pooled,
     queries: Texts,
     documents: Texts,
     options: GenerationOptions,
 ) -> Scores:
-    compare = _largest_products if pooled.task.by_token else _cosine
     query_prompts = await _rendered(pipeline, queries, options)
     document_prompts = await _rendered(pipeline, documents, options)
     found, num_tokens = await pipeline.pool(query_prompts, replace(options, param=queries.param))
     values = [0.0] * len(documents.texts)
 
     def take(index: int, rows: np.ndarray) -> None:
-        values[index] = compare(found[index if len(found) > 1 else 0], rows)
+        values[index] = likeness(found[index if len(found) > 1 else 0], rows)
 
     num_tokens += await pipeline.pool_each(
         document_prompts, replace(options, param=documents.param), take
@@ -132,12 +126,3 @@ async def _rendered(
         texts.param,
         keeps_head=options.truncate_prompt_tokens is not None,
     )
-
-
-def _cosine(query: np.ndarray, document: np.ndarray) -> float:
-    norms = float(np.linalg.norm(query)) * float(np.linalg.norm(document))
-    return float(query @ document) / max(norms, _LEAST_NORM)
-
-
-def _largest_products(query: np.ndarray, document: np.ndarray) -> float:
-    return float((query @ document.T).max(axis=1).sum())
