@@ -17,17 +17,14 @@ from pagemill.engine.llm import LLM
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.task import Task
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedModel
 
 from tests.e2e.server_process import serve
 from tests.families.encoders import make
+from tests.families.word_tokenizer import save_tokenizer
 
 # Of scores and probabilities, by f32 on both sides, and by activations of 1 in 10 digits.
 TOLERANCE = 2e-4
-SPECIAL = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2, "[UNK]": 3}
 QUERY = "w12 w13 w14 w60"
 # Without w5: `transformers` takes the id of padding for padding.
 DOCUMENTS = ["w8 w6 w7", "w100", "w12 w13 w14 w60 w15 w16", "w9 " * 40, "w200 w201"]
@@ -62,21 +59,6 @@ class Served:
         return reference(self.model, self.tokenizer, first, second)
 
 
-def _tokenizer(directory: Path) -> Tokenizer:
-    """One word, one token; texts of a pair have different types."""
-    words = {f"w{i}": i for i in range(len(SPECIAL), 256)}
-    tokenizer = Tokenizer(WordLevel(SPECIAL | words, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.add_special_tokens(list(SPECIAL))
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
-    )
-    tokenizer.save(str(directory / "tokenizer.json"))
-    return tokenizer
-
-
 @pytest.fixture(name="served", scope="module")
 def _served(
     tmp_path_factory: pytest.TempPathFactory,
@@ -85,7 +67,7 @@ def _served(
 
         def start(name: str, task: Task, labels: int, *options: str) -> Served:
             path = tmp_path_factory.mktemp(f"{name}-{task}")
-            model, tokenizer = make(name, task, path, labels=labels), _tokenizer(path)
+            model, tokenizer = make(name, task, path, labels=labels), save_tokenizer(path)
             flags = ["--activation-dtype=f32", *options]
             server = stack.enter_context(serve(str(path), tmp_path_factory.mktemp("log"), flags))
             return Served(server.base_url, model, tokenizer)
@@ -153,7 +135,7 @@ def test_vectors_of_tokens(served: Callable[..., Served]) -> None:
 
 
 def test_offline(tmp_path: Path) -> None:
-    model, tokenizer = make("bert", Task.CLASSIFY, tmp_path, labels=1), _tokenizer(tmp_path)
+    model, tokenizer = make("bert", Task.CLASSIFY, tmp_path, labels=1), save_tokenizer(tmp_path)
     logits = [reference(model, tokenizer, QUERY, document)[0] for document in DOCUMENTS]
     with LLM(str(tmp_path), activation_dtype="f32") as llm:
         scores = llm.score(QUERY, DOCUMENTS)
