@@ -154,3 +154,17 @@ def test_offline(tmp_path: Path) -> None:
         (query,) = llm.encode(QUERY)
         largest = [float((query @ row.T).max(1).sum()) for row in rows]
         np.testing.assert_allclose(llm.score(QUERY, DOCUMENTS), largest, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert", "nomic_bert"])
+def test_ranks(name: str, tmp_path: Path) -> None:
+    """Two ranks give what one does, but for the rounding of another summation order."""
+    make(name, Task.CLASSIFY, tmp_path)
+    save_tokenizer(tmp_path)
+    found: list[np.ndarray] = []
+    for ranks in (1, 2):
+        options = {"activation_dtype": "f32", "tensor_parallel_size": ranks}
+        with LLM(str(tmp_path), kv_cache_memory_bytes="16MiB", **options) as llm:
+            found.append(llm.classify(DOCUMENTS))
+            assert len(llm.worker_pids) == ranks - 1
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=TOLERANCE)
