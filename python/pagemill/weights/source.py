@@ -24,6 +24,8 @@ from pagemill.weights.names import gguf_name, layer_name
 from pagemill.weights.pooling import Pooling, read_pooling
 from pagemill.weights.safetensors import read_directory
 
+_HEADS = ("lm_head.", "score.", "classifier.")
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
@@ -78,6 +80,20 @@ class ModelSource:
             raise WeightsError(f"{path} is no GGUF file, as the model is")
         gguf = GgufFile.open(path)
         return replace(self, path=path, gguf=gguf, _tensors=gguf.tensors)
+
+    def with_prefix(self, prefix: str) -> ModelSource:
+        """The same model, with `prefix` in front of the names of tensors if none has it: that of a
+        checkpoint without a head, whose names lack the module that a head stands beside."""
+        if self.gguf is not None or any(name.startswith(prefix) for name in self._tensors):
+            return self
+        named = {
+            tensor.name: tensor
+            for tensor in (
+                replace(tensor, name=_with_prefix(name, prefix))
+                for name, tensor in self._tensors.items()
+            )
+        }
+        return replace(self, _tensors=named)
 
     @property
     def architecture(self) -> str:
@@ -134,6 +150,10 @@ class ModelSource:
             return self._tensors.get(name)
         stored = gguf_name(self.config["model_type"], name)
         return None if stored is None else self._tensors.get(stored)
+
+
+def _with_prefix(name: str, prefix: str) -> str:
+    return name if name.startswith(_HEADS) else prefix + name
 
 
 def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:

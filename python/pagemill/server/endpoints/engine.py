@@ -152,7 +152,9 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
 
     try:
         source = ModelSource.open(model.path, model.hf_overrides)
-        return program_texts(source, path, model.max_model_len, adapters=model.adapters)
+        return program_texts(
+            source, path, model.max_model_len, model.pooled, adapters=model.adapters
+        )
     except (WeightsError, OSError) as error:
         raise bad_request(f"`path` cannot be used: {error}", "path") from error
 
