@@ -62,6 +62,8 @@ ENCODERS: Mapping[str, EncoderRow] = {
         frozenset({"k_lin.bias"}),
     ),
     "electra": EncoderRow("electra", {"embedding_size": 40, **_SHORT}, _KEYS),
+    "gte": EncoderRow("gte", {"type_vocab_size": 2}),
+    "gte_untyped": EncoderRow("gte", {"type_vocab_size": 0}),
     "modernbert": EncoderRow(
         "modernbert",
         {
@@ -88,7 +90,7 @@ ENCODERS: Mapping[str, EncoderRow] = {
     "xlm_roberta": EncoderRow("xlm-roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
     "llama": EncoderRow("llama", unused=_TIED, heads=_DECODER_HEADS),
     "qwen2": EncoderRow("qwen2", unused=_TIED, heads=_DECODER_HEADS),
-    "qwen3": EncoderRow("qwen3", unused=_TIED, heads=_DECODER_HEADS),
+    "qwen3": EncoderRow("qwen3", unused=_TIED),
 }
 
 

@@ -54,6 +54,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GraniteMoeSharedForCausalLM": Architecture(
         "granite_moe:GraniteMoeModel", "Granite 3, experts and a shared one"
     ),
+    "GteModel": Architecture("gte:GteModel", "GTE", "embeddings"),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium"),
     "HunYuanDenseV1ForCausalLM": Architecture("hunyuan:HunyuanModel", "Hunyuan, dense"),
     "HyperCLOVAXForCausalLM": Architecture("hyperclovax:HyperClovaXModel", "HyperCLOVA X"),
