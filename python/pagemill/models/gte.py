@@ -24,8 +24,6 @@ class GteModel(Encoder):
     )
 
     def __init__(self, config: Config) -> None:
-        if config.get("type_vocab_size") == 0:
-            config = {**config, "type_vocab_size": 1}  # there is no table
         super().__init__(config)
         table = make_rotary_table(config, self.sizes.head_dim)
         self.rotary = (table,) * self.sizes.layers
