@@ -125,6 +125,8 @@ void BindRequestControl(nb::class_<EngineHolder>& engine) {
             ThrowIfError(self.engine().Extend(RequestId(id), std::move(chunk)));
           },
           nb::arg("request_id"), nb::arg("chunk"))
+      .def("new_adapter_id",
+           [](EngineHolder& self) { return self.engine().NewAdapterId().value(); })
       .def("pin_prefix", &PinPrefix, nb::arg("token_ids"), nb::kw_only(),
            nb::arg("cache_salt") = "")
       .def(

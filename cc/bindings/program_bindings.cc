@@ -97,7 +97,7 @@ void BindExecutorOptions(nb::module_& m) {
              int32_t max_num_seqs, int32_t max_num_logits_rows, int32_t num_blocks,
              int32_t block_size, const std::string& kv_cache_dtype, std::string kernel_filter,
              const std::string& activation_dtype, std::string pack_cache_folder, bool place_memory,
-             const std::string& activation_type, int64_t kv_page_bytes) {
+             const std::string& activation_type, int64_t kv_page_bytes, int32_t max_adapters) {
             const ExecutorOptions options = {
                 .num_threads = num_threads,
                 .max_num_tokens = max_num_tokens,
@@ -106,6 +106,7 @@ void BindExecutorOptions(nb::module_& m) {
                 .num_blocks = num_blocks,
                 .block_size = block_size,
                 .kv_page_bytes = kv_page_bytes,
+                .max_adapters = max_adapters,
                 .kv_cache_dtype = ValueOrThrow(program::ParseKvCacheDType(kv_cache_dtype)),
                 .activation_type = ValueOrThrow(program::ParseActivationType(activation_type)),
                 .kernel_filter = std::move(kernel_filter),
@@ -120,7 +121,8 @@ void BindExecutorOptions(nb::module_& m) {
           nb::arg("num_blocks") = 1, nb::arg("block_size") = 16, nb::arg("kv_cache_dtype") = "bf16",
           nb::arg("kernel_filter") = "", nb::arg("activation_dtype") = "bf16",
           nb::arg("pack_cache_folder") = "", nb::arg("place_memory") = true,
-          nb::arg("activation_type") = "f32", nb::arg("kv_page_bytes") = 0)
+          nb::arg("activation_type") = "f32", nb::arg("kv_page_bytes") = 0,
+          nb::arg("max_adapters") = 0)
       .def_ro("num_threads", &ExecutorOptions::num_threads)
       .def_ro("max_num_tokens", &ExecutorOptions::max_num_tokens)
       .def_ro("max_num_seqs", &ExecutorOptions::max_num_seqs)

@@ -22,6 +22,8 @@
 #include "cc/engine/runner.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
+#include "cc/runner/adapters/adapter_slots.h"
+#include "cc/runner/adapters/adapter_store.h"
 #include "cc/runner/draft_model.h"
 #include "cc/runner/media_encoder.h"
 #include "cc/sampling/draft_proposer.h"
@@ -52,6 +54,7 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
   require("max_num_tokens", limits.max_num_tokens, options.max_num_tokens);
   require("max_num_seqs", limits.max_num_seqs, options.max_num_seqs);
   require("max_num_logits_rows", limits.max_num_logits_rows, options.max_num_logits_rows);
+  require("max_adapters", limits.max_adapters, options.max_adapters);
   require("num_blocks", limits.num_blocks, options.num_blocks);
   if (limits.block_size != options.block_size) {
     ThrowIfError(InvalidArgument("RunnerLimits.block_size = " + std::to_string(limits.block_size) +
@@ -118,11 +121,24 @@ struct Others {
   int32_t draft_vocab_size = 0;  // ids that it knows
   nb::object encoder;            // None: no media
   EncoderOptions encoder_options;
+  nb::object adapters;  // an AdapterStore; None: the model as it is for all
 
   NativeExecutor* draft() const {
     return draft_executor.is_none() ? nullptr : &nb::cast<NativeExecutor&>(draft_executor);
   }
 };
+
+std::unique_ptr<runner::AdapterSlots> MakeAdapterSlots(NativeExecutor& native,
+                                                       const nb::object& adapters,
+                                                       const RunnerLimits& limits) {
+  if (adapters.is_none()) return nullptr;
+  const auto set = [&native](int32_t slot,
+                             std::shared_ptr<const program::AdapterWeights> weights) {
+    return native.SetAdapter(slot, std::move(weights));
+  };
+  return std::make_unique<runner::AdapterSlots>(
+      set, &nb::cast<const runner::AdapterStore&>(adapters), limits);
+}
 
 std::unique_ptr<runner::DraftModel> MakeDraftModel(NativeExecutor& native, const Others& others,
                                                    const Clock* clock, const RunnerLimits& limits) {
@@ -174,12 +190,14 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .proposer = std::move(others.proposer),
       .draft_model = MakeDraftModel(native, others, clock.get(), limits),
       .media =
-          MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type)};
+          MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type),
+      .adapters = MakeAdapterSlots(native, others.adapters, limits)};
   auto runner =
       ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoder = std::move(others.encoder),
                           .draft_executor = std::move(others.draft_executor),
+                          .adapters = std::move(others.adapters),
                           .native = &native,
                           .leading = std::move(leading),
                           .control = std::move(control),
@@ -197,6 +215,7 @@ void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits&
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoder = std::move(others.encoder),
                           .draft_executor = nb::none(),
+                          .adapters = nb::none(),
                           .runner = std::move(runner)};
 }
 
@@ -247,7 +266,7 @@ void BindRunnerLimits(nb::module_& m) {
              int32_t num_blocks, int32_t block_size, std::vector<KvGroupOptions> kv_groups,
              bool chunked_prefill, bool prefix_caching, bool pooling, int32_t max_draft_tokens,
              int32_t max_forced_tokens, int32_t max_encoder_tokens,
-             int32_t encoder_cache_tokens) {
+             int32_t encoder_cache_tokens, int32_t max_adapters) {
             new (self) RunnerLimits{.max_num_tokens = max_num_tokens,
                                     .max_num_seqs = max_num_seqs,
                                     .max_num_logits_rows = max_num_logits_rows,
@@ -256,6 +275,7 @@ void BindRunnerLimits(nb::module_& m) {
                                     .num_blocks = num_blocks,
                                     .block_size = block_size,
                                     .kv_groups = std::move(kv_groups),
+                                    .max_adapters = max_adapters,
                                     .max_encoder_tokens = max_encoder_tokens,
                                     .encoder_cache_tokens = encoder_cache_tokens,
                                     .chunked_prefill = chunked_prefill,
@@ -271,7 +291,8 @@ void BindRunnerLimits(nb::module_& m) {
           nb::arg("chunked_prefill") = true, nb::arg("prefix_caching") = true,
           nb::arg("pooling") = false, nb::arg("max_draft_tokens") = 0,
           nb::arg("max_forced_tokens") = 0,
-          nb::arg("max_encoder_tokens") = 0, nb::arg("encoder_cache_tokens") = 0)
+          nb::arg("max_encoder_tokens") = 0, nb::arg("encoder_cache_tokens") = 0,
+          nb::arg("max_adapters") = 0)
       .def_ro("max_num_tokens", &RunnerLimits::max_num_tokens)
       .def_ro("max_num_seqs", &RunnerLimits::max_num_seqs)
       .def_ro("max_num_logits_rows", &RunnerLimits::max_num_logits_rows)
@@ -286,6 +307,7 @@ void BindRunnerLimits(nb::module_& m) {
       .def_ro("max_forced_tokens", &RunnerLimits::max_forced_tokens)
       .def_ro("max_encoder_tokens", &RunnerLimits::max_encoder_tokens)
       .def_ro("encoder_cache_tokens", &RunnerLimits::encoder_cache_tokens)
+      .def_ro("max_adapters", &RunnerLimits::max_adapters)
       .def_ro("pooling", &RunnerLimits::pooling);
 }
 
@@ -348,12 +370,13 @@ void BindRunner(nb::module_& m) {
           "__init__",
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
              const NgramSizes& ngram_sizes, nb::object draft_executor, int32_t draft_vocab_size,
-             nb::object encoder, const EncoderOptions& encoder_options) {
+             nb::object encoder, const EncoderOptions& encoder_options, nb::object adapters) {
             Others others = {.proposer = MakeProposer(ngram_sizes, limits),
                              .draft_executor = std::move(draft_executor),
                              .draft_vocab_size = draft_vocab_size,
                              .encoder = std::move(encoder),
-                             .encoder_options = encoder_options};
+                             .encoder_options = encoder_options,
+                             .adapters = std::move(adapters)};
             if (nb::isinstance<NativeExecutor>(executor)) {
               InitFromNative(self, std::move(executor), limits, std::move(others));
             } else if (nb::isinstance<PythonExecutor>(executor)) {
@@ -365,7 +388,7 @@ void BindRunner(nb::module_& m) {
           nb::arg("executor"), nb::arg("limits"), nb::kw_only(),
           nb::arg("ngram_sizes") = nb::none(), nb::arg("draft_executor") = nb::none(),
           nb::arg("draft_vocab_size") = 0, nb::arg("encoder") = nb::none(),
-          nb::arg("encoder_options") = nb::none())
+          nb::arg("encoder_options") = nb::none(), nb::arg("adapters") = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
       .def_prop_ro("num_encoded_media",
                    [](const RunnerHolder& self) { return self.runner->num_encoded_media(); })

@@ -19,6 +19,7 @@ struct RunnerHolder {
   nanobind::object executor;                  // dies after the runner
   nanobind::object encoder;                   // the same; None: no media
   nanobind::object draft_executor;            // the same; None: no draft model
+  nanobind::object adapters;                  // the same; None: no adapters
   program::NativeExecutor* native = nullptr;  // it, if it is one
   std::unique_ptr<runner::LeadingExecutor> leading =
       nullptr;  // around it, if it is rank 0 of a group
@@ -31,6 +32,7 @@ struct RunnerHolder {
     Py_VISIT(executor.ptr());
     Py_VISIT(encoder.ptr());
     Py_VISIT(draft_executor.ptr());
+    Py_VISIT(adapters.ptr());
     return 0;
   }
   void Forget() {}

@@ -56,6 +56,9 @@ struct StepArrays {
   // image, for rotary embeddings of several dimensions. All three are equal for text: `positions`,
   // or less after media, which may take fewer positions than tokens (step/media_item.h).
   const int32_t* grid_positions = nullptr;
+  // [tokens] if the program declares it: the slot of the adapter that a token is computed with, -1
+  // for the model as it is (apply_adapter/apply_adapter.h).
+  const int32_t* adapter_slots = nullptr;
   // [tokens] if the program declares it: 1 for tokens of the second text of a pair, which the model
   // reads together with a first one; otherwise 0 (step/request.h).
   const int32_t* token_types = nullptr;
@@ -161,6 +164,10 @@ inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
      .data = &StepArrays::grid_positions,
      .dim = Dim::kTokens,
      .columns = kGridDims,
+     .if_declared = true},
+    {.name = "adapter_slots",
+     .data = &StepArrays::adapter_slots,
+     .dim = Dim::kTokens,
      .if_declared = true},
     {.name = "token_types",
      .data = &StepArrays::token_types,

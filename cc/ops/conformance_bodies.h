@@ -21,12 +21,14 @@ void CheckAddConformance(const OpDefinition& op, const device::Capabilities& cap
 void CheckAddRmsNormConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAllGatherConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAllReduceConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckApplyAdapterConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckArgmaxConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAttentionConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckCausalConvConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckDrawTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckEmbeddingConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGatedActivationConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckGatedDeltaConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& linear,
                                    const device::Capabilities& caps);
 void CheckHeadLinearConformance(const OpDefinition& op, const device::Capabilities& caps);
@@ -51,6 +53,7 @@ void CheckRotaryKvWriteConformance(std::span<const OpDefinition> ops,
 void CheckScaleConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckScatterRowsConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSelectRowsConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckSelectiveScanConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSplitConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckStateSpaceScanConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckTakeTokensConformance(const OpDefinition& op, const device::Capabilities& caps);

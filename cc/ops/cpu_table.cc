@@ -6,12 +6,14 @@
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 #include "cc/ops/all_gather/all_gather.h"
 #include "cc/ops/all_reduce/all_reduce.h"
+#include "cc/ops/apply_adapter/apply_adapter.h"
 #include "cc/ops/argmax/argmax.h"
 #include "cc/ops/attention/attention.h"
 #include "cc/ops/causal_conv/causal_conv.h"
 #include "cc/ops/draw_tokens/draw_tokens.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
+#include "cc/ops/gated_delta/gated_delta.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
 #include "cc/ops/head_linear/head_linear.h"
 #include "cc/ops/kv_write/kv_write.h"
@@ -31,6 +33,7 @@
 #include "cc/ops/scale/scale.h"
 #include "cc/ops/scatter_rows/scatter_rows.h"
 #include "cc/ops/select_rows/select_rows.h"
+#include "cc/ops/selective_scan/selective_scan.h"
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
 #include "cc/ops/take_tokens/take_tokens.h"
@@ -45,12 +48,14 @@ std::span<const OpDefinition> CpuOps() {
       AddRmsNormOp(),
       AllGatherOp(),
       AllReduceOp(),
+      ApplyAdapterOp(),
       ArgmaxOp(),
       AttentionOp(),
       CausalConvOp(),
       DrawTokensOp(),
       EmbeddingOp(),
       GatedActivationOp(),
+      GatedDeltaOp(),
       GroupedLinearOp(),
       HeadLinearOp(),
       KvWriteOp(),
@@ -69,6 +74,7 @@ std::span<const OpDefinition> CpuOps() {
       ScaleOp(),
       ScatterRowsOp(),
       SelectRowsOp(),
+      SelectiveScanOp(),
       SplitOp(),
       StateSpaceScanOp(),
       TakeTokensOp(),

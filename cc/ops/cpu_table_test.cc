@@ -18,11 +18,13 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "add_rms_norm",
                                     "all_gather",
                                     "all_reduce",
+                                    "apply_adapter",
                                     "argmax",
                                     "attention",
                                     "draw_tokens",
                                     "embedding",
                                     "gated_activation",
+                                    "gated_delta",
                                     "kv_write",
                                     "layer_norm",
                                     "linear",
@@ -43,6 +45,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "head_linear",
                                     "latent_attention",
                                     "latent_write",
+                                    "selective_scan",
                                     "split",
                                     "take_tokens"};
   std::set<std::string_view> found;
@@ -93,7 +96,7 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                                           "rotary_kv_write 0>0", "rotary_kv_write 1>1",
                                           "scale 0>0",           "scatter_rows 0>0",
                                           "take_tokens 0>0",     "draw_tokens 1>0",
-                                          "mask_tokens 0>0"};
+                                          "mask_tokens 0>0",     "apply_adapter 0>0"};
   EXPECT_EQ(rules, expected);
 }
 

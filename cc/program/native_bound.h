@@ -15,6 +15,7 @@
 #include "cc/device/numa.h"
 #include "cc/device/populate_ahead.h"
 #include "cc/device/thread_pool.h"
+#include "cc/program/adapters/adapter_tables.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
 #include "cc/program/greedy_tail.h"
@@ -47,6 +48,7 @@ struct NativeExecutor::Bound {
   device::ThreadPool* pool = nullptr;
   std::byte* kv_arena = nullptr;  // of `kv`, or the host's
 
+  AdapterTables adapters;
   BoundProgram bound;
   std::optional<StepCalls> calls;
   std::vector<std::span<const std::byte>> next;  // per op: the packed weights to read after its own

@@ -82,13 +82,15 @@ void NativeExecutor::Bound::PopulateKv() { kv_populated.emplace(kv.bytes()); }
 
 void NativeExecutor::Bound::BindProgram() {
   const ActivationPlan activations = PlanActivations(program(), target.ops, options.max_sizes());
+  adapters = AdapterTables(program(), options.max_adapters);
   bound = Bind(program(), kernels, activations, options,
                {.activations = arena.data(),
                 .outputs = outputs.data(),
                 .kv = kv_arena,
                 .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return WeightOf(op, input); },
-                .part = [this](ValueId id) { return PartOf(id); }});
+                .part = [this](ValueId id) { return PartOf(id); },
+                .adapter = [this](ValueId id) { return adapters.Table(id); }});
   calls.emplace(bound);
   context = {.pool = pool, .workspace = bound.workspace, .groups = &groups};
   LinkWeights();
@@ -237,6 +239,10 @@ device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool; }
 step::PageStore* NativeExecutor::pages() { return bound_->pages.get(); }
 const PackedWeights& NativeExecutor::packed_weights() const { return bound_->weights->packed(); }
 const std::string& NativeExecutor::memory_placement() const { return bound_->memory_placement; }
+Status NativeExecutor::SetAdapter(int32_t slot, std::shared_ptr<const AdapterWeights> weights) {
+  return bound_->adapters.Set(slot, std::move(weights));
+}
+
 void NativeExecutor::SetProfiling(bool on) {
   bound_->profiling = on;
   bound_->pool->SetTiming(on);

@@ -36,6 +36,7 @@
 #include "cc/base/xxh3.h"
 #include "cc/comm/group.h"
 #include "cc/device/thread_pool.h"
+#include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
@@ -99,6 +100,10 @@ class NativeExecutor final : public Executor {
   Status LoadBeside(LoadedWeights* weights, const PackedWeights* shared);
   // Goes on with these, loaded or not, and frees those in use.
   void UseWeights(std::unique_ptr<LoadedWeights> weights);
+
+  // Gives the slot of options().max_adapters another adapter, or none (null); only while no step
+  // runs. The errors of AdapterTables::Set().
+  Status SetAdapter(int32_t slot, std::shared_ptr<const AdapterWeights> weights);
 
   // While on, steps also measure each op (~0.1 us an op). Turning it on resets the times.
   void SetProfiling(bool on);

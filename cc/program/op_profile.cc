@@ -61,7 +61,8 @@ void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
         continue;
       }
       const Value& value = program.value(id);
-      entry.counts.push_back(value.kind != ValueKind::kCache && !IsTable(traits, input));
+      entry.counts.push_back(value.kind != ValueKind::kCache &&
+                             value.kind != ValueKind::kAdapter && !IsTable(traits, input));
       if (!IsMatrix(traits, input)) continue;
       if (!entry.time.matrix.empty()) entry.time.matrix += " ";
       entry.time.matrix += std::string(Info(value.dtype).name) + "[" + value.shape.ToString() + "]";

@@ -52,11 +52,17 @@ int64_t Value::Bytes(const StepSizes& sizes) const {
 }
 
 int64_t Value::RowStrideBytes() const {
-  return weight.row_stride > 0 ? weight.row_stride : RowBytes(dtype, shape.RowElements());
+  const bool in_file = weight.row_stride > 0 && weight.column_stride == 0;
+  return in_file ? weight.row_stride : RowBytes(dtype, shape.RowElements());
 }
 
 int64_t Value::SpanBytes() const {
-  return (shape.dims[0] - 1) * RowStrideBytes() + RowBytes(dtype, shape.RowElements());
+  const int64_t columns = shape.RowElements(), rows = shape.dims[0];
+  if (weight.column_stride > 0) {
+    return (rows - 1) * weight.row_stride + (columns - 1) * weight.column_stride +
+           RowBytes(dtype, 1);
+  }
+  return (rows - 1) * RowStrideBytes() + RowBytes(dtype, columns);
 }
 
 bool Value::operator==(const Value& other) const {
@@ -186,12 +192,13 @@ Status Program::CheckQuantized(const Value& weight) const {
     const bool optional = id != weight.quantized->values && id != weight.quantized->scales;
     if (id == kNoValue && optional) continue;
     const bool exists = id.value() >= 0 && static_cast<size_t>(id.value()) < values_.size();
-    const bool fits = exists && (value(id).stack.empty() || weight.shape.rank == 3);
+    const bool fits = exists && (value(id).stack.empty() || weight.shape.rank == 3) &&
+                      value(id).weight.column_stride == 0;
     if (fits && value(id).kind == ValueKind::kWeight && !value(id).quantized) continue;
     return InvalidArgument(
         LinePrefix(weight.line) + "quantized '" + weight.name +
-        "' needs values and scales that are weights, not quantized and, unless it "
-        "has three dimensions, no stacks; so are zeros and groups, if it has "
+        "' needs values and scales that are weights, not quantized, not transposed and, "
+        "unless it has three dimensions, no stacks; so are zeros and groups, if it has "
         "them");
   }
   return OkStatus();

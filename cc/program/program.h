@@ -50,7 +50,9 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-enum class ValueKind : uint8_t { kWeight, kCache, kInput, kActivation };
+// kAdapter: the adapters of one linear layer, a table that the executor keeps
+// (ops/apply_adapter/adapter_matrices.h). Its type is i8, its shape that of the layer's weight.
+enum class ValueKind : uint8_t { kWeight, kCache, kAdapter, kInput, kActivation };
 
 // The location of a weight's bytes.
 struct WeightSource {
@@ -59,6 +61,9 @@ struct WeightSource {
   // Bytes between consecutive rows; 0 = dense rows. Larger if the weight is some columns of a wider
   // matrix.
   int64_t row_stride = 0;
+  // Bytes between consecutive columns; 0 = adjacent. Larger if the file has the transposed matrix,
+  // whose rows are columns of the weight: kernels read a copy.
+  int64_t column_stride = 0;
   friend bool operator==(const WeightSource&, const WeightSource&) = default;
 };
 
@@ -116,8 +121,10 @@ struct Value {
 
   // True for a weight that is composed of other weights instead of lying in a file itself.
   bool IsMade() const { return quantized.has_value() || !stack.empty(); }
+  // True for a weight whose bytes kernels cannot read in its file.
+  bool NeedsRows() const { return IsMade() || weight.column_stride > 0; }
   int64_t Bytes(const StepSizes& sizes) const;  // not of a cache
-  int64_t RowStrideBytes() const;               // not of a cache
+  int64_t RowStrideBytes() const;               // not of a cache; as kernels see it
   int64_t SpanBytes() const;                    // of a weight: from its first to its last byte
   bool operator==(const Value& other) const;
 };

@@ -75,11 +75,13 @@ class ProgramParser {
   Status ParseFile(std::string_view line, const Fields& fields);
   Status ParseWeight(const Fields& fields);
   Status ParseRowStride(std::string_view text, Value* weight);
+  Status ParseStrides(std::string_view row, std::string_view column, Value* weight);
   Status ParseQuantized(const Fields& fields);
   Status ParseStack(const Fields& fields);
   Status ParseGroup(const Fields& fields);
   Status ParseCache(const Fields& fields);
   Status ParseCacheDims(std::string_view text, CacheSpec* cache);
+  Status ParseAdapter(const Fields& fields);
   Status ParseInput(const Fields& fields);
   Status ParseActivation(const Fields& fields);
   Status ParseOp(const Fields& fields);
@@ -142,13 +144,15 @@ Status ProgramParser::ParseLine(std::string_view line) {
   if (kind == "stack") return ParseStack(fields);
   if (kind == "group") return ParseGroup(fields);
   if (kind == "cache") return ParseCache(fields);
+  if (kind == "adapter") return ParseAdapter(fields);
   if (kind == "input") return ParseInput(fields);
   if (kind == "value") return ParseActivation(fields);
   if (kind == "op") return ParseOp(fields);
   if (kind == "output") return ParseOutput(fields);
   return Error(
       "unknown kind of line " + Quote(kind) +
-      "; known: file, weight, quantized, stack, group, cache, input, value, op, output, constants");
+      "; known: file, weight, quantized, stack, group, cache, adapter, input, value, op, output, "
+      "constants");
 }
 
 Status ProgramParser::ExpectFields(const Fields& fields, size_t count, std::string_view form) {
@@ -224,9 +228,10 @@ Status ProgramParser::ParseTypeAndShape(std::string_view dtype, std::string_view
 }
 
 Status ProgramParser::ParseWeight(const Fields& fields) {
-  if (fields.size() != 7) {
-    PAGEMILL_RETURN_IF_ERROR(
-        ExpectFields(fields, 6, "weight <name> <dtype> <shape> <file> <offset> [<row stride>]"));
+  if (fields.size() != 7 && fields.size() != 8) {
+    PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 6,
+                                          "weight <name> <dtype> <shape> <file> <offset> "
+                                          "[<row stride> [<column stride>]]"));
   }
   Value value;
   value.kind = ValueKind::kWeight;
@@ -238,6 +243,7 @@ Status ProgramParser::ParseWeight(const Fields& fields) {
                  " must be whole numbers >= 0");
   }
   if (fields.size() == 7) PAGEMILL_RETURN_IF_ERROR(ParseRowStride(fields[6], &value));
+  if (fields.size() == 8) PAGEMILL_RETURN_IF_ERROR(ParseStrides(fields[6], fields[7], &value));
   return AddValue(fields[1], std::move(value));
 }
 
@@ -251,6 +257,22 @@ Status ProgramParser::ParseRowStride(std::string_view text, Value* weight) {
                  " above the " + std::to_string(row) + " bytes of a row, and 2^42 bytes in all");
   }
   return OkStatus();
+}
+
+Status ProgramParser::ParseStrides(std::string_view row, std::string_view column, Value* weight) {
+  const int64_t unit = Info(weight->dtype).block_bytes;
+  const auto parse = [&](std::string_view text, int64_t count, int64_t* stride) {
+    return ParseNumber(text, stride) && *stride >= unit && *stride % unit == 0 &&
+           *stride <= (int64_t{1} << 42) / count;
+  };
+  if (weight->shape.rank == 2 && Info(weight->dtype).block_elements == 1 &&
+      parse(row, weight->shape.dims[0], &weight->weight.row_stride) &&
+      parse(column, weight->shape.dims[1], &weight->weight.column_stride)) {
+    return OkStatus();
+  }
+  return Error("strides " + Quote(row) + " and " + Quote(column) +
+               " of rows and columns must be multiples of " + std::to_string(unit) +
+               " of a matrix without blocks, and 2^42 bytes in all");
 }
 
 Status ProgramParser::ParseQuantized(const Fields& fields) {
@@ -363,6 +385,17 @@ Status ProgramParser::ParseCacheDims(std::string_view text, CacheSpec* cache) {
         Quote(text));
   }
   return OkStatus();
+}
+
+Status ProgramParser::ParseAdapter(const Fields& fields) {
+  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 3, "adapter <name> <out>,<in>"));
+  Value value;
+  value.kind = ValueKind::kAdapter;
+  PAGEMILL_RETURN_IF_ERROR(ParseTypeAndShape("i8", fields[2], &value));
+  if (value.shape.dim != Dim::kNone || value.shape.rank != 2) {
+    return Error("an adapter has two dimensions, <out>,<in>, got " + Quote(fields[2]));
+  }
+  return AddValue(fields[1], std::move(value));
 }
 
 Status ProgramParser::ParseInput(const Fields& fields) {

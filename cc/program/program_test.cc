@@ -91,6 +91,19 @@ TEST(ProgramTest, AWeightMayBeColumnsOfAWiderMatrix) {
   EXPECT_EQ(MustParse(kText).value(*program.Find("w0")).SpanBytes(), 83 * 68);
 }
 
+TEST(ProgramTest, AWeightMayBeTransposed) {
+  const std::string text =
+      Replace(kText, "weight w0 q8_0 83,64 0 4096\n", "weight w0 bf16 83,64 0 4096 2 340\n");
+  const Program program = MustParse(text);
+  const Value& weight = program.value(*program.Find("w0"));
+  EXPECT_TRUE(weight.NeedsRows());
+  EXPECT_FALSE(weight.IsMade());
+  EXPECT_EQ(weight.RowStrideBytes(), 128) << "of the copy";
+  EXPECT_EQ(weight.Bytes({}), 83 * 128);
+  EXPECT_EQ(weight.SpanBytes(), 82 * 2 + 63 * 340 + 2);
+  EXPECT_EQ(program.ToText(), text);
+}
+
 TEST(ProgramTest, ActStandsForTheTypeThatWasBound) {
   Program program = MustParse(kText);
   const ValueId act = *program.Find("v0"), f32 = *program.Find("v2");
@@ -204,6 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"NegativeOffset", "0 4096", "0 -1", "line 7: file '0' and offset '-1'"},
         BadText{"DenseStride", "0 4096", "0 4096 68", "line 7: row stride '68' must be a multiple"},
         BadText{"CutStride", "0 4096", "0 4096 100", "line 7: row stride '100' must be a multiple"},
+        BadText{"BlockStrides", "0 4096", "0 4096 34 340", "line 7: strides '34' and '340'"},
         BadText{"HugeStride", "0 4096", "0 4096 34000000000000000", "line 7: row stride"},
         BadText{"UnknownFile", "0 4096", "2 4096", "line 7: weight 'w0' names file 2"},
         BadText{"GroupWindow", "window=9", "window=0", "line 4: expected 'group <name>"},

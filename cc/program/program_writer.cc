@@ -64,9 +64,13 @@ std::string ValueLine(const Program& program, const Value& v) {
     case ValueKind::kWeight:
       return "weight " + v.name + " " + TypeAndShape(v) + " " + std::to_string(v.weight.file) +
              " " + std::to_string(v.weight.offset) +
-             (v.weight.row_stride > 0 ? " " + std::to_string(v.weight.row_stride) : "") + "\n";
+             (v.weight.row_stride > 0 ? " " + std::to_string(v.weight.row_stride) : "") +
+             (v.weight.column_stride > 0 ? " " + std::to_string(v.weight.column_stride) : "") +
+             "\n";
     case ValueKind::kCache:
       return CacheLine(program, v);
+    case ValueKind::kAdapter:
+      return "adapter " + v.name + " " + v.shape.ToString() + "\n";
     case ValueKind::kInput:
       return "input " + v.name + " " + TypeAndShape(v) + "\n";
     case ValueKind::kActivation:

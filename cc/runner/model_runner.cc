@@ -85,6 +85,10 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* ex
     return InvalidArgument("max_encoder_tokens is " + std::to_string(limits.max_encoder_tokens) +
                            (parts.media == nullptr ? " without an encoder" : " with an encoder"));
   }
+  if ((parts.adapters != nullptr) != (limits.max_adapters > 0)) {
+    return InvalidArgument("max_adapters is " + std::to_string(limits.max_adapters) +
+                           (parts.adapters == nullptr ? " without adapters" : " with adapters"));
+  }
   return std::unique_ptr<ModelRunner>(new ModelRunner(executor, pool, limits, std::move(parts)));
 }
 
@@ -95,6 +99,7 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
       proposer_(std::move(parts.proposer)),
       draft_model_(std::move(parts.draft_model)),
       media_(std::move(parts.media)),
+      adapters_(std::move(parts.adapters)),
       batch_(Runner::limits(),
              draft_model_ == nullptr ? limits.kv_groups.size() : draft_model_->first_kv_group()),
       sampler_({.max_num_seqs = limits.max_num_seqs,
@@ -125,6 +130,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   const int64_t begun_ns = speculation_ ? clock_->NowNanos() : 0;
   PAGEMILL_RETURN_IF_ERROR(batch_.CheckSlots(plan));
   ApplyToSlots(plan);  // first, so that no request stays in them if the step fails
+  if (adapters_ != nullptr) adapters_->Apply(plan);
   const step::StepPlan& exact = max_drafts() > 0 ? Resolve(plan) : plan;
   PAGEMILL_RETURN_IF_ERROR(batch_.Apply(exact));
   PAGEMILL_RETURN_IF_ERROR(CheckDrafts(exact));
@@ -233,6 +239,7 @@ Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   stopwatch_.Lap(&StepTimes::batch_s, &step->times);
   ops::StepBatch batch = batch_.view();
   if (media_ != nullptr) media_->AddTo(&batch);
+  if (adapters_ != nullptr) adapters_->AddTo(plan, &batch);
   const bool finds_tokens = WantsOnlyTokens(plan);
   if (finds_tokens) {
     batch.argmax_columns = limits().vocab_size;
@@ -382,6 +389,7 @@ void ModelRunner::SampleOnExecutor(StepInFlight* step) {
 
 void ModelRunner::CheckIntegrity() const {
   batch_.CheckIntegrity();
+  if (adapters_ != nullptr) adapters_->CheckIntegrity();
   if (draft_model_ != nullptr) draft_model_->CheckIntegrity();
   sampler_.CheckIntegrity();
 }

@@ -137,7 +137,7 @@ void ModelRunner::SampleRows(const StepInFlight& step, step::StepResult* result)
     const BatchRow& sampled = step.rows[sampled_rows_[i]];
     step::RequestResult& target = result->results[static_cast<size_t>(sampled.entry)];
     sampling::RowOutput& row = row_outputs_[i];
-    if (row.failure.ok()) row.failure = masks_.status(target.index);
+    if (row.failure.ok()) row.failure = FailureOf(target.index);
     if (!row.failure.ok()) {
       target.failure = std::move(row.failure);
       continue;
@@ -188,6 +188,11 @@ void ModelRunner::ProposeForced(const StepInFlight& step, step::StepResult* resu
   }
 }
 
+Status ModelRunner::FailureOf(step::RequestIndex index) const {
+  if (!masks_.status(index).ok() || adapters_ == nullptr) return masks_.status(index);
+  return adapters_->status(index);
+}
+
 // A pooling program gives a row for each request or for each of its tokens.
 void ModelRunner::TakePooled(const StepInFlight& step, step::StepResult* result) {
   const TensorView pooled = output_.pooled();
@@ -197,7 +202,9 @@ void ModelRunner::TakePooled(const StepInFlight& step, step::StepResult* result)
   int64_t first = 0;
   for (size_t i = 0; i < step.entries.size(); ++i) {
     const int64_t rows = by_token ? step.entries[i].num_tokens : 1;
-    if (step.entries[i].pools) TakeRows(pooled, first, rows, &result->results[i]);
+    step::RequestResult& target = result->results[i];
+    if (step.entries[i].pools) target.failure = FailureOf(target.index);
+    if (step.entries[i].pools && target.failure.ok()) TakeRows(pooled, first, rows, &target);
     first += rows;
   }
 }

@@ -22,11 +22,14 @@
 //   awq             [K, N / 8]    [G, N / 8]        [G, N]    8 rows: 0, 2, 4, 6, 1, 3, 5, 7
 //   gptq, gptq_v2   [K / P, N]    [G, N / P]        [G, N]    P columns (zeros: P rows)
 //   pack_quantized  [N, K / P]    [ceil(N / P), G]  [N, G]    P columns (zeros: P rows)
+//   mxfp4           [N, K / 8]    none              [N, G]    8 columns
 //
 // gptq stores each zero minus one (0 as the largest integer), the others store it as it is; without
 // zeros each is 2^(bits - 1). Scales are f16, bf16 or f32; groups i32 [K]. AWQ has 4 bits. awq is
 // AutoAWQ's GEMM version, pack_quantized what compressed-tensors writes: integers there are signed
-// and stored with 2^(bits - 1) added. A weight may be some rows and columns of such a matrix, which
+// and stored with 2^(bits - 1) added. mxfp4 is that of the Open Compute Project: q is the code of a
+// float of 4 bits (0, 0.5, 1, 1.5, 2, 3, 4, 6; 8 more is negative), groups have 32 columns, and a
+// scale is a byte s, 2^(s - 127), of which 255 stands for NaN. A weight may be some rows and columns of such a matrix, which
 // begin at first_row and first_column; its parts are those of the whole matrix.
 //
 // Parts of a stack of matrices have one more dimension, the first; or, with row_step > 0, matrix e
@@ -44,10 +47,10 @@
 
 namespace pagemill {
 
-enum class QuantizedLayout : uint8_t { kScaled, kAwq, kGptq, kGptqV2, kPackQuantized };
+enum class QuantizedLayout : uint8_t { kScaled, kAwq, kGptq, kGptqV2, kPackQuantized, kMxfp4 };
 
-inline constexpr std::array<std::string_view, 5> kQuantizedLayoutNames = {
-    "scaled", "awq", "gptq", "gptq_v2", "pack_quantized"};
+inline constexpr std::array<std::string_view, 6> kQuantizedLayoutNames = {
+    "scaled", "awq", "gptq", "gptq_v2", "pack_quantized", "mxfp4"};
 
 inline std::string_view NameOf(QuantizedLayout layout) {
   return kQuantizedLayoutNames[static_cast<size_t>(layout)];

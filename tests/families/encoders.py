@@ -18,7 +18,8 @@ from transformers import (
     PreTrainedModel,
 )
 
-from tests.families.families import NEUTRAL, SIZES, randomize
+from tests.families.families import randomize
+from tests.families.family import NEUTRAL, SIZES
 
 LABELS = 3
 HEADS: Mapping[Task, type] = {
@@ -88,6 +89,12 @@ ENCODERS: Mapping[str, EncoderRow] = {
     "nomic_bert": EncoderRow("nomic_bert", {"head_dim": 16}, frozenset({"head_dim"})),
     "roberta": EncoderRow("roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
     "xlm_roberta": EncoderRow("xlm-roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
+    "gpt2": EncoderRow(
+        "gpt2",
+        {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 300},
+        _TIED | {"c_attn.bias"},
+        heads=(Task.CLASSIFY,),
+    ),
     "llama": EncoderRow("llama", unused=_TIED, heads=_DECODER_HEADS),
     "qwen2": EncoderRow("qwen2", unused=_TIED, heads=_DECODER_HEADS),
     "qwen3": EncoderRow("qwen3", unused=_TIED),

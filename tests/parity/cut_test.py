@@ -19,6 +19,7 @@ from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 
+from tests.families import families
 from tests.parity.executors import Run
 from tests.parity.tiny_models import DECODERS, make
 
@@ -123,6 +124,15 @@ def test_what_a_stage_lacks_is_named(program: Program) -> None:
         second(batch)
     with pytest.raises(_native.StatusError, match=f"input {layer} must be float32 of the shape"):
         second(batch | {"inputs": {layer: np.zeros((2, 3), np.float32)}})
+
+
+def test_layers_that_share_a_cache_are_not_divided(tmp_path: Path) -> None:
+    families.make("gemma4", tmp_path)
+    text = build(ModelSource.open(tmp_path), BuildOptions(rewrite=False)).program_text
+    with pytest.raises(
+        ValueError, match="in front of 'layer.3' and behind it read the cache 'kv2'"
+    ):
+        cut(from_text(text), "layer.3")
 
 
 def test_there_is_nothing_to_cut_behind_a_value_that_no_op_writes() -> None:

@@ -53,23 +53,33 @@ def engine(
             **options,
         },
     )
-    build_options = BuildOptions(max_model_len=max_model_len, task=task, normalize=False)
-    built = build(ModelSource.open(path), build_options)
-    core = EngineCore.create(built, config, "float32")
+    source = ModelSource.open(path)
+    wanted = BuildOptions(
+        max_model_len=max_model_len, task=task, normalize=False, adapters=config.lora.enabled
+    )
+    core = EngineCore.create(build(source, wanted), config, "float32", source=source)
     try:
         yield core
     finally:
         core.bindings.engine.shutdown()
 
 
-def generate(core: EngineCore, prompts: Sequence[list[int]], num_tokens: int) -> list[Answer]:
-    """The engine's answers to prompts that are submitted together."""
+def generate(
+    core: EngineCore,
+    prompts: Sequence[list[int]],
+    num_tokens: int,
+    adapters: Sequence[int] | None = None,
+) -> list[Answer]:
+    """The engine's answers to prompts that are submitted together, each with the adapter of this id
+    (0: none)."""
     sampling = _native.SamplingParams(temperature=0.0, max_tokens=num_tokens, ignore_eos=True)
     native = core.bindings.engine
     answers = {next(_IDS): Answer() for _ in prompts}
     native.pause("keep")  # the steps do not depend on how fast requests are submitted
-    for request_id, prompt in zip(answers, prompts, strict=True):
-        native.submit(request_id, np.array(prompt, np.int32), sampling)
+    for request_id, prompt, adapter in zip(
+        answers, prompts, adapters or [0] * len(prompts), strict=True
+    ):
+        native.submit(request_id, np.array(prompt, np.int32), sampling, adapter=adapter)
     native.resume()
     while any(answer.cached < 0 for answer in answers.values()):
         for output in native.wait(30):

@@ -14,7 +14,9 @@ import pytest
 from pagemill.config import EngineConfig, build
 from pagemill.engine.loading import LoadedModel, load
 
+from tests.families import families
 from tests.parity.executors import require_native
+from tests.parity.mxfp4_checkpoints import tiny_gpt_oss, write_mxfp4
 from tests.parity.packed_checkpoints import Scheme, write_packed
 from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_experts
 from tests.parity.tiny_models import make, tiny_llama
@@ -93,6 +95,15 @@ def test_two_processes_say_what_one_says(
     _check(tmp_path, divided)
 
 
+# What these attentions have besides heads: ALiBi, norms of each head, rows by KV head, transposed
+# matrices, sinks, a gate.
+@pytest.mark.parametrize("row", ["afmoe", "bloom", "cohere_plus", "falcon", "gpt2", "granite_swa"])
+def test_parts_of_attention_are_divided(row: str, tmp_path: Path) -> None:
+    require_native()
+    families.make(row, tmp_path)
+    _check(tmp_path, True)
+
+
 @pytest.mark.parametrize("name", ["w8a8", "fp8-tensor", "fp8-block"])
 def test_scaled_weights_are_divided(name: str, tmp_path: Path) -> None:
     """Rows of blocks that begin inside a block; columns at whole blocks."""
@@ -125,6 +136,20 @@ def test_packed_integers_are_divided(scheme: Scheme, tmp_path: Path) -> None:
     require_native()
     write_packed(tmp_path, scheme)
     _check(tmp_path, not scheme.act_order)
+
+
+def test_experts_that_are_stored_transposed_are_divided(tmp_path: Path) -> None:
+    """And their biases, and sinks."""
+    require_native()
+    tiny_gpt_oss().save_pretrained(tmp_path)
+    _check(tmp_path, True)
+
+
+def test_mxfp4_is_divided(tmp_path: Path) -> None:
+    """With a note on its memory. Of 5 groups of features, one rank has 2, the other 3."""
+    require_native()
+    write_mxfp4(tmp_path)
+    _check(tmp_path, False)
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS_THAT_SHARE], ids=["apart", "sharing"])

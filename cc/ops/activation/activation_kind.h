@@ -16,8 +16,11 @@ enum class ActivationKind : int32_t {
   kTanh = 4,
   kQuickGelu = 5,  // x / (1 + e^-1.702x)
   kReluSquared = 6,  // max(x, 0)^2
+  kIdentity = 7,     // x: `gated_activation` multiplies
+  kSigmoid = 8,      // 1 / (1 + e^-x)
+  kElu = 9,          // x, or e^x - 1 if x < 0
 };
-inline constexpr int32_t kNumActivationKinds = 7;
+inline constexpr int32_t kNumActivationKinds = 10;
 
 }  // namespace pagemill::ops
 

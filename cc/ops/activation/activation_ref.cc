@@ -22,6 +22,12 @@ double ActivateReference(ActivationKind kind, double x) {
       return x / (1 + std::exp(-1.702 * x));
     case ActivationKind::kReluSquared:
       return x < 0 ? 0 : x * x;
+    case ActivationKind::kIdentity:
+      return x;
+    case ActivationKind::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case ActivationKind::kElu:
+      return x < 0 ? std::expm1(x) : x;
   }
   return 0;
 }

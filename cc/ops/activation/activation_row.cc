@@ -7,47 +7,71 @@
 namespace pagemill::ops {
 namespace {
 
-template <ActivationKind kKind, bool kGated>
+enum class Form { kAlone, kGated, kLimited };
+
+// act(x), times factor; with limits, of both operands limited, and the factor moved.
+template <ActivationKind kKind, Form kForm>
+inline Vec::F ActivateElement(const ActivationRow& row, Vec::F x, Vec::F factor) {
+  if constexpr (kForm == Form::kLimited) {
+    // Min and Max return their second operand if it is NaN.
+    const Vec::F limit = Vec::Set(row.limit);
+    x = Vec::Min(limit, x);
+    factor = Vec::Max(Vec::Set(-row.limit), Vec::Min(limit, factor));
+    factor = Vec::Add(factor, Vec::Set(row.offset));
+  }
+  const Vec::F y = Activate<kKind>(x);
+  return kForm == Form::kAlone ? y : Vec::Mul(y, factor);
+}
+
+template <ActivationKind kKind, Form kForm>
 inline void ActivateElements(const ActivationRow& row) {
   int64_t i = 0;
   for (; i + Vec::kLanes <= row.size; i += Vec::kLanes) {
-    Vec::F v = Activate<kKind>(Vec::Load(row.x + i));
-    if constexpr (kGated) v = Vec::Mul(v, Vec::Load(row.factor + i));
-    Vec::Store(row.y + i, v);
+    Vec::F factor{};
+    if constexpr (kForm != Form::kAlone) factor = Vec::Load(row.factor + i);
+    Vec::Store(row.y + i, ActivateElement<kKind, kForm>(row, Vec::Load(row.x + i), factor));
   }
   if (i < row.size) {
     const int n = static_cast<int>(row.size - i);
-    Vec::F v = Activate<kKind>(Vec::LoadN(row.x + i, n));
-    if constexpr (kGated) v = Vec::Mul(v, Vec::LoadN(row.factor + i, n));
-    Vec::StoreN(row.y + i, v, n);
+    Vec::F factor{};
+    if constexpr (kForm != Form::kAlone) factor = Vec::LoadN(row.factor + i, n);
+    Vec::StoreN(row.y + i, ActivateElement<kKind, kForm>(row, Vec::LoadN(row.x + i, n), factor), n);
   }
 }
 
-template <bool kGated>
+template <Form kForm>
 inline void ActivateRow(const ActivationRow& row) {
   switch (row.kind) {
     case ActivationKind::kSilu:
-      return ActivateElements<ActivationKind::kSilu, kGated>(row);
+      return ActivateElements<ActivationKind::kSilu, kForm>(row);
     case ActivationKind::kGelu:
-      return ActivateElements<ActivationKind::kGelu, kGated>(row);
+      return ActivateElements<ActivationKind::kGelu, kForm>(row);
     case ActivationKind::kGeluTanh:
-      return ActivateElements<ActivationKind::kGeluTanh, kGated>(row);
+      return ActivateElements<ActivationKind::kGeluTanh, kForm>(row);
     case ActivationKind::kRelu:
-      return ActivateElements<ActivationKind::kRelu, kGated>(row);
+      return ActivateElements<ActivationKind::kRelu, kForm>(row);
     case ActivationKind::kTanh:
-      return ActivateElements<ActivationKind::kTanh, kGated>(row);
+      return ActivateElements<ActivationKind::kTanh, kForm>(row);
     case ActivationKind::kQuickGelu:
-      return ActivateElements<ActivationKind::kQuickGelu, kGated>(row);
+      return ActivateElements<ActivationKind::kQuickGelu, kForm>(row);
     case ActivationKind::kReluSquared:
-      return ActivateElements<ActivationKind::kReluSquared, kGated>(row);
+      return ActivateElements<ActivationKind::kReluSquared, kForm>(row);
+    case ActivationKind::kIdentity:
+      return ActivateElements<ActivationKind::kIdentity, kForm>(row);
+    case ActivationKind::kSigmoid:
+      return ActivateElements<ActivationKind::kSigmoid, kForm>(row);
+    case ActivationKind::kElu:
+      return ActivateElements<ActivationKind::kElu, kForm>(row);
   }
 }
 
 inline void ActivateRow(const ActivationRow& row) {
   if (row.factor == nullptr) {
-    ActivateRow<false>(row);
+    ActivateRow<Form::kAlone>(row);
+  } else if (row.limited) {
+    ActivateRow<Form::kLimited>(row);
   } else {
-    ActivateRow<true>(row);
+    ActivateRow<Form::kGated>(row);
   }
 }
 

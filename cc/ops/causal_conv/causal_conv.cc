@@ -26,6 +26,10 @@ Status CheckCausalConv(const OpCall& call) {
   check.Require(check.Dim('R') == check.Dim('K') - 1,
                 "a state must have " + std::to_string(check.Dim('K') - 1) + " rows, got " +
                     std::to_string(check.Dim('R')));
+  const int64_t kind = call.attributes->GetInt("kind", 0);
+  check.Require(kind == static_cast<int64_t>(ActivationKind::kSilu) ||
+                    kind == static_cast<int64_t>(ActivationKind::kIdentity),
+                "attribute kind must be SiLU or the identity, got " + std::to_string(kind));
   return check.Result();
 }
 
@@ -57,7 +61,8 @@ class ChannelBlock {
             .y = args_.y.Row<float>(row) + first_,
             .taps = args_.taps,
             .w_stride = kBlock,
-            .size = size_});
+            .size = size_,
+            .kind = args_.kind});
     }
     // Ascending: the rows of a state move towards the oldest, and the target may be the source.
     for (int64_t k = 0; k < history; ++k) {
@@ -121,7 +126,8 @@ CausalConvArgs ToCausalConvArgs(const OpCall& call) {
           .y = call.outputs[0],
           .batch = call.batch,
           .channels = call.inputs[3].shape[2],
-          .taps = call.inputs[3].shape[1] + 1};
+          .taps = call.inputs[3].shape[1] + 1,
+          .kind = static_cast<ActivationKind>(call.attributes->GetInt("kind", 0))};
 }
 
 const OpDefinition& CausalConvOp() { return kDefinition; }

@@ -1,8 +1,8 @@
 // File: cc/ops/causal_conv/causal_conv.h
 // Depthwise causal convolution over the tokens of each request, then SiLU, as state-space layers
-// apply it before their scan.
+// apply it before their scan, or nothing, as gated short convolutions do.
 //
-//   y[t, c] = silu(bias[c] + sum_j w[c, j] * x[t - (K - 1) + j, c])
+//   y[t, c] = act(bias[c] + sum_j w[c, j] * x[t - (K - 1) + j, c])
 //
 // x before the first token of a step comes from the request's state, the last K - 1 rows of x, and
 // is 0 before the request's first token.
@@ -12,6 +12,7 @@
 //            bias   f32 [C] or missing
 //            state  f32 [pages, K - 1, C]  read and written as state_pages.h says
 //   outputs  y      act [T, ...]
+//   attributes  kind: an ActivationKind, kSilu (0, the default) or kIdentity
 //   batch    query_start, seq_lens, block_table, block_size
 //   aliasing none
 //
@@ -23,6 +24,7 @@
 #ifndef PAGEMILL_CC_OPS_CAUSAL_CONV_CAUSAL_CONV_H_
 #define PAGEMILL_CC_OPS_CAUSAL_CONV_CAUSAL_CONV_H_
 
+#include "cc/ops/activation/activation_kind.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::ops {
@@ -34,6 +36,7 @@ struct CausalConvArgs {
   const BatchView* batch = nullptr;
   int64_t channels = 0;
   int64_t taps = 0;
+  ActivationKind kind = ActivationKind::kSilu;
 };
 
 CausalConvArgs ToCausalConvArgs(const OpCall& call);

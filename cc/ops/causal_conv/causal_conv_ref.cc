@@ -21,7 +21,8 @@ void ConvolveChannel(const CausalConvArgs& args, const StateRun& run, int64_t c)
     for (int64_t j = 0; j < args.taps; ++j) {
       sum += static_cast<double>(w[j]) * x[static_cast<size_t>(row - run.begin + j)];
     }
-    args.y.Row<float>(row)[c] = static_cast<float>(sum / (1 + std::exp(-sum)));
+    if (args.kind == ActivationKind::kSilu) sum /= 1 + std::exp(-sum);
+    args.y.Row<float>(row)[c] = static_cast<float>(sum);
   }
   for (size_t k = 0; k < history; ++k) {
     args.state.Row<float>(run.target)[static_cast<int64_t>(k) * args.channels + c] =

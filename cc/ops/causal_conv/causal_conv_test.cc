@@ -55,7 +55,7 @@ TEST(CausalConv, RefusesMismatchedOperands) {
   const auto view = [](std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, DType::kF32, dims);
   };
-  const Attributes attributes;
+  Attributes attributes;
   const auto check = [&](const TensorView& w, const TensorView& bias, const TensorView& state) {
     const TensorView inputs[] = {view({9, 6}), w, bias, state}, outputs[] = {view({9, 6})};
     return CausalConvOp()
@@ -70,6 +70,9 @@ TEST(CausalConv, RefusesMismatchedOperands) {
             "causal_conv: w must have 2 to 8 taps, got 9");
   EXPECT_EQ(check(view({6, 4}), view({4}), view({5, 3, 6})),
             "causal_conv: bias must be f32 [C=6], got f32 [4]");
+  attributes.Set("kind", 3);
+  EXPECT_EQ(check(view({6, 4}), {}, view({5, 3, 6})),
+            "causal_conv: attribute kind must be SiLU or the identity, got 3");
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "cc/ops/activation/activation_kind.h"
+
 namespace pagemill::ops {
 
 struct ConvRow {
@@ -16,6 +18,7 @@ struct ConvRow {
   int64_t taps = 0;
   int64_t w_stride = 0;
   int64_t size = 0;
+  ActivationKind kind = ActivationKind::kSilu;  // or kIdentity
 };
 
 using ConvRowFunction = void (*)(const ConvRow& row);

@@ -1,5 +1,7 @@
 #include "cc/ops/gated_activation/gated_activation.h"
 
+#include <cmath>
+
 #include "cc/ops/activation/activation_row.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
@@ -15,6 +17,12 @@ Status CheckGatedActivation(const OpCall& call) {
   check.ActInput(1, "up", "N,F*");
   check.ActOutput(0, "y", "N,F*");
   check.IntegerAttribute("kind", /*fallback=*/-1, 0, kNumActivationKinds - 1);
+  const double limit = call.attributes->Get("limit", 0);
+  const double offset = call.attributes->Get("up_offset", 0);
+  check.Require(std::isfinite(static_cast<float>(limit)) && limit >= 0,
+                "attribute limit must be a finite number >= 0");
+  check.Require(std::isfinite(static_cast<float>(offset)) && (limit > 0 || offset == 0),
+                "attribute up_offset must be a finite number, and 0 without a limit");
   return check.Result();
 }
 
@@ -29,7 +37,10 @@ void Run(const OpCall& call, KernelContext& context) {
                                       .factor = args.up.Row<float>(i),
                                       .y = args.y.Row<float>(i),
                                       .size = size,
-                                      .kind = args.kind});
+                                      .kind = args.kind,
+                                      .limited = args.limit > 0,
+                                      .limit = args.limit,
+                                      .offset = args.up_offset});
                               }
                             });
 }
@@ -55,7 +66,9 @@ GatedActivationArgs ToGatedActivationArgs(const OpCall& call) {
   return {.gate = call.inputs[0],
           .up = call.inputs[1],
           .y = call.outputs[0],
-          .kind = static_cast<ActivationKind>(call.attributes->GetInt("kind", 0))};
+          .kind = static_cast<ActivationKind>(call.attributes->GetInt("kind", 0)),
+          .limit = static_cast<float>(call.attributes->Get("limit", 0)),
+          .up_offset = static_cast<float>(call.attributes->Get("up_offset", 0))};
 }
 
 const OpDefinition& GatedActivationOp() { return kDefinition; }

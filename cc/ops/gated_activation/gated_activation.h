@@ -1,9 +1,11 @@
 // File: cc/ops/gated_activation/gated_activation.h
-// The elementwise half of a gated MLP: y = act(gate) * up.
+// The elementwise half of a gated MLP: y = act(gate) * up, or of limited operands:
+//
+//   y = act(min(gate, limit)) * (clamp(up, -limit, limit) + up_offset)
 //
 //   inputs   gate, up  act [N, ...]   rows of F elements, any trailing shape
 //   outputs  y         act [N, ...]   rows of F elements
-//   attributes  kind: an ActivationKind
+//   attributes  kind: an ActivationKind; limit = 0: none; up_offset = 0, only with a limit
 //   aliasing    y may be gate
 //
 // Error bound: that of the function in cc/ops/vec/vec_math.h times |up|: 1e-6 max(1, |gate|) |up|.
@@ -20,6 +22,8 @@ namespace pagemill::ops {
 struct GatedActivationArgs {
   TensorView gate, up, y;
   ActivationKind kind = ActivationKind::kSilu;
+  float limit = 0;  // 0: none
+  float up_offset = 0;
 };
 
 GatedActivationArgs ToGatedActivationArgs(const OpCall& call);

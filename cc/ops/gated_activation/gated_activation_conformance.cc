@@ -16,6 +16,9 @@ void CheckGatedActivationConformance(const OpDefinition& op, const device::Capab
       c.attributes.Set("kind", kind);
       c.tolerance = {.abs = 1e-6 * 6 * 2};  // the contract's bound at |gate| <= 6, |up| <= 2
       CheckRowCase(c, caps);
+      c.attributes.Set("limit", 1.25);
+      c.attributes.Set("up_offset", 1);
+      CheckRowCase(c, caps);
     }
   }
 }

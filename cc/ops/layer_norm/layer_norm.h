@@ -1,11 +1,11 @@
 // File: cc/ops/layer_norm/layer_norm.h
-// Layer normalization of each row: y = (x - mean(x)) / sqrt(var(x) + eps) * w + b, with the
-// population variance.
+// Layer normalization of the last dimension: y = (x - mean(x)) / sqrt(var(x) + eps) *
+// (w + weight_offset) + b, with the population variance.
 //
-//   inputs   x     act [N, ...]   rows of H elements, any trailing shape
-//            w, b  f32 [H]
-//   outputs  y     act [N, ...]   rows of H elements
-//   attributes  eps > 0
+//   inputs   x     act [N, ..., H]   any rank; every run of H elements is one row
+//            w, b  f32 [H], or both [G * H] for x [N, G, H]: weights of each group
+//   outputs  y     act [N, ...]      as many elements a row, perhaps in another shape
+//   attributes  eps > 0; weight_offset = 0 (Nemotron stores w - 1: 1)
 //   aliasing    none
 //
 // Result: a row's bits depend on that row and the kernel alone. Error bound: 4e-6 (|x - mean| /
@@ -25,6 +25,11 @@ namespace pagemill::ops {
 struct LayerNormArgs {
   TensorView x, w, b, y;
   float eps = 0;
+  float weight_offset = 0;
+
+  int64_t size() const { return x.shape[static_cast<size_t>(x.rank) - 1]; }
+  // Of w and b, the first element for row `group` of a token.
+  int64_t ParametersOf(int64_t group) const { return w.shape[0] == size() ? 0 : group * size(); }
 };
 
 LayerNormArgs ToLayerNormArgs(const OpCall& call);

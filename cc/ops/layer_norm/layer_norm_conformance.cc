@@ -18,6 +18,18 @@ void CheckLayerNormConformance(const OpDefinition& op, const device::Capabilitie
     c.tolerance = {.abs = 6e-5};
     CheckRowCase(c, caps);
   }
+  // Heads of a token are rows of their own, with weights of all or of each.
+  for (int64_t weights : {33, 3 * 33}) {
+    conformance::RowCase heads{.op = op};
+    heads.AddRows({19, 3, 33});
+    heads.AddShared({weights});
+    heads.AddShared({weights});
+    heads.AddOutput({19, 3, 33});
+    heads.attributes.Set("eps", 1e-5);
+    heads.attributes.Set("weight_offset", 1);
+    heads.tolerance = {.abs = 6e-5};
+    CheckRowCase(heads, caps);
+  }
 }
 
 }  // namespace pagemill::ops

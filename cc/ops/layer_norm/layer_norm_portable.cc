@@ -26,7 +26,10 @@ float SumTerms(const float* x, int64_t size, const Term& term) {
   return Vec::Sum(Vec::Add(Vec::Add(chain[0], chain[1]), Vec::Add(chain[2], chain[3])));
 }
 
-void NormalizeRow(const LayerNormArgs& args, const float* x, float* y, int64_t size) {
+// `w` and `b` are those of the row.
+void NormalizeRow(const LayerNormArgs& args, const float* x, const float* w, const float* b,
+                  float* y) {
+  const int64_t size = args.size();
   const float count = static_cast<float>(size);
   const Vec::F mean = Vec::Set(SumTerms(x, size, [](Vec::F v) { return v; }) / count);
   const float squares = SumTerms(x, size, [&](Vec::F v) {
@@ -34,10 +37,9 @@ void NormalizeRow(const LayerNormArgs& args, const float* x, float* y, int64_t s
     return Vec::Mul(difference, difference);
   });
   const Vec::F scale = Vec::Set(1.0f / __builtin_sqrtf(squares / count + args.eps));
-  const float* w = args.w.Data<float>();
-  const float* b = args.b.Data<float>();
+  const Vec::F offset = Vec::Set(args.weight_offset);
   const auto normalize = [&](Vec::F v, Vec::F weight, Vec::F bias) {
-    return Vec::Fma(Vec::Mul(Vec::Sub(v, mean), scale), weight, bias);
+    return Vec::Fma(Vec::Mul(Vec::Sub(v, mean), scale), Vec::Add(weight, offset), bias);
   };
   int64_t i = 0;
   for (; i + Vec::kLanes <= size; i += Vec::kLanes) {
@@ -54,11 +56,16 @@ void NormalizeRow(const LayerNormArgs& args, const float* x, float* y, int64_t s
 
 void LayerNormPortable(const OpCall& call, KernelContext& context) {
   const LayerNormArgs args = ToLayerNormArgs(call);
-  const int64_t size = args.w.shape[0];
+  const int64_t size = args.size();
+  const int64_t groups = args.x.RowElements() / size;
+  const float* const w = args.w.Data<const float>();
+  const float* const b = args.b.Data<const float>();
   context.pool->ParallelFor(
-      args.x.shape[0], RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
+      args.x.shape[0] * groups, RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
         for (int64_t i = begin; i < end; ++i) {
-          NormalizeRow(args, args.x.Row<float>(i), args.y.Row<float>(i), size);
+          const int64_t group = i % groups, parameters = args.ParametersOf(group);
+          NormalizeRow(args, args.x.Row<float>(i / groups) + group * size, w + parameters,
+                       b + parameters, args.y.Row<float>(i / groups) + group * size);
         }
       });
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "cc/ops/block_format/block_layout.h"
@@ -16,6 +17,16 @@ namespace {
 // Rows of the 8 integers of an AWQ word, from the lowest bits, and the inverse order.
 constexpr std::array<int64_t, 8> kAwqRows = {0, 2, 4, 6, 1, 3, 5, 7};
 constexpr std::array<int64_t, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
+
+// Twice the float of each code of mxfp4, plus kMxfp4Zero.
+constexpr int32_t kMxfp4Zero = 128;
+constexpr std::array<uint8_t, 16> kMxfp4Values = {128, 129, 130, 131, 132, 134, 136, 140,
+                                                  128, 127, 126, 125, 124, 122, 120, 116};
+
+// Half of 2^(s - 127).
+float Mxfp4Scale(uint8_t s) {
+  return s == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, s - 128);
+}
 
 // Writes a block of a row in the format of `dtype`.
 void WriteBlock(DType dtype, const uint8_t* integers, float scale, int32_t zero, uint8_t* out) {
@@ -60,6 +71,7 @@ struct PackedIntegers::Tile {
 
 DType BlockDTypeOf(const TensorView& w) {
   if (!HasPackedIntegers(w)) return w.dtype;
+  if (w.parts->format.layout == QuantizedLayout::kMxfp4) return DType::kQ8_0;
   const bool has_zeros = w.parts->zeros.rank != 0;
   if (w.parts->groups.rank != 0 || (w.dtype == DType::kU8 && has_zeros)) return DType::kBF16;
   if (w.dtype == DType::kU8) return DType::kQ8_0;
@@ -92,19 +104,29 @@ uint32_t PackedIntegers::Integer(uint32_t word, int64_t place) const {
   return word >> (place * bits_) & ((1u << bits_) - 1);
 }
 
+// An integer of the values, to which zero points belong.
+uint8_t PackedIntegers::Value(uint32_t word, int64_t place) const {
+  const uint32_t q = Integer(word, place);
+  return format_.layout == QuantizedLayout::kMxfp4 ? kMxfp4Values[q] : static_cast<uint8_t>(q);
+}
+
 int64_t PackedIntegers::Group(int64_t column) const {
   return groups_.rank > 0 ? groups_.Data<const int32_t>()[column] : column / format_.block_columns;
 }
 
 float PackedIntegers::Scale(int64_t row, int64_t group) const {
-  const bool by_rows = format_.layout == QuantizedLayout::kPackQuantized;
-  const int64_t i = by_rows ? row * shape_.groups + group : group * shape_.rows + row;
+  const int64_t i =
+      IsByRows(format_) ? row * shape_.groups + group : group * shape_.rows + row;
+  if (format_.layout == QuantizedLayout::kMxfp4) {
+    return Mxfp4Scale(scales_.Data<const uint8_t>()[i]);
+  }
   if (scales_.dtype == DType::kF32) return scales_.Data<const float>()[i];
   const uint16_t bits = scales_.Data<const uint16_t>()[i];
   return scales_.dtype == DType::kF16 ? F16ToFloat(bits) : Bf16ToFloat(bits);
 }
 
 int32_t PackedIntegers::Zero(int64_t row, int64_t group) const {
+  if (format_.layout == QuantizedLayout::kMxfp4) return kMxfp4Zero;
   if (zeros_.rank == 0) return 1 << (bits_ - 1);
   const uint32_t* data = zeros_.Data<const uint32_t>();
   const int64_t place = row % words_;
@@ -117,6 +139,7 @@ int32_t PackedIntegers::Zero(int64_t row, int64_t group) const {
     case QuantizedLayout::kGptqV2:
       return static_cast<int32_t>(Integer(word_of(), place));
     case QuantizedLayout::kPackQuantized:
+    case QuantizedLayout::kMxfp4:
     case QuantizedLayout::kScaled:
       break;
   }
@@ -133,11 +156,11 @@ int32_t PackedIntegers::ValueAt(int64_t row, int64_t column) const {
       return static_cast<int32_t>(
           Integer(values_.Row<const uint32_t>(column / words_)[row], column % words_));
     case QuantizedLayout::kPackQuantized:
+    case QuantizedLayout::kMxfp4:
     case QuantizedLayout::kScaled:
       break;
   }
-  return static_cast<int32_t>(
-      Integer(values_.Row<const uint32_t>(row)[column / words_], column % words_));
+  return Value(values_.Row<const uint32_t>(row)[column / words_], column % words_);
 }
 
 // Unpacks the integers of the block at `column` of `count` rows from `row` on; for AWQ whole words.
@@ -158,14 +181,14 @@ void PackedIntegers::Unpack(int64_t row, int64_t count, int64_t column, Tile* ti
     }
     return;
   }
-  const bool by_rows = format_.layout == QuantizedLayout::kPackQuantized;
+  const bool by_rows = IsByRows(format_);
   for (int64_t w = 0; w < kPackedBlock / words_; ++w) {
     const int64_t at = column / words_ + w;
     for (int64_t r = 0; r < count; ++r) {
       const uint32_t word = by_rows ? values_.Row<const uint32_t>(row + r)[at]
                                     : values_.Row<const uint32_t>(at)[row + r];
       for (int64_t i = 0; i < words_; ++i) {
-        out[r * kPackedBlock + w * words_ + i] = static_cast<uint8_t>(Integer(word, i));
+        out[r * kPackedBlock + w * words_ + i] = Value(word, i);
       }
     }
   }

@@ -1,6 +1,6 @@
 // File: cc/ops/quantized/packed_integers.h
-// Converts matrices of packed integers (AWQ, GPTQ, pack_quantized: cc/tensor/quantized.h) to the
-// formats that CPU kernels multiply, for a kernel's WeightPacking.
+// Converts matrices of packed integers (AWQ, GPTQ, pack_quantized, mxfp4: cc/tensor/quantized.h) to
+// the formats that CPU kernels multiply, for a kernel's WeightPacking.
 //
 //   constexpr WeightPacking kRows = BlockRows(/*inputs=*/0b10);   // for kernels of GGUF rows
 //   DType dtype = BlockDTypeOf(w);                                // q4_0, q4_1, q8_0 or bf16
@@ -10,6 +10,10 @@
 //   4 bits, zero points                             q4_1
 //   8 bits, no zero points                          q8_0
 //   8 bits, zero points; an index of groups         bf16
+//   mxfp4                                           q8_0
+//
+// The floats of mxfp4 are doubled to integers, and its scales halved. That is exact, like q8_0 with
+// the scales that f16 holds, from 2^-24 to 2^15.
 //
 // Errors: if scales are f16, q4_0 and q8_0 are exact, and so is the scale d of q4_1; its minimum m
 // = -d * zero is rounded to the 11 bits of f16, since a zero point has 4 bits, by at most 2^-11 *
@@ -71,6 +75,7 @@ class PackedIntegers {
   struct Tile;
 
   uint32_t Integer(uint32_t word, int64_t place) const;
+  uint8_t Value(uint32_t word, int64_t place) const;
   int64_t Group(int64_t column) const;
   float Scale(int64_t row, int64_t group) const;
   int32_t Zero(int64_t row, int64_t group) const;

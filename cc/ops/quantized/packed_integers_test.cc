@@ -220,6 +220,42 @@ TEST(PackedIntegers, EightBitsWithoutZerosAreQ8_0) {
   }
 }
 
+void ExpectRefused(const StatusOr<std::vector<std::byte>>& result, StatusCode code,
+                   const std::string& part) {
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), code);
+  EXPECT_NE(result.status().message().find(part), std::string::npos) << result.status().message();
+}
+
+// Code i % 16 in column i of every row; scales 2^-9, 1 and 8.
+TEST(PackedIntegers, Mxfp4IsQ8_0) {
+  constexpr float kFloats[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  std::vector<uint8_t> scales = {118, 127, 130};
+  Stored c;
+  for (int i = 0; i < 6; ++i) c.values.insert(c.values.end(), {0x76543210u, 0xfedcba98u});
+  c.parts.format = {.layout = QuantizedLayout::kMxfp4, .block_columns = 32};
+  c.parts.values = TensorView::Dense(nullptr, DType::kI32, {3, 4});
+  c.View(3, 32, 4);
+  c.parts.scales = TensorView::Dense(scales.data(), DType::kU8, {3, 1});
+  EXPECT_EQ(AsBlocks(c.weight).dtype, DType::kQ8_0);
+  const StatusOr<std::vector<std::byte>> bytes = MakeBlocks(c.weight);
+  ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
+  std::vector<float> values(32), exact(32);
+  for (int64_t row = 0; row < 3; ++row) {
+    const std::byte* of_row = bytes->data() + row * RowBytes(DType::kQ8_0, 32);
+    DequantizeRow(DType::kQ8_0, reinterpret_cast<const uint8_t*>(of_row), 32, values.data());
+    ReadWeightRow(c.weight, 0, row, exact.data());
+    for (size_t i = 0; i < 32; ++i) {
+      const float code = i % 16 < 8 ? kFloats[i % 8] : -kFloats[i % 8];
+      const float expected = std::ldexp(code, scales[static_cast<size_t>(row)] - 127);
+      EXPECT_EQ(values[i], expected) << row << " " << i;
+      EXPECT_EQ(exact[i], expected) << row << " " << i;
+    }
+  }
+  scales[1] = 255;
+  ExpectRefused(MakeBlocks(c.weight), StatusCode::kDataLoss, "row 1 and group 0");
+}
+
 TEST(PackedIntegers, AllElseIsBf16) {
   for (QuantizedLayout layout : {kGptq, kGptqV2, kPacked}) {
     CheckBlocks(Random(132, 64, 32, 8, true), layout, DType::kBF16, true);
@@ -273,13 +309,6 @@ StatusOr<std::vector<std::byte>> WithScales(float scale, float largest, int32_t 
   if (zeros) c.parts.zeros = TensorView::Dense(nullptr, DType::kI32, {bits, 1});
   c.View(32, 32, bits);
   return MakeBlocks(c.weight);
-}
-
-void ExpectRefused(const StatusOr<std::vector<std::byte>>& result, StatusCode code,
-                   const std::string& part) {
-  ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.status().code(), code);
-  EXPECT_NE(result.status().message().find(part), std::string::npos) << result.status().message();
 }
 
 TEST(PackedIntegers, RefusesScalesThatF16DoesNotHold) {

@@ -63,16 +63,21 @@ Status CheckScaled(const TensorView& w, const QuantizedParts& parts, const Tenso
 Status CheckPackedParts(const TensorView& w, const QuantizedParts& parts, const TensorView& values,
                         const TensorView& scales, const PackedShape& shape) {
   const int64_t words = w.dtype == DType::kU4 ? 8 : 4;
-  const bool by_rows = parts.format.layout == QuantizedLayout::kPackQuantized;
+  const bool by_rows = IsByRows(parts.format);
+  const bool is_mxfp4 = parts.format.layout == QuantizedLayout::kMxfp4;
   const auto refuse = [&](const char* what, const TensorView& got) {
     return InvalidArgument(std::string(what) + " of W are " + Text(got) + " for " +
                            std::to_string(shape.rows) + " rows, " + std::to_string(shape.columns) +
                            " columns and " + std::to_string(shape.groups) + " groups");
   };
   if (values.dtype != DType::kI32) return refuse("values", values);
-  if (!IsReal(scales.dtype) ||
+  if ((is_mxfp4 ? scales.dtype != DType::kU8 : !IsReal(scales.dtype)) ||
       !HasShape(scales, by_rows ? shape.rows : shape.groups, by_rows ? shape.groups : shape.rows)) {
     return refuse("scales", scales);
+  }
+  if (is_mxfp4) {
+    if (parts.zeros.rank == 0 && parts.groups.rank == 0) return OkStatus();
+    return InvalidArgument("W in layout mxfp4 must have no zeros and no groups");
   }
   if (parts.zeros.rank != 0) {
     const TensorView zeros = PartOf(w, parts.zeros, 0);
@@ -90,10 +95,11 @@ Status CheckPackedParts(const TensorView& w, const QuantizedParts& parts, const 
 Status CheckPacked(const TensorView& w, const QuantizedParts& parts, const TensorView& values,
                    const TensorView& scales) {
   const QuantizedFormat& format = parts.format;
-  const bool is_awq = format.layout == QuantizedLayout::kAwq;
-  if (w.dtype != DType::kU4 && (w.dtype != DType::kU8 || is_awq)) {
+  const bool is_mxfp4 = format.layout == QuantizedLayout::kMxfp4;
+  const bool has_4_bits = is_mxfp4 || format.layout == QuantizedLayout::kAwq;
+  if (w.dtype != DType::kU4 && (w.dtype != DType::kU8 || has_4_bits)) {
     return InvalidArgument("W in layout " + std::string(NameOf(format.layout)) + " must be u4" +
-                           (is_awq ? "" : " or u8") + ", got " + std::string(Info(w.dtype).name));
+                           (has_4_bits ? "" : " or u8") + ", got " + std::string(Info(w.dtype).name));
   }
   const int64_t group = format.block_columns;
   if (format.block_rows != 1 || group < kPackedBlock || group > kMaxGroup ||
@@ -102,6 +108,10 @@ Status CheckPacked(const TensorView& w, const QuantizedParts& parts, const Tenso
         "blocks of W must have one row and a multiple of 32 columns up to 2^31, "
         "got " +
         std::to_string(format.block_rows) + " x " + std::to_string(group));
+  }
+  if (is_mxfp4 && group != kPackedBlock) {
+    return InvalidArgument("blocks of W in layout mxfp4 must have 32 columns, got " +
+                           std::to_string(group));
   }
   if (values.rank != 2) return InvalidArgument("values of W must have two dimensions");
   const PackedShape shape = PackedShapeOf(format, w.dtype, values);
@@ -139,6 +149,7 @@ PackedShape PackedShapeOf(const QuantizedFormat& format, DType dtype, const Tens
       shape = {.rows = values.shape[1], .columns = values.shape[0] * words};
       break;
     case QuantizedLayout::kPackQuantized:
+    case QuantizedLayout::kMxfp4:
       shape = {.rows = values.shape[0], .columns = values.shape[1] * words};
       break;
   }

@@ -23,6 +23,12 @@ inline bool IsScaled(const TensorView& w) {
 }
 inline bool HasPackedIntegers(const TensorView& w) { return w.parts != nullptr && !IsScaled(w); }
 
+// True if a word of values holds columns of one row, and scales lie row by row.
+inline bool IsByRows(const QuantizedFormat& format) {
+  return format.layout == QuantizedLayout::kPackQuantized ||
+         format.layout == QuantizedLayout::kMxfp4;
+}
+
 // The size of the checkpoint's matrix of packed integers, from the shape of its words.
 struct PackedShape {
   int64_t rows = 0;     // N

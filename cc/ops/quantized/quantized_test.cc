@@ -51,10 +51,20 @@ Weight Scaled() {
           View(DType::kI8, {32, 64})};
 }
 
+Weight Mxfp4() {
+  return {{.format = {.layout = QuantizedLayout::kMxfp4, .block_columns = 32},
+           .values = View(DType::kI32, {24, 16}),
+           .scales = View(DType::kU8, {24, 4}),
+           .zeros = {},
+           .groups = {}},
+          View(DType::kU4, {24, 128})};
+}
+
 TEST(CheckWeight, AcceptsValidWeights) {
   EXPECT_EQ(Awq().Message(), "");
   EXPECT_EQ(Packed().Message(), "");
   EXPECT_EQ(Scaled().Message(), "");
+  EXPECT_EQ(Mxfp4().Message(), "");
   Weight part = Awq();
   part.view = View(DType::kU4, {5, 32});
   part.parts.format.first_row = 19, part.parts.format.first_column = 96;

@@ -1,6 +1,5 @@
 #include "cc/ops/split/split.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -14,12 +13,6 @@ namespace {
 
 int64_t LastDim(const TensorView& view) { return view.shape[view.rank - 1]; }
 
-// True if both have the same dimensions except the last.
-bool SameLeading(const TensorView& a, const TensorView& b) {
-  return a.rank == b.rank &&
-         std::equal(a.shape.begin(), a.shape.begin() + a.rank - 1, b.shape.begin());
-}
-
 Status CheckSplit(const OpCall& call) {
   OperandCheck check("split", call, /*inputs=*/1, /*outputs=*/2);
   check.ActInput(0, "x", "N,X*");
@@ -32,12 +25,13 @@ Status CheckSplit(const OpCall& call) {
   check.IntegerAttribute("at", /*fallback=*/0, 1, LastDim(x) - 1);
   if (!check.ok()) return check.Result();
   const int64_t at = call.attributes->GetInt("at", 0);
-  const int64_t sizes[] = {at, LastDim(x) - at};
+  const int64_t pieces = x.RowElements() / LastDim(x);
+  const int64_t sizes[] = {pieces * at, pieces * (LastDim(x) - at)};
   for (size_t i = 0; i < 2; ++i) {
-    const TensorView& part = call.outputs[i];
-    check.Require(SameLeading(x, part) && LastDim(part) == sizes[i],
-                  "part " + std::to_string(i) + " must have the dimensions of x, and last " +
-                      std::to_string(sizes[i]) + " elements, got " + std::to_string(LastDim(part)));
+    const int64_t elements = call.outputs[i].RowElements();
+    check.Require(elements == sizes[i], "part " + std::to_string(i) + " must have " +
+                                            std::to_string(sizes[i]) + " elements a row, got " +
+                                            std::to_string(elements));
   }
   return check.Result();
 }
@@ -63,7 +57,7 @@ void RunPortable(const OpCall& call, KernelContext& context) {
       x.shape[0], RowsPerChunk(x.RowElements()), [&](int64_t begin, int64_t end, int) {
         int64_t column = 0;
         for (const TensorView& y : call.outputs) {
-          const int64_t part = LastDim(y);
+          const int64_t part = y.RowElements() / pieces;
           for (int64_t n = begin; n < end; ++n) {
             for (int64_t i = 0; i < pieces; ++i) {
               std::memcpy(y.Row<std::byte>(n) + i * part * bytes,

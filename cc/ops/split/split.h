@@ -3,7 +3,7 @@
 // of a query, which one projection computes together.
 //
 //   inputs   x     act [N, ..., D]
-//   outputs  a, b  act [N, ..., at] and [N, ..., D - at]
+//   outputs  a, b  act [N, ..., at] and [N, ..., D - at], perhaps with rows of another shape
 //   attributes     at, from 1 to D - 1
 //   aliasing       none
 //

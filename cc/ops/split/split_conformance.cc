@@ -18,6 +18,7 @@ using conformance::TestTensor;
 struct Shape {
   int64_t rows, pieces;
   int64_t parts[2];
+  bool flat = false;  // rows of the results have one dimension
 };
 
 void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const Shape& shape) {
@@ -29,8 +30,9 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
   std::vector<TestTensor> parts;
   std::vector<TensorView> outputs;
   for (int64_t part : shape.parts) {
-    parts.emplace_back(
-        TestTensor(DType::kF32, {shape.rows, shape.pieces, part}, {.row_padding_bytes = 8}));
+    std::vector<int64_t> dims = {shape.rows, shape.pieces, part};
+    if (shape.flat) dims = {shape.rows, shape.pieces * part};
+    parts.emplace_back(TestTensor(DType::kF32, dims, {.row_padding_bytes = 8}));
     outputs.push_back(parts.back().view());
   }
   const TensorView inputs[] = {x.view()};
@@ -65,7 +67,8 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
 
 void CheckSplitConformance(const OpDefinition& op, const device::Capabilities& caps) {
   const Shape shapes[] = {{1, 1, {1, 1}},   {5, 3, {7, 2}},  {3, 16, {128, 64}},
-                          {67, 2, {33, 5}}, {2, 1, {1, 14}}, {0, 3, {2, 3}}};
+                          {67, 2, {33, 5}}, {2, 1, {1, 14}}, {0, 3, {2, 3}},
+                          {5, 3, {7, 2}, true}};
   for (const Shape& shape : shapes) CheckShape(op, caps, shape);
 }
 

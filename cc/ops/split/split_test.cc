@@ -24,8 +24,9 @@ TEST(Split, CheckNamesTheMismatch) {
   };
   EXPECT_TRUE(check(DType::kF32, {5, 3, 6}, {5, 3, 2}).ok());
   EXPECT_EQ(check(DType::kF32, {5, 3, 6}, {5, 3, 3}).message(),
-            "split: part 1 must have the dimensions of x, and last 2 elements, got 3");
-  EXPECT_FALSE(check(DType::kF32, {5, 3, 6}, {5, 6}).ok());
+            "split: part 1 must have 6 elements a row, got 9");
+  EXPECT_TRUE(check(DType::kF32, {5, 9, 2}, {5, 6}).ok()) << "rows of another shape";
+  EXPECT_FALSE(check(DType::kF32, {5, 3, 6}, {4, 3, 2}).ok());
   EXPECT_FALSE(check(DType::kBF16, {5, 3, 6}, {5, 3, 2}).ok());
   EXPECT_FALSE(check(DType::kF32, {5, 3, 8}, {5, 3, 0}, 8).ok());
 }

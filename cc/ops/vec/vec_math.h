@@ -8,6 +8,9 @@
 //   Exp         relative error 2e-7 + 7e-8 |x|, from scaling x by log2(e); else as Exp2
 //   Tanh        relative error 4e-7
 //   Silu        relative error 4e-7 + 7e-8 |x| for x > -80, absolute 1e-6 max(1, |x|) everywhere
+//   Softplus    relative error 4e-7 + 7e-8 |x| for x > -80, absolute 4e-7 max(1, |x|) everywhere
+//   Sigmoid     as Silu, absolute error 4e-7
+//   Elu         relative error 2e-6
 //   GeluErf     absolute error 1e-6 max(1, |x|)
 //   GeluTanh    the same, against the formula 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 #ifndef PAGEMILL_CC_OPS_VEC_VEC_MATH_H_
@@ -61,6 +64,22 @@ inline Vec::F Silu(Vec::F x) {
   return Vec::Div(x, Vec::Add(Vec::Set(1.0f), e));
 }
 
+// log(1 + e^x) = max(x, 0) + log(1 + u) with u = e^-|x|, whose logarithm is 2 atanh(u / (2 + u)): the
+// first seven terms of its series, for arguments up to 1/3.
+inline Vec::F Softplus(Vec::F x) {
+  const Vec::F u = Exp2(Vec::Mul(Vec::Abs(x), Vec::Set(-kLog2E)));
+  const Vec::F z = Vec::Div(u, Vec::Add(u, Vec::Set(2.0f)));
+  const Vec::F z2 = Vec::Mul(z, z);
+  Vec::F p = Vec::Set(2.0f / 13);
+  p = Vec::Fma(p, z2, Vec::Set(2.0f / 11));
+  p = Vec::Fma(p, z2, Vec::Set(2.0f / 9));
+  p = Vec::Fma(p, z2, Vec::Set(2.0f / 7));
+  p = Vec::Fma(p, z2, Vec::Set(2.0f / 5));
+  p = Vec::Fma(p, z2, Vec::Set(2.0f / 3));
+  p = Vec::Fma(p, z2, Vec::Set(2.0f));
+  return Vec::Fma(p, z, Vec::Max(Vec::Zero(), x));
+}
+
 // x / (1 + e^-1.702x), an approximation of x Phi(x).
 inline Vec::F QuickGelu(Vec::F x) {
   const Vec::F e = Exp2(Vec::Mul(x, Vec::Set(-1.702f * kLog2E)));
@@ -99,6 +118,19 @@ inline Vec::F ReluSquared(Vec::F x) {
   return Vec::Mul(positive, positive);
 }
 
+// 1 / (1 + e^-x).
+inline Vec::F Sigmoid(Vec::F x) {
+  const Vec::F one = Vec::Set(1.0f);
+  return Vec::Div(one, Vec::Add(one, Exp2(Vec::Mul(x, Vec::Set(-kLog2E)))));
+}
+
+// x, or e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2) if x < 0, which keeps its digits near 0.
+inline Vec::F Elu(Vec::F x) {
+  const Vec::F t = Tanh(Vec::Mul(x, Vec::Set(0.5f)));
+  const Vec::F negative = Vec::Div(Vec::Add(t, t), Vec::Sub(Vec::Set(1.0f), t));
+  return Vec::Less(x, Vec::Zero(), negative, x);
+}
+
 template <ActivationKind kind>
 inline Vec::F Activate(Vec::F x) {
   if constexpr (kind == ActivationKind::kSilu) return Silu(x);
@@ -108,6 +140,9 @@ inline Vec::F Activate(Vec::F x) {
   if constexpr (kind == ActivationKind::kTanh) return Tanh(x);
   if constexpr (kind == ActivationKind::kQuickGelu) return QuickGelu(x);
   if constexpr (kind == ActivationKind::kReluSquared) return ReluSquared(x);
+  if constexpr (kind == ActivationKind::kIdentity) return x;
+  if constexpr (kind == ActivationKind::kSigmoid) return Sigmoid(x);
+  if constexpr (kind == ActivationKind::kElu) return Elu(x);
 }
 
 }  // namespace

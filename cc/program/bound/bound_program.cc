@@ -89,6 +89,7 @@ class Binder {
       return;
     }
     bound_.operands.push_back(MakeView(v, options_.max_sizes(), bound_.values[index]));
+    if (v.kind == ValueKind::kAdapter) bound_.operands.back().data = addresses_.adapter(id);
     for (size_t d = 0; d < std::size(ops::kDims); ++d) {
       if (v.shape.dim == ops::kDims[d].dim) bound_.by_dim[d].push_back(operand);
     }

@@ -46,6 +46,8 @@ struct Addresses {
   std::function<WeightOperand(size_t op, size_t input)> weight;
   // A part of quantized weights, row-major; null if no kernel reads it.
   std::function<const std::byte*(ValueId part)> part;
+  // The table of an adapter (ops::AdapterMatrices); not called for a program without.
+  std::function<void*(ValueId adapter)> adapter = nullptr;
 };
 
 struct BoundOp {

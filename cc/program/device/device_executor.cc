@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cc/device/stream.h"
+#include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
 #include "cc/program/device/device_tokens.h"
@@ -257,6 +258,9 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
     Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
     const DeviceExecutorOptions& device_options) {
   PAGEMILL_RETURN_IF_ERROR(CheckOptions(options, device_options));
+  if (!AdapterValues(program).empty()) {
+    return Unimplemented("a program with adapters runs on the CPU only");
+  }
   auto bound = std::make_unique<Bound>();
   PAGEMILL_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
   PAGEMILL_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(program, target, options));

@@ -85,7 +85,8 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
       const ops::WeightPacking* const packing =
           operand.reordered ? ops::PackingOf(*kernels.kernels[op], i) : nullptr;
       if (operand.data != nullptr) {
-        ranges.Add(operand.data, packing != nullptr ? packing->bytes(view) : value.SpanBytes());
+        const int64_t rows_bytes = copy != nullptr ? value.Bytes({}) : value.SpanBytes();
+        ranges.Add(operand.data, packing != nullptr ? packing->bytes(view) : rows_bytes);
       }
       if (!value.quantized || (packing != nullptr && !ops::PackedView(*packing, view).parts)) {
         continue;

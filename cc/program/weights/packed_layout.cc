@@ -85,7 +85,7 @@ void PackedLayout::AddFollower(size_t op, size_t input, ValueId weight,
   } else if (program_.value(weight).quantized) {
     stored_quantized_.insert(weight);
     KeepParts(weight, /*values=*/true);
-  } else if (program_.value(weight).IsMade()) {
+  } else if (program_.value(weight).NeedsRows()) {
     uses_.push_back({op, input, CopyOf(weight, nullptr), false});
   }
 }

@@ -48,13 +48,27 @@ std::vector<std::span<const std::byte>> ReadFromEndToEnd(const PackedLayout& lay
   return read_by;
 }
 
-// Copies the matrix `weight`, which may be some columns of a wider one, row by row.
+// Copies rows `begin` to `end` of a matrix whose columns are not adjacent.
+void GatherRows(const Value& v, const std::byte* from, int64_t begin, int64_t end,
+                std::byte* target) {
+  const int64_t columns = v.shape.RowElements(), element = RowBytes(v.dtype, 1);
+  // The rows of a transposed matrix lie side by side.
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = begin; r < end; ++r) {
+      std::copy_n(from + r * v.weight.row_stride + c * v.weight.column_stride, element,
+                  target + (r * columns + c) * element);
+    }
+  }
+}
+
+// Copies the matrix `weight`, which may be some columns of a wider one or transposed, row by row.
 void CopyRows(const Program& program, ValueId weight, const Weights& weights, std::byte* target,
               device::ThreadPool& pool) {
   const Value& v = program.value(weight);
   const std::byte* const from = weights.data(weight);
   const int64_t stride = v.RowStrideBytes(), row = RowBytes(v.dtype, v.shape.RowElements());
   pool.ParallelFor(v.shape.dims[0], /*grain=*/64, [&](int64_t begin, int64_t end, int) {
+    if (v.weight.column_stride > 0) return GatherRows(v, from, begin, end, target);
     for (int64_t r = begin; r < end; ++r) {
       std::copy_n(from + r * stride, row, target + r * row);
     }
@@ -138,6 +152,21 @@ Status MakeQuantizedStack(const Program& program, const PackedCopy& copy, const 
   return OkStatus();
 }
 
+// A transposed matrix: its rows, packed if a kernel wants that.
+Status MakeTransposed(const Program& program, const PackedCopy& copy, const Weights& weights,
+                      std::byte* target, device::ThreadPool& pool) {
+  if (copy.packing == nullptr) {
+    CopyRows(program, copy.weight, weights, target, pool);
+    return OkStatus();
+  }
+  LazyMemory rows;
+  TensorView view = copy.view;
+  PAGEMILL_ASSIGN_OR_RETURN(const std::byte* data,
+                            DenseRows(program, copy.weight, weights, &rows, pool));
+  view.data = const_cast<std::byte*>(data);
+  return copy.packing->pack(view, target, pool);
+}
+
 TensorView ViewOf(const PackedCopy& copy, const std::byte* data) {
   TensorView view = copy.view;
   view.data = const_cast<std::byte*>(data);
@@ -148,6 +177,7 @@ Status MakeCopy(const Program& program, const PackedCopy& copy, const Weights& w
                 std::byte* target, device::ThreadPool& pool) {
   const Value& v = program.value(copy.weight);
   if (!v.stack.empty()) return MakeStack(program, copy, weights, target, pool);
+  if (v.weight.column_stride > 0) return MakeTransposed(program, copy, weights, target, pool);
   if (!v.quantized) {
     return copy.packing->pack(ViewOf(copy, weights.data(copy.weight)), target, pool);
   }

@@ -19,8 +19,13 @@ std::string NameOfDigest(const Digest128& digest) { return Words({digest.high, d
 
 // The file and byte range of a stored matrix's columns, from the first byte to the last.
 std::string SourceText(const Value& value, std::span<const std::string> file_names) {
-  return file_names[static_cast<size_t>(value.weight.file)] +
-         Words<int64_t>({value.weight.offset, value.SpanBytes()});
+  const WeightSource& source = value.weight;
+  std::string text = file_names[static_cast<size_t>(source.file)] +
+                     Words<int64_t>({source.offset, value.SpanBytes()});
+  if (source.column_stride > 0) {
+    text += " strides" + Words<int64_t>({source.row_stride, source.column_stride});
+  }
+  return text;
 }
 
 }  // namespace

@@ -49,8 +49,9 @@ std::byte* AlignedCopy(std::span<const std::byte> source, int32_t element_bytes,
 
 ByteRange StoredRange(const Program& program, ValueId weight) {
   const Value& v = program.value(weight);
-  if (v.IsMade()) return {-1, weight.value(), v.Bytes({}), 0};
-  return {v.weight.file, v.weight.offset, v.Bytes({}), v.weight.row_stride};
+  if (v.IsMade()) return {-1, weight.value(), v.Bytes({}), 0, 0};
+  return {v.weight.file, v.weight.offset, v.Bytes({}), v.weight.row_stride,
+          v.weight.column_stride};
 }
 
 WeightBytes CountWeightBytes(const Program& program) {

@@ -26,9 +26,9 @@
 
 namespace pagemill::program {
 
-// The file bytes of a weight: file, offset, size, row stride. Tied weights have equal ranges. A
-// weight made of others has a unique one.
-using ByteRange = std::tuple<int32_t, int64_t, int64_t, int64_t>;
+// The file bytes of a weight: file, offset, size, strides of rows and columns. Tied weights have
+// equal ranges. A weight made of others has a unique one.
+using ByteRange = std::tuple<int32_t, int64_t, int64_t, int64_t, int64_t>;
 ByteRange StoredRange(const Program& program, ValueId weight);
 
 struct WeightBytes {
@@ -59,7 +59,7 @@ class Weights {
   // Both.
   static StatusOr<Weights> Load(const Program& program);
 
-  // Null for a weight that is made of others.
+  // With the strides of the file. Null for a weight that is made of others.
   const std::byte* data(ValueId weight) const { return data_[static_cast<size_t>(weight.value())]; }
 
   std::span<const MappedFile> files() const { return *files_; }

@@ -27,6 +27,8 @@ if _core.version != pagemill.__version__:
     )
 
 from pagemill._native._core import (  # noqa: E402  (after the checks)
+    AdapterStore,
+    AdapterWeights,
     CpuCapabilities,
     Engine,
     EngineClient,
@@ -71,6 +73,7 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
     follow_steps,
     kernel_choices,
     kv_groups,
+    make_adapter,
     max_kv_pages,
     measure_peak,
     measure_read_bandwidth,
@@ -83,6 +86,8 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
 )
 
 __all__ = [
+    "AdapterStore",
+    "AdapterWeights",
     "CpuCapabilities",
     "Engine",
     "EngineOptions",
@@ -127,6 +132,7 @@ __all__ = [
     "follow_steps",
     "kernel_choices",
     "kv_groups",
+    "make_adapter",
     "max_kv_pages",
     "measure_peak",
     "measure_read_bandwidth",

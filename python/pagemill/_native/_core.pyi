@@ -40,6 +40,7 @@ class ExecutorOptions:
         place_memory: bool = True,
         activation_type: Literal["f32", "bf16", "f16"] = "f32",
         kv_page_bytes: int = 0,
+        max_adapters: int = 0,
     ) -> None: ...
     @property
     def num_threads(self) -> int: ...
@@ -247,6 +248,7 @@ class RunnerLimits:
         max_forced_tokens: int = 0,
         max_encoder_tokens: int = 0,
         encoder_cache_tokens: int = 0,
+        max_adapters: int = 0,
     ) -> None:
         """`kv_groups`: one of full attention by default; for a NativeExecutor those that
         `kv_groups` makes of its program."""
@@ -279,7 +281,41 @@ class RunnerLimits:
     @property
     def encoder_cache_tokens(self) -> int: ...
     @property
+    def max_adapters(self) -> int: ...
+    @property
     def pooling(self) -> bool: ...
+
+class AdapterWeights:
+    """One adapter for a program: cc/program/adapters/adapter_weights.h."""
+
+    @property
+    def bytes(self) -> int: ...
+
+def make_adapter(
+    executor: NativeExecutor,
+    layers: Sequence[
+        tuple[
+            str,
+            NDArray[Any] | None,
+            NDArray[Any] | None,
+            float,
+            NDArray[Any] | None,
+            NDArray[Any] | None,
+        ]
+    ],
+) -> AdapterWeights:
+    """`layers`: the name of a value of the program that is an adapter, lora_A [rank, in] and lora_B
+    [out, rank] (float32, float16, or bf16 as uint16), the factor of their product, and gain and
+    offset (float32 [out]) of the layer's result. Copies the arrays."""
+
+class AdapterStore:
+    """The adapters that requests of a runner may name: cc/runner/adapters/adapter_store.h."""
+
+    def __init__(self) -> None: ...
+    def add(self, adapter: int, weights: AdapterWeights) -> None:
+        """`adapter`: a new id, of `Engine.new_adapter_id`."""
+    def remove(self, adapter: int) -> None:
+        """Requests that run keep it; those that begin later fail."""
 
 class OpTime:
     """Time spent in one kind of op; cc/program/op_profile.h."""
@@ -367,11 +403,13 @@ class ModelRunner:
         draft_vocab_size: int = 0,
         encoder: NativeExecutor | PythonExecutor | None = None,
         encoder_options: MediaEncoderOptions | None = None,
+        adapters: AdapterStore | None = None,
     ) -> None:
         """`ngram_sizes`: drafts are what followed the last tokens where the request's own text had
         them before; least and most tokens that match. `draft_executor`: a smaller model, which has
         `executor` as its host, guesses; the last of `limits.kv_groups` are its own, and it knows
-        `draft_vocab_size` tokens. Both None: no drafts."""
+        `draft_vocab_size` tokens. Both None: no drafts. `adapters`: those that requests may name,
+        if `limits.max_adapters` is not 0."""
     @property
     def limits(self) -> RunnerLimits: ...
     @property
@@ -703,6 +741,8 @@ class Engine:
         """Goes on with other weights: for "model", "encoder" or "draft" the text of its program
         with other locations. Nothing changes if it raises StatusError."""
 
+    def new_adapter_id(self) -> int:
+        """An id for adapter weights about to be loaded; `Request.adapter` names it."""
     def pin_prefix(self, token_ids: Sequence[int], *, cache_salt: str = "") -> tuple[int, int]:
         """Keeps cached KV of leading tokens; returns the pin's id and of how many."""
 

@@ -62,7 +62,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
     parts = (ExportConfig, ModelConfig)
     folder = Path(parser.read(ExportConfig, args, parts).output)
     config = parser.read(ModelConfig, args, parts)
-    source = ModelSource.open(model_path(config).absolute())
+    source = ModelSource.open(model_path(config).absolute(), config.hf_overrides)
     built = build(source, build_options(config))
     vocabulary = vocabulary_text(Renderer.open(source), built.vocab_size)
     folder.mkdir(parents=True, exist_ok=True)

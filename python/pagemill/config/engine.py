@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pagemill.config.cache import CacheConfig
 from pagemill.config.executor import ExecutorConfig
 from pagemill.config.kv_tiers import KvTierConfig
+from pagemill.config.lora import LoraConfig
 from pagemill.config.model import ModelConfig
 from pagemill.config.observe import MetricsConfig, ObserveConfig, TracesConfig
 from pagemill.config.scheduler import SchedulerConfig
@@ -24,6 +25,7 @@ class EngineConfig:
     kv_tiers: KvTierConfig = field(default_factory=KvTierConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
 
 

@@ -102,6 +102,12 @@ class ModelConfig:
         "Folder for downloaded models, packed weights and other data kept between starts."
         " Default: PAGEMILL_CACHE_DIR, or pagemill/ in the user's cache folder.",
     )
+    hf_overrides: dict[str, Any] = option(
+        {},
+        "Keys of the model's configuration (config.json) to replace or add, as JSON:"
+        ' {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}. Objects are merged key by'
+        " key.",
+    )
     revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
 
     def __post_init__(self) -> None:

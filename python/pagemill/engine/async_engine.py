@@ -80,6 +80,7 @@ class AsyncEngine:
         grammar: Grammar | None = None,
         limits: TokenLimits | None = None,
         deadline: float | None = None,
+        adapter: str = "",
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
@@ -87,8 +88,8 @@ class AsyncEngine:
         policies of these names: lower numbers run first, tenants share. Requests whose `cache_salt`
         differs share no KV. `kv_transfer_params` are for the KV connector: what a choice of another
         engine ended with. `grammar` is what each choice has to be, `limits` are tokens that it may
-        not have. What has not ended at `deadline`, of `time.monotonic()`, fails. All or nothing:
-        when one child is refused, none runs.
+        not have. What has not ended at `deadline`, of `time.monotonic()`, fails. `adapter` is the
+        name of one, "" the model as it is. All or nothing: when one child is refused, none runs.
 
         Raises:
             EngineError: the engine's refusal.
@@ -105,6 +106,7 @@ class AsyncEngine:
                 grammar=grammar,
                 limits=limits,
                 deadline_us=None if deadline is None else int(1e6 * deadline),
+                adapter=adapter,
             )
             for prompt in prompts
         ]

@@ -15,12 +15,14 @@ from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 from pagemill.config.quantities import format_bytes
+from pagemill.engine.adapters import Adapters
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_bytes
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
 from pagemill.structured.compiler import GrammarCompiler
+from pagemill.weights.source import ModelSource
 
 _LOGGER = logging.getLogger("pagemill.engine")
 _OUTPUT_INTERVAL_US = 5_000
@@ -72,6 +74,7 @@ class EngineCore:
         weights_dtype: str,
         others: Sequence[BuiltModel] = (),
         draft: BuiltModel | None = None,
+        source: ModelSource | None = None,
     ) -> EngineCore:
         """Sizes the KV cache, binds the program to this machine and starts the engine's thread.
 
@@ -82,6 +85,7 @@ class EngineCore:
                 decides the KV cache's type if the configuration does not.
             others: what the other ranks run if the model is divided among several.
             draft: the model that guesses tokens for `built`, if one does.
+            source: the model's files, which adapters are read beside; None: no adapters.
 
         Raises:
             ConfigError: the model does not fit; the message has the numbers and the flags.
@@ -90,6 +94,8 @@ class EngineCore:
         """
         if others:
             _require_dividable(config)
+        if config.lora.enabled:
+            _require_adaptable(built, config, source)
         wanted = ExecutorSizes.of(built, config, weights_dtype)
         options = wanted.executor_options(config, 1)
         plans = [_native.plan_memory(rank.program_text, options) for rank in (built, *others)]
@@ -123,7 +129,7 @@ class EngineCore:
             arguments = wanted.option_arguments(config, budget.num_blocks)
             workers = RankWorkers.start([rank.program_text for rank in others], arguments)
         try:
-            return cls._start(built, config, wanted, budget, workers, draft)
+            return cls._start(built, config, wanted, budget, workers, draft, source)
         except BaseException:
             if workers is not None:
                 workers.stop()
@@ -138,6 +144,7 @@ class EngineCore:
         budget: KvBudget,
         workers: RankWorkers | None,
         draft: BuiltModel | None,
+        source: ModelSource | None,
     ) -> EngineCore:
         world = None if workers is None else workers.world
         executor = _executor(built, config, wanted, budget.num_blocks, world)
@@ -153,6 +160,7 @@ class EngineCore:
             options = wanted.draft_options(built, config, budget.num_blocks)
             drafting = _native.NativeExecutor(draft.program_text, options, host=executor)
             executors.append(drafting)
+        store = _native.AdapterStore() if config.lora.enabled else None
         runner = _native.ModelRunner(
             executor,
             limits,
@@ -161,11 +169,18 @@ class EngineCore:
             draft_vocab_size=0 if draft is None else draft.vocab_size,
             encoder=_encoder_executor(encoder, wanted, executor),
             encoder_options=None if encoder is None else encoder.media_options(),
+            adapters=store,
         )
         tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         grammars = GrammarCompiler(back_end=config.model.structured_outputs_backend)
-        bindings = NativeBindings(engine, _native, grammars)
+        adapters: Adapters | None = None
+        if store is not None:
+            assert isinstance(executor, _native.NativeExecutor) and source is not None
+            adapters = Adapters(executor, engine, store, built, source, config.lora)
+            for name, path in config.lora.modules:
+                adapters.load_adapter(name, path)
+        bindings = NativeBindings(engine, _native, grammars, adapters)
         held = config.scheduler.max_num_queued_reqs
         unfinished = config.scheduler.max_num_seqs + held
         return cls(built, bindings, engine, runner, budget, max(1, held), unfinished, workers)
@@ -182,6 +197,15 @@ def _require_dividable(config: EngineConfig) -> None:
             f" --tensor-parallel-size 1, not {config.executor.tensor_parallel_size}: the KV of"
             " other ranks cannot be copied"
         )
+
+
+def _require_adaptable(built: BuiltModel, config: EngineConfig, source: ModelSource | None) -> None:
+    if config.executor.executor != "native" or config.executor.tensor_parallel_size > 1:
+        raise ConfigError(
+            "--enable-lora and --lora-modules need --executor native and --tensor-parallel-size 1"
+        )
+    if not built.adapter_targets or source is None:
+        raise ConfigError(f"{built.architecture} has no layers that adapters could change")
 
 
 def _executor(
@@ -300,6 +324,7 @@ def _limits(
         max_draft_tokens=config.speculation.max_tokens,
         max_forced_tokens=_MAX_FORCED_TOKENS,
         max_encoder_tokens=0 if encoder is None else encoder.step_tokens,
+        max_adapters=config.lora.slots,
     )
 
 

@@ -96,6 +96,7 @@ class ExecutorSizes:
         arguments |= {
             "max_num_logits_rows": config.scheduler.max_num_seqs,
             "kv_page_bytes": page_bytes,
+            "max_adapters": 0,  # what it guesses is verified
         }
         return _native.ExecutorOptions(**arguments)
 
@@ -153,6 +154,7 @@ class ExecutorSizes:
             "activation_dtype": _ACTIVATION_DTYPES[config.executor.activation_dtype],
             "pack_cache_folder": _pack_cache_folder(config),
             "place_memory": config.executor.numa == "auto",
+            "max_adapters": config.lora.slots,
         }
 
 

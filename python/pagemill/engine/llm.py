@@ -20,6 +20,7 @@ import numpy as np
 
 from pagemill.config import EngineConfig, build
 from pagemill.config.env import cache_folder
+from pagemill.engine.adapters import Adapters
 from pagemill.engine.limits import text_prompt
 from pagemill.engine.loading import LoadedModel, load, update_weights
 from pagemill.engine.media import ImageInput, place_images
@@ -129,6 +130,18 @@ class LLM:
         """The model's tokenizer and chat template."""
         return self._renderer
 
+    @property
+    def adapters(self) -> Adapters:
+        """The adapters that prompts may be computed with.
+
+        Raises:
+            EngineError: the model was opened without `enable_lora` and `lora_modules`.
+        """
+        adapters = self._loaded.core.bindings.adapters
+        if not isinstance(adapters, Adapters):
+            raise EngineError("FAILED_PRECONDITION", "open the model with enable_lora=True")
+        return adapters
+
     def stats(self) -> EngineSnapshot:
         """What the engine has counted since it started: tokens, drafts, blocks, ..."""
         return self._engine.stats()
@@ -141,6 +154,7 @@ class LLM:
         images: Sequence[Sequence[ImageInput]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
+        adapter: str = "",
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
@@ -155,6 +169,7 @@ class LLM:
                 width; a prompt has one placeholder token for each.
             token_matcher: makes what constrains an output; called for each of them.
             grammar: what each output has to be, such as `structured.grammar.json_schema(...)`.
+            adapter: the name of an adapter (`adapters`); "": the model as it is.
             progress: where a progress bar is drawn; standard error by default, if that is a
                 terminal.
 
@@ -164,7 +179,7 @@ class LLM:
         rendered = self._place([self._prompt(prompt) for prompt in _as_list(prompts)], images)
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
-        batch = TextBatch(self._model, rendered, stated, limit, token_matcher, grammar)
+        batch = TextBatch(self._model, rendered, stated, limit, token_matcher, grammar, adapter)
         return _finished(batch, progress)
 
     def chat(
@@ -174,6 +189,7 @@ class LLM:
         *,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
+        adapter: str = "",
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
@@ -188,11 +204,16 @@ class LLM:
         prompts = [self._conversation(conversation) for conversation in conversations]
         limit = self._loaded.defaults.max_tokens
         stated = _stated(sampling, fields)
-        batch = TextBatch(self._model, prompts, stated, limit, token_matcher, grammar)
+        batch = TextBatch(self._model, prompts, stated, limit, token_matcher, grammar, adapter)
         return _finished(batch, progress)
 
     def stream(
-        self, prompt: Prompt, sampling: SamplingParams | None = None, **fields: Any
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams | None = None,
+        *,
+        adapter: str = "",
+        **fields: Any,
     ) -> Generator[str]:
         """Continues one prompt; gives the pieces of its text as they come. The arguments are those
         of `generate`. Leaving the iteration aborts the request.
@@ -202,10 +223,16 @@ class LLM:
         """
         stated = _one_choice(_stated(sampling, fields))
         (rendered,) = self._place([self._prompt(prompt)], None)
-        return _texts(TextBatch(self._model, [rendered], stated, _DEFAULT_COMPLETION_TOKENS))
+        limit = _DEFAULT_COMPLETION_TOKENS
+        return _texts(TextBatch(self._model, [rendered], stated, limit, adapter=adapter))
 
     def stream_chat(
-        self, messages: Sequence[Message], sampling: SamplingParams | None = None, **fields: Any
+        self,
+        messages: Sequence[Message],
+        sampling: SamplingParams | None = None,
+        *,
+        adapter: str = "",
+        **fields: Any,
     ) -> Generator[str]:
         """Answers one conversation; gives the pieces of the answer, as `stream` does.
 
@@ -215,7 +242,8 @@ class LLM:
         """
         stated = _one_choice(_stated(sampling, fields))
         limit = self._loaded.defaults.max_tokens
-        return _texts(TextBatch(self._model, [self._conversation(messages)], stated, limit))
+        prompts = [self._conversation(messages)]
+        return _texts(TextBatch(self._model, prompts, stated, limit, adapter=adapter))
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pagemill.config import EngineConfig
 from pagemill.config.env import cache_folder
@@ -33,6 +34,8 @@ class LoadedModel:
     defaults: SamplingDefaults
     max_tokens_cap: int | None
     """Bound on generated tokens that the operator set."""
+    hf_overrides: dict[str, Any]
+    """Keys of the configuration that the operator replaced."""
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -45,16 +48,17 @@ def load(config: EngineConfig) -> LoadedModel:
     """
     model = config.model
     path = resolve(model.model, cache_dir=cache_folder(model.cache_dir), revision=model.revision)
-    source = ModelSource.open(path)
+    source = ModelSource.open(path, model.hf_overrides)
     built, *others = build_ranks(source, config)
     draft = build_draft(source, built, config)
     chosen = choose_defaults(model, source)
     return LoadedModel(
         source=source,
-        core=EngineCore.create(built, config, weights_dtype(source.config), others, draft),
+        core=EngineCore.create(built, config, weights_dtype(source.config), others, draft, source),
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
         defaults=chosen.defaults,
         max_tokens_cap=chosen.max_tokens_cap,
+        hf_overrides=model.hf_overrides,
     )
 
 
@@ -80,20 +84,31 @@ def update_weights(
         StatusError: a tensor has another type or shape than the loaded one (the message names it),
             the runner's weights cannot be replaced, or there is no memory for both.
     """
-    programs = program_texts(source, path, core.built.max_model_len, core.built.pooled)
+    programs = program_texts(
+        source,
+        path,
+        core.built.max_model_len,
+        core.built.pooled,
+        adapters=bool(core.built.adapter_targets),
+    )
     core.engine.update_weights(programs, timeout_s=timeout_s)
 
 
 def program_texts(
-    source: ModelSource, path: str, max_model_len: int, pooled: Pooled | None
+    source: ModelSource,
+    path: str,
+    max_model_len: int,
+    pooled: Pooled | None,
+    *,
+    adapters: bool,
 ) -> dict[str, str]:
     """The programs of `source` with the weights at `path`, as the engine's operation takes them, of
-    a model that was loaded with these results.
+    a model that was loaded with these results, and with adapters or without.
 
     Raises:
         WeightsError: see `update_weights`.
     """
-    options = BuildOptions(max_model_len=max_model_len, task=Task.GENERATE)
+    options = BuildOptions(max_model_len=max_model_len, task=Task.GENERATE, adapters=adapters)
     if pooled is not None:
         task, kind = pooled.task, None if pooled.task.by_token else pooled.pooling
         options = replace(options, task=task, pooling=kind, normalize=pooled.normalizes)
@@ -110,6 +125,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
     return ModelFacts(
         names=tuple(loaded.names),
         path=str(loaded.source.path),
+        hf_overrides=loaded.hf_overrides,
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
         pooled=built.pooled,
@@ -118,6 +134,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         max_tokens_cap=loaded.max_tokens_cap,
         max_choices=loaded.core.max_choices,
         max_unfinished=loaded.core.max_unfinished,
+        adapters=loaded.core.bindings.adapters is not None,
     )
 
 
@@ -127,7 +144,8 @@ def build_ranks(source: ModelSource, config: EngineConfig) -> tuple[BuiltModel, 
     Raises:
         WeightsError, ModelConfigError, ValueError: the model cannot be built, or not divided.
     """
-    ranks, options = config.executor.tensor_parallel_size, build_options(config.model)
+    ranks = config.executor.tensor_parallel_size
+    options = replace(build_options(config.model), adapters=config.lora.enabled)
     return tuple(build(source, replace(options, shard=Shard(rank, ranks))) for rank in range(ranks))
 
 

@@ -62,6 +62,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     deadline_us: int | None = None
     """When each choice has to have ended, by `time.monotonic`, which all processes of a machine and
     the native engine share."""
+    adapter: str = ""
+    """The name of the adapter to compute with; "": the model as it is."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):
@@ -91,6 +93,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Where its files are; the tokenizer is read from there. "" if there is none."""
     max_model_len: int
     vocab_size: int
+    hf_overrides: dict[str, Any] = {}
+    """Keys of the configuration that the operator replaced."""
     pooled: Pooled | None = None
     """What it gives if it pools instead of generating."""
     eos_token_ids: tuple[int, ...] = ()
@@ -102,6 +106,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that the engine holds if it is otherwise idle."""
     max_unfinished: int = 2048
     """Requests that run or wait in the engine, at most."""
+    adapters: bool = False
+    """Whether requests may name adapters; the engine knows which."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=True, frozen=True):

@@ -120,6 +120,13 @@ class NativeTypes(Protocol):
     def StatusError(self) -> type[Exception]: ...  # noqa: N802
 
 
+class NativeAdapters(Protocol):
+    """The adapters of an engine; `engine.adapters` has them for the native one. Its other
+    operations are reached by name (`control_calls`)."""
+
+    def id_of(self, name: str) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class NativeBindings:
     """What the compiled extension contributes: an engine, and the types of its arguments."""
@@ -128,6 +135,8 @@ class NativeBindings:
     types: NativeTypes
     grammars: GrammarCompiler = field(default_factory=GrammarCompiler)
     """What joins the engine with a tokenizer sets `open_vocabulary`."""
+    adapters: NativeAdapters | None = None
+    """None: requests cannot name any."""
 
     @property
     def status_error(self) -> type[Exception]:

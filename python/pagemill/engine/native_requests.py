@@ -62,10 +62,12 @@ def native_requests(
     `new_token_matcher` makes what constrains it if `request` has no grammar.
 
     Raises:
-        EngineError: a field does not fit the native type, or the grammar is none.
+        EngineError: a field does not fit the native type, the grammar is none, or no adapter has
+            the name.
     """
     if request.grammar is not None:
         new_token_matcher = _matcher_factory(bindings, request.grammar)
+    adapter = _adapter_id(bindings, request.adapter)
     if request.limits is not None:
         new_token_matcher = LimitedMatcherFactory(request.limits, new_token_matcher)
     try:
@@ -87,6 +89,7 @@ def native_requests(
                 new_token_matcher=new_token_matcher,
                 deadline_us=request.deadline_us,
                 kv_transfer_params=request.kv_transfer_params,
+                adapter=adapter,
                 **fields,
             )
             yield choice, native
@@ -94,6 +97,14 @@ def native_requests(
         raise EngineError(
             "INVALID_ARGUMENT", f"A parameter is out of range: {_first_line(error)}"
         ) from error
+
+
+def _adapter_id(bindings: NativeBindings, name: str) -> int:
+    if not name:
+        return 0  # the model as it is
+    if bindings.adapters is None:
+        raise EngineError("NOT_FOUND", f"The model `{name[:200]}` does not exist.", "model")
+    return bindings.adapters.id_of(name)
 
 
 def _matcher_factory(bindings: NativeBindings, grammar: Grammar) -> TokenMatcherFactory:

@@ -67,11 +67,13 @@ def project_qkv(
     *,
     bias: bool = False,
     flat: bool = False,
+    transposed: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """x [T, H] -> q [T, heads, head_dim], k and v [T, kv_heads, head_dim], of this rank's heads.
 
     `names` are those of three linear layers, or of one with the rows of q, k and v one after the
-    other. If `flat`, q and k are [T, heads * head_dim] and [T, kv_heads * head_dim].
+    other; their weights are stored `transposed` if that is set. If `flat`, q and k are [T, heads *
+    head_dim] and [T, kv_heads * head_dim].
     """
     heads = (shape.heads, shape.kv_heads, shape.kv_heads)
     total = sum(heads) * shape.head_dim
@@ -84,9 +86,26 @@ def project_qkv(
             rows = Part(first + rows.begin, first + rows.end, total)
         if flat and index < 2:
             row_shape = (rows.size,)
-        return linear(weights, names[index % len(names)], x, row_shape, bias=bias, rows=rows)
+        name = names[index % len(names)]
+        return linear(weights, name, x, row_shape, bias=bias, rows=rows, transposed=transposed)
 
     return project(0), project(1), project(2)
+
+
+def project_by_head(
+    weights: Weights, name: str, x: Tensor, shape: AttentionShape, *, bias: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `project_qkv`, by one linear layer that has, for each KV head, the rows of its queries, of
+    its key and of its value. The shape is one that divides KV heads evenly."""
+    dim, group = shape.head_dim, shape.heads // shape.kv_heads
+    heads = shape.shard.part(shape.kv_heads)
+    width = (group + 2) * dim
+    rows = Part(heads.begin * width, heads.end * width, heads.total * width)
+    fused = linear(weights, name, x, (heads.size, width), bias=bias, rows=rows)
+    queries, of_keys = (heads.size * group, dim), (heads.size, dim)
+    q, kv = ops.split(fused, group * dim, row_shapes=(queries, None))
+    k, v = ops.split(kv, dim, row_shapes=(of_keys, of_keys))
+    return q, k, v
 
 
 def attend(
@@ -97,10 +116,12 @@ def attend(
     cache_name: str,
     scales: tuple[float, float] = (1.0, 1.0),
     *,
+    sinks: Tensor | None = None,
     slopes: Tensor | None = None,
 ) -> Tensor:
     """Store k and v in a new cache of this name and attend: [T, heads, head_dim]. `scales` are
-    those of keys and values in an fp8 cache; `slopes` [heads] those of ALiBi."""
+    those of keys and values in an fp8 cache; `sinks` [heads] join the softmax; `slopes` [heads] are
+    those of ALiBi."""
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
     group = q.trace.kv_group(shape.window)
     cache = q.trace.cache(cache_name, group, (kv_heads, shape.head_dim))
@@ -111,9 +132,22 @@ def attend(
         cache,
         scale=shape.scale,
         soft_cap=shape.soft_cap,
+        sinks=sinks,
         slopes=slopes,
         k_scale=k_scale,
         v_scale=v_scale,
+    )
+
+
+def attend_again(
+    q: Tensor, shape: AttentionShape, cache_name: str, scales: tuple[float, float] = (1.0, 1.0)
+) -> Tensor:
+    """Attend over what another layer has stored in its cache, which is of the same shape: [T,
+    heads, head_dim]."""
+    cache = q.trace.declared_cache(cache_name)
+    k_scale, v_scale = scales
+    return ops.paged_attention(
+        q, cache, scale=shape.scale, soft_cap=shape.soft_cap, k_scale=k_scale, v_scale=v_scale
     )
 
 
@@ -131,7 +165,10 @@ def output(
     hidden: int,
     *,
     bias: bool = False,
+    transposed: bool = False,
 ) -> Tensor:
     """attended [T, heads, head_dim] of this rank's heads -> [T, hidden] of all heads."""
     columns = shape.features(shape.heads)
-    return row_parallel(weights, name, attended, hidden, columns=columns, bias=bias)
+    return row_parallel(
+        weights, name, attended, hidden, columns=columns, bias=bias, transposed=transposed
+    )

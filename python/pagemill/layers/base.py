@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pagemill.ops.shard import Part, Shard
+from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
 Constant = Sequence[float] | Sequence[Sequence[float]]
@@ -35,8 +35,10 @@ class Weights(Protocol):
         *,
         rows: Part | None = None,
         columns: Part | None = None,
+        transposed: bool = False,
     ) -> Tensor:
-        """The weight of the linear layer `module`, [out, in], as it is stored, or a part of it."""
+        """The weight of the linear layer `module`, [out, in], as it is stored, or a part of it. If
+        `transposed`, it is stored as [in, out]."""
         ...
 
     def matrix(
@@ -60,7 +62,46 @@ class Weights(Protocol):
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or a part of each: one tensor
-        `<experts>.<module>.weight`, or `<experts>.<i>.<module>.weight` of each expert."""
+        `<experts>.<module>.weight`, or without `.weight`, or `<experts>.<i>.<module>.weight` of
+        each expert."""
+        ...
+
+    def turned_stack(
+        self,
+        name: str,
+        shape: tuple[int, int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weights of all experts, `shape` [experts, out, in], or a part of each, in the tensor
+        `name`, which has `stripe.count` such weights row by row in turn. It is stored transposed,
+        [experts, in, stripe.count * out]; or in MXFP4, which is not transposed."""
+        ...
+
+    def turned_vectors(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        part: Part | None = None,
+    ) -> Tensor:
+        """The biases of `turned_stack`, f32 `shape` [experts, out], or a part of each."""
+        ...
+
+    def adapted(
+        self,
+        module: str,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """y, what the linear layer `module`, or a part of it, makes of x, with what the adapters of
+        a request make of x; y itself in a program without adapters."""
         ...
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
@@ -73,12 +114,28 @@ class Weights(Protocol):
         channels, height, width], as a matrix [out, channels * height * width]."""
         ...
 
-    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it."""
+    def vector(
+        self,
+        name: str,
+        length: int,
+        *,
+        part: Part | None = None,
+        stored: tuple[int, int] | None = None,
+    ) -> Tensor:
+        """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
+        vector or as one row."""
         ...
 
-    def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A small weight that is neither matrix nor vector, f32 of `shape`."""
+    def small(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        row_factors: Sequence[float] = (),
+        row_order: Sequence[int] = (),
+    ) -> Tensor:
+        """A small weight that is neither matrix nor vector, f32 of `shape`; if factors are given,
+        each row times its factor, and if an order is, these rows one after the other."""
         ...
 
     def block_elements(self, name: str) -> int:
@@ -92,6 +149,10 @@ class Weights(Protocol):
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """One row of a matrix of `shape`, as an f32 vector."""
+        ...
+
+    def number(self, name: str) -> float:
+        """The only element of a tensor, as a number of the program."""
         ...
 
     def kv_scales(self, module: str) -> tuple[float, float]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pagemill import ops
 from pagemill.layers import attention, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary
 from pagemill.ops.trace import Tensor
 
@@ -14,12 +16,18 @@ from pagemill.ops.trace import Tensor
 @dataclass(frozen=True, slots=True)
 class QkNorm:
     """Norms of queries and keys by the root mean square of each head, times `<name>.weight` plus
-    `offset`. With `whole`, all heads of a token together are one row. If `rotated`, they are
-    normalized after the rotary embedding."""
+    `offset` if they have a `weight`. With `mean` they are layer norms of each head, plus
+    `<name>.bias` if they have a `bias`; with `each` these have weights [heads, head_dim] of each
+    head. With `whole`, all heads of a token together are one row. If `rotated`, they are normalized
+    after the rotary embedding."""
 
     eps: float
     offset: float = 0.0
     names: tuple[str, str] = ("q_norm", "k_norm")
+    weight: bool = True
+    mean: bool = False
+    bias: bool = False
+    each: bool = False
     whole: bool = False
     rotated: bool = False
 
@@ -27,14 +35,22 @@ class QkNorm:
 @dataclass(frozen=True, slots=True)
 class AttentionParts:
     """What an attention has besides its shape. `qkv` names three linear layers, or one with the
-    rows of q, k and v one after the other; they have biases if `bias`, the `output` layer has one
-    if `output_bias`."""
+    rows of q, k and v one after the other, or `by_head`: for each KV head the rows of its queries,
+    its key and its value. They have biases if `bias`, the `output` layer has one if `output_bias`;
+    the weights of all are stored `transposed` if that is set. `sinks` names the vector of logits
+    that join the softmax of each head, if there is one; `gate` the linear layer whose sigmoid
+    multiplies the result; `slopes` are those of ALiBi, one for each head."""
 
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
+    by_head: bool = False
     output: str = "o_proj"
     bias: bool = False
     output_bias: bool = False
+    transposed: bool = False
     qk_norm: QkNorm | None = None
+    sinks: str | None = None
+    gate: str | None = None
+    slopes: tuple[float, ...] = ()
 
 
 def rotary_attention(
@@ -51,21 +67,56 @@ def rotary_attention(
     Weights: those of `parts` under `prefix`.
     """
     out, by = f"{prefix}.{parts.output}", parts.qk_norm
-    whole = by is not None and by.whole
-    if not whole:
-        shape = attention.divide(weights, shape, out)
-    elif weights.shard.ranks > 1:
-        weights.note("every rank computes the whole attention: its norms are over all heads")
+    shape = _divide(weights, shape, out, parts)
     qkv = [f"{prefix}.{name}" for name in parts.qkv]
-    q, k, v = attention.project_qkv(weights, qkv, x, shape, bias=parts.bias, flat=whole)
+    if parts.by_head:
+        q, k, v = attention.project_by_head(weights, qkv[0], x, shape, bias=parts.bias)
+    else:
+        whole = by is not None and by.whole
+        q, k, v = attention.project_qkv(
+            weights, qkv, x, shape, bias=parts.bias, flat=whole, transposed=parts.transposed
+        )
     if by is not None and not by.rotated:
         q, k = _normalize(weights, prefix, (q, k), shape, by)
     if rotary is not None:
         q, k = rotary(q, k)
     if by is not None and by.rotated:
         q, k = _normalize(weights, prefix, (q, k), shape, by)
-    attended = attention.attend(q, k, v, shape, cache_name, weights.kv_scales(prefix))
-    return attention.output(weights, out, attended, shape, x.width, bias=parts.output_bias)
+    heads = shape.shard.part(shape.heads)
+    slopes = None
+    if parts.slopes:
+        slopes = weights.constant("alibi_slopes", parts.slopes[heads.begin : heads.end])
+    sinks = None
+    if parts.sinks:
+        sinks = weights.vector(f"{prefix}.{parts.sinks}", shape.heads, part=heads)
+    scales = weights.kv_scales(prefix)
+    attended = attention.attend(q, k, v, shape, cache_name, scales, sinks=sinks, slopes=slopes)
+    if parts.gate:
+        rows, row_shape = shape.features(shape.heads), (heads.size, shape.head_dim)
+        gate = linear(weights, f"{prefix}.{parts.gate}", x, row_shape, rows=rows)
+        attended = ops.gated_activation(gate, attended, ops.ActivationKind.SIGMOID)
+    bias, transposed = parts.output_bias, parts.transposed
+    return attention.output(
+        weights, out, attended, shape, x.width, bias=bias, transposed=transposed
+    )
+
+
+def _divide(
+    weights: Weights, shape: AttentionShape, out: str, parts: AttentionParts
+) -> AttentionShape:
+    """`shape` with the heads divided among ranks, if what the attention has allows it."""
+    ranks, by = weights.shard.ranks, parts.qk_norm
+    if by is not None and by.whole:
+        if ranks > 1:
+            weights.note("every rank computes the whole attention: its norms are over all heads")
+        return shape
+    if parts.by_head and shape.kv_heads % ranks:
+        weights.note(
+            f"every rank computes the whole attention: {shape.kv_heads} KV heads, whose rows lie"
+            f" beside those of their queries, do not divide among {ranks} ranks"
+        )
+        return shape
+    return attention.divide(weights, shape, out)
 
 
 def _normalize(
@@ -73,14 +124,23 @@ def _normalize(
 ) -> tuple[Tensor, Tensor]:
     """q and k normalized, [T, heads, head_dim]."""
 
-    def normalize(x: Tensor, name: str) -> Tensor:
+    def normalize(x: Tensor, name: str, heads: int) -> Tensor:
+        name, dim = f"{prefix}.{name}", shape.head_dim
+        if by.each:
+            part, stored = shape.features(heads), (heads, dim)
+            weight = weights.vector(f"{name}.weight", part.total, part=part, stored=stored)
+            return ops.layer_norm(x, weight, norm.zeros(weights, part.size), eps=by.eps)
+        if by.mean:
+            return norm.layer_norm(weights, name, x, by.eps, weight=by.weight, bias=by.bias)
         return norm.rms_norm(
             weights,
-            f"{prefix}.{name}",
+            name,
             x,
             by.eps,
+            weight=by.weight,
             weight_offset=by.offset,
-            row_shape=(x.width // shape.head_dim, shape.head_dim),
+            row_shape=(x.width // dim, dim),
         )
 
-    return normalize(qk[0], by.names[0]), normalize(qk[1], by.names[1])
+    q, k = qk
+    return normalize(q, by.names[0], shape.heads), normalize(k, by.names[1], shape.kv_heads)

@@ -20,18 +20,21 @@ def linear(
     bias: bool = False,
     rows: Part | None = None,
     dtype: str = ACT,
+    transposed: bool = False,
 ) -> Tensor:
     """x [N, ..., in] -> [N, *row_shape] of `dtype`; `row_shape` is (out,) or (heads, head_dim).
 
-    With `rows` only these outputs are computed, and `row_shape` is theirs (column parallel).
+    With `rows` only these outputs are computed, and `row_shape` is theirs (column parallel). The
+    weight is stored as [out, in], or `transposed`.
     """
     out = 1
     for dim in row_shape:
         out *= dim
     total = out if rows is None else rows.total
     vector = weights.vector(f"{name}.bias", total, part=rows) if bias else None
-    weight = weights.linear(name, (total, x.width), rows=rows)
-    return ops.linear(x, weight, vector, row_shape=row_shape, dtype=dtype)
+    weight = weights.linear(name, (total, x.width), rows=rows, transposed=transposed)
+    y = ops.linear(x, weight, vector, row_shape=row_shape, dtype=dtype)
+    return weights.adapted(name, x, y, rows=rows)
 
 
 def row_parallel(
@@ -43,6 +46,7 @@ def row_parallel(
     columns: Part,
     bias: bool = False,
     row_shape: Sequence[int] | None = None,
+    transposed: bool = False,
 ) -> Tensor:
     """x [N, ..., columns.size], this rank's part of the inputs -> [N, out] of all ranks together,
     or [N, *row_shape].
@@ -54,6 +58,7 @@ def row_parallel(
     vector = weights.vector(f"{name}.bias", out) if has_bias else None
     if bias and not has_bias:
         weights.claim(f"{name}.bias")
-    weight = weights.linear(name, (out, columns.total), columns=columns)
+    weight = weights.linear(name, (out, columns.total), columns=columns, transposed=transposed)
     y = ops.linear(x, weight, vector, row_shape=row_shape)
+    y = weights.adapted(name, x, y, columns=columns)
     return y if columns.whole else ops.all_reduce(y, shard=weights.shard)

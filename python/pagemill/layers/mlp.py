@@ -40,13 +40,16 @@ def activation_kind(name: str) -> ops.ActivationKind:
 @dataclass(frozen=True, slots=True)
 class MlpParts:
     """The linear layers of a feed-forward layer. `up` names two, gate and up; or one with the rows
-    of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`.
+    of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`,
+    and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads.
     """
 
     up: tuple[str, ...] = ("gate_proj", "up_proj")
     down: str = "down_proj"
     gated: bool = True
     bias: bool = False
+    transposed: bool = False
+    gate_scale: float = 1.0
 
 
 def mlp(
@@ -72,13 +75,23 @@ def mlp(
         if len(parts.up) < matrices:
             first = index * intermediate
             rows = Part(first + part.begin, first + part.end, matrices * intermediate)
-        name = f"{prefix}.{parts.up[index % len(parts.up)]}"
-        return linear(weights, name, x, (part.size,), bias=parts.bias, rows=rows)
+        name, shape = f"{prefix}.{parts.up[index % len(parts.up)]}", (part.size,)
+        return linear(
+            weights, name, x, shape, bias=parts.bias, rows=rows, transposed=parts.transposed
+        )
 
     if parts.gated:
-        inner = ops.gated_activation(project(0), project(1), kind)
+        gate = ops.scale(project(0), parts.gate_scale)
+        inner = ops.gated_activation(gate, project(1), kind)
     else:
         inner = ops.activation(project(0), kind)
     return row_parallel(
-        weights, down, inner, x.width, columns=part, bias=parts.bias, row_shape=row_shape
+        weights,
+        down,
+        inner,
+        x.width,
+        columns=part,
+        bias=parts.bias,
+        row_shape=row_shape,
+        transposed=parts.transposed,
     )

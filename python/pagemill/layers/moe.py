@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill import ops
@@ -15,20 +16,23 @@ from pagemill.ops.trace import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """`count` gated feed-forward layers of `intermediate` features, under the names of their
-    modules, chosen by `routing`. `bias` names the vector that is added to scores for the choice, if
-    there is one; `shared` are the features of `shared_experts`, which every token has, 0 for none.
+    """`count` feed-forward layers of `intermediate` features, under the names of their modules,
+    chosen by `routing` of the `router`'s logits; without gates if `gate` is None. `bias` names the
+    vector that is added to scores for the choice, if there is one; `shared` are the features of the
+    layer `shared_name`, which every token has, 0 for none.
     """
 
     count: int
     intermediate: int
     kind: ops.ActivationKind
     routing: ops.Routing
-    gate: str = "gate_proj"
+    gate: str | None = "gate_proj"
     up: str = "up_proj"
     down: str = "down_proj"
+    router: str = "gate"
     bias: str | None = None
     shared: int = 0
+    shared_name: str = "shared_experts"
     shared_parts: MlpParts = MlpParts()
 
 
@@ -36,25 +40,42 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     """x [N, H] -> the weighted sum of down(act(gate(x)) * up(x)) of each token's experts, [N, H],
     plus the shared experts.
 
-    Weights: the router `<prefix>.gate`, `<prefix>.<bias>`, and `<prefix>.experts` and
-    `<prefix>.shared_experts`, of which ranks divide the intermediate dimension.
+    Weights: the router and its bias, `<prefix>.experts` and the shared layer, of which ranks divide
+    the intermediate dimension.
+    """
+    y = chosen_experts(weights, prefix, x, route(weights, prefix, x, experts), experts)
+    if not experts.shared:
+        return y
+    name = f"{prefix}.{experts.shared_name}"
+    return ops.add(y, mlp(weights, name, x, experts.shared, experts.kind, experts.shared_parts))
+
+
+def route(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> tuple[Tensor, Tensor]:
+    """x [N, H] -> the experts that each row chooses, and their shares: i32 and f32 [N, choices].
+
+    Weights: the router and its bias.
     """
     bias = None
     if experts.bias is not None:
         bias = weights.vector(f"{prefix}.{experts.bias}", experts.count)
-    ids, shares = _route(weights, f"{prefix}.gate", x, experts, bias)
+    return choose(weights, f"{prefix}.{experts.router}", x, experts, bias)
+
+
+def chosen_experts(
+    weights: Weights, prefix: str, x: Tensor, chosen: tuple[Tensor, Tensor], experts: Experts
+) -> Tensor:
+    """x [N, H] and what `route` returns -> the weighted sum of each row's experts, [N, H].
+
+    Weights: `<prefix>.experts`.
+    """
     names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
     part = weights.shard.part(inner, _block_elements(weights, names, experts.down))
     wide = (count, inner, x.width)
-    gate = weights.stack(names, experts.gate, wide, rows=part)
-    up = weights.stack(names, experts.up, wide, rows=part)
+    modules = (experts.gate, experts.up)
+    wide_stacks = [weights.stack(names, name, wide, rows=part) for name in modules if name]
     down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
-    y = _combine(x, ids, shares, (gate, up, down), experts.kind)
-    y = y if part.whole else ops.all_reduce(y, shard=weights.shard)
-    if not experts.shared:
-        return y
-    name = f"{prefix}.shared_experts"
-    return ops.add(y, mlp(weights, name, x, experts.shared, experts.kind, experts.shared_parts))
+    y = _combine(x, chosen, wide_stacks, down, experts.kind)
+    return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
 def gated_expert(
@@ -71,47 +92,79 @@ def gated_expert(
     return ops.moe_combine(y, share)
 
 
-def packed_moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
-    """As `moe`, with the router `<prefix>.router.layer` and stacks of all experts: the rows of gate
-    and then of up in `<prefix>.input_linear`, down in `<prefix>.output_linear`."""
-    ids, shares = _route(weights, f"{prefix}.router.layer", x, experts)
+@dataclass(frozen=True, slots=True)
+class PackedNames:
+    """The router, and the stacks of all experts: the rows of gate and then of up, and down."""
+
+    router: str = "router.layer"
+    up: str = "input_linear"
+    down: str = "output_linear"
+
+
+def packed_moe(
+    weights: Weights,
+    prefix: str,
+    x: Tensor,
+    experts: Experts,
+    names: PackedNames = PackedNames(),
+) -> Tensor:
+    """As `moe`, with the router and stacks of all experts under `names` in `prefix`."""
+    chosen = choose(weights, f"{prefix}.{names.router}", x, experts)
+    return packed_experts(weights, prefix, x, chosen, experts, names)
+
+
+def packed_experts(
+    weights: Weights,
+    prefix: str,
+    x: Tensor,
+    chosen: tuple[Tensor, Tensor],
+    experts: Experts,
+    names: PackedNames = PackedNames(),
+) -> Tensor:
+    """As `chosen_experts`, with stacks of all experts under `names` in `prefix`."""
     count, inner = experts.count, experts.intermediate
-    part = weights.shard.part(inner, weights.block_elements(f"{prefix}.output_linear.weight"))
+    part = weights.shard.part(inner, weights.block_elements(f"{prefix}.{names.down}.weight"))
     wide = (count, 2 * inner, x.width)
-    gate, up = (
+    wide_stacks = [
         weights.stack(
-            prefix,
-            "input_linear",
-            wide,
-            rows=Part(first + part.begin, first + part.end, 2 * inner),
+            prefix, names.up, wide, rows=Part(first + part.begin, first + part.end, 2 * inner)
         )
         for first in (0, inner)
-    )
-    down = weights.stack(prefix, "output_linear", (count, x.width, inner), columns=part)
-    y = _combine(x, ids, shares, (gate, up, down), experts.kind)
+    ]
+    down = weights.stack(prefix, names.down, (count, x.width, inner), columns=part)
+    y = _combine(x, chosen, wide_stacks, down, experts.kind)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
-def _route(
-    weights: Weights, name: str, x: Tensor, experts: Experts, bias: Tensor | None = None
+def choose(
+    weights: Weights,
+    name: str,
+    x: Tensor,
+    experts: Experts,
+    bias: Tensor | None = None,
+    factors: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
+    """x [N, H] -> what `route` returns, by the router `name`; `bias` and `factors` are those of
+    `ops.moe_route`."""
     logits = linear(weights, name, x, (experts.count,), dtype="f32")
-    ids, shares = ops.moe_route(logits, experts.routing, bias)
+    ids, shares = ops.moe_route(logits, experts.routing, bias, factors)
     return name_in_layer(ids, EXPERTS), shares
 
 
 def _combine(
     x: Tensor,
-    ids: Tensor,
-    shares: Tensor,
-    matrices: tuple[Tensor, Tensor, Tensor],
+    chosen: tuple[Tensor, Tensor],
+    wide_stacks: Sequence[Tensor],
+    down: Tensor,
     kind: ops.ActivationKind,
 ) -> Tensor:
-    """`matrices` are gate, up and down of all experts, or this rank's part of each."""
-    gate, up, down = matrices
-    gate_y, up_y = ops.grouped_linear(x, ids, gate, up)
-    (down_y,) = ops.grouped_linear(ops.gated_activation(gate_y, up_y, kind), ids, down)
-    return ops.moe_combine(down_y, shares)
+    """`wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part
+    of each."""
+    ids, shares = chosen
+    first, *rest = ops.grouped_linear(x, ids, *wide_stacks)
+    y = ops.gated_activation(first, rest[0], kind) if rest else ops.activation(first, kind)
+    (y,) = ops.grouped_linear(y, ids, down)
+    return ops.moe_combine(y, shares)
 
 
 def _block_elements(weights: Weights, experts: str, module: str) -> int:

@@ -6,8 +6,10 @@ text.vector("model.norm.weight", 64)   # language_model.model.norm.weight
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pagemill.layers.base import Constant, Weights
-from pagemill.ops.shard import Part
+from pagemill.ops.shard import EVERY_ROW, Part, Stripe
 from pagemill.ops.trace import Tensor
 
 
@@ -31,8 +33,10 @@ class PrefixedWeights:
         *,
         rows: Part | None = None,
         columns: Part | None = None,
+        transposed: bool = False,
     ) -> Tensor:
-        return self._whole.linear(self._prefix + module, shape, rows=rows, columns=columns)
+        name = self._prefix + module
+        return self._whole.linear(name, shape, rows=rows, columns=columns, transposed=transposed)
 
     def matrix(
         self,
@@ -55,17 +59,67 @@ class PrefixedWeights:
     ) -> Tensor:
         return self._whole.stack(self._prefix + experts, module, shape, rows=rows, columns=columns)
 
+    def turned_stack(
+        self,
+        name: str,
+        shape: tuple[int, int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        return self._whole.turned_stack(
+            self._prefix + name, shape, stripe=stripe, rows=rows, columns=columns
+        )
+
+    def turned_vectors(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        part: Part | None = None,
+    ) -> Tensor:
+        return self._whole.turned_vectors(self._prefix + name, shape, stripe=stripe, part=part)
+
+    def adapted(
+        self,
+        module: str,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        return self._whole.adapted(self._prefix + module, x, y, rows=rows, columns=columns)
+
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         return self._whole.head_matrices(self._prefix + module, width, heads=heads, rows=rows)
 
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
         return self._whole.patches(self._prefix + module, shape)
 
-    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        return self._whole.vector(self._prefix + name, length, part=part)
+    def vector(
+        self,
+        name: str,
+        length: int,
+        *,
+        part: Part | None = None,
+        stored: tuple[int, int] | None = None,
+    ) -> Tensor:
+        return self._whole.vector(self._prefix + name, length, part=part, stored=stored)
 
-    def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        return self._whole.small(self._prefix + name, shape)
+    def small(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        row_factors: Sequence[float] = (),
+        row_order: Sequence[int] = (),
+    ) -> Tensor:
+        return self._whole.small(
+            self._prefix + name, shape, row_factors=row_factors, row_order=row_order
+        )
 
     def block_elements(self, name: str) -> int:
         return self._whole.block_elements(self._prefix + name)
@@ -76,8 +130,17 @@ class PrefixedWeights:
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         return self._whole.row(self._prefix + name, index, shape)
 
+    def number(self, name: str) -> float:
+        return self._whole.number(self._prefix + name)
+
     def kv_scales(self, module: str) -> tuple[float, float]:
         return self._whole.kv_scales(self._prefix + module)
 
     def constant(self, name: str, values: Constant) -> Tensor:
         return self._whole.constant(self._prefix + name, values)
+
+
+def under_prefix(weights: Weights, prefix: str, name: str) -> Weights:
+    """`weights` under `prefix` if there are such: some files have the tensor `name` with it, some
+    without."""
+    return PrefixedWeights(weights, prefix) if weights.has(prefix + name) else weights

@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pagemill import ops
 from pagemill.layers.base import Weights
@@ -46,6 +46,10 @@ class Rotary:
             interleaved=self.interleaved,
             mscale=self.mscale,
         )
+
+    def queries(self, q: Tensor) -> Tensor:
+        """q alone rotated, for keys that another layer has stored."""
+        return self(q, q)[0]
 
 
 def bind_rotary(
@@ -103,7 +107,7 @@ def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> 
     if share > 1 or dim < 1:
         raise ValueError(f"partial_rotary_factor {share:g} of heads of {head_dim}")
     try:
-        table = _RULES[rule](rope, dim, max_positions)
+        table = _RULES[rule](rope, head_dim if rule == "proportional" else dim, max_positions)
     except KeyError as error:
         raise ValueError(f"rope_type {rule!r} needs {error}") from error
     except ArithmeticError as error:
@@ -175,6 +179,50 @@ def _factors(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTab
     return RotaryTable(tuple(_f32(f / by) for f, by in zip(table.inv_freq, factors, strict=True)))
 
 
+def _dynamic(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
+    """A base for longer contexts: stretched by `alpha`, or, without it, beyond `max_positions`
+    only, which no request reaches."""
+    if rope.get("alpha") is None:
+        return _default(rope, dim, max_positions)
+    if dim <= 2:
+        raise ValueError(f"rope_type 'dynamic' with alpha needs more than {dim} rotary dimensions")
+    base = _number(rope, "rope_theta") * _number(rope, "alpha") ** (dim / (dim - 2))
+    return RotaryTable(tuple(_f32(1.0 / w) for w in _wavelengths(base, dim)))
+
+
+def _proportional(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> RotaryTable:
+    """The frequencies of whole heads, of which the last are 0: a part of the pairs rotates."""
+    del max_positions
+    pairs = int(_number(rope, "partial_rotary_factor", 1.0) * head_dim // 2)
+    factor = _number(rope, "factor", 1.0)
+    wavelengths = _wavelengths(_number(rope, "rope_theta"), head_dim)
+    return RotaryTable(
+        tuple(_f32(_f32(1.0 / w) / factor) if i < pairs else 0.0 for i, w in enumerate(wavelengths))
+    )
+
+
+def _longrope(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
+    """LongRoPE (arXiv 2402.13753): a divisor of each frequency, for contexts longer than the
+    original one or for others. All requests have the divisors of the longest, `max_positions`,
+    since keys in a cache cannot be rotated again once a request outgrows the original context."""
+    original = _number(rope, "original_max_position_embeddings")
+    key = "long_factor" if max_positions > original else "short_factor"
+    wavelengths = _wavelengths(_number(rope, "rope_theta"), dim)
+    divisors = rope[key]
+    if not isinstance(divisors, list) or len(cast("list[Any]", divisors)) != len(wavelengths):
+        raise ValueError(f"{key} must list {len(wavelengths)} numbers, one for each frequency")
+    numbers = [_number({key: value}, key) for value in cast("list[Any]", divisors)]
+    frequencies = tuple(
+        _f32(1.0 / _f32(_f32(by) * w)) for by, w in zip(numbers, wavelengths, strict=True)
+    )
+    if rope.get("attention_factor") is not None:
+        return RotaryTable(frequencies, _number(rope, "attention_factor"))
+    factor = _number(rope, "factor", max_positions / original)
+    if factor <= 1:
+        return RotaryTable(frequencies)
+    return RotaryTable(frequencies, math.sqrt(1 + math.log(factor) / math.log(original)))
+
+
 def _yarn(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
     """YaRN (arXiv 2309.00071): a ramp over the dimensions between kept and stretched."""
     base = _number(rope, "rope_theta")
@@ -215,8 +263,12 @@ def _yarn_mscale(rope: Mapping[str, Any], factor: float) -> float:
 
 _RULES: dict[str, Callable[[Mapping[str, Any], int, int], RotaryTable]] = {
     "default": _default,
+    "dynamic": _dynamic,
     "factors": _factors,
     "linear": _linear,
     "llama3": _llama3,
+    "longrope": _longrope,
+    "proportional": _proportional,
+    "su": _longrope,  # its first name
     "yarn": _yarn,
 }

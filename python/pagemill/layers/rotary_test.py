@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from pagemill.layers.rotary import rotary_table
@@ -36,6 +38,7 @@ RULES: list[dict[str, Any]] = [
         "beta_fast": 16,
         "original_max_position_embeddings": 4096,
     },
+    {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0},
 ]
 
 
@@ -69,10 +72,43 @@ def test_factors_divide():
     )
 
 
+def test_alpha_stretches_the_base():
+    alpha = rotary_table({"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 16.0}, 8, 100)
+    plain = rotary_table({"rope_theta": 1e4 * 16.0 ** (8 / 6)}, 8, 100)
+    assert alpha.inv_freq == plain.inv_freq
+
+
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "original_max_position_embeddings": 4096,
+    "short_factor": [1.0, 1.5, 2.0, 2.5],
+    "long_factor": [1.0, 4.0, 9.0, 16.0],
+}
+
+
+@pytest.mark.parametrize(("positions", "key"), [(4096, "short_factor"), (4097, "long_factor")])
+def test_longrope_divides_by_the_factors_of_the_longest_context(positions: int, key: str):
+    config = LlamaConfig(
+        head_dim=8, max_position_embeddings=positions, rope_parameters=dict(LONGROPE)
+    )
+    init = ROPE_INIT_FUNCTIONS["longrope"]
+    expected, mscale = init(config, torch.device("cpu"), seq_len=positions)
+    table = rotary_table(LONGROPE, 8, positions)
+    np.testing.assert_allclose(np.array(table.inv_freq), expected.numpy(), rtol=4e-7, atol=0)
+    assert table.mscale == pytest.approx(mscale, rel=1e-12)
+    divided = LONGROPE | {"rope_type": "factors", "factors": LONGROPE[key]}
+    np.testing.assert_allclose(
+        np.array(table.inv_freq), rotary_table(divided, 8, positions).inv_freq, rtol=4e-7
+    )
+
+
 @pytest.mark.parametrize(
     ("rope", "message"),
     [
-        ({"rope_type": "longrope", "rope_theta": 1e4}, "unknown rope_type 'longrope'; known: def"),
+        ({"rope_type": "longer", "rope_theta": 1e4}, "unknown rope_type 'longer'; known: default"),
+        (LONGROPE, "short_factor must list 32 numbers"),
+        (LONGROPE | {"short_factor": [0.0] * 32}, "short_factor must be a number > 0"),
         ({"rope_type": "linear", "rope_theta": 1e4}, "'linear' needs 'factor'"),
         ({"rope_type": "factors", "rope_theta": 1e4, "factors": [1.0]}, "1 rope factors for 32"),
     ],

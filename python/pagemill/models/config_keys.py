@@ -25,23 +25,51 @@ GPT2_KEYS = {
 
 
 class Renamed(Mapping[str, Any]):
-    """`config` with the keys of `names` in place of those that they stand for.
+    """`config` with the keys of `names` in place of those that they stand for, and `defaults` of
+    absent ones.
 
     config = Renamed(config, GPT2_KEYS)
     """
 
-    def __init__(self, config: Config, names: Mapping[str, str]) -> None:
+    def __init__(
+        self, config: Config, names: Mapping[str, str], defaults: Mapping[str, Any] | None = None
+    ) -> None:
         self._config = config
         self._names = names
+        self._defaults = defaults or {}
 
     def __getitem__(self, key: str) -> Any:
-        return self._config[self._names.get(key, key)]
+        name = self._names.get(key, key)
+        if key in self._defaults and name not in self._config:
+            return self._defaults[key]
+        return self._config[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._config)
 
     def __len__(self) -> int:
         return len(self._config)
+
+
+class Defaults(Mapping[str, Any]):
+    """`config` with `values` in place of what is absent or null in it.
+
+    config = Defaults(config, {"partial_rotary_factor": 0.5})
+    """
+
+    def __init__(self, config: Config, values: Mapping[str, Any]) -> None:
+        self._config = config
+        self._values = values
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._config.get(key)
+        return self._values[key] if value is None and key in self._values else self._config[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._config.keys() | self._values.keys())
+
+    def __len__(self) -> int:
+        return len(self._config.keys() | self._values.keys())
 
 
 def positive_int(config: Config, key: str, default: int | None = None) -> int:
@@ -75,6 +103,19 @@ def number(
             f"the configuration needs {key} from {least:g} to {most:g}, it has {shown(value)}"
         )
     return float(value)
+
+
+def numbers(config: Config, key: str, count: int) -> tuple[float, ...]:
+    """The `count` numbers at `key`; ones if it is absent or null.
+
+    Raises:
+        ModelConfigError: it is not a list of so many numbers.
+    """
+    value = config.get(key)
+    entries = [1.0] * count if value is None else as_list(value)
+    if entries is None or len(entries) != count:
+        raise ModelConfigError(f"{key} must list {count} numbers, it is {shown(value)}")
+    return tuple(number({key: entry}, key, 1.0) for entry in entries)
 
 
 def token_id(config: Config, key: str, vocab_size: int) -> int:
@@ -215,6 +256,10 @@ def rope_parameters(config: Config, layer_type: str | None = None) -> Mapping[st
     if "type" in scaling:  # the key's first name
         scaling.setdefault("rope_type", scaling.pop("type"))
     rope = {"rope_type": "default", "rope_theta": config.get("rope_theta", 10000.0)}
+    if config.get("original_max_position_embeddings") is not None:
+        scaling.setdefault(
+            "original_max_position_embeddings", config["original_max_position_embeddings"]
+        )
     for key in ("partial_rotary_factor", "rotary_pct"):
         if config.get(key) is not None:
             rope["partial_rotary_factor"] = config[key]
@@ -228,15 +273,24 @@ def _object(config: Config, key: str) -> Mapping[str, Any] | None:
     return cast("Mapping[str, Any] | None", value)
 
 
-def make_rotary_table(config: Config, head_dim: int, layer_type: str | None = None) -> RotaryTable:
-    """The rotary table of the configuration.
+def make_rotary_table(
+    config: Config,
+    head_dim: int,
+    layer_type: str | None = None,
+    *,
+    base: float | None = None,
+) -> RotaryTable:
+    """The rotary table of the configuration, with another `base` if one is given.
 
     Raises:
         ModelConfigError: its parameters are missing or not supported.
     """
     positions = positive_int(config, "max_position_embeddings")
+    rope = rope_parameters(config, layer_type)
+    if base is not None:
+        rope = {**rope, "rope_theta": base}
     try:
-        return rotary_table(rope_parameters(config, layer_type), head_dim, positions)
+        return rotary_table(rope, head_dim, positions)
     except ValueError as error:
         raise ModelConfigError(f"rotary embedding: {error}") from error
 

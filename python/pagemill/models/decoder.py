@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 from pagemill import ops
 from pagemill.layers import embedding, norm
@@ -57,7 +57,7 @@ class Decoder:
     - `attention_scale` of scores, None for 1 / sqrt(head_dim); `soft_cap` of scores, 0 for none;
       `attention_parts`: biases, norms and names of the attention.
     - `activation` and `mlp_parts`: names and biases of the feed-forward layers; `parallel`: they
-      read the same norm as the attention.
+      read the same norm as the attention; `parallel_norms`: they read another norm of the same x.
     - `embedding_scale`, `residual_scale` and `logits_scale` multiply embeddings, what a branch
       adds, and logits; `logits_cap` bounds logits to cap * tanh(logit / cap), 0 leaves them;
       `head_bias`.
@@ -67,7 +67,7 @@ class Decoder:
     """
 
     ignored: Mapping[str, str] = IGNORED_IN_DECODERS
-    names: ClassVar[DecoderNames] = DecoderNames()
+    names: DecoderNames = DecoderNames()
     classifier_pooling = "last"
 
     def __init__(
@@ -107,6 +107,7 @@ class Decoder:
         self.activation = activation(config, "hidden_act", "silu")
         self.mlp_parts = MlpParts(bias=flag(config, "mlp_bias", False))
         self.parallel = False
+        self.parallel_norms = False
         self.norm_offset = 0.0
         self.embedding_scale = 1.0
         self.residual_scale = 1.0
@@ -120,7 +121,8 @@ class Decoder:
 
     @property
     def base_prefix(self) -> str:
-        return self.names.embedding.partition(".")[0] + "."
+        base, dot, _ = self.names.embedding.partition(".")
+        return base + dot if dot else ""
 
     @property
     def traits(self) -> ModelTraits:
@@ -164,10 +166,11 @@ class Decoder:
         """x [T, H] -> [T, H]: a norm in front of each branch, which is added."""
         prefix = self.prefix(layer)
         y = self.norm(weights, f"{prefix}.{self.names.attention_norm}", x)
-        x = self.add(x, self.attention(weights, layer, y, rotary))
+        attended = self.add(x, self.attention(weights, layer, y, rotary))
         if not self.parallel:
+            x = x if self.parallel_norms else attended
             y = self.norm(weights, f"{prefix}.{self.names.feed_forward_norm}", x)
-        return self.add(x, self.feed_forward(weights, layer, y))
+        return self.add(attended, self.feed_forward(weights, layer, y))
 
     def add(self, x: Tensor, branch: Tensor) -> Tensor:
         """x plus what a branch adds."""

@@ -14,12 +14,12 @@ from pagemill.layers.base import Weights
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.moe import Experts, packed_moe
 from pagemill.layers.rotary import Rotary
-from pagemill.layers.state_space import MixerShape, mixer
-from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import flag, layer_types, number, positive_int
+from pagemill.layers.state_space import mixer
+from pagemill.models.base import Config
+from pagemill.models.config_keys import layer_types, number, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
-from pagemill.models.state_space_keys import check_mixer
+from pagemill.models.state_space_keys import read_mixer
 from pagemill.ops.trace import Tensor
 
 # Names of older and newer checkpoints.
@@ -38,7 +38,8 @@ class GraniteHybridModel(Decoder):
         types = layer_types(config, sizes.layers, _MIXERS + _ATTENTIONS)
         types = types or (_MIXERS[0],) * sizes.layers
         self._is_mixer = tuple(kind in _MIXERS for kind in types)
-        self._mixer = _read_mixer(config, sizes.hidden_size)
+        inner = positive_int(config, "mamba_expand", 2) * sizes.hidden_size
+        self._mixer = read_mixer(config, inner)
         self._shared_size = positive_int(config, "shared_intermediate_size", 1024)
         self._experts = _read_experts(config, sizes.intermediate_size)
         self.attention_scale = number(config, "attention_multiplier", 1.0)
@@ -69,23 +70,3 @@ def _read_experts(config: Config, intermediate: int) -> Experts | None:
     count = positive_int(config, "num_local_experts")
     routing = read_routing(config, count, 2, renormalize=True)
     return Experts(count, intermediate, ops.ActivationKind.SILU, routing)
-
-
-def _read_mixer(config: Config, hidden_size: int) -> MixerShape:
-    heads = positive_int(config, "mamba_n_heads", 128)
-    inner = positive_int(config, "mamba_expand", 2) * hidden_size
-    automatic = config.get("mamba_d_head") in (None, "auto")
-    head_dim = inner // heads if automatic else positive_int(config, "mamba_d_head")
-    if heads * head_dim != inner:
-        raise ModelConfigError(f"{inner} features do not make {heads} heads of {head_dim}")
-    shape = MixerShape(
-        heads,
-        head_dim,
-        positive_int(config, "mamba_n_groups", 1),
-        states=positive_int(config, "mamba_d_state", 256),
-        taps=positive_int(config, "mamba_d_conv", 4),
-        bias=flag(config, "mamba_proj_bias", False),
-        conv_bias=flag(config, "mamba_conv_bias", True),
-    )
-    check_mixer(config, shape)
-    return shape

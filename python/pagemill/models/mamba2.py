@@ -35,13 +35,15 @@ class Mamba2Model:
         self._max_model_len = positive_int(config, "max_position_embeddings", _MAX_MODEL_LEN)
         self._eps = epsilon(config, "layer_norm_epsilon", 1e-5)
         self._tied = flag(config, "tie_word_embeddings", False)
+        bias = flag(config, "use_bias", False)
         self._mixer = MixerShape(
             heads=positive_int(config, "num_heads", 128),
             head_dim=positive_int(config, "head_dim", 64),
             groups=positive_int(config, "n_groups", 8),
             states=positive_int(config, "state_size", 128),
             taps=positive_int(config, "conv_kernel", 4),
-            bias=flag(config, "use_bias", False),
+            bias=bias,
+            output_bias=bias,
             conv_bias=flag(config, "use_conv_bias", True),
         )
         check_mixer(config, self._mixer)

@@ -53,7 +53,10 @@ CONFIGS = {
     "CamembertModel": PADDED,
     "DistilBertModel": DECODER | DISTILBERT,
     "LlavaForConditionalGeneration": LLAVA,
+    "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
+    "Qwen3_5ForConditionalGeneration": {"text_config": DECODER},
+    "Qwen3_5MoeForConditionalGeneration": {"text_config": DECODER},
     "RobertaModel": PADDED,
     "XLMRobertaModel": PADDED,
 }
@@ -78,6 +81,7 @@ def test_table_is_sorted_and_every_row_loads():
     [
         ("BertForMaskedLM", "BertModel", Task.EMBED),
         ("BertForSequenceClassification", "BertModel", Task.CLASSIFY),
+        ("GPT2ForSequenceClassification", "GPT2LMHeadModel", Task.CLASSIFY),
         ("Gemma3TextModel", "Gemma3ForCausalLM", Task.EMBED),
         ("LlamaForCausalLM", "LlamaForCausalLM", Task.GENERATE),
         ("Qwen3ForSequenceClassification", "Qwen3ForCausalLM", Task.CLASSIFY),
@@ -91,9 +95,9 @@ def test_a_head_is_found_by_the_end_of_the_name(architecture: str, row: str, tas
 
 
 def test_an_unknown_architecture_is_compared_with_the_known():
-    similar = "similar ones are Mamba2ForCausalLM, .*; `pagemill models` lists those known"
+    similar = "similar ones are MambaForCausalLM, .*; `pagemill models` lists those known"
     with pytest.raises(ModelConfigError, match=similar):
-        model_class("MambaForCausalLM")
+        model_class("Mamba3ForCausalLM")
 
 
 @pytest.mark.parametrize(
@@ -177,6 +181,24 @@ def test_an_unknown_architecture_is_compared_with_the_known():
             {"mamba_n_heads": 3},
             "128 features do not make 3 heads of 42",
         ),
+        (
+            "FalconH1ForCausalLM",
+            {"ssm_multipliers": [1.0] * 4},
+            "must list 5 numbers, it is a list",
+        ),
+        ("FalconH1ForCausalLM", {"mlp_multipliers": [1.0, "2"]}, "mlp_multipliers from"),
+        ("NemotronHForCausalLM", {"hybrid_override_pattern": "M*-X"}, r"M, \*, - or E; it is 'M"),
+        ("NemotronHForCausalLM", {"hybrid_override_pattern": "M*-"}, "is 4, and 3 are described"),
+        ("NemotronHForCausalLM", {"mamba_hidden_act": "gelu"}, "mamba_hidden_act='gelu' is not"),
+        ("GptOssForCausalLM", {"swiglu_alpha": 1.0}, "swiglu_alpha must be 1.702"),
+        ("GptOssForCausalLM", {"swiglu_limit": 0.0}, "swiglu_limit from 0.001 to"),
+        ("GptOssForCausalLM", {"hidden_act": "gelu"}, "hidden_act must be silu"),
+        ("Qwen3NextForCausalLM", {"linear_num_value_heads": 24}, "not a multiple of linear_num"),
+        ("MambaForCausalLM", {"time_step_rank": "all"}, "time_step_rank > 0 and below"),
+        ("MambaForCausalLM", {"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
+        ("JambaForCausalLM", {"attn_layer_offset": 8}, "must be less than attn_layer_period, 8"),
+        ("Qwen3_5ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
+        ("Lfm2ForCausalLM", {"full_attn_idxs": "0"}, "full_attn_idxs must list layers"),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
     ],

@@ -9,10 +9,12 @@ from pagemill.ops.activation import ActivationKind, activation
 from pagemill.ops.add import add
 from pagemill.ops.all_gather import all_gather
 from pagemill.ops.all_reduce import all_reduce
+from pagemill.ops.apply_adapter import apply_adapter
 from pagemill.ops.attention import attention
 from pagemill.ops.causal_conv import causal_conv
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
+from pagemill.ops.gated_delta import gated_delta
 from pagemill.ops.grouped_linear import grouped_linear
 from pagemill.ops.head_linear import head_linear
 from pagemill.ops.kv_write import kv_write
@@ -29,6 +31,7 @@ from pagemill.ops.rotary import rotary
 from pagemill.ops.scale import scale
 from pagemill.ops.scatter_rows import scatter_rows
 from pagemill.ops.select_rows import select_rows
+from pagemill.ops.selective_scan import selective_scan
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
 
@@ -41,10 +44,12 @@ __all__ = [
     "add",
     "all_gather",
     "all_reduce",
+    "apply_adapter",
     "attention",
     "causal_conv",
     "embedding",
     "gated_activation",
+    "gated_delta",
     "grouped_linear",
     "head_linear",
     "kv_write",
@@ -61,6 +66,7 @@ __all__ = [
     "scale",
     "scatter_rows",
     "select_rows",
+    "selective_scan",
     "split",
     "state_space_scan",
 ]

@@ -25,6 +25,9 @@ class ActivationKind(IntEnum):
     TANH = 4
     QUICK_GELU = 5  # x sigmoid(1.702 x)
     RELU_SQUARED = 6
+    IDENTITY = 7  # `gated_activation` multiplies its operands
+    SIGMOID = 8
+    ELU = 9  # x, or e^x - 1 if x < 0
 
 
 def activation(x: Tensor, kind: ActivationKind) -> Tensor:
@@ -47,6 +50,12 @@ def apply(x: torch.Tensor, kind: ActivationKind) -> torch.Tensor:
         return functional.relu(x)
     if kind is ActivationKind.RELU_SQUARED:
         return functional.relu(x).square()
+    if kind is ActivationKind.IDENTITY:
+        return x
+    if kind is ActivationKind.ELU:
+        return functional.elu(x)
+    if kind is ActivationKind.SIGMOID:
+        return x.sigmoid()
     if kind is ActivationKind.TANH:
         return x.tanh()
     if kind is ActivationKind.QUICK_GELU:

@@ -1,10 +1,11 @@
-"""`causal_conv`: the convolution in front of the scan of state-space layers."""
+"""`causal_conv`: the convolution in front of the scan of state-space layers, or alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pagemill.ops.activation import ActivationKind, apply
 from pagemill.ops.checks import require_act, require_f32, require_vector
 from pagemill.ops.trace import Cache, ShapeError, Tensor, format_shape
 
@@ -14,13 +15,22 @@ if TYPE_CHECKING:
     from pagemill.ops.torch_step import TorchState, TorchStep
 
 
-def causal_conv(x: Tensor, weight: Tensor, bias: Tensor | None, state: Cache) -> Tensor:
-    """x [T, C], weight f32 [C, ..., K], bias [C] -> silu of the depthwise convolution of each
-    request's rows, [T, C]. `state` holds a request's last K - 1 rows of x.
+def causal_conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    state: Cache,
+    kind: ActivationKind = ActivationKind.SILU,
+) -> Tensor:
+    """x [T, C], weight f32 [C, ..., K], bias [C] -> the activation, SILU or IDENTITY, of the
+    depthwise convolution of each request's rows, [T, C]. `state` holds a request's last K - 1 rows
+    of x.
 
     Raises:
-        ShapeError: the operands do not fit.
+        ShapeError: the operands do not fit, or the activation is another.
     """
+    if kind not in (ActivationKind.SILU, ActivationKind.IDENTITY):
+        raise ShapeError(f"causal_conv: {kind.name} is not supported")
     require_act("causal_conv", x=x)
     require_f32("causal_conv", weight=weight, bias=bias)
     require_vector("causal_conv", "bias", bias, x.width)
@@ -33,7 +43,9 @@ def causal_conv(x: Tensor, weight: Tensor, bias: Tensor | None, state: Cache) ->
         raise ShapeError(
             f"causal_conv: {state.name} holds {state.layout} {state.dims}, it must be state {dims}"
         )
-    return x.trace.emit("causal_conv", [x, weight, bias, state], [(x.shape, x.dtype)])[0]
+    operands = [x, weight, bias, state]
+    attributes = [] if kind is ActivationKind.SILU else [("kind", float(kind))]
+    return x.trace.emit("causal_conv", operands, [(x.shape, x.dtype)], attributes)[0]
 
 
 def reference(
@@ -44,7 +56,7 @@ def reference(
     """The op in torch, in f32."""
     import torch
 
-    del attributes
+    kind = ActivationKind(int(attributes.get("kind", ActivationKind.SILU)))
     x, weight, bias, state = inputs
     channels, history = state.pages.shape[2], state.pages.shape[1]
     taps = weight.float().reshape(channels, 1, history + 1)
@@ -53,6 +65,6 @@ def reference(
     for run in step.state_runs(state.table):
         run_rows = torch.cat([state.read(run.source), rows[run.begin : run.end]])
         convolved = torch.nn.functional.conv1d(run_rows.T, taps, bias, groups=channels)
-        y[run.begin : run.end] = torch.nn.functional.silu(convolved.T)
+        y[run.begin : run.end] = apply(convolved.T, kind)
         state.pages[run.target] = run_rows[-history:]
     return (y.to(x.dtype),)

@@ -28,7 +28,8 @@ def cut(program: Program, after: str) -> tuple[Program, Program]:
     """Divide `program` behind the op that writes `after`.
 
     Raises:
-        ValueError: no op writes `after`, or no op follows.
+        ValueError: no op writes `after`, no op follows, or one that follows reads a cache of an op
+            before it.
     """
     writers = [index for index, op in enumerate(program.ops) if after in op.outputs]
     if not writers:
@@ -36,6 +37,9 @@ def cut(program: Program, after: str) -> tuple[Program, Program]:
     first, second = program.ops[: writers[0] + 1], program.ops[writers[0] + 1 :]
     if not second:
         raise ValueError(f"nothing follows {after!r}")
+    caches = {cache.name for cache in program.caches}
+    if shared := sorted(caches & _operands(first) & _operands(second)):
+        raise ValueError(f"ops in front of {after!r} and behind it read the cache {shared[0]!r}")
     written = {name for op in first for name in op.outputs}
     returned = [output for output in program.outputs if output.value in written]
     crossing = [value for value in program.values if value.name in written & _operands(second)]

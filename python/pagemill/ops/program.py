@@ -20,7 +20,8 @@ CONSTANTS_PATH = "@"  # the "file" whose bytes the program itself carries
 @dataclass(frozen=True, slots=True)
 class WeightEntry:
     """A tensor in file number `file`, `offset` bytes from its start; `row_stride` bytes from row to
-    row if it is some columns of a wider matrix, 0 if rows follow each other."""
+    row if it is some columns of a wider matrix, 0 if rows follow each other; `column_stride` bytes
+    from column to column if the file has the transposed matrix, 0 if columns follow each other."""
 
     name: str
     dtype: str
@@ -28,6 +29,7 @@ class WeightEntry:
     file: int
     offset: int
     row_stride: int = 0
+    column_stride: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,8 @@ class StackEntry:
 class Format:
     """How a checkpoint stores a quantized matrix (`cc/tensor/quantized.h`).
 
-    `layout` is scaled, awq, gptq, gptq_v2 or pack_quantized; `block` is the rows and columns that
-    share a scale and a zero point; `at` is the first row and column in the file's matrix, and
+    `layout` is scaled, awq, gptq, gptq_v2, pack_quantized or mxfp4; `block` is the rows and columns
+    that share a scale and a zero point; `at` is the first row and column in the file's matrix, and
     `row_step` the rows between consecutive matrices of a stack; `int8_activations`: the weights
     were made for 8-bit activations.
     """
@@ -97,6 +99,15 @@ class CacheEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterEntry:
+    """The adapters of a linear layer whose weight is `shape` [out, in]: a table that the executor
+    keeps."""
+
+    name: str
+    shape: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class ValueEntry:
     """A step input or a value that an op computes."""
 
@@ -134,6 +145,7 @@ class Program:
     quantized: list[QuantizedEntry] = field(default_factory=list[QuantizedEntry])
     groups: list[GroupEntry] = field(default_factory=list[GroupEntry])
     caches: list[CacheEntry] = field(default_factory=list[CacheEntry])
+    adapters: list[AdapterEntry] = field(default_factory=list[AdapterEntry])
     inputs: list[ValueEntry] = field(default_factory=list[ValueEntry])
     values: list[ValueEntry] = field(default_factory=list[ValueEntry])
     ops: list[OpEntry] = field(default_factory=list[OpEntry])
@@ -149,7 +161,7 @@ class Program:
         ready: set[str] = set()
         self._check_recipes()
         made = [*self.stacks, *self.quantized]
-        for entry in [*self.weights, *made, *self.caches, *self.inputs]:
+        for entry in [*self.weights, *made, *self.caches, *self.adapters, *self.inputs]:
             if entry.name in ready:
                 raise ValueError(f"the name {entry.name!r} is declared twice")
             ready.add(entry.name)

@@ -11,6 +11,7 @@ from pagemill.ops.program import (
     ACT,
     DIMS,
     KV,
+    AdapterEntry,
     CacheEntry,
     Dim,
     Format,
@@ -41,8 +42,8 @@ def to_text(program: Program) -> str:
         lines.append(f"group {group.name} {group.kind}{window}")
     for weight in program.weights:
         shape = _shape_text(weight.shape)
-        stride = f" {weight.row_stride}" if weight.row_stride else ""
-        place = f"{weight.file} {weight.offset}{stride}"
+        strides = "".join(f" {by}" for by in (weight.row_stride, weight.column_stride) if by)
+        place = f"{weight.file} {weight.offset}{strides}"
         lines.append(f"weight {weight.name} {weight.dtype} {shape} {place}")
     for stack in program.stacks:
         what = f"stack {stack.name} {stack.dtype} {_shape_text(stack.shape)}"
@@ -51,6 +52,7 @@ def to_text(program: Program) -> str:
     for cache in program.caches:
         dims = _shape_text(cache.dims)
         lines.append(f"cache {cache.name} {cache.group} {cache.layout} {cache.dtype} {dims}")
+    lines += [f"adapter {e.name} {_shape_text(e.shape)}" for e in program.adapters]
     for word, entries in (("input", program.inputs), ("value", program.values)):
         lines += [f"{word} {e.name} {e.dtype} {_shape_text(e.shape)}" for e in entries]
     lines += [_op_text(op) for op in program.ops]
@@ -157,6 +159,8 @@ def _read_line(program: Program, word: str, rest: str) -> None:
         dtype = dtype if dtype == KV else _dtype(dtype)
         shape = tuple(int(dim) for dim in dims.split(","))
         program.caches.append(CacheEntry(name, group, layout, dtype, shape))
+    elif word == "adapter":
+        program.adapters.append(AdapterEntry(fields[0], _pair(fields[1])))
     elif word == "output":
         program.outputs.append(OutputEntry(fields[0], fields[1]))
     else:
@@ -167,11 +171,12 @@ def _read_line(program: Program, word: str, rest: str) -> None:
 
 # Fields after the word; `file` and `op` have a grammar of their own.
 _FIELDS = {
-    "weight": (5, 6),
+    "weight": (5, 6, 7),
     "stack": (4,),
     "quantized": (6, 7, 8, 9),
     "group": (2, 3),
     "cache": (5,),
+    "adapter": (2,),
     "input": (3,),
     "value": (3,),
     "output": (2,),

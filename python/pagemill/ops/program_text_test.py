@@ -133,6 +133,14 @@ def test_bad_text_is_refused(old: str, new: str, message: str):
         from_text(text.replace(old, new))
 
 
+def test_a_transposed_matrix_has_a_column_stride():
+    trace = Trace()
+    trace.weight("t", "f32", (3, 2), file=trace.file("f"), offset=8, row_stride=4, column_stride=12)
+    text = to_text(trace.program)
+    assert "weight t f32 3,2 0 8 4 12\n" in text
+    assert from_text(text).weights[0].column_stride == 12
+
+
 def test_columns_of_a_wider_matrix_have_a_row_stride():
     trace = Trace()
     trace.weight("part", "q8_0", (3, 32), file=trace.file("f"), offset=34, row_stride=102)

@@ -225,6 +225,8 @@ def test_head_linear():
         (2, lambda x: x * 0.5 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
         (3, lambda x: max(x, 0.0)),
         (4, math.tanh),
+        (7, lambda x: x),
+        (8, lambda x: 1 / (1 + math.exp(-x))),
     ],
 )
 def test_activations(kind, expected):
@@ -239,6 +241,12 @@ def test_gated_activation_rounds_once():
     exact = torch.nn.functional.silu(gate.float()) * up.float()
     (y,) = _run("gated_activation", gate, up, kind=0)
     assert torch.equal(y, exact.bfloat16())
+
+
+def test_gated_activation_limits_both_operands():
+    gate, up = torch.tensor([[3.0, -3, 1, 2]]), torch.tensor([[1.0, 5, -5, 0]])
+    (y,) = _run("gated_activation", gate, up, kind=7, limit=2.0, up_offset=1.0)
+    assert y.tolist() == [[4, -9, -1, 2]]
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])
@@ -304,19 +312,21 @@ def test_state_runs_end_at_pages_and_at_the_end():
 
 def _conv_by_hand(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
     padded = np.concatenate([np.zeros((w.shape[1] - 1, x.shape[1])), x])
-    sums = np.stack([bias + (padded[t : t + w.shape[1]].T * w).sum(1) for t in range(len(x))])
-    return sums / (1 + np.exp(-sums))
+    return np.stack([bias + (padded[t : t + w.shape[1]].T * w).sum(1) for t in range(len(x))])
 
 
-def test_causal_conv_goes_on_from_its_state():
+@pytest.mark.parametrize("attributes", [{}, {"kind": 7.0}])
+def test_causal_conv_goes_on_from_its_state(attributes: dict[str, float]):
     x, w, bias = _random(7, 5), _random(5, 1, 3), _random(1, 5)[0]
     expected = _conv_by_hand(x.numpy(), w[:, 0].numpy(), bias.numpy())
+    if not attributes:
+        expected /= 1 + np.exp(-expected)
     pages = torch.full((4, 2, 5), math.nan)
     rows = []
     for begin, end in [(0, 1), (1, 6), (6, 7)]:
         step = _state_step([end], [end - begin], [[2, 3]])
         inputs = [x[begin:end], w, bias, TorchState(pages)]
-        rows.append(reference("causal_conv")(inputs, {}, step)[0])
+        rows.append(reference("causal_conv")(inputs, attributes, step)[0])
     np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=1e-6)
     np.testing.assert_array_equal(pages[2], x[2:4])
     np.testing.assert_array_equal(pages[3], x[5:7])
@@ -357,6 +367,73 @@ def test_state_space_scan_goes_on_from_its_state():
         step = _state_step([end], [end - begin], table)
         inputs = [xbc[begin:end], dt[begin:end], a_log, d, bias, TorchState(pages)]
         rows.append(reference("state_space_scan")(inputs, {}, step)[0])
+    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
+    np.testing.assert_allclose(pages[12].numpy(), last, atol=2e-5)
+    assert pages[[2, 8, 9]].isnan().all()
+
+
+def test_selective_scan_goes_on_from_its_state():
+    tokens, channels, states = 45, 6, 5
+    x, dt = _random(tokens, channels), _random(channels, tokens).T
+    b, c = _random(tokens, states), _random(states, tokens).T
+    a_log, d = _random(channels, states), _random(1, channels)[0]
+    bias = _random(channels, 1)[:, 0].flip(0)
+    h, expected = np.zeros((states, channels)), np.zeros((tokens, channels))
+    wide = [value.double().numpy() for value in (x, dt, b, c, a_log, d, bias)]
+    for t in range(tokens):
+        steps = np.log1p(np.exp(wide[1][t] + wide[6]))
+        h = np.exp(-steps * np.exp(wide[4].T)) * h + np.outer(wide[2][t], steps * wide[0][t])
+        expected[t] = wide[3][t] @ h + wide[5] * wide[0][t]
+    pages = torch.full((14, states, channels), math.nan)
+    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
+    rows = []
+    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
+        step = _state_step([end], [end - begin], table)
+        of_step = [value[begin:end] for value in (x, dt, b, c)]
+        inputs = [*of_step, a_log, d, bias, TorchState(pages)]
+        rows.append(reference("selective_scan")(inputs, {}, step)[0])
+    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
+    np.testing.assert_allclose(pages[12].numpy(), h, atol=2e-5)
+    assert pages[[2, 8, 9]].isnan().all()
+
+
+def _delta_by_hand(q, k, v, share, decay):
+    """One token and head after the other: y [T, H, V] and the last state [H, K, V]."""
+    q, k = (x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
+    state = np.zeros((v.shape[1], k.shape[2], v.shape[2]))
+    y = np.zeros(v.shape)
+    for t in range(v.shape[0]):
+        for head in range(v.shape[1]):
+            s, group = state[head], head // (v.shape[1] // k.shape[1])
+            s *= decay[t, head]
+            s += np.outer(k[t, group], share[t, head] * (v[t, head] - k[t, group] @ s))
+            y[t, head] = q[t, group] @ s / np.sqrt(k.shape[2])
+    return y, state
+
+
+@pytest.mark.parametrize("by_group", [0, 1])
+def test_gated_delta_goes_on_from_its_state(by_group):
+    tokens, heads, groups, keys, values = 45, 4, 2, 5, 3
+    b, a = _random(tokens, heads), _random(heads, tokens).T
+    a_log, bias = _random(1, heads), _random(heads, 1).T - 1
+    q, k = _random(tokens, groups, keys), _random(groups, tokens, keys).transpose(0, 1)
+    v = _random(tokens, heads, values)
+    if by_group:
+        qkv = torch.cat([q, k, v.reshape(tokens, groups, -1)], -1)
+    else:
+        qkv = torch.cat([x.reshape(tokens, -1) for x in (q, k, v)], -1)
+    wide = [x.double().numpy() for x in (q, k, v, b, a, a_log[0], bias[0])]
+    steps = np.log1p(np.exp(wide[4] + wide[6]))
+    decay = np.exp(-np.exp(wide[5]) * steps)
+    expected, last = _delta_by_hand(*wide[:3], 1 / (1 + np.exp(-wide[3])), decay)
+    pages = torch.full((14, heads, keys, values), math.nan)
+    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
+    rows = []
+    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
+        step = _state_step([end], [end - begin], table)
+        parts = qkv[begin:end], b[begin:end], a[begin:end]
+        inputs = [*parts, a_log[0], bias[0], TorchState(pages)]
+        rows.append(reference("gated_delta")(inputs, {"by_group": by_group}, step)[0])
     np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
     np.testing.assert_allclose(pages[12].numpy(), last, atol=2e-5)
     assert pages[[2, 8, 9]].isnan().all()

@@ -37,6 +37,17 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Stripe:
+    """Row `index` of every `count` rows: gate and up of some experts lie row by row in turn."""
+
+    index: int = 0
+    count: int = 1
+
+
+EVERY_ROW = Stripe()
+
+
+@dataclass(frozen=True, slots=True)
 class Shard:
     """Rank `rank` of a group of `ranks` along `axis`; by default the only one.
 

@@ -20,6 +20,7 @@ from pagemill.ops.program import (
     CONSTANTS_PATH,
     DIMS,
     KV,
+    AdapterEntry,
     CacheEntry,
     Dim,
     Format,
@@ -75,7 +76,17 @@ class Cache:
     trace: Trace = field(repr=False, compare=False)
 
 
-Operand = Tensor | Cache | None
+@dataclass(frozen=True, slots=True)
+class AdapterTable:
+    """The adapters of one linear layer, whose weight is `shape` [out, in]; an operand of
+    `apply_adapter`."""
+
+    name: str
+    shape: tuple[int, int]
+    trace: Trace = field(repr=False, compare=False)
+
+
+Operand = Tensor | Cache | AdapterTable | None
 Parts = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 _PART_NAMES = ("values", "scales", "zeros", "groups")
 
@@ -129,11 +140,13 @@ class Trace:
         file: int,
         offset: int,
         row_stride: int = 0,
+        column_stride: int = 0,
     ) -> Tensor:
         """Declare a tensor in a file, row-major, `offset` bytes from its start; `row_stride` bytes
-        from row to row, 0 if rows are contiguous."""
+        from row to row, 0 if rows are contiguous. With a `column_stride`, in bytes, it is a matrix
+        that the file has transposed."""
         tensor_bytes(dtype, shape)
-        entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride)
+        entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride, column_stride)
         self.program.weights.append(entry)
         return self._weight(Tensor(name, dtype, entry.shape, self))
 
@@ -225,6 +238,17 @@ class Trace:
         """Declare the cache of a layer of `group`."""
         self.program.caches.append(CacheEntry(name, group.name, layout, dtype, tuple(dims)))
         return Cache(name, layout, tuple(dims), group.window, self)
+
+    def declared_cache(self, name: str) -> Cache:
+        """The cache `name`, which another layer has declared."""
+        (entry,) = (cache for cache in self.program.caches if cache.name == name)
+        (group,) = (group for group in self.program.groups if group.name == entry.group)
+        return Cache(name, entry.layout, entry.dims, group.window, self)
+
+    def adapter(self, name: str, shape: tuple[int, int]) -> AdapterTable:
+        """Declare the adapters of a linear layer with a weight of `shape`."""
+        self.program.adapters.append(AdapterEntry(name, shape))
+        return AdapterTable(name, shape, self)
 
     def input(self, name: str, dtype: str, shape: Shape) -> Tensor:
         """Declare an array of the step's batch by its name in `cc/ops/batch_view.h`."""

@@ -194,6 +194,34 @@ def test_heads_of_a_scan_lie_in_their_groups():
     assert (y.shape, y.dtype) == (("tokens", 2, 6), "act")
 
 
+def test_gated_delta_has_rows_of_heads():
+    v = _Values()
+    qkv, b, a = v.act("tokens", 2, 2 * 5 + 2 * 3), v.act("tokens", 2, 2), v.act("tokens", 4)
+    vectors = v.weight("f32", 4), v.weight("f32", 4)
+    y = ops.gated_delta(qkv, b, a, *vectors, v.state(4, 5, 3), by_group=True)
+    assert (y.shape, y.dtype) == (("tokens", 4, 3), "act")
+    assert dict(v.trace.program.ops[0].attributes) == {"by_group": 1}
+
+
+def _delta(v: _Values, width: int, state: Cache, heads: int = 2) -> Tensor:
+    """Of two heads."""
+    qkv, b, a = v.act("tokens", width), v.act("tokens", heads), v.act("tokens", 2)
+    return ops.gated_delta(qkv, b, a, v.weight("f32", 2), v.weight("f32", 2), state)
+
+
+def _selective(v: _Values, width: int, states: int) -> Tensor:
+    """Of six channels."""
+    x, dt, b, c = (v.act("tokens", n) for n in (6, width, states, 5))
+    vectors = v.weight("f32", 6), v.weight("f32", 6)
+    state = v.state(states, 6)
+    return ops.selective_scan(x, dt, b, c, v.weight("f32", 6, states), *vectors, state)
+
+
+def test_selective_scan_has_rows_of_channels():
+    y = _selective(_Values(), 6, 5)
+    assert (y.shape, y.dtype) == (("tokens", 6), "act")
+
+
 def _scan(v: _Values, width: int, state: Cache) -> Tensor:
     """Of two heads."""
     vectors = [v.weight("f32", 2) for _ in range(3)]
@@ -236,6 +264,28 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
         ),
         r"holds state \(4, 6\), it must be state \(3, 6\)",
     ),
+    (
+        lambda v: ops.causal_conv(
+            v.act("tokens", 6),
+            v.weight("f32", 6, 1, 4),
+            None,
+            v.state(3, 6),
+            ops.ActivationKind.RELU,
+        ),
+        "causal_conv: RELU is not supported",
+    ),
+    (
+        lambda v: ops.gated_activation(
+            v.act("tokens", 6), v.act("tokens", 6), ops.ActivationKind.SILU, up_offset=1.0
+        ),
+        "up_offset needs a limit",
+    ),
+    (lambda v: _delta(v, 2 * 3 + 2 * 5 + 1, v.state(2, 5, 3)), "rows of 17 do not hold v of 2"),
+    (lambda v: _delta(v, 2 * 3 + 2 * 5, v.state(2, 257, 3)), "with at most 256 keys"),
+    (lambda v: _delta(v, 2 * 3 + 2 * 5, v.state(2, 5, 3), 3), "it must have 2 elements for each"),
+    (lambda v: _selective(v, 7, 5), r"is \[tokens, 7\], it must be \[tokens, 6\]"),
+    (lambda v: _selective(v, 6, 4), r"is \[tokens, 5\], it must be \[tokens, 4\]"),
+    (lambda v: _selective(v, 6, 65), "with at most 64 states"),
     (lambda v: _scan(v, 2 * 3 + 2 * 5 + 1, v.state(2, 5, 3)), "rows of 17 do not hold x of 2"),
     (lambda v: _scan(v, 2 * 3 + 2 * 5, v.cache), r"holds kv \(2, 16\)"),
     (lambda v: _scan(v, 4 * 3 + 2 * 5, v.state(4, 5, 3)), r"a_log \(w0\) must be \[4\], got \[2\]"),

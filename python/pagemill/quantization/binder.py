@@ -16,16 +16,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from pagemill.ops.dtypes import SCALED_DTYPES
-from pagemill.ops.shard import Part, Shard
+from pagemill import ops
+from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES
+from pagemill.ops.program import ACT
+from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
 from pagemill.quantization.base import Scheme
+from pagemill.quantization.mxfp4 import Mxfp4Scheme
 from pagemill.quantization.notes import OTHER_SCALES
 from pagemill.quantization.section import QuantizationError
 from pagemill.quantization.table import method_of
 from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.quantization.unused import check_all_used
+from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.json_file import shown
@@ -43,9 +47,19 @@ class WeightBinder:
         QuantizationError: the configuration's quantization is not supported.
     """
 
-    def __init__(self, trace: Trace, source: ModelSource, shard: Shard | None = None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        source: ModelSource,
+        shard: Shard | None = None,
+        adapter_slots: Tensor | None = None,
+    ) -> None:
+        """`adapter_slots` i32 [tokens] is an input of the trace if linear layers are to have
+        adapters."""
         self.trace = trace
         self.shard = shard or Shard()
+        self.adapter_targets: list[AdapterTarget] = []
+        self._adapter_slots = adapter_slots
         self._source = source
         try:
             self._method = method_of(source.config)
@@ -85,6 +99,9 @@ class WeightBinder:
             WeightsError: it is missing.
         """
         module = name.removesuffix(".weight")
+        stack = self._tensors.peek(module)
+        if stack is not None and not self._tensors.has(name):
+            return DTYPES[stack.dtype].block_elements
         return self._scheme(module).block_elements(self._tensors, module)
 
     def linear(
@@ -94,14 +111,21 @@ class WeightBinder:
         *,
         rows: Part | None = None,
         columns: Part | None = None,
+        transposed: bool = False,
     ) -> Tensor:
         """The weight of the linear layer `module`, [out, in], as it is stored; or some of its rows
-        or columns. A part that covers everything is the whole weight.
+        or columns. A part that covers everything is the whole weight. If `transposed`, it is stored
+        as [in, out].
 
         Raises:
             WeightsError: it is missing, or of another shape or type than the configuration says, or
-                the columns would cut a block of its type.
+                the columns would cut a block of its type; or it is quantized and transposed.
         """
+        if transposed:
+            location = self._tensors.locate(f"{module}.weight")
+            self._check_unscaled(location)
+            self._check_shape(location, (shape[1], shape[0]))
+            return self._tensors.transposed(location, rows, columns)
         return self._scheme(module).operand(self._tensors, module, shape, rows, columns)
 
     def matrix(
@@ -132,14 +156,16 @@ class WeightBinder:
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
-        columns: one tensor `<experts>.<module>.weight` as it is stored, or made of
-        `<experts>.<i>.<module>.weight`.
+        columns: one tensor `<experts>.<module>.weight`, or without `.weight`, as it is stored; or
+        made of `<experts>.<i>.<module>.weight`.
 
         Raises:
             WeightsError: one is missing, or of another shape or type, or the columns would cut a
                 block of its type.
         """
         whole = f"{experts}.{module}.weight"
+        if not self._tensors.has(whole):
+            whole = f"{experts}.{module}"
         if self._tensors.has(whole):
             location = self._tensors.locate(whole)
             self._check_unscaled(location)
@@ -151,6 +177,73 @@ class WeightBinder:
         ]
         name = parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1)
         return self._tensors.stack(name, parts)
+
+    def turned_stack(
+        self,
+        name: str,
+        shape: tuple[int, int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weights of all experts, [experts, out, in], or a part of each, in one tensor that has
+        `stripe.count` such weights row by row in turn: `name`, stored transposed, [experts, in,
+        stripe.count * out], or its blocks and scales, if the model is quantized to MXFP4.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type, or the columns would cut a
+                block of its type.
+        """
+        scheme = self._stated_scheme(name)
+        if isinstance(scheme, Mxfp4Scheme) and scheme.stores(self._tensors, name):
+            return scheme.stack(self._tensors, name, shape, stripe, rows, columns)
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, (shape[0], shape[2], stripe.count * shape[1]))
+        return self._tensors.turned_stack(location, stripe, rows, columns)
+
+    def turned_vectors(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        part: Part | None = None,
+    ) -> Tensor:
+        """The biases of `turned_stack`, f32 [experts, out], or a part of each.
+
+        Raises:
+            WeightsError: they are missing, or of another shape or type.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, (shape[0], stripe.count * shape[1]))
+        part = part or Part(0, shape[1], shape[1])
+        values = read_f32(location)[:, stripe.index :: stripe.count]
+        key = f"{name}.{stripe.index}.part{part.begin}-{part.end}"
+        return self._tensors.constant(key, values[:, part.begin : part.end])
+
+    def adapted(
+        self,
+        module: str,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """y, what `module` makes of x, with what the adapters of each token make of x. As it is if
+        the program has no adapters, or the layer computes no activations of tokens."""
+        slots = self._adapter_slots
+        if slots is None or y.dtype != ACT or x.rows != slots.rows:
+            return y
+        target = AdapterTarget.of(module, rows, columns)
+        if target in self.adapter_targets:
+            raise WeightsError(f"{self._source.path}: {module} occurs twice, with adapters")
+        self.adapter_targets.append(target)
+        table = self.trace.adapter(target.name, (y.width, x.width))
+        return ops.apply_adapter(y, x, slots, table)
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
@@ -175,19 +268,36 @@ class WeightBinder:
         rows = (shape[0], math.prod(shape[1:]))
         return self._tensors.matrix(replace(location, shape=rows))
 
-    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it.
+    def vector(
+        self,
+        name: str,
+        length: int,
+        *,
+        part: Part | None = None,
+        stored: tuple[int, int] | None = None,
+    ) -> Tensor:
+        """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
+        vector or as one row.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
         location = self._tensors.locate(name)
         self._check_unscaled(location)
-        self._check_shape(location, (length,))
+        if location.shape != (stored or (1, length)):
+            self._check_shape(location, stored or (length,))
         return self._tensors.vector(location, part or Part(0, length, length))
 
-    def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A small weight that is neither matrix nor vector, f32 of `shape`.
+    def small(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        row_factors: Sequence[float] = (),
+        row_order: Sequence[int] = (),
+    ) -> Tensor:
+        """A small weight that is neither matrix nor vector, f32 of `shape`; each row times its
+        factor, if there are factors, and in `row_order`, if there is one.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
@@ -195,7 +305,15 @@ class WeightBinder:
         location = self._tensors.locate(name)
         self._check_unscaled(location)
         self._check_shape(location, shape)
-        return self._tensors.small(location)
+        if all(factor == 1 for factor in row_factors) and not row_order:
+            return self._tensors.small(location)
+        values = read_f32(location)
+        if row_factors:
+            factors = np.array(row_factors, dtype=np.float32)
+            values = values * factors.reshape(-1, *(1,) * (len(shape) - 1))
+        if row_order:
+            values = values[np.array(row_order)]
+        return self._tensors.constant(f"{name}.changed", values)
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector.
@@ -211,6 +329,21 @@ class WeightBinder:
     def constant(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""
         return self._tensors.constant(name, np.asarray(values, dtype=np.float32))
+
+    def number(self, name: str) -> float:
+        """The only element of the tensor `name`.
+
+        Raises:
+            WeightsError: it is missing, has more elements or another type, or is not finite.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        if location.shape != ():
+            self._check_shape(location, (1,))
+        value = float(read_f32(location).reshape(()))
+        if not math.isfinite(value):
+            raise WeightsError(f"{self._source.path}: {name} is {value}, not a finite number")
+        return value
 
     def kv_scales(self, module: str) -> tuple[float, float]:
         """The checkpoint's scales of keys and of values of the attention layer `module`; 1 if it

@@ -21,6 +21,7 @@ METHODS: dict[str, str] = {
     "compressed-tensors": "pagemill.quantization.compressed_tensors:CompressedTensors",
     "fp8": "pagemill.quantization.fp8:Fp8",
     "gptq": "pagemill.quantization.gptq:Gptq",
+    "mxfp4": "pagemill.quantization.mxfp4:Mxfp4",
 }
 _UNQUANTIZED = "pagemill.quantization.unquantized:Unquantized"
 

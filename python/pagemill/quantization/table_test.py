@@ -30,8 +30,9 @@ def test_the_table_is_sorted_and_every_row_loads() -> None:
     for name in METHODS:
         with pytest.raises(QuantizationError, match=f"quantization_config .{name}.: "):
             # No method accepts a list instead of an object, or numbers as names.
-            wrong: dict[str, Any] = {"bits": 0, "config_groups": [], "ignored_layers": [1]}
-            method_of({"quantization_config": {"quant_method": name, **wrong}})
+            wrong: dict[str, Any] = {"bits": 0, "config_groups": []}
+            names = {"ignored_layers": [1], "modules_to_not_convert": [1]}
+            method_of({"quantization_config": {"quant_method": name, **wrong, **names}})
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
 from pagemill.runner.tail import Tail, choose_tail, trace_tail
+from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
 from pagemill.weights.source import ModelSource
@@ -46,7 +47,8 @@ class BuildOptions:
     files say otherwise; `rewrite` applies the fusions of the native rewriter (needs the compiled
     extension); `shard` is the rank that the program is for; `hidden_states` are layers, counted
     from 0, whose results [tokens, hidden size] each step returns as the outputs `hidden.<layer>`;
-    `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`."""
+    `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`;
+    with `adapters`, requests may have adapters of the linear layers."""
 
     max_model_len: int | None = None
     task: Task | None = None
@@ -56,6 +58,7 @@ class BuildOptions:
     shard: Shard = Shard()
     hidden_states: tuple[int, ...] = ()
     experts: tuple[int, ...] = ()
+    adapters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class BuiltModel:
     eos_token_ids: tuple[int, ...]
     encoder: BuiltEncoder | None = None
     """Only for a model with media."""
+    adapter_targets: tuple[AdapterTarget, ...] = ()
+    """What adapters may change, of a program that has them."""
     notes: tuple[str, ...] = ()
     """Notes for the operator on how the model was read and divided."""
 
@@ -112,7 +117,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     tail = choose_tail(
         source, model, task=options.task, pooling=options.pooling, normalize=options.normalize
     )
-    weights = trace_model(model, source, tail, options.shard)
+    weights = trace_model(model, source, tail, options.shard, adapters=options.adapters)
     _return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
     _return_values(weights.trace, "experts", EXPERTS, EXPERTS, options.experts)
     program = weights.trace.program
@@ -140,6 +145,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         kv_groups=tuple(program.groups),
         eos_token_ids=source.eos_token_ids,
         encoder=encoder,
+        adapter_targets=tuple(weights.adapter_targets),
         notes=tuple(weights.notes),
     )
 
@@ -219,7 +225,12 @@ def _parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def trace_model(
-    model: Model, source: ModelSource, tail: Tail, shard: Shard | None = None
+    model: Model,
+    source: ModelSource,
+    tail: Tail,
+    shard: Shard | None = None,
+    *,
+    adapters: bool = False,
 ) -> WeightBinder:
     """The binder whose trace holds the program of `model` with the weights of `source`.
 
@@ -227,7 +238,8 @@ def trace_model(
         WeightsError: a weight is missing or of the wrong shape.
     """
     trace = Trace()
-    weights = WeightBinder(trace, source, shard)
+    slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
+    weights = WeightBinder(trace, source, shard, slots)
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),

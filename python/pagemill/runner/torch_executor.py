@@ -122,6 +122,8 @@ class TorchExecutor:
             else:
                 keys, values = (zeros((slots, *cache.dims)) for _ in range(2))
                 self._constants[cache.name] = TorchCache(keys, values, table)
+        # It holds no adapters: every token is computed with the model as it is.
+        self._constants |= {entry.name: {} for entry in program.adapters}
         # Indices are 64 bit in torch.
         indices = dtypes | {"i32": torch.int64}
         self._inputs = [(entry, indices[entry.dtype]) for entry in program.inputs]
@@ -216,6 +218,8 @@ class _Numbers:
         data = _stored_bytes(self._program, weight)
         if weight.dtype == "i32":
             return data.view("<i4").astype(np.int32).reshape(weight.shape)
+        if weight.dtype == "u8":
+            return data.astype(np.float32).reshape(weight.shape)
         return as_f32(weight.dtype, weight.shape, data)
 
 
@@ -224,6 +228,13 @@ def _stored_bytes(program: Program, weight: WeightEntry) -> npt.NDArray[np.uint8
     if path == CONSTANTS_PATH:
         size = tensor_bytes(weight.dtype, weight.shape)
         return np.frombuffer(program.constants, np.uint8, size, weight.offset)
+    if weight.column_stride:
+        (rows, columns), element = weight.shape, tensor_bytes(weight.dtype, (1,))
+        strides = (weight.row_stride, weight.column_stride, 1)
+        span = (rows - 1) * weight.row_stride + (columns - 1) * weight.column_stride + element
+        data = np.memmap(path, np.uint8, "r", weight.offset, (span,))
+        strided = np.lib.stride_tricks.as_strided(data, (rows, columns, element), strides)
+        return np.ascontiguousarray(strided).reshape(-1)
     if weight.row_stride:
         rows, row = weight.shape[0], tensor_bytes(weight.dtype, (1, *weight.shape[1:]))
         span = (rows - 1) * weight.row_stride + row

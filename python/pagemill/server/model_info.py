@@ -27,6 +27,10 @@ class ModelInfo:
     max_logprobs: int = 20
     root: str = ""
     """Where the model came from."""
+    adapter: str = ""
+    """The adapter that its name stands for; "": the model as it is."""
+    adapters: bool = False
+    """Whether requests may name adapters."""
     fingerprint: str = ""
     """`system_fingerprint` of responses."""
 

@@ -53,6 +53,7 @@ def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:
         max_tokens_cap=facts.max_tokens_cap,
         max_choices=facts.max_choices,
         max_logprobs=config.model.max_logprobs,
+        adapters=facts.adapters,
         root=str(config.model.model or facts.names[0]),
         fingerprint=system_fingerprint(config, facts.path or facts.names[0]),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -103,6 +104,12 @@ class Pipeline:
         self._row_room = Capacity(MAX_POOLED_NUMBERS)
         self.longest_s: float | None = None
         """Time limit of every request; `timeout_s` can only set a shorter one."""
+
+    def with_adapter(self, name: str) -> Pipeline:
+        """The same model computed with the adapter `name`, which is its name in responses."""
+        adapted = copy.copy(self)
+        adapted.model = replace(self.model, names=(name,), adapter=name)
+        return adapted
 
     def check_choices(self, num_prompts: int, n: int) -> None:
         """Raises a 400 ApiError for more choices than fit; called before anything is tokenized."""
@@ -280,6 +287,7 @@ class Pipeline:
                 grammar=grammar,
                 limits=limits,
                 deadline=self.deadline(options.timeout_s, options.caller),
+                adapter=self.model.adapter,
             )
         finally:
             if options.caller.prepared is not None:

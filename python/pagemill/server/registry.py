@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pagemill.config.lora import MAX_NAME_CHARS
+from pagemill.engine.outputs import EngineError
 from pagemill.inputs.task import Task
 from pagemill.server.caller import Caller
-from pagemill.server.errors import ApiError
+from pagemill.server.errors import ApiError, from_engine
+from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 
 _VERBS: Mapping[Task, str] = {
@@ -20,14 +23,19 @@ _VERBS: Mapping[Task, str] = {
 
 
 class Resolved(NamedTuple):
-    """What a name stands for: a model, and an adapter to apply to it (None: the model as it is)."""
+    """What a name stands for: a model, and the adapter that it is computed with (None: the model as
+    it is)."""
 
     model: Pipeline
     adapter: str | None
 
 
 class ModelRegistry:
-    """The loaded model under its served names."""
+    """The loaded model under its served names, and its adapters under theirs.
+
+    Adapters come and go in the engine, which several API processes share: any other name is taken
+    for an adapter's if there may be some, and the engine refuses a request whose adapter it lacks.
+    """
 
     def __init__(self, model: Pipeline) -> None:
         self._model = model
@@ -38,6 +46,11 @@ class ModelRegistry:
     def summary(self) -> str:
         """What the server does, for refusals."""
         return f"The model `{self.names[0]}` {_VERBS[self.task]}"
+
+    @property
+    def base(self) -> ModelInfo:
+        """The model itself."""
+        return self._model.model
 
     def names_for(self, caller: Caller) -> tuple[str, ...]:
         """The names that requests of `caller` may give."""
@@ -52,6 +65,23 @@ class ModelRegistry:
         names = self.names_for(caller)
         if name is None and not names:
             raise ApiError(404, f"No model is for the API key {caller.key_id!r}.", "model")
-        if name is not None and name not in names:
+        if name is None or name in names:
+            return Resolved(self._model, None)
+        may_be_adapter = self._model.model.adapters and name not in self.names
+        if not may_be_adapter or len(name) > MAX_NAME_CHARS or not caller.may_use(name):
             raise ApiError(404, f"The model `{name[:200]}` does not exist.", "model")
-        return Resolved(self._model, None)
+        return Resolved(self._model.with_adapter(name), name)
+
+    async def adapters(self, caller: Caller) -> list[dict[str, Any]]:
+        """The loaded adapters that requests of `caller` may name: see `Adapters.adapters`.
+
+        Raises:
+            ApiError: the engine cannot be reached.
+        """
+        if not self._model.model.adapters:
+            return []
+        try:
+            loaded = await self._model.engine.call("adapters")
+        except EngineError as error:
+            raise from_engine(error) from error
+        return [adapter for adapter in loaded if caller.may_use(adapter["name"])]

@@ -14,7 +14,7 @@ import numpy as np
 
 from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES, tensor_bytes
 from pagemill.ops.program import Format
-from pagemill.ops.shard import Part
+from pagemill.ops.shard import Part, Stripe
 from pagemill.ops.trace import Parts, Tensor, Trace
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
@@ -85,6 +85,30 @@ class DeclaredTensors:
             stride = row_bytes
         return self._declare(key, location, shape, skipped, stride)
 
+    def transposed(
+        self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
+    ) -> Tensor:
+        """A matrix [out, in] that is stored as [in, out], or some of its rows or columns.
+
+        Raises:
+            WeightsError: its type has blocks, which cannot be transposed.
+        """
+        block, shape = DTYPES[location.dtype], (location.shape[1], location.shape[0])
+        if block.block_elements > 1:
+            raise WeightsError(
+                f"{self.path}: {location.name} is stored as {location.dtype}, in blocks, which this"
+                " family would have to transpose; store it as f32, bf16 or f16"
+            )
+        element, stored_row = block.block_bytes, tensor_bytes(location.dtype, (1, shape[0]))
+        key, skipped = f"{location.name}.transposed", 0
+        if rows is not None and not rows.whole:
+            key += f".rows{rows.begin}-{rows.end}"
+            skipped, shape = rows.begin * element, (rows.size, shape[1])
+        elif columns is not None and not columns.whole:
+            key += f".columns{columns.begin}-{columns.end}"
+            skipped, shape = columns.begin * stored_row, (shape[0], columns.size)
+        return self._declare(key, location, shape, skipped, element, stored_row)
+
     def stored_stack(
         self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
     ) -> Tensor:
@@ -115,6 +139,52 @@ class DeclaredTensors:
             skipped = tensor_bytes(location.dtype, (rows.begin, shape[2]))
             shape = (shape[0], rows.size, shape[2])
         return self._declare(key, location, shape, skipped, stride)
+
+    def turned_stack(
+        self,
+        location: TensorLocation,
+        stripe: Stripe,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """A stack of matrices [experts, out, in] that is stored as [experts, in, stripe.count *
+        out], or rows or columns of each.
+
+        Raises:
+            WeightsError: its type has blocks, which cannot be transposed.
+        """
+        experts, width, stored_rows = location.shape
+        element = DTYPES[location.dtype].block_bytes
+        if DTYPES[location.dtype].block_elements > 1:
+            raise WeightsError(
+                f"{self.path}: {location.name} is stored as {location.dtype}, in blocks, which this"
+                " family would have to transpose; store it as f32, bf16 or f16"
+            )
+        rows = rows or Part(0, stored_rows // stripe.count, stored_rows // stripe.count)
+        columns = columns or Part(0, width, width)
+        line = element * stored_rows
+        first = (rows.begin * stripe.count + stripe.index) * element + columns.begin * line
+        places = [first + expert * width * line for expert in range(experts)]
+        strides = (stripe.count * element, line)
+        return self.strided_stack(location, (rows.size, columns.size), places, strides)
+
+    def strided_stack(
+        self,
+        location: TensorLocation,
+        shape: tuple[int, int],
+        places: Sequence[int],
+        strides: tuple[int, int],
+    ) -> Tensor:
+        """Matrices of `shape` at these bytes of a tensor, with the strides of rows and columns in
+        bytes; a column stride of 0 if columns follow each other."""
+        row, column = strides
+        dense = not column and row == tensor_bytes(location.dtype, (1, shape[1]))
+        key = f"{location.name}.at{places[0]}.{shape[0]}x{shape[1]}"
+        parts = [
+            self._declare(f"{key}[{i}]", location, shape, place, 0 if dense else row, column)
+            for i, place in enumerate(places)
+        ]
+        return self.stack(key, parts)
 
     def head_matrices(self, location: TensorLocation, heads: Part, rows: Part) -> Tensor:
         """Some rows of some heads of a matrix that has the heads one below the other, [heads.total
@@ -188,6 +258,7 @@ class DeclaredTensors:
         shape: tuple[int, ...],
         skipped: int = 0,
         stride: int = 0,
+        column_stride: int = 0,
     ) -> Tensor:
         if key not in self._bound:
             self._bound[key] = self._trace.weight(
@@ -197,6 +268,7 @@ class DeclaredTensors:
                 file=self._trace.file(location.file),
                 offset=location.offset + skipped,
                 row_stride=stride,
+                column_stride=column_stride,
             )
         return self._bound[key]
 

@@ -13,6 +13,9 @@ Floats = npt.NDArray[np.float32]
 
 _AWQ_ROWS = (0, 2, 4, 6, 1, 3, 5, 7)  # rows of the integers in a word, from its lowest bits
 
+_MAGNITUDES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+_E2M1 = np.concatenate([_MAGNITUDES, -_MAGNITUDES])  # the float of each code
+
 
 def dequantize_parts(
     entry: QuantizedEntry,
@@ -55,6 +58,9 @@ def _matrix(
         row_blocks = np.arange(rows) // form.block[0]
         column_blocks = np.arange(width) // form.block[1]
         return values.astype(np.float32) * scales[row_blocks[:, None], column_blocks]
+    if form.layout == "mxfp4":
+        codes = _unpack(values.astype(np.int32, copy=False), form, 4, axis=1).astype(np.int32)
+        return _E2M1[codes] * np.repeat(_e8m0(scales), form.block[1], axis=1)
     bits = 4 if entry.dtype == "u4" else 8
     words = values.astype(np.int32, copy=False)
     by_rows = form.layout == "pack_quantized"
@@ -74,6 +80,12 @@ def _matrix(
     q = q[these, first_column : first_column + width]
     product = scale[these][:, index] * (q - zero[these][:, index])
     return np.ascontiguousarray(product, np.float32)
+
+
+def _e8m0(scales: Floats) -> Floats:
+    """Bytes s as 2^(s - 127), 255 as NaN."""
+    powers = np.ldexp(np.float32(1), scales.astype(np.int32) - 127)
+    return np.where(scales == 255, np.float32(np.nan), powers)
 
 
 def _unpack(words: Ints, form: Format, bits: int, axis: int) -> Floats:

@@ -151,7 +151,10 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
     from pagemill.weights.source import ModelSource
 
     try:
-        return program_texts(ModelSource.open(model.path), path, model.max_model_len, model.pooled)
+        source = ModelSource.open(model.path, model.hf_overrides)
+        return program_texts(
+            source, path, model.max_model_len, model.pooled, adapters=model.adapters
+        )
     except (WeightsError, OSError) as error:
         raise bad_request(f"`path` cannot be used: {error}", "path") from error
 

@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from pagemill.server.caller import Caller
+from pagemill.server.errors import ApiError
+from pagemill.server.model_info import ModelInfo
 from pagemill.server.protocol.model import ModelCard, ModelList, ModelName, model_list
 from pagemill.server.registry import ModelRegistry
 from pagemill.server.state import ServerState
 
 
 async def list_models(server: ServerState, body: dict[str, Any], caller: Caller) -> ModelList:
-    """Every name that a request may give."""
+    """Every name that a request may give: the model's, then those of its adapters."""
     del body
     names = server.models.names_for(caller)
-    return model_list([_card(server.models, name, caller) for name in names])
+    cards = [_card(server.models, name, caller) for name in names]
+    cards += [
+        _adapter_card(server.models, adapter) for adapter in await server.models.adapters(caller)
+    ]
+    return model_list(cards)
 
 
 async def retrieve(server: ServerState, body: ModelName, caller: Caller) -> ModelCard:
     """One of them."""
-    return _card(server.models, body.model, caller)
+    if server.models.resolve(body.model, caller).adapter is None:
+        return _card(server.models, body.model, caller)
+    for adapter in await server.models.adapters(caller):
+        if adapter["name"] == body.model:
+            return _adapter_card(server.models, adapter)
+    raise ApiError(404, f"The model `{body.model[:200]}` does not exist.", "model")
 
 
 def _card(models: ModelRegistry, name: str, caller: Caller) -> ModelCard:
-    model = models.resolve(name, caller).model.model
+    return _card_of(models.resolve(name, caller).model.model, name)
+
+
+def _adapter_card(models: ModelRegistry, adapter: Mapping[str, Any]) -> ModelCard:
+    card = _card_of(models.base, adapter["name"])
+    card.root, card.parent = adapter["path"], models.base.name
+    return card
+
+
+def _card_of(model: ModelInfo, name: str) -> ModelCard:
     return ModelCard(
         id=name,
         created=model.created,

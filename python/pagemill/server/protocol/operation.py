@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from pagemill.config.lora import MAX_NAME_CHARS
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing
 
 MAX_TIMEOUT_S = 3600.0
@@ -60,6 +61,32 @@ class WeightsRequest(msgspec.Struct, kw_only=True, frozen=True):
     path: Path
     timeout_s: Timeout = 60.0
     request_id: str = ""
+
+
+class LoadAdapter(msgspec.Struct, kw_only=True, frozen=True):
+    """An adapter in the format of PEFT: a folder of the server. With `load_inplace` it replaces the
+    one of this name."""
+
+    lora_name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+    lora_path: Path
+    load_inplace: bool = False
+    request_id: str = ""
+
+
+class UnloadAdapter(msgspec.Struct, kw_only=True, frozen=True):
+    """The name of an adapter."""
+
+    lora_name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+    request_id: str = ""
+
+
+class AdapterState(msgspec.Struct):
+    """An adapter: the largest rank of its matrices, and their bytes in memory."""
+
+    name: str
+    path: str
+    rank: int
+    bytes: int
 
 
 class SessionRequest(msgspec.Struct, kw_only=True, frozen=True):

@@ -1,0 +1,39 @@
+// File: cc/ops/gated_delta/delta_chunk.h
+// A chunk of tokens of one head of `gated_delta`, for each instruction set. Plain data and functions
+// only: files compiled for wide instructions include this header (docs/build.md).
+#ifndef PAGEMILL_CC_OPS_GATED_DELTA_DELTA_CHUNK_H_
+#define PAGEMILL_CC_OPS_GATED_DELTA_DELTA_CHUNK_H_
+
+#include <cstdint>
+
+namespace pagemill::ops {
+
+// Bounds of a chunk: its q and k stay in the first-level cache, some columns of the state beside.
+inline constexpr int64_t kMaxDeltaTokens = 8;
+inline constexpr int64_t kMaxDeltaKeys = 256;
+
+struct DeltaChunk {
+  const float* source = nullptr;  // [keys, values]; null: zeros
+  float* target = nullptr;        // [keys, values]; may be source
+  const float* q = nullptr;       // [tokens, keys], normalized
+  const float* k = nullptr;       // [tokens, keys], normalized
+  const float* v = nullptr;       // [tokens, values], rows of `row_stride` floats
+  float* y = nullptr;             // [tokens, values], rows of `y_stride` floats
+  const float* decay = nullptr;   // [tokens]: factor of the state before the token
+  const float* share = nullptr;   // [tokens]: sigmoid(b)
+  int64_t tokens = 0;             // at most kMaxDeltaTokens
+  int64_t keys = 0;               // at most kMaxDeltaKeys
+  int64_t values = 0;
+  int64_t row_stride = 0;
+  int64_t y_stride = 0;
+};
+
+using DeltaChunkFunction = void (*)(const DeltaChunk& chunk);
+
+void DeltaChunkPortable(const DeltaChunk& chunk);
+void DeltaChunkAvx2(const DeltaChunk& chunk);
+void DeltaChunkAvx512(const DeltaChunk& chunk);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_GATED_DELTA_DELTA_CHUNK_H_

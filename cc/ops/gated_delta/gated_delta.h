@@ -1,0 +1,67 @@
+// File: cc/ops/gated_delta/gated_delta.h
+// The gated delta rule (Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024), over the tokens
+// of each request. For each head with its state S [K, V] and v [V], and the q and k [K] that its
+// group shares:
+//
+//   q, k = q / |q| / sqrt(K), k / |k|                 where |x| = sqrt(x^T x + 1e-6)
+//   S    = exp(-exp(a_log) * softplus(a[t] + dt_bias)) * S
+//   S    = S + k (sigmoid(b[t]) * (v - S^T k))^T
+//   y[t] = S^T q
+//
+//   inputs   qkv      act [T, ...]         rows of 2 * G * K + H * V elements
+//            b, a     act [T, ...]         rows of H elements, any trailing shape
+//            a_log    f32 [H]
+//            dt_bias  f32 [H]
+//            state    f32 [pages, H, K, V] read and written as state_pages.h says; a request's
+//                                          first state is 0
+//   outputs  y        act [T, ...]         rows of H * V elements
+//   attributes  by_group = 0: a row of qkv has q of all groups, k of all groups, v of all heads;
+//               1: for each group its q, its k, and v of its heads
+//   batch    query_start, seq_lens, block_table, block_size
+//   aliasing none
+//
+// K <= kMaxDeltaKeys. Head i belongs to group i / (H / G). G follows from the width of qkv.
+//
+// Tokens are computed one after the other, so the bits of y and of the state do not depend on how a
+// request is divided into steps, or on other requests. Error bound, relative to the largest |v| so
+// far: 2^-24 times (2 K plus 4 times the number of tokens), since no step enlarges a state's error.
+//
+// Kernels: "avx512", "avx2", "portable", "reference" (accumulates in double between two states).
+#ifndef PAGEMILL_CC_OPS_GATED_DELTA_GATED_DELTA_H_
+#define PAGEMILL_CC_OPS_GATED_DELTA_GATED_DELTA_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+inline constexpr float kDeltaNormEps = 1e-6f;
+
+struct GatedDeltaArgs {
+  TensorView qkv, b, a, a_log, dt_bias, state, y;
+  const BatchView* batch = nullptr;
+  int64_t heads = 0;
+  int64_t groups = 0;
+  int64_t keys = 0;    // K
+  int64_t values = 0;  // V
+  bool by_group = false;
+
+  // Offsets of a head's q, k and v in a row of qkv.
+  int64_t QOffset(int64_t head) const {
+    const int64_t group = head / (heads / groups);
+    return group * (by_group ? 2 * keys + heads / groups * values : keys);
+  }
+  int64_t KOffset(int64_t head) const { return QOffset(head) + (by_group ? 1 : groups) * keys; }
+  int64_t VOffset(int64_t head) const {
+    return by_group ? QOffset(head) + 2 * keys + head % (heads / groups) * values
+                    : 2 * groups * keys + head * values;
+  }
+};
+
+GatedDeltaArgs ToGatedDeltaArgs(const OpCall& call);
+const OpDefinition& GatedDeltaOp();
+
+void GatedDeltaReference(const OpCall& call, KernelContext& context);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_GATED_DELTA_GATED_DELTA_H_

@@ -1,0 +1,78 @@
+// File: cc/runner/adapters/adapter_slots.h
+// Which slot of the executor's adapter tables (program/adapters/adapter_tables.h) each request in a
+// step uses: an adapter has a slot as long as a request that runs has the adapter. The scheduler
+// sees to it that these are at most RunnerLimits::max_adapters.
+//
+//   AdapterSlots slots(executor, store, limits);
+//   slots.Apply(plan);                       // before the step
+//   slots.AddTo(plan, &batch);               // its array
+//   if (!slots.status(index).ok()) ...       // that request fails
+//
+// Thread safety: used by the engine thread only.
+#ifndef PAGEMILL_CC_RUNNER_ADAPTERS_ADAPTER_SLOTS_H_
+#define PAGEMILL_CC_RUNNER_ADAPTERS_ADAPTER_SLOTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/engine/runner.h"  // RunnerLimits
+#include "cc/ops/batch_view.h"
+#include "cc/program/adapters/adapter_weights.h"
+#include "cc/runner/adapters/adapter_store.h"
+#include "cc/step/step_plan.h"
+
+namespace pagemill::runner {
+
+// NativeExecutor::SetAdapter.
+using SetAdapter =
+    std::function<Status(int32_t slot, std::shared_ptr<const program::AdapterWeights> weights)>;
+
+class AdapterSlots {
+ public:
+  // `store` outlives this object.
+  AdapterSlots(SetAdapter set, const AdapterStore* store, const engine::RunnerLimits& limits);
+
+  // Takes slots for the requests that begin, and frees those of adapters that none has any more. A
+  // request whose adapter is not in the store runs without and gets a status.
+  void Apply(const step::StepPlan& plan);
+
+  // Sets the array of slots of the step's tokens, valid until the next call.
+  void AddTo(const step::StepPlan& plan, ops::StepBatch* batch);
+
+  // Not OK for a request whose adapter was unloaded before it began.
+  const Status& status(step::RequestIndex index) const { return of(index).status; }
+
+  // Aborts if the slots are inconsistent.
+  void CheckIntegrity() const;
+
+ private:
+  static constexpr int32_t kNone = -1;
+  struct Holder {
+    int32_t slot = kNone;
+    Status status;
+  };
+  struct Slot {
+    step::AdapterId adapter = step::kNoAdapter;
+    int32_t num_requests = 0;
+  };
+
+  const Holder& of(step::RequestIndex index) const {
+    return requests_[static_cast<size_t>(index.value())];
+  }
+  void Release(step::RequestIndex index);
+  void Start(step::RequestIndex index, step::AdapterId adapter);
+  StatusOr<int32_t> Take(step::AdapterId adapter);
+
+  const SetAdapter set_;
+  const AdapterStore* const store_;
+  std::vector<Holder> requests_;
+  std::vector<Slot> slots_;
+  std::vector<int32_t> array_;
+};
+
+}  // namespace pagemill::runner
+
+#endif  // PAGEMILL_CC_RUNNER_ADAPTERS_ADAPTER_SLOTS_H_

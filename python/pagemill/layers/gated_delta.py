@@ -1,0 +1,107 @@
+"""Layers of the gated delta rule: the linear attention of Qwen3-Next and Qwen3.5.
+
+Every rank computes whole ones, because a rank's channels of the convolution would lie in three
+places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pagemill import ops
+from pagemill.layers import norm
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.state_space import state_cache
+from pagemill.ops.trace import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaShape:
+    """`heads` with `values` each; heads of one of `groups` share q and k of `keys`. The convolution
+    in front has `taps`."""
+
+    heads: int
+    groups: int
+    keys: int
+    values: int
+    taps: int
+
+    @property
+    def channels(self) -> int:
+        """Of the convolution: q, k and v."""
+        return 2 * self.groups * self.keys + self.heads * self.values
+
+    @property
+    def group_values(self) -> int:
+        """Values of all heads of a group."""
+        return self.heads // self.groups * self.values
+
+    def channels_by_group(self) -> list[int]:
+        """Channels of q, k and v of each group, numbered with q of all groups first, then k."""
+        k, v = self.groups * self.keys, 2 * self.groups * self.keys
+        order: list[int] = []
+        for group in range(self.groups):
+            for first, size in ((0, self.keys), (k, self.keys), (v, self.group_values)):
+                order += range(first + group * size, first + (group + 1) * size)
+        return order
+
+
+def delta_layer(
+    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, eps: float, layer: int
+) -> Tensor:
+    """x [T, H] -> [T, H]; the states of layer `layer` have their own caches.
+
+    Weights: `<prefix>.{conv1d, A_log, dt_bias, norm, out_proj}`, and either `in_proj_qkvz` and
+    `in_proj_ba`, with the rows of a group together, or `in_proj_{qkv,z,b,a}`.
+    """
+    if weights.shard.ranks > 1:
+        weights.note("every rank computes whole layers of the gated delta rule")
+    by_group = weights.has(f"{prefix}.in_proj_qkvz.weight")
+    project = _project_by_group if by_group else _project
+    qkv, gate, b, a = project(weights, prefix, x, shape)
+    qkv = ops.causal_conv(
+        qkv,
+        weights.small(
+            f"{prefix}.conv1d.weight",
+            (shape.channels, 1, shape.taps),
+            row_order=shape.channels_by_group() if by_group else (),
+        ),
+        None,
+        state_cache(x.trace, f"conv{layer}", (shape.taps - 1, shape.channels)),
+    )
+    y = ops.gated_delta(
+        qkv,
+        b,
+        a,
+        weights.vector(f"{prefix}.A_log", shape.heads),
+        weights.vector(f"{prefix}.dt_bias", shape.heads),
+        state_cache(x.trace, f"delta{layer}", (shape.heads, shape.keys, shape.values)),
+        by_group=by_group,
+    )
+    rows = tuple(int(dim) for dim in gate.shape[1:])
+    y = norm.rms_norm(weights, f"{prefix}.norm", y, eps, row_shape=rows)
+    y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)
+    return linear(weights, f"{prefix}.out_proj", y, (x.width,))
+
+
+def _project(
+    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """q, k and v; the gate; b and a."""
+    return (
+        linear(weights, f"{prefix}.in_proj_qkv", x, (shape.channels,)),
+        linear(weights, f"{prefix}.in_proj_z", x, (shape.heads, shape.values)),
+        linear(weights, f"{prefix}.in_proj_b", x, (shape.heads,)),
+        linear(weights, f"{prefix}.in_proj_a", x, (shape.heads,)),
+    )
+
+
+def _project_by_group(
+    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    of_group, heads = shape.channels // shape.groups, shape.heads // shape.groups
+    rows = (shape.groups, of_group + shape.group_values)
+    qkv, gate = ops.split(linear(weights, f"{prefix}.in_proj_qkvz", x, rows), of_group)
+    b, a = ops.split(linear(weights, f"{prefix}.in_proj_ba", x, (shape.groups, 2 * heads)), heads)
+    return qkv, gate, b, a

@@ -1,0 +1,67 @@
+"""Apertus: Llama with norms on each head of q and k, and xIELU without gates.
+
+Weights as Llama's, without `mlp.gate_proj`, with `attention_layernorm` and `feedforward_layernorm`
+for its norms, plus `self_attn.{q,k}_norm` and `mlp.act_fn.{alpha_p,alpha_n,beta}`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pagemill import ops
+from pagemill.layers.base import Weights
+from pagemill.layers.decoder import QkNorm
+from pagemill.layers.linear import linear, row_parallel
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
+from pagemill.models.config_keys import Renamed
+from pagemill.models.decoder import Decoder, DecoderNames
+from pagemill.ops import ActivationKind
+from pagemill.ops.trace import Tensor
+
+# `feed_forward` has an activation of its own, which is none of one name.
+_KEYS = {"hidden_act": "other_hidden_act"}
+
+
+class ApertusModel(Decoder):
+    """One Apertus model."""
+
+    ignored: Mapping[str, str] = {
+        **IGNORED_IN_DECODERS,
+        r"model\.layers\.\d+\.mlp\.act_fn\.eps": "differences below 1e-6 near 0 are rounded",
+    }
+    names = DecoderNames(
+        attention_norm="attention_layernorm", feed_forward_norm="feedforward_layernorm"
+    )
+
+    def __init__(self, config: Config) -> None:
+        if config.get("hidden_act", "xielu") != "xielu":
+            raise ModelConfigError("hidden_act must be xielu in this family")
+        super().__init__(Renamed(config, _KEYS), eps=("rms_norm_eps", 1e-5))
+        qk_norm = QkNorm(self.sizes.norm_eps)
+        self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
+
+    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
+        name = f"{self.prefix(layer)}.mlp"
+        down = f"{name}.down_proj"
+        blocks = weights.block_elements(f"{down}.weight")
+        part = weights.shard.part(self.sizes.intermediate_size, blocks)
+        y = linear(weights, f"{name}.up_proj", x, (part.size,), rows=part)
+        y = _xielu(weights, f"{name}.act_fn", y)
+        return row_parallel(weights, down, y, x.width, columns=part)
+
+
+def _xielu(weights: Weights, name: str, x: Tensor) -> Tensor:
+    """p x^2 + beta x, or n (e^x - 1 - x) + beta x if x < 0 (arXiv 2411.13010), of learned p and n:
+    elu(x) - x is 0 if x > 0, and so is the square of relu(x) if x < 0."""
+    beta = weights.number(f"{name}.beta")
+    positive = _softplus(weights.number(f"{name}.alpha_p"))
+    negative = beta + _softplus(weights.number(f"{name}.alpha_n"))
+    square = ops.scale(ops.activation(x, ActivationKind.RELU_SQUARED), positive)
+    bend = ops.scale(ops.activation(x, ActivationKind.ELU), negative)
+    return ops.add(ops.add(square, bend), ops.scale(x, beta - negative))
+
+
+def _softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))

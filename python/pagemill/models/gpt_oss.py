@@ -1,0 +1,83 @@
+"""gpt-oss: every second layer has a window, a sink joins the softmax of each head, and all layers
+have experts with biases, whose gates and factors are limited.
+
+Weights: `model.layers.<i>.{input_layernorm, post_attention_layernorm, self_attn.{q,k,v,o}_proj,
+self_attn.sinks, mlp.router}`, and `mlp.experts.{gate_up_proj, down_proj}` with `*_bias`, of all
+experts together, transposed, and gate and up row by row in turn, or in MXFP4 (`*_blocks` and
+`*_scales`); `model.{embed_tokens,norm}`, `lm_head`.
+"""
+
+from __future__ import annotations
+
+from pagemill import ops
+from pagemill.layers.base import Weights
+from pagemill.layers.decoder import AttentionParts
+from pagemill.layers.linear import linear
+from pagemill.layers.stack import EXPERTS, name_in_layer
+from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.config_keys import flag, number, positive_int, windows_by_type
+from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_routing
+from pagemill.ops import ActivationKind
+from pagemill.ops.shard import Part, Stripe
+from pagemill.ops.trace import Tensor
+
+_ALPHA = 1.702  # of the gate's sigmoid, as QUICK_GELU has it
+_GROUP = 32  # features that share a scale in MXFP4
+_GATE, _UP = Stripe(0, 2), Stripe(1, 2)
+
+
+class GptOssModel(Decoder):
+    """One gpt-oss model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, eps=("rms_norm_eps", 1e-5))
+        self.windows = windows_by_type(config, self.sizes.layers, pattern=2)
+        bias = flag(config, "attention_bias", True)
+        self.attention_parts = AttentionParts(bias=bias, output_bias=bias, sinks="sinks")
+        self._count = positive_int(config, "num_local_experts", 128)
+        self._routing = read_routing(config, self._count, 4, renormalize=True)
+        self._limit = number(config, "swiglu_limit", 7.0, least=1e-3)
+        if self.activation is not ActivationKind.SILU:
+            raise ModelConfigError("hidden_act must be silu in this family")
+        if number(config, "swiglu_alpha", _ALPHA) != _ALPHA:
+            raise ModelConfigError(f"swiglu_alpha must be {_ALPHA} in this family")
+
+    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
+        name = f"{self.prefix(layer)}.mlp"
+        logits = linear(weights, f"{name}.router", x, (self._count,), bias=True, dtype="f32")
+        # The softmax of the chosen logits is that of all, divided by the sum of the chosen.
+        ids, shares = ops.moe_route(logits, self._routing)
+        y = self._experts(weights, f"{name}.experts", x, name_in_layer(ids, EXPERTS))
+        y = ops.moe_combine(y, shares)
+        return y if self._part(weights).whole else ops.all_reduce(y, shard=weights.shard)
+
+    def _part(self, weights: Weights) -> Part:
+        """The features of an expert that this rank computes."""
+        return weights.shard.part(self.sizes.intermediate_size, _GROUP)
+
+    def _experts(self, weights: Weights, name: str, x: Tensor, ids: Tensor) -> Tensor:
+        """x [N, H], ids [N, choices] -> this rank's part of the result of each row's experts, [N,
+        choices, H]."""
+        part = self._part(weights)
+        count, inner, hidden = self._count, part.total, x.width
+
+        def wide(stripe: Stripe) -> tuple[Tensor, Tensor]:
+            fused, shape = f"{name}.gate_up_proj", (count, inner, hidden)
+            weight = weights.turned_stack(fused, shape, stripe=stripe, rows=part)
+            bias = weights.turned_vectors(f"{fused}_bias", shape[:2], stripe=stripe, part=part)
+            return weight, bias
+
+        (gate, gate_bias), (up, up_bias) = wide(_GATE), wide(_UP)
+        gate, up = ops.grouped_linear(x, ids, gate, up, biases=(gate_bias, up_bias))
+        y = ops.gated_activation(
+            gate, up, ActivationKind.QUICK_GELU, limit=self._limit, up_offset=1.0
+        )
+        down = weights.turned_stack(f"{name}.down_proj", (count, hidden, inner), columns=part)
+        bias = None
+        if weights.shard.rank == 0:  # which adds it once to the sum
+            bias = weights.turned_vectors(f"{name}.down_proj_bias", (count, hidden))
+        else:
+            weights.claim(f"{name}.down_proj_bias")
+        (y,) = ops.grouped_linear(y, ids, down, biases=(bias,))
+        return y

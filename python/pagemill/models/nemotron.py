@@ -1,0 +1,29 @@
+"""Nemotron (Minitron): layer norms that hold the weight without 1, rotary pairs on a part of each
+head, squared ReLU without gates.
+
+Weights as Llama's, without `mlp.gate_proj`; norms have biases.
+"""
+
+from __future__ import annotations
+
+from pagemill.layers import norm
+from pagemill.layers.base import Weights
+from pagemill.layers.mlp import MlpParts
+from pagemill.models.base import Config
+from pagemill.models.config_keys import activation, flag
+from pagemill.models.decoder import Decoder
+from pagemill.ops.trace import Tensor
+
+
+class NemotronModel(Decoder):
+    """One Nemotron model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, eps=("norm_eps", 1e-5))
+        self.mlp_parts = MlpParts(
+            up=("up_proj",), gated=False, bias=flag(config, "mlp_bias", False)
+        )
+        self.activation = activation(config, "hidden_act", "relu2")
+
+    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
+        return norm.layer_norm(weights, name, x, self.sizes.norm_eps, weight_offset=1.0)

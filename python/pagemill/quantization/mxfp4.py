@@ -1,0 +1,133 @@
+"""MXFP4 experts in the layout of gpt-oss: floats of 4 bits, 32 of which share a scale that is a
+power of two. All other matrices of such checkpoints are stored as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Self
+
+from pagemill.ops.program import Format
+from pagemill.ops.shard import Part, Stripe
+from pagemill.ops.trace import Parts, Tensor, format_shape
+from pagemill.quantization.section import Section
+from pagemill.weights.declared import DeclaredTensors
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
+
+_GROUP = 32  # columns that share a scale
+_BLOCK_BYTES = 16  # of their values
+_NOTE = (
+    "matrices in MXFP4 are converted to q8_0 by CPUs, exactly, which takes twice the memory of 4"
+    " bits"
+)
+
+
+class Mxfp4Scheme:
+    """`<name>_blocks`, u8 [experts, rows, columns / 32, 16], and `<name>_scales`, u8 [experts,
+    rows, columns / 32]."""
+
+    name = "mxfp4"
+
+    def stores(self, tensors: DeclaredTensors, module: str) -> bool:
+        return tensors.has(f"{module}_blocks")
+
+    def block_elements(self, tensors: DeclaredTensors, module: str) -> int:
+        del tensors, module
+        return _GROUP
+
+    def operand(
+        self,
+        tensors: DeclaredTensors,
+        module: str,
+        shape: tuple[int, int],
+        rows: Part | None,
+        columns: Part | None,
+    ) -> Tensor:
+        del shape, rows, columns
+        raise _not_experts(tensors, module)
+
+    def head_matrices(
+        self, tensors: DeclaredTensors, module: str, width: int, heads: Part, rows: Part
+    ) -> Tensor:
+        del width, heads, rows
+        raise _not_experts(tensors, module)
+
+    def stack(
+        self,
+        tensors: DeclaredTensors,
+        name: str,
+        shape: tuple[int, int, int],
+        stripe: Stripe,
+        rows: Part | None,
+        columns: Part | None,
+    ) -> Tensor:
+        """The experts [experts, out, in], or rows or columns of each, whose rows lie in turn with
+        those of others, as `stripe` says.
+
+        Raises:
+            WeightsError: a tensor is missing or of another shape, or the columns would cut a group.
+        """
+        experts, out, width = shape
+        rows, columns = rows or Part(0, out, out), columns or Part(0, width, width)
+        if width % _GROUP or columns.begin % _GROUP or columns.size % _GROUP:
+            raise WeightsError(
+                f"{tensors.path}: columns {columns.begin} to {columns.end} of {name}, of {width},"
+                f" would cut a group of {_GROUP} that shares a scale"
+            )
+        groups = width // _GROUP
+        stored = (experts, stripe.count * out, groups)
+        blocks = _locate(tensors, f"{name}_blocks", (*stored, _BLOCK_BYTES))
+        scales = _locate(tensors, f"{name}_scales", stored)
+
+        def part(location: TensorLocation, group_bytes: int, per_group: int) -> Tensor:
+            """A group takes `group_bytes`, and is declared as `per_group` elements."""
+            line = groups * group_bytes
+            first = (rows.begin * stripe.count + stripe.index) * line
+            first += columns.begin // _GROUP * group_bytes
+            places = [first + expert * stripe.count * out * line for expert in range(experts)]
+            size = (rows.size, columns.size // _GROUP * per_group)
+            return tensors.strided_stack(location, size, places, (stripe.count * line, 0))
+
+        def declare() -> tuple[str, tuple[int, ...], Format, Parts]:
+            values = part(replace(blocks, dtype="i32"), _BLOCK_BYTES, _BLOCK_BYTES // 4)
+            parts = (values, part(scales, 1, 1), None, None)
+            size = (experts, rows.size, columns.size)
+            return "u4", size, Format("mxfp4", (1, _GROUP)), parts
+
+        key = f"{name}.{stripe.index}.rows{rows.begin}-{rows.end}.columns"
+        return tensors.quantized(f"{key}{columns.begin}-{columns.end}", declare)
+
+
+class Mxfp4:
+    """The method of gpt-oss: what is stored in blocks is MXFP4."""
+
+    notes = (_NOTE,)
+    parts = ()
+
+    @classmethod
+    def from_section(cls, section: Section) -> Self:
+        section.strings("modules_to_not_convert")  # those that are not stored in blocks
+        return cls()
+
+    def scheme(self, module: str) -> Mxfp4Scheme:
+        del module
+        return Mxfp4Scheme()
+
+    def may_ignore(self, tensor: TensorLocation) -> bool:
+        del tensor
+        return False
+
+
+def _not_experts(tensors: DeclaredTensors, module: str) -> WeightsError:
+    return WeightsError(f"{tensors.path}: {module} is stored as mxfp4, which only experts may be")
+
+
+def _locate(tensors: DeclaredTensors, name: str, shape: tuple[int, ...]) -> TensorLocation:
+    location = tensors.locate(name)
+    if location.dtype == "u8" and location.shape == shape:
+        return location
+    raise WeightsError(
+        f"{tensors.path}: {name} is {location.dtype} {format_shape(location.shape)}, the"
+        f" configuration asks for u8 {format_shape(shape)}"
+    )

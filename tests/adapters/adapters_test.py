@@ -1,0 +1,177 @@
+"""Requests with adapters get what `transformers` makes of the merged weights, whatever is in their
+batch; adapters are loaded, replaced and unloaded while the engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from pagemill.config import ConfigError
+from pagemill.engine.core import EngineCore
+from pagemill.engine.outputs import EngineError
+from transformers import PreTrainedModel
+
+from tests.adapters.engine_adapters import adapters_of
+from tests.adapters.random_adapter import Kind, linear_layers, save_adapter, write_adapter
+from tests.families.families import make
+from tests.parity.engine_model import Model
+from tests.parity.greedy import wrong_tokens
+from tests.parity.small_engine import generate
+
+TOKENS = 24
+_NEAR_TIE = 1e-3  # tests/parity/engine_model.py
+KINDS = {
+    "all": Kind(rank=4),
+    "queries": Kind(rank=17, types=("q_proj", "qkv_proj"), dtype=torch.bfloat16),
+    "root": Kind(rank=8, use_rslora=True, dtype=torch.float16),
+    "dora": Kind(rank=3, use_dora=True),
+    "bias": Kind(rank=1, lora_bias=True, alpha=0.5),
+}
+# Biases (Qwen2), windows and norms behind branches (Gemma 3), fused q, k and v (Phi-3).
+FAMILIES = ("llama", "qwen2", "gemma3", "phi3")
+
+
+class Served:
+    """A tiny model, its adapters in folders, and a reference for each of them."""
+
+    def __init__(self, path: Path, family: str, kinds: Sequence[str]) -> None:
+        self.model = Model(path / "model", make(family, path / "model"))
+        self.references: dict[str, PreTrainedModel] = {"": self.model.reference}
+        for seed, name in enumerate(kinds):
+            self.references[name] = save_adapter(
+                path / name, self.model.reference, KINDS[name], seed
+            )
+        self.path = path
+
+    def load(self, core: EngineCore, *names: str) -> None:
+        for name in names:
+            adapters_of(core).load_adapter(name, str(self.path / name))
+
+    def check(self, core: EngineCore, requests: Sequence[tuple[str, list[int]]]) -> list[int]:
+        """Each answer is that of the reference of its adapter; returns the cached tokens."""
+        ids = [adapters_of(core).id_of(name) if name else 0 for name, _ in requests]
+        answers = generate(core, [prompt for _, prompt in requests], TOKENS, ids)
+        for (name, prompt), answer in zip(requests, answers, strict=True):
+            wrong = wrong_tokens(self.references[name], prompt, answer.tokens, _NEAR_TIE)
+            assert not wrong, "\n".join([f"adapter {name!r}", *wrong])
+        return [answer.cached for answer in answers]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_row_has_its_adapter(family: str, tmp_path: Path) -> None:
+    served = Served(tmp_path, family, list(KINDS))
+    with served.model.engine(max_num_seqs=8, enable_lora=True) as core:
+        served.load(core, *KINDS)
+        lengths = (150, 33, 5, 71, 17, 98)
+        requests = [
+            (name, served.model.prompt(seed, length))
+            for (seed, length), name in zip(enumerate(lengths), ("", *KINDS), strict=True)
+        ]
+        served.check(core, requests)
+        # One prompt with every adapter: nothing that one has computed is used for another.
+        shared = served.model.prompt(9, 80)
+        assert served.check(core, [(name, shared) for name in ("", *KINDS)]) == [0] * 6
+        again = served.check(core, [(name, shared) for name in ("", *KINDS)])
+        assert all(cached >= 48 for cached in again)
+        core.runner.profile(decode=True)
+
+
+def test_requests_wait_for_a_slot(tmp_path: Path) -> None:
+    served = Served(tmp_path, "llama", list(KINDS))
+    with served.model.engine(max_num_seqs=8, enable_lora=True, max_loras=2) as core:
+        served.load(core, *KINDS)
+        names = [*KINDS, "", *KINDS]
+        served.check(
+            core, [(name, served.model.prompt(i, 10 + 7 * i)) for i, name in enumerate(names)]
+        )
+
+
+def test_requests_that_are_preempted(tmp_path: Path) -> None:
+    served = Served(tmp_path, "llama", ["all", "dora"])
+    pool = (1 + served.model.pages(256)) * served.model.page_bytes
+    with served.model.engine(
+        kv_cache_memory_bytes=str(pool), max_num_seqs=8, enable_lora=True
+    ) as core:
+        served.load(core, "all", "dora")
+        names = ["all", "dora", "", "all", "dora", ""]
+        served.check(
+            core, [(name, served.model.prompt(i, 60 + 7 * i)) for i, name in enumerate(names)]
+        )
+        assert core.bindings.engine.stats().num_preemptions > 0
+
+
+def test_a_replaced_adapter_serves_no_old_prefix(tmp_path: Path) -> None:
+    served = Served(tmp_path, "llama", ["all", "dora"])
+    modules = f"sql={tmp_path / 'all'}"
+    with served.model.engine(lora_modules=[modules], max_cpu_loras=1) as core:
+        adapters = adapters_of(core)
+        prompt = served.model.prompt(1, 100)
+        served.references["sql"] = served.references["all"]
+        assert served.check(core, [("sql", prompt)]) == [0]
+        assert served.check(core, [("sql", prompt)]) != [0]
+        before = adapters.id_of("sql")
+        adapters.load_adapter("sql", str(tmp_path / "dora"), load_inplace=True)
+        assert adapters.id_of("sql") != before
+        served.references["sql"] = served.references["dora"]
+        assert served.check(core, [("sql", prompt)]) == [0]
+        with pytest.raises(EngineError, match="loaded already"):
+            adapters.load_adapter("sql", str(tmp_path / "all"))
+        with pytest.raises(EngineError, match="--max-cpu-loras"):
+            adapters.load_adapter("other", str(tmp_path / "all"))
+        assert adapters.unload_adapter("sql")["name"] == "sql"
+        assert adapters.adapters() == []
+        with pytest.raises(EngineError, match="`sql` does not exist"):
+            adapters.id_of("sql")
+        with pytest.raises(EngineError, match="`sql` does not exist"):
+            adapters.unload_adapter("sql")
+        served.check(core, [("", prompt)])
+
+
+def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> None:
+    served = Served(tmp_path, "llama", ["all"])
+    (name, layer), *_ = linear_layers(served.model.reference).items()
+    prefix = f"base_model.model.{name}"
+    out, size = layer.weight.shape
+    a, b = torch.zeros(2, size), torch.zeros(out, 2)
+    good = {f"{prefix}.lora_A.weight": a, f"{prefix}.lora_B.weight": b}
+    head = {f"base_model.model.lm_head.lora_{x}.weight": m for x, m in (("A", a), ("B", b))}
+    cases = [
+        ({}, {"peft_type": "IA3"}, "only LORA is served"),
+        (good, {"modules_to_save": ["lm_head"]}, "modules_to_save is not supported"),
+        (good, {"bias": "all"}, "only none is supported"),
+        (good, {"lora_alpha": None}, "is no scale"),
+        ({f"{prefix}.lora_A.weight": a}, {}, "lacks lora_A or lora_B"),
+        (good | {"model.norm.weight": b.clone()}, {}, "'model.norm.weight' is not one of"),
+        (good | {f"{prefix}.lora_A.weight": a[:, 1:].contiguous()}, {}, r"lora_A must be"),
+        (good | {f"{prefix}.lora_B.weight": b[1:].contiguous()}, {}, r"lora_B must be"),
+        (good | {f"{prefix}.lora_A.weight": a.long()}, {}, "is i64; expected f32"),
+        (head, {}, "changes layers that this model cannot adapt: 'lm_head'"),
+    ]
+    with served.model.engine(enable_lora=True) as core:
+        adapters = adapters_of(core)
+        for number, (tensors, config, reason) in enumerate(cases):
+            path = tmp_path / f"case{number}"
+            path.mkdir()
+            write_adapter(path, tensors, **{"r": 2, "lora_alpha": 4, **config})
+            with pytest.raises(EngineError, match=reason):
+                adapters.load_adapter("broken", str(path))
+        for path, reason in ((tmp_path, "adapter_config.json"), (tmp_path / "none", "none")):
+            with pytest.raises(EngineError, match=reason):
+                adapters.load_adapter("broken", str(path))
+        with pytest.raises(EngineError, match="1 to 256 characters"):
+            adapters.load_adapter("", str(tmp_path / "all"))
+        assert adapters.adapters() == []
+
+
+def test_what_cannot_have_adapters_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    model = Model(path, make("llama", path))
+    with (
+        pytest.raises(ConfigError, match="need --executor native"),
+        model.engine(enable_lora=True, executor="torch"),
+    ):
+        pass
+    with model.engine() as core:
+        assert core.bindings.adapters is None

@@ -1,0 +1,229 @@
+"""Rows of decoders with one feed-forward layer in each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.families.elsewhere import BLOOM_ALONE, EXAONE, GEMMA4, GPT2_ALONE, INTERNLM2, MINICPM
+from tests.families.family import (
+    BY_LAYER_TYPE,
+    LATENT,
+    MULTIPLIERS,
+    PARTIAL,
+    SLIDING,
+    WINDOW,
+    Family,
+    rope,
+)
+
+_LLAMA3 = rope(
+    rope_type="llama3",
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=64,
+)
+_LONGROPE = rope(
+    rope_type="longrope",
+    long_factor=[1.0 + 0.5 * i for i in range(4)],
+    short_factor=[1.0] * 4,
+    original_max_position_embeddings=32,
+    partial_rotary_factor=0.5,
+)
+_GEMMA4 = {
+    "vocab_size_per_layer_input": 257,
+    "hidden_size_per_layer_input": 12,
+    "global_head_dim": 28,
+    "layer_types": ["sliding_attention", "full_attention"] * 3,
+    "num_hidden_layers": 6,
+    "sliding_window": WINDOW,
+    "final_logit_softcapping": 3.0,
+}
+_GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
+_NEO_TYPES = [[["global", "local"], 2]]
+
+DENSE: Mapping[str, Family] = {
+    "apertus": Family(
+        "apertus",
+        {"head_dim": 16, "rope_parameters": _LLAMA3, "attention_bias": True},
+        frozenset({"act_fn.eps"}),
+    ),
+    "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
+    "biogpt": Family("biogpt", {"layer_norm_eps": 1e-5}, frozenset({"k_proj.bias"})),
+    "bloom": Family(
+        "bloom",
+        {"n_layer": 4, "n_head": 6, "tie_word_embeddings": False},
+    ),
+    "bloom_alone": Family(
+        "bloom",
+        {"n_layer": 4, "n_head": 8},
+        elsewhere=BLOOM_ALONE,
+    ),
+    "codegen": Family("codegen", {**_GPT, "n_head": 4, "rotary_dim": 8}),
+    "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
+    "cohere2": Family("cohere2", {"logit_scale": 0.3, **SLIDING}),
+    "cohere_plus": Family("cohere", {"use_qk_norm": True, "head_dim": 16}),
+    "cwm": Family("cwm", {"rope_parameters": _LLAMA3, **SLIDING}),
+    "ernie4_5": Family("ernie4_5", {"use_bias": True}),
+    "exaone": Family(
+        "llama",
+        {"rope_parameters": _LLAMA3},
+        frozenset({"attention_bias", "mlp_bias"}),
+        elsewhere=EXAONE,
+    ),
+    "exaone4": Family("exaone4", SLIDING),
+    "exaone4_full": Family(
+        "exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 4}
+    ),
+    "falcon": Family(
+        "falcon",
+        {"new_decoder_architecture": True, "num_kv_heads": 2, "ffn_hidden_size": 136, "bias": True},
+    ),
+    # The slopes are powers of 2, so that biases of 256 tokens have the 8 bits to which they are
+    # rounded there; "eager" would add them twice.
+    "falcon_alibi": Family(
+        "falcon",
+        {"num_attention_heads": 4, "alibi": True, "multi_query": False, "parallel_attn": False},
+        frozenset({"rope_parameters"}),
+        attention="sdpa",
+    ),
+    "falcon_multi_query": Family("falcon", {"multi_query": True}),
+    "falcon_one_norm": Family(
+        "falcon",
+        {"new_decoder_architecture": True, "num_kv_heads": 3, "num_ln_in_parallel_attn": 1},
+    ),
+    "gemma": Family("gemma"),
+    "gemma2": Family(
+        "gemma2",
+        {
+            "query_pre_attn_scalar": 48,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+            **SLIDING,
+        },
+    ),
+    "gemma3": Family(
+        "gemma3_text",
+        {"query_pre_attn_scalar": 48, **SLIDING, "rope_parameters": BY_LAYER_TYPE},
+    ),
+    "gemma4": Family(
+        "gemma4_text",
+        {**_GEMMA4, "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "attention_bias": True},
+    ),
+    "gemma4_nested": Family("gemma4_text", _GEMMA4, elsewhere=GEMMA4),
+    "gemma4_one_matrix": Family(
+        "gemma4_text",
+        {
+            **_GEMMA4,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 3,
+            "hidden_size_per_layer_input": 0,
+        },
+        frozenset({"use_double_wide_mlp", "vocab_size_per_layer_input"}),
+    ),
+    "glm": Family("glm", PARTIAL),
+    "glm4": Family("glm4", {**PARTIAL, "attention_bias": True}),
+    "gpt2": Family("gpt2", {**_GPT, "n_inner": 136, "tie_word_embeddings": False}),
+    "gpt2_alone": Family("gpt2", _GPT, elsewhere=GPT2_ALONE),
+    "gpt_bigcode": Family(
+        "gpt_bigcode", {**_GPT, "n_inner": 136}, frozenset({"num_key_value_heads"})
+    ),
+    "gpt_neo": Family(
+        "gpt_neo",
+        {"num_layers": 4, "num_heads": 6, "window_size": WINDOW, "attention_types": _NEO_TYPES},
+    ),
+    "gpt_neox": Family("gpt_neox", PARTIAL),
+    "gpt_neox_in_turn": Family("gpt_neox", {"use_parallel_residual": False}),
+    "gptj": Family("gptj", {**_GPT, "rotary_dim": 8}),
+    "granite": Family("granite", {**MULTIPLIERS, "attention_bias": True, "mlp_bias": True}),
+    "granite_swa": Family(
+        "granite_swa",
+        {
+            **MULTIPLIERS,
+            **SLIDING,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "layer_rope_theta": [1e4, 1e5, 1e6, 0],
+        },
+        frozenset({"rope_parameters"}),
+    ),
+    "helium": Family("helium", {"head_dim": 16}),  # `transformers` has no others
+    "hunyuan": Family("hunyuan_v1_dense", {"attention_bias": True}),
+    "hunyuan_alpha": Family(
+        "hunyuan_v1_dense",
+        {"rope_parameters": rope(rope_type="dynamic", alpha=50.0, factor=1.0)},
+    ),
+    "hyperclovax": Family("hyperclovax", MULTIPLIERS),
+    "internlm2": Family(
+        "llama", unused=frozenset({"attention_bias", "mlp_bias"}), elsewhere=INTERNLM2
+    ),
+    "jais2": Family("jais2"),
+    "llama": Family("llama", {"tie_word_embeddings": True}),
+    "llama3": Family(
+        "llama", {"attention_bias": True, "mlp_bias": True, "rope_parameters": _LLAMA3}
+    ),
+    "minicpm": Family(
+        "granite",
+        {
+            "attention_multiplier": 16**-0.5,
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.6,
+            "logits_scaling": 2.4,
+            "tie_word_embeddings": True,
+        },
+        elsewhere=MINICPM,
+    ),
+    "minicpm3": Family(
+        "minicpm3",
+        {**LATENT, "dim_model_base": 40, "attention_bias": True, "mlp_bias": True},
+        frozenset({"head_dim"}),
+    ),
+    "ministral": Family("ministral", SLIDING),
+    "ministral3": Family(
+        "ministral3",
+        {
+            "sliding_window": WINDOW,
+            "rope_parameters": rope(
+                rope_type="yarn",
+                factor=16.0,
+                beta_fast=32.0,
+                beta_slow=1.0,
+                original_max_position_embeddings=256,
+                llama_4_scaling_beta=0.1,
+            ),
+        },
+    ),
+    "mistral": Family("mistral", {"sliding_window": WINDOW}),
+    "mpt": Family("mpt", {"d_model": 96, "n_layers": 4, "n_heads": 6, "expansion_ratio": 4}),
+    "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
+    "nemotron": Family(
+        "nemotron", {**PARTIAL, "norm_eps": 0.03, "attention_bias": True, "mlp_bias": True}
+    ),
+    "olmo": Family("olmo", {"attention_bias": True}),
+    "olmo2": Family("olmo2", {"attention_bias": True}),
+    "olmo3": Family("olmo3", {**SLIDING, "rope_parameters": BY_LAYER_TYPE}),
+    "openai_gpt": Family("openai-gpt", {**_GPT, "tie_word_embeddings": False}),
+    # Without rotary positions, biases of keys add the same number to all scores of a query.
+    "opt": Family("opt", {"ffn_dim": 136, "word_embed_proj_dim": 96}, frozenset({"k_proj.bias"})),
+    "persimmon": Family("persimmon", PARTIAL),
+    "phi": Family("phi", PARTIAL),
+    "phi3": Family("phi3", {**PARTIAL, "sliding_window": WINDOW}),
+    "phi3_long": Family("phi3", {"rope_parameters": _LONGROPE}),
+    "qwen2": Family("qwen2", {"use_sliding_window": True, **SLIDING}),
+    "qwen3": Family("qwen3", {"use_sliding_window": True, "attention_bias": True, **SLIDING}),
+    "seed_oss": Family("seed_oss", {"attention_out_bias": True, "mlp_bias": True}),
+    "smollm3": Family("smollm3", {"no_rope_layers": [1, 0, 1, 1]}),
+    "stablelm": Family("stablelm", {**PARTIAL, "use_qkv_bias": True}),
+    "stablelm_parallel": Family("stablelm", {"use_parallel_residual": True}),
+    "starcoder2": Family("starcoder2", {"sliding_window": WINDOW}),
+    "vaultgemma": Family(
+        "vaultgemma",
+        {
+            "query_pre_attn_scalar": 48,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+            **SLIDING,
+        },
+    ),
+    "youtu": Family("youtu", {**LATENT, "attention_bias": True}, frozenset({"head_dim"})),
+}

@@ -1,0 +1,113 @@
+"""Families that `transformers` does not have: each is one that it has, under other names. And older
+names of families that it has.
+
+A reference of the latter is saved, and its checkpoint becomes one of the former.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """`names` are patterns of names of tensors, which their replacements follow; `keys` other names
+    of fields, and `fields` those that the reference does not have; with `nest` all others are under
+    this key; `join` changes tensors before they are renamed."""
+
+    architecture: str
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    nest: str | None = None
+    join: Callable[[Tensors, Mapping[str, Any]], None] | None = None
+
+    def rewrite(self, directory: Path) -> None:
+        """Makes a checkpoint of this family of the one in `directory`."""
+        config = json.loads((directory / "config.json").read_text())
+        tensors = load_file(directory / "model.safetensors")
+        if self.join is not None:
+            self.join(tensors, config)
+        renamed: Tensors = {}
+        for name, tensor in tensors.items():
+            for pattern, replacement in self.names.items():
+                name = re.sub(pattern, replacement, name)
+            renamed[name] = tensor
+        fields = {self.keys.get(key, key): value for key, value in config.items()}
+        if self.nest is not None:
+            fields = {self.nest: fields}
+        fields |= {"architectures": [self.architecture], **self.fields}
+        save_file(renamed, directory / "model.safetensors")
+        (directory / "config.json").write_text(json.dumps(fields))
+
+
+def _join_by_head(tensors: Tensors, config: Mapping[str, Any]) -> None:
+    """q, k and v become `qkv_proj`: for each KV head the rows of its queries, key and value."""
+    heads, hidden = config["num_key_value_heads"], config["hidden_size"]
+    for name in [name for name in tensors if name.endswith("q_proj.weight")]:
+        parts = [
+            tensors.pop(name.replace("q_proj", f"{which}_proj")).reshape(heads, -1, hidden)
+            for which in "qkv"
+        ]
+        joined = torch.cat(parts, dim=1).reshape(-1, hidden)
+        tensors[name.replace("q_proj", "qkv_proj")] = joined
+
+
+# As the first checkpoints of both families were saved.
+BLOOM_ALONE = Elsewhere("BloomForCausalLM", names={r"^transformer\.": ""})
+GPT2_ALONE = Elsewhere("GPT2LMHeadModel", names={r"^transformer\.": ""})
+EXAONE = Elsewhere(
+    "ExaoneForCausalLM",
+    names={
+        r"^model\.embed_tokens": "transformer.wte",
+        r"^model\.layers": "transformer.h",
+        r"^model\.norm": "transformer.ln_f",
+        "input_layernorm": "ln_1",
+        "post_attention_layernorm": "ln_2",
+        r"self_attn\.o_proj": "self_attn.out_proj",
+        "self_attn": "attn.attention",
+        "gate_proj": "c_fc_0",
+        "up_proj": "c_fc_1",
+        "down_proj": "c_proj",
+    },
+    keys={
+        "num_hidden_layers": "num_layers",
+        "hidden_act": "activation_function",
+        "rms_norm_eps": "layer_norm_epsilon",
+    },
+)
+GEMMA4 = Elsewhere(
+    "Gemma4ForConditionalGeneration",
+    names={r"^model\.": "model.language_model."},
+    nest="text_config",
+)
+INTERNLM2 = Elsewhere(
+    "InternLM2ForCausalLM",
+    names={
+        "embed_tokens": "tok_embeddings",
+        "lm_head": "output",
+        "input_layernorm": "attention_norm",
+        "post_attention_layernorm": "ffn_norm",
+        r"self_attn\.qkv_proj": "attention.wqkv",
+        r"self_attn\.o_proj": "attention.wo",
+        r"mlp\.gate_proj": "feed_forward.w1",
+        r"mlp\.up_proj": "feed_forward.w3",
+        r"mlp\.down_proj": "feed_forward.w2",
+    },
+    fields={"bias": False},
+    join=_join_by_head,
+)
+# With Granite's multipliers of 3 and 0.6, and logits divided by 96 / 40.
+MINICPM = Elsewhere(
+    "MiniCPMForCausalLM", fields={"scale_emb": 3.0, "scale_depth": 1.2, "dim_model_base": 40}
+)

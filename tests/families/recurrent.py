@@ -1,0 +1,211 @@
+"""Rows of decoders with a state in place of, or beside, some attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.families.family import (
+    MULTIPLIERS,
+    SHARED_EXPERT,
+    Family,
+    rope,
+)
+
+_LFM2 = {"norm_eps": 0.03, "rope_parameters": rope()}
+_DELTA = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+    "linear_key_head_dim": 12,
+    "linear_value_head_dim": 20,
+    "linear_conv_kernel_dim": 3,
+}
+_SELECTIVE = {
+    "hidden_size": 48,
+    "state_size": 5,
+    "conv_kernel": 3,
+    "time_step_rank": 7,
+    "use_bias": True,
+    "use_associative_scan": False,
+}
+_MAMBA = {"mamba_n_heads": 12, "mamba_d_head": 16, "mamba_d_state": 24, "mamba_chunk_size": 8}
+_FALCON_MULTIPLIERS = {
+    "lm_head_multiplier": 0.7,
+    "embedding_multiplier": 3.0,
+    "mlp_multipliers": [0.8, 1.3],
+    "key_multiplier": 0.6,
+    "attention_out_multiplier": 1.4,
+    "attention_in_multiplier": 0.9,
+    "ssm_multipliers": [0.8, 1.2, 0.7, 1.5, 0.6],
+    "ssm_in_multiplier": 1.1,
+    "ssm_out_multiplier": 1.6,
+}
+_MIXER = {
+    "layer_types": ["linear_attention", "full_attention"] * 2,
+    "shared_intermediate_size": 88,
+    "num_local_experts": 0,
+    **_MAMBA,
+}
+_NEMOTRON_MIXER = {
+    "mamba_num_heads": 6,
+    "mamba_head_dim": 16,
+    "n_groups": 2,
+    "ssm_state_size": 20,
+    "chunk_size": 8,
+    "time_step_min": 1e-30,  # which `transformers` takes for a limit
+}
+
+RECURRENT: Mapping[str, Family] = {
+    "bamba": Family(
+        "bamba",
+        {
+            **_MAMBA,
+            "mamba_n_groups": 2,
+            "mamba_proj_bias": True,
+            "attn_layer_indices": [0, 2],
+            "attention_bias": True,
+            "mlp_bias": True,
+        },
+    ),
+    "falcon_h1": Family(
+        "falcon_h1",
+        {
+            **_MAMBA,
+            **_FALCON_MULTIPLIERS,
+            "mamba_d_ssm": 192,
+            "mamba_n_groups": 3,
+            "mamba_proj_bias": True,
+            "mlp_bias": True,
+        },
+    ),
+    "falcon_h1_norm": Family(
+        "falcon_h1",
+        {
+            **_MAMBA,
+            **_FALCON_MULTIPLIERS,
+            "mamba_d_ssm": None,
+            "mamba_rms_norm": True,
+            "projectors_bias": True,
+            "attention_bias": True,
+        },
+    ),
+    "falcon_mamba": Family(
+        "falcon_mamba", {**_SELECTIVE, "mixer_rms_eps": 0.03, "tie_word_embeddings": False}
+    ),
+    "granite_hybrid": Family(
+        "granitemoehybrid",
+        {**MULTIPLIERS, **_MIXER},
+        frozenset({"intermediate_size", "position_embedding_type", "rope_parameters"}),
+    ),
+    "granite_hybrid_experts": Family(
+        "granitemoehybrid",
+        {
+            **_MIXER,
+            "num_local_experts": 5,
+            "num_experts_per_tok": 2,
+            "position_embedding_type": "rope",
+        },
+    ),
+    "jamba": Family(
+        "jamba",
+        {
+            "mamba_d_state": 5,
+            "mamba_d_conv": 3,
+            "mamba_dt_rank": 7,
+            "mamba_proj_bias": True,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 0,
+            "num_experts": 5,
+        },
+    ),
+    "lfm2": Family(
+        "lfm2",
+        {
+            **_LFM2,
+            "layer_types": ["full_attention", "conv", "full_attention", "conv"],
+            "conv_bias": True,
+            "block_multiple_of": 1,
+            "block_ffn_dim_multiplier": 1.3,
+        },
+    ),
+    "lfm2_moe": Family(
+        "lfm2_moe",
+        {
+            **_LFM2,
+            "layer_types": ["conv", "full_attention", "conv", "full_attention"],
+            "conv_L_cache": 4,
+            "tie_word_embeddings": False,
+            "moe_intermediate_size": 24,
+            "num_dense_layers": 1,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "routed_scaling_factor": 2.5,
+        },
+    ),
+    "mamba": Family("mamba", _SELECTIVE),
+    "mamba2": Family(
+        "mamba2",
+        {
+            "hidden_size": 48,
+            "num_heads": 6,
+            "head_dim": 16,
+            "n_groups": 2,
+            "state_size": 20,
+            "conv_kernel": 4,
+            "expand": 2,
+            "chunk_size": 8,
+            "use_bias": True,
+        },
+    ),
+    "nemotron_h": Family(
+        "nemotron_h",
+        {
+            **_NEMOTRON_MIXER,
+            "layers_block_type": ["full_attention", "linear_attention", "mlp", "linear_attention"],
+            "use_bias": True,
+            "mlp_bias": True,
+        },
+    ),
+    "nemotron_h_experts": Family(
+        "nemotron_h",
+        {
+            **_NEMOTRON_MIXER,
+            "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+            "n_routed_experts": 6,
+            "num_experts_per_tok": 3,
+            "n_group": 3,
+            "topk_group": 2,
+            "routed_scaling_factor": 2.5,
+            "moe_intermediate_size": 40,
+            "moe_shared_expert_intermediate_size": 56,
+            "moe_latent_size": 48,
+            "mlp_bias": True,
+        },
+        frozenset({"intermediate_size"}),
+    ),
+    "qwen3_5": Family(
+        "qwen3_5_text",
+        {
+            **_DELTA,
+            "layer_types": ["full_attention", "linear_attention"] * 2,
+            "linear_num_value_heads": 2,
+            "attention_bias": True,
+        },
+    ),
+    "qwen3_5_moe": Family(
+        "qwen3_5_moe_text",
+        {
+            **_DELTA,
+            **SHARED_EXPERT,
+            "layer_types": ["linear_attention", "full_attention"] * 2,
+        },
+    ),
+    "qwen3_next": Family(
+        "qwen3_next",
+        {
+            **_DELTA,
+            **SHARED_EXPERT,
+            "layer_types": ["full_attention", "linear_attention"] * 2,
+            "mlp_only_layers": [2],
+        },
+    ),
+}

@@ -1,0 +1,316 @@
+"""Rows of decoders with experts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.families.family import (
+    BY_LAYER_TYPE,
+    LATENT,
+    MULTIPLIERS,
+    PARTIAL,
+    SHARED_EXPERT,
+    SLIDING,
+    WINDOW,
+    Family,
+    rope,
+)
+
+_EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
+_DEEPSEEK_EXPERTS = {
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 6,  # of which each is chosen by some token
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "routed_scaling_factor": 2.5,
+    "norm_topk_prob": True,
+}
+
+WITH_EXPERTS: Mapping[str, Family] = {
+    "afmoe": Family(
+        "afmoe",
+        {
+            "moe_intermediate_size": 24,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "route_scale": 2.5,
+            "mup_enabled": True,
+            "attention_bias": True,
+            **SLIDING,
+        },
+    ),
+    "axk1": Family(
+        "axk1",
+        {
+            **LATENT,
+            "moe_intermediate_size": 24,
+            "n_routed_experts": 6,
+            "n_group": 3,
+            "topk_group": 2,
+            "num_experts_per_tok": 3,
+            "n_shared_experts": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "attention_bias": True,
+        },
+        frozenset({"head_dim", "mlp_bias"}),
+    ),
+    "cohere2_moe": Family(
+        "cohere2_moe",
+        {
+            "logit_scale": 0.3,
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "num_shared_experts": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "prefix_dense_intermediate_size": 56,
+            "rms_norm_eps": None,
+            **SLIDING,
+        },
+    ),
+    "cohere2_moe_sigmoid": Family(
+        "cohere2_moe",
+        {
+            "logit_scale": 0.3,
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "num_shared_experts": 1,
+            "expert_selection_fn": "sigmoid",
+            "shared_expert_combination_strategy": "sum",
+            "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"],
+            "prefix_dense_intermediate_size": 136,
+            "prefix_dense_sliding_window_pattern": 2,
+            **SLIDING,
+        },
+        # There are norms by the root mean square; any pattern but 1 is alike.
+        frozenset({"layer_norm_eps", "prefix_dense_sliding_window_pattern"}),
+    ),
+    "deepseek_v2": Family(
+        "deepseek_v2",
+        {
+            "num_key_value_heads": 6,
+            "head_dim": 10,  # what rotates
+            "moe_intermediate_size": 24,
+            "first_k_dense_replace": 1,
+            "q_lora_rank": 48,
+            "kv_lora_rank": 40,
+            "qk_nope_head_dim": 14,
+            "qk_rope_head_dim": 10,
+            "v_head_dim": 22,
+            "n_routed_experts": 12,
+            "n_group": 4,
+            "topk_group": 2,
+            "topk_method": "group_limited_greedy",
+            "num_experts_per_tok": 3,
+            "n_shared_experts": 2,
+            "routed_scaling_factor": 2.5,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "max_position_embeddings": 1280,
+            "rope_parameters": rope(
+                rope_type="yarn",
+                factor=40.0,
+                mscale=0.9,
+                mscale_all_dim=0.7,
+                original_max_position_embeddings=32,
+            ),
+        },
+        frozenset({"head_dim"}),
+    ),
+    "deepseek_v2_lite": Family(
+        "deepseek_v2",
+        {
+            "num_key_value_heads": 6,
+            "head_dim": 10,  # what rotates
+            "moe_intermediate_size": 24,
+            "first_k_dense_replace": 1,
+            "q_lora_rank": None,
+            "kv_lora_rank": 40,
+            "qk_nope_head_dim": 14,
+            "qk_rope_head_dim": 10,
+            "v_head_dim": 22,
+            "n_routed_experts": 7,
+            "topk_method": "greedy",
+            "num_experts_per_tok": 2,
+            "n_shared_experts": 1,
+            "tie_word_embeddings": True,
+        },
+        frozenset({"head_dim"}),
+    ),
+    "deepseek_v3": Family(
+        "deepseek_v3",
+        {
+            "num_key_value_heads": 6,
+            "head_dim": 10,
+            "moe_intermediate_size": 24,
+            "first_k_dense_replace": 1,
+            "q_lora_rank": 48,
+            "kv_lora_rank": 40,
+            "qk_nope_head_dim": 14,
+            "qk_rope_head_dim": 10,
+            "v_head_dim": 22,
+            "n_routed_experts": 6,
+            "n_group": 3,
+            "topk_group": 2,
+            "num_experts_per_tok": 3,
+            "n_shared_experts": 2,
+            "attention_bias": True,
+        },
+        frozenset({"head_dim", "mlp_bias"}),
+    ),
+    "dots1": Family(
+        "dots1",
+        {**_DEEPSEEK_EXPERTS, "first_k_dense_replace": 1, "attention_bias": True, **SLIDING},
+    ),
+    "ernie4_5_moe": Family(
+        "ernie4_5_moe",
+        {
+            "use_bias": True,
+            "moe_intermediate_size": 24,
+            "moe_num_experts": 6,
+            "moe_k": 3,
+            "moe_layer_end_index": 2,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "exaone_moe": Family(
+        "exaone_moe",
+        {
+            "moe_intermediate_size": 24,
+            "num_experts": 12,
+            "num_experts_per_tok": 3,
+            "num_shared_experts": 2,
+            "routed_scaling_factor": 2.5,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            **SLIDING,
+        },
+    ),
+    "flex_olmo": Family("flex_olmo", {"num_experts": 5, "num_experts_per_tok": 2}),
+    "flint": Family(
+        "flint",
+        {
+            "moe_intermediate_size": 24,
+            "shared_expert_intermediate_size": 40,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "mlp_only_layers": [2],
+            **SLIDING,
+        },
+    ),
+    "gemma4_experts": Family(
+        "gemma4_text",
+        {
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "sliding_window": WINDOW,
+            "global_head_dim": 28,
+            "hidden_size_per_layer_input": 0,
+            "enable_moe_block": True,
+            "num_experts": 5,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 24,
+        },
+        frozenset({"use_double_wide_mlp", "vocab_size_per_layer_input"}),
+    ),
+    "glm4_moe": Family(
+        "glm4_moe",
+        {
+            **_DEEPSEEK_EXPERTS,
+            **PARTIAL,
+            "first_k_dense_replace": 1,
+            "n_group": 3,
+            "topk_group": 2,
+            "use_qk_norm": True,
+            "attention_bias": True,
+        },
+    ),
+    "glm4_moe_lite": Family(
+        "glm4_moe_lite",
+        {
+            **LATENT,
+            **_DEEPSEEK_EXPERTS,
+            "n_group": 3,
+            "topk_group": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "attention_bias": True,
+        },
+        frozenset({"mlp_bias"}),
+    ),
+    "gpt_oss": Family(
+        "gpt_oss",
+        {
+            **_EXPERTS,
+            **SLIDING,
+            "swiglu_limit": 1.25,
+            "rope_parameters": rope(
+                rope_type="yarn",
+                factor=8.0,
+                beta_fast=32.0,
+                beta_slow=1.0,
+                truncate=False,
+                original_max_position_embeddings=64,
+            ),
+        },
+    ),
+    "granite_moe": Family("granitemoe", {**MULTIPLIERS, **_EXPERTS}),
+    "granite_moe_shared": Family(
+        "granitemoeshared", {**_EXPERTS, "shared_intermediate_size": 88, "attention_bias": True}
+    ),
+    "granite_moe_swa": Family(
+        "granitemoe_swa",
+        {
+            **_EXPERTS,
+            **SLIDING,
+            "shared_intermediate_size": 88,
+            "tie_word_embeddings": False,
+            "layer_rope_theta": [1e4, 0, 1e6, 1e4],
+        },
+        frozenset({"rope_parameters"}),
+    ),
+    "hunyuan_moe": Family(
+        "hunyuan_v1_moe", {"num_experts": 5, "moe_topk": [2, 2, 2, 2], "attention_bias": True}
+    ),
+    "hy_v3": Family(
+        "hy_v3",
+        {
+            "moe_intermediate_size": 24,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "num_shared_experts": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+        },
+    ),
+    "mellum": Family(
+        "mellum",
+        {
+            **_EXPERTS,
+            "moe_intermediate_size": 24,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            **SLIDING,
+            "rope_parameters": BY_LAYER_TYPE,
+        },
+    ),
+    "minimax_m2": Family("minimax_m2", _EXPERTS),
+    "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
+    "olmoe": Family("olmoe", {"num_experts": 5, "num_experts_per_tok": 2}),
+    "qwen2_moe": Family(
+        "qwen2_moe",
+        {
+            **SHARED_EXPERT,
+            "mlp_only_layers": [2],
+        },
+    ),
+    "qwen3_moe": Family(
+        "qwen3_moe",
+        {
+            "moe_intermediate_size": 64,
+            "num_experts": 13,
+            "num_experts_per_tok": 3,
+            "norm_topk_prob": True,
+            "mlp_only_layers": [2],
+        },
+    ),
+    "solar_open": Family(
+        "solar_open",
+        {**_DEEPSEEK_EXPERTS, "attention_bias": True, "intermediate_size": 136},
+        frozenset({"intermediate_size", "mlp_bias"}),
+    ),
+}
