@@ -63,6 +63,8 @@ ENCODERS: Mapping[str, EncoderRow] = {
         frozenset({"k_lin.bias"}),
     ),
     "electra": EncoderRow("electra", {"embedding_size": 40, **_SHORT}, _KEYS),
+    "gte": EncoderRow("gte", {"type_vocab_size": 2}),
+    "gte_untyped": EncoderRow("gte", {"type_vocab_size": 0}),
     "modernbert": EncoderRow(
         "modernbert",
         {
@@ -87,9 +89,15 @@ ENCODERS: Mapping[str, EncoderRow] = {
     "nomic_bert": EncoderRow("nomic_bert", {"head_dim": 16}, frozenset({"head_dim"})),
     "roberta": EncoderRow("roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
     "xlm_roberta": EncoderRow("xlm-roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
+    "gpt2": EncoderRow(
+        "gpt2",
+        {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 300},
+        _TIED | {"c_attn.bias"},
+        heads=(Task.CLASSIFY,),
+    ),
     "llama": EncoderRow("llama", unused=_TIED, heads=_DECODER_HEADS),
     "qwen2": EncoderRow("qwen2", unused=_TIED, heads=_DECODER_HEADS),
-    "qwen3": EncoderRow("qwen3", unused=_TIED, heads=_DECODER_HEADS),
+    "qwen3": EncoderRow("qwen3", unused=_TIED),
 }
 
 

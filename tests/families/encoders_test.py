@@ -66,7 +66,8 @@ class Case:
 def _reference(model: PreTrainedModel, task: Task, prompt: list[int], second: int) -> Array:
     """The rows of one prompt."""
     types = [int(position >= second) for position in range(len(prompt))]
-    typed = model.config.model_type in ("bert", "electra", "nomic_bert")
+    typed = model.config.model_type in ("bert", "electra", "gte", "nomic_bert")
+    typed = typed and model.config.type_vocab_size > 1
     inputs = {"token_type_ids": torch.tensor([types])} if typed else {}
     outputs = model(torch.tensor([prompt]), **inputs)
     rows = outputs.last_hidden_state if task is Task.TOKEN_EMBED else outputs.logits

@@ -121,7 +121,8 @@ class Decoder:
 
     @property
     def base_prefix(self) -> str:
-        return self.names.embedding.partition(".")[0] + "."
+        base, dot, _ = self.names.embedding.partition(".")
+        return base + dot if dot else ""
 
     @property
     def traits(self) -> ModelTraits:

@@ -26,7 +26,7 @@ from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotaries
 from pagemill.layers.stack import stack
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
-from pagemill.models.config_keys import activation, epsilon, positive_int, refuse
+from pagemill.models.config_keys import activation, epsilon, number, positive_int, refuse
 from pagemill.ops.trace import Tensor
 
 
@@ -125,7 +125,7 @@ class Encoder:
             raise ModelConfigError("an encoder with relative position embeddings is not supported")
         self.sizes = EncoderSizes.read(config, eps=eps)
         self.classifier_pooling = "first"
-        self.num_types = positive_int(config, "type_vocab_size", 2)
+        self.num_types = int(number(config, "type_vocab_size", 2, least=0))
         self.typed = self.num_types > 1
         self.first_position = 0
         self.bias = True

@@ -80,6 +80,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "granite_moe:GraniteMoeModel", "Granite 3, experts and a shared one"
     ),
     "GraniteSWAForCausalLM": Architecture("granite_swa:GraniteSwaModel", "Granite Swash"),
+    "GteModel": Architecture("gte:GteModel", "GTE", "embeddings"),
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3"),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium"),
     "HunYuanDenseV1ForCausalLM": Architecture("hunyuan:HunyuanModel", "Hunyuan, dense"),
@@ -149,7 +150,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 
 # The ends of names of architectures, and what a checkpoint of that kind is for.
-_ROWS = ("ForCausalLM", "Model")
+_ROWS = ("ForCausalLM", "LMHeadModel", "Model")
 _OF_ENCODERS = ("ForMaskedLM", "ForPreTraining")
 _KINDS = {
     "ForMaskedLM": Task.EMBED,

@@ -81,6 +81,7 @@ def test_table_is_sorted_and_every_row_loads():
     [
         ("BertForMaskedLM", "BertModel", Task.EMBED),
         ("BertForSequenceClassification", "BertModel", Task.CLASSIFY),
+        ("GPT2ForSequenceClassification", "GPT2LMHeadModel", Task.CLASSIFY),
         ("Gemma3TextModel", "Gemma3ForCausalLM", Task.EMBED),
         ("LlamaForCausalLM", "LlamaForCausalLM", Task.GENERATE),
         ("Qwen3ForSequenceClassification", "Qwen3ForCausalLM", Task.CLASSIFY),
