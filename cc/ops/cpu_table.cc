@@ -33,6 +33,7 @@
 #include "cc/ops/scale/scale.h"
 #include "cc/ops/scatter_rows/scatter_rows.h"
 #include "cc/ops/select_rows/select_rows.h"
+#include "cc/ops/selective_scan/selective_scan.h"
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
 #include "cc/ops/take_tokens/take_tokens.h"
@@ -73,6 +74,7 @@ std::span<const OpDefinition> CpuOps() {
       ScaleOp(),
       ScatterRowsOp(),
       SelectRowsOp(),
+      SelectiveScanOp(),
       SplitOp(),
       StateSpaceScanOp(),
       TakeTokensOp(),

@@ -45,6 +45,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "head_linear",
                                     "latent_attention",
                                     "latent_write",
+                                    "selective_scan",
                                     "split",
                                     "take_tokens"};
   std::set<std::string_view> found;

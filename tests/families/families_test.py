@@ -186,4 +186,6 @@ def test_families_without_a_row_are_named() -> None:
         "BertModel",
         "LlavaForConditionalGeneration",
         "Qwen2VLForConditionalGeneration",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForConditionalGeneration",
     ]

@@ -19,6 +19,14 @@ _DELTA = {
     "linear_value_head_dim": 20,
     "linear_conv_kernel_dim": 3,
 }
+_SELECTIVE = {
+    "hidden_size": 48,
+    "state_size": 5,
+    "conv_kernel": 3,
+    "time_step_rank": 7,
+    "use_bias": True,
+    "use_associative_scan": False,
+}
 _MAMBA = {"mamba_n_heads": 12, "mamba_d_head": 16, "mamba_d_state": 24, "mamba_chunk_size": 8}
 _FALCON_MULTIPLIERS = {
     "lm_head_multiplier": 0.7,
@@ -80,6 +88,9 @@ RECURRENT: Mapping[str, Family] = {
             "attention_bias": True,
         },
     ),
+    "falcon_mamba": Family(
+        "falcon_mamba", {**_SELECTIVE, "mixer_rms_eps": 0.03, "tie_word_embeddings": False}
+    ),
     "granite_hybrid": Family(
         "granitemoehybrid",
         {**MULTIPLIERS, **_MIXER},
@@ -92,6 +103,18 @@ RECURRENT: Mapping[str, Family] = {
             "num_local_experts": 5,
             "num_experts_per_tok": 2,
             "position_embedding_type": "rope",
+        },
+    ),
+    "jamba": Family(
+        "jamba",
+        {
+            "mamba_d_state": 5,
+            "mamba_d_conv": 3,
+            "mamba_dt_rank": 7,
+            "mamba_proj_bias": True,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 0,
+            "num_experts": 5,
         },
     ),
     "lfm2": Family(
@@ -118,6 +141,7 @@ RECURRENT: Mapping[str, Family] = {
             "routed_scaling_factor": 2.5,
         },
     ),
+    "mamba": Family("mamba", _SELECTIVE),
     "mamba2": Family(
         "mamba2",
         {

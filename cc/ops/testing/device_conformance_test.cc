@@ -98,6 +98,7 @@ constexpr OpBody kBodies[] = {
     {"scale", CheckScaleConformance},
     {"scatter_rows", CheckScatterRowsConformance},
     {"select_rows", CheckSelectRowsConformance},
+    {"selective_scan", CheckSelectiveScanConformance},
     {"split", CheckSplitConformance},
     {"state_space_scan", CheckStateSpaceScanConformance},
     {"take_tokens", CheckTakeTokensConformance},

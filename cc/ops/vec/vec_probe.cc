@@ -44,6 +44,7 @@ constexpr VecProbe kProbe = {
     .exp = Map<Exp>,
     .tanh = Map<Tanh>,
     .silu = Map<Silu>,
+    .softplus = Map<Softplus>,
     .gelu_erf = Map<GeluErf>,
     .gelu_tanh = Map<GeluTanh>,
     .copy_n = CopyN<float, float>,

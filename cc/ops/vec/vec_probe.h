@@ -15,6 +15,7 @@ struct VecProbe {
   void (*exp)(const float* x, float* y, int64_t n);
   void (*tanh)(const float* x, float* y, int64_t n);
   void (*silu)(const float* x, float* y, int64_t n);
+  void (*softplus)(const float* x, float* y, int64_t n);
   void (*gelu_erf)(const float* x, float* y, int64_t n);
   void (*gelu_tanh)(const float* x, float* y, int64_t n);
   // The first n (at most lanes) elements, through LoadN and StoreN; the others of y are not

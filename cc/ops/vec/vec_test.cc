@@ -114,6 +114,20 @@ TEST_P(VecTest, Silu) {
   EXPECT_LE(Worst(probe().silu, -200, 200, Absolute(exact)), 1e-6);
 }
 
+TEST_P(VecTest, Softplus) {
+  const auto exact = [](double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); };
+  EXPECT_LE(Worst(probe().softplus, -80, 80,
+                  [&](double x, double y) {
+                    return Relative(exact)(x, y) / (4e-7 + 7e-8 * std::fabs(x));
+                  }),
+            1);
+  EXPECT_LE(Worst(probe().softplus, -200, 200,
+                  [&](double x, double y) { return Absolute(exact)(x, y) / std::fmax(1, std::fabs(x)); }),
+            4e-7);
+  EXPECT_EQ(At(probe().softplus, kInf), kInf);
+  EXPECT_TRUE(std::isnan(At(probe().softplus, NAN)));
+}
+
 TEST_P(VecTest, GeluErf) {
   const auto exact = [](double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); };
   EXPECT_LE(Worst(probe().gelu_erf, -8, 8, Absolute(exact)), 1e-6);

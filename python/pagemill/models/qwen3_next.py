@@ -3,26 +3,33 @@ attention instead.
 
 Weights as Qwen3's with 1 added to those of norms, and `self_attn.q_proj` with the rows of each
 head's query and gate, or `linear_attn.*` (`layers.gated_delta`); in layers with experts `mlp.gate`
-(the router), `mlp.experts.<i>`, `mlp.shared_expert` and `mlp.shared_expert_gate`.
+(the router), `mlp.experts.<i>` or `mlp.experts.{gate_up_proj,down_proj}` of all together,
+`mlp.shared_expert` and `mlp.shared_expert_gate`. Checkpoints with images have
+`model.language_model` in the place of `model`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
 
 from pagemill import ops
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.gated_delta import DeltaShape, delta_layer
 from pagemill.layers.linear import linear
-from pagemill.layers.moe import Experts, gated_expert, moe
+from pagemill.layers.moe import Experts, PackedNames, gated_expert, moe, packed_moe
 from pagemill.layers.rotary import Rotary
-from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
 from pagemill.models.config_keys import Defaults, flag, layer_numbers, layer_types, positive_int
-from pagemill.models.decoder import Decoder
+from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops import ActivationKind
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
+# Of checkpoints with one tensor for all experts.
+_STACKS = PackedNames("gate", "experts.gate_up_proj", "experts.down_proj")
 _LINEAR, _FULL = "linear_attention", "full_attention"
 
 
@@ -82,11 +89,35 @@ class Qwen3NextModel(Decoder):
         shared = gated_expert(
             weights, f"{name}.shared_expert", x, self._shared_size, self.activation
         )
+        if weights.has(f"{name}.{_STACKS.up}"):
+            return ops.add(packed_moe(weights, name, x, self._experts, _STACKS), shared)
         return ops.add(moe(weights, name, x, self._experts), shared)
 
     def _norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         """Of each head."""
         return norm.rms_norm(weights, name, x, self.sizes.norm_eps, weight_offset=1.0)
+
+
+class Qwen35Model(Qwen3NextModel):
+    """The language model of a Qwen3.5 checkpoint with images, which are not supported."""
+
+    names = DecoderNames(
+        embedding="model.language_model.embed_tokens",
+        layers="model.language_model.layers",
+        norm="model.language_model.norm",
+    )
+    ignored: Mapping[str, str] = {
+        **IGNORED_IN_DECODERS,
+        r"model\.visual\..*": "images are not supported",
+    }
+
+    def __init__(self, config: Config) -> None:
+        text = config.get("text_config")
+        if not isinstance(text, Mapping):
+            raise ModelConfigError("the configuration needs text_config to be an object")
+        of_text = cast("Config", text)
+        tied = flag(config, "tie_word_embeddings", flag(of_text, "tie_word_embeddings", False))
+        super().__init__({**of_text, "tie_word_embeddings": tied})
 
 
 def _by_interval(config: Config, layers: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The configuration of Mamba-2's mixers, which families with state-space layers share."""
+"""The configuration of the mixers of Mamba and Mamba-2, which several families have."""
 
 from __future__ import annotations
 
@@ -40,6 +40,28 @@ def read_mixer(config: Config, inner: int) -> MixerShape:
     return shape
 
 
+def step_rank(config: Config, key: str, hidden_size: int) -> int:
+    """The number of features that dt is made of, at `key`; by default, and if it is "auto", a
+    sixteenth of the hidden size.
+
+    Raises:
+        ModelConfigError: it is not a positive number.
+    """
+    if config.get(key) in (None, "auto"):
+        return -(-hidden_size // 16)
+    return positive_int(config, key)
+
+
+def check_silu(config: Config, key: str = "hidden_act") -> None:
+    """Reject another activation than SiLU.
+
+    Raises:
+        ModelConfigError: it is another.
+    """
+    if activation(config, key, "silu") is not ActivationKind.SILU:
+        raise ModelConfigError(f"{key}={shown(config[key])} is not supported by this family")
+
+
 def check_mixer(config: Config, shape: MixerShape, kind_key: str = "hidden_act") -> None:
     """Reject what no state-space layer here supports; `kind_key` names the activation.
 
@@ -49,10 +71,7 @@ def check_mixer(config: Config, shape: MixerShape, kind_key: str = "hidden_act")
     """
     if shape.heads % shape.groups:
         raise ModelConfigError(f"{shape.heads} heads do not make {shape.groups} groups")
-    if activation(config, kind_key, "silu") is not ActivationKind.SILU:
-        raise ModelConfigError(
-            f"{kind_key}={shown(config[kind_key])} is not supported by this family"
-        )
+    check_silu(config, kind_key)
     limit = config.get("time_step_limit")
     if limit is not None and limit not in _NO_LIMIT:
         raise ModelConfigError(f"time_step_limit={shown(limit)} is not supported by this family")

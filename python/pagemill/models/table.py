@@ -46,6 +46,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "ExaoneMoeForCausalLM": Architecture("exaone_moe:ExaoneMoeModel", "K-EXAONE"),
     "FalconForCausalLM": Architecture("falcon:FalconModel", "Falcon"),
     "FalconH1ForCausalLM": Architecture("falcon_h1:FalconH1Model", "Falcon-H1"),
+    "FalconMambaForCausalLM": Architecture("mamba:MambaModel", "Falcon-Mamba"),
     "FlexOlmoForCausalLM": Architecture("flex_olmo:FlexOlmoModel", "FlexOlmo"),
     "FlintForCausalLM": Architecture("flint:FlintModel", "Flint"),
     "GPT2LMHeadModel": Architecture("gpt2:Gpt2Model", "GPT-2"),
@@ -82,6 +83,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "HyperCLOVAXForCausalLM": Architecture("hyperclovax:HyperClovaXModel", "HyperCLOVA X"),
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2"),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2"),
+    "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba"),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2"),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts"),
     "LlamaForCausalLM": Architecture(
@@ -91,6 +93,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "llava:LlavaModel", "LLaVA 1.5", "text and images"
     ),
     "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2"),
+    "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba"),
     "MellumForCausalLM": Architecture("mellum:MellumModel", "Mellum 2"),
     "MiniCPM3ForCausalLM": Architecture("minicpm3:MiniCpm3Model", "MiniCPM3"),
     "MiniCPMForCausalLM": Architecture("minicpm:MiniCpmModel", "MiniCPM"),
@@ -121,7 +124,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen3MoeForCausalLM": Architecture("qwen3_moe:Qwen3MoeModel", "Qwen3, experts"),
     "Qwen3NextForCausalLM": Architecture("qwen3_next:Qwen3NextModel", "Qwen3-Next"),
     "Qwen3_5ForCausalLM": Architecture("qwen3_next:Qwen3NextModel", "Qwen3.5 (text)"),
+    "Qwen3_5ForConditionalGeneration": Architecture(
+        "qwen3_next:Qwen35Model", "Qwen3.5, its language model"
+    ),
     "Qwen3_5MoeForCausalLM": Architecture("qwen3_next:Qwen3NextModel", "Qwen3.5, experts (text)"),
+    "Qwen3_5MoeForConditionalGeneration": Architecture(
+        "qwen3_next:Qwen35Model", "Qwen3.5, experts, its language model"
+    ),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS"),
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3"),
     "SolarOpenForCausalLM": Architecture("solar_open:SolarOpenModel", "Solar Open"),

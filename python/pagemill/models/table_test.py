@@ -50,6 +50,8 @@ CONFIGS = {
     "LlavaForConditionalGeneration": LLAVA,
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
+    "Qwen3_5ForConditionalGeneration": {"text_config": DECODER},
+    "Qwen3_5MoeForConditionalGeneration": {"text_config": DECODER},
 }
 
 
@@ -67,9 +69,9 @@ def test_table_is_sorted_and_every_row_loads():
 
 
 def test_an_unknown_architecture_is_compared_with_the_known():
-    similar = "similar ones are Mamba2ForCausalLM, .*; `pagemill models` lists those known"
+    similar = "similar ones are MambaForCausalLM, .*; `pagemill models` lists those known"
     with pytest.raises(ModelConfigError, match=similar):
-        model_class("MambaForCausalLM")
+        model_class("Mamba3ForCausalLM")
 
 
 @pytest.mark.parametrize(
@@ -166,6 +168,10 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("GptOssForCausalLM", {"swiglu_limit": 0.0}, "swiglu_limit from 0.001 to"),
         ("GptOssForCausalLM", {"hidden_act": "gelu"}, "hidden_act must be silu"),
         ("Qwen3NextForCausalLM", {"linear_num_value_heads": 24}, "not a multiple of linear_num"),
+        ("MambaForCausalLM", {"time_step_rank": "all"}, "time_step_rank > 0 and below"),
+        ("MambaForCausalLM", {"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
+        ("JambaForCausalLM", {"attn_layer_offset": 8}, "must be less than attn_layer_period, 8"),
+        ("Qwen3_5ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
         ("Lfm2ForCausalLM", {"full_attn_idxs": "0"}, "full_attn_idxs must list layers"),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),

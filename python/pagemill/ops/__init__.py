@@ -31,6 +31,7 @@ from pagemill.ops.rotary import rotary
 from pagemill.ops.scale import scale
 from pagemill.ops.scatter_rows import scatter_rows
 from pagemill.ops.select_rows import select_rows
+from pagemill.ops.selective_scan import selective_scan
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
 
@@ -65,6 +66,7 @@ __all__ = [
     "scale",
     "scatter_rows",
     "select_rows",
+    "selective_scan",
     "split",
     "state_space_scan",
 ]

@@ -390,6 +390,31 @@ def test_state_space_scan_goes_on_from_its_state():
     assert pages[[2, 8, 9]].isnan().all()
 
 
+def test_selective_scan_goes_on_from_its_state():
+    tokens, channels, states = 45, 6, 5
+    x, dt = _random(tokens, channels), _random(channels, tokens).T
+    b, c = _random(tokens, states), _random(states, tokens).T
+    a_log, d = _random(channels, states), _random(1, channels)[0]
+    bias = _random(channels, 1)[:, 0].flip(0)
+    h, expected = np.zeros((states, channels)), np.zeros((tokens, channels))
+    wide = [value.double().numpy() for value in (x, dt, b, c, a_log, d, bias)]
+    for t in range(tokens):
+        steps = np.log1p(np.exp(wide[1][t] + wide[6]))
+        h = np.exp(-steps * np.exp(wide[4].T)) * h + np.outer(wide[2][t], steps * wide[0][t])
+        expected[t] = wide[3][t] @ h + wide[5] * wide[0][t]
+    pages = torch.full((14, states, channels), math.nan)
+    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
+    rows = []
+    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
+        step = _state_step([end], [end - begin], table)
+        of_step = [value[begin:end] for value in (x, dt, b, c)]
+        inputs = [*of_step, a_log, d, bias, TorchState(pages)]
+        rows.append(reference("selective_scan")(inputs, {}, step)[0])
+    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
+    np.testing.assert_allclose(pages[12].numpy(), h, atol=2e-5)
+    assert pages[[2, 8, 9]].isnan().all()
+
+
 def _delta_by_hand(q, k, v, share, decay):
     """One token and head after the other: y [T, H, V] and the last state [H, K, V]."""
     q, k = (x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6) for x in (q, k))

@@ -211,6 +211,19 @@ def _delta(v: _Values, width: int, state: Cache, heads: int = 2) -> Tensor:
     return ops.gated_delta(qkv, b, a, v.weight("f32", 2), v.weight("f32", 2), state)
 
 
+def _selective(v: _Values, width: int, states: int) -> Tensor:
+    """Of six channels."""
+    x, dt, b, c = (v.act("tokens", n) for n in (6, width, states, 5))
+    vectors = v.weight("f32", 6), v.weight("f32", 6)
+    state = v.state(states, 6)
+    return ops.selective_scan(x, dt, b, c, v.weight("f32", 6, states), *vectors, state)
+
+
+def test_selective_scan_has_rows_of_channels():
+    y = _selective(_Values(), 6, 5)
+    assert (y.shape, y.dtype) == (("tokens", 6), "act")
+
+
 def _scan(v: _Values, width: int, state: Cache) -> Tensor:
     """Of two heads."""
     vectors = [v.weight("f32", 2) for _ in range(3)]
@@ -272,6 +285,9 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: _delta(v, 2 * 3 + 2 * 5 + 1, v.state(2, 5, 3)), "rows of 17 do not hold v of 2"),
     (lambda v: _delta(v, 2 * 3 + 2 * 5, v.state(2, 257, 3)), "with at most 256 keys"),
     (lambda v: _delta(v, 2 * 3 + 2 * 5, v.state(2, 5, 3), 3), "it must have 2 elements for each"),
+    (lambda v: _selective(v, 7, 5), r"is \[tokens, 7\], it must be \[tokens, 6\]"),
+    (lambda v: _selective(v, 6, 4), r"is \[tokens, 5\], it must be \[tokens, 4\]"),
+    (lambda v: _selective(v, 6, 65), "with at most 64 states"),
     (lambda v: _scan(v, 2 * 3 + 2 * 5 + 1, v.state(2, 5, 3)), "rows of 17 do not hold x of 2"),
     (lambda v: _scan(v, 2 * 3 + 2 * 5, v.cache), r"holds kv \(2, 16\)"),
     (lambda v: _scan(v, 4 * 3 + 2 * 5, v.state(4, 5, 3)), r"a_log \(w0\) must be \[4\], got \[2\]"),
