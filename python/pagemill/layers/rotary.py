@@ -72,6 +72,22 @@ def bind_rotary(
     return Rotary(positions, inv_freq, table.mscale, interleaved)
 
 
+def bind_rotaries(
+    weights: Weights,
+    tables: Sequence[RotaryTable | None],
+    positions: Tensor,
+    *,
+    interleaved: bool,
+) -> list[Rotary | None]:
+    """The tables of layers, each different one declared once; positions i32 [T]. None stays."""
+    different = list(dict.fromkeys(table for table in tables if table is not None))
+    bound: dict[RotaryTable | None, Rotary | None] = {None: None}
+    for index, table in enumerate(different):
+        name = "inv_freq" if len(different) == 1 else f"inv_freq.{index}"
+        bound[table] = bind_rotary(weights, name, table, positions, interleaved=interleaved)
+    return [bound[table] for table in tables]
+
+
 def bind_grid_rotary(
     weights: Weights,
     name: str,

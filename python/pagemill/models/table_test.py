@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from pagemill.inputs.task import Task
 from pagemill.models.base import ModelConfigError
 from pagemill.models.config_keys import rope_parameters
-from pagemill.models.table import ARCHITECTURES, model_class
+from pagemill.models.table import ARCHITECTURES, find, model_class
 
 DECODER: dict[str, Any] = {
     "vocab_size": 100,
@@ -34,6 +35,8 @@ OTHER_NAMES: dict[str, Any] = {
     "seq_length": 128,
 }
 HAS_OTHER_NAMES = ("Bloom", "CodeGen", "ExaoneForCausalLM", "GPT", "Mpt", "OPT", "OpenAIGPT")
+DISTILBERT = {"dim": 64, "hidden_dim": 96, "n_layers": 4, "n_heads": 4}
+PADDED = DECODER | {"max_position_embeddings": 128 + 2}  # the first two are not of tokens
 
 
 VISION: dict[str, Any] = {
@@ -53,6 +56,8 @@ QWEN2_VL = DECODER | {
     "image_token_id": 99,
 }
 CONFIGS = {
+    "CamembertModel": PADDED,
+    "DistilBertModel": DECODER | DISTILBERT,
     "LlavaForConditionalGeneration": LLAVA,
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
@@ -61,6 +66,8 @@ CONFIGS = {
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
     "Qwen3_5ForConditionalGeneration": {"text_config": DECODER},
     "Qwen3_5MoeForConditionalGeneration": {"text_config": DECODER},
+    "RobertaModel": PADDED,
+    "XLMRobertaModel": PADDED,
 }
 
 
@@ -74,7 +81,25 @@ def test_table_is_sorted_and_every_row_loads():
     for architecture in ARCHITECTURES:
         traits = model_class(architecture).from_config(_config(architecture)).traits
         assert (traits.vocab_size, traits.hidden_size, traits.max_model_len) == (100, 64, 128)
-        assert traits.generates == traits.causal == (architecture != "BertModel")
+        encodes = ARCHITECTURES[architecture].task == "embeddings"
+        assert traits.generates == traits.causal == (not encodes)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "row", "task"),
+    [
+        ("BertForMaskedLM", "BertModel", Task.EMBED),
+        ("BertForSequenceClassification", "BertModel", Task.CLASSIFY),
+        ("Gemma3TextModel", "Gemma3ForCausalLM", Task.EMBED),
+        ("LlamaForCausalLM", "LlamaForCausalLM", Task.GENERATE),
+        ("Qwen3ForSequenceClassification", "Qwen3ForCausalLM", Task.CLASSIFY),
+        ("Qwen3ForTokenClassification", "Qwen3ForCausalLM", Task.TOKEN_CLASSIFY),
+        ("Qwen3Model", "Qwen3ForCausalLM", Task.EMBED),
+        ("XLMRobertaModel", "XLMRobertaModel", Task.EMBED),
+    ],
+)
+def test_a_head_is_found_by_the_end_of_the_name(architecture: str, row: str, task: Task):
+    assert find(architecture) == (ARCHITECTURES[row], task)
 
 
 def test_an_unknown_architecture_is_compared_with_the_known():

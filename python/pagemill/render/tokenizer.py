@@ -7,9 +7,9 @@ whether control tokens in the text are taken for what they say, and refusals in 
 import json
 import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -21,6 +21,13 @@ from pagemill.render.token_reach import TokenReach
 
 MAX_TEXT_CHARS = 2**24  # about 4 million tokens: beyond any context, and a second of work
 _PREFIX_CHARS = 3
+
+
+class TextPair(NamedTuple):
+    """`second_start` is the first token of the second token type; 0 if the model has none."""
+
+    token_ids: list[int]
+    second_start: int
 
 
 class TextTokenizer:
@@ -95,6 +102,31 @@ class TextTokenizer:
         if not parse_special and self._maybe_special and self._maybe_special.search(text):
             tokenizer = self._literal_tokenizer()
         return _token_ids(tokenizer, text, add_special_tokens)
+
+    def encode_pair(self, first: str, second: str, longest: int | None = None) -> TextPair:
+        """Returns the token ids of two texts that a model reads together, with the tokens around
+        them that it expects, and where those with the token type of the second begin.
+
+        Args:
+          first: at most MAX_TEXT_CHARS characters.
+          second: likewise.
+          longest: a pair of more tokens loses the last ones of the second text, and then of the
+            first.
+
+        Raises:
+          RenderError: as for `encode`.
+        """
+        for text in (first, second):
+            _check_text(text)
+        tokenizer, special = self._tokenizer, self._maybe_special
+        if special and (special.search(first) or special.search(second)):
+            tokenizer = self._literal_tokenizer()
+        encoding = tokenizer.encode(first, second)
+        ids, types = encoding.ids, encoding.type_ids
+        if longest is not None and len(ids) > longest:
+            kept = _kept(encoding.sequence_ids, longest)
+            ids, types = [ids[i] for i in kept], [types[i] for i in kept]
+        return TextPair(ids, types.index(1) if 1 in types else 0)
 
     def encode_stand_ins(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Returns the token ids of `text`, whose only control tokens are stand-ins.
@@ -209,6 +241,16 @@ def _check_text(text: str) -> None:
             f"the text holds half a surrogate pair at character {error.start}, which is not"
             " Unicode text"
         ) from None
+
+
+def _kept(texts: Sequence[int | None], longest: int) -> list[int]:
+    """The tokens of a pair that are kept, by the text of each, which is None of those around."""
+    by_importance = [
+        *(i for i, text in enumerate(texts) if text is None),
+        *(i for i, text in enumerate(texts) if text == 0),
+        *(i for i, text in enumerate(texts) if text == 1),
+    ]
+    return sorted(by_importance[:longest])
 
 
 def _token_ids(tokenizer: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:

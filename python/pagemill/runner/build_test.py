@@ -64,7 +64,9 @@ def test_a_generator(directory: Path):
 
 def test_a_generator_made_to_pool(directory: Path):
     built = build(ModelSource.open(directory), BuildOptions(pooling="last", rewrite=False))
-    assert built.pooling and not built.chunked_prefill and not built.prefix_caching
+    assert built.pooling and built.chunked_prefill and not built.prefix_caching
+    mean = build(ModelSource.open(directory), BuildOptions(pooling="mean", rewrite=False))
+    assert mean.pooling and not mean.chunked_prefill and not mean.prefix_caching
     assert built.output_size == 16
     assert [output.name for output in from_text(built.program_text).outputs] == ["pooled"]
 

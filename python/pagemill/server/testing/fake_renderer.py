@@ -12,6 +12,7 @@ from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.output_machine import Formats
 from pagemill.render.renderer import ChatPrompt
+from pagemill.render.tokenizer import TextPair
 
 # Bytes that no text has are the markers.
 MARKED = Formats(
@@ -101,6 +102,11 @@ class FakeRenderer:
         """The bytes of `text`."""
         del add_special_tokens, parse_special
         return list(text.encode())
+
+    def encode_pair(self, first: str, second: str, longest: int | None = None) -> TextPair:
+        """The bytes of both, with a space between them."""
+        start = len(first.encode()) + 1
+        return TextPair(self.encode(f"{first} {second}")[:longest], start)
 
     def render_chat(
         self,
