@@ -7,6 +7,7 @@ import pytest
 from pagemill.inputs.task import Task
 from pagemill.models.base import ModelConfigError
 from pagemill.models.config_keys import rope_parameters
+from pagemill.models.gpt_neox import GptNeoxModel
 from pagemill.models.table import ARCHITECTURES, find, model_class
 
 DECODER: dict[str, Any] = {
@@ -264,3 +265,24 @@ def test_rope_parameters_of_old_and_new_checkpoints_agree():
         assert rope_parameters({"rope_parameters": new}, kind) == rope
         assert rope_parameters(old, kind) == rope
     assert rope_parameters({}) == {"rope_type": "default", "rope_theta": 10000.0}
+
+
+def test_gemma_3_with_encoders_leaves_out_defaults():
+    text = {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "sliding_window": 1024,
+    }
+    model = model_class("Gemma3ForConditionalGeneration").from_config({"text_config": text})
+    assert (model.traits.vocab_size, model.traits.max_model_len) == (262208, 131072)
+
+
+def test_older_rotary_keys_of_gpt_neox():
+    older = DECODER | {"rotary_emb_base": 5000.0, "rotary_pct": 0.5}
+    rope = {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}
+    newer = DECODER | {"rope_parameters": rope}
+    assert GptNeoxModel(older).rotary == GptNeoxModel(newer).rotary
+    assert GptNeoxModel(DECODER | {"rotary_pct": 0.25}).rotary == GptNeoxModel(DECODER).rotary
