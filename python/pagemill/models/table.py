@@ -60,9 +60,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GPTNeoXForCausalLM": Architecture("gpt_neox:GptNeoxModel", "GPT-NeoX, Pythia"),
     "Gemma2ForCausalLM": Architecture("gemma2:Gemma2Model", "Gemma 2"),
     "Gemma3ForCausalLM": Architecture("gemma3:Gemma3Model", "Gemma 3 (text)"),
+    "Gemma3ForConditionalGeneration": Architecture(
+        "language_part:Gemma3LanguagePart", "Gemma 3 with images; its text"
+    ),
     "Gemma4ForCausalLM": Architecture("gemma4:Gemma4Model", "Gemma 4 (text)"),
     "Gemma4ForConditionalGeneration": Architecture(
-        "gemma4:Gemma4Model", "Gemma 4, of which text is served"
+        "language_part:Gemma4LanguagePart", "Gemma 4 with images; its text"
     ),
     "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma"),
     "Glm4ForCausalLM": Architecture("glm4:Glm4Model", "GLM-4-0414"),
@@ -105,6 +108,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MiniMaxM2ForCausalLM": Architecture("minimax_m2:MiniMaxM2Model", "MiniMax-M2"),
     "Ministral3ForCausalLM": Architecture("ministral3:Ministral3Model", "Ministral 3"),
     "MinistralForCausalLM": Architecture("ministral:MinistralModel", "Ministral"),
+    "Mistral3ForConditionalGeneration": Architecture(
+        "language_part:Mistral3LanguagePart",
+        "Mistral Small 3.1, Ministral 3; their text",
+    ),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral"),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral"),
     "ModernBertModel": Architecture("modernbert:ModernBertModel", "ModernBERT", "embeddings"),

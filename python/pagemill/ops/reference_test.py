@@ -44,6 +44,8 @@ def test_norms():
     torch.testing.assert_close(y, expected)
     (y,) = _run("layer_norm", x, w, b, eps=1e-5)
     torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, (5,), w, b, 1e-5))
+    (y,) = _run("layer_norm", x, w, b, eps=1e-5, weight_offset=1.0)
+    torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, (5,), w + 1, b, 1e-5))
     groups = _random(2, 5)
     (y,) = _run("rms_norm", x, groups.reshape(10), eps=0.5)
     torch.testing.assert_close(y[:, 1], _run("rms_norm", x[:, 1], groups[1], eps=0.5)[0])
@@ -51,6 +53,13 @@ def test_norms():
     y, total = _run("add_rms_norm", x, residual, w, eps=1e-6)
     torch.testing.assert_close(total, x + residual)
     torch.testing.assert_close(y, _run("rms_norm", x + residual, w, eps=1e-6)[0])
+
+
+def test_layer_norm_of_groups():
+    x, w, b = _random(4, 3, 5), _random(1, 15)[0], _random(1, 15)[0]
+    (y,) = _run("layer_norm", x, w, b, eps=1e-5)
+    plain = torch.nn.functional.layer_norm(x, (5,), eps=1e-5)
+    torch.testing.assert_close(y, plain * w.reshape(3, 5) + b.reshape(3, 5))
 
 
 def test_tokens_that_stay_on_a_device():
@@ -113,6 +122,10 @@ def test_masks_exclude_tokens():
 def test_scale():
     x = _random(3, 4)
     torch.testing.assert_close(_run("scale", x, by=-0.5)[0], -x / 2)
+    positions = torch.tensor([7, 8, 24], dtype=torch.int32)
+    factors = torch.tensor([2, 2 + math.log(2), 2 + math.log(4)])
+    (y,) = _run("scale", x, positions, by=2.0, growth=0.5, context=8)
+    torch.testing.assert_close(y, x * factors[:, None])
 
 
 def test_linears_of_one_value():
@@ -173,6 +186,14 @@ def test_moe_route(scoring, biased, renormalize, scale, groups, group_choices, g
         np.testing.assert_allclose(weights[n].numpy(), expected, rtol=1e-6)
 
 
+def test_moe_route_multiplies_weights_by_factors():
+    logits, factors = _random(9, 6), _random(1, 6)[0]
+    ids, weights = _run("moe_route", logits, None, choices=2, scoring=0, renormalize=1)
+    same, scaled = _run("moe_route", logits, None, factors, choices=2, scoring=0, renormalize=1)
+    assert torch.equal(same, ids)
+    torch.testing.assert_close(scaled, weights * factors[ids.long()])
+
+
 def test_moe_route_shows_nan_in_weights_never_in_ids():
     logits = torch.tensor([[math.nan, math.nan, 1, math.nan], [-math.inf, 1, 2, -math.inf]])
     ids, weights = _run("moe_route", logits, None, choices=3, scoring=0)
@@ -227,6 +248,7 @@ def test_head_linear():
         (4, math.tanh),
         (7, lambda x: x),
         (8, lambda x: 1 / (1 + math.exp(-x))),
+        (9, lambda x: x if x > 0 else math.expm1(x)),
     ],
 )
 def test_activations(kind, expected):
