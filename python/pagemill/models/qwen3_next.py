@@ -24,6 +24,7 @@ from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
 from pagemill.models.config_keys import Defaults, flag, layer_numbers, layer_types, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.expert_keys import read_routing
+from pagemill.models.state_space_keys import check_delta
 from pagemill.ops import ActivationKind
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -46,7 +47,7 @@ class Qwen3NextModel(Decoder):
         self.norm_offset = 1.0
         self._bias = flag(config, "attention_bias", False)
         self._types = layer_types(config, layers, (_LINEAR, _FULL)) or _by_interval(config, layers)
-        self._delta = _read_delta(config)
+        self._delta = _read_delta(config, self.sizes.norm_eps)
         self._experts: Experts | None = None
         self._shared_size = 0
         self._dense_layers = layer_numbers(config, "mlp_only_layers")
@@ -58,8 +59,7 @@ class Qwen3NextModel(Decoder):
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)
         if self._types[layer] == _LINEAR:
-            eps = self.sizes.norm_eps
-            return delta_layer(weights, f"{prefix}.linear_attn", x, self._delta, eps, layer)
+            return delta_layer(weights, f"{prefix}.linear_attn", x, self._delta, layer)
         assert rotary is not None
         name = f"{prefix}.self_attn"
         out, dim = f"{name}.o_proj", self.sizes.head_dim
@@ -125,20 +125,17 @@ def _by_interval(config: Config, layers: int) -> tuple[str, ...]:
     return tuple(_LINEAR if (layer + 1) % interval else _FULL for layer in range(layers))
 
 
-def _read_delta(config: Config) -> DeltaShape:
-    shape = DeltaShape(
-        heads=positive_int(config, "linear_num_value_heads", 32),
-        groups=positive_int(config, "linear_num_key_heads", 16),
-        keys=positive_int(config, "linear_key_head_dim", 128),
-        values=positive_int(config, "linear_value_head_dim", 128),
-        taps=positive_int(config, "linear_conv_kernel_dim", 4),
-    )
-    if shape.heads % shape.groups:
-        raise ModelConfigError(
-            f"linear_num_value_heads={shape.heads} is not a multiple of"
-            f" linear_num_key_heads={shape.groups}"
+def _read_delta(config: Config, eps: float) -> DeltaShape:
+    return check_delta(
+        DeltaShape(
+            heads=positive_int(config, "linear_num_value_heads", 32),
+            groups=positive_int(config, "linear_num_key_heads", 16),
+            keys=positive_int(config, "linear_key_head_dim", 128),
+            values=positive_int(config, "linear_value_head_dim", 128),
+            taps=positive_int(config, "linear_conv_kernel_dim", 4),
+            eps=eps,
         )
-    return shape
+    )
 
 
 def _read_experts(config: Config, kind: ActivationKind) -> Experts:

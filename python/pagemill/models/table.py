@@ -110,6 +110,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2"),
     "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3"),
     "OlmoForCausalLM": Architecture("olmo:OlmoModel", "OLMo"),
+    "OlmoHybridForCausalLM": Architecture("olmo_hybrid:OlmoHybridModel", "OLMo Hybrid"),
     "OlmoeForCausalLM": Architecture("olmoe:OlmoeModel", "OLMoE"),
     "OpenAIGPTLMHeadModel": Architecture("openai_gpt:OpenAiGptModel", "GPT"),
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon"),
@@ -138,6 +139,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Starcoder2ForCausalLM": Architecture("starcoder2:Starcoder2Model", "StarCoder2"),
     "VaultGemmaForCausalLM": Architecture("vaultgemma:VaultGemmaModel", "VaultGemma"),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM"),
+    "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2"),
 }
 
 

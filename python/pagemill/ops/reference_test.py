@@ -372,6 +372,12 @@ def test_state_space_scan_goes_on_from_its_state():
     assert pages[[2, 8, 9]].isnan().all()
 
 
+def test_concat_puts_rows_side_by_side():
+    x, y = torch.tensor([[[1.0, 2], [3, 4]], [[5, 6], [7, 8]]]), torch.tensor([[9.0], [10]])
+    (z,) = _run("concat", x, y)
+    assert z.tolist() == [[1, 2, 3, 4, 9], [5, 6, 7, 8, 10]]
+
+
 def test_selective_scan_goes_on_from_its_state():
     tokens, channels, states = 45, 6, 5
     x, dt = _random(tokens, channels), _random(channels, tokens).T
@@ -425,7 +431,7 @@ def test_gated_delta_goes_on_from_its_state(by_group):
     wide = [x.double().numpy() for x in (q, k, v, b, a, a_log[0], bias[0])]
     steps = np.log1p(np.exp(wide[4] + wide[6]))
     decay = np.exp(-np.exp(wide[5]) * steps)
-    expected, last = _delta_by_hand(*wide[:3], 1 / (1 + np.exp(-wide[3])), decay)
+    expected, last = _delta_by_hand(*wide[:3], 1.5 / (1 + np.exp(-wide[3])), decay)
     pages = torch.full((14, heads, keys, values), math.nan)
     table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
     rows = []
@@ -433,7 +439,8 @@ def test_gated_delta_goes_on_from_its_state(by_group):
         step = _state_step([end], [end - begin], table)
         parts = qkv[begin:end], b[begin:end], a[begin:end]
         inputs = [*parts, a_log[0], bias[0], TorchState(pages)]
-        rows.append(reference("gated_delta")(inputs, {"by_group": by_group}, step)[0])
+        attributes = {"by_group": by_group, "share_scale": 1.5}
+        rows.append(reference("gated_delta")(inputs, attributes, step)[0])
     np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
     np.testing.assert_allclose(pages[12].numpy(), last, atol=2e-5)
     assert pages[[2, 8, 9]].isnan().all()
