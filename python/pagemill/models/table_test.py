@@ -52,6 +52,7 @@ CONFIGS = {
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
     "Qwen3_5ForConditionalGeneration": {"text_config": DECODER},
     "Qwen3_5MoeForConditionalGeneration": {"text_config": DECODER},
+    "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
 }
 
 
@@ -172,6 +173,14 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("MambaForCausalLM", {"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
         ("JambaForCausalLM", {"attn_layer_offset": 8}, "must be less than attn_layer_period, 8"),
         ("Qwen3_5ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
+        ("Zamba2ForCausalLM", {"layers_block_type": ["mamba"]}, "must list 4 layers, linear_at"),
+        ("Zamba2ForCausalLM", {"use_long_context": True}, "use_long_context=True is not"),
+        (
+            "Zamba2ForCausalLM",
+            {"use_shared_attention_adapter": True, "num_key_value_heads": 2},
+            "num_key_value_heads=2 with use_shared_attention_adapter",
+        ),
+        ("OlmoHybridForCausalLM", {"linear_num_value_heads": 6}, "6 is not a multiple of linear"),
         ("Lfm2ForCausalLM", {"full_attn_idxs": "0"}, "full_attn_idxs must list layers"),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
