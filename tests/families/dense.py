@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.families.elsewhere import EXAONE, GEMMA4, INTERNLM2, MINICPM
+from tests.families.elsewhere import (
+    BLOOM_ALONE,
+    EXAONE,
+    GEMMA3,
+    GEMMA4,
+    GPT2_ALONE,
+    INTERNLM2,
+    MINICPM,
+    MINISTRAL3,
+    MISTRAL3,
+)
 from tests.families.family import (
     BY_LAYER_TYPE,
     LATENT,
@@ -50,7 +60,15 @@ DENSE: Mapping[str, Family] = {
     ),
     "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
     "biogpt": Family("biogpt", {"layer_norm_eps": 1e-5}, frozenset({"k_proj.bias"})),
-    "bloom": Family("bloom", {"n_layer": 4, "n_head": 6}, frozenset({"query_key_value.bias"})),
+    "bloom": Family(
+        "bloom",
+        {"n_layer": 4, "n_head": 6, "tie_word_embeddings": False},
+    ),
+    "bloom_alone": Family(
+        "bloom",
+        {"n_layer": 4, "n_head": 8},
+        elsewhere=BLOOM_ALONE,
+    ),
     "codegen": Family("codegen", {**_GPT, "n_head": 4, "rotary_dim": 8}),
     "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
     "cohere2": Family("cohere2", {"logit_scale": 0.3, **SLIDING}),
@@ -98,6 +116,9 @@ DENSE: Mapping[str, Family] = {
         "gemma3_text",
         {"query_pre_attn_scalar": 48, **SLIDING, "rope_parameters": BY_LAYER_TYPE},
     ),
+    "gemma3_nested": Family(
+        "gemma3_text", {**SLIDING, "rope_parameters": BY_LAYER_TYPE}, elsewhere=GEMMA3
+    ),
     "gemma4": Family(
         "gemma4_text",
         {**_GEMMA4, "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "attention_bias": True},
@@ -116,6 +137,7 @@ DENSE: Mapping[str, Family] = {
     "glm": Family("glm", PARTIAL),
     "glm4": Family("glm4", {**PARTIAL, "attention_bias": True}),
     "gpt2": Family("gpt2", {**_GPT, "n_inner": 136, "tie_word_embeddings": False}),
+    "gpt2_alone": Family("gpt2", _GPT, elsewhere=GPT2_ALONE),
     "gpt_bigcode": Family(
         "gpt_bigcode", {**_GPT, "n_inner": 136}, frozenset({"num_key_value_heads"})
     ),
@@ -184,7 +206,9 @@ DENSE: Mapping[str, Family] = {
             ),
         },
     ),
+    "ministral3_nested": Family("ministral3", elsewhere=MINISTRAL3),
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
+    "mistral3_nested": Family("mistral", {"tie_word_embeddings": False}, elsewhere=MISTRAL3),
     "mpt": Family("mpt", {"d_model": 96, "n_layers": 4, "n_heads": 6, "expansion_ratio": 4}),
     "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
     "nemotron": Family(

@@ -1,4 +1,5 @@
-"""Families that `transformers` does not have: each is one that it has, under other names.
+"""Families that `transformers` does not have: each is one that it has, under other names. And older
+names of families that it has.
 
 A reference of the latter is saved, and its checkpoint becomes one of the former.
 """
@@ -62,6 +63,9 @@ def _join_by_head(tensors: Tensors, config: Mapping[str, Any]) -> None:
         tensors[name.replace("q_proj", "qkv_proj")] = joined
 
 
+# As the first checkpoints of both families were saved.
+BLOOM_ALONE = Elsewhere("BloomForCausalLM", names={r"^transformer\.": ""})
+GPT2_ALONE = Elsewhere("GPT2LMHeadModel", names={r"^transformer\.": ""})
 EXAONE = Elsewhere(
     "ExaoneForCausalLM",
     names={
@@ -82,10 +86,22 @@ EXAONE = Elsewhere(
         "rms_norm_eps": "layer_norm_epsilon",
     },
 )
+# Language models of checkpoints that have encoders: as they were first saved, and later.
+GEMMA3 = Elsewhere(
+    "Gemma3ForConditionalGeneration", names={"^": "language_model."}, nest="text_config"
+)
 GEMMA4 = Elsewhere(
     "Gemma4ForConditionalGeneration",
     names={r"^model\.": "model.language_model."},
     nest="text_config",
+)
+MINISTRAL3 = Elsewhere(
+    "Mistral3ForConditionalGeneration",
+    names={r"^model\.": "model.language_model."},
+    nest="text_config",
+)
+MISTRAL3 = Elsewhere(
+    "Mistral3ForConditionalGeneration", names={"^": "language_model."}, nest="text_config"
 )
 INTERNLM2 = Elsewhere(
     "InternLM2ForCausalLM",

@@ -196,6 +196,20 @@ WITH_EXPERTS: Mapping[str, Family] = {
             **SLIDING,
         },
     ),
+    "gemma4_experts": Family(
+        "gemma4_text",
+        {
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "sliding_window": WINDOW,
+            "global_head_dim": 28,
+            "hidden_size_per_layer_input": 0,
+            "enable_moe_block": True,
+            "num_experts": 5,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 24,
+        },
+        frozenset({"use_double_wide_mlp", "vocab_size_per_layer_input"}),
+    ),
     "glm4_moe": Family(
         "glm4_moe",
         {

@@ -9,10 +9,16 @@
 namespace pagemill::ops {
 namespace {
 
+bool HasInput(const OpCall& call, size_t input) {
+  return call.inputs.size() > input && call.inputs[input].rank > 0;
+}
+
 Status CheckMoeRoute(const OpCall& call) {
-  OperandCheck check("moe_route", call, /*inputs=*/2, /*outputs=*/2);
+  const size_t inputs = std::clamp<size_t>(call.inputs.size(), 2, 3);
+  OperandCheck check("moe_route", call, inputs, /*outputs=*/2);
   check.Input(0, "logits", DType::kF32, "N,E");
-  if (check.ok() && call.inputs[1].rank > 0) check.Input(1, "bias", DType::kF32, "E");
+  if (check.ok() && HasInput(call, 1)) check.Input(1, "bias", DType::kF32, "E");
+  if (check.ok() && HasInput(call, 2)) check.Input(2, "factors", DType::kF32, "E");
   check.Output(0, "ids", DType::kI32, "N,J");
   check.Output(1, "weights", DType::kF32, "N,J");
   const int64_t experts = check.Dim('E'), choices = check.Dim('J');
@@ -54,7 +60,8 @@ Args ToArgs(const OpCall& call) {
   return {.logits = call.inputs[0],
           .ids = call.outputs[0],
           .weights = call.outputs[1],
-          .bias = call.inputs[1].rank == 0 ? nullptr : call.inputs[1].Data<const float>(),
+          .bias = HasInput(call, 1) ? call.inputs[1].Data<const float>() : nullptr,
+          .factors = HasInput(call, 2) ? call.inputs[2].Data<const float>() : nullptr,
           .experts = call.inputs[0].shape[1],
           .choices = call.outputs[0].shape[1],
           .scoring = static_cast<Scoring>(attributes.GetInt("scoring", 0)),

@@ -4,6 +4,7 @@
 //
 //   inputs   logits   f32 [N, E]
 //            bias     f32 [E], or missing (a view of rank 0): added to scores for the choice only
+//            factors  f32 [E], missing or left out: of the weights of each expert
 //   outputs  ids      i32 [N, k]   distinct experts, the best first
 //            weights  f32 [N, k]
 //   attributes  choices        k, at most group_choices * E / groups
@@ -18,7 +19,7 @@
 //   score[e] = scoring(logits)[e]
 //   key[e] = logits[e], or score[e] + bias[e] if there is a bias
 //   ids = the k largest keys among the experts of the best groups
-//   weights[j] = score[ids[j]] (/ (sum_j score[ids[j]] + 1e-20)) * scale
+//   weights[j] = score[ids[j]] (/ (sum_j score[ids[j]] + 1e-20)) * scale (* factors[ids[j]])
 //
 // Without a bias, logits are compared instead of scores, which have the same order, so that scores
 // that round to the same number are not ties. The key of a group sums score + bias of its best
@@ -29,7 +30,7 @@
 // logit is NaN, or the largest is infinite, all weights of the row are NaN.
 //
 // Source: "DeepSeek-V3 Technical Report", section 2.1.2 (bias and groups), and the routers of
-// transformers for Qwen3-MoE, Mixtral and DeepSeek-V2.
+// transformers for Qwen3-MoE, Mixtral, DeepSeek-V2 and Gemma 4 (factors).
 //
 // Error bound: |weights - exact| <= 4e-6 |exact| + 1e-30 for the ids that were chosen: the error of
 // Exp() is 2e-7 (cc/ops/exp.h), that of a sum of E <= 1024 terms in 16 chains at most 64 * 2^-24 =
@@ -52,7 +53,8 @@ enum class Scoring { kSoftmax = 0, kSigmoid = 1 };
 
 struct Args {
   TensorView logits, ids, weights;
-  const float* bias;  // [experts] or null
+  const float* bias;     // [experts] or null
+  const float* factors;  // [experts] or null
   int64_t experts;
   int64_t choices;
   Scoring scoring;
@@ -63,6 +65,9 @@ struct Args {
   int64_t group_top;
 
   int64_t GroupSize() const { return experts / groups; }
+  float FactorOf(int64_t expert) const {
+    return factors == nullptr ? scale : scale * factors[expert];
+  }
 };
 
 Args ToArgs(const OpCall& call);

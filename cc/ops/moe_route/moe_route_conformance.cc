@@ -30,6 +30,7 @@ struct Case {
   int64_t group_choices = 1;
   int64_t group_top = 1;
   bool bias = false;
+  bool factors = false;
   bool sigmoid = false;
   bool renormalize = false;
   double scale = 1;
@@ -41,6 +42,7 @@ struct Operation {
   Operation(const Case& c, Random& random)
       : logits(DType::kF32, {c.tokens, c.experts}, {4, 4}),
         bias(DType::kF32, {c.experts}, {4, 0}),
+        factors(DType::kF32, {c.experts}, {4, 0}),
         ids(DType::kI32, {c.tokens, c.choices}, {4, 8}),
         weights(DType::kF32, {c.tokens, c.choices}, {4, 4}) {
     std::vector<float> values(static_cast<size_t>(c.tokens * c.experts));
@@ -52,6 +54,7 @@ struct Operation {
     }
     logits.Set(values);
     bias.FillUniform(random, -0.5f, 0.5f);
+    factors.FillUniform(random, -2, 2);
     attributes.Set("choices", static_cast<double>(c.choices));
     attributes.Set("scoring", c.sigmoid ? 1 : 0);
     attributes.Set("renormalize", c.renormalize ? 1 : 0);
@@ -61,6 +64,7 @@ struct Operation {
     attributes.Set("group_top", static_cast<double>(c.group_top));
     inputs[0] = logits.view();
     if (c.bias) inputs[1] = bias.view();
+    if (c.factors) inputs[2] = factors.view();
     outputs[0] = ids.view();
     outputs[1] = weights.view();
     call = {inputs, outputs, &attributes, nullptr};
@@ -72,8 +76,8 @@ struct Operation {
     weights.Poison();
   }
 
-  TestTensor logits, bias, ids, weights;
-  TensorView inputs[2];
+  TestTensor logits, bias, factors, ids, weights;
+  TensorView inputs[3];
   TensorView outputs[2];
   Attributes attributes;
   OpCall call;
@@ -85,7 +89,7 @@ void CheckAlone(Operation& op, const Kernel& kernel, const std::vector<float>& i
   ThreadPool pool({.num_threads = 1});
   op.Poison();
   for (int64_t n = 0; n < op.logits.view().shape[0]; ++n) {
-    TensorView inputs[] = {op.inputs[0], op.inputs[1]};
+    TensorView inputs[] = {op.inputs[0], op.inputs[1], op.inputs[2]};
     TensorView outputs[] = {op.outputs[0], op.outputs[1]};
     for (TensorView* view : {&inputs[0], &outputs[0], &outputs[1]}) {
       view->data = view->Row<void>(n);
@@ -133,6 +137,8 @@ void CheckMoeRouteConformance(const OpDefinition& op, const device::Capabilities
       {.experts = 128, .choices = 8, .scale = 2.5},
       {.experts = 33, .choices = 3, .sigmoid = true, .renormalize = true},
       {.experts = 60, .choices = 4, .bias = true},
+      {.experts = 19, .choices = 5, .factors = true, .renormalize = true, .scale = 1.5},
+      {.experts = 19, .choices = 5, .bias = true, .factors = true, .sigmoid = true},
       {.experts = 20, .choices = 3, .groups = 5, .group_choices = 2, .scale = 16},
       {.experts = 256,
        .choices = 8,

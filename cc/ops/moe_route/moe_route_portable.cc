@@ -131,7 +131,9 @@ void RouteToken(const Args& args, const float* logits, const Scratch& scratch, i
     weights[j] = scratch.scores[ids[j]];
     if (args.renormalize) sum += weights[j];
   }
-  for (int64_t j = 0; j < args.choices; ++j) weights[j] = weights[j] / sum * args.scale;
+  for (int64_t j = 0; j < args.choices; ++j) {
+    weights[j] = weights[j] / sum * args.FactorOf(ids[j]);
+  }
 }
 
 }  // namespace

@@ -85,7 +85,8 @@ void RouteToken(const Args& args, const float* logits, double* scores, int32_t* 
   const bool has_number =
       std::any_of(logits, logits + args.experts, [](float logit) { return std::isfinite(logit); });
   for (int64_t j = 0; j < args.choices; ++j) {
-    const double weight = scores[ids[j]] / (args.renormalize ? sum : 1.0) * args.scale;
+    const double factor = args.factors == nullptr ? 1.0 : args.factors[ids[j]];
+    const double weight = scores[ids[j]] / (args.renormalize ? sum : 1.0) * args.scale * factor;
     weights[j] = defined && has_number ? static_cast<float>(weight)
                                        : std::numeric_limits<float>::quiet_NaN();
   }

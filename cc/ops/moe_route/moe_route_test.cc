@@ -65,6 +65,24 @@ TEST(MoeRoute, BiasMovesTheChoiceNotTheWeights) {
   ExpectNear(routed.weights, {0.5, 0.8});
 }
 
+TEST(MoeRoute, FactorsChangeTheWeightsNotTheChoice) {
+  TestTensor x(DType::kF32, {1, 4}), factors(DType::kF32, {4});
+  TestTensor ids(DType::kI32, {1, 2}), weights(DType::kF32, {1, 2});
+  x.Set(kLogits);
+  factors.Set(std::vector<float>{9, 2, 9, 5});
+  const TensorView inputs[] = {x.view(), {}, factors.view()};
+  const TensorView outputs[] = {ids.view(), weights.view()};
+  Attributes attributes;
+  attributes.Set("choices", 2);
+  attributes.Set("scoring", 0);
+  const OpCall call = {inputs, outputs, &attributes, nullptr};
+  ASSERT_TRUE(MoeRouteOp().check(call).ok()) << MoeRouteOp().check(call).ToString();
+  device::ThreadPool pool({.num_threads = 1});
+  conformance::RunKernel(**ChooseKernel(MoeRouteOp(), device::Capabilities(), call), call, pool);
+  EXPECT_EQ(ids.ToFloat(), (std::vector<float>{1, 3}));
+  ExpectNear(weights.ToFloat(), {0.8, 1.5});
+}
+
 TEST(MoeRoute, ChoosesFromTheBestGroups) {
   // Softmax numerators; groups of two. The best expert is in group 0, the best pair group 1.
   const std::vector<float> logits = {3, 0, 2.9f, 2.8f, 1, 0};

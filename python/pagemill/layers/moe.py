@@ -58,7 +58,7 @@ def route(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> tuple[T
     bias = None
     if experts.bias is not None:
         bias = weights.vector(f"{prefix}.{experts.bias}", experts.count)
-    return _route(weights, f"{prefix}.{experts.router}", x, experts, bias)
+    return choose(weights, f"{prefix}.{experts.router}", x, experts, bias)
 
 
 def chosen_experts(
@@ -109,7 +109,19 @@ def packed_moe(
     names: PackedNames = PackedNames(),
 ) -> Tensor:
     """As `moe`, with the router and stacks of all experts under `names` in `prefix`."""
-    chosen = _route(weights, f"{prefix}.{names.router}", x, experts)
+    chosen = choose(weights, f"{prefix}.{names.router}", x, experts)
+    return packed_experts(weights, prefix, x, chosen, experts, names)
+
+
+def packed_experts(
+    weights: Weights,
+    prefix: str,
+    x: Tensor,
+    chosen: tuple[Tensor, Tensor],
+    experts: Experts,
+    names: PackedNames = PackedNames(),
+) -> Tensor:
+    """As `chosen_experts`, with stacks of all experts under `names` in `prefix`."""
     count, inner = experts.count, experts.intermediate
     part = weights.shard.part(inner, weights.block_elements(f"{prefix}.{names.down}.weight"))
     wide = (count, 2 * inner, x.width)
@@ -124,11 +136,18 @@ def packed_moe(
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
-def _route(
-    weights: Weights, name: str, x: Tensor, experts: Experts, bias: Tensor | None = None
+def choose(
+    weights: Weights,
+    name: str,
+    x: Tensor,
+    experts: Experts,
+    bias: Tensor | None = None,
+    factors: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
+    """x [N, H] -> what `route` returns, by the router `name`; `bias` and `factors` are those of
+    `ops.moe_route`."""
     logits = linear(weights, name, x, (experts.count,), dtype="f32")
-    ids, shares = ops.moe_route(logits, experts.routing, bias)
+    ids, shares = ops.moe_route(logits, experts.routing, bias, factors)
     return name_in_layer(ids, EXPERTS), shares
 
 

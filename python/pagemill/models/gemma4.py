@@ -3,8 +3,9 @@ that attend to what an earlier one has stored, and an embedding for each layer.
 
 Weights as Gemma 3's, whose norms hold the whole weight; `layer_scalar`; with embeddings for each
 layer `per_layer_input_gate`, `per_layer_projection` and `post_per_layer_input_norm` in layers, and
-`model.{embed_tokens_per_layer, per_layer_model_projection, per_layer_projection_norm}`. Under
-`model.language_model.` in a checkpoint that also has encoders, which are not used.
+`model.{embed_tokens_per_layer, per_layer_model_projection, per_layer_projection_norm}`; with
+experts `router.{scale,proj,per_expert_scale}`, `experts.{gate_up_proj,down_proj}` and three more
+norms.
 """
 
 from __future__ import annotations
@@ -19,49 +20,41 @@ from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import mlp
+from pagemill.layers.moe import Experts, PackedNames, choose, packed_experts
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
 from pagemill.models.config_keys import (
     FULL,
     SLIDING,
+    Renamed,
     activation,
     flag,
     layer_types,
     make_rotary_table,
     number,
     positive_int,
-    refuse,
 )
-from pagemill.models.decoder import Decoder, DecoderNames
+from pagemill.models.decoder import Decoder
+from pagemill.models.expert_keys import read_routing
+from pagemill.ops import ActivationKind
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
+_EXPERTS = PackedNames(up="experts.gate_up_proj", down="experts.down_proj")
+
 
 class Gemma4Model(Decoder):
-    """One Gemma 4 text model, or the text model of one that also has encoders."""
+    """One Gemma 4 text model."""
 
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
-        r"model\.(vision_tower|audio_tower|embed_vision|embed_audio)\..*": "text alone is served",
-        r"model\.(language_model\.)?layers\.\d+\.self_attn\.(k_proj|v_proj|k_norm)\.weight": (
+        r"model\.layers\.\d+\.self_attn\.(k_proj|v_proj|k_norm)\.weight": (
             "the layer attends to what an earlier one has stored"
         ),
     }
 
     def __init__(self, config: Config) -> None:
-        whole = config.get("text_config")
-        if whole is not None:
-            if not isinstance(whole, Mapping):
-                raise ModelConfigError("the configuration needs text_config to be an object")
-            config = cast("Mapping[str, Any]", whole)
-        self._root = "model" if whole is None else "model.language_model"
-        self.names = DecoderNames(
-            embedding=f"{self._root}.embed_tokens",
-            layers=f"{self._root}.layers",
-            norm=f"{self._root}.norm",
-        )
-        refuse(config, "enable_moe_block")
         if config.get("use_bidirectional_attention") not in (None, "vision"):
             raise ModelConfigError("use_bidirectional_attention must be null or vision, of images")
         types = _layer_types(config)
@@ -84,6 +77,7 @@ class Gemma4Model(Decoder):
         self.activation = activation(config, "hidden_activation", "gelu_pytorch_tanh")
         self.embedding_scale = sizes.hidden_size**0.5
         self.logits_cap = number(config, "final_logit_softcapping", 0.0, least=0.0)
+        self._experts = _experts(config, self.activation)
         self._width = int(number(config, "hidden_size_per_layer_input", 256, least=0, most=2**20))
         self._vocab = positive_int(config, "vocab_size_per_layer_input", sizes.vocab_size)
 
@@ -108,6 +102,8 @@ class Gemma4Model(Decoder):
         x = ops.add(x, self.norm(weights, f"{prefix}.post_attention_layernorm", y))
         y = self.norm(weights, f"{prefix}.pre_feedforward_layernorm", x)
         y = self.feed_forward(weights, layer, y)
+        if self._experts is not None:
+            y = self._add_experts(weights, prefix, x, y, self._experts)
         return ops.add(x, self.norm(weights, f"{prefix}.post_feedforward_layernorm", y))
 
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
@@ -138,18 +134,32 @@ class Gemma4Model(Decoder):
         size *= 2 if self._double and shares else 1
         return mlp(weights, f"{self.prefix(layer)}.mlp", x, size, self.activation, self.mlp_parts)
 
+    def _add_experts(
+        self, weights: Weights, prefix: str, x: Tensor, y: Tensor, experts: Experts
+    ) -> Tensor:
+        """y, the result of the layer that every token has, plus that of the experts, each in its
+        norm. Router and experts have norms of their own of the same x."""
+        y = self.norm(weights, f"{prefix}.post_feedforward_layernorm_1", y)
+        scale = weights.vector(f"{prefix}.router.scale", x.width)
+        routed = ops.scale(ops.rms_norm(x, scale, eps=self.sizes.norm_eps), x.width**-0.5)
+        factors = weights.vector(f"{prefix}.router.per_expert_scale", experts.count)
+        chosen = choose(weights, f"{prefix}.router.proj", routed, experts, factors=factors)
+        z = self.norm(weights, f"{prefix}.pre_feedforward_layernorm_2", x)
+        z = packed_experts(weights, prefix, z, chosen, experts, _EXPERTS)
+        return ops.add(y, self.norm(weights, f"{prefix}.post_feedforward_layernorm_2", z))
+
     def _token(self, weights: Weights, layer: int, start: Tensor, inputs: StepInputs) -> Tensor:
         """[T, width]: the token's embedding for a layer, half of it from that of the model."""
         width, total = self._width, self._width * self.sizes.layers
         part = Part(layer * width, (layer + 1) * width, total)
         table = weights.matrix(
-            f"{self._root}.embed_tokens_per_layer.weight", (self._vocab, total), columns=part
+            "model.embed_tokens_per_layer.weight", (self._vocab, total), columns=part
         )
         own = ops.embedding(inputs.token_ids, table, scale=width**0.5)
-        name = f"{self._root}.per_layer_model_projection"
+        name = "model.per_layer_model_projection"
         of_model = linear(weights, name, start, (width,), rows=part)
         of_model = ops.scale(of_model, self.sizes.hidden_size**-0.5)
-        of_model = self.norm(weights, f"{self._root}.per_layer_projection_norm", of_model)
+        of_model = self.norm(weights, "model.per_layer_projection_norm", of_model)
         return ops.scale(ops.add(of_model, own), 2**-0.5)
 
     def _add_token(self, weights: Weights, layer: int, x: Tensor, token: Tensor) -> Tensor:
@@ -159,6 +169,15 @@ class Gemma4Model(Decoder):
         y = ops.gated_activation(gate, token, self.activation)
         y = linear(weights, f"{prefix}.per_layer_projection", y, (x.width,))
         return ops.add(x, self.norm(weights, f"{prefix}.post_per_layer_input_norm", y))
+
+
+def _experts(config: Config, kind: ActivationKind) -> Experts | None:
+    """The experts beside the feed-forward layers, if there are such."""
+    if not flag(config, "enable_moe_block", False):
+        return None
+    count, size = positive_int(config, "num_experts"), positive_int(config, "moe_intermediate_size")
+    renamed = Renamed(config, {"num_experts_per_tok": "top_k_experts"})
+    return Experts(count, size, kind, read_routing(renamed, count, 8, renormalize=True))
 
 
 def _layer_types(config: Config) -> tuple[str, ...]:

@@ -4,14 +4,10 @@ attention instead.
 Weights as Qwen3's with 1 added to those of norms, and `self_attn.q_proj` with the rows of each
 head's query and gate, or `linear_attn.*` (`layers.gated_delta`); in layers with experts `mlp.gate`
 (the router), `mlp.experts.<i>` or `mlp.experts.{gate_up_proj,down_proj}` of all together,
-`mlp.shared_expert` and `mlp.shared_expert_gate`. Checkpoints with images have
-`model.language_model` in the place of `model`.
+`mlp.shared_expert` and `mlp.shared_expert_gate`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import cast
 
 from pagemill import ops
 from pagemill.layers import attention, norm
@@ -20,9 +16,9 @@ from pagemill.layers.gated_delta import DeltaShape, delta_layer
 from pagemill.layers.linear import linear
 from pagemill.layers.moe import Experts, PackedNames, gated_expert, moe, packed_moe
 from pagemill.layers.rotary import Rotary
-from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
+from pagemill.models.base import Config
 from pagemill.models.config_keys import Defaults, flag, layer_numbers, layer_types, positive_int
-from pagemill.models.decoder import Decoder, DecoderNames
+from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.models.state_space_keys import check_delta
 from pagemill.ops import ActivationKind
@@ -96,28 +92,6 @@ class Qwen3NextModel(Decoder):
     def _norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         """Of each head."""
         return norm.rms_norm(weights, name, x, self.sizes.norm_eps, weight_offset=1.0)
-
-
-class Qwen35Model(Qwen3NextModel):
-    """The language model of a Qwen3.5 checkpoint with images, which are not supported."""
-
-    names = DecoderNames(
-        embedding="model.language_model.embed_tokens",
-        layers="model.language_model.layers",
-        norm="model.language_model.norm",
-    )
-    ignored: Mapping[str, str] = {
-        **IGNORED_IN_DECODERS,
-        r"model\.visual\..*": "images are not supported",
-    }
-
-    def __init__(self, config: Config) -> None:
-        text = config.get("text_config")
-        if not isinstance(text, Mapping):
-            raise ModelConfigError("the configuration needs text_config to be an object")
-        of_text = cast("Config", text)
-        tied = flag(config, "tie_word_embeddings", flag(of_text, "tie_word_embeddings", False))
-        super().__init__({**of_text, "tie_word_embeddings": tied})
 
 
 def _by_interval(config: Config, layers: int) -> tuple[str, ...]:

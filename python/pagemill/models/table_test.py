@@ -17,7 +17,7 @@ DECODER: dict[str, Any] = {
     "max_position_embeddings": 128,
     "sliding_window": 8,
 }
-# The same sizes under the names of GPT-2, GPT-Neo and OPT.
+# The same sizes under the names of older families.
 OTHER_NAMES: dict[str, Any] = {
     "n_embd": 64,
     "n_layer": 4,
@@ -27,7 +27,13 @@ OTHER_NAMES: dict[str, Any] = {
     "num_heads": 4,
     "attention_types": [[["global", "local"], 2]],
     "ffn_dim": 96,
+    "d_model": 64,
+    "n_layers": 4,
+    "n_heads": 4,
+    "max_seq_len": 128,
+    "seq_length": 128,
 }
+HAS_OTHER_NAMES = ("Bloom", "CodeGen", "ExaoneForCausalLM", "GPT", "Mpt", "OPT", "OpenAIGPT")
 
 
 VISION: dict[str, Any] = {
@@ -46,18 +52,22 @@ QWEN2_VL = DECODER | {
     "vision_config": QWEN2_VL_VISION,
     "image_token_id": 99,
 }
+QWEN3_5_TEXT = DECODER | {"model_type": "qwen3_5_text"}
 CONFIGS = {
     "LlavaForConditionalGeneration": LLAVA,
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
-    "Qwen3_5ForConditionalGeneration": {"text_config": DECODER},
-    "Qwen3_5MoeForConditionalGeneration": {"text_config": DECODER},
+    "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
+    "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},
+    "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
+    "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
+    "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
 }
 
 
 def _config(architecture: str) -> dict[str, Any]:
-    other = OTHER_NAMES if architecture.startswith(("GPT", "OPT")) else {}
+    other = OTHER_NAMES if architecture.startswith(HAS_OTHER_NAMES) else {}
     return CONFIGS.get(architecture, DECODER | other)
 
 
@@ -133,7 +143,7 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ),
         ("LlamaForCausalLM", {"num_hidden_layers": "4"}, "num_hidden_layers"),
         ("LlamaForCausalLM", {"num_key_value_heads": 3}, "4 heads cannot share 3"),
-        ("LlamaForCausalLM", {"rope_scaling": {"rope_type": "longrope"}}, "unknown rope_type"),
+        ("LlamaForCausalLM", {"rope_scaling": {"rope_type": "longer"}}, "unknown rope_type"),
         ("LlamaForCausalLM", {"hidden_act": "mish"}, "unknown activation 'mish'; known: gelu"),
         (
             "Gemma3ForCausalLM",
@@ -182,6 +192,40 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ),
         ("OlmoHybridForCausalLM", {"linear_num_value_heads": 6}, "6 is not a multiple of linear"),
         ("Lfm2ForCausalLM", {"full_attn_idxs": "0"}, "full_attn_idxs must list layers"),
+        ("AfmoeForCausalLM", {"score_func": "softmax"}, "score_func must be sigmoid"),
+        ("ApertusForCausalLM", {"hidden_act": "silu"}, "hidden_act must be xielu"),
+        ("BloomForCausalLM", {"slow_but_exact": True}, "slow_but_exact=True is not supported"),
+        (
+            "BloomForCausalLM",
+            {"num_attention_heads": 2**13, "hidden_size": 2**13},
+            "8192 heads are more than the 4096",
+        ),
+        ("CodeGenForCausalLM", {"n_head": 2}, "n_head must be a multiple of 4"),
+        ("Cohere2MoeForCausalLM", {"expert_selection_fn": "relu"}, "must be softmax or sigmoid"),
+        (
+            "Cohere2MoeForCausalLM",
+            {"num_shared_experts": 1, "shared_expert_combination_strategy": "max"},
+            "must be average or sum",
+        ),
+        ("FalconForCausalLM", {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn must be 1"),
+        (
+            "FalconForCausalLM",
+            {"new_decoder_architecture": True, "parallel_attn": False},
+            "parallel_attn must be true",
+        ),
+        ("GPT2LMHeadModel", {"add_cross_attention": True}, "add_cross_attention=True is not"),
+        ("Gemma4ForCausalLM", {"use_bidirectional_attention": "all"}, "must be null or vision"),
+        ("Gemma4ForCausalLM", {"num_kv_shared_layers": 4}, "leaves no layer of a kind to share"),
+        ("GraniteSWAForCausalLM", {"layer_rope_theta": [1e4]}, "must list 4 layers, a base"),
+        ("HunYuanMoEV1ForCausalLM", {"moe_topk": [1, 2]}, "must be the same in all layers"),
+        ("MptForCausalLM", {"attn_config": {"alibi": False}}, "alibi and no_bias must be true"),
+        ("MptForCausalLM", {"attn_config": {"clip_qkv": 8}}, "clip_qkv=8 is not supported"),
+        ("Gemma3ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
+        (
+            "Mistral3ForConditionalGeneration",
+            {"text_config": DECODER | {"model_type": "llama"}},
+            "of type 'llama' .* known: ministral3, mistral",
+        ),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
     ],

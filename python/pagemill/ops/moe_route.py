@@ -60,11 +60,13 @@ class Routing:
 
 
 def moe_route(
-    logits: Tensor, routing: Routing, bias: Tensor | None = None
+    logits: Tensor, routing: Routing, bias: Tensor | None = None, factors: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """logits f32 [N, experts], bias f32 [experts] -> ids i32 and weights f32 [N, choices].
+    """logits f32 [N, experts], bias and factors f32 [experts] -> ids i32 and weights f32 [N,
+    choices].
 
-    `bias` is added to scores for the choice, not for the weights.
+    `bias` is added to scores for the choice, not for the weights; `factors` multiply the weights of
+    each expert.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -73,14 +75,16 @@ def moe_route(
     require_rank("moe_route", "logits", logits, 2)
     experts = logits.width
     require_vector("moe_route", "bias", bias, experts)
+    require_vector("moe_route", "factors", factors, experts)
     if routing.groups < 1 or experts % routing.groups:
         raise ShapeError(f"moe_route: {experts} experts do not make {routing.groups} groups")
     available = experts // routing.groups * (routing.group_choices or routing.groups)
     if not 1 <= routing.choices <= available <= experts:
         raise ShapeError(f"moe_route: cannot choose {routing.choices} of {available} experts")
     shape = (logits.rows, routing.choices)
+    operands = [logits, bias] if factors is None else [logits, bias, factors]
     ids, weights = logits.trace.emit(
-        "moe_route", [logits, bias], [(shape, "i32"), (shape, "f32")], routing.attributes()
+        "moe_route", operands, [(shape, "i32"), (shape, "f32")], routing.attributes()
     )
     return ids, weights
 
@@ -110,6 +114,8 @@ def reference(
         weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
     defined = torch.isfinite(logits.amax(-1, keepdim=True))  # NaN if a logit is
     weights = torch.where(defined, weights * attributes.get("scale", 1.0), torch.nan)
+    if len(inputs) > 2 and inputs[2] is not None:
+        weights = weights * inputs[2].float()[ids]
     return ids.to(torch.int32), weights
 
 

@@ -133,6 +133,8 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     ),
     (lambda v: ops.split(v.act("tokens", 3, 8), 6)[0], ("tokens", 3, 6)),
     (lambda v: ops.split(v.act("tokens", 3, 8), 6)[1], ("tokens", 3, 2)),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=((9, 2), None))[0], ("tokens", 9, 2)),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=((9, 2), None))[1], ("tokens", 3, 2)),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.i32("logits_rows")), ("logits_rows", 5)),
     (
         lambda v: ops.scatter_rows(v.act("tokens", 5), v.act("media_rows", 5), v.i32("media_rows")),
@@ -405,6 +407,10 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     ),
     (lambda v: ops.split(v.f32("tokens", 8), 6), "must be act, got f32"),
     (lambda v: ops.split(v.act("tokens", 3, 8), 8), r"\[tokens, 3, 8\] cannot be cut at 8"),
+    (
+        lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=(None, (7,))),
+        r"rows of 6 of .* do not fit \(7,\)",
+    ),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.act("logits_rows")), "rows .* is act"),
     (
         lambda v: ops.scatter_rows(v.act("tokens", 5), v.act("tokens", 5), v.i32("media_rows")),
