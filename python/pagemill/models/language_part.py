@@ -18,12 +18,13 @@ from pagemill.models.gemma3 import Gemma3Model
 from pagemill.models.gemma4 import Gemma4Model
 from pagemill.models.ministral3 import Ministral3Model
 from pagemill.models.mistral import MistralModel
+from pagemill.models.qwen3_next import Qwen3NextModel
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 _ENCODERS = (
     r"(model\.)?(vision_tower|vision_model|audio_tower|multi_modal_projector|embed_vision"
-    r"|embed_audio)\..*"
+    r"|embed_audio|visual)\..*"
 )
 
 
@@ -99,3 +100,9 @@ class Mistral3LanguagePart(LanguagePart):
     """Mistral Small 3.1 and later, and Ministral 3."""
 
     families = {"ministral3": Ministral3Model, "mistral": MistralModel}
+
+
+class Qwen35LanguagePart(LanguagePart):
+    """Qwen3.5, dense and with experts."""
+
+    families = {"qwen3_5_text": Qwen3NextModel, "qwen3_5_moe_text": Qwen3NextModel}

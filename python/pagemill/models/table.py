@@ -124,6 +124,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2"),
     "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3"),
     "OlmoForCausalLM": Architecture("olmo:OlmoModel", "OLMo"),
+    "OlmoHybridForCausalLM": Architecture("olmo_hybrid:OlmoHybridModel", "OLMo Hybrid"),
     "OlmoeForCausalLM": Architecture("olmoe:OlmoeModel", "OLMoE"),
     "OpenAIGPTLMHeadModel": Architecture("openai_gpt:OpenAiGptModel", "GPT"),
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon"),
@@ -139,11 +140,11 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen3NextForCausalLM": Architecture("qwen3_next:Qwen3NextModel", "Qwen3-Next"),
     "Qwen3_5ForCausalLM": Architecture("qwen3_next:Qwen3NextModel", "Qwen3.5 (text)"),
     "Qwen3_5ForConditionalGeneration": Architecture(
-        "qwen3_next:Qwen35Model", "Qwen3.5, its language model"
+        "language_part:Qwen35LanguagePart", "Qwen3.5 with images; its text"
     ),
     "Qwen3_5MoeForCausalLM": Architecture("qwen3_next:Qwen3NextModel", "Qwen3.5, experts (text)"),
     "Qwen3_5MoeForConditionalGeneration": Architecture(
-        "qwen3_next:Qwen35Model", "Qwen3.5, experts, its language model"
+        "language_part:Qwen35LanguagePart", "Qwen3.5 with images, experts; its text"
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", "embeddings"),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS"),
@@ -154,6 +155,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "VaultGemmaForCausalLM": Architecture("vaultgemma:VaultGemmaModel", "VaultGemma"),
     "XLMRobertaModel": Architecture("roberta:RobertaModel", "XLM-RoBERTa", "embeddings"),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM"),
+    "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2"),
 }
 
 # The ends of names of architectures, and what a checkpoint of that kind is for.

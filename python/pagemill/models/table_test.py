@@ -56,6 +56,7 @@ QWEN2_VL = DECODER | {
     "vision_config": QWEN2_VL_VISION,
     "image_token_id": 99,
 }
+QWEN3_5_TEXT = DECODER | {"model_type": "qwen3_5_text"}
 CONFIGS = {
     "CamembertModel": PADDED,
     "DistilBertModel": DECODER | DISTILBERT,
@@ -65,10 +66,11 @@ CONFIGS = {
     "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
     "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
-    "Qwen3_5ForConditionalGeneration": {"text_config": DECODER},
-    "Qwen3_5MoeForConditionalGeneration": {"text_config": DECODER},
+    "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
+    "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "RobertaModel": PADDED,
     "XLMRobertaModel": PADDED,
+    "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
 }
 
 
@@ -208,6 +210,14 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("MambaForCausalLM", {"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
         ("JambaForCausalLM", {"attn_layer_offset": 8}, "must be less than attn_layer_period, 8"),
         ("Qwen3_5ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
+        ("Zamba2ForCausalLM", {"layers_block_type": ["mamba"]}, "must list 4 layers, linear_at"),
+        ("Zamba2ForCausalLM", {"use_long_context": True}, "use_long_context=True is not"),
+        (
+            "Zamba2ForCausalLM",
+            {"use_shared_attention_adapter": True, "num_key_value_heads": 2},
+            "num_key_value_heads=2 with use_shared_attention_adapter",
+        ),
+        ("OlmoHybridForCausalLM", {"linear_num_value_heads": 6}, "6 is not a multiple of linear"),
         ("Lfm2ForCausalLM", {"full_attn_idxs": "0"}, "full_attn_idxs must list layers"),
         ("AfmoeForCausalLM", {"score_func": "softmax"}, "score_func must be sigmoid"),
         ("ApertusForCausalLM", {"hidden_act": "silu"}, "hidden_act must be xielu"),

@@ -12,6 +12,7 @@ from pagemill.ops.all_reduce import all_reduce
 from pagemill.ops.apply_adapter import apply_adapter
 from pagemill.ops.attention import attention
 from pagemill.ops.causal_conv import causal_conv
+from pagemill.ops.concat import concat
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
 from pagemill.ops.gated_delta import gated_delta
@@ -47,6 +48,7 @@ __all__ = [
     "apply_adapter",
     "attention",
     "causal_conv",
+    "concat",
     "embedding",
     "gated_activation",
     "gated_delta",

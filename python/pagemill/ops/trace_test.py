@@ -196,6 +196,12 @@ def test_heads_of_a_scan_lie_in_their_groups():
     assert (y.shape, y.dtype) == (("tokens", 2, 6), "act")
 
 
+def test_concat_has_the_width_of_all():
+    v = _Values()
+    y = ops.concat(v.act("tokens", 2, 3), v.act("tokens", 4), v.act("tokens", 1))
+    assert (y.shape, y.dtype) == (("tokens", 11), "act")
+
+
 def test_gated_delta_has_rows_of_heads():
     v = _Values()
     qkv, b, a = v.act("tokens", 2, 2 * 5 + 2 * 3), v.act("tokens", 2, 2), v.act("tokens", 4)
@@ -281,6 +287,11 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
             v.act("tokens", 6), v.act("tokens", 6), ops.ActivationKind.SILU, up_offset=1.0
         ),
         "up_offset needs a limit",
+    ),
+    (lambda v: ops.concat(v.act("tokens", 4)), "1 values; it takes 2 to 8"),
+    (
+        lambda v: ops.concat(v.act("tokens", 4), v.act("logits_rows", 4)),
+        "their rows must be the same",
     ),
     (lambda v: _delta(v, 2 * 3 + 2 * 5 + 1, v.state(2, 5, 3)), "rows of 17 do not hold v of 2"),
     (lambda v: _delta(v, 2 * 3 + 2 * 5, v.state(2, 257, 3)), "with at most 256 keys"),
