@@ -18,7 +18,8 @@ from transformers import (
     PreTrainedModel,
 )
 
-from tests.families.families import NEUTRAL, SIZES, randomize
+from tests.families.families import randomize
+from tests.families.family import NEUTRAL, SIZES
 
 LABELS = 3
 HEADS: Mapping[Task, type] = {
