@@ -15,7 +15,9 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.inputs.task import Pooled, Task
 from pagemill.layers.stack import EXPERTS, RESULT, layer_values
 from pagemill.models.base import (
+    LIMIT,
     Classifier,
+    Config,
     EncoderInputs,
     Image,
     MediaInputs,
@@ -110,7 +112,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
             supported, or a size of the configuration is larger than every tensor.
     """
     _check_sizes(source)
-    model = model_class(source.architecture).from_config(source.config)
+    model = model_class(source.architecture).from_config(_limited(source, options))
     if isinstance(model, Classifier):
         source = source.with_prefix(model.base_prefix)
     traits = model.traits
@@ -277,6 +279,13 @@ def _return_values(
             known = ", ".join(map(str, sorted(values))) or "none"
             raise ModelConfigError(f"{option} names layer {layer}; layers that have it: {known}")
         trace.output(f"{output}.{layer}", values[layer])
+
+
+def _limited(source: ModelSource, options: BuildOptions) -> Config:
+    """The configuration, with the longest context that is served if it is not the model's."""
+    if options.max_model_len is None:
+        return source.config
+    return {**source.config, LIMIT: options.max_model_len}
 
 
 def _max_model_len(traits: ModelTraits, tail: Tail, wanted: int | None) -> int:
