@@ -92,6 +92,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2"),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2"),
     "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba"),
+    "KimiLinearForCausalLM": Architecture("kimi_linear:KimiLinearModel", "Kimi Linear"),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2"),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts"),
     "LlamaForCausalLM": Architecture(

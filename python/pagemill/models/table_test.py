@@ -210,6 +210,12 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("MambaForCausalLM", {"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
         ("JambaForCausalLM", {"attn_layer_offset": 8}, "must be less than attn_layer_period, 8"),
         ("Qwen3_5ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
+        ("KimiLinearForCausalLM", {"linear_attn_config": 1}, "linear_attn_config to be an object"),
+        (
+            "KimiLinearForCausalLM",
+            {"linear_attn_config": {"full_attn_layers": "4"}},
+            "full_attn_layers must list layers",
+        ),
         ("Zamba2ForCausalLM", {"layers_block_type": ["mamba"]}, "must list 4 layers, linear_at"),
         ("Zamba2ForCausalLM", {"use_long_context": True}, "use_long_context=True is not"),
         (
