@@ -160,7 +160,7 @@ def test_offline(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "modernbert", "nomic_bert"])
 def test_ranks(name: str, tmp_path: Path) -> None:
-    """Two ranks give what one does, but for the rounding of another summation order."""
+    """Two ranks give what one does, except for the rounding of another summation order."""
     make(name, Task.CLASSIFY, tmp_path)
     save_tokenizer(tmp_path)
     found: list[np.ndarray] = []
