@@ -27,6 +27,7 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
 void CheckCausalConvConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckDrawTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckEmbeddingConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckConcatConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGatedActivationConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGatedDeltaConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& linear,

@@ -10,6 +10,7 @@
 #include "cc/ops/argmax/argmax.h"
 #include "cc/ops/attention/attention.h"
 #include "cc/ops/causal_conv/causal_conv.h"
+#include "cc/ops/concat/concat.h"
 #include "cc/ops/draw_tokens/draw_tokens.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
@@ -52,6 +53,7 @@ std::span<const OpDefinition> CpuOps() {
       ArgmaxOp(),
       AttentionOp(),
       CausalConvOp(),
+      ConcatOp(),
       DrawTokensOp(),
       EmbeddingOp(),
       GatedActivationOp(),

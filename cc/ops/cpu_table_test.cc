@@ -40,6 +40,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "moe_combine",
                                     "moe_route",
                                     "causal_conv",
+                                    "concat",
                                     "scale",
                                     "state_space_scan",
                                     "head_linear",

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.families.elsewhere import BLOOM_ALONE, EXAONE, GEMMA4, GPT2_ALONE, INTERNLM2, MINICPM
+from tests.families.elsewhere import (
+    BLOOM_ALONE,
+    EXAONE,
+    GEMMA3,
+    GEMMA4,
+    GPT2_ALONE,
+    INTERNLM2,
+    MINICPM,
+    MINISTRAL3,
+    MISTRAL3,
+)
 from tests.families.family import (
     BY_LAYER_TYPE,
     LATENT,
@@ -106,6 +116,9 @@ DENSE: Mapping[str, Family] = {
         "gemma3_text",
         {"query_pre_attn_scalar": 48, **SLIDING, "rope_parameters": BY_LAYER_TYPE},
     ),
+    "gemma3_nested": Family(
+        "gemma3_text", {**SLIDING, "rope_parameters": BY_LAYER_TYPE}, elsewhere=GEMMA3
+    ),
     "gemma4": Family(
         "gemma4_text",
         {**_GEMMA4, "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "attention_bias": True},
@@ -188,12 +201,14 @@ DENSE: Mapping[str, Family] = {
                 factor=16.0,
                 beta_fast=32.0,
                 beta_slow=1.0,
-                original_max_position_embeddings=256,
-                llama_4_scaling_beta=0.1,
+                original_max_position_embeddings=16,
+                llama_4_scaling_beta=0.3,
             ),
         },
     ),
+    "ministral3_nested": Family("ministral3", elsewhere=MINISTRAL3),
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
+    "mistral3_nested": Family("mistral", {"tie_word_embeddings": False}, elsewhere=MISTRAL3),
     "mpt": Family("mpt", {"d_model": 96, "n_layers": 4, "n_heads": 6, "expansion_ratio": 4}),
     "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
     "nemotron": Family(

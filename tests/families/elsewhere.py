@@ -86,10 +86,22 @@ EXAONE = Elsewhere(
         "rms_norm_eps": "layer_norm_epsilon",
     },
 )
+# Language models of checkpoints that have encoders: as they were first saved, and later.
+GEMMA3 = Elsewhere(
+    "Gemma3ForConditionalGeneration", names={"^": "language_model."}, nest="text_config"
+)
 GEMMA4 = Elsewhere(
     "Gemma4ForConditionalGeneration",
     names={r"^model\.": "model.language_model."},
     nest="text_config",
+)
+MINISTRAL3 = Elsewhere(
+    "Mistral3ForConditionalGeneration",
+    names={r"^model\.": "model.language_model."},
+    nest="text_config",
+)
+MISTRAL3 = Elsewhere(
+    "Mistral3ForConditionalGeneration", names={"^": "language_model."}, nest="text_config"
 )
 INTERNLM2 = Elsewhere(
     "InternLM2ForCausalLM",

@@ -27,6 +27,8 @@ _SELECTIVE = {
     "use_bias": True,
     "use_associative_scan": False,
 }
+# `transformers` saves the convolutions of q, k and v as thirds, whatever their widths.
+_DELTA_OF_ONE_WIDTH = {**_DELTA, "linear_value_head_dim": 4}
 _MAMBA = {"mamba_n_heads": 12, "mamba_d_head": 16, "mamba_d_state": 24, "mamba_chunk_size": 8}
 _FALCON_MULTIPLIERS = {
     "lm_head_multiplier": 0.7,
@@ -51,6 +53,15 @@ _NEMOTRON_MIXER = {
     "n_groups": 2,
     "ssm_state_size": 20,
     "chunk_size": 8,
+    "time_step_min": 1e-30,  # which `transformers` takes for a limit
+}
+
+_ZAMBA2 = {
+    "n_mamba_heads": 12,
+    "mamba_d_state": 24,
+    "mamba_ngroups": 2,
+    "chunk_size": 8,
+    "adapter_rank": 7,
     "time_step_min": 1e-30,  # which `transformers` takes for a limit
 }
 
@@ -182,6 +193,24 @@ RECURRENT: Mapping[str, Family] = {
         },
         frozenset({"intermediate_size"}),
     ),
+    "olmo_hybrid": Family(
+        "olmo_hybrid",
+        {
+            **_DELTA_OF_ONE_WIDTH,
+            "layer_types": ["full_attention", "linear_attention"] * 2,
+            "attention_bias": True,
+        },
+    ),
+    "olmo_hybrid_without_positions": Family(
+        "olmo_hybrid",
+        {
+            **_DELTA_OF_ONE_WIDTH,
+            "layer_types": ["linear_attention", "full_attention"] * 2,
+            "linear_allow_neg_eigval": False,
+            "rope_parameters": {"rope_type": "default", "rope_theta": None},
+        },
+        frozenset({"rope_parameters"}),
+    ),
     "qwen3_5": Family(
         "qwen3_5_text",
         {
@@ -207,5 +236,25 @@ RECURRENT: Mapping[str, Family] = {
             "layer_types": ["full_attention", "linear_attention"] * 2,
             "mlp_only_layers": [2],
         },
+    ),
+    "zamba2": Family(
+        "zamba2",
+        {
+            **_ZAMBA2,
+            "num_mem_blocks": 2,
+            "layers_block_type": ["linear_attention", "hybrid", "hybrid", "hybrid"],
+            "use_shared_attention_adapter": True,
+            "use_mem_rope": True,
+            "num_key_value_heads": 6,
+        },
+    ),
+    "zamba2_plain": Family(
+        "zamba2",
+        {
+            **_ZAMBA2,
+            "layers_block_type": ["hybrid", "linear_attention", "hybrid", "linear_attention"],
+            "add_bias_linear": True,
+        },
+        frozenset({"rope_parameters"}),
     ),
 }

@@ -96,8 +96,10 @@ def test_two_processes_say_what_one_says(
 
 
 # What these attentions have besides heads: ALiBi, norms of each head, rows by KV head, transposed
-# matrices, sinks, a gate.
-@pytest.mark.parametrize("row", ["afmoe", "bloom", "cohere_plus", "falcon", "gpt2", "granite_swa"])
+# matrices, sinks, a gate, caches of other layers.
+@pytest.mark.parametrize(
+    "row", ["afmoe", "bloom", "cohere_plus", "falcon", "gemma4", "gpt2", "granite_swa"]
+)
 def test_parts_of_attention_are_divided(row: str, tmp_path: Path) -> None:
     require_native()
     families.make(row, tmp_path)

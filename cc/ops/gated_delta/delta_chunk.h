@@ -20,7 +20,7 @@ struct DeltaChunk {
   const float* v = nullptr;       // [tokens, values], rows of `row_stride` floats
   float* y = nullptr;             // [tokens, values], rows of `y_stride` floats
   const float* decay = nullptr;   // [tokens]: factor of the state before the token
-  const float* share = nullptr;   // [tokens]: sigmoid(b)
+  const float* share = nullptr;   // [tokens]: share_scale * sigmoid(b)
   int64_t tokens = 0;             // at most kMaxDeltaTokens
   int64_t keys = 0;               // at most kMaxDeltaKeys
   int64_t values = 0;

@@ -24,6 +24,9 @@ Status CheckGatedDelta(const OpCall& call) {
   check.Input(4, "dt_bias", DType::kF32, "H");
   check.ActOutput(0, "y", "T,Y*");
   check.IntegerAttribute("by_group", /*fallback=*/0, 0, 1);
+  const double share_scale = call.attributes->Get("share_scale", 1);
+  check.Require(share_scale >= 0 && share_scale <= 2,
+                "attribute share_scale must be a number from 0 to 2");
   const int64_t heads = check.Dim('H'), keys = check.Dim('K'), y = heads * check.Dim('V');
   check.Require(keys <= kMaxDeltaKeys, "keys must have at most " + std::to_string(kMaxDeltaKeys) +
                                            " elements, got " + std::to_string(keys));
@@ -69,7 +72,8 @@ void DeltaHead(const GatedDeltaArgs& args, const StateRun& run, int64_t head) {
       Normalize(row + args.QOffset(head), scale, args.keys, q + t * args.keys);
       Normalize(row + args.KOffset(head), 1.0f, args.keys, k + t * args.keys);
       decay[t] = std::exp(rate * Softplus(args.a.Row<const float>(begin + t)[head] + bias));
-      share[t] = 1.0f / (1.0f + std::exp(-args.b.Row<const float>(begin + t)[head]));
+      const float b = args.b.Row<const float>(begin + t)[head];
+      share[t] = args.share_scale / (1.0f + std::exp(-b));
     }
     kDelta({.source = source,
             .target = target,
@@ -130,7 +134,8 @@ GatedDeltaArgs ToGatedDeltaArgs(const OpCall& call) {
                       .heads = call.inputs[5].shape[1],
                       .keys = call.inputs[5].shape[2],
                       .values = call.inputs[5].shape[3],
-                      .by_group = call.attributes->GetInt("by_group", 0) != 0};
+                      .by_group = call.attributes->GetInt("by_group", 0) != 0,
+                      .share_scale = static_cast<float>(call.attributes->Get("share_scale", 1))};
   args.groups = (args.qkv.RowElements() - args.heads * args.values) / (2 * args.keys);
   return args;
 }

@@ -5,7 +5,7 @@
 //
 //   q, k = q / |q| / sqrt(K), k / |k|                 where |x| = sqrt(x^T x + 1e-6)
 //   S    = exp(-exp(a_log) * softplus(a[t] + dt_bias)) * S
-//   S    = S + k (sigmoid(b[t]) * (v - S^T k))^T
+//   S    = S + k (share_scale * sigmoid(b[t]) * (v - S^T k))^T
 //   y[t] = S^T q
 //
 //   inputs   qkv      act [T, ...]         rows of 2 * G * K + H * V elements
@@ -16,7 +16,7 @@
 //                                          first state is 0
 //   outputs  y        act [T, ...]         rows of H * V elements
 //   attributes  by_group = 0: a row of qkv has q of all groups, k of all groups, v of all heads;
-//               1: for each group its q, its k, and v of its heads
+//               1: for each group its q, its k, and v of its heads; share_scale = 1, from 0 to 2
 //   batch    query_start, seq_lens, block_table, block_size
 //   aliasing none
 //
@@ -44,6 +44,7 @@ struct GatedDeltaArgs {
   int64_t keys = 0;    // K
   int64_t values = 0;  // V
   bool by_group = false;
+  float share_scale = 1;
 
   // Offsets of a head's q, k and v in a row of qkv.
   int64_t QOffset(int64_t head) const {

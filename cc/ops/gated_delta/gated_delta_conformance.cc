@@ -24,6 +24,7 @@ void CheckGatedDeltaConformance(const OpDefinition& op, const device::Capabiliti
     c.AddState({s.heads, s.keys, s.values});
     c.output_width = s.heads * s.values;
     c.attributes.Set("by_group", by_group);
+    c.attributes.Set("share_scale", 1 + by_group);
     by_group = 1 - by_group;
     // The contract's bound for K = 33 and the longest sequence's 70 tokens, 350 roundings of 6e-8,
     // most of which cancel.

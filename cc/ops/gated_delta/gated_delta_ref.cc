@@ -38,7 +38,7 @@ void DeltaColumn(const GatedDeltaArgs& args, const StateRun& run, int64_t head, 
       state[i] *= decay;
       predicted += state[i] * (k[i] * of_k);
     }
-    const double share = 1 / (1 + std::exp(-double{args.b.Row<float>(t)[head]}));
+    const double share = args.share_scale / (1 + std::exp(-double{args.b.Row<float>(t)[head]}));
     const double change = share * (row[args.VOffset(head) + column] - predicted);
     double y = 0;
     for (size_t i = 0; i < keys; ++i) {

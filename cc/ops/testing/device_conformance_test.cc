@@ -78,6 +78,7 @@ constexpr OpBody kBodies[] = {
     {"argmax", CheckArgmaxConformance},
     {"attention", CheckAttentionConformance},
     {"causal_conv", CheckCausalConvConformance},
+    {"concat", CheckConcatConformance},
     {"draw_tokens", CheckDrawTokensConformance},
     {"embedding", CheckEmbeddingConformance},
     {"gated_activation", CheckGatedActivationConformance},

@@ -1,4 +1,4 @@
-"""Layers of the gated delta rule: the linear attention of Qwen3-Next and Qwen3.5.
+"""Layers of the gated delta rule: the linear attention of Qwen3-Next, Qwen3.5 and OLMo Hybrid.
 
 Every rank computes whole ones, because a rank's channels of the convolution would lie in three
 places.
@@ -19,13 +19,16 @@ from pagemill.ops.trace import Tensor
 @dataclass(frozen=True, slots=True)
 class DeltaShape:
     """`heads` with `values` each; heads of one of `groups` share q and k of `keys`. The convolution
-    in front has `taps`."""
+    in front has `taps`. `share_scale` multiplies the share of a value that is written; `eps` is
+    that of the norm of each head's result."""
 
     heads: int
     groups: int
     keys: int
     values: int
     taps: int
+    eps: float
+    share_scale: float = 1.0
 
     @property
     def channels(self) -> int:
@@ -47,16 +50,13 @@ class DeltaShape:
         return order
 
 
-def delta_layer(
-    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, eps: float, layer: int
-) -> Tensor:
+def delta_layer(weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, layer: int) -> Tensor:
     """x [T, H] -> [T, H]; the states of layer `layer` have their own caches.
 
     Weights: `<prefix>.{conv1d, A_log, dt_bias, norm, out_proj}`, and either `in_proj_qkvz` and
     `in_proj_ba`, with the rows of a group together, or `in_proj_{qkv,z,b,a}`.
     """
-    if weights.shard.ranks > 1:
-        weights.note("every rank computes whole layers of the gated delta rule")
+    _note_ranks(weights)
     by_group = weights.has(f"{prefix}.in_proj_qkvz.weight")
     project = _project_by_group if by_group else _project
     qkv, gate, b, a = project(weights, prefix, x, shape)
@@ -70,19 +70,66 @@ def delta_layer(
         None,
         state_cache(x.trace, f"conv{layer}", (shape.taps - 1, shape.channels)),
     )
-    y = ops.gated_delta(
+    y = _rule(weights, prefix, (qkv, b, a), shape, layer, by_group=by_group)
+    rows = tuple(int(dim) for dim in gate.shape[1:])
+    y = norm.rms_norm(weights, f"{prefix}.norm", y, shape.eps, row_shape=rows)
+    y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)
+    return linear(weights, f"{prefix}.out_proj", y, (x.width,))
+
+
+def separate_delta_layer(
+    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, layer: int
+) -> Tensor:
+    """As `delta_layer`, with a projection and a convolution each for q, k and v.
+
+    Weights: `<prefix>.{q,k,v,b,a,g,o}_proj`, `<prefix>.{q,k,v}_conv1d`, `<prefix>.{A_log, dt_bias,
+    o_norm}`.
+    """
+    _note_ranks(weights)
+    keys, values = shape.groups * shape.keys, shape.heads * shape.values
+
+    def project(name: str, width: int) -> Tensor:
+        return linear(weights, f"{prefix}.{name}_proj", x, (width,))
+
+    def convolve(name: str, width: int) -> Tensor:
+        taps = weights.small(f"{prefix}.{name}_conv1d.weight", (width, 1, shape.taps))
+        state = state_cache(x.trace, f"{name}_conv{layer}", (shape.taps - 1, width))
+        return ops.causal_conv(project(name, width), taps, None, state)
+
+    qkv = ops.concat(convolve("q", keys), convolve("k", keys), convolve("v", values))
+    ba = project("b", shape.heads), project("a", shape.heads)
+    y = _rule(weights, prefix, (qkv, *ba), shape, layer)
+    y = norm.rms_norm(weights, f"{prefix}.o_norm", y, shape.eps, row_shape=(values,))
+    y = ops.gated_activation(project("g", values), y, ops.ActivationKind.SILU)
+    return linear(weights, f"{prefix}.o_proj", y, (x.width,))
+
+
+def _rule(
+    weights: Weights,
+    prefix: str,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    shape: DeltaShape,
+    layer: int,
+    *,
+    by_group: bool = False,
+) -> Tensor:
+    """The rule on qkv, b and a: [T, heads, values]."""
+    qkv, b, a = inputs
+    return ops.gated_delta(
         qkv,
         b,
         a,
         weights.vector(f"{prefix}.A_log", shape.heads),
         weights.vector(f"{prefix}.dt_bias", shape.heads),
-        state_cache(x.trace, f"delta{layer}", (shape.heads, shape.keys, shape.values)),
+        state_cache(qkv.trace, f"delta{layer}", (shape.heads, shape.keys, shape.values)),
         by_group=by_group,
+        share_scale=shape.share_scale,
     )
-    rows = tuple(int(dim) for dim in gate.shape[1:])
-    y = norm.rms_norm(weights, f"{prefix}.norm", y, eps, row_shape=rows)
-    y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)
-    return linear(weights, f"{prefix}.out_proj", y, (x.width,))
+
+
+def _note_ranks(weights: Weights) -> None:
+    if weights.shard.ranks > 1:
+        weights.note("every rank computes whole layers of the gated delta rule")
 
 
 def _project(

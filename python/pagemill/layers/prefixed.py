@@ -14,17 +14,23 @@ from pagemill.ops.trace import Tensor
 
 
 class PrefixedWeights:
-    """The `Weights` of `whole` whose names begin with `prefix`."""
+    """The `Weights` of `whole` whose names begin with `prefix`; or, of names that begin with
+    `behind`, those that have `prefix` behind it."""
 
-    def __init__(self, whole: Weights, prefix: str) -> None:
+    def __init__(self, whole: Weights, prefix: str, *, behind: str = "") -> None:
         self.trace, self.shard = whole.trace, whole.shard
-        self._whole, self._prefix = whole, prefix
+        self._whole, self._prefix, self._behind = whole, prefix, behind
+
+    def _named(self, name: str) -> str:
+        if not name.startswith(self._behind):
+            return name
+        return self._behind + self._prefix + name[len(self._behind) :]
 
     def has(self, name: str) -> bool:
-        return self._whole.has(self._prefix + name)
+        return self._whole.has(self._named(name))
 
     def claim(self, name: str) -> None:
-        self._whole.claim(self._prefix + name)
+        self._whole.claim(self._named(name))
 
     def linear(
         self,
@@ -35,7 +41,7 @@ class PrefixedWeights:
         columns: Part | None = None,
         transposed: bool = False,
     ) -> Tensor:
-        name = self._prefix + module
+        name = self._named(module)
         return self._whole.linear(name, shape, rows=rows, columns=columns, transposed=transposed)
 
     def matrix(
@@ -46,7 +52,7 @@ class PrefixedWeights:
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        return self._whole.matrix(self._prefix + name, shape, rows=rows, columns=columns)
+        return self._whole.matrix(self._named(name), shape, rows=rows, columns=columns)
 
     def stack(
         self,
@@ -57,7 +63,7 @@ class PrefixedWeights:
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        return self._whole.stack(self._prefix + experts, module, shape, rows=rows, columns=columns)
+        return self._whole.stack(self._named(experts), module, shape, rows=rows, columns=columns)
 
     def turned_stack(
         self,
@@ -69,7 +75,7 @@ class PrefixedWeights:
         columns: Part | None = None,
     ) -> Tensor:
         return self._whole.turned_stack(
-            self._prefix + name, shape, stripe=stripe, rows=rows, columns=columns
+            self._named(name), shape, stripe=stripe, rows=rows, columns=columns
         )
 
     def turned_vectors(
@@ -80,7 +86,7 @@ class PrefixedWeights:
         stripe: Stripe = EVERY_ROW,
         part: Part | None = None,
     ) -> Tensor:
-        return self._whole.turned_vectors(self._prefix + name, shape, stripe=stripe, part=part)
+        return self._whole.turned_vectors(self._named(name), shape, stripe=stripe, part=part)
 
     def adapted(
         self,
@@ -91,13 +97,13 @@ class PrefixedWeights:
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        return self._whole.adapted(self._prefix + module, x, y, rows=rows, columns=columns)
+        return self._whole.adapted(self._named(module), x, y, rows=rows, columns=columns)
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
-        return self._whole.head_matrices(self._prefix + module, width, heads=heads, rows=rows)
+        return self._whole.head_matrices(self._named(module), width, heads=heads, rows=rows)
 
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
-        return self._whole.patches(self._prefix + module, shape)
+        return self._whole.patches(self._named(module), shape)
 
     def vector(
         self,
@@ -107,7 +113,7 @@ class PrefixedWeights:
         part: Part | None = None,
         stored: tuple[int, int] | None = None,
     ) -> Tensor:
-        return self._whole.vector(self._prefix + name, length, part=part, stored=stored)
+        return self._whole.vector(self._named(name), length, part=part, stored=stored)
 
     def small(
         self,
@@ -118,29 +124,23 @@ class PrefixedWeights:
         row_order: Sequence[int] = (),
     ) -> Tensor:
         return self._whole.small(
-            self._prefix + name, shape, row_factors=row_factors, row_order=row_order
+            self._named(name), shape, row_factors=row_factors, row_order=row_order
         )
 
     def block_elements(self, name: str) -> int:
-        return self._whole.block_elements(self._prefix + name)
+        return self._whole.block_elements(self._named(name))
 
     def note(self, text: str) -> None:
         self._whole.note(text)
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
-        return self._whole.row(self._prefix + name, index, shape)
+        return self._whole.row(self._named(name), index, shape)
 
     def number(self, name: str) -> float:
-        return self._whole.number(self._prefix + name)
+        return self._whole.number(self._named(name))
 
     def kv_scales(self, module: str) -> tuple[float, float]:
-        return self._whole.kv_scales(self._prefix + module)
+        return self._whole.kv_scales(self._named(module))
 
     def constant(self, name: str, values: Constant) -> Tensor:
-        return self._whole.constant(self._prefix + name, values)
-
-
-def under_prefix(weights: Weights, prefix: str, name: str) -> Weights:
-    """`weights` under `prefix` if there are such: some files have the tensor `name` with it, some
-    without."""
-    return PrefixedWeights(weights, prefix) if weights.has(prefix + name) else weights
+        return self._whole.constant(self._named(name), values)

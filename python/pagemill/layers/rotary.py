@@ -29,6 +29,14 @@ class RotaryTable:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryGrowth:
+    """Queries are multiplied by 1 + beta ln(1 + floor(position / context))."""
+
+    beta: float
+    context: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rotary:
     """A table bound to a trace: call it on q and k [T, heads, head_dim]."""
 
@@ -46,6 +54,10 @@ class Rotary:
             interleaved=self.interleaved,
             mscale=self.mscale,
         )
+
+    def grown(self, q: Tensor, growth: QueryGrowth) -> Tensor:
+        """q [T, heads, head_dim] scaled by the position of its tokens."""
+        return ops.scale_by_position(q, self.positions, growth=growth.beta, context=growth.context)
 
     def queries(self, q: Tensor) -> Tensor:
         """q alone rotated, for keys that another layer has stored."""

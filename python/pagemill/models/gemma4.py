@@ -5,7 +5,7 @@ Weights as Gemma 3's, whose norms hold the whole weight; `layer_scalar`; with em
 layer `per_layer_input_gate`, `per_layer_projection` and `post_per_layer_input_norm` in layers, and
 `model.{embed_tokens_per_layer, per_layer_model_projection, per_layer_projection_norm}`; with
 experts `router.{scale,proj,per_expert_scale}`, `experts.{gate_up_proj,down_proj}` and three more
-norms. Under `model.language_model.` in a checkpoint that also has encoders, which are not used.
+norms.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pagemill.models.config_keys import (
     number,
     positive_int,
 )
-from pagemill.models.decoder import Decoder, DecoderNames
+from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops import ActivationKind
 from pagemill.ops.shard import Part
@@ -45,28 +45,16 @@ _EXPERTS = PackedNames(up="experts.gate_up_proj", down="experts.down_proj")
 
 
 class Gemma4Model(Decoder):
-    """One Gemma 4 text model, or the text model of one that also has encoders."""
+    """One Gemma 4 text model."""
 
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
-        r"model\.(vision_tower|audio_tower|embed_vision|embed_audio)\..*": "text alone is served",
-        r"model\.(language_model\.)?layers\.\d+\.self_attn\.(k_proj|v_proj|k_norm)\.weight": (
+        r"model\.layers\.\d+\.self_attn\.(k_proj|v_proj|k_norm)\.weight": (
             "the layer attends to what an earlier one has stored"
         ),
     }
 
     def __init__(self, config: Config) -> None:
-        whole = config.get("text_config")
-        if whole is not None:
-            if not isinstance(whole, Mapping):
-                raise ModelConfigError("the configuration needs text_config to be an object")
-            config = cast("Mapping[str, Any]", whole)
-        self._root = "model" if whole is None else "model.language_model"
-        self.names = DecoderNames(
-            embedding=f"{self._root}.embed_tokens",
-            layers=f"{self._root}.layers",
-            norm=f"{self._root}.norm",
-        )
         if config.get("use_bidirectional_attention") not in (None, "vision"):
             raise ModelConfigError("use_bidirectional_attention must be null or vision, of images")
         types = _layer_types(config)
@@ -165,13 +153,13 @@ class Gemma4Model(Decoder):
         width, total = self._width, self._width * self.sizes.layers
         part = Part(layer * width, (layer + 1) * width, total)
         table = weights.matrix(
-            f"{self._root}.embed_tokens_per_layer.weight", (self._vocab, total), columns=part
+            "model.embed_tokens_per_layer.weight", (self._vocab, total), columns=part
         )
         own = ops.embedding(inputs.token_ids, table, scale=width**0.5)
-        name = f"{self._root}.per_layer_model_projection"
+        name = "model.per_layer_model_projection"
         of_model = linear(weights, name, start, (width,), rows=part)
         of_model = ops.scale(of_model, self.sizes.hidden_size**-0.5)
-        of_model = self.norm(weights, f"{self._root}.per_layer_projection_norm", of_model)
+        of_model = self.norm(weights, "model.per_layer_projection_norm", of_model)
         return ops.scale(ops.add(of_model, own), 2**-0.5)
 
     def _add_token(self, weights: Weights, layer: int, x: Tensor, token: Tensor) -> Tensor:

@@ -4,14 +4,10 @@ attention instead.
 Weights as Qwen3's with 1 added to those of norms, and `self_attn.q_proj` with the rows of each
 head's query and gate, or `linear_attn.*` (`layers.gated_delta`); in layers with experts `mlp.gate`
 (the router), `mlp.experts.<i>` or `mlp.experts.{gate_up_proj,down_proj}` of all together,
-`mlp.shared_expert` and `mlp.shared_expert_gate`. Checkpoints with images have
-`model.language_model` in the place of `model`.
+`mlp.shared_expert` and `mlp.shared_expert_gate`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import cast
 
 from pagemill import ops
 from pagemill.layers import attention, norm
@@ -20,10 +16,11 @@ from pagemill.layers.gated_delta import DeltaShape, delta_layer
 from pagemill.layers.linear import linear
 from pagemill.layers.moe import Experts, PackedNames, gated_expert, moe, packed_moe
 from pagemill.layers.rotary import Rotary
-from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
+from pagemill.models.base import Config
 from pagemill.models.config_keys import Defaults, flag, layer_numbers, layer_types, positive_int
-from pagemill.models.decoder import Decoder, DecoderNames
+from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
+from pagemill.models.state_space_keys import check_delta
 from pagemill.ops import ActivationKind
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -46,7 +43,7 @@ class Qwen3NextModel(Decoder):
         self.norm_offset = 1.0
         self._bias = flag(config, "attention_bias", False)
         self._types = layer_types(config, layers, (_LINEAR, _FULL)) or _by_interval(config, layers)
-        self._delta = _read_delta(config)
+        self._delta = _read_delta(config, self.sizes.norm_eps)
         self._experts: Experts | None = None
         self._shared_size = 0
         self._dense_layers = layer_numbers(config, "mlp_only_layers")
@@ -58,8 +55,7 @@ class Qwen3NextModel(Decoder):
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)
         if self._types[layer] == _LINEAR:
-            eps = self.sizes.norm_eps
-            return delta_layer(weights, f"{prefix}.linear_attn", x, self._delta, eps, layer)
+            return delta_layer(weights, f"{prefix}.linear_attn", x, self._delta, layer)
         assert rotary is not None
         name = f"{prefix}.self_attn"
         out, dim = f"{name}.o_proj", self.sizes.head_dim
@@ -98,47 +94,22 @@ class Qwen3NextModel(Decoder):
         return norm.rms_norm(weights, name, x, self.sizes.norm_eps, weight_offset=1.0)
 
 
-class Qwen35Model(Qwen3NextModel):
-    """The language model of a Qwen3.5 checkpoint with images, which are not supported."""
-
-    names = DecoderNames(
-        embedding="model.language_model.embed_tokens",
-        layers="model.language_model.layers",
-        norm="model.language_model.norm",
-    )
-    ignored: Mapping[str, str] = {
-        **IGNORED_IN_DECODERS,
-        r"model\.visual\..*": "images are not supported",
-    }
-
-    def __init__(self, config: Config) -> None:
-        text = config.get("text_config")
-        if not isinstance(text, Mapping):
-            raise ModelConfigError("the configuration needs text_config to be an object")
-        of_text = cast("Config", text)
-        tied = flag(config, "tie_word_embeddings", flag(of_text, "tie_word_embeddings", False))
-        super().__init__({**of_text, "tie_word_embeddings": tied})
-
-
 def _by_interval(config: Config, layers: int) -> tuple[str, ...]:
     interval = positive_int(config, "full_attention_interval", 4)
     return tuple(_LINEAR if (layer + 1) % interval else _FULL for layer in range(layers))
 
 
-def _read_delta(config: Config) -> DeltaShape:
-    shape = DeltaShape(
-        heads=positive_int(config, "linear_num_value_heads", 32),
-        groups=positive_int(config, "linear_num_key_heads", 16),
-        keys=positive_int(config, "linear_key_head_dim", 128),
-        values=positive_int(config, "linear_value_head_dim", 128),
-        taps=positive_int(config, "linear_conv_kernel_dim", 4),
-    )
-    if shape.heads % shape.groups:
-        raise ModelConfigError(
-            f"linear_num_value_heads={shape.heads} is not a multiple of"
-            f" linear_num_key_heads={shape.groups}"
+def _read_delta(config: Config, eps: float) -> DeltaShape:
+    return check_delta(
+        DeltaShape(
+            heads=positive_int(config, "linear_num_value_heads", 32),
+            groups=positive_int(config, "linear_num_key_heads", 16),
+            keys=positive_int(config, "linear_key_head_dim", 128),
+            values=positive_int(config, "linear_value_head_dim", 128),
+            taps=positive_int(config, "linear_conv_kernel_dim", 4),
+            eps=eps,
         )
-    return shape
+    )
 
 
 def _read_experts(config: Config, kind: ActivationKind) -> Experts:

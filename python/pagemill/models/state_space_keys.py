@@ -1,9 +1,10 @@
-"""The configuration of the mixers of Mamba and Mamba-2, which several families have."""
+"""The configuration of layers with a recurrent state, which several families have."""
 
 from __future__ import annotations
 
 import math
 
+from pagemill.layers.gated_delta import DeltaShape
 from pagemill.layers.state_space import MixerShape
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import activation, flag, positive_int
@@ -37,6 +38,20 @@ def read_mixer(config: Config, inner: int) -> MixerShape:
         conv_bias=flag(config, "mamba_conv_bias", True),
     )
     check_mixer(config, shape)
+    return shape
+
+
+def check_delta(shape: DeltaShape) -> DeltaShape:
+    """The shape of a layer of the gated delta rule, if there is one.
+
+    Raises:
+        ModelConfigError: heads do not divide by groups.
+    """
+    if shape.heads % shape.groups:
+        raise ModelConfigError(
+            f"linear_num_value_heads={shape.heads} is not a multiple of"
+            f" linear_num_key_heads={shape.groups}"
+        )
     return shape
 
 

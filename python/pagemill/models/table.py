@@ -60,9 +60,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GPTNeoXForCausalLM": Architecture("gpt_neox:GptNeoxModel", "GPT-NeoX, Pythia"),
     "Gemma2ForCausalLM": Architecture("gemma2:Gemma2Model", "Gemma 2"),
     "Gemma3ForCausalLM": Architecture("gemma3:Gemma3Model", "Gemma 3 (text)"),
+    "Gemma3ForConditionalGeneration": Architecture(
+        "language_part:Gemma3LanguagePart", "Gemma 3 with images; its text"
+    ),
     "Gemma4ForCausalLM": Architecture("gemma4:Gemma4Model", "Gemma 4 (text)"),
     "Gemma4ForConditionalGeneration": Architecture(
-        "gemma4:Gemma4Model", "Gemma 4, of which text is served"
+        "language_part:Gemma4LanguagePart", "Gemma 4 with images; its text"
     ),
     "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma"),
     "Glm4ForCausalLM": Architecture("glm4:Glm4Model", "GLM-4-0414"),
@@ -105,6 +108,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MiniMaxM2ForCausalLM": Architecture("minimax_m2:MiniMaxM2Model", "MiniMax-M2"),
     "Ministral3ForCausalLM": Architecture("ministral3:Ministral3Model", "Ministral 3"),
     "MinistralForCausalLM": Architecture("ministral:MinistralModel", "Ministral"),
+    "Mistral3ForConditionalGeneration": Architecture(
+        "language_part:Mistral3LanguagePart",
+        "Mistral Small 3.1, Ministral 3; their text",
+    ),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral"),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral"),
     "ModernBertModel": Architecture("modernbert:ModernBertModel", "ModernBERT", "embeddings"),
@@ -117,6 +124,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2"),
     "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3"),
     "OlmoForCausalLM": Architecture("olmo:OlmoModel", "OLMo"),
+    "OlmoHybridForCausalLM": Architecture("olmo_hybrid:OlmoHybridModel", "OLMo Hybrid"),
     "OlmoeForCausalLM": Architecture("olmoe:OlmoeModel", "OLMoE"),
     "OpenAIGPTLMHeadModel": Architecture("openai_gpt:OpenAiGptModel", "GPT"),
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon"),
@@ -132,11 +140,11 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen3NextForCausalLM": Architecture("qwen3_next:Qwen3NextModel", "Qwen3-Next"),
     "Qwen3_5ForCausalLM": Architecture("qwen3_next:Qwen3NextModel", "Qwen3.5 (text)"),
     "Qwen3_5ForConditionalGeneration": Architecture(
-        "qwen3_next:Qwen35Model", "Qwen3.5, its language model"
+        "language_part:Qwen35LanguagePart", "Qwen3.5 with images; its text"
     ),
     "Qwen3_5MoeForCausalLM": Architecture("qwen3_next:Qwen3NextModel", "Qwen3.5, experts (text)"),
     "Qwen3_5MoeForConditionalGeneration": Architecture(
-        "qwen3_next:Qwen35Model", "Qwen3.5, experts, its language model"
+        "language_part:Qwen35LanguagePart", "Qwen3.5 with images, experts; its text"
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", "embeddings"),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS"),
@@ -147,6 +155,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "VaultGemmaForCausalLM": Architecture("vaultgemma:VaultGemmaModel", "VaultGemma"),
     "XLMRobertaModel": Architecture("roberta:RobertaModel", "XLM-RoBERTa", "embeddings"),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM"),
+    "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2"),
 }
 
 # The ends of names of architectures, and what a checkpoint of that kind is for.

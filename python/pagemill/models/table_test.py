@@ -7,6 +7,7 @@ import pytest
 from pagemill.inputs.task import Task
 from pagemill.models.base import ModelConfigError
 from pagemill.models.config_keys import rope_parameters
+from pagemill.models.gpt_neox import GptNeoxModel
 from pagemill.models.table import ARCHITECTURES, find, model_class
 
 DECODER: dict[str, Any] = {
@@ -18,7 +19,7 @@ DECODER: dict[str, Any] = {
     "max_position_embeddings": 128,
     "sliding_window": 8,
 }
-# The same sizes under the names of GPT-2, GPT-Neo and OPT.
+# The same sizes under the names of older families.
 OTHER_NAMES: dict[str, Any] = {
     "n_embd": 64,
     "n_layer": 4,
@@ -28,7 +29,13 @@ OTHER_NAMES: dict[str, Any] = {
     "num_heads": 4,
     "attention_types": [[["global", "local"], 2]],
     "ffn_dim": 96,
+    "d_model": 64,
+    "n_layers": 4,
+    "n_heads": 4,
+    "max_seq_len": 128,
+    "seq_length": 128,
 }
+HAS_OTHER_NAMES = ("Bloom", "CodeGen", "ExaoneForCausalLM", "GPT", "Mpt", "OPT", "OpenAIGPT")
 DISTILBERT = {"dim": 64, "hidden_dim": 96, "n_layers": 4, "n_heads": 4}
 PADDED = DECODER | {"max_position_embeddings": 128 + 2}  # the first two are not of tokens
 
@@ -49,21 +56,26 @@ QWEN2_VL = DECODER | {
     "vision_config": QWEN2_VL_VISION,
     "image_token_id": 99,
 }
+QWEN3_5_TEXT = DECODER | {"model_type": "qwen3_5_text"}
 CONFIGS = {
     "CamembertModel": PADDED,
     "DistilBertModel": DECODER | DISTILBERT,
     "LlavaForConditionalGeneration": LLAVA,
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
-    "Qwen3_5ForConditionalGeneration": {"text_config": DECODER},
-    "Qwen3_5MoeForConditionalGeneration": {"text_config": DECODER},
+    "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
+    "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},
+    "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
+    "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
+    "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "RobertaModel": PADDED,
     "XLMRobertaModel": PADDED,
+    "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
 }
 
 
 def _config(architecture: str) -> dict[str, Any]:
-    other = OTHER_NAMES if architecture.startswith(("GPT", "OPT")) else {}
+    other = OTHER_NAMES if architecture.startswith(HAS_OTHER_NAMES) else {}
     return CONFIGS.get(architecture, DECODER | other)
 
 
@@ -158,7 +170,7 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ),
         ("LlamaForCausalLM", {"num_hidden_layers": "4"}, "num_hidden_layers"),
         ("LlamaForCausalLM", {"num_key_value_heads": 3}, "4 heads cannot share 3"),
-        ("LlamaForCausalLM", {"rope_scaling": {"rope_type": "longrope"}}, "unknown rope_type"),
+        ("LlamaForCausalLM", {"rope_scaling": {"rope_type": "longer"}}, "unknown rope_type"),
         ("LlamaForCausalLM", {"hidden_act": "mish"}, "unknown activation 'mish'; known: gelu"),
         (
             "Gemma3ForCausalLM",
@@ -198,7 +210,49 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("MambaForCausalLM", {"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
         ("JambaForCausalLM", {"attn_layer_offset": 8}, "must be less than attn_layer_period, 8"),
         ("Qwen3_5ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
+        ("Zamba2ForCausalLM", {"layers_block_type": ["mamba"]}, "must list 4 layers, linear_at"),
+        ("Zamba2ForCausalLM", {"use_long_context": True}, "use_long_context=True is not"),
+        (
+            "Zamba2ForCausalLM",
+            {"use_shared_attention_adapter": True, "num_key_value_heads": 2},
+            "num_key_value_heads=2 with use_shared_attention_adapter",
+        ),
+        ("OlmoHybridForCausalLM", {"linear_num_value_heads": 6}, "6 is not a multiple of linear"),
         ("Lfm2ForCausalLM", {"full_attn_idxs": "0"}, "full_attn_idxs must list layers"),
+        ("AfmoeForCausalLM", {"score_func": "softmax"}, "score_func must be sigmoid"),
+        ("ApertusForCausalLM", {"hidden_act": "silu"}, "hidden_act must be xielu"),
+        ("BloomForCausalLM", {"slow_but_exact": True}, "slow_but_exact=True is not supported"),
+        (
+            "BloomForCausalLM",
+            {"num_attention_heads": 2**13, "hidden_size": 2**13},
+            "8192 heads are more than the 4096",
+        ),
+        ("CodeGenForCausalLM", {"n_head": 2}, "n_head must be a multiple of 4"),
+        ("Cohere2MoeForCausalLM", {"expert_selection_fn": "relu"}, "must be softmax or sigmoid"),
+        (
+            "Cohere2MoeForCausalLM",
+            {"num_shared_experts": 1, "shared_expert_combination_strategy": "max"},
+            "must be average or sum",
+        ),
+        ("FalconForCausalLM", {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn must be 1"),
+        (
+            "FalconForCausalLM",
+            {"new_decoder_architecture": True, "parallel_attn": False},
+            "parallel_attn must be true",
+        ),
+        ("GPT2LMHeadModel", {"add_cross_attention": True}, "add_cross_attention=True is not"),
+        ("Gemma4ForCausalLM", {"use_bidirectional_attention": "all"}, "must be null or vision"),
+        ("Gemma4ForCausalLM", {"num_kv_shared_layers": 4}, "leaves no layer of a kind to share"),
+        ("GraniteSWAForCausalLM", {"layer_rope_theta": [1e4]}, "must list 4 layers, a base"),
+        ("HunYuanMoEV1ForCausalLM", {"moe_topk": [1, 2]}, "must be the same in all layers"),
+        ("MptForCausalLM", {"attn_config": {"alibi": False}}, "alibi and no_bias must be true"),
+        ("MptForCausalLM", {"attn_config": {"clip_qkv": 8}}, "clip_qkv=8 is not supported"),
+        ("Gemma3ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
+        (
+            "Mistral3ForConditionalGeneration",
+            {"text_config": DECODER | {"model_type": "llama"}},
+            "of type 'llama' .* known: ministral3, mistral",
+        ),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
     ],
@@ -222,3 +276,24 @@ def test_rope_parameters_of_old_and_new_checkpoints_agree():
         assert rope_parameters({"rope_parameters": new}, kind) == rope
         assert rope_parameters(old, kind) == rope
     assert rope_parameters({}) == {"rope_type": "default", "rope_theta": 10000.0}
+
+
+def test_gemma_3_with_encoders_leaves_out_defaults():
+    text = {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "sliding_window": 1024,
+    }
+    model = model_class("Gemma3ForConditionalGeneration").from_config({"text_config": text})
+    assert (model.traits.vocab_size, model.traits.max_model_len) == (262208, 131072)
+
+
+def test_older_rotary_keys_of_gpt_neox():
+    older = DECODER | {"rotary_emb_base": 5000.0, "rotary_pct": 0.5}
+    rope = {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}
+    newer = DECODER | {"rope_parameters": rope}
+    assert GptNeoxModel(older).rotary == GptNeoxModel(newer).rotary
+    assert GptNeoxModel(DECODER | {"rotary_pct": 0.25}).rotary == GptNeoxModel(DECODER).rotary

@@ -12,6 +12,7 @@ from pagemill.ops.all_reduce import all_reduce
 from pagemill.ops.apply_adapter import apply_adapter
 from pagemill.ops.attention import attention
 from pagemill.ops.causal_conv import causal_conv
+from pagemill.ops.concat import concat
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
 from pagemill.ops.gated_delta import gated_delta
@@ -28,7 +29,7 @@ from pagemill.ops.paged_attention import paged_attention
 from pagemill.ops.pool import PoolKind, pool
 from pagemill.ops.rms_norm import rms_norm
 from pagemill.ops.rotary import rotary
-from pagemill.ops.scale import scale
+from pagemill.ops.scale import scale, scale_by_position
 from pagemill.ops.scatter_rows import scatter_rows
 from pagemill.ops.select_rows import select_rows
 from pagemill.ops.selective_scan import selective_scan
@@ -47,6 +48,7 @@ __all__ = [
     "apply_adapter",
     "attention",
     "causal_conv",
+    "concat",
     "embedding",
     "gated_activation",
     "gated_delta",
@@ -64,6 +66,7 @@ __all__ = [
     "rms_norm",
     "rotary",
     "scale",
+    "scale_by_position",
     "scatter_rows",
     "select_rows",
     "selective_scan",

@@ -26,10 +26,12 @@ def gated_delta(
     state: Cache,
     *,
     by_group: bool = False,
+    share_scale: float = 1.0,
 ) -> Tensor:
     """qkv [T, 2 * groups * keys + heads * values], whose rows hold q, k and v of all, or if
     `by_group` q, k and v of each group; b and a [T, heads]; a_log and dt_bias f32 [heads]; `state`
-    [heads, keys, values] -> y [T, heads, values]. `cc/ops/gated_delta` has the formula.
+    [heads, keys, values] -> y [T, heads, values]. `share_scale` multiplies sigmoid(b).
+    `cc/ops/gated_delta` has the formula.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -59,6 +61,7 @@ def gated_delta(
         )
     operands = [qkv, b, a, a_log, dt_bias, state]
     attributes = [("by_group", 1.0)] if by_group else []
+    attributes += [("share_scale", share_scale)] if share_scale != 1 else []
     shape = (qkv.rows, heads, values)
     return qkv.trace.emit(op, operands, [(shape, qkv.dtype)], attributes)[0]
 
@@ -76,7 +79,7 @@ def reference(
     by_group = attributes.get("by_group", 0) == 1
     q, k, v = _parts(qkv.float().reshape(qkv.shape[0], -1), heads, keys, values, by_group)
     q, k = _normalize(q) * keys**-0.5, _normalize(k)
-    share = b.float().reshape(-1, heads).sigmoid()
+    share = b.float().reshape(-1, heads).sigmoid() * attributes.get("share_scale", 1.0)
     steps = torch.nn.functional.softplus(a.float().reshape(-1, heads) + dt_bias)
     decay = (-torch.exp(a_log) * steps).exp()
     y = torch.empty_like(v)

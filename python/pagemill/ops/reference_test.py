@@ -11,11 +11,8 @@ import torch
 from pagemill.ops import draw_tokens
 from pagemill.ops.table import OPS, reference
 from pagemill.ops.torch_step import (
-    StateRun,
     TorchCache,
     TorchLatentCache,
-    TorchState,
-    TorchStep,
     make_step,
 )
 
@@ -44,6 +41,8 @@ def test_norms():
     torch.testing.assert_close(y, expected)
     (y,) = _run("layer_norm", x, w, b, eps=1e-5)
     torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, (5,), w, b, 1e-5))
+    (y,) = _run("layer_norm", x, w, b, eps=1e-5, weight_offset=1.0)
+    torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, (5,), w + 1, b, 1e-5))
     groups = _random(2, 5)
     (y,) = _run("rms_norm", x, groups.reshape(10), eps=0.5)
     torch.testing.assert_close(y[:, 1], _run("rms_norm", x[:, 1], groups[1], eps=0.5)[0])
@@ -51,6 +50,13 @@ def test_norms():
     y, total = _run("add_rms_norm", x, residual, w, eps=1e-6)
     torch.testing.assert_close(total, x + residual)
     torch.testing.assert_close(y, _run("rms_norm", x + residual, w, eps=1e-6)[0])
+
+
+def test_layer_norm_of_groups():
+    x, w, b = _random(4, 3, 5), _random(1, 15)[0], _random(1, 15)[0]
+    (y,) = _run("layer_norm", x, w, b, eps=1e-5)
+    plain = torch.nn.functional.layer_norm(x, (5,), eps=1e-5)
+    torch.testing.assert_close(y, plain * w.reshape(3, 5) + b.reshape(3, 5))
 
 
 def test_tokens_that_stay_on_a_device():
@@ -113,6 +119,10 @@ def test_masks_exclude_tokens():
 def test_scale():
     x = _random(3, 4)
     torch.testing.assert_close(_run("scale", x, by=-0.5)[0], -x / 2)
+    positions = torch.tensor([7, 8, 24], dtype=torch.int32)
+    factors = torch.tensor([2, 2 + math.log(2), 2 + math.log(4)])
+    (y,) = _run("scale", x, positions, by=2.0, growth=0.5, context=8)
+    torch.testing.assert_close(y, x * factors[:, None])
 
 
 def test_linears_of_one_value():
@@ -173,6 +183,14 @@ def test_moe_route(scoring, biased, renormalize, scale, groups, group_choices, g
         np.testing.assert_allclose(weights[n].numpy(), expected, rtol=1e-6)
 
 
+def test_moe_route_multiplies_weights_by_factors():
+    logits, factors = _random(9, 6), _random(1, 6)[0]
+    ids, weights = _run("moe_route", logits, None, choices=2, scoring=0, renormalize=1)
+    same, scaled = _run("moe_route", logits, None, factors, choices=2, scoring=0, renormalize=1)
+    assert torch.equal(same, ids)
+    torch.testing.assert_close(scaled, weights * factors[ids.long()])
+
+
 def test_moe_route_shows_nan_in_weights_never_in_ids():
     logits = torch.tensor([[math.nan, math.nan, 1, math.nan], [-math.inf, 1, 2, -math.inf]])
     ids, weights = _run("moe_route", logits, None, choices=3, scoring=0)
@@ -227,6 +245,7 @@ def test_head_linear():
         (4, math.tanh),
         (7, lambda x: x),
         (8, lambda x: 1 / (1 + math.exp(-x))),
+        (9, lambda x: x if x > 0 else math.expm1(x)),
     ],
 )
 def test_activations(kind, expected):
@@ -283,160 +302,10 @@ def test_rotary_kv_write_stores_the_rotated_keys():
     torch.testing.assert_close(cache.value[slots], v, atol=0, rtol=0)
 
 
-def _state_step(lengths: list[int], new: list[int], table: list[list[int]]) -> TorchStep:
-    """Requests that have `lengths` tokens after a step of `new` ones, in blocks of 4."""
-    starts = np.cumsum([0, *new]).astype(np.int32)
-    empty = np.zeros(starts[-1], np.int32)
-    kv = {
-        "block_size": 4,
-        "slot_mapping": empty,
-        "block_table": np.array(table, np.int32),
-    }
-    arrays = {"token_ids": empty, "positions": empty, "logits_rows": empty}
-    lens = np.array(lengths, np.int32)
-    return make_step(arrays | {"query_start": starts, "seq_lens": lens, "kv": [kv]}, DEVICE)
-
-
-def test_state_runs_end_at_pages_and_at_the_end():
-    # One fresh request, one that decodes in its page, one that passes boundaries at 8 (null),
-    # and 12.
-    step = _state_step([3, 6, 14], [3, 1, 9], [[5, 0, 0, 0], [0, 6, 0, 0], [0, 1, 2, 3]])
-    assert list(step.state_runs(0)) == [
-        StateRun(0, 5, 0, 3),
-        StateRun(6, 6, 3, 4),
-        StateRun(1, 1, 4, 7),
-        StateRun(1, 2, 7, 11),
-        StateRun(2, 3, 11, 13),
-    ]
-
-
-def _conv_by_hand(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    padded = np.concatenate([np.zeros((w.shape[1] - 1, x.shape[1])), x])
-    return np.stack([bias + (padded[t : t + w.shape[1]].T * w).sum(1) for t in range(len(x))])
-
-
-@pytest.mark.parametrize("attributes", [{}, {"kind": 7.0}])
-def test_causal_conv_goes_on_from_its_state(attributes: dict[str, float]):
-    x, w, bias = _random(7, 5), _random(5, 1, 3), _random(1, 5)[0]
-    expected = _conv_by_hand(x.numpy(), w[:, 0].numpy(), bias.numpy())
-    if not attributes:
-        expected /= 1 + np.exp(-expected)
-    pages = torch.full((4, 2, 5), math.nan)
-    rows = []
-    for begin, end in [(0, 1), (1, 6), (6, 7)]:
-        step = _state_step([end], [end - begin], [[2, 3]])
-        inputs = [x[begin:end], w, bias, TorchState(pages)]
-        rows.append(reference("causal_conv")(inputs, attributes, step)[0])
-    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=1e-6)
-    np.testing.assert_array_equal(pages[2], x[2:4])
-    np.testing.assert_array_equal(pages[3], x[5:7])
-
-
-def _scan_by_hand(x, dt, a_log, d, b, c):
-    """One token and head after the other: y [T, H, P] and the last state [H, N, P]."""
-    tokens, heads, head_dim = x.shape
-    h = np.zeros((heads, b.shape[2], head_dim))
-    y = np.zeros(x.shape)
-    for t in range(tokens):
-        for i in range(heads):
-            group = i // (heads // b.shape[1])
-            h[i] *= np.exp(-dt[t, i] * np.exp(a_log[i]))
-            h[i] += dt[t, i] * np.outer(b[t, group], x[t, i])
-            y[t, i] = c[t, group] @ h[i] + d[i] * x[t, i]
-    return y, h
-
-
-def test_state_space_scan_goes_on_from_its_state():
-    tokens, heads, head_dim, groups, states = 45, 4, 3, 2, 5
-    inner, side = heads * head_dim, groups * states
-    xbc, dt = _random(tokens, inner + 2 * side), _random(tokens, heads)
-    a_log, d, bias = _random(3, heads)
-    wide = xbc.double().numpy()
-    expected, last = _scan_by_hand(
-        wide[:, :inner].reshape(tokens, heads, head_dim),
-        np.log1p(np.exp((dt + bias).double().numpy())),
-        a_log.double().numpy(),
-        d.double().numpy(),
-        wide[:, inner : inner + side].reshape(tokens, groups, states),
-        wide[:, inner + side :].reshape(tokens, groups, states),
-    )
-    pages = torch.full((14, heads, states, head_dim), math.nan)
-    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
-    rows = []
-    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
-        step = _state_step([end], [end - begin], table)
-        inputs = [xbc[begin:end], dt[begin:end], a_log, d, bias, TorchState(pages)]
-        rows.append(reference("state_space_scan")(inputs, {}, step)[0])
-    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
-    np.testing.assert_allclose(pages[12].numpy(), last, atol=2e-5)
-    assert pages[[2, 8, 9]].isnan().all()
-
-
-def test_selective_scan_goes_on_from_its_state():
-    tokens, channels, states = 45, 6, 5
-    x, dt = _random(tokens, channels), _random(channels, tokens).T
-    b, c = _random(tokens, states), _random(states, tokens).T
-    a_log, d = _random(channels, states), _random(1, channels)[0]
-    bias = _random(channels, 1)[:, 0].flip(0)
-    h, expected = np.zeros((states, channels)), np.zeros((tokens, channels))
-    wide = [value.double().numpy() for value in (x, dt, b, c, a_log, d, bias)]
-    for t in range(tokens):
-        steps = np.log1p(np.exp(wide[1][t] + wide[6]))
-        h = np.exp(-steps * np.exp(wide[4].T)) * h + np.outer(wide[2][t], steps * wide[0][t])
-        expected[t] = wide[3][t] @ h + wide[5] * wide[0][t]
-    pages = torch.full((14, states, channels), math.nan)
-    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
-    rows = []
-    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
-        step = _state_step([end], [end - begin], table)
-        of_step = [value[begin:end] for value in (x, dt, b, c)]
-        inputs = [*of_step, a_log, d, bias, TorchState(pages)]
-        rows.append(reference("selective_scan")(inputs, {}, step)[0])
-    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
-    np.testing.assert_allclose(pages[12].numpy(), h, atol=2e-5)
-    assert pages[[2, 8, 9]].isnan().all()
-
-
-def _delta_by_hand(q, k, v, share, decay):
-    """One token and head after the other: y [T, H, V] and the last state [H, K, V]."""
-    q, k = (x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
-    state = np.zeros((v.shape[1], k.shape[2], v.shape[2]))
-    y = np.zeros(v.shape)
-    for t in range(v.shape[0]):
-        for head in range(v.shape[1]):
-            s, group = state[head], head // (v.shape[1] // k.shape[1])
-            s *= decay[t, head]
-            s += np.outer(k[t, group], share[t, head] * (v[t, head] - k[t, group] @ s))
-            y[t, head] = q[t, group] @ s / np.sqrt(k.shape[2])
-    return y, state
-
-
-@pytest.mark.parametrize("by_group", [0, 1])
-def test_gated_delta_goes_on_from_its_state(by_group):
-    tokens, heads, groups, keys, values = 45, 4, 2, 5, 3
-    b, a = _random(tokens, heads), _random(heads, tokens).T
-    a_log, bias = _random(1, heads), _random(heads, 1).T - 1
-    q, k = _random(tokens, groups, keys), _random(groups, tokens, keys).transpose(0, 1)
-    v = _random(tokens, heads, values)
-    if by_group:
-        qkv = torch.cat([q, k, v.reshape(tokens, groups, -1)], -1)
-    else:
-        qkv = torch.cat([x.reshape(tokens, -1) for x in (q, k, v)], -1)
-    wide = [x.double().numpy() for x in (q, k, v, b, a, a_log[0], bias[0])]
-    steps = np.log1p(np.exp(wide[4] + wide[6]))
-    decay = np.exp(-np.exp(wide[5]) * steps)
-    expected, last = _delta_by_hand(*wide[:3], 1 / (1 + np.exp(-wide[3])), decay)
-    pages = torch.full((14, heads, keys, values), math.nan)
-    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
-    rows = []
-    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
-        step = _state_step([end], [end - begin], table)
-        parts = qkv[begin:end], b[begin:end], a[begin:end]
-        inputs = [*parts, a_log[0], bias[0], TorchState(pages)]
-        rows.append(reference("gated_delta")(inputs, {"by_group": by_group}, step)[0])
-    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
-    np.testing.assert_allclose(pages[12].numpy(), last, atol=2e-5)
-    assert pages[[2, 8, 9]].isnan().all()
+def test_concat_puts_rows_side_by_side():
+    x, y = torch.tensor([[[1.0, 2], [3, 4]], [[5, 6], [7, 8]]]), torch.tensor([[9.0], [10]])
+    (z,) = _run("concat", x, y)
+    assert z.tolist() == [[1, 2, 3, 4, 9], [5, 6, 7, 8, 10]]
 
 
 def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, slopes):

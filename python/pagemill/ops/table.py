@@ -16,6 +16,7 @@ OPS: dict[str, str] = {
     "argmax": "pagemill.ops.argmax",
     "attention": "pagemill.ops.attention",
     "causal_conv": "pagemill.ops.causal_conv",
+    "concat": "pagemill.ops.concat",
     "draw_tokens": "pagemill.ops.draw_tokens",
     "embedding": "pagemill.ops.embedding",
     "gated_activation": "pagemill.ops.gated_activation",

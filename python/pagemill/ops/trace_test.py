@@ -133,6 +133,8 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     ),
     (lambda v: ops.split(v.act("tokens", 3, 8), 6)[0], ("tokens", 3, 6)),
     (lambda v: ops.split(v.act("tokens", 3, 8), 6)[1], ("tokens", 3, 2)),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=((9, 2), None))[0], ("tokens", 9, 2)),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=((9, 2), None))[1], ("tokens", 3, 2)),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.i32("logits_rows")), ("logits_rows", 5)),
     (
         lambda v: ops.scatter_rows(v.act("tokens", 5), v.act("media_rows", 5), v.i32("media_rows")),
@@ -192,6 +194,12 @@ def test_heads_of_a_scan_lie_in_their_groups():
     vectors = [v.weight("f32", 4) for _ in range(3)]
     y = ops.state_space_scan(xbc, dt, vectors[0], vectors[1], vectors[2], v.state(4, 5, 3))
     assert (y.shape, y.dtype) == (("tokens", 2, 6), "act")
+
+
+def test_concat_has_the_width_of_all():
+    v = _Values()
+    y = ops.concat(v.act("tokens", 2, 3), v.act("tokens", 4), v.act("tokens", 1))
+    assert (y.shape, y.dtype) == (("tokens", 11), "act")
 
 
 def test_gated_delta_has_rows_of_heads():
@@ -279,6 +287,11 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
             v.act("tokens", 6), v.act("tokens", 6), ops.ActivationKind.SILU, up_offset=1.0
         ),
         "up_offset needs a limit",
+    ),
+    (lambda v: ops.concat(v.act("tokens", 4)), "1 values; it takes 2 to 8"),
+    (
+        lambda v: ops.concat(v.act("tokens", 4), v.act("logits_rows", 4)),
+        "their rows must be the same",
     ),
     (lambda v: _delta(v, 2 * 3 + 2 * 5 + 1, v.state(2, 5, 3)), "rows of 17 do not hold v of 2"),
     (lambda v: _delta(v, 2 * 3 + 2 * 5, v.state(2, 257, 3)), "with at most 256 keys"),
@@ -394,6 +407,10 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     ),
     (lambda v: ops.split(v.f32("tokens", 8), 6), "must be act, got f32"),
     (lambda v: ops.split(v.act("tokens", 3, 8), 8), r"\[tokens, 3, 8\] cannot be cut at 8"),
+    (
+        lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=(None, (7,))),
+        r"rows of 6 of .* do not fit \(7,\)",
+    ),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.act("logits_rows")), "rows .* is act"),
     (
         lambda v: ops.scatter_rows(v.act("tokens", 5), v.act("tokens", 5), v.i32("media_rows")),

@@ -1,0 +1,108 @@
+"""The language model of a checkpoint that also has encoders, which are not used: text is served,
+requests with images or audio are refused.
+
+Weights: those of the family in `text_config`, under `language_model.`, or with `language_model.`
+behind the first `model.` of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, cast
+
+from pagemill.layers.base import Weights
+from pagemill.layers.prefixed import PrefixedWeights
+from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
+from pagemill.models.decoder import Decoder
+from pagemill.models.gemma3 import Gemma3Model
+from pagemill.models.gemma4 import Gemma4Model
+from pagemill.models.ministral3 import Ministral3Model
+from pagemill.models.mistral import MistralModel
+from pagemill.models.qwen3_next import Qwen3NextModel
+from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+
+_ENCODERS = (
+    r"(model\.)?(vision_tower|vision_model|audio_tower|multi_modal_projector|embed_vision"
+    r"|embed_audio|visual)\..*"
+)
+
+
+class LanguagePart:
+    """A `Model` (base.py). A subclass says which families there are, by the `model_type` of
+    `text_config`, and what this leaves out."""
+
+    families: ClassVar[Mapping[str, type[Decoder]]]
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, config: Config) -> None:
+        text = config.get("text_config")
+        if not isinstance(text, Mapping):
+            raise ModelConfigError("the configuration needs text_config to be an object")
+        kind: object = cast("Config", text).get("model_type")
+        if not isinstance(kind, str) or kind not in self.families:
+            raise ModelConfigError(
+                f"a language model of type {shown(kind)} in this architecture is not supported;"
+                f" known: {', '.join(sorted(self.families))}"
+            )
+        keys = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+        self._text = self.families[kind]({**self.defaults, **keys, **cast("Config", text)})
+        self.ignored: Mapping[str, str] = {_ENCODERS: "text alone is served"}
+        for name, why in self._text.ignored.items():
+            inner = name.replace(r"model\.", r"model\.language_model\.", 1)
+            self.ignored |= {rf"language_model\.(?:{name})": why, inner: why}
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        return cls(config)
+
+    @property
+    def traits(self) -> ModelTraits:
+        return self._text.traits
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        return self._text.hidden(self._named(weights), inputs)
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        return self._text.logits(self._named(weights), rows)
+
+    def _named(self, weights: Weights) -> Weights:
+        whole = PrefixedWeights(weights, "language_model.")
+        if whole.has(f"{self._text.names.embedding}.weight"):
+            return whole
+        return PrefixedWeights(weights, "language_model.", behind="model.")
+
+
+class Gemma3LanguagePart(LanguagePart):
+    """Gemma 3 of 4B parameters and more; the defaults are those of its configuration's class."""
+
+    families = {"gemma3_text": Gemma3Model}
+    defaults = {
+        "vocab_size": 262208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131072,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 4096,
+    }
+
+
+class Gemma4LanguagePart(LanguagePart):
+    """Gemma 4."""
+
+    families = {"gemma4_text": Gemma4Model}
+
+
+class Mistral3LanguagePart(LanguagePart):
+    """Mistral Small 3.1 and later, and Ministral 3."""
+
+    families = {"ministral3": Ministral3Model, "mistral": MistralModel}
+
+
+class Qwen35LanguagePart(LanguagePart):
+    """Qwen3.5, dense and with experts."""
+
+    families = {"qwen3_5_text": Qwen3NextModel, "qwen3_5_moe_text": Qwen3NextModel}

@@ -1,0 +1,43 @@
+"""`concat`: rows of several values side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import require_act
+from pagemill.ops.trace import ShapeError, Tensor, format_shape
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+_MAX_INPUTS = 8
+
+
+def concat(*xs: Tensor) -> Tensor:
+    """Two to eight values [N, ...] -> [N, the sum of their widths].
+
+    Raises:
+        ShapeError: they are of another number, have different rows, or are no activations.
+    """
+    if not 2 <= len(xs) <= _MAX_INPUTS:
+        raise ShapeError(f"concat: {len(xs)} values; it takes 2 to {_MAX_INPUTS}")
+    for x in xs:
+        require_act("concat", x=x)
+        if x.rows != xs[0].rows:
+            shapes = f"{format_shape(xs[0].shape)} and {x.name} is {format_shape(x.shape)}"
+            raise ShapeError(f"concat: {xs[0].name} is {shapes}; their rows must be the same")
+    shape = (xs[0].rows, sum(x.width for x in xs))
+    return xs[0].trace.emit("concat", xs, [(shape, xs[0].dtype)])[0]
+
+
+def reference(
+    inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch."""
+    import torch
+
+    del attributes, step
+    return (torch.cat([x.flatten(1) for x in inputs], 1),)
