@@ -93,6 +93,8 @@ def test_a_cross_encoder(served: Callable[..., Served]) -> None:
     kept = 20 - len(QUERY.split()) - 3
     expected = 1 / (1 + np.exp(-server.rows(QUERY, "w9 " * kept)[0]))
     assert abs(cut["data"][0]["score"] - expected) <= TOLERANCE
+    cut = server.post("/score", queries=QUERY, documents="w9 " * 99, max_tokens_per_doc=kept)
+    assert abs(cut["data"][0]["score"] - expected) <= TOLERANCE
     # A text alone has one type.
     alone = server.post("/classify", input=DOCUMENTS[0], use_activation=False)
     np.testing.assert_allclose(

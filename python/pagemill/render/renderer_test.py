@@ -22,7 +22,7 @@ from pagemill.render.sample_vocabularies import (
     sentencepiece_metadata,
     sentencepiece_model,
 )
-from pagemill.render.tokenizer import MAX_TEXT_CHARS, TextTokenizer
+from pagemill.render.tokenizer import MAX_TEXT_CHARS, TextLimits, TextTokenizer
 
 HI = [{"role": "user", "content": "the dog"}]
 
@@ -310,11 +310,15 @@ def test_pairs() -> None:
     )
     texts = TextTokenizer(tokenizer)
     assert texts.encode_pair("a b", "c a") == ([1, 3, 4, 2, 5, 3, 2], 4)
-    assert texts.encode_pair("a b", "c a", 7) == ([1, 3, 4, 2, 5, 3, 2], 4)
+    assert texts.encode_pair("a b", "c a", TextLimits(7)) == ([1, 3, 4, 2, 5, 3, 2], 4)
     # The second text loses its end, then the first.
-    assert texts.encode_pair("a b", "c a", 6) == ([1, 3, 4, 2, 5, 2], 4)
-    assert texts.encode_pair("a b", "c a", 4) == ([1, 3, 2, 2], 3)
-    assert texts.encode_pair("a b", "c a", 2) == ([1, 2], 0)
+    assert texts.encode_pair("a b", "c a", TextLimits(6)) == ([1, 3, 4, 2, 5, 2], 4)
+    assert texts.encode_pair("a b", "c a", TextLimits(4)) == ([1, 3, 2, 2], 3)
+    assert texts.encode_pair("a b", "c a", TextLimits(2)) == ([1, 2], 0)
+    limits = TextLimits(None, 1, 1)
+    assert texts.encode_pair("a b", "c a", limits) == ([1, 3, 2, 5, 2], 3)
+    assert texts.encode_pair("a b", None) == ([1, 3, 4, 2], 0)
+    assert texts.encode_pair("a b", None, limits) == ([1, 3, 2], 0)
     # Text is not taken for control tokens.
     ids, start = texts.encode_pair("[SEP]", "a")
     assert ids[:1] == [1] and ids.count(2) == 2 and start == len(ids) - 2

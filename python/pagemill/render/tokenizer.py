@@ -30,6 +30,18 @@ class TextPair(NamedTuple):
     second_start: int
 
 
+class TextLimits(NamedTuple):
+    """The most tokens of a prompt, of its first and of its second text; None = all. What is more is
+    cut at the end: of a prompt the end of the second text, and then of the first."""
+
+    prompt: int | None = None
+    first: int | None = None
+    second: int | None = None
+
+
+NO_LIMITS = TextLimits()
+
+
 class TextTokenizer:
     """A vocabulary with its rules. Thread-safe.
 
@@ -103,29 +115,29 @@ class TextTokenizer:
             tokenizer = self._literal_tokenizer()
         return _token_ids(tokenizer, text, add_special_tokens)
 
-    def encode_pair(self, first: str, second: str, longest: int | None = None) -> TextPair:
-        """Returns the token ids of two texts that a model reads together, with the tokens around
-        them that it expects, and where those with the token type of the second begin.
+    def encode_pair(
+        self, first: str, second: str | None, limits: TextLimits = NO_LIMITS
+    ) -> TextPair:
+        """Returns the token ids of two texts that a model reads together, or of one, with the
+        tokens around them that it expects, and where those with the second token type begin.
 
         Args:
           first: at most MAX_TEXT_CHARS characters.
           second: likewise.
-          longest: a pair of more tokens loses the last ones of the second text, and then of the
-            first.
+          limits: what is kept of the texts; the tokens around them stay.
 
         Raises:
           RenderError: as for `encode`.
         """
-        for text in (first, second):
+        texts = [first] if second is None else [first, second]
+        for text in texts:
             _check_text(text)
         tokenizer, special = self._tokenizer, self._maybe_special
-        if special and (special.search(first) or special.search(second)):
+        if special and any(map(special.search, texts)):
             tokenizer = self._literal_tokenizer()
         encoding = tokenizer.encode(first, second)
-        ids, types = encoding.ids, encoding.type_ids
-        if longest is not None and len(ids) > longest:
-            kept = _kept(encoding.sequence_ids, longest)
-            ids, types = [ids[i] for i in kept], [types[i] for i in kept]
+        kept = _kept(encoding.sequence_ids, limits)
+        ids, types = [encoding.ids[i] for i in kept], [encoding.type_ids[i] for i in kept]
         return TextPair(ids, types.index(1) if 1 in types else 0)
 
     def encode_stand_ins(self, text: str, *, add_special_tokens: bool) -> list[int]:
@@ -243,14 +255,12 @@ def _check_text(text: str) -> None:
         ) from None
 
 
-def _kept(texts: Sequence[int | None], longest: int) -> list[int]:
-    """The tokens of a pair that are kept, by the text of each, which is None of those around."""
-    by_importance = [
-        *(i for i, text in enumerate(texts) if text is None),
-        *(i for i, text in enumerate(texts) if text == 0),
-        *(i for i, text in enumerate(texts) if text == 1),
-    ]
-    return sorted(by_importance[:longest])
+def _kept(texts: Sequence[int | None], limits: TextLimits) -> list[int]:
+    """The tokens that are kept, by the text of each, which is None of those around."""
+    around = [i for i, text in enumerate(texts) if text is None]
+    first = [i for i, text in enumerate(texts) if text == 0][: limits.first]
+    second = [i for i, text in enumerate(texts) if text == 1][: limits.second]
+    return sorted([*around, *first, *second][: limits.prompt])
 
 
 def _token_ids(tokenizer: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:

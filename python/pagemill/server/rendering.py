@@ -27,7 +27,7 @@ from pagemill.render.renderer import ChatPrompt
 from pagemill.render.renderer import Renderer as ModelRenderer
 from pagemill.render.template_process import MAX_PROCESSES
 from pagemill.render.token_reach import utf8_bytes
-from pagemill.render.tokenizer import TextPair, TextTokenizer
+from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair, TextTokenizer
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.text_gate import TextGate
 from pagemill.structured.vocabulary import Vocabulary
@@ -71,7 +71,7 @@ class Renderer(Protocol):
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[int]: ...
 
-    def encode_pair(self, first: str, second: str, longest: int | None = None) -> TextPair: ...
+    def encode_pair(self, first: str, second: str | None, limits: TextLimits = ...) -> TextPair: ...
 
     def render_chat(
         self,
@@ -163,31 +163,31 @@ class Rendering:
         return [_text_prompt(ids, param) for ids in token_ids]
 
     async def pairs(
-        self, pairs: Sequence[tuple[str, str]], param: str, *, longest: int | None = None
+        self, pairs: Sequence[tuple[str, str | None]], param: str, limits: TextLimits
     ) -> list[RenderedPrompt]:
-        """Each pair of texts as one prompt, for a model that reads them together. A prompt of more
-        than `longest` tokens loses the end of its second text.
+        """Each pair of texts as one prompt, for a model that reads them together; or each first
+        text, without a second one. Texts lose their ends to keep to `limits`.
 
         Raises:
             ApiError: 400 if a text cannot be tokenized, or cannot fit, or there is too much.
         """
-        num_chars = sum(len(first) + len(second) for first, second in pairs)
+        texts = [text for pair in pairs for text in pair if text is not None]
+        num_chars = sum(map(len, texts))
         if num_chars > MAX_PAIR_CHARS:
             raise bad_request(
                 f"`{param}` and what they are read with have {num_chars} characters in"
                 f" {len(pairs)} pairs; at most {MAX_PAIR_CHARS} are read at a time: send fewer.",
                 param,
             )
-        firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
-        if longest is not None and sum(map(len, seconds)) > INLINE_CHARS:
-            seconds = await asyncio.to_thread(self._text_heads, seconds)
+        if limits != NO_LIMITS and num_chars > INLINE_CHARS:
+            pairs = await asyncio.to_thread(self._heads_of_pairs, pairs, limits)
+            texts = [text for pair in pairs for text in pair if text is not None]
 
         def encode() -> list[TextPair]:
-            encode = self.renderer.encode_pair
-            return [encode(*pair, longest) for pair in zip(firsts, seconds, strict=True)]
+            return [self.renderer.encode_pair(*pair, limits) for pair in pairs]
 
         with _refusals():
-            encoded = await self._tokenized([*firsts, *seconds], encode, param)
+            encoded = await self._tokenized(texts, encode, param)
         return [
             RenderedPrompt(_text_prompt(ids, param).token_ids, second_text_start=start)
             for ids, start in encoded
@@ -222,8 +222,19 @@ class Rendering:
     def _heads(self, prompts: Sequence[str | list[int]]) -> list[str | list[int]]:
         return [self._head(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
 
-    def _text_heads(self, texts: Sequence[str]) -> list[str]:
-        return list(map(self._head, texts))
+    def _heads_of_pairs(
+        self, pairs: Sequence[tuple[str, str | None]], limits: TextLimits
+    ) -> list[tuple[str, str | None]]:
+        """What the limits can leave of texts, so that long ends are not tokenized."""
+        cuts_first = limits.first is not None or limits.prompt is not None
+        cuts_second = limits.second is not None or limits.prompt is not None
+        return [
+            (
+                self._head(first) if cuts_first else first,
+                self._head(second) if cuts_second and second is not None else second,
+            )
+            for first, second in pairs
+        ]
 
     def _head(self, text: str) -> str:
         return self.renderer.head(text, self._max_model_len) if len(text) > INLINE_CHARS else text

@@ -59,8 +59,8 @@ async def rerank(server: ServerState, body: RerankRequest, caller: Caller) -> Re
     options = pooling_options(body, caller, "documents")
     values, num_tokens = await score(
         pipeline,
-        Texts([body.query], "query"),
-        Texts(texts, "documents"),
+        Texts([body.query], "query", body.max_tokens_per_query or None),
+        Texts(texts, "documents", body.max_tokens_per_doc or None),
         options,
         use_activation=body.use_activation,
     )
@@ -87,7 +87,11 @@ def _texts(body: ScoreRequest) -> tuple[Texts, Texts]:
     given = {name for pair in _NAMES for name in pair if getattr(body, name) is not None}
     for names in _NAMES:
         if given == set(names):
-            queries, documents = (Texts(_listed(getattr(body, name)), name) for name in names)
+            limits = (body.max_tokens_per_query, body.max_tokens_per_doc)
+            queries, documents = (
+                Texts(_listed(getattr(body, name)), name, limit or None)
+                for name, limit in zip(names, limits, strict=True)
+            )
             return queries, documents
     first = next((name for pair in _NAMES for name in pair if name in given), "queries")
     pairs = ", ".join(f"`{queries}` and `{documents}`" for queries, documents in _NAMES)

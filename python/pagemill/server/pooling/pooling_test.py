@@ -192,6 +192,8 @@ def test_a_cross_encoder_reads_pairs(queries: str, documents: str) -> None:
         (logit,) = await scores("ab", "c", use_activation=False)
         assert logit == pytest.approx(float(row(Task.CLASSIFY, "ab c", 1)[0]), rel=1e-6)
         assert await scores("ab", "c" * 400, truncate_prompt_tokens=4) == expected("ab c")
+        limits = {"max_tokens_per_query": 2, "max_tokens_per_doc": 1}
+        assert await scores("abxyz", "cxyz", **limits) == expected("ab c")
         await refused(server, "/score", queries, **{queries: ["a", "b"], documents: ["c"] * 3})
         await refused(server, "/score", documents, **{queries: "a", documents: "b" * 300})
         await refused(server, "/score", documents, **{queries: "a", documents: []})
@@ -241,6 +243,14 @@ def test_embeddings_are_compared() -> None:
         found = [each["score"] for each in got["data"]]
         assert found == pytest.approx([1.0, cosine], rel=1e-6)
         assert got["usage"]["prompt_tokens"] == 5
+        limits = {"max_tokens_per_query": 2, "max_tokens_per_doc": 1}
+        short = await post(server, "/score", queries="ab", documents=["a", "c"])
+        cut = await post(server, "/score", queries="abx", documents=["ab", "cx"], **limits)
+        assert cut["data"] == short["data"]
+        cut = await post(
+            server, "/score", queries="ab", documents=["a", "c" * 300], truncate_prompt_tokens=2
+        )
+        assert cut["usage"]["prompt_tokens"] == 5
         await refused(server, "/score", "queries", queries="a" * 300, documents="b")
 
     run(body, Task.EMBED)
@@ -269,8 +279,10 @@ def test_documents_are_sorted(path: str) -> None:
         await refused(server, path, "documents", query="a", documents=[])
         await refused(server, path, "documents", query="a", documents=[5])
         await refused(server, path, "top_n", query="a", documents=documents, top_n=-1)
-        await refused(server, path, "max_tokens_per_doc", query="a", documents=documents,
-                      max_tokens_per_doc=4)  # fmt: skip
+        await refused(
+            server, path, "max_tokens_per_doc", query="a", documents=["b"], max_tokens_per_doc=-1
+        )
+        await refused(server, path, "instruction", query="a", documents=["b"], instruction="c")
 
     run(body, Task.CLASSIFY, 1, activation="sigmoid")
 

@@ -55,7 +55,7 @@ async def _rendered(pipeline: Pipeline, body: InputFields) -> Sequence[RenderedP
             body.add_special_tokens is not False,
             False,
             "input",
-            keeps_head=body.truncate_prompt_tokens is not None,
+            keeps_head=body.truncate_prompt_tokens is not None and body.truncation_side == "right",
         )
     if body.input is not None:
         raise bad_request("`input` and `messages` exclude each other.", "messages")

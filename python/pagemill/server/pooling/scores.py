@@ -15,15 +15,18 @@ import numpy as np
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.scoring import activated, likeness
 from pagemill.inputs.task import Pooled, Task
+from pagemill.render.tokenizer import TextLimits
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 
 
 class Texts(NamedTuple):
-    """Texts of a request, and the field that they came from."""
+    """Texts of a request, the field that they came from, and the most tokens of each; None = all
+    that fit."""
 
     texts: Sequence[str]
     param: str
+    most_tokens: int | None = None
 
 
 class Scores(NamedTuple):
@@ -90,7 +93,7 @@ async def _read_together(
             for index, document in enumerate(documents.texts)
         ],
         documents.param,
-        longest=pipeline.longest_prompt(options),
+        TextLimits(pipeline.longest_prompt(options), queries.most_tokens, documents.most_tokens),
     )
     rows, num_tokens = await pipeline.pool(pairs, replace(options, param=documents.param))
     return Scores([float(row[0]) for row in rows], num_tokens)
@@ -119,10 +122,8 @@ async def _compared(
 async def _rendered(
     pipeline: Pipeline, texts: Texts, options: GenerationOptions
 ) -> list[RenderedPrompt]:
-    return await pipeline.rendering.prompts(
-        list(texts.texts),
-        True,
-        False,
-        texts.param,
-        keeps_head=options.truncate_prompt_tokens is not None,
+    cut_at_end = options.truncation_side == "right"
+    longest = pipeline.longest_prompt(options) if cut_at_end else None
+    return await pipeline.rendering.pairs(
+        [(text, None) for text in texts.texts], texts.param, TextLimits(longest, texts.most_tokens)
     )

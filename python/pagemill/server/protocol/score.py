@@ -12,13 +12,17 @@ from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, on
 from pagemill.server.protocol.pooling import COMMON_IGNORED, PoolingFields, PoolingUsage
 
 MAX_DOCUMENTS = MAX_PROMPTS
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Texts = str | Annotated[list[str], Meta(min_length=1, max_length=MAX_DOCUMENTS)]
 
 
 class ScoringFields(PoolingFields, kw_only=True):
-    """What both have; without `use_activation` a cross-encoder gives logits."""
+    """What both have; without `use_activation` a cross-encoder gives logits. The most tokens of a
+    query and of a document are those before special tokens are added; 0 = all."""
 
     use_activation: bool = True
+    max_tokens_per_query: Count = 0
+    max_tokens_per_doc: Count = 0
 
 
 class ScoreRequest(ScoringFields, kw_only=True):
@@ -46,17 +50,14 @@ class RerankRequest(ScoringFields, kw_only=True):
 
     query: str
     documents: Annotated[list[str | Document], Meta(min_length=1, max_length=MAX_DOCUMENTS)]
-    top_n: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    top_n: Count = 0
     return_documents: bool = True
 
 
-_NO_LIMIT = Unsupported(only(0), "use `truncate_prompt_tokens` for a query and document together.")
 RULES = FieldRules(
     unsupported={
         "chat_template": Unsupported(nothing, "it would run on the server."),
         "instruction": Unsupported(nothing, "write it in the query."),
-        "max_tokens_per_query": _NO_LIMIT,
-        "max_tokens_per_doc": _NO_LIMIT,
         "padding": Unsupported(only("do_not_pad"), "texts are not padded."),
     },
     ignored=COMMON_IGNORED,

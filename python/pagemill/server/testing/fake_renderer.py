@@ -12,7 +12,7 @@ from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.output_machine import Formats
 from pagemill.render.renderer import ChatPrompt
-from pagemill.render.tokenizer import TextPair
+from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair
 
 # Bytes that no text has are the markers.
 MARKED = Formats(
@@ -103,10 +103,15 @@ class FakeRenderer:
         del add_special_tokens, parse_special
         return list(text.encode())
 
-    def encode_pair(self, first: str, second: str, longest: int | None = None) -> TextPair:
+    def encode_pair(
+        self, first: str, second: str | None, limits: TextLimits = NO_LIMITS
+    ) -> TextPair:
         """The bytes of both, with a space between them."""
-        start = len(first.encode()) + 1
-        return TextPair(self.encode(f"{first} {second}")[:longest], start)
+        first = first[: limits.first]
+        if second is None:
+            return TextPair(self.encode(first)[: limits.prompt], 0)
+        text = f"{first} {second[: limits.second]}"
+        return TextPair(self.encode(text)[: limits.prompt], len(first.encode()) + 1)
 
     def render_chat(
         self,
