@@ -3,8 +3,9 @@ checkpoints and configurations matters."""
 
 from __future__ import annotations
 
+import copy
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import torch
 from pagemill.models.table import ARCHITECTURES
 from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
 
 from tests.families.families import FAMILIES, make
 from tests.families.family import NEUTRAL
@@ -65,6 +67,21 @@ def _case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("kind", ["native", "native-reference", "torch", "torch-rewritten"])
 def test_logits(case: Case, kind: str) -> None:
     assert case.distance(case.executed(case.model.path, kind)) <= 1
+
+
+def test_a_checkpoint_in_bf16(case: Case, tmp_path: Path) -> None:
+    """Matrices are used as they are stored, vectors become f32, in any shape."""
+    path = case.model.path
+    tensors = load_file(path / "model.safetensors")
+    rounded = {name: tensor.bfloat16() for name, tensor in tensors.items()}
+    save_file(rounded, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text((path / "config.json").read_text())
+    reference = copy.deepcopy(case.model.reference)
+    with torch.no_grad():
+        for tensor in reference.state_dict().values():
+            tensor.copy_(tensor.bfloat16())
+        logits = reference(torch.tensor([case.prompt])).logits[0].numpy()
+    assert replace(case, logits=logits).distance_at(tmp_path) <= 1
 
 
 def test_greedy_tokens(case: Case) -> None:

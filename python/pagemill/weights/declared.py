@@ -217,7 +217,7 @@ class DeclaredTensors:
         return self._bound[key]
 
     def vector(self, location: TensorLocation, part: Part) -> Tensor:
-        """A part of a vector of real numbers, in f32.
+        """A part of a vector of real numbers, in f32; its elements may be stored in any shape.
 
         Raises:
             WeightsError: it has another type.
@@ -226,7 +226,7 @@ class DeclaredTensors:
         key += "" if part.whole else f".part{part.begin}-{part.end}"
         if location.dtype == "f32":
             return self._declare(key, location, (part.size,), 4 * part.begin)
-        return self.constant(key, self._read_real(location)[part.begin : part.end])
+        return self.constant(key, self._read_real(location).reshape(-1)[part.begin : part.end])
 
     def small(self, location: TensorLocation, shape: tuple[int, ...] | None = None) -> Tensor:
         """A tensor of real numbers, in f32, in its own shape or in `shape`.

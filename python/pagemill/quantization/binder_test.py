@@ -1,0 +1,103 @@
+"""Vectors, numbers and transposed matrices, in types and shapes in which checkpoints have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pagemill.ops.program import CONSTANTS_PATH, Program
+from pagemill.ops.shard import Part
+from pagemill.ops.trace import Tensor, Trace
+from pagemill.quantization.binder import WeightBinder
+from pagemill.weights import ModelSource, WeightsError
+
+MATRIX = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+
+
+@pytest.fixture(name="binder", params=[torch.float32, torch.bfloat16])
+def _binder(request: pytest.FixtureRequest, tmp_path: Path) -> WeightBinder:
+    tensors = {
+        "vector": MATRIX.reshape(12),
+        "row": MATRIX.reshape(1, 12),
+        "matrix": MATRIX,
+        "scalar": torch.tensor(0.5),
+        "one": torch.tensor([0.25]),
+        "infinite": torch.tensor([torch.inf]),
+        "layer.weight": MATRIX,
+    }
+    save_file(
+        {name: tensor.to(request.param).clone() for name, tensor in tensors.items()},
+        tmp_path / "model.safetensors",
+    )
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["X"]}))
+    return WeightBinder(Trace(), ModelSource.open(tmp_path))
+
+
+def _values(program: Program, tensor: Tensor) -> np.ndarray:
+    (entry,) = (weight for weight in program.weights if weight.name == tensor.name)
+    path = program.files[entry.file]
+    data = bytes(program.constants) if path == CONSTANTS_PATH else Path(path).read_bytes()
+    return np.frombuffer(data, "<f4", int(np.prod(entry.shape)), entry.offset).reshape(entry.shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"), [("vector", None), ("row", None), ("matrix", (3, 4))], ids=str
+)
+@pytest.mark.parametrize("part", [None, Part(4, 8, 12)], ids=["whole", "part"])
+def test_vectors_of_any_stored_shape(
+    binder: WeightBinder, name: str, stored: tuple[int, int] | None, part: Part | None
+) -> None:
+    tensor = binder.vector(name, 12, part=part, stored=stored)
+    expected = np.arange(12)[part.begin : part.end] if part else np.arange(12)
+    assert tensor.shape == expected.shape
+    assert _values(binder.trace.program, tensor).tolist() == expected.tolist()
+
+
+def test_a_vector_of_another_shape_is_rejected(binder: WeightBinder) -> None:
+    with pytest.raises(WeightsError, match=r"matrix is \[3, 4\], .* asks for \[12\]"):
+        binder.vector("matrix", 12)
+    with pytest.raises(WeightsError, match=r"asks for \[4, 3\]"):
+        binder.vector("matrix", 12, stored=(4, 3))
+
+
+def test_numbers(binder: WeightBinder) -> None:
+    assert (binder.number("scalar"), binder.number("one")) == (0.5, 0.25)
+    with pytest.raises(WeightsError, match="infinite is inf, not a finite number"):
+        binder.number("infinite")
+    with pytest.raises(WeightsError, match=r"row is \[1, 12\]"):
+        binder.number("row")
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "skipped", "shape"),
+    [
+        (None, None, 0, (4, 3)),
+        (Part(1, 3, 4), None, 1, (2, 3)),
+        (None, Part(1, 3, 3), 4, (4, 2)),
+    ],
+)
+def test_transposed_matrices_are_read_with_strides(
+    binder: WeightBinder,
+    rows: Part | None,
+    columns: Part | None,
+    skipped: int,
+    shape: tuple[int, int],
+) -> None:
+    whole = binder.linear("layer", (4, 3), transposed=True)
+    part = binder.linear("layer", (4, 3), rows=rows, columns=columns, transposed=True)
+    entries = {weight.name: weight for weight in binder.trace.program.weights}
+    first, entry = entries[whole.name], entries[part.name]
+    element = 4 if entry.dtype == "f32" else 2
+    assert entry.shape == part.shape == shape
+    assert entry.offset - first.offset == skipped * element
+    assert (entry.row_stride, entry.column_stride) == (element, 4 * element)
+
+
+def test_a_transposed_matrix_of_another_shape_is_rejected(binder: WeightBinder) -> None:
+    with pytest.raises(WeightsError, match=r"layer.weight is \[3, 4\], .* asks for \[4, 3\]"):
+        binder.linear("layer", (3, 4), transposed=True)
