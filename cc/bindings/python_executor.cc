@@ -53,7 +53,9 @@ Status PythonExecutor::Take(const std::string& name, nb::handle value,
                     " as a C-contiguous float32 array" + (is_result ? " of two dimensions" : ""));
   }
   const int32_t rows = name == program::kLogits ? batch.num_logits_rows : batch.num_requests;
-  if (is_result && array.shape(0) != static_cast<size_t>(rows)) {
+  const bool of_tokens = name == program::kPooled &&
+                         array.shape(0) == static_cast<size_t>(batch.num_tokens);
+  if (is_result && !of_tokens && array.shape(0) != static_cast<size_t>(rows)) {
     return Internal("the executor's callable returned " + std::to_string(array.shape(0)) +
                     " rows of " + name + " instead of " + std::to_string(rows));
   }

@@ -156,6 +156,11 @@ StatusOr<step::Request> ToRequest(const pagemill_request* request, const Host& h
       CopyPairs("kv_transfer_params", r.kv_transfer_params, r.num_kv_transfer_params));
   PAGEMILL_ASSIGN_OR_RETURN(const bool pooling, CheckFlag("pooling", r.pooling));
   if (pooling) result.pooling = step::PoolingParams{};
+  if (r.second_text_start < 0 || r.second_text_start > host.max_model_len()) {
+    return InvalidArgument("second_text_start is " + std::to_string(r.second_text_start) +
+                           "; it must be a token of the prompt, or 0");
+  }
+  result.second_text_start = static_cast<int32_t>(r.second_text_start);
   const int64_t now_us = host.NowMicros();
   PAGEMILL_ASSIGN_OR_RETURN(result.start_deadline_us,
                             ToDeadline("start_timeout_s", r.start_timeout_s, now_us));

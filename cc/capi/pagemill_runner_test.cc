@@ -148,6 +148,9 @@ TEST_F(CapiRunnerTest, Pools) {
   const Answer answer = Ask(prompt);
   EXPECT_EQ(answer.pooled, FakeModel::Pool(prompt)) << answer.error;
   EXPECT_EQ(answer.finish_reason, PAGEMILL_FINISH_STOP);
+  request_.second_text_start = 7;
+  EXPECT_EQ(Ask(prompt).pooled, answer.pooled);
+  EXPECT_EQ(host_.second_text_start, 7);
 }
 
 TEST_F(CapiRunnerTest, AFailureOfTheRunnerIsThatOfTheStepsRequests) {

@@ -24,6 +24,7 @@ std::unique_ptr<StepView::Start> StepView::MakeStart(std::shared_ptr<const step:
   c.skip_reading_prefix_cache = r.skip_reading_prefix_cache ? 1 : 0;
   c.streaming_input = r.streaming_input ? 1 : 0;
   c.pooling = r.pooling ? 1 : 0;
+  c.second_text_start = r.second_text_start;
   return start;
 }
 

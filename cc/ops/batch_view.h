@@ -59,6 +59,9 @@ struct StepArrays {
   // [tokens] if the program declares it: the slot of the adapter that a token is computed with, -1
   // for the model as it is (apply_adapter/apply_adapter.h).
   const int32_t* adapter_slots = nullptr;
+  // [tokens] if the program declares it: 1 for tokens of the second text of a pair, which the model
+  // reads together with a first one; otherwise 0 (step/request.h).
+  const int32_t* token_types = nullptr;
 };
 
 // Arrays of the layers that share a block table.
@@ -164,6 +167,10 @@ inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
      .if_declared = true},
     {.name = "adapter_slots",
      .data = &StepArrays::adapter_slots,
+     .dim = Dim::kTokens,
+     .if_declared = true},
+    {.name = "token_types",
+     .data = &StepArrays::token_types,
      .dim = Dim::kTokens,
      .if_declared = true},
 };

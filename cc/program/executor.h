@@ -27,7 +27,7 @@ namespace pagemill::program {
 // One output of the program in the last step.
 struct OutputView {
   std::string_view name;  // "logits", "pooled", "hidden.3"
-  TensorView view;        // "logits" [logits_rows, vocab] and "pooled" [requests, dim] are f32
+  TensorView view;        // "logits" [logits_rows, vocab] "pooled" [requests or tokens, dim] f32
 };
 
 struct ExecutorOutput {

@@ -235,9 +235,10 @@ Status Program::CheckOutputs() const {
       return InvalidArgument(prefix + "', must be a value with rows of the step, got " +
                              v.shape.ToString());
     }
-    const Dim rows = it->name == kLogits   ? Dim::kLogitsRows
-                     : it->name == kPooled ? Dim::kRequests
-                                           : v.shape.dim;
+    const bool of_tokens = it->name == kPooled && v.shape.dim == Dim::kTokens;
+    const Dim rows = it->name == kLogits                 ? Dim::kLogitsRows
+                     : it->name == kPooled && !of_tokens ? Dim::kRequests
+                                                         : v.shape.dim;
     const bool is_result = it->name == kLogits || it->name == kPooled;
     const bool is_f32 = v.dtype == DType::kF32 && !v.is_act;
     if (rows != v.shape.dim || (is_result && (!is_f32 || v.shape.rank != 2))) {

@@ -136,7 +136,7 @@ struct Output {
   friend bool operator==(const Output&, const Output&) = default;
 };
 inline constexpr std::string_view kLogits = "logits";  // f32 [logits_rows, vocabulary]
-inline constexpr std::string_view kPooled = "pooled";  // f32 [requests, dimension]
+inline constexpr std::string_view kPooled = "pooled";  // f32 [requests or tokens, dimension]
 
 struct Op {
   std::string name;

@@ -24,6 +24,7 @@ BatchState::BatchState(const engine::RunnerLimits& limits, size_t num_groups)
   const size_t tokens = static_cast<size_t>(limits.max_num_tokens);
   for (std::vector<int32_t>* array : {&token_ids_, &positions_}) array->reserve(tokens);
   if (limits.media_format.grid) grid_positions_.reserve(tokens * ops::kGridDims);
+  if (limits.pooling) token_types_.reserve(tokens);
   query_start_.reserve(requests_.size() + 1);
   seq_lens_.reserve(requests_.size());
   logits_rows_.reserve(static_cast<size_t>(limits.max_num_logits_rows));
@@ -59,7 +60,8 @@ Status BatchState::Apply(const step::StepPlan& plan) {
     requests_[static_cast<size_t>(index.value())] = nullptr;
   }
   for (std::vector<int32_t>* array :
-       {&token_ids_, &positions_, &query_start_, &seq_lens_, &logits_rows_, &grid_positions_}) {
+       {&token_ids_, &positions_, &query_start_, &seq_lens_, &logits_rows_, &grid_positions_,
+        &token_types_}) {
     array->clear();
   }
   rows_.clear();
@@ -89,7 +91,8 @@ Status BatchState::Apply(const step::StepPlan& plan) {
             .query_start = query_start_.data(),
             .seq_lens = seq_lens_.data(),
             .logits_rows = logits_rows_.data(),
-            .grid_positions = limits_.media_format.grid ? grid_positions_.data() : nullptr},
+            .grid_positions = limits_.media_format.grid ? grid_positions_.data() : nullptr,
+            .token_types = limits_.pooling ? token_types_.data() : nullptr},
            kv_,
            /*inputs=*/{}};
   return OkStatus();
@@ -166,6 +169,7 @@ Status BatchState::AppendTokens(const step::ScheduledRequest& entry) {
   token_ids_.insert(token_ids_.end(), entry.draft_token_ids.begin(), entry.draft_token_ids.end());
   const auto end = static_cast<int32_t>(seq_len);
   for (int32_t p = entry.num_computed_tokens; p < end; ++p) positions_.push_back(p);
+  if (limits_.pooling) AppendTokenTypes(*request(entry.index), entry.num_computed_tokens, end);
   if (limits_.media_format.grid) {
     AppendGridPositions(*request(entry.index), entry.num_computed_tokens, end);
   }
@@ -175,6 +179,14 @@ Status BatchState::AppendTokens(const step::ScheduledRequest& entry) {
   query_start_.push_back(static_cast<int32_t>(token_ids_.size()));
   seq_lens_.push_back(static_cast<int32_t>(seq_len));
   return OkStatus();
+}
+
+// Of tokens [begin, end).
+void BatchState::AppendTokenTypes(const step::Request& request, int32_t begin, int32_t end) {
+  const int32_t second = request.second_text_start == 0 ? end : request.second_text_start;
+  const int32_t border = std::clamp(second, begin, end);
+  token_types_.insert(token_types_.end(), static_cast<size_t>(border - begin), 0);
+  token_types_.insert(token_types_.end(), static_cast<size_t>(end - border), 1);
 }
 
 // Of tokens [begin, end). An item takes fewer positions than tokens, and moves the text behind it

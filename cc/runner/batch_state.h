@@ -85,6 +85,7 @@ class BatchState {
   Status ApplyBlocks(const step::ScheduledRequest& entry);
   Status AppendTokens(const step::ScheduledRequest& entry);
   Status AppendRows(const step::ScheduledRequest& entry, int32_t entry_index);
+  void AppendTokenTypes(const step::Request& request, int32_t begin, int32_t end);
   void AppendGridPositions(const step::Request& request, int32_t begin, int32_t end);
 
   const engine::RunnerLimits limits_;
@@ -93,6 +94,7 @@ class BatchState {
 
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, logits_rows_;
   std::vector<int32_t> grid_positions_;  // if the media format has a grid
+  std::vector<int32_t> token_types_;     // of a pooling model
   std::vector<BatchRow> rows_;
   std::vector<PlaceholderToken> placeholders_;
   std::vector<ops::KvArrays> kv_;

@@ -263,6 +263,39 @@ TEST(BatchStateTest, APoolingRequestHasNoRows) {
   EXPECT_EQ(state.view().num_logits_rows, 0);
 }
 
+TEST(BatchStateTest, TheSecondTextOfAPairHasAnotherTokenType) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.pooling = true;
+  BatchState state(limits);
+  const auto start = [](int32_t slot, int32_t second_text_start) {
+    auto request = std::make_shared<Request>();
+    request->prompt_token_ids = {1, 2, 3, 4};
+    request->pooling.emplace();
+    request->second_text_start = second_text_start;
+    ScheduledRequest entry = Entry(slot, 0, {1, 2, 3, 4}, {slot + 1});
+    entry.start = request;
+    return entry;
+  };
+  ASSERT_TRUE(state.Apply(PlanOf({start(0, 3), start(1, 0), start(2, 1), start(3, 4)})).ok());
+  const int32_t* types = state.view().token_types;
+  EXPECT_EQ(std::vector(types, types + 16),
+            (std::vector{0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0}));
+  // A later part of the prompt.
+  ScheduledRequest part = start(0, 2);
+  part.token_ids = {1, 2, 3};
+  ASSERT_TRUE(state.Apply(PlanOf({part})).ok());
+  ASSERT_TRUE(state.Apply(PlanOf({Entry(0, 3, {4}, {})})).ok());
+  EXPECT_EQ(state.view().token_types[0], 1);
+}
+
+TEST(BatchStateTest, ModelsThatGenerateHaveNoTokenTypes) {
+  BatchState state(SmallLimits());
+  ScheduledRequest entry = Entry(0, 0, {1, 2}, {1});
+  entry.start = MakeRequest({1, 2});
+  ASSERT_TRUE(state.Apply(PlanOf({entry})).ok());
+  EXPECT_EQ(state.view().token_types, nullptr);
+}
+
 TEST(BatchStateTest, RefusesPlansThatContradictThemselves) {
   const auto error = [](ScheduledRequest entry, bool start) {
     BatchState state(SmallLimits());

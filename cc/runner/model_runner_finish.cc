@@ -1,5 +1,7 @@
 // Finishes steps whose forward pass is over: sampling, results, drafts.
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -7,6 +9,25 @@
 #include "cc/runner/model_runner.h"
 
 namespace pagemill::runner {
+namespace {
+
+// Rows [first, first + count) of `pooled`, one after the other.
+void TakeRows(const TensorView& pooled, int64_t first, int64_t count, step::RequestResult* target) {
+  if (pooled.rank != 2) {
+    target->failure = FailedPrecondition("this model does not pool: it makes no embeddings");
+    return;
+  }
+  for (int64_t i = first; i < first + count; ++i) {
+    const float* row = pooled.Row<const float>(i);
+    target->pooled.insert(target->pooled.end(), row, row + pooled.shape[1]);
+  }
+  const auto is_finite = [](float x) { return std::isfinite(x); };
+  if (std::all_of(target->pooled.begin(), target->pooled.end(), is_finite)) return;
+  target->pooled.clear();
+  target->failure = Internal("the model's pooled output is not finite");
+}
+
+}  // namespace
 
 // Makes room for a step, and finishes the steps that the host must sample before it.
 void ModelRunner::FinishForNextStep() {
@@ -172,24 +193,19 @@ Status ModelRunner::FailureOf(step::RequestIndex index) const {
   return adapters_->status(index);
 }
 
+// A pooling program gives a row for each request or for each of its tokens.
 void ModelRunner::TakePooled(const StepInFlight& step, step::StepResult* result) {
   const TensorView pooled = output_.pooled();
+  int64_t num_tokens = 0;
+  for (const StepEntry& entry : step.entries) num_tokens += entry.num_tokens;
+  const bool by_token = pooled.rank == 2 && pooled.shape[0] == num_tokens;
+  int64_t first = 0;
   for (size_t i = 0; i < step.entries.size(); ++i) {
-    if (!step.entries[i].pools) continue;
+    const int64_t rows = by_token ? step.entries[i].num_tokens : 1;
     step::RequestResult& target = result->results[i];
-    if (pooled.rank != 2) {
-      target.failure = FailedPrecondition("this model does not pool: it makes no embeddings");
-      continue;
-    }
-    if (target.failure = FailureOf(target.index); !target.failure.ok()) continue;
-    const float* row = pooled.Row<const float>(static_cast<int64_t>(i));
-    target.pooled.assign(row, row + pooled.shape[1]);
-    for (float x : target.pooled) {
-      if (std::isfinite(x)) continue;
-      target.pooled.clear();
-      target.failure = Internal("the model's pooled output is not finite");
-      break;
-    }
+    if (step.entries[i].pools) target.failure = FailureOf(target.index);
+    if (step.entries[i].pools && target.failure.ok()) TakeRows(pooled, first, rows, &target);
+    first += rows;
   }
 }
 

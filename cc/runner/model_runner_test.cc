@@ -47,7 +47,12 @@ class FakeExecutor final : public program::Executor {
       media.assign(input.Data<float>(), input.Data<float>() + input.Elements());
     }
     pooled_.clear();
-    for (int32_t r = 0; r < batch.num_requests; ++r) {
+    if (pools_tokens) {
+      for (int32_t t = 0; t < batch.num_tokens; ++t) {
+        pooled_.insert(pooled_.end(), {static_cast<float>(batch.token_ids[t]), 0.5f});
+      }
+    }
+    for (int32_t r = 0; r < batch.num_requests && !pools_tokens; ++r) {
       const int32_t first = batch.token_ids[batch.query_start[r]];
       pooled_.push_back(static_cast<float>(batch.seq_lens[r]));
       pooled_.push_back(first == poisoned_token ? std::numeric_limits<float>::infinity() : 0.5f);
@@ -59,7 +64,8 @@ class FakeExecutor final : public program::Executor {
     }
     if (has_pooled) {
       outputs_.push_back(
-          {"pooled", TensorView::Dense(pooled_.data(), DType::kF32, {batch.num_requests, 2})});
+          {"pooled", TensorView::Dense(pooled_.data(), DType::kF32,
+                                       {static_cast<int64_t>(pooled_.size()) / 2, 2})});
     }
     found_maxima_ = finds_maxima && batch.argmax_columns > 0;
     if (found_maxima_) {
@@ -82,6 +88,7 @@ class FakeExecutor final : public program::Executor {
 
   bool has_logits = true;
   bool has_pooled = false;
+  bool pools_tokens = false;  // a row of "pooled" for each token
   bool finds_maxima = false;
   bool loses_a_maximum = false;
   int32_t asked_columns = 0;  // argmax_columns of the last step
@@ -329,6 +336,17 @@ TEST_F(ModelRunnerTest, PoolsOnceThePromptIsComputed) {
   executor_.has_pooled = false;
   EXPECT_EQ(MustRun({Start(3, request)}).results[0].failure.code(),
             StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ModelRunnerTest, GivesTheRowsOfAllTokens) {
+  executor_.has_pooled = executor_.pools_tokens = true;
+  executor_.has_logits = false;
+  auto three = MakeRequest({4, 5, 6}), one = MakeRequest({7});
+  three->pooling.emplace();
+  one->pooling.emplace();
+  const StepResult result = MustRun({Start(3, three), Start(1, one)});
+  EXPECT_EQ(result.results[0].pooled, (std::vector{4.0f, 0.5f, 5.0f, 0.5f, 6.0f, 0.5f}));
+  EXPECT_EQ(result.results[1].pooled, (std::vector{7.0f, 0.5f}));
 }
 
 TEST_F(ModelRunnerTest, AFailedStepLeavesTheRunnerUsable) {

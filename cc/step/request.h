@@ -60,6 +60,9 @@ struct Request {
   bool skip_reading_prefix_cache = false;
   KvTransferParams kv_transfer_params;  // for the connector; ignored if there is none
   AdapterId adapter = kNoAdapter;
+  // The first prompt token of the second of two texts that a pooling model reads together; 0 = the
+  // prompt is one text. Encoders with token types have another one from here on.
+  int32_t second_text_start = 0;
   GrowingList<MediaItem> media;  // in the order of their positions, not overlapping
   // The request does not start before Scheduler::Release(): something it needs is being made, such
   // as its grammar.
@@ -80,6 +83,8 @@ struct Request {
     visit("priority", &R::priority, Value("lower runs earlier; needs the priority policy"));
     visit("tenant", &R::tenant, Value("whose share the fair policy charges"));
     visit("adapter", &R::adapter, Value("0 = the model as it is"));
+    visit("second_text_start", &R::second_text_start,
+          Value("first prompt token of the second text of a pair; 0 = one text"));
     visit("media", &R::media, Value("in the order of their positions, not overlapping"));
     visit("starts_held", &R::starts_held, Value("does not start before it is released"));
     visit("streaming_input", &R::streaming_input, Value("the rest of the prompt comes later"));

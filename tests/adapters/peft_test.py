@@ -14,7 +14,7 @@ from tests.parity.real_models import gguf_reference
 from tests.parity.small_engine import engine, generate
 from tests.parity.smollm2 import NEAR_TIE, open_gguf
 
-# Of a text that the model does not know by heart; token ids, so that no tokenizer is needed.
+# Token ids, so that no tokenizer is needed; the model does not know the answer.
 PROMPT = [504, 3575, 282, 4649, 314]
 ANSWER = [260, 28, 3575, 47, 1, 1000, 2000, 3000, 4000, 5000, 6000, 7000]
 STEPS = 12

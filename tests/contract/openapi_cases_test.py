@@ -13,6 +13,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
+from pagemill.inputs.task import Task
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -22,8 +23,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
+from tests.families.encoders import make
+from tests.families.word_tokenizer import save_tokenizer
 
-pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 CASES = int(os.environ.get("PAGEMILL_TEST_CASES", "300"))
 CHECKS = [
     not_a_server_error,
@@ -34,12 +36,24 @@ CHECKS = [
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+@pytest.fixture(scope="module", params=["generate", "classify", "token_embed"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server of a model for each task that has routes of its own."""
     # Short outputs, and many at a time: most cases do not say how many tokens they want.
     folder = tmp_path_factory.mktemp("server")
     options = ["--max-model-len=64", "--max-num-seqs=64", f"--batch-dir={folder}/batches"]
-    with serve(SMOLLM2, folder, options) as running:
+    model = SMOLLM2
+    if request.param == "generate" and not SMOLLM2:
+        pytest.skip(SMOLLM2_REASON)
+    if request.param != "generate":
+        folder = tmp_path_factory.mktemp("model")
+        make("bert", Task.CLASSIFY, folder, labels=1)
+        save_tokenizer(folder)
+        model = str(folder)
+        options.append(f"--task={request.param}")
+    with serve(model, tmp_path_factory.mktemp("log"), options) as running:
         yield running
 
 

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
+from tests.adapters.smollm2_adapter import RANK, write_adapter
 from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, ServerProcess, serve, wait_until_ready
 
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
-HIDDEN, LAYERS, RANK = 576, 30, 2
-
-
-def write_adapter(folder: Path, size: float, seed: int = 0) -> Path:
-    """An adapter of SmolLM2-135M's output projections, whose matrices are about `size`."""
-    random = np.random.default_rng(seed)
-    tensors: dict[str, np.ndarray] = {}
-    for layer in range(LAYERS):
-        name = f"base_model.model.model.layers.{layer}.self_attn.o_proj"
-        for end, shape in (("A", (RANK, HIDDEN)), ("B", (HIDDEN, RANK))):
-            matrix = size * random.standard_normal(shape, np.float32)
-            tensors[f"{name}.lora_{end}.weight"] = matrix
-    folder.mkdir()
-    save_file(tensors, folder / "adapter_model.safetensors")
-    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": 2 * RANK, "bias": "none"}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    return folder
 
 
 class Served(NamedTuple):

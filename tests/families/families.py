@@ -34,7 +34,7 @@ def make(name: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
     made: object = AutoModelForCausalLM.from_config(config, attn_implementation=family.attention)
     assert isinstance(made, PreTrainedModel)
     model = made.eval()
-    _randomize(model)
+    randomize(model)
     model.save_pretrained(directory)
     if family.elsewhere is not None:
         family.elsewhere.rewrite(directory)
@@ -42,7 +42,7 @@ def make(name: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
 
 
 @torch.no_grad()
-def _randomize(model: PreTrainedModel) -> None:
+def randomize(model: PreTrainedModel) -> None:
     """Matrices keep the size of activations; norms and biases are not neutral; embeddings are large
     enough for the last token to matter to the next, but not so large that it would repeat."""
     tied = model.config.tie_word_embeddings

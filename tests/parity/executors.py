@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from pagemill.inputs.task import Task
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
@@ -45,7 +46,9 @@ def make_executor(
     kind: str,
     source: ModelSource,
     *,
+    task: Task | None = None,
     pooling: str | None = None,
+    normalize: bool = True,
     hidden_states: tuple[int, ...] = (),
     experts: tuple[int, ...] = (),
     num_blocks: int = NUM_BLOCKS,
@@ -57,7 +60,12 @@ def make_executor(
     if kind != "torch":
         require_native()
     options = BuildOptions(
-        pooling=pooling, rewrite=kind != "torch", hidden_states=hidden_states, experts=experts
+        task=task,
+        pooling=pooling,
+        normalize=normalize,
+        rewrite=kind != "torch",
+        hidden_states=hidden_states,
+        experts=experts,
     )
     text = build(source, options).program_text
     if kind.startswith("torch"):

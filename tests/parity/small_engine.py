@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from pagemill import _native
 from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
+from pagemill.inputs.task import Task
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
@@ -33,8 +35,11 @@ class Answer:
 
 
 @contextmanager
-def engine(path: Path, *, max_model_len: int = MODEL_LEN, **options: Any) -> Iterator[EngineCore]:
-    """An engine of the model in f32, in steps of at most 32 tokens by default."""
+def engine(
+    path: Path, *, max_model_len: int = MODEL_LEN, task: Task | None = None, **options: Any
+) -> Iterator[EngineCore]:
+    """An engine of the model in f32, in steps of at most 32 tokens by default. Vectors for `task`
+    keep their length."""
     config = build_config(
         EngineConfig,
         {
@@ -49,7 +54,9 @@ def engine(path: Path, *, max_model_len: int = MODEL_LEN, **options: Any) -> Ite
         },
     )
     source = ModelSource.open(path)
-    wanted = BuildOptions(max_model_len=max_model_len, adapters=config.lora.enabled)
+    wanted = BuildOptions(
+        max_model_len=max_model_len, task=task, normalize=False, adapters=config.lora.enabled
+    )
     core = EngineCore.create(build(source, wanted), config, "float32", source=source)
     try:
         yield core
@@ -82,6 +89,25 @@ def generate(
                 assert output.finish_reason == "length", output.error_message
                 answer.cached = output.num_cached_tokens
     return list(answers.values())
+
+
+def pool(
+    core: EngineCore, prompts: Sequence[list[int]], second_texts: Mapping[int, int]
+) -> npt.NDArray[np.float32]:
+    """The numbers of all prompts, which are submitted together; `second_texts` has where those of
+    pairs begin, by the index of the prompt."""
+    native = core.bindings.engine
+    native.pause("keep")
+    for index, prompt in enumerate(prompts):
+        start = second_texts.get(index, 0)
+        native.submit(index, np.array(prompt, np.int32), None, second_text_start=start)
+    native.resume()
+    rows: dict[int, npt.NDArray[np.float32]] = {}
+    while len(rows) < len(prompts):
+        for output in native.wait(30):
+            assert output.pooled is not None, output.error_message
+            rows[output.request_id] = output.pooled
+    return np.concatenate([rows[index] for index in range(len(prompts))])
 
 
 def generate_one(

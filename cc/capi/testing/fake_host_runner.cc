@@ -115,6 +115,10 @@ step::StepPlan FakeHostRunner::ToPlan(const pagemill_step& from) {
 
 pagemill_status FakeHostRunner::Execute(void* self, const pagemill_step* step) {
   FakeHostRunner& host = *Self(self);
+  for (size_t i = 0; i < step->num_scheduled; ++i) {
+    const pagemill_request* start = step->scheduled[i]->start;
+    if (start != nullptr) host.second_text_start = start->second_text_start;
+  }
   host.results_.push_back(host.model_.Run(host.ToPlan(*step)));
   return PAGEMILL_OK;
 }

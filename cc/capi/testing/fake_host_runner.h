@@ -34,6 +34,7 @@ class FakeHostRunner {
   // Called at the begin of each collect with the results' destination; not OK: returned.
   std::function<pagemill_status(pagemill_step_result*)> on_collect;
   bool asleep = false;
+  int64_t second_text_start = 0;  // of the request that started last
   // The plan of a C struct.
   step::StepPlan ToPlan(const pagemill_step& step);
 

@@ -1,6 +1,7 @@
 #include "cc/ops/attention/attention.h"
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "cc/ops/attention/attention_pages.h"
@@ -28,6 +29,7 @@ Status CheckAttention(const OpCall& call) {
                 std::to_string(check.Dim('Q')) + " query heads are not a multiple of " +
                     std::to_string(kv_heads) + " KV heads");
   check.IntegerAttribute("causal", /*fallback=*/1, 0, 1);
+  check.IntegerAttribute("window", /*fallback=*/0, 0, INT32_MAX);
   if (!check.ok()) return check.Result();
   const double scale = call.attributes->Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");

@@ -20,6 +20,7 @@ bool Rounds(const Kernel& kernel) { return kernel.activations != Precision::kF32
 struct Heads {
   int64_t q, kv, dim;
   bool causal;
+  int32_t window = 0;
 };
 
 // Nearest, ties to even.
@@ -47,6 +48,7 @@ class Case {
     output_ = tensors_[3].view();
     attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(heads.dim)));
     attributes_.Set("causal", heads.causal ? 1 : 0);
+    attributes_.Set("window", heads.window);
     batch_.num_tokens = static_cast<int32_t>(total);
     batch_.num_requests = static_cast<int32_t>(tokens.size());
     batch_.query_start = query_start_.data();
@@ -98,7 +100,8 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const H
     const std::vector<float> one = c.Run(*kernel, 1);
     EXPECT_TRUE(Rounds(*kernel) ? conformance::AllClose(one, of_rounded, kRoundedTolerance)
                                 : conformance::AllClose(one, expected, kTolerance))
-        << kernel->name << " head_dim " << heads.dim << " causal " << heads.causal;
+        << kernel->name << " head_dim " << heads.dim << " causal " << heads.causal << " window "
+        << heads.window;
     EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, 3), one)) << kernel->name << ", 3 threads";
     if (Rounds(*kernel)) {
       EXPECT_TRUE(conformance::BitEqual(rounded.Run(*kernel, 2), one)) << kernel->name;
@@ -131,6 +134,11 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
     CheckCase(op, caps, {.q = 2, .kv = 1, .dim = 64, .causal = causal}, {255, 2, 257});
     CheckCase(op, caps, {.q = 3, .kv = 3, .dim = 80, .causal = causal}, {290});
     CheckAlone(op, caps, {.q = 4, .kv = 2, .dim = 33, .causal = causal}, {3, 70, 300});
+    for (int32_t window : {1, 7, 16, 65, 300}) {
+      CheckCase(op, caps, {.q = 2, .kv = 1, .dim = 32, .causal = causal, .window = window},
+                {1, 0, 17, 290});
+    }
+    CheckAlone(op, caps, {.q = 2, .kv = 2, .dim = 16, .causal = causal, .window = 33}, {70, 600});
   }
   Case c({.q = 2, .kv = 1, .dim = 16, .causal = false}, {5, 20}, 0, /*rounded=*/false);
   conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b111});

@@ -55,11 +55,17 @@ class Query {
 
 void AttentionReference(const OpCall& call, KernelContext&) {
   const bool causal = call.attributes->GetInt("causal", 1) != 0;
+  const int64_t window = call.attributes->GetInt("window", 0);
   const int32_t* start = call.batch->query_start;
   for (int32_t r = 0; r < call.batch->num_requests; ++r) {
     for (int64_t token = start[r]; token < start[r + 1]; ++token) {
+      int64_t begin = start[r], end = causal ? token + 1 : start[r + 1];
+      if (window > 0) {
+        begin = std::max(begin, token + 1 - window);
+        end = std::min(end, token + window);
+      }
       for (int64_t head = 0; head < call.inputs[0].shape[1]; ++head) {
-        Query(call, token, head).Run(start[r], causal ? token + 1 : start[r + 1]);
+        Query(call, token, head).Run(begin, end);
       }
     }
   }

@@ -40,6 +40,13 @@ struct AttentionShape {
   int64_t block_stride_bytes = 0;
 };
 
+// One more than the last key that the query at `position` sees, of a context of `seq_len`.
+inline int32_t EndOfKeys(const AttentionShape& shape, int32_t position, int32_t seq_len) {
+  if (shape.causal) return position + 1;
+  const bool ends = shape.window > 0 && shape.window < seq_len - position;
+  return ends ? position + shape.window : seq_len;
+}
+
 // Rows [first_row, first_row + rows) of one request.
 struct AttentionTile {
   const float* q = nullptr;  // the request's first token, head 0 of the KV head's group

@@ -15,7 +15,7 @@ constexpr int kSumLanes = kAttentionKeyGroup;
 inline KeyRange VisibleKeys(const AttentionShape& shape, const AttentionTile& tile, int row,
                             int32_t begin, int size = kAttentionChunk) {
   const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
-  const int32_t high = shape.causal ? position + 1 : tile.seq_len;
+  const int32_t high = EndOfKeys(shape, position, tile.seq_len);
   const int32_t low = shape.window > 0 ? position + 1 - shape.window : 0;
   return {.low = low > begin ? low - begin : 0, .high = high - begin < size ? high - begin : size};
 }
@@ -42,7 +42,7 @@ struct RowRange {
 };
 
 // The rows that see a key of the chunk of `size` at `begin`: without causality every row sees the
-// same keys; with it later rows see later ones.
+// same keys; with it, or with a window, later rows see later ones.
 inline RowRange RowsThatSee(const AttentionShape& shape, const AttentionTile& tile, int32_t begin,
                             int size) {
   RowRange rows{.first = 0, .last = tile.rows};

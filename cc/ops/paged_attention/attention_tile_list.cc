@@ -66,7 +66,7 @@ AttentionRange AttentionTileList::In(const AttentionTile& tile, int32_t keys) co
       tile.first_position + (tile.first_row + tile.rows - 1) / shape_.group;
   const int32_t seen = shape_.window > 0 ? first_position + 1 - shape_.window : 0;
   const int32_t low = std::max(first_split_ * kAttentionSplit, seen);
-  const int32_t high = shape_.causal ? last_position + 1 : tile.seq_len;
+  const int32_t high = EndOfKeys(shape_, last_position, tile.seq_len);
   return {.first = low / keys, .last = (high + keys - 1) / keys};
 }
 

@@ -32,8 +32,6 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
   const double soft_cap = attributes.Get("soft_cap", 0);
   check.Require(soft_cap >= 0 && std::isfinite(soft_cap),
                 "attribute soft_cap must be 0 (none) or a number above");
-  check.Require(attributes.Get("causal", 1) != 0 || attributes.Get("window", 0) == 0,
-                "a window needs causal=1: without it every query sees all keys");
   CheckKvScales(call, check);
 }
 

@@ -15,11 +15,11 @@
 //               of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h)
 //   aliasing    none
 //
-// A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 (then
-// without window) all seq_len keys. Scores are q k^T scale, then soft_cap tanh(score / soft_cap),
-// then score + slope (position of the key - position of the query). Weights are e^score over the
-// sum of those of the visible keys, to which e^sink is added. Head h of q reads head h / (Hq / Hk)
-// of the cache. Slots that a query does not see may hold anything, NaN included, and blocks that no
+// A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 keys
+// (p - window, p + window) of seq_len, without a window all. Scores are q k^T scale, then soft_cap
+// tanh(score / soft_cap), then score + slope (position of the key - position of the query). Weights
+// are e^score over the sum of those of the visible keys, to which e^sink is added. Head h of q
+// reads head h / (Hq / Hk) of the cache. Slots that a query does not see may hold anything, NaN included, and blocks that no
 // query of the request sees are not read (their entries in the block table may be anything).
 //
 // Result: the bits of one query's output depend on its q, its position and the keys and values it

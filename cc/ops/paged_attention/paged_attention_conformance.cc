@@ -256,8 +256,14 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
   for (int32_t window : {1, 7, 64, 100, 512}) {
     CheckCase(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 32, .window = window}, mixed);
   }
-  CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .causal = false},
-            {{0, 1}, {0, 17}, {0, 64}, {0, 65}, {0, 300}});
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
+    for (int32_t window : {0, 1, 7, 65, 300}) {
+      AttentionOptions both_ways{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = dtype};
+      both_ways.window = window;
+      both_ways.causal = false;
+      CheckCase(op, caps, both_ways, {{0, 1}, {0, 17}, {0, 64}, {0, 65}, {0, 300}, {0, 700}});
+    }
+  }
   CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .soft_cap = 3}, mixed);
   for (bool sinks : {false, true}) {
     for (bool slopes : {false, true}) {

@@ -32,7 +32,10 @@ class Query {
         slope_(args.slopes == nullptr ? 0.0 : args.slopes[head]) {
     const int64_t end = args.batch->query_start[request + 1];
     position_ = args.batch->seq_lens[request] - end + token;
-    high_ = args.causal ? position_ + 1 : args.batch->seq_lens[request];
+    const int64_t seq_len = args.batch->seq_lens[request];
+    high_ = args.causal       ? position_ + 1
+            : args.window > 0 ? std::min<int64_t>(seq_len, position_ + args.window)
+                              : seq_len;
     low_ = args.window > 0 ? std::max<int64_t>(0, position_ + 1 - args.window) : 0;
   }
 

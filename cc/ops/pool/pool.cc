@@ -10,8 +10,10 @@ namespace {
 Status CheckPool(const OpCall& call) {
   OperandCheck check("pool", call, /*inputs=*/1, /*outputs=*/1);
   check.ActInput(0, "x", "T,H*");
-  check.Output(0, "y", DType::kF32, "R,H*");
-  check.IntegerAttribute("kind", /*fallback=*/-1, 0, 2);
+  check.IntegerAttribute("kind", /*fallback=*/-1, 0, 3);
+  if (!check.ok()) return check.Result();
+  const bool all = ToPoolArgs(call).kind == PoolKind::kAll;
+  check.ActOrF32Output(0, "y", all ? "T,H*" : "R,H*");
   check.IntegerAttribute("normalize", /*fallback=*/0, 0, 1);
   return check.Result();
 }

@@ -1,8 +1,9 @@
 // File: cc/ops/pool/pool.h
-// Pools the tokens of each request in the step to one vector, optionally of unit L2 norm.
+// Pools the tokens of each request in the step to one vector, or gives each token's; optionally of
+// unit L2 norm.
 //
 //   inputs   x  act [T, ...]   rows of H elements, any trailing shape
-//   outputs  y  f32 [R, H]
+//   outputs  y  act or f32 [R, H]; of kind kAll [T, H]
 //   batch       query_start, num_requests
 //   attributes  kind: a PoolKind; normalize = 0 or 1: divides by max(norm, 1e-12)
 //   aliasing    none
@@ -11,7 +12,7 @@
 // alone. Error bound: 1e-6 relative to the largest |x| of the column (sums are in double, one
 // rounding to fp32 each for the mean and the division by the norm).
 //
-// Kernels: "portable", "reference". It runs once per request, not per layer.
+// Kernels: "portable", "reference". It runs once per step, not per layer.
 #ifndef PAGEMILL_CC_OPS_POOL_POOL_H_
 #define PAGEMILL_CC_OPS_POOL_POOL_H_
 
@@ -20,7 +21,7 @@
 namespace pagemill::ops {
 
 // Values of the attribute `kind` in program text.
-enum class PoolKind : int32_t { kMean = 0, kFirst = 1, kLast = 2 };
+enum class PoolKind : int32_t { kMean = 0, kFirst = 1, kLast = 2, kAll = 3 };
 
 struct PoolArgs {
   TensorView x, y;

@@ -14,7 +14,8 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t
   const conformance::PagedBatch batch(16, {{0, 1}, {0, 77}, {0, 0}, {30, 5}, {0, 2}}, random);
   conformance::TestTensor x(DType::kF32, {batch.view().num_tokens, size},
                             {.misalign_bytes = 4, .row_padding_bytes = 4});
-  conformance::TestTensor y(DType::kF32, {5, size}, {.misalign_bytes = 4});
+  const int64_t rows = kind == PoolKind::kAll ? batch.view().num_tokens : 5;
+  conformance::TestTensor y(DType::kF32, {rows, size}, {.misalign_bytes = 4});
   x.FillUniform(random, -2, 2);
   Attributes attributes;
   attributes.Set("kind", static_cast<double>(kind));
@@ -36,15 +37,17 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t
       EXPECT_TRUE(y.GuardsIntact()) << kernel->name;
     }
   }
-  conformance::CheckActTypes(
-      {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .act_outputs = 0});
+  for (uint32_t act_outputs : {0b0, 0b1}) {
+    conformance::CheckActTypes(
+        {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .act_outputs = act_outputs});
+  }
 }
 
 }  // namespace
 
 void CheckPoolConformance(const OpDefinition& op, const device::Capabilities& caps) {
   for (int64_t size : {1, 3, 63, 64, 65, 384}) {
-    for (PoolKind kind : {PoolKind::kMean, PoolKind::kFirst, PoolKind::kLast}) {
+    for (PoolKind kind : {PoolKind::kMean, PoolKind::kFirst, PoolKind::kLast, PoolKind::kAll}) {
       CheckCase(op, caps, size, kind, /*normalize=*/false);
       CheckCase(op, caps, size, kind, /*normalize=*/true);
     }

@@ -9,6 +9,7 @@ namespace {
 
 // Columns summed at once: their double sums stay in registers or the first-level cache.
 constexpr int64_t kColumns = 64;
+constexpr int64_t kTokensPerChunk = 16;
 
 void MeanOfRows(const PoolArgs& args, int64_t begin, int64_t end, float* y) {
   const int64_t size = args.x.RowElements();
@@ -31,6 +32,13 @@ void ScaleToUnitNorm(float* y, int64_t size) {
   for (int64_t i = 0; i < size; ++i) y[i] = static_cast<float>(y[i] / norm);
 }
 
+void CopyToken(const PoolArgs& args, int64_t token) {
+  const int64_t size = args.x.RowElements();
+  float* y = args.y.Row<float>(token);
+  std::memcpy(y, args.x.Row<float>(token), static_cast<size_t>(size) * sizeof(float));
+  if (args.normalize) ScaleToUnitNorm(y, size);
+}
+
 void PoolRequest(const PoolArgs& args, int64_t request) {
   const int64_t begin = args.batch->query_start[request];
   const int64_t end = args.batch->query_start[request + 1];
@@ -51,9 +59,12 @@ void PoolRequest(const PoolArgs& args, int64_t request) {
 
 void PoolPortable(const OpCall& call, KernelContext& context) {
   const PoolArgs args = ToPoolArgs(call);
-  context.pool->ParallelFor(args.batch->num_requests, /*grain=*/1,
+  const bool all = args.kind == PoolKind::kAll;
+  context.pool->ParallelFor(args.y.shape[0], all ? kTokensPerChunk : 1,
                             [&](int64_t begin, int64_t end, int) {
-                              for (int64_t r = begin; r < end; ++r) PoolRequest(args, r);
+                              for (int64_t r = begin; r < end; ++r) {
+                                all ? CopyToken(args, r) : PoolRequest(args, r);
+                              }
                             });
 }
 

@@ -14,22 +14,27 @@ double PooledElement(const PoolArgs& args, int64_t begin, int64_t end, int64_t i
   return sum / static_cast<double>(end - begin);
 }
 
+// Row `row` of y, from tokens [begin, end).
+void PoolRow(const PoolArgs& args, int64_t row, int64_t begin, int64_t end) {
+  double squares = 0;
+  for (int64_t i = 0; i < args.x.RowElements(); ++i) {
+    const double v = PooledElement(args, begin, end, i);
+    squares += v * v;
+  }
+  const double norm = args.normalize ? std::fmax(std::sqrt(squares), 1e-12) : 1;
+  for (int64_t i = 0; i < args.x.RowElements(); ++i) {
+    args.y.Row<float>(row)[i] = static_cast<float>(PooledElement(args, begin, end, i) / norm);
+  }
+}
+
 }  // namespace
 
 void PoolReference(const OpCall& call, KernelContext&) {
   const PoolArgs args = ToPoolArgs(call);
-  for (int64_t r = 0; r < args.batch->num_requests; ++r) {
-    const int64_t begin = args.batch->query_start[r];
-    const int64_t end = args.batch->query_start[r + 1];
-    double squares = 0;
-    for (int64_t i = 0; i < args.x.RowElements(); ++i) {
-      const double v = PooledElement(args, begin, end, i);
-      squares += v * v;
-    }
-    const double norm = args.normalize ? std::fmax(std::sqrt(squares), 1e-12) : 1;
-    for (int64_t i = 0; i < args.x.RowElements(); ++i) {
-      args.y.Row<float>(r)[i] = static_cast<float>(PooledElement(args, begin, end, i) / norm);
-    }
+  const bool all = args.kind == PoolKind::kAll;
+  const int32_t* start = args.batch->query_start;
+  for (int64_t row = 0; row < args.y.shape[0]; ++row) {
+    PoolRow(args, row, all ? row : start[row], all ? row + 1 : start[row + 1]);
   }
 }
 

@@ -11,13 +11,20 @@ namespace pagemill::ops {
 namespace {
 
 Status CheckScale(const OpCall& call) {
-  OperandCheck check("scale", call, /*inputs=*/1, /*outputs=*/1);
+  const bool grows = call.inputs.size() > 1;
+  OperandCheck check("scale", call, /*inputs=*/grows ? 2 : 1, /*outputs=*/1);
   check.ActInput(0, "x", "N,H*");
+  if (grows) check.Input(1, "positions", DType::kI32, "N");
   check.ActOutput(0, "y", "N,H*");
   if (!check.ok()) return check.Result();
   constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
-  check.Require(std::isfinite(static_cast<float>(call.attributes->Get("by", kMissing))),
-                "attribute by must be a finite number");
+  const auto is_number = [&](const char* name) {
+    return std::isfinite(static_cast<float>(call.attributes->Get(name, kMissing)));
+  };
+  check.Require(is_number("by"), "attribute by must be a finite number");
+  if (!grows) return check.Result();
+  check.Require(is_number("growth"), "attribute growth must be a finite number");
+  check.IntegerAttribute("context", /*fallback=*/0, 1, std::numeric_limits<int32_t>::max());
   return check.Result();
 }
 
@@ -37,7 +44,16 @@ constexpr OpDefinition kDefinition{"scale", CheckScale, kKernels, kAliases};
 ScaleArgs ToScaleArgs(const OpCall& call) {
   return {.x = call.inputs[0],
           .y = call.outputs[0],
-          .by = static_cast<float>(call.attributes->Get("by", 0))};
+          .positions = call.inputs.size() > 1 ? call.inputs[1].Data<const int32_t>() : nullptr,
+          .by = call.attributes->Get("by", 0),
+          .growth = call.attributes->Get("growth", 0),
+          .context = call.attributes->GetInt("context", 1)};
+}
+
+float ScaleArgs::FactorOf(int64_t row) const {
+  if (positions == nullptr) return static_cast<float>(by);
+  const int64_t contexts = positions[row] / context;
+  return static_cast<float>(by * (1 + growth * std::log(1 + static_cast<double>(contexts))));
 }
 
 const OpDefinition& ScaleOp() { return kDefinition; }

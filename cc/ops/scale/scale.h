@@ -1,16 +1,23 @@
 // File: cc/ops/scale/scale.h
-// Multiplies by a number: y = x * by.
+// Multiplies by a number: y = x * by; or by one that grows with the position of the row, as queries
+// of Ministral 3 and Llama 4 are:
 //
-//   inputs   x  act [N, ...]   rows of H elements, any trailing shape
-//   outputs  y  act [N, ...]   rows of H elements
-//   attributes  by: finite
+//   y[n] = x[n] * by * (1 + growth * ln(1 + floor(positions[n] / context)))
+//
+//   inputs   x          act [N, ...]   rows of H elements, any trailing shape
+//            positions  i32 [N]        >= 0; left out if nothing grows
+//   outputs  y          act [N, ...]   rows of H elements
+//   attributes  by: finite; with positions growth, finite, and context, a whole number above 0
 //   aliasing    y may be x
 //
-// Result: exact rounding of each product; every kernel gives the same bits.
+// Result: exact rounding of each product with the factor of its row, which is computed in double and
+// rounded to float; every kernel gives the same bits.
 //
 // Kernels: "portable", "reference".
 #ifndef PAGEMILL_CC_OPS_SCALE_SCALE_H_
 #define PAGEMILL_CC_OPS_SCALE_SCALE_H_
+
+#include <cstdint>
 
 #include "cc/ops/op.h"
 
@@ -18,7 +25,12 @@ namespace pagemill::ops {
 
 struct ScaleArgs {
   TensorView x, y;
-  float by = 0;
+  const int32_t* positions = nullptr;  // null: every row is multiplied by the same number
+  double by = 0;
+  double growth = 0;
+  int64_t context = 1;
+
+  float FactorOf(int64_t row) const;
 };
 
 ScaleArgs ToScaleArgs(const OpCall& call);

@@ -1,4 +1,7 @@
 // What every kernel of `scale` has to pass (rowwise_conformance.h), for odd sizes.
+#include <cstdint>
+#include <vector>
+
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rowwise_conformance.h"
 
@@ -11,6 +14,14 @@ void CheckScaleConformance(const OpDefinition& op, const device::Capabilities& c
     c.AddOutput({33, size});
     c.attributes.Set("by", -0.22);
     c.tolerance = {};  // exact
+    CheckRowCase(c, caps);
+    std::vector<int32_t> positions;
+    for (int32_t i = 0; i < 33; ++i) positions.push_back(i * i);
+    c.inputs.emplace_back(DType::kI32, std::initializer_list<int64_t>{33});
+    c.inputs.back().SetInt(positions);
+    c.input_has_rows.push_back(true);
+    c.attributes.Set("growth", 0.1);
+    c.attributes.Set("context", 100);
     CheckRowCase(c, caps);
   }
 }

@@ -9,9 +9,10 @@ void ScalePortable(const OpCall& call, KernelContext& context) {
   context.pool->ParallelFor(args.x.shape[0], RowsPerChunk(size),
                             [&](int64_t begin, int64_t end, int) {
                               for (int64_t n = begin; n < end; ++n) {
+                                const float factor = args.FactorOf(n);
                                 const float* x = args.x.Row<const float>(n);
                                 float* y = args.y.Row<float>(n);
-                                for (int64_t i = 0; i < size; ++i) y[i] = x[i] * args.by;
+                                for (int64_t i = 0; i < size; ++i) y[i] = x[i] * factor;
                               }
                             });
 }

@@ -5,8 +5,9 @@ namespace pagemill::ops {
 void ScaleReference(const OpCall& call, KernelContext&) {
   const ScaleArgs args = ToScaleArgs(call);
   for (int64_t n = 0; n < args.x.shape[0]; ++n) {
+    const float factor = args.FactorOf(n);
     for (int64_t i = 0; i < args.x.RowElements(); ++i) {
-      args.y.Row<float>(n)[i] = args.x.Row<float>(n)[i] * args.by;
+      args.y.Row<float>(n)[i] = args.x.Row<float>(n)[i] * factor;
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "cc/device/capabilities.h"
@@ -27,6 +28,30 @@ TEST(Scale, ByHand) {
     y.Poison();
     conformance::RunKernel(kernel, call, pool);
     EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), std::vector<float>{0.5f, -1, 1.5f, 0}));
+  }
+}
+
+// 1 and 1 + 0.5 ln 2 and 1 + 0.5 ln 4, twice.
+TEST(Scale, GrowsWithThePosition) {
+  conformance::TestTensor x(DType::kF32, {4, 1}), positions(DType::kI32, {4});
+  conformance::TestTensor y(DType::kF32, {4, 1});
+  x.Set(std::vector<float>{1, -1, 2, 1});
+  positions.SetInt(std::vector<int32_t>{7, 8, 15, 24});
+  const TensorView inputs[] = {x.view(), positions.view()}, outputs[] = {y.view()};
+  Attributes attributes;
+  attributes.Set("by", 2);
+  attributes.Set("growth", 0.5);
+  const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  EXPECT_FALSE(ScaleOp().check(call).ok()) << "the context is missing";
+  attributes.Set("context", 8);
+  ASSERT_TRUE(ScaleOp().check(call).ok()) << ScaleOp().check(call).ToString();
+  device::ThreadPool pool({.num_threads = 2});
+  for (const Kernel& kernel : ScaleOp().kernels) {
+    y.Poison();
+    conformance::RunKernel(kernel, call, pool);
+    const std::vector<float> result = y.ToFloat();
+    const double expected[] = {2, -2.693147181, 5.386294361, 3.386294361};
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(result[i], expected[i], 1e-6) << kernel.name;
   }
 }
 

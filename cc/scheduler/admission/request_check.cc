@@ -70,6 +70,13 @@ Status RequestCheck::CheckKind(const step::Request& request) const {
         " entries of " + Text(static_cast<int64_t>(num_bytes)) + " bytes; it may have " +
         Text(step::kMaxKvTransferParams) + " of " + Text(step::kMaxKvTransferParamsBytes));
   }
+  const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
+  if (request.second_text_start < 0 || request.second_text_start > prompt ||
+      (request.second_text_start > 0 && !request.pooling)) {
+    return InvalidArgument("second_text_start is " + Text(request.second_text_start) +
+                           ", it must be 0, or in a pooling request a token of the prompt of " +
+                           Text(prompt));
+  }
   if (request.priority != 0 && !uses_priority_) {
     return InvalidArgument("priority is " + Text(request.priority) + ", but scheduling policy \"" +
                            options_.policy + "\" ignores it: leave it at 0");

@@ -123,6 +123,23 @@ TEST(RequestCheck, ParametersOfConnectorsAreBounded) {
   ExpectRefused(Check(Options(), request), {"kv_transfer_params", "33", "32"});
 }
 
+TEST(RequestCheck, TheSecondTextOfAPairBeginsInAPooledPrompt) {
+  step::Request request = MakeRequest(3, 1);
+  request.second_text_start = 1;
+  ExpectRefused(Check(Options(), request), {"second_text_start is 1", "pooling request"});
+  SchedulerOptions options = Options();
+  options.pooling = true;
+  request.pooling.emplace();
+  for (int32_t good : {0, 1, 3}) {
+    request.second_text_start = good;
+    EXPECT_TRUE(Check(options, request).ok()) << good;
+  }
+  for (int32_t bad : {-1, 4}) {
+    request.second_text_start = bad;
+    ExpectRefused(Check(options, request), {"second_text_start", "prompt of 3"});
+  }
+}
+
 TEST(RequestCheck, PoolingModelsPoolAndOthersDoNot) {
   step::Request request = MakeRequest(3, 1);
   SchedulerOptions options = Options();

@@ -377,6 +377,21 @@ def test_pooling(make_engine: MakeEngine) -> None:
     assert last.finish_reason == "stop"
 
 
+def test_rows_of_tokens(make_engine: MakeEngine) -> None:
+    def pool(batch: dict[str, Any]) -> dict[str, np.ndarray]:
+        rows = [
+            [token, kind]
+            for token, kind in zip(batch["token_ids"], batch["token_types"], strict=True)
+        ]
+        return {"pooled": np.array(rows, dtype=np.float32)}
+
+    engine = make_engine(pool, pooling=True, chunked_prefill=False, prefix_caching=False)
+    engine.submit(1, [1, 2, 3], None, second_text_start=2)
+    _, last = collect(engine, 1)
+    assert last.pooled is not None
+    np.testing.assert_array_equal(last.pooled, np.array([1, 0, 2, 0, 3, 1], dtype=np.float32))
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [

@@ -120,7 +120,7 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
     from pagemill.engine.loading import build_ranks
     from pagemill.weights.source import ModelSource
 
-    source = ModelSource.open(model_path(config.model))
+    source = ModelSource.open(model_path(config.model), config.model.hf_overrides)
     built = build_ranks(source, config)[0]
     sizes = ExecutorSizes.of(built, config, weights_dtype(source.config))
     options = sizes.executor_options(config, num_blocks=1)

@@ -54,15 +54,16 @@ def parser() -> FlagParser:
 
 def run(parser: FlagParser, args: Namespace) -> int:
     """Writes both files."""
+    from pagemill.engine.loading import build_options
     from pagemill.render.renderer import Renderer
-    from pagemill.runner.build import BuildOptions, build
+    from pagemill.runner.build import build
     from pagemill.weights.source import ModelSource
 
     parts = (ExportConfig, ModelConfig)
     folder = Path(parser.read(ExportConfig, args, parts).output)
     config = parser.read(ModelConfig, args, parts)
-    source = ModelSource.open(model_path(config).absolute())
-    built = build(source, BuildOptions(max_model_len=config.max_model_len))
+    source = ModelSource.open(model_path(config).absolute(), config.hf_overrides)
+    built = build(source, build_options(config))
     vocabulary = vocabulary_text(Renderer.open(source), built.vocab_size)
     folder.mkdir(parents=True, exist_ok=True)
     text = with_weights(built.program_text, folder)

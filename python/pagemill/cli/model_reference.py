@@ -16,9 +16,11 @@ Made from the table of architectures by `python -m pagemill.cli.model_reference`
 
 A model is a folder with a `config.json` and safetensors files, a `.gguf` file, or a hub id. The
 first of the configuration's `architectures` chooses the row. GGUF files of the architectures in the
-last column are read, too. Models for text also embed, if the files of sentence-transformers beside
-them say how. Each row runs on the native executor and on torch, and has a test that compares it
-with `transformers`; [how to add one](add_a_model.md). Images are for [offline use](images.md).
+last column are read, too. A row also stands for the same model with the head of a classifier
+(`...ForSequenceClassification`, `...ForTokenClassification`) or without any (`...Model`). All embed
+and classify as `--task` and their files say ([tasks](http.md#models-that-pool)). Each row runs on
+the native executor and on torch, and has a test that compares it with `transformers`;
+[how to add one](add_a_model.md). Images are for [offline use](images.md).
 
 | architecture | models | task | GGUF |
 |---|---|---|---|

@@ -21,6 +21,20 @@ class ModelConfig:
         "Name(s) that requests may use for the model; the first is the one in responses."
         " Default: the model as given.",
     )
+    task: str = option(
+        "auto",
+        "What the model is for: generate, embed (a vector for each text), token_embed (one for each"
+        " token), classify or token_classify (a number for each class), or auto (by its"
+        " architecture and files). Any model can embed; the last two need a classifier's head.",
+        allowed=("auto", "generate", "embed", "classify", "token_embed", "token_classify"),
+    )
+    pooling_type: str = option(
+        "auto",
+        "How the vectors of a text's tokens become one, for embed and classify: cls (the first),"
+        " last, mean, or auto (as the model's files say; otherwise last for decoders, mean for"
+        " encoders).",
+        allowed=("auto", "cls", "last", "mean"),
+    )
     max_model_len: int | None = option(
         None,
         "Maximum tokens of one request, prompt and output together. Default: the length that the"
@@ -87,6 +101,12 @@ class ModelConfig:
         None,
         "Folder for downloaded models, packed weights and other data kept between starts."
         " Default: PAGEMILL_CACHE_DIR, or pagemill/ in the user's cache folder.",
+    )
+    hf_overrides: dict[str, Any] = option(
+        {},
+        "Keys of the model's configuration (config.json) to replace or add, as JSON:"
+        ' {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}. Objects are merged key by'
+        " key.",
     )
     revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
 

@@ -20,18 +20,20 @@ import numpy as np
 
 from pagemill.config import EngineConfig, build
 from pagemill.config.env import cache_folder
-from pagemill.engine.limits import check_prompt, text_prompt
+from pagemill.engine.adapters import Adapters
+from pagemill.engine.limits import text_prompt
 from pagemill.engine.loading import LoadedModel, load, update_weights
 from pagemill.engine.media import ImageInput, place_images
-from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native_requests import to_engine_error
-from pagemill.engine.offline_batch import OfflineBatch
 from pagemill.engine.outputs import EngineError
+from pagemill.engine.pooled_batch import pool
 from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.inputs.scoring import activated, likeness
+from pagemill.inputs.task import Pooled, Task
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
@@ -128,6 +130,18 @@ class LLM:
         """The model's tokenizer and chat template."""
         return self._renderer
 
+    @property
+    def adapters(self) -> Adapters:
+        """The adapters that prompts may be computed with.
+
+        Raises:
+            EngineError: the model was opened without `enable_lora` and `lora_modules`.
+        """
+        adapters = self._loaded.core.bindings.adapters
+        if not isinstance(adapters, Adapters):
+            raise EngineError("FAILED_PRECONDITION", "open the model with enable_lora=True")
+        return adapters
+
     def stats(self) -> EngineSnapshot:
         """What the engine has counted since it started: tokens, drafts, blocks, ..."""
         return self._engine.stats()
@@ -140,6 +154,7 @@ class LLM:
         images: Sequence[Sequence[ImageInput]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
+        adapter: str = "",
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
@@ -154,6 +169,7 @@ class LLM:
                 width; a prompt has one placeholder token for each.
             token_matcher: makes what constrains an output; called for each of them.
             grammar: what each output has to be, such as `structured.grammar.json_schema(...)`.
+            adapter: the name of an adapter (`adapters`); "": the model as it is.
             progress: where a progress bar is drawn; standard error by default, if that is a
                 terminal.
 
@@ -163,7 +179,7 @@ class LLM:
         rendered = self._place([self._prompt(prompt) for prompt in _as_list(prompts)], images)
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
-        batch = TextBatch(self._model, rendered, stated, limit, token_matcher, grammar)
+        batch = TextBatch(self._model, rendered, stated, limit, token_matcher, grammar, adapter)
         return _finished(batch, progress)
 
     def chat(
@@ -173,6 +189,7 @@ class LLM:
         *,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
+        adapter: str = "",
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
@@ -187,11 +204,16 @@ class LLM:
         prompts = [self._conversation(conversation) for conversation in conversations]
         limit = self._loaded.defaults.max_tokens
         stated = _stated(sampling, fields)
-        batch = TextBatch(self._model, prompts, stated, limit, token_matcher, grammar)
+        batch = TextBatch(self._model, prompts, stated, limit, token_matcher, grammar, adapter)
         return _finished(batch, progress)
 
     def stream(
-        self, prompt: Prompt, sampling: SamplingParams | None = None, **fields: Any
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams | None = None,
+        *,
+        adapter: str = "",
+        **fields: Any,
     ) -> Generator[str]:
         """Continues one prompt; gives the pieces of its text as they come. The arguments are those
         of `generate`. Leaving the iteration aborts the request.
@@ -201,10 +223,16 @@ class LLM:
         """
         stated = _one_choice(_stated(sampling, fields))
         (rendered,) = self._place([self._prompt(prompt)], None)
-        return _texts(TextBatch(self._model, [rendered], stated, _DEFAULT_COMPLETION_TOKENS))
+        limit = _DEFAULT_COMPLETION_TOKENS
+        return _texts(TextBatch(self._model, [rendered], stated, limit, adapter=adapter))
 
     def stream_chat(
-        self, messages: Sequence[Message], sampling: SamplingParams | None = None, **fields: Any
+        self,
+        messages: Sequence[Message],
+        sampling: SamplingParams | None = None,
+        *,
+        adapter: str = "",
+        **fields: Any,
     ) -> Generator[str]:
         """Answers one conversation; gives the pieces of the answer, as `stream` does.
 
@@ -214,37 +242,100 @@ class LLM:
         """
         stated = _one_choice(_stated(sampling, fields))
         limit = self._loaded.defaults.max_tokens
-        return _texts(TextBatch(self._model, [self._conversation(messages)], stated, limit))
+        prompts = [self._conversation(messages)]
+        return _texts(TextBatch(self._model, prompts, stated, limit, adapter=adapter))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Those of a classifier's classes; none of another model."""
+        pooled = self._loaded.core.built.pooled
+        return () if pooled is None else pooled.labels
 
     def embed(
         self, texts: Prompt | Sequence[Prompt], *, progress: TextIO | None = None
     ) -> np.ndarray:
-        """Embeds each text with a pooling model: float32 `[texts, dim]`.
+        """Embeds each text: float32 `[texts, dim]`.
 
         Raises:
-            EngineError: a text is too long, or the model does not pool.
+            EngineError: a text is too long, or the model does not embed texts.
         """
-        built = self._loaded.core.built
-        requests: list[EngineRequest] = []
-        for text in _as_list(texts):
-            ids = self._renderer.encode(text) if isinstance(text, str) else text
-            if len(ids) > built.max_model_len:
-                raise EngineError(
-                    "INVALID_ARGUMENT",
-                    f"a text has {len(ids)} tokens; the model takes {built.max_model_len}",
-                )
-            prompt = text_prompt(ids, "texts")
-            check_prompt(prompt, built.vocab_size, "texts")
-            requests.append(EngineRequest(prompt, (ChoiceRequest(next(self._model.ids), None),)))
-        core, vectors = self._loaded.core, dict[int, np.ndarray]()
-        with contextlib.closing(ProgressBar(len(requests), progress or sys.stderr)) as bar:
-            for output in OfflineBatch(core.bindings, requests, core.max_choices):
-                if output.error is not None:
-                    raise output.error
-                if output.pooled is not None:
-                    vectors[output.index] = output.pooled
-                bar.add(tokens=0, finished=output.finish_reason is not None)
-        return np.stack([vectors[i] for i in range(len(requests))])
+        pooled = self._pooled(Task.EMBED)
+        return np.stack(self._pool(pooled, self._rendered_texts(texts), progress))
+
+    def classify(
+        self, texts: Prompt | Sequence[Prompt], *, progress: TextIO | None = None
+    ) -> np.ndarray:
+        """The probability of each class of `labels`, for each text: float32 `[texts, classes]`.
+
+        Raises:
+            EngineError: a text is too long, or the model does not classify texts.
+        """
+        pooled = self._pooled(Task.CLASSIFY)
+        logits = np.stack(self._pool(pooled, self._rendered_texts(texts), progress))
+        return activated(logits, pooled.activation)
+
+    def encode(
+        self, texts: Prompt | Sequence[Prompt], *, progress: TextIO | None = None
+    ) -> list[np.ndarray]:
+        """What a model that pools gives for each text: float32, a row, or one for each token.
+        Vectors, or of a classifier probabilities.
+
+        Raises:
+            EngineError: a text is too long, or the model generates.
+        """
+        pooled = self._pooled(*(task for task in Task if task is not Task.GENERATE))
+        rows = self._pool(pooled, self._rendered_texts(texts), progress)
+        return [activated(row, pooled.activation) for row in rows]
+
+    def score(
+        self, query: str, documents: str | Sequence[str], *, progress: TextIO | None = None
+    ) -> np.ndarray:
+        """How well each document fits the query: float32 `[documents]`.
+
+        A classifier with one class reads both together; vectors of both, or of their tokens, are
+        compared (`inputs.scoring.likeness`).
+
+        Raises:
+            EngineError: a text is too long, or the model does nothing of this.
+        """
+        listed = [documents] if isinstance(documents, str) else list(documents)
+        pooled = self._pooled(Task.CLASSIFY, Task.EMBED, Task.TOKEN_EMBED)
+        if pooled.task is not Task.CLASSIFY:
+            first, *others = self._pool(pooled, self._rendered_texts([query, *listed]), progress)
+            return np.array([likeness(first, other) for other in others], np.float32)
+        if pooled.width != 1:
+            raise EngineError(
+                "FAILED_PRECONDITION", f"a score needs one class; the model has {pooled.width}"
+            )
+        pairs = [self._renderer.encode_pair(query, document) for document in listed]
+        prompts = [
+            RenderedPrompt(text_prompt(ids, "documents").token_ids, second_text_start=start)
+            for ids, start in pairs
+        ]
+        logits = np.stack(self._pool(pooled, prompts, progress))
+        return activated(logits, pooled.activation)[:, 0]
+
+    def _pooled(self, *tasks: Task) -> Pooled:
+        pooled = self._loaded.core.built.pooled
+        if pooled is None or pooled.task not in tasks:
+            loaded = Task.GENERATE if pooled is None else pooled.task
+            wanted = " or ".join(tasks)
+            raise EngineError(
+                "FAILED_PRECONDITION", f"the model is loaded for {loaded}; this needs task={wanted}"
+            )
+        return pooled
+
+    def _rendered_texts(self, texts: Prompt | Sequence[Prompt]) -> list[RenderedPrompt]:
+        encode = self._renderer.encode
+        return [
+            text_prompt(encode(text) if isinstance(text, str) else text, "texts")
+            for text in _as_list(texts)
+        ]
+
+    def _pool(
+        self, pooled: Pooled, prompts: Sequence[RenderedPrompt], progress: TextIO | None
+    ) -> list[np.ndarray]:
+        return pool(self._loaded.core, pooled, prompts, self._model.ids, progress)
 
     def save_session(self, path: str | os.PathLike[str], tokens: Prompt | Output) -> int:
         """Writes a conversation's KV to a file, so that another process need not compute it.

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pagemill.config import EngineConfig
 from pagemill.config.env import cache_folder
+from pagemill.config.model import ModelConfig
 from pagemill.engine.core import EngineCore
 from pagemill.engine.draft_model import build_draft
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.generation_config import choose_defaults
 from pagemill.engine.messages import ModelFacts
 from pagemill.engine.sampling import SamplingDefaults
+from pagemill.inputs.task import Pooled, Task
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.weights.fetch import resolve
-from pagemill.weights.pooling import matryoshka_sizes
 from pagemill.weights.source import ModelSource
 
+_POOLINGS = {"auto": None, "cls": "first", "last": "last", "mean": "mean"}
 DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
 
 
@@ -31,6 +34,8 @@ class LoadedModel:
     defaults: SamplingDefaults
     max_tokens_cap: int | None
     """Bound on generated tokens that the operator set."""
+    hf_overrides: dict[str, Any]
+    """Keys of the configuration that the operator replaced."""
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -43,7 +48,7 @@ def load(config: EngineConfig) -> LoadedModel:
     """
     model = config.model
     path = resolve(model.model, cache_dir=cache_folder(model.cache_dir), revision=model.revision)
-    source = ModelSource.open(path)
+    source = ModelSource.open(path, model.hf_overrides)
     built, *others = build_ranks(source, config)
     draft = build_draft(source, built, config)
     chosen = choose_defaults(model, source)
@@ -53,6 +58,7 @@ def load(config: EngineConfig) -> LoadedModel:
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
         defaults=chosen.defaults,
         max_tokens_cap=chosen.max_tokens_cap,
+        hf_overrides=model.hf_overrides,
     )
 
 
@@ -79,20 +85,33 @@ def update_weights(
             the runner's weights cannot be replaced, or there is no memory for both.
     """
     programs = program_texts(
-        source, path, core.built.max_model_len, adapters=bool(core.built.adapter_targets)
+        source,
+        path,
+        core.built.max_model_len,
+        core.built.pooled,
+        adapters=bool(core.built.adapter_targets),
     )
     core.engine.update_weights(programs, timeout_s=timeout_s)
 
 
 def program_texts(
-    source: ModelSource, path: str, max_model_len: int, *, adapters: bool
+    source: ModelSource,
+    path: str,
+    max_model_len: int,
+    pooled: Pooled | None,
+    *,
+    adapters: bool,
 ) -> dict[str, str]:
-    """The programs of `source` with the weights at `path`, as the engine's operation takes them.
+    """The programs of `source` with the weights at `path`, as the engine's operation takes them, of
+    a model that was loaded with these results, and with adapters or without.
 
     Raises:
         WeightsError: see `update_weights`.
     """
-    options = BuildOptions(max_model_len=max_model_len, adapters=adapters)
+    options = BuildOptions(max_model_len=max_model_len, task=Task.GENERATE, adapters=adapters)
+    if pooled is not None:
+        task, kind = pooled.task, None if pooled.task.by_token else pooled.pooling
+        options = replace(options, task=task, pooling=kind, normalize=pooled.normalizes)
     built = build(source.with_weights(path), options)
     programs = {"model": built.program_text}
     if built.encoder is not None:
@@ -102,15 +121,14 @@ def program_texts(
 
 def model_facts(loaded: LoadedModel) -> ModelFacts:
     """The facts of `loaded` that front ends need."""
-    built, pooling = loaded.core.built, loaded.source.pooling
+    built = loaded.core.built
     return ModelFacts(
         names=tuple(loaded.names),
         path=str(loaded.source.path),
+        hf_overrides=loaded.hf_overrides,
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
-        pooling=built.pooling,
-        normalizes=pooling is not None and pooling.normalize,
-        embedding_sizes=matryoshka_sizes(loaded.source.config) if built.pooling else None,
+        pooled=built.pooled,
         eos_token_ids=tuple(built.eos_token_ids),
         defaults=loaded.defaults,
         max_tokens_cap=loaded.max_tokens_cap,
@@ -126,13 +144,15 @@ def build_ranks(source: ModelSource, config: EngineConfig) -> tuple[BuiltModel, 
     Raises:
         WeightsError, ModelConfigError, ValueError: the model cannot be built, or not divided.
     """
-    ranks, length = config.executor.tensor_parallel_size, config.model.max_model_len
-    return tuple(
-        build(
-            source,
-            BuildOptions(
-                max_model_len=length, shard=Shard(rank, ranks), adapters=config.lora.enabled
-            ),
-        )
-        for rank in range(ranks)
+    ranks = config.executor.tensor_parallel_size
+    options = replace(build_options(config.model), adapters=config.lora.enabled)
+    return tuple(build(source, replace(options, shard=Shard(rank, ranks))) for rank in range(ranks))
+
+
+def build_options(config: ModelConfig) -> BuildOptions:
+    """How the configured model is built, on one rank."""
+    return BuildOptions(
+        max_model_len=config.max_model_len,
+        task=None if config.task == "auto" else Task(config.task),
+        pooling=_POOLINGS[config.pooling_type],
     )

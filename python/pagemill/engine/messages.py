@@ -20,6 +20,7 @@ from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
+from pagemill.inputs.task import Pooled
 from pagemill.structured.grammar import Grammar
 
 PROTOCOL = 6
@@ -92,11 +93,10 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Where its files are; the tokenizer is read from there. "" if there is none."""
     max_model_len: int
     vocab_size: int
-    pooling: bool = False
-    normalizes: bool = False
-    """Whether pooled vectors have the length 1."""
-    embedding_sizes: tuple[int, ...] | None = None
-    """Sizes to which pooled vectors may be shortened; () is any, None is none."""
+    hf_overrides: dict[str, Any] = {}
+    """Keys of the configuration that the operator replaced."""
+    pooled: Pooled | None = None
+    """What it gives if it pools instead of generating."""
     eos_token_ids: tuple[int, ...] = ()
     """Of the model's configuration; the tokenizer may know more."""
     defaults: SamplingDefaults = SamplingDefaults()

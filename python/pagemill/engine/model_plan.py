@@ -148,7 +148,7 @@ def built_model(config: EngineConfig) -> PlannedModel:
     from pagemill.weights.source import ModelSource
 
     path = model_path(config.model)
-    source = ModelSource.open(path)
+    source = ModelSource.open(path, config.model.hf_overrides)
     ranks = build_ranks(source, config)
     sizes = ExecutorSizes.of(ranks[0], config, weights_dtype(source.config))
     options = sizes.executor_options(config, num_blocks=1)

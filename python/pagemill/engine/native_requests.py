@@ -79,6 +79,7 @@ def native_requests(
             native = bindings.types.Request(
                 id=choice.id,
                 prompt_token_ids=request.prompt.token_ids,
+                second_text_start=request.prompt.second_text_start,
                 media=media,
                 priority=request.priority,
                 cache_salt=request.cache_salt,

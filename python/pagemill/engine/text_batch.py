@@ -99,6 +99,7 @@ class TextBatch:
         default_max_tokens: int | None,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
+        adapter: str = "",
     ) -> None:
         """Checks all requests; the first iteration submits them.
 
@@ -109,12 +110,13 @@ class TextBatch:
             default_max_tokens: if `stated` has no `max_tokens`; None: all the room there is.
             token_matcher: makes what constrains an output.
             grammar: what each output has to be.
+            adapter: the name of the adapter to compute with; "": the model as it is.
 
         Raises:
             EngineError: a request is refused.
         """
         self._model = model
-        self._grammar = grammar
+        self._grammar, self._adapter = grammar, adapter
         self._params = model.loaded.defaults.fill(stated)
         self._running: list[_Running] = []
         self.outputs: list[Output] = []
@@ -153,6 +155,7 @@ class TextBatch:
             prompt,
             tuple(ChoiceRequest(next(model.ids), child) for child in children),
             grammar=self._grammar,
+            adapter=self._adapter,
         )
 
     def _assembler(self, output: Output) -> ChoiceAssembler:

@@ -62,10 +62,12 @@ class MediaItem(msgspec.Struct, array_like=True, frozen=True, eq=False):
 
 class RenderedPrompt(msgspec.Struct, array_like=True, frozen=True, eq=False):
     """`token_ids`, int32 [tokens], with all placeholders of `media`, which are in the order of
-    their tokens. The engine compares both with the model."""
+    their tokens. `second_text_start` is the first token of the second of two texts that a model
+    with token types reads together; 0: there is one. The engine compares all with the model."""
 
     token_ids: np.ndarray
     media: Annotated[tuple[MediaItem, ...], msgspec.Meta(max_length=MAX_MEDIA_ITEMS)] = ()
+    second_text_start: int = 0
 
     def __post_init__(self) -> None:
         """Raises ValueError for token ids of another type or shape, and for too many items."""

@@ -152,8 +152,9 @@ def attend_again(
 
 
 def attend_both_ways(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:
-    """Attend among all tokens of a request, which must run in one step: [T, heads, head_dim]."""
-    return ops.attention(q, k, v, scale=shape.scale, causal=False)
+    """Attend among all tokens of a request, or those of the window around each; a request must run
+    in one step. [T, heads, head_dim]."""
+    return ops.attention(q, k, v, scale=shape.scale, causal=False, window=shape.window)
 
 
 def output(

@@ -9,7 +9,7 @@ from pagemill.layers import attention, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.rotary import Rotary
+from pagemill.layers.rotary import QueryGrowth, Rotary
 from pagemill.ops.trace import Tensor
 
 
@@ -39,7 +39,8 @@ class AttentionParts:
     its key and its value. They have biases if `bias`, the `output` layer has one if `output_bias`;
     the weights of all are stored `transposed` if that is set. `sinks` names the vector of logits
     that join the softmax of each head, if there is one; `gate` the linear layer whose sigmoid
-    multiplies the result; `slopes` are those of ALiBi, one for each head."""
+    multiplies the result; `growth` scales rotated queries by their position; `slopes` are those of
+    ALiBi, one for each head."""
 
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     by_head: bool = False
@@ -50,6 +51,7 @@ class AttentionParts:
     qk_norm: QkNorm | None = None
     sinks: str | None = None
     gate: str | None = None
+    growth: QueryGrowth | None = None
     slopes: tuple[float, ...] = ()
 
 
@@ -80,6 +82,7 @@ def rotary_attention(
         q, k = _normalize(weights, prefix, (q, k), shape, by)
     if rotary is not None:
         q, k = rotary(q, k)
+        q = rotary.grown(q, parts.growth) if parts.growth else q
     if by is not None and by.rotated:
         q, k = _normalize(weights, prefix, (q, k), shape, by)
     heads = shape.shard.part(shape.heads)

@@ -144,9 +144,3 @@ class PrefixedWeights:
 
     def constant(self, name: str, values: Constant) -> Tensor:
         return self._whole.constant(self._named(name), values)
-
-
-def under_prefix(weights: Weights, prefix: str, name: str) -> Weights:
-    """`weights` under `prefix` if there are such: some files have the tensor `name` with it, some
-    without."""
-    return PrefixedWeights(weights, prefix) if weights.has(prefix + name) else weights

@@ -29,6 +29,14 @@ class RotaryTable:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryGrowth:
+    """Queries are multiplied by 1 + beta ln(1 + floor(position / context))."""
+
+    beta: float
+    context: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rotary:
     """A table bound to a trace: call it on q and k [T, heads, head_dim]."""
 
@@ -47,6 +55,10 @@ class Rotary:
             mscale=self.mscale,
         )
 
+    def grown(self, q: Tensor, growth: QueryGrowth) -> Tensor:
+        """q [T, heads, head_dim] scaled by the position of its tokens."""
+        return ops.scale_by_position(q, self.positions, growth=growth.beta, context=growth.context)
+
     def queries(self, q: Tensor) -> Tensor:
         """q alone rotated, for keys that another layer has stored."""
         return self(q, q)[0]
@@ -58,6 +70,22 @@ def bind_rotary(
     """Declare `table` as the constant `name`; positions i32 [T]."""
     inv_freq = weights.constant(name, table.inv_freq)
     return Rotary(positions, inv_freq, table.mscale, interleaved)
+
+
+def bind_rotaries(
+    weights: Weights,
+    tables: Sequence[RotaryTable | None],
+    positions: Tensor,
+    *,
+    interleaved: bool,
+) -> list[Rotary | None]:
+    """The tables of layers, each different one declared once; positions i32 [T]. None stays."""
+    different = list(dict.fromkeys(table for table in tables if table is not None))
+    bound: dict[RotaryTable | None, Rotary | None] = {None: None}
+    for index, table in enumerate(different):
+        name = "inv_freq" if len(different) == 1 else f"inv_freq.{index}"
+        bound[table] = bind_rotary(weights, name, table, positions, interleaved=interleaved)
+    return [bound[table] for table in tables]
 
 
 def bind_grid_rotary(
@@ -187,10 +215,12 @@ def _proportional(rope: Mapping[str, Any], head_dim: int, max_positions: int) ->
 
 def _longrope(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
     """LongRoPE (arXiv 2402.13753): a divisor of each frequency, for contexts longer than the
-    original one or for others. All requests have the divisors of the longest, `max_positions`,
-    since keys in a cache cannot be rotated again once a request outgrows the original context."""
+    original one or for others. All requests have the divisors of the longest context that is
+    served, since keys in a cache cannot be rotated again once a request outgrows the original one.
+    """
     original = _number(rope, "original_max_position_embeddings")
-    key = "long_factor" if max_positions > original else "short_factor"
+    longest = _number(rope, "max_model_len", max_positions)
+    key = "long_factor" if longest > original else "short_factor"
     wavelengths = _wavelengths(_number(rope, "rope_theta"), dim)
     divisors = rope[key]
     if not isinstance(divisors, list) or len(cast("list[Any]", divisors)) != len(wavelengths):

@@ -13,6 +13,9 @@ from pagemill.layers.base import Weights
 from pagemill.ops.trace import Tensor
 
 Config = Mapping[str, Any]
+LIMIT = "max_model_len"
+"""The key of the longest context that is served, in a configuration whose model has a longer one.
+"""
 
 
 class ModelConfigError(ValueError):
@@ -32,12 +35,14 @@ class MediaInputs:
 class StepInputs:
     """The step's arrays that every model reads: token_ids and positions, i32 [T]; embeddings in
     place of those of placeholder tokens for a model with media; grid_positions, i32 [T, 3], in
-    time, row and column, if its items have a grid."""
+    time, row and column, if its items have a grid; token_types, i32 [T], 1 for the second text of
+    a pair, if the model has token types."""
 
     token_ids: Tensor
     positions: Tensor
     media: MediaInputs | None = None
     grid_positions: Tensor | None = None
+    token_types: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,8 @@ class Image:
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
     """Properties of a model that the engine needs. `causal`: a token never attends to a later one;
-    `generates`: it has logits; `media`: it is a MediaModel."""
+    `generates`: it has logits; `media`: it is a MediaModel; `token_types`: the second text of a
+    pair has another type than the first."""
 
     vocab_size: int
     hidden_size: int
@@ -91,12 +97,14 @@ class ModelTraits:
     causal: bool
     generates: bool
     media: MediaTraits | None = None
+    token_types: bool = False
 
 
 # For decoders with rotary positions.
 IGNORED_IN_DECODERS: Mapping[str, str] = {
     r".*\.rotary_emb\.inv_freq": "frequencies are computed from the configuration",
     r"lm_head\.weight": "the embedding is used if they are tied, no head if vectors are pooled",
+    r"score\..*": "no classifier if vectors are pooled, or text is generated",
 }
 
 
@@ -122,6 +130,26 @@ class Model(Protocol):
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor: ...
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class Classifier(Model, Protocol):
+    """A model whose checkpoints may have the head of a classifier.
+
+    1. `classify` traces it on the pooled vectors [R, H] of texts, by `classifier_pooling`, and
+       `classify_tokens` on those of all tokens [T, H]: f32, a column for each label.
+    2. `base_prefix` is in front of the names of all other weights. Checkpoints without a head may
+       leave it out.
+    """
+
+    classifier_pooling: str
+
+    @property
+    def base_prefix(self) -> str: ...
+
+    def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor: ...
+
+    def classify_tokens(self, weights: Weights, rows: Tensor, labels: int) -> Tensor: ...
 
 
 @runtime_checkable

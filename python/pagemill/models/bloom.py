@@ -1,9 +1,9 @@
 """BLOOM: ALiBi in place of positions, layer norms, also of the embeddings, GELU without gates.
 
-Weights, perhaps under `transformer.`: `h.<i>.{input_layernorm, self_attention.{query_key_value,
-dense}, post_attention_layernorm, mlp.{dense_h_to_4h,dense_4h_to_h}}`, `word_embeddings`,
-`word_embeddings_layernorm`, `ln_f`; query_key_value has for each head the rows of q, k and v; all
-but the table have biases; the head is tied.
+Weights: `transformer.h.<i>.{input_layernorm, self_attention.{query_key_value,dense},
+post_attention_layernorm, mlp.{dense_h_to_4h,dense_4h_to_h}}`,
+`transformer.{word_embeddings,word_embeddings_layernorm,ln_f}`; query_key_value has for each head
+the rows of q, k and v; all but the table have biases; the head is tied.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
-from pagemill.layers.prefixed import under_prefix
 from pagemill.models.alibi import alibi_slopes
 from pagemill.models.base import Config, StepInputs
 from pagemill.models.config_keys import Renamed, refuse
@@ -33,9 +32,9 @@ class BloomModel(Decoder):
     """One BLOOM model."""
 
     names = DecoderNames(
-        embedding="word_embeddings",
-        layers="h",
-        norm="ln_f",
+        embedding="transformer.word_embeddings",
+        layers="transformer.h",
+        norm="transformer.ln_f",
         attention="self_attention",
     )
 
@@ -60,19 +59,9 @@ class BloomModel(Decoder):
         )
         self.activation = ActivationKind.GELU_TANH
 
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return super().hidden(_named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return super().logits(_named(weights) if self.sizes.tied else weights, rows)
-
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         x = super().embed(weights, inputs)
-        return self.norm(weights, "word_embeddings_layernorm", x)
+        return self.norm(weights, "transformer.word_embeddings_layernorm", x)
 
     def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         return norm.layer_norm(weights, name, x, self.sizes.norm_eps)
-
-
-def _named(weights: Weights) -> Weights:
-    return under_prefix(weights, "transformer.", "word_embeddings.weight")

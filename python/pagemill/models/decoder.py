@@ -22,8 +22,9 @@ from pagemill import ops
 from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, rotary_attention
+from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, mlp
-from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotary
+from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotaries
 from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import DecoderSizes, activation, flag, make_rotary_table
@@ -67,6 +68,7 @@ class Decoder:
 
     ignored: Mapping[str, str] = IGNORED_IN_DECODERS
     names: DecoderNames = DecoderNames()
+    classifier_pooling = "last"
 
     def __init__(
         self,
@@ -116,6 +118,11 @@ class Decoder:
     @classmethod
     def from_config(cls, config: Config) -> Self:
         return cls(config)
+
+    @property
+    def base_prefix(self) -> str:
+        base, dot, _ = self.names.embedding.partition(".")
+        return base + dot if dot else ""
 
     @property
     def traits(self) -> ModelTraits:
@@ -170,14 +177,8 @@ class Decoder:
         return ops.add(x, ops.scale(branch, self.residual_scale))
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        tables = list(dict.fromkeys(table for table in self.rotary if table is not None))
-        bound: dict[RotaryTable | None, Rotary | None] = {None: None}
-        for index, table in enumerate(tables):
-            name = "inv_freq" if len(tables) == 1 else f"inv_freq.{index}"
-            bound[table] = bind_rotary(
-                weights, name, table, inputs.positions, interleaved=self.interleaved
-            )
-        return self.hidden_by(weights, inputs, [bound[table] for table in self.rotary])
+        rotary = bind_rotaries(weights, self.rotary, inputs.positions, interleaved=self.interleaved)
+        return self.hidden_by(weights, inputs, rotary)
 
     def hidden_by(
         self, weights: Weights, inputs: StepInputs, rotary: Sequence[Rotary | None]
@@ -198,6 +199,12 @@ class Decoder:
             return y
         bounded = ops.activation(ops.scale(y, 1 / self.logits_cap), ops.ActivationKind.TANH)
         return ops.scale(bounded, self.logits_cap)
+
+    def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
+        return linear(weights, "score", rows, (labels,), dtype="f32")
+
+    def classify_tokens(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
+        return linear(weights, "score", rows, (labels,), bias=True, dtype="f32")
 
 
 def _layers_behind(config: Config, name: str, layers: int) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """GPT-2: learned positions, layer norms, GELU without gates, matrices that are stored transposed.
 
-Weights, perhaps under `transformer.`: `h.<i>.{ln_1, attn.{c_attn,c_proj}, ln_2,
-mlp.{c_fc,c_proj}}`, `wte`, `wpe`, `ln_f`; all but the tables have biases. c_attn has the columns of
-q, k and v; the head is tied.
+Weights: `transformer.h.<i>.{ln_1, attn.{c_attn,c_proj}, ln_2, mlp.{c_fc,c_proj}}`,
+`transformer.{wte,wpe,ln_f}`; all but the tables have biases. c_attn has the columns of q, k and v;
+the head is tied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
-from pagemill.layers.prefixed import under_prefix
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, StepInputs
 from pagemill.models.config_keys import GPT2_KEYS, Renamed, activation, flag, refuse
 from pagemill.models.decoder import Decoder, DecoderNames
@@ -25,12 +24,12 @@ class Gpt2Model(Decoder):
 
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
-        r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias": "masks are not stored",
+        r"transformer\.h\.\d+\.attn\.(masked_)?bias": "masks are not stored",
     }
     names = DecoderNames(
-        embedding="wte",
-        layers="h",
-        norm="ln_f",
+        embedding="transformer.wte",
+        layers="transformer.h",
+        norm="transformer.ln_f",
         attention_norm="ln_1",
         attention="attn",
         feed_forward_norm="ln_2",
@@ -51,19 +50,9 @@ class Gpt2Model(Decoder):
         )
         self.activation = activation(config, "activation_function", "gelu_new")
 
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return super().hidden(_named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return super().logits(_named(weights) if self.sizes.tied else weights, rows)
-
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         x, count = super().embed(weights, inputs), self.sizes.max_positions
-        return embedding.add_positions(weights, "wpe", x, inputs.positions, count)
+        return embedding.add_positions(weights, "transformer.wpe", x, inputs.positions, count)
 
     def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         return norm.layer_norm(weights, name, x, self.sizes.norm_eps)
-
-
-def _named(weights: Weights) -> Weights:
-    return under_prefix(weights, "transformer.", "wte.weight")

@@ -16,7 +16,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import IGNORED_IN_DECODERS, Config
-from pagemill.models.config_keys import activation, flag
+from pagemill.models.config_keys import Renamed, activation, flag
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops.trace import Tensor
 
@@ -38,6 +38,9 @@ class GptNeoxModel(Decoder):
     )
 
     def __init__(self, config: Config) -> None:
+        # Older configurations have another name for the rotary base.
+        keys = {"rope_theta": "rotary_emb_base"} if "rotary_emb_base" in config else {}
+        config = Renamed(config, keys, {"rotary_pct": 0.25})
         super().__init__(config, eps=("layer_norm_eps", 1e-5))
         self.parallel_norms = flag(config, "use_parallel_residual", True)
         bias = flag(config, "attention_bias", True)

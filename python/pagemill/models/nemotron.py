@@ -10,7 +10,7 @@ from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import Config
-from pagemill.models.config_keys import activation, flag
+from pagemill.models.config_keys import Renamed, activation, flag
 from pagemill.models.decoder import Decoder
 from pagemill.ops.trace import Tensor
 
@@ -19,6 +19,7 @@ class NemotronModel(Decoder):
     """One Nemotron model."""
 
     def __init__(self, config: Config) -> None:
+        config = Renamed(config, {}, {"partial_rotary_factor": 0.5})
         super().__init__(config, eps=("norm_eps", 1e-5))
         self.mlp_parts = MlpParts(
             up=("up_proj",), gated=False, bias=flag(config, "mlp_bias", False)

@@ -1,9 +1,9 @@
 """GPT, the first: learned positions, layer norms after each sum, GELU without gates, matrices that
 are stored transposed.
 
-Weights, perhaps under `transformer.`: `h.<i>.{attn.{c_attn,c_proj}, ln_1, mlp.{c_fc,c_proj},
-ln_2}`, `tokens_embed`, `positions_embed`; all but the tables have biases. c_attn has the columns of
-q, k and v; the head is tied.
+Weights: `transformer.h.<i>.{attn.{c_attn,c_proj}, ln_1, mlp.{c_fc,c_proj}, ln_2}`,
+`transformer.{tokens_embed,positions_embed}`; all but the tables have biases. c_attn has the columns
+of q, k and v; the head is tied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
-from pagemill.layers.prefixed import under_prefix
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, StepInputs
@@ -32,10 +31,12 @@ class OpenAiGptModel(Decoder):
 
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
-        r"(transformer\.)?h\.\d+\.attn\.bias": "masks are not stored",
-        r"(transformer\.)?position_ids": "positions are computed",
+        r"transformer\.h\.\d+\.attn\.bias": "masks are not stored",
+        r"transformer\.position_ids": "positions are computed",
     }
-    names = DecoderNames(embedding="tokens_embed", layers="h", attention="attn")
+    names = DecoderNames(
+        embedding="transformer.tokens_embed", layers="transformer.h", attention="attn"
+    )
 
     def __init__(self, config: Config) -> None:
         eps = ("layer_norm_epsilon", 1e-5)
@@ -50,21 +51,17 @@ class OpenAiGptModel(Decoder):
         name = config.get("afn") or "gelu"
         self.activation = activation({"afn": _ACTIVATIONS.get(name, name)}, "afn", name)
 
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return super().hidden(_named(weights), inputs)
-
     def hidden_by(
         self, weights: Weights, inputs: StepInputs, rotary: Sequence[Rotary | None]
     ) -> Tensor:
         x, layers = self.embed(weights, inputs), self.sizes.layers
         return stack(weights, x, layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
 
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return super().logits(_named(weights) if self.sizes.tied else weights, rows)
-
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         x, count = super().embed(weights, inputs), self.sizes.max_positions
-        return embedding.add_positions(weights, "positions_embed", x, inputs.positions, count)
+        return embedding.add_positions(
+            weights, "transformer.positions_embed", x, inputs.positions, count
+        )
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)
@@ -75,7 +72,3 @@ class OpenAiGptModel(Decoder):
 
     def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         return norm.layer_norm(weights, name, x, self.sizes.norm_eps)
-
-
-def _named(weights: Weights) -> Weights:
-    return under_prefix(weights, "transformer.", "tokens_embed.weight")

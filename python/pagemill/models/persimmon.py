@@ -14,7 +14,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import Config
-from pagemill.models.config_keys import activation, flag
+from pagemill.models.config_keys import Renamed, activation, flag
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops.trace import Tensor
 
@@ -25,6 +25,7 @@ class PersimmonModel(Decoder):
     names = DecoderNames(norm="model.final_layernorm")
 
     def __init__(self, config: Config) -> None:
+        config = Renamed(config, {}, {"partial_rotary_factor": 0.5})
         super().__init__(config, eps=("layer_norm_eps", 1e-5))
         names, eps = ("q_layernorm", "k_layernorm"), self.sizes.norm_eps
         has_norms = flag(config, "qk_layernorm", True)

@@ -6,12 +6,13 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from pagemill.inputs.task import Task
 from pagemill.models.skeleton import SkeletonModel
 from pagemill.ops.program_text import to_text
 from pagemill.runner.build import trace_model
 from pagemill.runner.simple_batch import SimpleBatch
+from pagemill.runner.tail import Tail
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
-from pagemill.weights.pooling import Pooling
 from pagemill.weights.source import ModelSource
 
 CONFIG = """{"vocab_size": 11, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
@@ -33,9 +34,8 @@ def _source(directory: Path) -> ModelSource:
 
 def test_whole_prompt_and_token_by_token_agree(tmp_path: Path):
     source = _source(tmp_path)
-    text = to_text(
-        trace_model(SkeletonModel.from_config(source.config), source, None).trace.program
-    )
+    model = SkeletonModel.from_config(source.config)
+    text = to_text(trace_model(model, source, Tail(Task.GENERATE)).trace.program)
     tokens = np.random.default_rng(1).integers(0, 11, 23).tolist()
     options = TorchOptions(num_blocks=8, block_size=4)
     batch = SimpleBatch(8, 4).step({0: tokens}, all_logits=True)
@@ -49,7 +49,8 @@ def test_whole_prompt_and_token_by_token_agree(tmp_path: Path):
 def test_it_pools(tmp_path: Path):
     source = _source(tmp_path)
     model = SkeletonModel.from_config(source.config)
-    text = to_text(trace_model(model, source, Pooling("mean", normalize=True)).trace.program)
+    tail = Tail(Task.EMBED, "mean", normalize=True)
+    text = to_text(trace_model(model, source, tail).trace.program)
     executor = TorchExecutor(text, TorchOptions(num_blocks=8, block_size=4))
     outputs = executor(SimpleBatch(8, 4).step({0: [1, 2], 1: [3]}))
     assert set(outputs) == {"pooled"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import importlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from pagemill.inputs.task import Task
 from pagemill.models.base import Model, ModelConfigError
 
 
@@ -29,6 +30,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "BertModel": Architecture("bert:BertModel", "BERT", "embeddings"),
     "BioGptForCausalLM": Architecture("biogpt:BioGptModel", "BioGPT"),
     "BloomForCausalLM": Architecture("bloom:BloomModel", "BLOOM"),
+    "CamembertModel": Architecture("roberta:RobertaModel", "CamemBERT", "embeddings"),
     "CodeGenForCausalLM": Architecture("codegen:CodeGenModel", "CodeGen"),
     "Cohere2ForCausalLM": Architecture("cohere2:Cohere2Model", "Command R7B and A"),
     "Cohere2MoeForCausalLM": Architecture("cohere2_moe:Cohere2MoeModel", "Command A, experts"),
@@ -38,7 +40,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DeepseekV3ForCausalLM": Architecture(
         "deepseek_v3:DeepseekV3Model", "DeepSeek V3 and R1, Kimi K2"
     ),
+    "DistilBertModel": Architecture("distilbert:DistilBertModel", "DistilBERT", "embeddings"),
     "Dots1ForCausalLM": Architecture("dots1:Dots1Model", "dots.llm1"),
+    "ElectraModel": Architecture("electra:ElectraModel", "ELECTRA", "embeddings"),
     "Ernie4_5ForCausalLM": Architecture("ernie4_5:Ernie45Model", "ERNIE 4.5"),
     "Ernie4_5_MoeForCausalLM": Architecture("ernie4_5_moe:Ernie45MoeModel", "ERNIE 4.5, experts"),
     "Exaone4ForCausalLM": Architecture("exaone4:Exaone4Model", "EXAONE 4"),
@@ -79,6 +83,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "granite_moe:GraniteMoeModel", "Granite 3, experts and a shared one"
     ),
     "GraniteSWAForCausalLM": Architecture("granite_swa:GraniteSwaModel", "Granite Swash"),
+    "GteModel": Architecture("gte:GteModel", "GTE", "embeddings"),
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3"),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium"),
     "HunYuanDenseV1ForCausalLM": Architecture("hunyuan:HunyuanModel", "Hunyuan, dense"),
@@ -110,10 +115,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral"),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral"),
+    "ModernBertModel": Architecture("modernbert:ModernBertModel", "ModernBERT", "embeddings"),
     "MptForCausalLM": Architecture("mpt:MptModel", "MPT"),
     "NanoChatForCausalLM": Architecture("nanochat:NanochatModel", "nanochat"),
     "NemotronForCausalLM": Architecture("nemotron:NemotronModel", "Nemotron, Minitron"),
     "NemotronHForCausalLM": Architecture("nemotron_h:NemotronHModel", "Nemotron-H, Nemotron 3"),
+    "NomicBertModel": Architecture("nomic_bert:NomicBertModel", "Nomic BERT", "embeddings"),
     "OPTForCausalLM": Architecture("opt:OptModel", "OPT"),
     "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2"),
     "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3"),
@@ -140,15 +147,58 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen3_5MoeForConditionalGeneration": Architecture(
         "language_part:Qwen35LanguagePart", "Qwen3.5 with images, experts; its text"
     ),
+    "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", "embeddings"),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS"),
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3"),
     "SolarOpenForCausalLM": Architecture("solar_open:SolarOpenModel", "Solar Open"),
     "StableLmForCausalLM": Architecture("stablelm:StableLmModel", "StableLM"),
     "Starcoder2ForCausalLM": Architecture("starcoder2:Starcoder2Model", "StarCoder2"),
     "VaultGemmaForCausalLM": Architecture("vaultgemma:VaultGemmaModel", "VaultGemma"),
+    "XLMRobertaModel": Architecture("roberta:RobertaModel", "XLM-RoBERTa", "embeddings"),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM"),
     "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2"),
 }
+
+# The ends of names of architectures, and what a checkpoint of that kind is for.
+_ROWS = ("ForCausalLM", "LMHeadModel", "Model")
+_OF_ENCODERS = ("ForMaskedLM", "ForPreTraining")
+_KINDS = {
+    "ForMaskedLM": Task.EMBED,
+    "ForPreTraining": Task.EMBED,
+    "ForSequenceClassification": Task.CLASSIFY,
+    "ForTokenClassification": Task.TOKEN_CLASSIFY,
+    "TextModel": Task.EMBED,
+    "Model": Task.EMBED,
+}
+
+
+class Found(NamedTuple):
+    """A row, and what checkpoints of the architecture that was looked for are for."""
+
+    row: Architecture
+    task: Task
+
+
+def find(architecture: str) -> Found:
+    """The row of `architecture`, or that of the same model without a head or with another: of
+    Qwen3ForSequenceClassification that of Qwen3ForCausalLM.
+
+    Raises:
+        ModelConfigError: none is known.
+    """
+    if architecture in ARCHITECTURES:
+        row = ARCHITECTURES[architecture]
+        return Found(row, Task.EMBED if row.task == "embeddings" else Task.GENERATE)
+    for end, task in _KINDS.items():
+        stem = architecture.removesuffix(end)
+        for row in (ARCHITECTURES.get(stem + kind) for kind in _ROWS if stem != architecture):
+            if row is not None and (row.task == "embeddings" or end not in _OF_ENCODERS):
+                return Found(row, task)
+    alike = difflib.get_close_matches(architecture[:60], ARCHITECTURES, 3)
+    hint = f"similar ones are {', '.join(alike)}; " if alike else ""
+    raise ModelConfigError(
+        f"unknown architecture {architecture!r:.60}; {hint}`pagemill models` lists those known"
+    )
 
 
 def model_class(architecture: str) -> type[Model]:
@@ -157,11 +207,5 @@ def model_class(architecture: str) -> type[Model]:
     Raises:
         ModelConfigError: none is known.
     """
-    if architecture not in ARCHITECTURES:
-        alike = difflib.get_close_matches(architecture[:60], ARCHITECTURES, 3)
-        hint = f"similar ones are {', '.join(alike)}; " if alike else ""
-        raise ModelConfigError(
-            f"unknown architecture {architecture!r:.60}; {hint}`pagemill models` lists those known"
-        )
-    module, _, name = ARCHITECTURES[architecture].location.partition(":")
+    module, _, name = find(architecture).row.location.partition(":")
     return getattr(importlib.import_module(f"pagemill.models.{module}"), name)

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from pagemill.inputs.task import Task
 from pagemill.models.base import ModelConfigError
 from pagemill.models.config_keys import rope_parameters
-from pagemill.models.table import ARCHITECTURES, model_class
+from pagemill.models.gpt_neox import GptNeoxModel
+from pagemill.models.table import ARCHITECTURES, find, model_class
 
 DECODER: dict[str, Any] = {
     "vocab_size": 100,
@@ -34,6 +36,8 @@ OTHER_NAMES: dict[str, Any] = {
     "seq_length": 128,
 }
 HAS_OTHER_NAMES = ("Bloom", "CodeGen", "ExaoneForCausalLM", "GPT", "Mpt", "OPT", "OpenAIGPT")
+DISTILBERT = {"dim": 64, "hidden_dim": 96, "n_layers": 4, "n_heads": 4}
+PADDED = DECODER | {"max_position_embeddings": 128 + 2}  # the first two are not of tokens
 
 
 VISION: dict[str, Any] = {
@@ -54,6 +58,8 @@ QWEN2_VL = DECODER | {
 }
 QWEN3_5_TEXT = DECODER | {"model_type": "qwen3_5_text"}
 CONFIGS = {
+    "CamembertModel": PADDED,
+    "DistilBertModel": DECODER | DISTILBERT,
     "LlavaForConditionalGeneration": LLAVA,
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
@@ -62,6 +68,8 @@ CONFIGS = {
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
     "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
+    "RobertaModel": PADDED,
+    "XLMRobertaModel": PADDED,
     "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
 }
 
@@ -76,7 +84,26 @@ def test_table_is_sorted_and_every_row_loads():
     for architecture in ARCHITECTURES:
         traits = model_class(architecture).from_config(_config(architecture)).traits
         assert (traits.vocab_size, traits.hidden_size, traits.max_model_len) == (100, 64, 128)
-        assert traits.generates == traits.causal == (architecture != "BertModel")
+        encodes = ARCHITECTURES[architecture].task == "embeddings"
+        assert traits.generates == traits.causal == (not encodes)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "row", "task"),
+    [
+        ("BertForMaskedLM", "BertModel", Task.EMBED),
+        ("BertForSequenceClassification", "BertModel", Task.CLASSIFY),
+        ("GPT2ForSequenceClassification", "GPT2LMHeadModel", Task.CLASSIFY),
+        ("Gemma3TextModel", "Gemma3ForCausalLM", Task.EMBED),
+        ("LlamaForCausalLM", "LlamaForCausalLM", Task.GENERATE),
+        ("Qwen3ForSequenceClassification", "Qwen3ForCausalLM", Task.CLASSIFY),
+        ("Qwen3ForTokenClassification", "Qwen3ForCausalLM", Task.TOKEN_CLASSIFY),
+        ("Qwen3Model", "Qwen3ForCausalLM", Task.EMBED),
+        ("XLMRobertaModel", "XLMRobertaModel", Task.EMBED),
+    ],
+)
+def test_a_head_is_found_by_the_end_of_the_name(architecture: str, row: str, task: Task):
+    assert find(architecture) == (ARCHITECTURES[row], task)
 
 
 def test_an_unknown_architecture_is_compared_with_the_known():
@@ -255,3 +282,24 @@ def test_rope_parameters_of_old_and_new_checkpoints_agree():
         assert rope_parameters({"rope_parameters": new}, kind) == rope
         assert rope_parameters(old, kind) == rope
     assert rope_parameters({}) == {"rope_type": "default", "rope_theta": 10000.0}
+
+
+def test_gemma_3_with_encoders_leaves_out_defaults():
+    text = {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "sliding_window": 1024,
+    }
+    model = model_class("Gemma3ForConditionalGeneration").from_config({"text_config": text})
+    assert (model.traits.vocab_size, model.traits.max_model_len) == (262208, 131072)
+
+
+def test_older_rotary_keys_of_gpt_neox():
+    older = DECODER | {"rotary_emb_base": 5000.0, "rotary_pct": 0.5}
+    rope = {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}
+    newer = DECODER | {"rope_parameters": rope}
+    assert GptNeoxModel(older).rotary == GptNeoxModel(newer).rotary
+    assert GptNeoxModel(DECODER | {"rotary_pct": 0.25}).rotary == GptNeoxModel(DECODER).rotary

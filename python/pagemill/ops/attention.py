@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from pagemill.ops.torch_step import TorchStep
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool) -> Tensor:
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool, window: int = 0
+) -> Tensor:
     """q [T, Hq, D], k, v [T, Hk, D] -> softmax(q k^T scale) v, [T, Hq, D].
 
     A token attends to all tokens that its request has in the step; with `causal`, to those up to
-    itself. Heads are grouped: Hq is a multiple of Hk.
+    itself; with a window only to those less than `window` tokens away. Heads are grouped: Hq is a
+    multiple of Hk.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -33,6 +36,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool) ->
             f"attention: q is {format_shape(q.shape)}, k and v are {format_shape(k.shape)}"
         )
     attributes = [("scale", scale), ("causal", int(causal))]
+    if window:
+        attributes.append(("window", window))
     return q.trace.emit("attention", [q, k, v], [(q.shape, q.dtype)], attributes)[0]
 
 
@@ -46,13 +51,18 @@ def reference(
     q, k, v = inputs
     output = torch.empty_like(q)
     groups = q.shape[1] // k.shape[1]
+    causal = attributes.get("causal", 1.0) != 0.0
+    window = int(attributes.get("window", 0))
     for span in step.spans:
         rows = slice(span.begin, span.end)
+        positions = torch.arange(span.end - span.begin, device=q.device)
+        distance = positions[:, None] - positions
+        seen = distance.abs() < window if window else torch.ones_like(distance, dtype=torch.bool)
         attended = scaled_dot_product_attention(
             q[rows].transpose(0, 1),
             k[rows].transpose(0, 1).repeat_interleave(groups, 0),
             v[rows].transpose(0, 1).repeat_interleave(groups, 0),
-            is_causal=attributes.get("causal", 1.0) != 0.0,
+            seen & (distance >= 0) if causal else seen,
             scale=attributes["scale"],
         )
         output[rows] = attended.transpose(0, 1)

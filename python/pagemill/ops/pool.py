@@ -1,4 +1,4 @@
-"""`pool`: one vector for each request, from its tokens of the step."""
+"""`pool`: one vector for each request, from its tokens of the step, or each token's."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ class PoolKind(IntEnum):
     MEAN = 0
     FIRST = 1  # the CLS token of an encoder
     LAST = 2
+    ALL = 3
 
 
-def pool(x: Tensor, kind: PoolKind, *, normalize: bool) -> Tensor:
-    """x [T, H] -> [R, H]; with `normalize`, of L2 norm 1 (a norm below 1e-12 counts as 1e-12).
+def pool(x: Tensor, kind: PoolKind, *, normalize: bool = False, dtype: str = "f32") -> Tensor:
+    """x [T, H] -> [R, H], or of all tokens [T, H]; with `normalize`, of L2 norm 1 (a norm below
+    1e-12 counts as 1e-12). `dtype` is the result's, "act" or "f32".
 
     Raises:
         ShapeError: `x` is no activation of rank 2.
@@ -32,7 +34,8 @@ def pool(x: Tensor, kind: PoolKind, *, normalize: bool) -> Tensor:
     require_act("pool", x=x)
     require_rank("pool", "x", x, 2)
     attributes = [("kind", int(kind)), ("normalize", int(normalize))]
-    return x.trace.emit("pool", [x], [(("requests", *x.shape[1:]), "f32")], attributes)[0]
+    rows = x.rows if kind is PoolKind.ALL else "requests"
+    return x.trace.emit("pool", [x], [((rows, *x.shape[1:]), dtype)], attributes)[0]
 
 
 def reference(
@@ -43,13 +46,14 @@ def reference(
 
     x = inputs[0].float()
     kind = PoolKind(int(attributes["kind"]))
-    if kind is PoolKind.MEAN:
-        pooled = [x[span.begin : span.end].mean(0) for span in step.spans]
+    if kind is PoolKind.ALL:
+        result = x
+    elif kind is PoolKind.MEAN:
+        result = torch.stack([x[span.begin : span.end].mean(0) for span in step.spans])
     elif kind is PoolKind.FIRST:
-        pooled = [x[span.begin] for span in step.spans]
+        result = torch.stack([x[span.begin] for span in step.spans])
     else:
-        pooled = [x[span.end - 1] for span in step.spans]
-    result = torch.stack(pooled)
+        result = torch.stack([x[span.end - 1] for span in step.spans])
     if attributes.get("normalize", 0.0):
         result = torch.nn.functional.normalize(result, dim=-1, eps=1e-12)
     return (result,)

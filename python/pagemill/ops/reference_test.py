@@ -119,6 +119,10 @@ def test_masks_exclude_tokens():
 def test_scale():
     x = _random(3, 4)
     torch.testing.assert_close(_run("scale", x, by=-0.5)[0], -x / 2)
+    positions = torch.tensor([7, 8, 24], dtype=torch.int32)
+    factors = torch.tensor([2, 2 + math.log(2), 2 + math.log(4)])
+    (y,) = _run("scale", x, positions, by=2.0, growth=0.5, context=8)
+    torch.testing.assert_close(y, x * factors[:, None])
 
 
 def test_linears_of_one_value():

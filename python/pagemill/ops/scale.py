@@ -1,12 +1,12 @@
-"""`scale`: multiplies by a number."""
+"""`scale`: multiplies by a number, or by one that grows with the position."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_act_or_f32
-from pagemill.ops.trace import Tensor
+from pagemill.ops.checks import require_act_or_f32, require_dtype
+from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
     import torch
@@ -26,9 +26,30 @@ def scale(x: Tensor, by: float) -> Tensor:
     return x.trace.emit("scale", [x], [(x.shape, x.dtype)], [("by", by)])[0]
 
 
+def scale_by_position(x: Tensor, positions: Tensor, *, growth: float, context: int) -> Tensor:
+    """x [T, ...], positions i32 [T] -> x times 1 + growth * ln(1 + floor(position / context)).
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_act_or_f32("scale", x=x)
+    require_dtype("scale", "positions", positions, ("i32",))
+    if positions.shape != (x.rows,):
+        raise ShapeError(f"scale: positions are {format_shape(positions.shape)}, x {x.rows} rows")
+    attributes = [("by", 1), ("growth", growth), ("context", context)]
+    return x.trace.emit("scale", [x, positions], [(x.shape, x.dtype)], attributes)[0]
+
+
 def reference(
     inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
     """The op in torch."""
+    import torch
+
     del step
-    return (inputs[0] * attributes["by"],)
+    x, by = inputs[0], attributes["by"]
+    if len(inputs) == 1:
+        return (x * by,)
+    contexts = torch.div(inputs[1], int(attributes["context"]), rounding_mode="floor")
+    factors = by * (1 + attributes["growth"] * torch.log1p(contexts.double()))
+    return ((x.float() * factors.float().reshape(-1, *(1,) * (x.ndim - 1))).to(x.dtype),)

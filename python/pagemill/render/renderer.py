@@ -21,7 +21,7 @@ from pagemill.render.renderers import table
 from pagemill.render.renderers.base import ChatRenderer, IgnoredVariables
 from pagemill.render.template_process import TemplateProcesses
 from pagemill.render.template_wire import RenderRequest, Setup
-from pagemill.render.tokenizer import TextTokenizer
+from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair, TextTokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +180,12 @@ class Renderer:
         return self.tokenizer.encode(
             text, add_special_tokens=add_special_tokens, parse_special=parse_special
         )
+
+    def encode_pair(
+        self, first: str, second: str | None, limits: TextLimits = NO_LIMITS
+    ) -> TextPair:
+        """Returns the tokens of one or two texts; see `TextTokenizer.encode_pair`."""
+        return self.tokenizer.encode_pair(first, second, limits)
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Returns the text of `token_ids`, exactly what a `detokenizer` emits for them."""

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
 
 from pagemill.render.errors import RenderError
 from pagemill.render.gguf_tokenizer import tokenizer_from_gguf
@@ -19,7 +22,7 @@ from pagemill.render.sample_vocabularies import (
     sentencepiece_metadata,
     sentencepiece_model,
 )
-from pagemill.render.tokenizer import MAX_TEXT_CHARS
+from pagemill.render.tokenizer import MAX_TEXT_CHARS, TextLimits, TextTokenizer
 
 HI = [{"role": "user", "content": "the dog"}]
 
@@ -292,3 +295,34 @@ def test_many_threads() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(400)))
+
+
+def test_pairs() -> None:
+    tokenizer = Tokenizer(
+        WordLevel({"[CLS]": 1, "[SEP]": 2, "a": 3, "b": 4, "c": 5, "[": 6, "]": 7, "SEP": 8}, "c")
+    )
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.add_special_tokens(["[CLS]", "[SEP]"])
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
+    )
+    texts = TextTokenizer(tokenizer)
+    assert texts.encode_pair("a b", "c a") == ([1, 3, 4, 2, 5, 3, 2], 4)
+    assert texts.encode_pair("a b", "c a", TextLimits(7)) == ([1, 3, 4, 2, 5, 3, 2], 4)
+    # The second text loses its end, then the first.
+    assert texts.encode_pair("a b", "c a", TextLimits(6)) == ([1, 3, 4, 2, 5, 2], 4)
+    assert texts.encode_pair("a b", "c a", TextLimits(4)) == ([1, 3, 2, 2], 3)
+    assert texts.encode_pair("a b", "c a", TextLimits(2)) == ([1, 2], 0)
+    limits = TextLimits(None, 1, 1)
+    assert texts.encode_pair("a b", "c a", limits) == ([1, 3, 2, 5, 2], 3)
+    assert texts.encode_pair("a b", None) == ([1, 3, 4, 2], 0)
+    assert texts.encode_pair("a b", None, limits) == ([1, 3, 2], 0)
+    # Text is not taken for control tokens.
+    ids, start = texts.encode_pair("[SEP]", "a")
+    assert ids[:1] == [1] and ids.count(2) == 2 and start == len(ids) - 2
+    tokenizer.post_processor = TemplateProcessing(
+        single="$A", pair="$A [SEP] $B", special_tokens=[("[SEP]", 2)]
+    )
+    assert TextTokenizer(tokenizer).encode_pair("a", "b") == ([3, 2, 4], 0)

@@ -7,9 +7,9 @@ whether control tokens in the text are taken for what they say, and refusals in 
 import json
 import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -21,6 +21,25 @@ from pagemill.render.token_reach import TokenReach
 
 MAX_TEXT_CHARS = 2**24  # about 4 million tokens: beyond any context, and a second of work
 _PREFIX_CHARS = 3
+
+
+class TextPair(NamedTuple):
+    """`second_start` is the first token of the second token type; 0 if the model has none."""
+
+    token_ids: list[int]
+    second_start: int
+
+
+class TextLimits(NamedTuple):
+    """The most tokens of a prompt, of its first and of its second text; None = all. What is more is
+    cut at the end: of a prompt the end of the second text, and then of the first."""
+
+    prompt: int | None = None
+    first: int | None = None
+    second: int | None = None
+
+
+NO_LIMITS = TextLimits()
 
 
 class TextTokenizer:
@@ -95,6 +114,31 @@ class TextTokenizer:
         if not parse_special and self._maybe_special and self._maybe_special.search(text):
             tokenizer = self._literal_tokenizer()
         return _token_ids(tokenizer, text, add_special_tokens)
+
+    def encode_pair(
+        self, first: str, second: str | None, limits: TextLimits = NO_LIMITS
+    ) -> TextPair:
+        """Returns the token ids of two texts that a model reads together, or of one, with the
+        tokens around them that it expects, and where those with the second token type begin.
+
+        Args:
+          first: at most MAX_TEXT_CHARS characters.
+          second: likewise.
+          limits: what is kept of the texts; the tokens around them stay.
+
+        Raises:
+          RenderError: as for `encode`.
+        """
+        texts = [first] if second is None else [first, second]
+        for text in texts:
+            _check_text(text)
+        tokenizer, special = self._tokenizer, self._maybe_special
+        if special and any(map(special.search, texts)):
+            tokenizer = self._literal_tokenizer()
+        encoding = tokenizer.encode(first, second)
+        kept = _kept(encoding.sequence_ids, limits)
+        ids, types = [encoding.ids[i] for i in kept], [encoding.type_ids[i] for i in kept]
+        return TextPair(ids, types.index(1) if 1 in types else 0)
 
     def encode_stand_ins(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Returns the token ids of `text`, whose only control tokens are stand-ins.
@@ -209,6 +253,14 @@ def _check_text(text: str) -> None:
             f"the text holds half a surrogate pair at character {error.start}, which is not"
             " Unicode text"
         ) from None
+
+
+def _kept(texts: Sequence[int | None], limits: TextLimits) -> list[int]:
+    """The tokens that are kept, by the text of each, which is None of those around."""
+    around = [i for i, text in enumerate(texts) if text is None]
+    first = [i for i, text in enumerate(texts) if text == 0][: limits.first]
+    second = [i for i, text in enumerate(texts) if text == 1][: limits.second]
+    return sorted([*around, *first, *second][: limits.prompt])
 
 
 def _token_ids(tokenizer: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:

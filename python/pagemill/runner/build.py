@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pagemill import ops
 from pagemill.inputs.rendered_prompt import MediaFeatures
-from pagemill.layers.pooler import pool
+from pagemill.inputs.task import Pooled, Task
 from pagemill.layers.stack import EXPERTS, RESULT, layer_values
 from pagemill.models.base import (
+    LIMIT,
+    Classifier,
+    Config,
     EncoderInputs,
     Image,
     MediaInputs,
@@ -32,24 +34,26 @@ from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
+from pagemill.runner.tail import Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
-from pagemill.weights.pooling import Pooling
 from pagemill.weights.source import ModelSource
 
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """`max_model_len` tokens of prompt and output, None = the model's maximum; `pooling` makes an
-    embedding model of any model ("mean", "first", "last"), None = according to the model's files;
-    `rewrite` applies the fusions of the native rewriter (needs the compiled extension); `shard` is
-    the rank that the program is for; `hidden_states` are layers, counted from 0, whose results
-    [tokens, hidden size] each step returns as the outputs `hidden.<layer>`; `experts` are layers
-    whose chosen experts [tokens, choices] it returns as `experts.<layer>`; with `adapters`,
-    requests may have adapters of the linear layers."""
+    """`max_model_len` tokens of prompt and output, None = the model's maximum; `task`, None = what
+    the model's files are for; `pooling` of a text's vectors ("mean", "first", "last"), None = that
+    of the files, makes an embedding model of any model; `normalize` to the length 1, unless the
+    files say otherwise; `rewrite` applies the fusions of the native rewriter (needs the compiled
+    extension); `shard` is the rank that the program is for; `hidden_states` are layers, counted
+    from 0, whose results [tokens, hidden size] each step returns as the outputs `hidden.<layer>`;
+    `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`;
+    with `adapters`, requests may have adapters of the linear layers."""
 
     max_model_len: int | None = None
+    task: Task | None = None
     pooling: str | None = None
     normalize: bool = True
     rewrite: bool = True
@@ -72,14 +76,15 @@ class BuiltEncoder:
 @dataclass(frozen=True, slots=True)
 class BuiltModel:
     """A program and the properties that the engine needs to run it. `output_size` is the width of a
-    step's output rows: the vocabulary, or the embedding's dimension."""
+    step's output rows: the vocabulary, the embedding's dimension, or the number of classes;
+    `pooled` says what the rows of a model that pools are."""
 
     program_text: str
     architecture: str
     vocab_size: int
     output_size: int
     max_model_len: int
-    pooling: bool
+    pooled: Pooled | None
     chunked_prefill: bool
     prefix_caching: bool
     kv_groups: tuple[GroupEntry, ...]
@@ -90,6 +95,11 @@ class BuiltModel:
     """What adapters may change, of a program that has them."""
     notes: tuple[str, ...] = ()
     """Notes for the operator on how the model was read and divided."""
+
+    @property
+    def pooling(self) -> bool:
+        """Whether it pools prompts instead of generating."""
+        return self.pooled is not None
 
 
 def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
@@ -102,10 +112,14 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
             supported, or a size of the configuration is larger than every tensor.
     """
     _check_sizes(source)
-    model = model_class(source.architecture).from_config(source.config)
+    model = model_class(source.architecture).from_config(_limited(source, options))
+    if isinstance(model, Classifier):
+        source = source.with_prefix(model.base_prefix)
     traits = model.traits
-    pooling = _pooling(source, traits, options)
-    weights = trace_model(model, source, pooling, options.shard, adapters=options.adapters)
+    tail = choose_tail(
+        source, model, task=options.task, pooling=options.pooling, normalize=options.normalize
+    )
+    weights = trace_model(model, source, tail, options.shard, adapters=options.adapters)
     _return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
     _return_values(weights.trace, "experts", EXPERTS, EXPERTS, options.experts)
     program = weights.trace.program
@@ -116,17 +130,19 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
             f"{source.architecture} is not divided among ranks; use --tensor-parallel-size 1"
         )
     text = _text_of(program, options)
-    # A pooled vector is computed from the tokens of one step: a prompt must run in one step, and a
-    # step that skips a cached prefix could not pool over it.
-    generates = pooling is None
+    # A row is computed from the tokens of one step. So a prompt must run in one step, unless its
+    # last token is all that counts and has seen the others in the KV cache; and a step that skips a
+    # cached prefix could not pool over it.
+    pooled = tail.pooled(model, source)
+    generates = pooled is None
     return BuiltModel(
         program_text=text,
         architecture=source.architecture,
         vocab_size=traits.vocab_size,
-        output_size=traits.vocab_size if generates else traits.hidden_size,
-        max_model_len=_max_model_len(traits, pooling, options.max_model_len),
-        pooling=not generates,
-        chunked_prefill=generates,
+        output_size=traits.vocab_size if pooled is None else pooled.width,
+        max_model_len=_max_model_len(traits, tail, options.max_model_len),
+        pooled=pooled,
+        chunked_prefill=generates or (traits.causal and tail.pooling == "last"),
         prefix_caching=generates,
         kv_groups=tuple(program.groups),
         eos_token_ids=source.eos_token_ids,
@@ -174,7 +190,11 @@ _SIZES = (
     "num_attention_heads",
     "num_key_value_heads",
     "head_dim",
+    "dim",
+    "hidden_dim",
+    "n_heads",
 )
+_LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 
 
 def _check_sizes(source: ModelSource) -> None:
@@ -183,7 +203,7 @@ def _check_sizes(source: ModelSource) -> None:
     stored = [tensor for tensor in source.tensors if math.prod(tensor.shape)]
     largest = max((max(tensor.shape, default=0) for tensor in stored), default=0)
     limits = [(key, largest, "the largest dimension of a tensor") for key in _SIZES]
-    limits.append(("num_hidden_layers", len(stored), "the number of tensors"))
+    limits += [(key, len(stored), "the number of tensors") for key in _LAYERS]
     for config in (source.config, *_parts(source.config)):
         for key, limit, what in limits:
             value = config.get(key)
@@ -209,7 +229,7 @@ def _parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def trace_model(
     model: Model,
     source: ModelSource,
-    pooling: Pooling | None,
+    tail: Tail,
     shard: Shard | None = None,
     *,
     adapters: bool = False,
@@ -227,13 +247,9 @@ def trace_model(
         trace.input("positions", "i32", ("tokens",)),
         _media_inputs(trace, model.traits.media),
         _grid_positions(trace, model.traits.media),
+        trace.input("token_types", "i32", ("tokens",)) if model.traits.token_types else None,
     )
-    hidden = model.hidden(weights, inputs)
-    if pooling is None:
-        rows = ops.select_rows(hidden, trace.input("logits_rows", "i32", ("logits_rows",)))
-        trace.output("logits", model.logits(weights, rows))
-    else:
-        trace.output("pooled", pool(hidden, pooling.kind, normalize=pooling.normalize))
+    trace_tail(weights, model, model.hidden(weights, inputs), tail)
     trace.program.check_integrity()
     return weights
 
@@ -265,17 +281,14 @@ def _return_values(
         trace.output(f"{output}.{layer}", values[layer])
 
 
-def _pooling(source: ModelSource, traits: ModelTraits, options: BuildOptions) -> Pooling | None:
-    if options.pooling is not None:
-        limit = None if source.pooling is None else source.pooling.max_seq_length
-        return Pooling(options.pooling, options.normalize, limit)
-    if source.pooling is not None:
-        return source.pooling
-    # An encoder without the files of sentence-transformers: the mean, as its library defaults to.
-    return None if traits.generates else Pooling("mean", options.normalize)
+def _limited(source: ModelSource, options: BuildOptions) -> Config:
+    """The configuration, with the longest context that is served if it is not the model's."""
+    if options.max_model_len is None:
+        return source.config
+    return {**source.config, LIMIT: options.max_model_len}
 
 
-def _max_model_len(traits: ModelTraits, pooling: Pooling | None, wanted: int | None) -> int:
+def _max_model_len(traits: ModelTraits, tail: Tail, wanted: int | None) -> int:
     longest = traits.max_model_len
     if wanted is not None:
         if not 1 <= wanted <= longest:
@@ -283,5 +296,5 @@ def _max_model_len(traits: ModelTraits, pooling: Pooling | None, wanted: int | N
                 f"--max-model-len {wanted} is outside the model's range, 1 to {longest}"
             )
         return wanted
-    stated = None if pooling is None else pooling.max_seq_length
+    stated = tail.max_seq_length
     return longest if stated is None else min(longest, stated)

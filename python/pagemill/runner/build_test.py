@@ -64,9 +64,23 @@ def test_a_generator(directory: Path):
 
 def test_a_generator_made_to_pool(directory: Path):
     built = build(ModelSource.open(directory), BuildOptions(pooling="last", rewrite=False))
-    assert built.pooling and not built.chunked_prefill and not built.prefix_caching
+    assert built.pooling and built.chunked_prefill and not built.prefix_caching
+    mean = build(ModelSource.open(directory), BuildOptions(pooling="mean", rewrite=False))
+    assert mean.pooling and not mean.chunked_prefill and not mean.prefix_caching
     assert built.output_size == 16
     assert [output.name for output in from_text(built.program_text).outputs] == ["pooled"]
+
+
+def test_a_shorter_context_has_the_short_factors_of_longrope(directory: Path):
+    rope = {"type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
+    config = CONFIG | {"rope_scaling": rope, "original_max_position_embeddings": 32}
+    (directory / "config.json").write_text(json.dumps(config))
+    source = ModelSource.open(directory)
+    programs = [
+        build(source, BuildOptions(max_model_len=tokens, rewrite=False)).program_text
+        for tokens in (None, 64, 33, 32)
+    ]
+    assert programs[0] == programs[1] == programs[2] != programs[3]
 
 
 def test_max_model_len(directory: Path):

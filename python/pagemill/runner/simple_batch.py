@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,16 @@ class SimpleBatch:
         self._computed: dict[int, int] = {}
 
     def step(
-        self, tokens: Mapping[int, Sequence[int]], *, all_logits: bool = False
+        self,
+        tokens: Mapping[int, Sequence[int]],
+        *,
+        all_logits: bool = False,
+        second_texts: Mapping[int, int] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """A batch that appends `tokens` to each request, in the mapping's order.
 
-        Requests logits of each request's last token, or of every token.
+        Requests logits of each request's last token, or of every token. `second_texts` are the
+        positions at which the second text of a pair begins.
 
         Raises:
             IndexError: no block is left.
@@ -49,6 +55,7 @@ class SimpleBatch:
         positions: list[int] = []
         slots: list[list[int]] = [[] for _ in self._block_sizes]
         query_start, seq_lens, logits_rows = [0], list[int](), list[int]()
+        token_types: list[int] = []
         for request, new in tokens.items():
             begin = self._computed.setdefault(request, 0)
             end = begin + len(new)
@@ -59,6 +66,8 @@ class SimpleBatch:
                 table_slots += [blocks[p // size] * size + p % size for p in range(begin, end)]
             token_ids += new
             positions += range(begin, end)
+            second = second_texts.get(request, end)
+            token_types += [int(position >= second) for position in range(begin, end)]
             self._computed[request] = end
             query_start.append(len(token_ids))
             seq_lens.append(end)
@@ -71,6 +80,7 @@ class SimpleBatch:
             "seq_lens": seq_lens,
             "logits_rows": logits_rows,
             "media_rows": [],
+            "token_types": token_types,
         }
         batch = {name: np.array(values, np.int32) for name, values in arrays.items()}
         kv = [

@@ -99,7 +99,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 def _no_route(request: Request) -> ApiError:
     state, path = request.app.state.server, request.url.path[:200]
     assert isinstance(state, ServerState)
-    if any(path == row.path and not state.has_task(row.task) for row in ENDPOINTS):
+    if any(path == row.path and not state.has_task(row.tasks) for row in ENDPOINTS):
         return no_such_route(state.models, path)
     return ApiError(404, f"There is no route {path}.")
 

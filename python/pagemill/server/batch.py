@@ -174,7 +174,7 @@ def _endpoint(url: str) -> Endpoint:
     Raises:
         ApiError: 404 for a url that batch files cannot have.
     """
-    rows = {row.path: row for row in ENDPOINTS if row.transport is Transport.JSON and row.task}
+    rows = {row.path: row for row in ENDPOINTS if row.transport is Transport.JSON and row.tasks}
     if url not in rows:
         known = ", ".join(rows)
         raise ApiError(404, f"The url {url[:200]!r} is not one of {known}.", "url")

@@ -29,7 +29,7 @@ async def invoke(
         ApiError: the request cannot be served, or `caller` may not send it.
     """
     caller.require(endpoint.scope)
-    if not server.has_task(endpoint.task):
+    if not server.has_task(endpoint.tasks):
         raise no_such_route(server.models, endpoint.path)
     body = endpoint.request_type()
     decoded = fields if body is None else decode_fields(fields, body.kind, body.rules)
@@ -45,4 +45,4 @@ def no_such_route(models: ModelRegistry, path: str) -> ApiError:
 def served_paths(endpoints: Sequence[Endpoint], models: ModelRegistry) -> str:
     """The routes of the loaded model's task."""
     takes_json = [e for e in endpoints if e.transport is Transport.JSON]
-    return " or ".join(e.path for e in takes_json if e.task is models.task)
+    return " or ".join(e.path for e in takes_json if models.task in e.tasks)

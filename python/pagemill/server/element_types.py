@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagemill.server.protocol.embedding import ElementType
+from pagemill.server.protocol.pooling import ElementType
 
 
 @dataclass(frozen=True, slots=True)

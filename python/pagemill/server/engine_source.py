@@ -96,7 +96,8 @@ class OtherEngine:
 
     async def model_source(self) -> ModelSource:
         """Reads headers and configuration, no weights."""
-        return await asyncio.to_thread(ModelSource.open, Path(self._client.model.path))
+        model = self._client.model
+        return await asyncio.to_thread(ModelSource.open, Path(model.path), model.hf_overrides)
 
     def check(self) -> None:
         """Does nothing: the supervisor watches the engine."""

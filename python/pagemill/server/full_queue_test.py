@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.inputs.task import Task
 from pagemill.render.renderer import ChatPrompt
 from pagemill.server.caller import Caller
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport
 from pagemill.server.error_shapes import ANTHROPIC
 from pagemill.server.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits
-from pagemill.server.registry import Task
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
@@ -26,7 +27,14 @@ MESSAGES = [{"role": "user", "content": "a"}]
 FIELDS: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": MESSAGES},
     "/v1/completions": BODY,
+    "/classify": {"input": "a"},
+    "/pooling": {"input": "a"},
+    "/rerank": {"query": "a", "documents": ["b"]},
+    "/score": {"queries": "a", "documents": ["b"]},
     "/v1/embeddings": {"input": "a"},
+    "/v1/rerank": {"query": "a", "documents": ["b"]},
+    "/v1/score": {"text_1": "a", "text_2": ["b"]},
+    "/v2/rerank": {"query": "a", "documents": ["b"]},
     "/inference/v1/generate": {"token_ids": [1, 2], "sampling_params": {"max_tokens": 4}},
     "/invocations": BODY,
     "/v1/messages": {"messages": MESSAGES, "max_tokens": 4, "model": "fake"},
@@ -76,7 +84,7 @@ def while_full(
 ) -> None:
     """Runs `check` while one request has all the room there is, and `after` when it has ended."""
     renderer = CountingRenderer()
-    path = "/v1/embeddings" if options.pooled_size else "/v1/completions"
+    path = "/pooling" if options.pooled_size else "/v1/completions"
 
     async def main() -> None:
         async with fake_server(options, keys=KEYS, renderer=renderer) as fake:
@@ -101,8 +109,8 @@ def test_every_route_that_submits_is_queued() -> None:
 @pytest.mark.parametrize("row", [row for row in ENDPOINTS if row.queued], ids=lambda row: row.name)
 def test_a_full_queue_refuses_before_anything_is_rendered(row: Endpoint) -> None:
     options = ONE
-    if row.task is Task.EMBED:
-        options = FakeOptions(max_running=1, max_waiting=0, retry_after_s=9, pooled_size=4)
+    if row.tasks and Task.GENERATE not in row.tasks:
+        options = replace(ONE, pooled_size=1, task=row.tasks[0])
 
     async def check(fake: FakeServer, renderer: CountingRenderer) -> None:
         for content in (FIELDS[row.path], "no object"):

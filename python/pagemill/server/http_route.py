@@ -45,7 +45,7 @@ class HttpRoute(Route):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Starlette's, but no match for another task."""
-        if not self._server.has_task(self.row.task):
+        if not self._server.has_task(self.row.tasks):
             return Match.NONE, {}
         return super().matches(scope)
 
@@ -68,7 +68,7 @@ class HttpRoute(Route):
             _LOGGER.warning("%s %s refused%s", self.row.method, self.row.path, _of(caller))
         if self._server.config.enable_per_request_metrics and record.work.timings is not None:
             response.headers["server-timing"] = server_timing(record.work.timings)
-        if self.row.task is not None:
+        if self.row.tasks:
             self._report_load(request, response)
         return response
 

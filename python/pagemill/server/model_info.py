@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pagemill.engine.sampling import SamplingDefaults
+from pagemill.inputs.task import Pooled, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,13 +15,10 @@ class ModelInfo:
     names: tuple[str, ...]
     max_model_len: int
     vocab_size: int
-    pooling: bool
     created: int
     """Unix time at which it was loaded."""
-    normalizes: bool = False
-    """Whether embeddings have the length 1."""
-    embedding_sizes: tuple[int, ...] | None = None
-    """Sizes to which embeddings may be shortened; () is any, None is none."""
+    pooled: Pooled | None = None
+    """What it gives if it pools instead of generating."""
     defaults: SamplingDefaults = SamplingDefaults()
     max_tokens_cap: int | None = None
     """Bound on generated tokens that the operator set; larger wishes are cut to it."""
@@ -35,6 +33,11 @@ class ModelInfo:
     """Whether requests may name adapters."""
     fingerprint: str = ""
     """`system_fingerprint` of responses."""
+
+    @property
+    def task(self) -> Task:
+        """What it is for."""
+        return Task.GENERATE if self.pooled is None else self.pooled.task
 
     @property
     def name(self) -> str:

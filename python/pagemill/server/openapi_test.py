@@ -11,6 +11,7 @@ import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.inputs.task import Task
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.testing.fake_server import fake_server
 from pagemill.server.testing.fake_tools import FakeTools
@@ -97,7 +98,12 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
             "/v1/responses",
             "/v1/responses/render",
         }
-        assert embeds - generates == {"/v1/embeddings"}
+        scoring = {"/rerank", "/score", "/v1/rerank", "/v1/score", "/v2/rerank"}
+        assert embeds - generates == {"/pooling", "/v1/embeddings"} | scoring
+        classifies = await paths(FakeOptions(pooled_size=1, task=Task.CLASSIFY))
+        assert classifies - generates == {"/classify", "/pooling"} | scoring
+        of_tokens = await paths(FakeOptions(pooled_size=1, task=Task.TOKEN_CLASSIFY))
+        assert of_tokens - generates == {"/pooling"}
 
     asyncio.run(body())
 
@@ -176,5 +182,23 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
                 response = await server.client.post("/v1/embeddings", json=content)
                 assert response.status_code == 200
                 check(document, "/v1/embeddings", response)
+        scored = {"queries": "a", "documents": ["b", "c"]}
+        classifier: list[tuple[str, dict[str, Any]]] = [
+            ("/classify", {"input": ["a", "b"]}),
+            ("/classify", {}),
+            ("/pooling", {"input": "a"}),
+            ("/pooling", {"input": "a", "task": "embed"}),
+            ("/rerank", {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1}),
+            ("/rerank", {"query": "a", "documents": ["b"], "return_documents": False}),
+            ("/rerank", {"query": "a", "documents": []}),
+            ("/score", scored),
+            ("/v1/score", {"queries": "a"}),
+        ]
+        async with fake_server(FakeOptions(pooled_size=1, task=Task.CLASSIFY)) as server:
+            for path, content in classifier:
+                check(document, path, await server.client.post(path, json=content))
+        async with fake_server(FakeOptions(pooled_size=4, task=Task.TOKEN_EMBED)) as server:
+            for path, content in (("/pooling", {"input": ["a", "bc"]}), ("/score", scored)):
+                check(document, path, await server.client.post(path, json=content))
 
     asyncio.run(body())

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import functools
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from pagemill.observe.metrics import RequestMetrics, TenantUsage
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
 from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.capacity import Capacity
 from pagemill.server.choice_search import ChoiceSearch, check_search, find_choices
 from pagemill.server.constraint import Constraint
 from pagemill.server.constraint_compiler import ConstraintCompiler
@@ -36,6 +37,8 @@ from pagemill.server.rendering import Renderer, Rendering
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.grammar import Grammar
 
+MAX_POOLED_NUMBERS = 2**24
+"""Of the rows of tokens in one response: 64 MiB, and a few times as much as JSON."""
 _PROMPT_END_TOKENS = 16  # a marker that opens reasoning, and white space
 
 
@@ -97,6 +100,8 @@ class Pipeline:
         self.rendering = Rendering(renderer, model.max_model_len)
         self.model = model
         self.metrics = metrics
+        # Rows that the engine has for this process and this process has not read.
+        self._row_room = Capacity(MAX_POOLED_NUMBERS)
         self.longest_s: float | None = None
         """Time limit of every request; `timeout_s` can only set a shorter one."""
 
@@ -179,24 +184,47 @@ class Pipeline:
         parsed = _parsed(self.renderer, prompt.rendered.token_ids, options.parsed)
         return await self._constraints.grammar(options.constraint, parsed)
 
-    async def embed(
+    async def pool(
         self, prompts: Sequence[RenderedPrompt], options: GenerationOptions
     ) -> tuple[list[np.ndarray], int]:
-        """One float32 vector per prompt, and the number of prompt tokens.
+        """The rows of each prompt, float32 [width], or of a model that has one for each token
+        [tokens, width]; and the number of prompt tokens.
 
         Raises:
             ApiError: the request cannot be served, or one of its prompts failed.
+        """
+        pooled, num_tokens = self.model.pooled, sum(map(len, prompts))
+        if pooled is not None and pooled.task.by_token:
+            most = MAX_POOLED_NUMBERS // pooled.width
+            if num_tokens > most:
+                raise bad_request(
+                    f"`{options.param}` has {num_tokens} tokens, of which each has {pooled.width}"
+                    f" numbers; a response holds those of {most}: send less at a time.",
+                    options.param,
+                )
+        rows: dict[int, np.ndarray] = {}
+        num_tokens = await self.pool_each(prompts, options, rows.__setitem__)
+        return [rows[i] for i in range(len(prompts))], num_tokens
+
+    async def pool_each(
+        self,
+        prompts: Sequence[RenderedPrompt],
+        options: GenerationOptions,
+        take: Callable[[int, np.ndarray], None],
+    ) -> int:
+        """Calls `take` with the index and the rows of each prompt, as soon as there are some;
+        returns the number of prompt tokens.
+
+        Raises:
+            ApiError: as `pool`; `take` may have been called for some prompts.
         """
         try:
             checked = [self._pooling_prompt(prompt, options) for prompt in prompts]
             num_tokens = _most_tokens(checked, 1)
             charge = options.caller.charge(num_tokens)
-            vectors: list[np.ndarray] = []
-            # In portions, so that one large request leaves room in the queue for others.
-            portion = max(1, self.model.max_choices // 4)
             with _settled_on_error(charge):
-                for start in range(0, len(checked), portion):
-                    vectors += await self._embed(checked[start : start + portion], options)
+                for start, portion in self._portions(checked):
+                    await self._pool_portion(start, portion, options, take)
         except EngineError as error:
             raise from_engine(error) from error
         charge.settle(num_tokens)
@@ -204,17 +232,41 @@ class Pipeline:
         self.metrics.tenant_served(caller.tenant, caller.key_id, TenantUsage(num_tokens, 0))
         if caller.record is not None:
             caller.record.work = Work(self.model.name, num_tokens)
-        return vectors, num_tokens
+        return num_tokens
 
-    async def _embed(
-        self, prompts: Sequence[Prompt], options: GenerationOptions
-    ) -> list[np.ndarray]:
-        vectors: dict[int, np.ndarray] = {}
-        with await self._submit(prompts, None, options) as stream:
-            async for outputs in stream:
-                for output in outputs:
-                    vectors[output.index] = self._pooled(output)
-        return [vectors[i] for i in range(len(prompts))]
+    async def _pool_portion(
+        self,
+        start: int,
+        prompts: Sequence[Prompt],
+        options: GenerationOptions,
+        take: Callable[[int, np.ndarray], None],
+    ) -> None:
+        """Pools the prompts of a request that begin with number `start`."""
+        pooled = self.model.pooled
+        by_token = pooled is not None and pooled.task.by_token
+        numbers = _most_tokens(prompts, 1) * pooled.width if by_token and pooled else 0
+        await self._row_room.take(numbers)
+        try:
+            with await self._submit(prompts, None, options) as stream:
+                async for outputs in stream:
+                    for output in outputs:
+                        take(start + output.index, self._rows(output))
+        finally:
+            self._row_room.give(numbers)
+
+    def _portions(self, prompts: Sequence[Prompt]) -> Iterator[tuple[int, Sequence[Prompt]]]:
+        """Parts of a large request and where they begin: each leaves room in the queue for others,
+        and its rows fit in memory."""
+        pooled, most = self.model.pooled, max(1, self.model.max_choices // 4)
+        by_token = pooled is not None and pooled.task.by_token
+        room = MAX_POOLED_NUMBERS // pooled.width if by_token and pooled is not None else 0
+        start = tokens = 0
+        for at, prompt in enumerate(prompts):
+            tokens += len(prompt.rendered)
+            if at - start == most or (by_token and at > start and tokens > room):
+                yield start, prompts[start:at]
+                start, tokens = at, len(prompt.rendered)
+        yield start, prompts[start:]
 
     async def _submit(
         self,
@@ -290,12 +342,22 @@ class Pipeline:
         check_prompt(prompt, self.model.vocab_size, options.param)
         return Prompt(prompt)
 
-    def _truncated(
-        self, prompt: RenderedPrompt, options: GenerationOptions, longest: int
-    ) -> RenderedPrompt:
+    def longest_prompt(self, options: GenerationOptions) -> int | None:
+        """The number of tokens to which `truncate_prompt_tokens` cuts prompts of a model that
+        pools; None: it does not.
+
+        Raises:
+            ApiError: 400 for a number that is none.
+        """
+        try:
+            return self._kept_tokens(options, self.model.max_model_len)
+        except EngineError as error:
+            raise from_engine(error) from error
+
+    def _kept_tokens(self, options: GenerationOptions, longest: int) -> int | None:
         limit = options.truncate_prompt_tokens
         if limit is None:
-            return prompt
+            return None
         if limit == 0 or limit > self.model.max_model_len:
             raise EngineError(
                 "INVALID_ARGUMENT",
@@ -303,8 +365,13 @@ class Pipeline:
                 f" {self.model.max_model_len}, or -1 for as many tokens as fit.",
                 "truncate_prompt_tokens",
             )
-        kept = longest if limit == -1 else limit
-        if len(prompt) <= kept:
+        return longest if limit == -1 else limit
+
+    def _truncated(
+        self, prompt: RenderedPrompt, options: GenerationOptions, longest: int
+    ) -> RenderedPrompt:
+        kept = self._kept_tokens(options, longest)
+        if kept is None or len(prompt) <= kept:
             return prompt
         if prompt.media:
             raise EngineError(
@@ -316,14 +383,15 @@ class Pipeline:
         right = options.truncation_side == "right"
         return RenderedPrompt(prompt.token_ids[:kept] if right else prompt.token_ids[-kept:])
 
-    def _pooled(self, output: ChoiceOutput) -> np.ndarray:
+    def _rows(self, output: ChoiceOutput) -> np.ndarray:
         if output.error is not None:
             self.metrics.finished("error")
             raise output.error
-        if output.pooled is None:
+        pooled = self.model.pooled
+        if output.pooled is None or pooled is None:
             raise EngineError("INTERNAL", f"The engine ended with {output.finish_reason}.")
         self.metrics.finished("stop")
-        return output.pooled
+        return output.pooled.reshape(-1, pooled.width) if pooled.task.by_token else output.pooled
 
 
 def _submission(prompts: Sequence[Prompt], sampling: SamplingParams) -> Submission:

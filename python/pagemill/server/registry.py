@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from pagemill.config.lora import MAX_NAME_CHARS
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.task import Task
 from pagemill.server.caller import Caller
 from pagemill.server.errors import ApiError, from_engine
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 
-
-class Task(StrEnum):
-    """What a model can be used for; endpoints other than administrative ones belong to one."""
-
-    GENERATE = "generate"
-    EMBED = "embed"
-
-
-_VERBS: Mapping[Task, str] = {Task.GENERATE: "generates text", Task.EMBED: "makes embeddings"}
+_VERBS: Mapping[Task, str] = {
+    Task.GENERATE: "generates text",
+    Task.EMBED: "makes embeddings",
+    Task.CLASSIFY: "classifies texts",
+    Task.TOKEN_EMBED: "makes embeddings of tokens",
+    Task.TOKEN_CLASSIFY: "classifies tokens",
+}
 
 
 class Resolved(NamedTuple):
@@ -42,7 +40,7 @@ class ModelRegistry:
     def __init__(self, model: Pipeline) -> None:
         self._model = model
         self.names = model.model.names
-        self.task = Task.EMBED if model.model.pooling else Task.GENERATE
+        self.task = model.model.task
 
     @property
     def summary(self) -> str:

@@ -27,7 +27,7 @@ from pagemill.render.renderer import ChatPrompt
 from pagemill.render.renderer import Renderer as ModelRenderer
 from pagemill.render.template_process import MAX_PROCESSES
 from pagemill.render.token_reach import utf8_bytes
-from pagemill.render.tokenizer import TextTokenizer
+from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair, TextTokenizer
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.text_gate import TextGate
 from pagemill.structured.vocabulary import Vocabulary
@@ -37,6 +37,7 @@ T = TypeVar("T")
 # Tokenizing takes about 1 us per 4 characters; a hop to a thread about 100 us.
 INLINE_CHARS = 4096
 MAX_BYTES_AT_ONCE = 8 * 2**20
+MAX_PAIR_CHARS = 2**24  # of all pairs: a short body has many if their first text is the same
 MAX_RENDERS = 256  # running and waiting
 # What a text this large took is returned to the system, once its request has probably ended.
 TRIM_CHARS = 2**20
@@ -69,6 +70,8 @@ class Renderer(Protocol):
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[int]: ...
+
+    def encode_pair(self, first: str, second: str | None, limits: TextLimits = ...) -> TextPair: ...
 
     def render_chat(
         self,
@@ -159,6 +162,37 @@ class Rendering:
             token_ids = await self._tokenized(texts, encode, param)
         return [_text_prompt(ids, param) for ids in token_ids]
 
+    async def pairs(
+        self, pairs: Sequence[tuple[str, str | None]], param: str, limits: TextLimits
+    ) -> list[RenderedPrompt]:
+        """Each pair of texts as one prompt, for a model that reads them together; or each first
+        text, without a second one. Texts lose their ends to keep to `limits`.
+
+        Raises:
+            ApiError: 400 if a text cannot be tokenized, or cannot fit, or there is too much.
+        """
+        texts = [text for pair in pairs for text in pair if text is not None]
+        num_chars = sum(map(len, texts))
+        if num_chars > MAX_PAIR_CHARS:
+            raise bad_request(
+                f"`{param}` and what they are read with have {num_chars} characters in"
+                f" {len(pairs)} pairs; at most {MAX_PAIR_CHARS} are read at a time: send fewer.",
+                param,
+            )
+        if limits != NO_LIMITS and num_chars > INLINE_CHARS:
+            pairs = await asyncio.to_thread(self._heads_of_pairs, pairs, limits)
+            texts = [text for pair in pairs for text in pair if text is not None]
+
+        def encode() -> list[TextPair]:
+            return [self.renderer.encode_pair(*pair, limits) for pair in pairs]
+
+        with _refusals():
+            encoded = await self._tokenized(texts, encode, param)
+        return [
+            RenderedPrompt(_text_prompt(ids, param).token_ids, second_text_start=start)
+            for ids, start in encoded
+        ]
+
     async def decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of `token_ids`."""
         if len(token_ids) <= INLINE_CHARS:
@@ -186,12 +220,24 @@ class Rendering:
                 asyncio.get_running_loop().call_later(_TRIM_AFTER_S, self._trim)
 
     def _heads(self, prompts: Sequence[str | list[int]]) -> list[str | list[int]]:
+        return [self._head(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
+
+    def _heads_of_pairs(
+        self, pairs: Sequence[tuple[str, str | None]], limits: TextLimits
+    ) -> list[tuple[str, str | None]]:
+        """What the limits can leave of texts, so that long ends are not tokenized."""
+        cuts_first = limits.first is not None or limits.prompt is not None
+        cuts_second = limits.second is not None or limits.prompt is not None
         return [
-            self.renderer.head(prompt, self._max_model_len)
-            if isinstance(prompt, str) and len(prompt) > INLINE_CHARS
-            else prompt
-            for prompt in prompts
+            (
+                self._head(first) if cuts_first else first,
+                self._head(second) if cuts_second and second is not None else second,
+            )
+            for first, second in pairs
         ]
+
+    def _head(self, text: str) -> str:
+        return self.renderer.head(text, self._max_model_len) if len(text) > INLINE_CHARS else text
 
     def _trim(self) -> None:
         self._trims = False

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 import httpx
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.inputs.task import Task
 from pagemill.server.app import create_admin_app
 from pagemill.server.caller import OPERATOR, Caller, Scope
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint
 from pagemill.server.key_ring import KeyRing
 from pagemill.server.keys import ApiKey
-from pagemill.server.registry import Task
 from pagemill.server.testing.fake_server import fake_server
 
 SCOPES = (Scope.INFERENCE, Scope.METRICS, Scope.ADMIN)
@@ -27,9 +27,10 @@ OPEN = {"/health", "/ready", "/ping"}
 
 
 @contextlib.asynccontextmanager
-async def clients(task: Task | None) -> AsyncGenerator[dict[bool, httpx.AsyncClient]]:
-    """Of the server's listener, and (True) of the operator's; the model has the task."""
-    options = FakeOptions(pooled_size=4 if task is Task.EMBED else 0)
+async def clients(tasks: Sequence[Task]) -> AsyncGenerator[dict[bool, httpx.AsyncClient]]:
+    """Of the server's listener, and (True) of the operator's; the model has the first task."""
+    generates = not tasks or tasks[0] is Task.GENERATE
+    options = FakeOptions() if generates else FakeOptions(pooled_size=4, task=tasks[0])
     async with fake_server(options, keys=KEYS) as server:
         app = create_admin_app(server.state, KeyRing(KEYS))
         transport = httpx.ASGITransport(app)
@@ -46,7 +47,7 @@ async def status(client: httpx.AsyncClient, row: Endpoint, **headers: str) -> in
 @pytest.mark.parametrize(("is_admin", "row"), ROWS, ids=lambda each: getattr(each, "name", each))
 def test_what_a_key_reaches(is_admin: bool, row: Endpoint) -> None:
     async def body() -> None:
-        async with clients(row.task) as listeners:
+        async with clients(row.tasks) as listeners:
             client = listeners[is_admin]
             without = await status(client, row)
             assert (without != 401) == (row.path in OPEN) == (row.scope is Scope.OPEN)

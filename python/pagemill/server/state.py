@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pagemill.config import ServerConfig
+from pagemill.inputs.task import Task
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.server.batches.store import BatchStore
 from pagemill.server.errors import ApiError
@@ -14,7 +15,7 @@ from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.records.count import count
 from pagemill.server.records.record import RequestRecord
-from pagemill.server.registry import ModelRegistry, Task
+from pagemill.server.registry import ModelRegistry
 from pagemill.server.responses.background import BackgroundResponses
 from pagemill.server.responses.store import ResponseStore
 from pagemill.server.return_times import ReturnTimes
@@ -132,9 +133,10 @@ class ServerState:
         """False while the engine's process is started again."""
         return self._connected()
 
-    def has_task(self, task: Task | None) -> bool:
-        """Whether requests of `task` can be served; any may until the model is loaded."""
-        return task is None or self._models is None or task is self._models.task
+    def has_task(self, tasks: Collection[Task]) -> bool:
+        """Whether the model is for one of `tasks`, of which none means any; all may be until it is
+        loaded."""
+        return not tasks or self._models is None or self._models.task in tasks
 
     def check_progress(self) -> None:
         """Raises a 503 ApiError if the engine is stuck (`--engine-stuck-timeout`)."""

@@ -24,6 +24,8 @@ from pagemill.weights.names import gguf_name, layer_name
 from pagemill.weights.pooling import Pooling, read_pooling
 from pagemill.weights.safetensors import read_directory
 
+_HEADS = ("lm_head.", "score.", "classifier.")
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
@@ -41,8 +43,9 @@ class ModelSource:
     _tensors: Mapping[str, TensorLocation]
 
     @classmethod
-    def open(cls, path: str | Path) -> ModelSource:
-        """Read headers and configuration; no weights.
+    def open(cls, path: str | Path, overrides: Mapping[str, Any] | None = None) -> ModelSource:
+        """Read headers and configuration; no weights. `overrides` replace keys of the
+        configuration; objects are merged key by key.
 
         Raises:
             WeightsError: `path` is neither a GGUF file nor a directory of safetensors with a
@@ -51,12 +54,14 @@ class ModelSource:
         """
         path = Path(path).absolute()
         if path.is_dir():
-            config = _directory_config(path)
+            config = _directory_config(path, overrides or {})
             return cls("hf", path, config, None, read_pooling(path), read_directory(path))
         if not path.exists():
             raise WeightsError(f"{path} does not exist")
         gguf = GgufFile.open(path)
-        return cls("gguf", path, config_from_gguf(gguf), gguf, None, gguf.tensors)
+        config = _merged(config_from_gguf(gguf), overrides or {})
+        ends = sorted(_token_ids(config.get("eos_token_id")))
+        return cls("gguf", path, config | {"eos_token_id": ends}, gguf, None, gguf.tensors)
 
     def with_weights(self, path: str | Path) -> ModelSource:
         """The same model, configuration and all, with the tensors of another checkpoint: a
@@ -75,6 +80,20 @@ class ModelSource:
             raise WeightsError(f"{path} is no GGUF file, as the model is")
         gguf = GgufFile.open(path)
         return replace(self, path=path, gguf=gguf, _tensors=gguf.tensors)
+
+    def with_prefix(self, prefix: str) -> ModelSource:
+        """The same model, with `prefix` in front of the names of tensors if none has it: that of a
+        checkpoint without a head, whose names lack the module that a head stands beside."""
+        if self.gguf is not None or any(name.startswith(prefix) for name in self._tensors):
+            return self
+        named = {
+            tensor.name: tensor
+            for tensor in (
+                replace(tensor, name=_with_prefix(name, prefix))
+                for name, tensor in self._tensors.items()
+            )
+        }
+        return replace(self, _tensors=named)
 
     @property
     def architecture(self) -> str:
@@ -133,8 +152,12 @@ class ModelSource:
         return None if stored is None else self._tensors.get(stored)
 
 
-def _directory_config(directory: Path) -> dict[str, Any]:
-    config = read_object(directory / "config.json")
+def _with_prefix(name: str, prefix: str) -> str:
+    return name if name.startswith(_HEADS) else prefix + name
+
+
+def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    config = _merged(read_object(directory / "config.json"), overrides)
     generation = directory / "generation_config.json"
     ends = _token_ids(config.get("eos_token_id"))
     text = config.get("text_config")  # of a model that contains a language model
@@ -143,6 +166,16 @@ def _directory_config(directory: Path) -> dict[str, Any]:
     if generation.exists():
         ends |= _token_ids(read_object(generation).get("eos_token_id"))
     return config | {"eos_token_id": sorted(ends)}
+
+
+def _merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(config)
+    for key, value in overrides.items():
+        before = merged.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            value = _merged(cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", value))
+        merged[key] = value
+    return merged
 
 
 def _token_ids(value: object) -> set[int]:

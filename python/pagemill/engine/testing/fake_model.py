@@ -4,13 +4,14 @@ the position and the seed."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pagemill.engine.testing.fake_outputs import FakeLogprobs, FakeOutput
 from pagemill.engine.testing.fake_types import FakeRequest, FakeSampling
+from pagemill.inputs.task import Task
 
 
 def next_token(previous: int, position: int, seed: int) -> int:
@@ -29,9 +30,15 @@ class FakeOptions:
     max_waiting: int = 1024
     retry_after_s: int = 0  # of the refusal of one more
     uses_priority: bool = False
-    pooled_size: int = 0  # > 0: a pooling model
+    pooled_size: int = 0  # > 0: a pooling model, whose rows have as many numbers
+    task: Task = Task.EMBED  # of a pooling model
     fail_at_position: int = -1  # a request that reaches this output position fails
     vocab_size: int = 256
+
+
+def pooled_row(options: FakeOptions, tokens: Sequence[int]) -> np.ndarray:
+    """The row of these tokens."""
+    return np.cos(np.arange(options.pooled_size, dtype=np.float32) + sum(tokens))
 
 
 class FakeState:
@@ -52,9 +59,10 @@ def step(options: FakeOptions, request_id: int, state: FakeState) -> FakeOutput:
     if deadline_us is not None and time.monotonic() * 1e6 >= deadline_us:
         return _failed(request_id, "DEADLINE_EXCEEDED", "The deadline of the request has passed.")
     if sampling is None:
-        seed = sum(state.prompt)
-        vector = np.cos(np.arange(options.pooled_size, dtype=np.float32) + seed)
-        return FakeOutput(request_id, pooled=vector, finish_reason="stop")
+        rows = [pooled_row(options, state.prompt)]
+        if options.task.by_token:
+            rows = [pooled_row(options, [token]) for token in state.prompt]
+        return FakeOutput(request_id, pooled=np.concatenate(rows), finish_reason="stop")
     position = len(state.output)
     if position == options.fail_at_position:
         return _failed(request_id, "INTERNAL", "The runner failed this request.")

@@ -25,7 +25,7 @@ async def metrics(server: ServerState, body: dict[str, Any], caller: Caller) -> 
 async def openapi(server: ServerState, body: dict[str, Any], caller: Caller) -> Text:
     """This document: the routes that the loaded model has."""
     del body, caller
-    rows = tuple(row for row in ENDPOINTS if server.has_task(row.task))
+    rows = tuple(row for row in ENDPOINTS if server.has_task(row.tasks))
     return Text(document(rows, server.config.root_path), "application/json")
 
 

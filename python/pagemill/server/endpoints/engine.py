@@ -151,8 +151,10 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
     from pagemill.weights.source import ModelSource
 
     try:
-        source = ModelSource.open(model.path)
-        return program_texts(source, path, model.max_model_len, adapters=model.adapters)
+        source = ModelSource.open(model.path, model.hf_overrides)
+        return program_texts(
+            source, path, model.max_model_len, model.pooled, adapters=model.adapters
+        )
     except (WeightsError, OSError) as error:
         raise bad_request(f"`path` cannot be used: {error}", "path") from error
 

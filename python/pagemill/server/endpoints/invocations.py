@@ -11,18 +11,27 @@ from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.errors import bad_request
 from pagemill.server.state import ServerState
 
-_ENDPOINT_OF_FIELD = {
-    "messages": "chat_completions",
-    "prompt": "completions",
-    "input": "embeddings",
+# Routes that take a body with this field; the first one of the loaded model serves it.
+_ENDPOINTS_OF_FIELD = {
+    "messages": ("chat_completions", "embeddings", "classify", "pooling"),
+    "prompt": ("completions",),
+    "input": ("embeddings", "classify", "pooling"),
+    "query": ("rerank",),
+    "queries": ("score",),
+    "text_1": ("score",),
+    "data_1": ("score",),
 }
 
 
 async def create(server: ServerState, body: dict[str, Any], caller: Caller) -> Answer:
-    """Serves the body as the route would whose field it has: `messages`, `prompt` or `input`."""
-    for field, name in _ENDPOINT_OF_FIELD.items():
-        if body.get(field) is not None:
-            return await invoke(server, endpoint_named(name), body, caller)
+    """Serves the body as the route would whose field it has."""
+    for field, names in _ENDPOINTS_OF_FIELD.items():
+        if body.get(field) is None:
+            continue
+        rows = [endpoint_named(name) for name in names]
+        row = next((row for row in rows if server.has_task(row.tasks)), rows[0])
+        return await invoke(server, row, body, caller)
     raise bad_request(
-        "The body needs `messages` (chat), `prompt` (completions) or `input` (embeddings)."
+        "The body needs `messages` (chat), `prompt` (completions), `input` (embeddings, classes),"
+        " `query` (rerank) or `queries` (score)."
     )

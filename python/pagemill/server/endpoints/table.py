@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from pagemill.inputs.task import Task
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller, Scope
 from pagemill.server.error_shapes import ANTHROPIC, OPENAI, ErrorShape
 from pagemill.server.protocol.decode import FieldRules
-from pagemill.server.registry import Task
 
 if TYPE_CHECKING:
     from pagemill.server.state import ServerState
@@ -49,9 +49,9 @@ class Endpoint:
     `handler` is "module:function" below this package; `request`, `response` and `event` (of a
     stream) are "module:Type" below `protocol`. They are imported when they are needed. A module of
     `request` has its `RULES`; without `request` the handler gets the fields as they are. Without
-    `response` the answer is an object of strings. `task` None: whatever the model does. `errors`:
-    those of the API that the route belongs to. `queued`: its requests wait in the engine's queue.
-    `statuses` are of errors that only some routes have.
+    `response` the answer is an object of strings. `tasks`: of models that have it; none: all do.
+    `errors`: those of the API that the route belongs to. `queued`: its requests wait in the
+    engine's queue. `statuses` are of errors that only some routes have.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Endpoint:
     path: str
     handler: str
     scope: Scope
-    task: Task | None = None
+    tasks: tuple[Task, ...] = ()
     transport: Transport = Transport.PATH
     request: str = ""
     response: str = ""
@@ -99,6 +99,29 @@ def _protocol(target: str) -> tuple[Any, Any]:
     name, _, kind = target.partition(":")
     module = importlib.import_module(f"pagemill.server.protocol.{name}")
     return module, getattr(module, kind)
+
+
+_GENERATE = (Task.GENERATE,)
+_POOLING = tuple(task for task in Task if task is not Task.GENERATE)
+_SCORE = (Task.CLASSIFY, Task.EMBED, Task.TOKEN_EMBED)
+
+
+def _pools(
+    name: str, path: str, tasks: tuple[Task, ...], handler: str, protocol: str, body: str
+) -> Endpoint:
+    """A route of models that pool."""
+    return Endpoint(
+        name=name,
+        method="POST",
+        path=path,
+        handler=handler,
+        scope=Scope.INFERENCE,
+        tasks=tasks,
+        transport=Transport.JSON,
+        request=f"{protocol}:{body}Request",
+        response=f"{protocol}:{body}Response",
+        queued=True,
+    )
 
 
 ENDPOINTS = (
@@ -147,7 +170,7 @@ ENDPOINTS = (
         path="/v1/chat/completions",
         handler="chat_completions:create",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="chat:ChatRequest",
         response="chat:ChatResponse",
@@ -160,7 +183,7 @@ ENDPOINTS = (
         path="/v1/chat/completions/derender",
         handler="chat_completions:derender",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="derender:DerenderRequest",
         response="chat:ChatResponse",
@@ -171,10 +194,18 @@ ENDPOINTS = (
         path="/v1/chat/completions/render",
         handler="chat_completions:render",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="chat:ChatRequest",
         response="generate:GenerateRequest",
+    ),
+    _pools(
+        "classify",
+        "/classify",
+        (Task.CLASSIFY,),
+        "classify:create",
+        "classification",
+        "Classification",
     ),
     Endpoint(
         name="completions",
@@ -182,7 +213,7 @@ ENDPOINTS = (
         path="/v1/completions",
         handler="completions:create",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="completion:CompletionRequest",
         response="completion:CompletionResponse",
@@ -195,7 +226,7 @@ ENDPOINTS = (
         path="/v1/completions/render",
         handler="completions:render",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="completion:CompletionRequest",
         response="generate:RENDERED",
@@ -210,17 +241,8 @@ ENDPOINTS = (
         request="tokenize:DetokenizeRequest",
         response="tokenize:DetokenizeResponse",
     ),
-    Endpoint(
-        name="embeddings",
-        method="POST",
-        path="/v1/embeddings",
-        handler="embeddings:create",
-        scope=Scope.INFERENCE,
-        task=Task.EMBED,
-        transport=Transport.JSON,
-        request="embedding:EmbeddingRequest",
-        response="embedding:EmbeddingResponse",
-        queued=True,
+    _pools(
+        "embeddings", "/v1/embeddings", (Task.EMBED,), "embeddings:create", "embedding", "Embedding"
     ),
     Endpoint(
         name="file",
@@ -277,7 +299,7 @@ ENDPOINTS = (
         path="/inference/v1/generate",
         handler="generate:create",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="generate:GenerateRequest",
         response="generate:GenerateResponse",
@@ -327,7 +349,7 @@ ENDPOINTS = (
         path="/v1/messages",
         handler="messages:create",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="messages:MessagesRequest",
         response="messages:MessagesResponse",
@@ -341,7 +363,7 @@ ENDPOINTS = (
         path="/v1/messages/count_tokens",
         handler="messages:count_tokens",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="messages:CountTokensRequest",
         response="messages:TokenCount",
@@ -353,7 +375,7 @@ ENDPOINTS = (
         path="/v1/messages/render",
         handler="messages:render",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="messages:MessagesRequest",
         response="generate:GenerateRequest",
@@ -409,6 +431,7 @@ ENDPOINTS = (
         scope=Scope.OPEN,
         response="status:Status",
     ),
+    _pools("pooling", "/pooling", _POOLING, "pooling:create", "pooling", "Pooling"),
     Endpoint(
         name="ready",
         method="GET",
@@ -423,18 +446,21 @@ ENDPOINTS = (
         path="/v1/realtime",
         handler="realtime:connect",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.WEBSOCKET,
         request="realtime:ConnectRequest",
         statuses=(426,),
     ),
+    _pools("rerank", "/rerank", _SCORE, "score:rerank", "score", "Rerank"),
+    _pools("rerank_v1", "/v1/rerank", _SCORE, "score:rerank", "score", "Rerank"),
+    _pools("rerank_v2", "/v2/rerank", _SCORE, "score:rerank", "score", "Rerank"),
     Endpoint(
         name="response",
         method="GET",
         path="/v1/responses/{response_id}",
         handler="responses:retrieve",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         request="response_store:RetrieveRequest",
         response="responses:Response",
         event="response_events:ResponseEvent",
@@ -445,7 +471,7 @@ ENDPOINTS = (
         path="/v1/responses/{response_id}/cancel",
         handler="responses:cancel",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         request="response_store:StoredResponse",
         response="responses:Response",
     ),
@@ -455,7 +481,7 @@ ENDPOINTS = (
         path="/v1/responses/{response_id}",
         handler="responses:delete",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         request="response_store:StoredResponse",
         response="response_store:DeletedResponse",
     ),
@@ -465,7 +491,7 @@ ENDPOINTS = (
         path="/v1/responses/{response_id}/input_items",
         handler="responses:list_input_items",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         request="response_store:InputItemsRequest",
         response="response_store:InputItems",
     ),
@@ -475,7 +501,7 @@ ENDPOINTS = (
         path="/v1/responses",
         handler="responses:create",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="responses:ResponsesRequest",
         response="responses:Response",
@@ -488,11 +514,13 @@ ENDPOINTS = (
         path="/v1/responses/render",
         handler="responses:render",
         scope=Scope.INFERENCE,
-        task=Task.GENERATE,
+        tasks=_GENERATE,
         transport=Transport.JSON,
         request="responses:ResponsesRequest",
         response="generate:GenerateRequest",
     ),
+    _pools("score", "/score", _SCORE, "score:create", "score", "Score"),
+    _pools("score_v1", "/v1/score", _SCORE, "score:create", "score", "Score"),
     Endpoint(
         name="tokenize",
         method="POST",

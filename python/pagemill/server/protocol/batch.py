@@ -37,7 +37,9 @@ class CreateBatchRequest(msgspec.Struct, kw_only=True, frozen=True):
         "/v1/completions",
         "/v1/embeddings",
         "/v1/messages",
+        "/v1/rerank",
         "/v1/responses",
+        "/v1/score",
     ]
     completion_window: Literal["24h"]
     metadata: _Metadata | None = None

@@ -33,7 +33,17 @@ _SEND_EVERY_MS = 1000
 _SEND_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 3.0
 _PATH = "/v1/traces"
-_OPERATIONS = {"/v1/embeddings": "embeddings", "/v1/completions": "text_completion"}
+_OPERATIONS = {
+    "/classify": "classify",
+    "/pooling": "pooling",
+    "/rerank": "rerank",
+    "/score": "score",
+    "/v1/completions": "text_completion",
+    "/v1/embeddings": "embeddings",
+    "/v1/rerank": "rerank",
+    "/v1/score": "score",
+    "/v2/rerank": "rerank",
+}
 _CHAT = "chat"
 
 

@@ -12,6 +12,7 @@ from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.output_machine import Formats
 from pagemill.render.renderer import ChatPrompt
+from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair
 
 # Bytes that no text has are the markers.
 MARKED = Formats(
@@ -101,6 +102,16 @@ class FakeRenderer:
         """The bytes of `text`."""
         del add_special_tokens, parse_special
         return list(text.encode())
+
+    def encode_pair(
+        self, first: str, second: str | None, limits: TextLimits = NO_LIMITS
+    ) -> TextPair:
+        """The bytes of both, with a space between them."""
+        first = first[: limits.first]
+        if second is None:
+            return TextPair(self.encode(first)[: limits.prompt], 0)
+        text = f"{first} {second[: limits.second]}"
+        return TextPair(self.encode(text)[: limits.prompt], len(first.encode()) + 1)
 
     def render_chat(
         self,

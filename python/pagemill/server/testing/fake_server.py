@@ -22,6 +22,7 @@ from pagemill.engine.messages import ModelFacts
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.inputs.task import Pooled
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.app import create_app
 from pagemill.server.key_ring import KeyRing
@@ -54,7 +55,7 @@ class FakeServer:
 async def make_pipeline(
     engine: FakeEngine,
     *,
-    pooling: bool = False,
+    pooled: Pooled | None = None,
     max_model_len: int = 256,
     renderer: FakeRenderer | None = None,
     observed: MetricsOptions | None = None,
@@ -78,13 +79,19 @@ async def make_pipeline(
         names=("fake", "alias"),
         max_model_len=max_model_len,
         vocab_size=256,
-        pooling=pooling,
+        pooled=pooled,
         created=1700000000,
         defaults=SamplingDefaults(),
         fingerprint="fp_fake",
     )
     metrics = RequestMetrics("fake", max_model_len, observed)
     return Pipeline(async_engine, renderer, model, metrics, grammars)
+
+
+def _pooled(options: FakeOptions) -> Pooled | None:
+    size, task = options.pooled_size, options.task
+    labels = tuple(f"LABEL_{i}" for i in range(size)) if task.classifies else ()
+    return Pooled(task=task, width=size, labels=labels) if size else None
 
 
 def script(output: str) -> Callable[[int, int, int], int]:
@@ -155,7 +162,7 @@ async def fake_server(
     renderer = renderer or FakeRenderer()
     pipeline = await make_pipeline(
         engine,
-        pooling=options.pooled_size > 0,
+        pooled=_pooled(options),
         max_model_len=max_model_len,
         renderer=renderer,
         observed=observed,

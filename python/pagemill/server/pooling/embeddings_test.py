@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.inputs.task import Pooled, Task
 from pagemill.server.caller import ANONYMOUS
 from pagemill.server.element_types import element_type
 from pagemill.server.testing.fake_server import FakeServer, fake_server
@@ -22,11 +23,12 @@ SIZE = 8
 MESSAGES = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
 
 
-def run(body: Callable[[FakeServer], Awaitable[None]], **model: Any) -> None:
+def run(body: Callable[[FakeServer], Awaitable[None]], **pooled_fields: Any) -> None:
     async def main() -> None:
         async with fake_server(FakeOptions(pooled_size=SIZE)) as server:
             pipeline = server.state.models.resolve(None, ANONYMOUS).model
-            pipeline.model = replace(pipeline.model, **model)
+            pooled = Pooled(task=Task.EMBED, width=SIZE, **pooled_fields)
+            pipeline.model = replace(pipeline.model, pooled=pooled)
             await body(server)
 
     asyncio.run(main())
@@ -81,7 +83,7 @@ def test_shorter_vectors(normalizes: bool) -> None:
             error = await post(server, 400, input="a", dimensions=size)
             assert error["error"]["param"] == "dimensions"
 
-    run(body, embedding_sizes=(), normalizes=normalizes)
+    run(body, sizes=(), normalizes=normalizes)
 
 
 def test_the_models_own_sizes() -> None:
@@ -91,7 +93,7 @@ def test_the_models_own_sizes() -> None:
         error = await post(server, 400, input="a", dimensions=3)
         assert "2, 4" in error["error"]["message"]
 
-    run(body, embedding_sizes=(2, 4))
+    run(body, sizes=(2, 4))
 
 
 def test_a_model_that_is_not_made_for_it() -> None:

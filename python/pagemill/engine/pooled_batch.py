@@ -1,0 +1,53 @@
+"""Rows of many prompts without a server."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+import numpy as np
+
+from pagemill.engine.core import EngineCore
+from pagemill.engine.limits import check_prompt
+from pagemill.engine.messages import ChoiceRequest, EngineRequest
+from pagemill.engine.offline_batch import OfflineBatch
+from pagemill.engine.outputs import EngineError
+from pagemill.engine.progress_bar import ProgressBar
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.inputs.task import Pooled
+
+
+def pool(
+    core: EngineCore,
+    pooled: Pooled,
+    prompts: Sequence[RenderedPrompt],
+    ids: Iterator[int],
+    progress: TextIO | None,
+) -> list[np.ndarray]:
+    """The rows of each prompt: float32 [width], or by `pooled` of each token [tokens, width].
+
+    Raises:
+        EngineError: a prompt is too long, or failed.
+    """
+    built = core.built
+    for prompt in prompts:
+        if len(prompt) > built.max_model_len:
+            raise EngineError(
+                "INVALID_ARGUMENT",
+                f"a text has {len(prompt)} tokens; the model takes {built.max_model_len}",
+            )
+        check_prompt(prompt, built.vocab_size, "texts")
+    requests = [EngineRequest(prompt, (ChoiceRequest(next(ids), None),)) for prompt in prompts]
+    rows: dict[int, np.ndarray] = {}
+    with contextlib.closing(ProgressBar(len(requests), progress or sys.stderr)) as bar:
+        for output in OfflineBatch(core.bindings, requests, core.max_choices):
+            if output.error is not None:
+                raise output.error
+            if output.pooled is not None:
+                by_token = pooled.task.by_token
+                shape = (-1, pooled.width) if by_token else (pooled.width,)
+                rows[output.index] = output.pooled.reshape(shape)
+            bar.add(tokens=0, finished=output.finish_reason is not None)
+    return [rows[index] for index in range(len(prompts))]

@@ -1,0 +1,37 @@
+"""Numbers that a model gives for texts, made scores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pagemill.inputs.task import Activation
+
+_LEAST_NORM = 1e-12
+
+
+def activated(logits: np.ndarray, activation: Activation) -> np.ndarray:
+    """Scores of a classifier from its logits [..., classes]."""
+    if activation == "softmax":
+        powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return powers / powers.sum(axis=-1, keepdims=True)
+    if activation == "sigmoid":
+        return np.exp(-np.logaddexp(0, -logits))  # large logits do not overflow
+    return logits
+
+
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    """Vectors [..., width] of the length 1."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(norms, _LEAST_NORM)
+
+
+def likeness(query: np.ndarray, document: np.ndarray) -> float:
+    """How well a document fits a query.
+
+    Of vectors [width] the cosine of their angle. Of vectors of tokens [tokens, width] the largest
+    product of each of the query with one of the document, in sum: late interaction (arXiv
+    2004.12832).
+    """
+    if query.ndim == 1:
+        return float(normalized(query) @ normalized(document))
+    return float((query @ document.T).max(axis=1).sum())

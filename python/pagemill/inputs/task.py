@@ -1,0 +1,49 @@
+"""What a loaded model is for, and what front ends need to know of vectors and classes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+Activation = Literal["identity", "sigmoid", "softmax"]
+"""What turns a classifier's logits into scores."""
+
+
+class Task(StrEnum):
+    """What a model is loaded for; a program has one."""
+
+    GENERATE = "generate"
+    EMBED = "embed"
+    CLASSIFY = "classify"
+    TOKEN_EMBED = "token_embed"
+    TOKEN_CLASSIFY = "token_classify"
+
+    @property
+    def classifies(self) -> bool:
+        """Whether a row has a number for each class."""
+        return self in (Task.CLASSIFY, Task.TOKEN_CLASSIFY)
+
+    @property
+    def by_token(self) -> bool:
+        """Whether there is a row for each token of a prompt, not one for all."""
+        return self in (Task.TOKEN_EMBED, Task.TOKEN_CLASSIFY)
+
+
+class Pooled(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows that a model gives, of `width` numbers."""
+
+    task: Task
+    width: int
+    pooling: str = "all"
+    """What makes a row of the vectors of tokens: "first", "last", "mean", or "all" if each has
+    one."""
+    normalizes: bool = False
+    """Whether vectors have the length 1."""
+    sizes: tuple[int, ...] | None = None
+    """Sizes to which vectors may be shortened; () is any, None is none."""
+    labels: tuple[str, ...] = ()
+    """Of classes, as many as `width`."""
+    activation: Activation = "identity"
+    """What rows of a classifier do not have yet."""

@@ -1,0 +1,19 @@
+"""RoBERTa, XLM-RoBERTa and CamemBERT: BERT whose positions start behind that of padding, and whose
+texts of a pair have the same token type."""
+
+from __future__ import annotations
+
+from pagemill.models.base import Config
+from pagemill.models.config_keys import number
+from pagemill.models.encoder import Encoder
+
+
+class RobertaModel(Encoder):
+    """One RoBERTa encoder."""
+
+    base_prefix = "roberta."
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.typed = False
+        self.first_position = int(number(config, "pad_token_id", 1, least=0)) + 1

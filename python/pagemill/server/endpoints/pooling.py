@@ -1,0 +1,46 @@
+"""`POST /pooling`: what a model gives, for any task but generating."""
+
+from __future__ import annotations
+
+import time
+
+from pagemill.inputs.scoring import activated
+from pagemill.server.caller import Caller
+from pagemill.server.errors import bad_request
+from pagemill.server.pooling.rows import encoded, pooled_input, shortened
+from pagemill.server.protocol.pooling import (
+    PooledData,
+    PoolingRequest,
+    PoolingResponse,
+    PoolingUsage,
+)
+from pagemill.server.state import ServerState
+
+
+async def create(server: ServerState, body: PoolingRequest, caller: Caller) -> PoolingResponse:
+    """Gives the rows of one or several texts, or of a chat."""
+    pipeline, _ = server.models.resolve(body.model, caller)
+    pooled = pipeline.model.pooled
+    assert pooled is not None, "the route is of models that pool"
+    if body.task not in (None, pooled.task):
+        raise bad_request(
+            f"`task` must be {pooled.task}, for which the model is loaded (`--task`).", "task"
+        )
+    if pooled.task.classifies and body.dimensions is not None:
+        raise bad_request("`dimensions` is for embeddings; this model classifies.", "dimensions")
+    if not pooled.task.classifies and not body.use_activation:
+        raise bad_request(
+            "`use_activation` must be true: the model decides how vectors are normalized.",
+            "use_activation",
+        )
+    rows, num_tokens = await pooled_input(pipeline, body, caller)
+    rows = shortened(rows, body.dimensions, pooled)
+    if body.use_activation:
+        rows = [activated(row, pooled.activation) for row in rows]
+    return PoolingResponse(
+        id=f"pool-{body.request_id}",
+        created=int(time.time()),
+        model=pipeline.model.name,
+        data=[PooledData(index, encoded(row, body)) for index, row in enumerate(rows)],
+        usage=PoolingUsage(num_tokens, num_tokens),
+    )

@@ -1,0 +1,1 @@
+"""Rows and scores of models that pool."""

@@ -1,0 +1,103 @@
+"""What endpoints of models that pool have in common: options, inputs, encodings."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.inputs.scoring import normalized
+from pagemill.inputs.task import Pooled
+from pagemill.server.caller import Caller
+from pagemill.server.chat import check_chat, rendered_prompt
+from pagemill.server.element_types import element_type
+from pagemill.server.errors import bad_request
+from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.protocol.chat import ChatRequest
+from pagemill.server.protocol.completion import prompts
+from pagemill.server.protocol.pooling import EncodedFields, InputFields, PoolingFields
+
+
+def pooling_options(body: PoolingFields, caller: Caller, param: str) -> GenerationOptions:
+    """What the pipeline needs of `body`, whose texts are in its field `param`."""
+    return GenerationOptions(
+        max_tokens=None,
+        default_max_tokens=None,
+        truncate_prompt_tokens=body.truncate_prompt_tokens,
+        truncation_side=body.truncation_side,
+        cache_salt=body.cache_salt or "",
+        priority=body.priority,
+        timeout_s=body.timeout,
+        caller=caller,
+        param=param,
+    )
+
+
+async def pooled_input(
+    pipeline: Pipeline, body: InputFields, caller: Caller
+) -> tuple[list[np.ndarray], int]:
+    """The rows of each input of `body`, and the number of prompt tokens; see `Pipeline.pool`.
+
+    Raises:
+        ApiError: the request cannot be served.
+    """
+    options = pooling_options(body, caller, "input" if body.messages is None else "messages")
+    return await pipeline.pool(await _rendered(pipeline, body), options)
+
+
+async def _rendered(pipeline: Pipeline, body: InputFields) -> Sequence[RenderedPrompt]:
+    if body.messages is None:
+        return await pipeline.rendering.prompts(
+            prompts(body.input, "input"),
+            body.add_special_tokens is not False,
+            False,
+            "input",
+            keeps_head=body.truncate_prompt_tokens is not None and body.truncation_side == "right",
+        )
+    if body.input is not None:
+        raise bad_request("`input` and `messages` exclude each other.", "messages")
+    chat = ChatRequest(
+        messages=body.messages,
+        add_generation_prompt=body.add_generation_prompt,
+        continue_final_message=body.continue_final_message,
+        add_special_tokens=body.add_special_tokens is True,
+        chat_template_kwargs=body.chat_template_kwargs,
+    )
+    check_chat(chat)
+    return [await rendered_prompt(pipeline.rendering, chat)]
+
+
+def shortened(
+    vectors: Sequence[np.ndarray], size: int | None, pooled: Pooled
+) -> Sequence[np.ndarray]:
+    """The first `size` elements of each vector, as models are trained to be shortened; None = all.
+
+    Raises:
+        ApiError: 400: the model's vectors cannot have this size.
+    """
+    full, sizes = pooled.width, pooled.sizes
+    if size is None or size == full:
+        return vectors
+    if sizes is None:
+        raise bad_request(
+            f"`dimensions` must be {full}: this model's embeddings cannot be shortened.",
+            "dimensions",
+        )
+    if size > full or (sizes and size not in sizes):
+        known = ", ".join(map(str, sizes)) if sizes else f"from 1 to {full}"
+        raise bad_request(f"`dimensions` must be {full}, or {known}.", "dimensions")
+    parts = [vector[..., :size] for vector in vectors]
+    if not pooled.normalizes:
+        return parts
+    return list(map(normalized, parts))
+
+
+def encoded(rows: np.ndarray, body: EncodedFields) -> list[Any] | str:
+    """Rows as a response has them: numbers, in a list for each row, or base64."""
+    elements = element_type(body.embed_dtype)
+    if body.encoding_format == "float":
+        return elements.values(rows)
+    return base64.b64encode(elements.content(rows, is_big=body.endianness == "big")).decode()

@@ -1,0 +1,98 @@
+"""Bodies of `/pooling`, and what bodies of models that pool have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from pagemill.inputs.task import Task
+from pagemill.server.protocol.chat import Messages
+from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
+from pagemill.server.protocol.sampling import Timeout
+
+ElementType = Literal["float32", "float16", "bfloat16"]
+Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class PoolingFields(msgspec.Struct, kw_only=True):
+    """What all requests have."""
+
+    model: str | None = None
+    truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
+    truncation_side: Literal["left", "right"] = "right"
+    cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
+    priority: Annotated[int, Meta(ge=-(2**31) + 1, le=2**31 - 1)] = 0
+    timeout: Timeout | None = None
+    request_id: Annotated[str, Meta(max_length=128)] = ""
+
+
+class InputFields(PoolingFields, kw_only=True):
+    """A request has `input` or `messages`, a chat. `add_special_tokens` is by default true for
+    `input`, and false for a chat, whose template writes them."""
+
+    input: Any = None
+    messages: Messages | None = None
+    add_generation_prompt: bool = False
+    continue_final_message: bool = False
+    chat_template_kwargs: dict[str, Any] = {}
+    add_special_tokens: bool | None = None
+
+
+class EncodedFields(InputFields, kw_only=True):
+    """How vectors are written."""
+
+    encoding_format: Literal["float", "base64"] = "float"
+    embed_dtype: ElementType = "float32"
+    endianness: Literal["native", "little", "big"] = "little"
+    dimensions: Size | None = None
+
+
+class PoolingRequest(EncodedFields, kw_only=True):
+    """The request. `task`, if it is given, is the model's; without `use_activation` a classifier
+    gives logits."""
+
+    task: Task | None = None
+    use_activation: bool = True
+
+
+COMMON_UNSUPPORTED = {
+    "chat_template": Unsupported(nothing, "it would run on the server."),
+    "padding": Unsupported(only("do_not_pad"), "texts are not padded."),
+}
+COMMON_IGNORED = frozenset({"user", "mm_processor_kwargs"})
+RULES = FieldRules(
+    unsupported={
+        **COMMON_UNSUPPORTED,
+        "normalize": Unsupported(only(True), "the model decides."),
+        "data": Unsupported(nothing, "there are no plug-ins that read it; send `input`."),
+    },
+    ignored=COMMON_IGNORED,
+)
+
+
+class PoolingUsage(msgspec.Struct):
+    """`usage`: nothing is generated."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class PooledData(msgspec.Struct):
+    """The row of one input, or a row for each of its tokens; or base64 of the rows' numbers."""
+
+    index: int
+    data: list[float | list[float]] | str
+    object: str = "pooling"
+
+
+class PoolingResponse(msgspec.Struct):
+    """The response."""
+
+    id: str
+    created: int
+    model: str
+    data: list[PooledData]
+    usage: PoolingUsage
+    object: str = "list"

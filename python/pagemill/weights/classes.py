@@ -1,0 +1,81 @@
+"""The classes of a classifier, and what turns its logits into scores, by its `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.json_file import shown
+
+_Activation = Literal["identity", "sigmoid", "softmax"]
+_DEFAULT_LABELS = 2  # of a configuration that states none, as in `transformers`
+_MAX_LABELS = 2**20
+# By the kind of problem that the model was trained for.
+_BY_PROBLEM: Mapping[str, _Activation] = {
+    "regression": "identity",
+    "single_label_classification": "softmax",
+    "multi_label_classification": "sigmoid",
+}
+# By the torch module that a cross-encoder of sentence-transformers names.
+_BY_MODULE: Mapping[str, _Activation] = {
+    "Identity": "identity",
+    "Sigmoid": "sigmoid",
+    "Softmax": "softmax",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """`labels` in the order of the classifier's outputs."""
+
+    labels: tuple[str, ...]
+    activation: _Activation
+
+
+def read_classes(config: Mapping[str, Any]) -> Classes:
+    """The classes by `id2label` or `num_labels`. The activation is that of `problem_type`, or the
+    one that sentence-transformers states, or else softmax, and sigmoid for a single class.
+
+    Raises:
+        WeightsError: a key has another type, or names an unknown activation.
+    """
+    labels = _labels(config)
+    return Classes(labels, _activation(config) or ("softmax" if len(labels) > 1 else "sigmoid"))
+
+
+def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    names = config.get("id2label")
+    if names is None:
+        count = config.get("num_labels", _DEFAULT_LABELS)
+        if type(count) is not int or not 1 <= count <= _MAX_LABELS:
+            raise WeightsError(f"config.json: num_labels is {shown(count)}")
+        return tuple(f"LABEL_{i}" for i in range(count))
+    by_id = cast("dict[str, Any]", names) if isinstance(names, dict) else {}
+    labels = tuple(by_id.get(str(i)) for i in range(len(by_id)))
+    if not labels or not all(isinstance(label, str) for label in labels):
+        raise WeightsError(
+            "config.json: id2label must map the numbers of classes, from 0 on, to texts"
+        )
+    return cast("tuple[str, ...]", labels)
+
+
+def _activation(config: Mapping[str, Any]) -> _Activation | None:
+    problem = config.get("problem_type")
+    if problem:
+        return _known(_BY_PROBLEM, problem, "problem_type")
+    stated = config.get("sentence_transformers")
+    cross_encoder = cast("dict[str, Any]", stated) if isinstance(stated, dict) else {}
+    key = "sbert_ce_default_activation_function"
+    name = cross_encoder.get("activation_fn") or config.get(key)
+    if not name:
+        return None
+    last = name.rpartition(".")[2] if isinstance(name, str) else name
+    return _known(_BY_MODULE, last, "the cross-encoder's activation function")
+
+
+def _known(table: Mapping[str, _Activation], name: object, what: str) -> _Activation:
+    if not isinstance(name, str) or name not in table:
+        raise WeightsError(f"config.json: {what} is {shown(name)}; known: {', '.join(table)}")
+    return table[name]

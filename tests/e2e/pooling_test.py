@@ -1,0 +1,172 @@
+"""Classifiers, scores and vectors of tokens equal those of `transformers`, from texts to numbers:
+of real servers, and offline."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from pagemill.engine.llm import LLM
+from pagemill.engine.outputs import EngineError
+from pagemill.inputs.task import Task
+from tokenizers import Tokenizer
+from transformers import PreTrainedModel
+
+from tests.e2e.server_process import serve
+from tests.families.encoders import make
+from tests.families.word_tokenizer import save_tokenizer
+
+# Of scores and probabilities, by f32 on both sides, and by activations of 1 in 10 digits.
+TOLERANCE = 2e-4
+QUERY = "w12 w13 w14 w60"
+# Without w5: `transformers` takes the id of padding for padding.
+DOCUMENTS = ["w8 w6 w7", "w100", "w12 w13 w14 w60 w15 w16", "w9 " * 40, "w200 w201"]
+
+
+@torch.no_grad()
+def reference(
+    model: PreTrainedModel, tokenizer: Tokenizer, first: str, second: str | None = None
+) -> np.ndarray:
+    """The reference's numbers of a text, or of two."""
+    encoding = tokenizer.encode(first, second)
+    inputs = {"input_ids": torch.tensor([encoding.ids])}
+    if model.config.model_type == "bert":
+        inputs["token_type_ids"] = torch.tensor([encoding.type_ids])
+    outputs = model(**inputs)
+    rows = outputs.logits if "logits" in outputs else outputs.last_hidden_state
+    return rows[0].numpy()
+
+
+@dataclass(frozen=True)
+class Served:
+    url: str
+    model: PreTrainedModel
+    tokenizer: Tokenizer
+
+    def post(self, path: str, **fields: Any) -> Any:
+        response = httpx.post(f"{self.url}{path}", json=fields, timeout=60)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def rows(self, first: str, second: str | None = None) -> np.ndarray:
+        return reference(self.model, self.tokenizer, first, second)
+
+
+@pytest.fixture(name="served", scope="module")
+def _served(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., Served]]:
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, task: Task, labels: int, *options: str) -> Served:
+            path = tmp_path_factory.mktemp(f"{name}-{task}")
+            model, tokenizer = make(name, task, path, labels=labels), save_tokenizer(path)
+            flags = ["--activation-dtype=f32", *options]
+            server = stack.enter_context(serve(str(path), tmp_path_factory.mktemp("log"), flags))
+            return Served(server.base_url, model, tokenizer)
+
+        yield start
+
+
+def test_a_cross_encoder(served: Callable[..., Served]) -> None:
+    server = served("bert", Task.CLASSIFY, 1)
+    logits = np.array([server.rows(QUERY, document)[0] for document in DOCUMENTS])
+    assert np.ptp(logits) > 100 * TOLERANCE
+    expected = 1 / (1 + np.exp(-logits))
+    got = server.post("/v1/score", queries=QUERY, documents=DOCUMENTS)
+    scores = np.array([each["score"] for each in got["data"]])
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=TOLERANCE)
+    ranked = server.post("/v2/rerank", query=QUERY, documents=DOCUMENTS, use_activation=False)
+    order = [each["index"] for each in ranked["results"]]
+    assert order == np.argsort(-logits).tolist()
+    found = np.array([each["relevance_score"] for each in ranked["results"]])
+    np.testing.assert_allclose(found, logits[order], rtol=0, atol=TOLERANCE)
+    # What is cut is the end of the document: [SEP] stays.
+    cut = server.post("/score", queries=QUERY, documents="w9 " * 999, truncate_prompt_tokens=20)
+    kept = 20 - len(QUERY.split()) - 3
+    expected = 1 / (1 + np.exp(-server.rows(QUERY, "w9 " * kept)[0]))
+    assert abs(cut["data"][0]["score"] - expected) <= TOLERANCE
+    cut = server.post("/score", queries=QUERY, documents="w9 " * 99, max_tokens_per_doc=kept)
+    assert abs(cut["data"][0]["score"] - expected) <= TOLERANCE
+    # A text alone has one type.
+    alone = server.post("/classify", input=DOCUMENTS[0], use_activation=False)
+    np.testing.assert_allclose(
+        alone["data"][0]["probs"], server.rows(DOCUMENTS[0]), rtol=0, atol=TOLERANCE
+    )
+
+
+def test_a_classifier_of_a_decoder(served: Callable[..., Served]) -> None:
+    server = served("qwen3", Task.CLASSIFY, 3)
+    got = server.post("/classify", input=DOCUMENTS)
+    for document, each in zip(DOCUMENTS, got["data"], strict=True):
+        logits = server.rows(document)
+        powers = np.exp(logits - logits.max())
+        np.testing.assert_allclose(each["probs"], powers / powers.sum(), rtol=0, atol=TOLERANCE)
+        assert each["label"] == f"LABEL_{int(logits.argmax())}"
+
+
+def test_classes_of_tokens(served: Callable[..., Served]) -> None:
+    server = served("xlm_roberta", Task.TOKEN_CLASSIFY, 3)
+    got = server.post("/pooling", input=DOCUMENTS, use_activation=False)
+    for document, each in zip(DOCUMENTS, got["data"], strict=True):
+        np.testing.assert_allclose(each["data"], server.rows(document), rtol=0, atol=TOLERANCE)
+
+
+def test_vectors_of_tokens(served: Callable[..., Served]) -> None:
+    server = served("modernbert", Task.TOKEN_EMBED, 1, "--task=token_embed")
+
+    def vectors(text: str) -> np.ndarray:
+        rows = server.rows(text)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    got = server.post("/pooling", input=DOCUMENTS)
+    for document, each in zip(DOCUMENTS, got["data"], strict=True):
+        np.testing.assert_allclose(each["data"], vectors(document), rtol=0, atol=TOLERANCE)
+    scored = server.post("/score", queries=QUERY, documents=DOCUMENTS)
+    query = vectors(QUERY)
+    for document, each in zip(DOCUMENTS, scored["data"], strict=True):
+        expected = float((query @ vectors(document).T).max(1).sum())
+        assert abs(each["score"] - expected) <= TOLERANCE * len(query)
+
+
+def test_offline(tmp_path: Path) -> None:
+    model, tokenizer = make("bert", Task.CLASSIFY, tmp_path, labels=1), save_tokenizer(tmp_path)
+    logits = [reference(model, tokenizer, QUERY, document)[0] for document in DOCUMENTS]
+    with LLM(str(tmp_path), activation_dtype="f32") as llm:
+        scores = llm.score(QUERY, DOCUMENTS)
+        np.testing.assert_allclose(scores, 1 / (1 + np.exp(-np.array(logits))), atol=TOLERANCE)
+        assert llm.labels == ("LABEL_0",)
+        (alone,) = llm.classify(DOCUMENTS[0])
+        expected = 1 / (1 + np.exp(-reference(model, tokenizer, DOCUMENTS[0])))
+        np.testing.assert_allclose(alone, expected, atol=TOLERANCE)
+        with pytest.raises(EngineError, match="loaded for classify; this needs task=embed"):
+            llm.embed("w9")
+    with LLM(str(tmp_path), activation_dtype="f32", task="token_embed") as llm:
+        rows = llm.encode(DOCUMENTS)
+        assert [row.shape for row in rows] == [
+            (len(tokenizer.encode(document).ids), 96) for document in DOCUMENTS
+        ]
+        (query,) = llm.encode(QUERY)
+        largest = [float((query @ row.T).max(1).sum()) for row in rows]
+        np.testing.assert_allclose(llm.score(QUERY, DOCUMENTS), largest, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert", "nomic_bert"])
+def test_ranks(name: str, tmp_path: Path) -> None:
+    """Two ranks give what one does, except for the rounding of another summation order."""
+    make(name, Task.CLASSIFY, tmp_path)
+    save_tokenizer(tmp_path)
+    found: list[np.ndarray] = []
+    for ranks in (1, 2):
+        options = {"activation_dtype": "f32", "tensor_parallel_size": ranks}
+        with LLM(str(tmp_path), kv_cache_memory_bytes="16MiB", **options) as llm:
+            found.append(llm.classify(DOCUMENTS))
+            assert len(llm.worker_pids) == ranks - 1
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=TOLERANCE)

@@ -1,0 +1,119 @@
+"""Encoders and classifiers of the suite, a row each: a tiny model of random weights with each of
+its heads, built by `transformers`. Sizes are those of `families.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from pagemill.inputs.task import Task
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+)
+
+from tests.families.families import randomize
+from tests.families.family import NEUTRAL, SIZES
+
+LABELS = 3
+HEADS: Mapping[Task, type] = {
+    Task.TOKEN_EMBED: AutoModel,
+    Task.CLASSIFY: AutoModelForSequenceClassification,
+    Task.TOKEN_CLASSIFY: AutoModelForTokenClassification,
+}
+# Fields of heads, which other heads do not read, and those that change nothing in one step.
+NEUTRAL_IN_ENCODERS = NEUTRAL | {"type_vocab_size"}
+_HEAD_FIELDS = frozenset({"classifier_activation", "classifier_bias", "classifier_pooling"})
+
+
+@dataclass(frozen=True)
+class EncoderRow:
+    """As `families.Family`; `heads` are those that the family has."""
+
+    model_type: str
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    unused: frozenset[str] = frozenset()
+    heads: tuple[Task, ...] = tuple(HEADS)
+
+    def neutral(self, task: Task) -> frozenset[str]:
+        """The fields that need not matter to this head."""
+        others = frozenset() if task is Task.CLASSIFY else _HEAD_FIELDS
+        return NEUTRAL_IN_ENCODERS | self.unused | others
+
+
+# Without rotary positions, biases of keys add the same number to all scores of a query.
+_KEYS = frozenset({"self.key.bias"})
+_SHORT = {"max_position_embeddings": 300}
+_PADDED = {"pad_token_id": 5, **_SHORT}
+_TIED = frozenset({"tie_word_embeddings"})
+_DECODER_HEADS = (Task.CLASSIFY, Task.TOKEN_CLASSIFY)
+
+ENCODERS: Mapping[str, EncoderRow] = {
+    "bert": EncoderRow("bert", _SHORT, _KEYS),
+    "camembert": EncoderRow("camembert", _PADDED, _KEYS),
+    "distilbert": EncoderRow(
+        "distilbert",
+        {"dim": 96, "hidden_dim": 136, "n_layers": 4, "n_heads": 6, **_SHORT},
+        frozenset({"k_lin.bias"}),
+    ),
+    "electra": EncoderRow("electra", {"embedding_size": 40, **_SHORT}, _KEYS),
+    "gte": EncoderRow("gte", {"type_vocab_size": 2}),
+    "gte_untyped": EncoderRow("gte", {"type_vocab_size": 0}),
+    "modernbert": EncoderRow(
+        "modernbert",
+        {
+            "norm_eps": 0.03,
+            "local_attention": 13,
+            "layer_types": ["full_attention", "sliding_attention"] * 2,
+        },
+    ),
+    "modernbert_biases": EncoderRow(
+        "modernbert",
+        {
+            "norm_eps": 0.03,
+            "local_attention": 13,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "norm_bias": True,
+            "classifier_bias": True,
+            "classifier_pooling": "mean",
+        },
+    ),
+    "nomic_bert": EncoderRow("nomic_bert", {"head_dim": 16}, frozenset({"head_dim"})),
+    "roberta": EncoderRow("roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
+    "xlm_roberta": EncoderRow("xlm-roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
+    "gpt2": EncoderRow(
+        "gpt2",
+        {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 300},
+        _TIED | {"c_attn.bias"},
+        heads=(Task.CLASSIFY,),
+    ),
+    "llama": EncoderRow("llama", unused=_TIED, heads=_DECODER_HEADS),
+    "qwen2": EncoderRow("qwen2", unused=_TIED, heads=_DECODER_HEADS),
+    "qwen3": EncoderRow("qwen3", unused=_TIED),
+}
+
+
+def make(
+    name: str, task: Task, directory: Path, *, seed: int = 0, labels: int = LABELS
+) -> PreTrainedModel:
+    """Save a checkpoint of the row `name` with the head for `task`; returns its reference."""
+    torch.manual_seed(seed)
+    row = ENCODERS[name]
+    kind = CONFIG_MAPPING[row.model_type]
+    known = kind().to_dict().keys()
+    fields = {key: value for key, value in SIZES.items() if key in known} | dict(row.changes)
+    config = kind(**fields, num_labels=labels)
+    made: object = HEADS[task].from_config(config, attn_implementation="eager")
+    assert isinstance(made, PreTrainedModel)
+    model = made.eval()
+    randomize(model)
+    model.save_pretrained(directory)
+    return model

@@ -1,0 +1,185 @@
+"""Each encoder equals `transformers` with each of its heads, and so do classifiers of decoders; and
+what they read of checkpoints and configurations matters."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from pagemill.inputs.task import Task
+from pagemill.models.table import ARCHITECTURES, find
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.source import ModelSource
+from transformers import PreTrainedModel
+
+from tests.families.encoders import ENCODERS, LABELS, make
+from tests.families.sensitivity import unmoved_fields, unmoved_tensors
+from tests.parity import small_engine
+from tests.parity.executors import EXECUTORS, make_executor, new_batches
+
+# As in families_test.py: both sides compute in f32, and add up rows of up to 136 products in
+# different orders.
+TOLERANCE = 1e-4
+LENGTHS = (61, 1, 150, 16, 33)
+MODEL_LEN = 200
+SECONDS = {0: 23, 4: 32}  # pairs, and where their second texts begin
+_LAYER = re.compile(r"\.(?:layer|layers)\.(\d+)\.")
+
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    task: Task
+    path: Path
+    prompts: Mapping[int, list[int]]
+    rows: Array
+
+    def executed(self, path: Path, kind: str = "native") -> Array:
+        """The rows of all prompts in one step, by the checkpoint at `path`."""
+        # Vectors of tokens as they are: a length that is divided by hides errors.
+        run = make_executor(kind, ModelSource.open(path), task=self.task, normalize=False)
+        batch = new_batches(run).step(self.prompts, second_texts=SECONDS)
+        return run(batch)["pooled"]
+
+    def distance(self, rows: Array) -> float:
+        """The largest difference from the reference, in units of the tolerance."""
+        assert np.isfinite(rows).all()
+        scale = max(1.0, float(np.abs(self.rows).max()))
+        return float(np.abs(rows - self.rows).max()) / (TOLERANCE * scale)
+
+    def distance_at(self, path: Path) -> float:
+        """That of the checkpoint at `path`."""
+        return self.distance(self.executed(path))
+
+
+@torch.no_grad()
+def _reference(model: PreTrainedModel, task: Task, prompt: list[int], second: int) -> Array:
+    """The rows of one prompt."""
+    types = [int(position >= second) for position in range(len(prompt))]
+    typed = model.config.model_type in ("bert", "electra", "gte", "nomic_bert")
+    typed = typed and model.config.type_vocab_size > 1
+    inputs = {"token_type_ids": torch.tensor([types])} if typed else {}
+    outputs = model(torch.tensor([prompt]), **inputs)
+    rows = outputs.last_hidden_state if task is Task.TOKEN_EMBED else outputs.logits
+    return rows[0].numpy().reshape(-1, rows.shape[-1])
+
+
+CASES = [(name, task) for name, row in sorted(ENCODERS.items()) for task in row.heads]
+
+
+@pytest.fixture(name="case", scope="module", params=CASES, ids=lambda case: "-".join(case))
+def _case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    name, task = request.param
+    path: Path = tmp_path_factory.mktemp(name)
+    model = make(name, task, path)
+    rng = np.random.default_rng(3)
+    # Ids of special tokens are left out: `transformers` takes that of padding for padding.
+    prompts = {
+        i: rng.integers(6, model.config.vocab_size, n).tolist() for i, n in enumerate(LENGTHS)
+    }
+    rows = [
+        _reference(model, task, prompt, SECONDS.get(i, len(prompt)))
+        for i, prompt in prompts.items()
+    ]
+    return Case(name, task, path, prompts, np.concatenate(rows))
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+def test_rows(case: Case, kind: str) -> None:
+    assert case.distance(case.executed(case.path, kind)) <= 1
+
+
+def test_each_tensor_matters(case: Case, tmp_path: Path) -> None:
+    """Rows move if a tensor is zero: those around the layers, and all of layer 1."""
+    unused = tuple(ENCODERS[case.name].unused)
+
+    def skips(name: str) -> bool:
+        layer = _LAYER.search(name)
+        pooler = case.task is not Task.CLASSIFY and "pooler." in name
+        return (layer is not None and layer[1] != "1") or name.endswith(unused) or pooler
+
+    assert not unmoved_tensors(case.path, tmp_path, case.distance_at, skips)
+
+
+def test_each_field_of_the_configuration_matters(case: Case, tmp_path: Path) -> None:
+    """Rows move, or the model is refused, if a field that the family reads has another value."""
+    neutral = ENCODERS[case.name].neutral(case.task)
+    assert not unmoved_fields(case.path, tmp_path, case.distance_at, neutral)
+
+
+def test_what_is_built(case: Case) -> None:
+    built = build(ModelSource.open(case.path), BuildOptions(rewrite=False, task=case.task))
+    assert built.pooled is not None
+    decodes = find(built.architecture).row.task != "embeddings"
+    assert built.chunked_prefill == (decodes and case.task is Task.CLASSIFY)
+    assert not built.prefix_caching
+    classes = tuple(f"LABEL_{i}" for i in range(LABELS)) if case.task.classifies else ()
+    assert built.pooled.labels == classes
+    assert built.output_size == built.pooled.width == case.rows.shape[1]
+
+
+def test_prompts_in_the_engine(case: Case) -> None:
+    """Rows of prompts that run together; a decoder's in chunks if the last token is what counts."""
+    with small_engine.engine(case.path, task=case.task, max_model_len=MODEL_LEN) as core:
+        rows = small_engine.pool(core, list(case.prompts.values()), SECONDS)
+    assert case.distance(rows.reshape(case.rows.shape)) <= 1
+
+
+_NOMIC_FIRST = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "intermediate_size": "n_inner",
+    "max_position_embeddings": "n_positions",
+    "layer_norm_eps": "layer_norm_epsilon",
+    "type_vocab_size": "type_vocab_size",
+}
+
+
+def _first_keys(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration as the first checkpoints of the family have it."""
+    if config["model_type"] == "nomic_bert":
+        renamed = {name: config[key] for key, name in _NOMIC_FIRST.items()}
+        theta = config["rope_parameters"]["rope_theta"]
+        stated = {"activation_function": "swiglu", "rotary_emb_base": theta}
+        return renamed | stated | {"architectures": ["NomicBertModel"]}
+    rope = config.pop("rope_parameters")
+    del config["layer_types"]
+    thetas = {
+        "global_rope_theta": rope["full_attention"]["rope_theta"],
+        "local_rope_theta": rope["sliding_attention"]["rope_theta"],
+    }
+    return config | thetas | {"global_attn_every_n_layers": 2}
+
+
+@pytest.mark.parametrize("name", ["modernbert", "nomic_bert"])
+def test_configurations_of_the_first_checkpoints(name: str, tmp_path: Path) -> None:
+    model = make(name, Task.TOKEN_EMBED, tmp_path)
+    prompt = list(range(6, 90))
+    expected = _reference(model, Task.TOKEN_EMBED, prompt, len(prompt))
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(_first_keys(json.loads(file.read_text()))))
+    source = ModelSource.open(tmp_path)
+    run = make_executor("native", source, task=Task.TOKEN_EMBED, normalize=False)
+    rows = run(new_batches(run).step({0: prompt}))["pooled"]
+    np.testing.assert_allclose(rows, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+
+
+def test_each_encoder_has_a_row() -> None:
+    encoders = {name for name, row in ARCHITECTURES.items() if row.task == "embeddings"}
+    from transformers import CONFIG_MAPPING, MODEL_MAPPING
+
+    kinds = {MODEL_MAPPING[CONFIG_MAPPING[row.model_type]].__name__ for row in ENCODERS.values()}
+    assert not encoders - kinds
+    assert find("XLMRobertaForSequenceClassification").task is Task.CLASSIFY
