@@ -145,9 +145,8 @@ def test_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 0 and rows["MixtralForCausalLM"]["gguf"] == ["llama"]
     status, out, _ = _run(capsys, "models")
     assert status == 0 and out.splitlines()[-1].startswith(f"{len(rows)} architectures, ")
-    assert out.splitlines()[0].split() == [
-        *("architecture", "models", "model_type", "task", "GGUF")
-    ]
+    heads = ["architecture", "models", "model_type", "task", "GGUF"]
+    assert out.splitlines()[0].split() == heads
 
 
 def test_the_reference_of_metrics_is_up_to_date() -> None:
