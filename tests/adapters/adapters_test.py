@@ -24,13 +24,14 @@ TOKENS = 24
 _NEAR_TIE = 1e-3  # tests/parity/engine_model.py
 KINDS = {
     "all": Kind(rank=4),
-    "queries": Kind(rank=17, types=("q_proj", "qkv_proj"), dtype=torch.bfloat16),
+    "queries": Kind(rank=17, types=("q_proj", "qkv_proj", "query_key_value"), dtype=torch.bfloat16),
     "root": Kind(rank=8, use_rslora=True, dtype=torch.float16),
     "dora": Kind(rank=3, use_dora=True),
     "bias": Kind(rank=1, lora_bias=True, alpha=0.5),
 }
-# Biases (Qwen2), windows and norms behind branches (Gemma 3), fused q, k and v (Phi-3).
-FAMILIES = ("llama", "qwen2", "gemma3", "phi3")
+# Biases (Qwen2), windows and norms behind branches (Gemma 3), fused q, k and v one after the other
+# (Phi-3) and by head (GPT-NeoX).
+FAMILIES = ("llama", "qwen2", "gemma3", "phi3", "gpt_neox")
 
 
 class Served:

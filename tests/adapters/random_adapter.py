@@ -31,11 +31,12 @@ class Kind:
 
 def linear_layers(model: PreTrainedModel, types: tuple[str, ...] = ()) -> dict[str, nn.Linear]:
     """The linear layers of a decoder except its head, or those with these ends of names."""
+    head = model.get_output_embeddings()
     return {
         name: module
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear)
-        and "lm_head" not in name
+        and module is not head
         and (not types or name.endswith(types))
     }
 

@@ -128,6 +128,28 @@ RECURRENT: Mapping[str, Family] = {
             "num_experts": 5,
         },
     ),
+    "kimi_linear": Family(
+        "kimi_linear",
+        {
+            "num_key_value_heads": 6,
+            "kv_lora_rank": 40,
+            "qk_nope_head_dim": 14,
+            "qk_rope_head_dim": 10,
+            "v_head_dim": 22,
+            "moe_intermediate_size": 24,
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "n_group": 3,
+            "topk_group": 2,
+            "n_shared_experts": 2,
+            "linear_head_dim": 12,
+            "linear_num_heads": 4,
+            "linear_conv_kernel_dim": 3,
+            "layer_types": ["full_attention", "linear_attention"] * 2,
+            "mlp_layer_types": ["dense", "sparse"] * 2,
+        },
+        frozenset({"head_dim"}),
+    ),
     "lfm2": Family(
         "lfm2",
         {

@@ -1,4 +1,4 @@
-// The body of DeltaChunk*.
+// The body of kDelta*.
 //
 // Columns of a state do not depend on each other: some of them are copied to a contiguous buffer,
 // which stays in the first-level cache for all tokens of the chunk. Lanes hold columns, so that
@@ -7,6 +7,7 @@
 #include "cc/ops/gated_delta/delta_chunk.h"
 
 #include "cc/ops/vec/vec.h"
+#include "cc/ops/vec/vec_math.h"
 
 namespace pagemill::ops {
 namespace {
@@ -46,12 +47,13 @@ struct Sums {
   Vec::F parts[2][kVectors];
 };
 
-// state^T k.
+// (decay * state)^T k.
 template <int kVectors>
-inline Sums<kVectors> Predict(const float* state, const float* k, int64_t keys) {
+inline Sums<kVectors> Predict(const float* state, const float* k, const float* decay,
+                              int64_t keys) {
   Sums<kVectors> sums;
   const auto add = [&](int64_t i, int part) {
-    const Vec::F k_i = Vec::Set(k[i]);
+    const Vec::F k_i = Vec::Set(k[i] * decay[i]);
     for (int v = 0; v < kVectors; ++v) {
       const Vec::F s = Vec::Load(state + (i * kVectors + v) * Vec::kLanes);
       sums.parts[part][v] = Vec::Fma(k_i, s, sums.parts[part][v]);
@@ -68,14 +70,14 @@ inline Sums<kVectors> Predict(const float* state, const float* k, int64_t keys) 
 
 // state = decay * state + k change^T; returns state^T q.
 template <int kVectors>
-inline Sums<kVectors> Update(float* state, const float* q, const float* k, Vec::F decay,
+inline Sums<kVectors> Update(float* state, const float* q, const float* k, const float* decay,
                              const Vec::F (&change)[kVectors], int64_t keys) {
   Sums<kVectors> sums;
   const auto update = [&](int64_t i, int part) {
-    const Vec::F k_i = Vec::Set(k[i]), q_i = Vec::Set(q[i]);
+    const Vec::F k_i = Vec::Set(k[i]), q_i = Vec::Set(q[i]), decay_i = Vec::Set(decay[i]);
     for (int v = 0; v < kVectors; ++v) {
       float* at = state + (i * kVectors + v) * Vec::kLanes;
-      const Vec::F s = Vec::Fma(k_i, change[v], Vec::Mul(decay, Vec::Load(at)));
+      const Vec::F s = Vec::Fma(k_i, change[v], Vec::Mul(decay_i, Vec::Load(at)));
       Vec::Store(at, s);
       sums.parts[part][v] = Vec::Fma(q_i, s, sums.parts[part][v]);
     }
@@ -103,12 +105,13 @@ inline void DeltaColumns(const DeltaChunk& c, int64_t first, int lanes) {
   }
   for (int64_t t = 0; t < c.tokens; ++t) {
     const float* const k = c.k + t * c.keys;
-    const Vec::F decay = Vec::Set(c.decay[t]), share = Vec::Set(c.share[t]);
-    const Sums<kVectors> predicted = Predict<kVectors>(columns.state, k, c.keys);
+    const float* const decay = c.decay + t * c.keys;
+    const Vec::F share = Vec::Set(c.share[t]);
+    const Sums<kVectors> predicted = Predict<kVectors>(columns.state, k, decay, c.keys);
     Vec::F change[kVectors];
     for (int v = 0; v < kVectors; ++v) {
       const Vec::F value = columns.Load(c.v + t * c.row_stride, v);
-      change[v] = Vec::Mul(share, Vec::Sub(value, Vec::Mul(decay, predicted.Total(v))));
+      change[v] = Vec::Mul(share, Vec::Sub(value, predicted.Total(v)));
     }
     const Sums<kVectors> y =
         Update<kVectors>(columns.state, c.q + t * c.keys, k, decay, change, c.keys);
@@ -134,8 +137,23 @@ inline void Delta(const DeltaChunk& c) {
   if (j < c.values) DeltaColumns<1, true>(c, j, static_cast<int>(c.values - j));
 }
 
+inline Vec::F Decay(Vec::F a, Vec::F bias, Vec::F rate) {
+  return Exp(Vec::Mul(rate, Softplus(Vec::Add(a, bias))));
+}
+
+inline void MakeDecays(const float* a, const float* bias, float rate, int64_t size, float* decay) {
+  const Vec::F factor = Vec::Set(rate);
+  int64_t i = 0;
+  for (; i + Vec::kLanes <= size; i += Vec::kLanes) {
+    Vec::Store(decay + i, Decay(Vec::Load(a + i), Vec::Load(bias + i), factor));
+  }
+  if (i == size) return;
+  const int n = static_cast<int>(size - i);
+  Vec::StoreN(decay + i, Decay(Vec::LoadN(a + i, n), Vec::LoadN(bias + i, n), factor), n);
+}
+
 }  // namespace
 
-void PAGEMILL_VEC_NAME(DeltaChunk)(const DeltaChunk& chunk) { Delta(chunk); }
+const DeltaFunctions PAGEMILL_VEC_NAME(kDelta) = {Delta, MakeDecays};
 
 }  // namespace pagemill::ops

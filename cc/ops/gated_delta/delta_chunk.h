@@ -19,7 +19,7 @@ struct DeltaChunk {
   const float* k = nullptr;       // [tokens, keys], normalized
   const float* v = nullptr;       // [tokens, values], rows of `row_stride` floats
   float* y = nullptr;             // [tokens, values], rows of `y_stride` floats
-  const float* decay = nullptr;   // [tokens]: factor of the state before the token
+  const float* decay = nullptr;   // [tokens, keys]: factors of the state's rows before the token
   const float* share = nullptr;   // [tokens]: share_scale * sigmoid(b)
   int64_t tokens = 0;             // at most kMaxDeltaTokens
   int64_t keys = 0;               // at most kMaxDeltaKeys
@@ -28,11 +28,15 @@ struct DeltaChunk {
   int64_t y_stride = 0;
 };
 
-using DeltaChunkFunction = void (*)(const DeltaChunk& chunk);
+struct DeltaFunctions {
+  void (*run)(const DeltaChunk& chunk);
+  // decay = exp(rate * softplus(a + bias)), each [size].
+  void (*make_decays)(const float* a, const float* bias, float rate, int64_t size, float* decay);
+};
 
-void DeltaChunkPortable(const DeltaChunk& chunk);
-void DeltaChunkAvx2(const DeltaChunk& chunk);
-void DeltaChunkAvx512(const DeltaChunk& chunk);
+extern const DeltaFunctions kDeltaPortable;
+extern const DeltaFunctions kDeltaAvx2;
+extern const DeltaFunctions kDeltaAvx512;
 
 }  // namespace pagemill::ops
 

@@ -19,9 +19,9 @@ Status CheckGatedDelta(const OpCall& call) {
   check.Input(5, "state", DType::kF32, "P,H,K,V");
   check.ActInput(0, "qkv", "T,W*");
   check.ActInput(1, "b", "T,H*");
-  check.ActInput(2, "a", "T,H*");
+  check.ActInput(2, "a", "T,A*");
   check.Input(3, "a_log", DType::kF32, "H");
-  check.Input(4, "dt_bias", DType::kF32, "H");
+  check.Input(4, "dt_bias", DType::kF32, "A");
   check.ActOutput(0, "y", "T,Y*");
   check.IntegerAttribute("by_group", /*fallback=*/0, 0, 1);
   const double share_scale = call.attributes->Get("share_scale", 1);
@@ -30,6 +30,9 @@ Status CheckGatedDelta(const OpCall& call) {
   const int64_t heads = check.Dim('H'), keys = check.Dim('K'), y = heads * check.Dim('V');
   check.Require(keys <= kMaxDeltaKeys, "keys must have at most " + std::to_string(kMaxDeltaKeys) +
                                            " elements, got " + std::to_string(keys));
+  check.Require(check.Dim('A') == heads || check.Dim('A') == heads * keys,
+                "a must have rows of " + std::to_string(heads) + " elements, or of " +
+                    std::to_string(heads * keys) + ", got " + std::to_string(check.Dim('A')));
   check.Require(check.Dim('Y') == y, "y must have rows of " + std::to_string(y) +
                                          " elements, got " + std::to_string(check.Dim('Y')));
   if (!check.ok()) return check.Result();
@@ -42,9 +45,6 @@ Status CheckGatedDelta(const OpCall& call) {
   return check.Result();
 }
 
-// log(1 + e^x), without overflow.
-float Softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
-
 // x times `scale` divided by its norm, [size], in `y`.
 void Normalize(const float* x, float scale, int64_t size, float* y) {
   float squares = 0;
@@ -54,14 +54,14 @@ void Normalize(const float* x, float scale, int64_t size, float* y) {
 }
 
 // Computes one head over the tokens between two states.
-template <DeltaChunkFunction kDelta>
+template <const DeltaFunctions& kFunctions>
 void DeltaHead(const GatedDeltaArgs& args, const StateRun& run, int64_t head) {
   const float rate = -std::exp(args.a_log.Data<const float>()[head]);
-  const float bias = args.dt_bias.Data<const float>()[head];
+  const float* bias = args.dt_bias.Data<const float>() + head * args.rates;
   const float scale = 1.0f / std::sqrt(static_cast<float>(args.keys));
   const int64_t offset = head * args.keys * args.values;
   float q[kMaxDeltaTokens * kMaxDeltaKeys], k[kMaxDeltaTokens * kMaxDeltaKeys];
-  float decay[kMaxDeltaTokens], share[kMaxDeltaTokens];
+  float decay[kMaxDeltaTokens * kMaxDeltaKeys], share[kMaxDeltaTokens];
   float* const target = args.state.Row<float>(run.target) + offset;
   const float* source =
       run.source == kNullPage ? nullptr : args.state.Row<const float>(run.source) + offset;
@@ -71,28 +71,31 @@ void DeltaHead(const GatedDeltaArgs& args, const StateRun& run, int64_t head) {
       const float* row = args.qkv.Row<const float>(begin + t);
       Normalize(row + args.QOffset(head), scale, args.keys, q + t * args.keys);
       Normalize(row + args.KOffset(head), 1.0f, args.keys, k + t * args.keys);
-      decay[t] = std::exp(rate * Softplus(args.a.Row<const float>(begin + t)[head] + bias));
+      const float* a = args.a.Row<const float>(begin + t) + head * args.rates;
+      float* const decays = decay + t * args.keys;
+      kFunctions.make_decays(a, bias, rate, args.rates, decays);
+      if (args.rates == 1) std::fill_n(decays + 1, args.keys - 1, decays[0]);
       const float b = args.b.Row<const float>(begin + t)[head];
       share[t] = args.share_scale / (1.0f + std::exp(-b));
     }
-    kDelta({.source = source,
-            .target = target,
-            .q = q,
-            .k = k,
-            .v = args.qkv.Row<const float>(begin) + args.VOffset(head),
-            .y = args.y.Row<float>(begin) + head * args.values,
-            .decay = decay,
-            .share = share,
-            .tokens = tokens,
-            .keys = args.keys,
-            .values = args.values,
-            .row_stride = args.qkv.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
-            .y_stride = args.y.row_stride_bytes / static_cast<int64_t>(sizeof(float))});
+    kFunctions.run({.source = source,
+                    .target = target,
+                    .q = q,
+                    .k = k,
+                    .v = args.qkv.Row<const float>(begin) + args.VOffset(head),
+                    .y = args.y.Row<float>(begin) + head * args.values,
+                    .decay = decay,
+                    .share = share,
+                    .tokens = tokens,
+                    .keys = args.keys,
+                    .values = args.values,
+                    .row_stride = args.qkv.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
+                    .y_stride = args.y.row_stride_bytes / static_cast<int64_t>(sizeof(float))});
     source = target;
   }
 }
 
-template <DeltaChunkFunction kDelta>
+template <const DeltaFunctions& kFunctions>
 void Run(const OpCall& call, KernelContext& context) {
   const GatedDeltaArgs args = ToGatedDeltaArgs(call);
   const int64_t items = args.batch->num_requests * args.heads;
@@ -101,7 +104,7 @@ void Run(const OpCall& call, KernelContext& context) {
                               for (int64_t i = begin; i < end; ++i) {
                                 ForEachStateRun(
                                     *args.batch, i / args.heads, [&](const StateRun& run) {
-                                      DeltaHead<kDelta>(args, run, i % args.heads);
+                                      DeltaHead<kFunctions>(args, run, i % args.heads);
                                     });
                               }
                             });
@@ -111,10 +114,10 @@ constexpr F32Kernel kReference{.act_inputs = 0b111, .run = GatedDeltaReference};
 
 constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
-    {"gated_delta", "avx512", 30, OnAvx512, Run<DeltaChunkAvx512>},
-    {"gated_delta", "avx2", 20, OnAvx2, Run<DeltaChunkAvx2>},
+    {"gated_delta", "avx512", 30, OnAvx512, Run<kDeltaAvx512>},
+    {"gated_delta", "avx2", 20, OnAvx2, Run<kDeltaAvx2>},
 #endif
-    {"gated_delta", "portable", 10, OnEveryCpu, Run<DeltaChunkPortable>},
+    {"gated_delta", "portable", 10, OnEveryCpu, Run<kDeltaPortable>},
     WidenedReference<&kReference>("gated_delta"),
 };
 
@@ -136,6 +139,7 @@ GatedDeltaArgs ToGatedDeltaArgs(const OpCall& call) {
                       .values = call.inputs[5].shape[3],
                       .by_group = call.attributes->GetInt("by_group", 0) != 0,
                       .share_scale = static_cast<float>(call.attributes->Get("share_scale", 1))};
+  args.rates = args.a.RowElements() / args.heads;
   args.groups = (args.qkv.RowElements() - args.heads * args.values) / (2 * args.keys);
   return args;
 }

@@ -4,14 +4,15 @@
 // group shares:
 //
 //   q, k = q / |q| / sqrt(K), k / |k|                 where |x| = sqrt(x^T x + 1e-6)
-//   S    = exp(-exp(a_log) * softplus(a[t] + dt_bias)) * S
+//   S    = exp(-exp(a_log) * softplus(a[t] + dt_bias)) * S         row by row, if a has K elements
 //   S    = S + k (share_scale * sigmoid(b[t]) * (v - S^T k))^T
 //   y[t] = S^T q
 //
 //   inputs   qkv      act [T, ...]         rows of 2 * G * K + H * V elements
-//            b, a     act [T, ...]         rows of H elements, any trailing shape
+//            b        act [T, ...]         rows of H elements, any trailing shape
+//            a        act [T, ...]         rows of H elements, or of H * K: a decay for each key
 //            a_log    f32 [H]
-//            dt_bias  f32 [H]
+//            dt_bias  f32 [H], or [H * K]
 //            state    f32 [pages, H, K, V] read and written as state_pages.h says; a request's
 //                                          first state is 0
 //   outputs  y        act [T, ...]         rows of H * V elements
@@ -43,6 +44,7 @@ struct GatedDeltaArgs {
   int64_t groups = 0;
   int64_t keys = 0;    // K
   int64_t values = 0;  // V
+  int64_t rates = 0;   // elements of a and dt_bias of a head: 1, or K
   bool by_group = false;
   float share_scale = 1;
 

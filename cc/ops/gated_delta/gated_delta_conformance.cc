@@ -18,9 +18,10 @@ void CheckGatedDeltaConformance(const OpDefinition& op, const device::Capabiliti
     conformance::StateCase c{.op = op};
     c.AddRows(2 * s.groups * s.keys + s.heads * s.values, -1, 1);
     c.AddRows(s.heads, -3, 3);       // b
-    c.AddRows(s.heads, -3, 3);       // a
+    const int64_t decays = s.heads * (s.keys % 8 == 0 ? s.keys : 1);
+    c.AddRows(decays, -3, 3);        // a
     c.AddShared({s.heads}, -3, 2);   // a_log
-    c.AddShared({s.heads}, -2, 30);  // dt_bias: up to values at which softplus(x) = x
+    c.AddShared({decays}, -2, 30);   // dt_bias: up to values at which softplus(x) = x
     c.AddState({s.heads, s.keys, s.values});
     c.output_width = s.heads * s.values;
     c.attributes.Set("by_group", by_group);

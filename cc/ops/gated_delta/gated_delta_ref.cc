@@ -31,11 +31,11 @@ void DeltaColumn(const GatedDeltaArgs& args, const StateRun& run, int64_t head, 
     const float* k = row + args.KOffset(head);
     const double of_q = InverseNorm(q, args.keys) / std::sqrt(static_cast<double>(args.keys));
     const double of_k = InverseNorm(k, args.keys);
-    const double raw = double{args.a.Row<float>(t)[head]} + args.dt_bias.Data<float>()[head];
-    const double decay = std::exp(rate * (raw > 20 ? raw : std::log1p(std::exp(raw))));
     double predicted = 0;
     for (size_t i = 0; i < keys; ++i) {
-      state[i] *= decay;
+      const int64_t at_a = head * args.rates + (args.rates == 1 ? 0 : static_cast<int64_t>(i));
+      const double raw = double{args.a.Row<float>(t)[at_a]} + args.dt_bias.Data<float>()[at_a];
+      state[i] *= std::exp(rate * (raw > 20 ? raw : std::log1p(std::exp(raw))));
       predicted += state[i] * (k[i] * of_k);
     }
     const double share = args.share_scale / (1 + std::exp(-double{args.b.Row<float>(t)[head]}));

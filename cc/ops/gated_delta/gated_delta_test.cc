@@ -76,6 +76,15 @@ TEST(GatedDelta, RefusesMismatchedOperands) {
   EXPECT_EQ(check(32 + 2 * 16, 32, 16, 0), "");
   EXPECT_EQ(check(32 + 2 * 2 * 16, 32, 16, 1), "");
   EXPECT_EQ(check(64, 33, 16, 0), "gated_delta: y must have rows of 32 elements, got 33");
+  {
+    const TensorView rows = view({9, 5}), state = view({5, 4, 16, 8});
+    const TensorView inputs[] = {view({9, 64}), view({9, 4}), rows, view({4}), view({5}), state};
+    const TensorView outputs[] = {view({9, 32})};
+    const Attributes attributes;
+    const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+    EXPECT_EQ(GatedDeltaOp().check(call).message(),
+              "gated_delta: a must have rows of 4 elements, or of 64, got 5");
+  }
   EXPECT_EQ(check(64, 32, 257, 0), "gated_delta: keys must have at most 256 elements, got 257");
   const std::string bad_rows =
       "gated_delta: rows of qkv must hold v of 32 elements, and q and k of groups that divide 4"

@@ -120,7 +120,7 @@ class Weights(Protocol):
         length: int,
         *,
         part: Part | None = None,
-        stored: tuple[int, int] | None = None,
+        stored: tuple[int, ...] | None = None,
     ) -> Tensor:
         """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
         vector or as one row."""

@@ -1,4 +1,5 @@
-"""Layers of the gated delta rule: the linear attention of Qwen3-Next, Qwen3.5 and OLMo Hybrid.
+"""Layers of the gated delta rule: the linear attention of Qwen3-Next, Qwen3.5, OLMo Hybrid and Kimi
+Linear.
 
 Every rank computes whole ones, because a rank's channels of the convolution would lie in three
 places.
@@ -85,23 +86,64 @@ def separate_delta_layer(
     Weights: `<prefix>.{q,k,v,b,a,g,o}_proj`, `<prefix>.{q,k,v}_conv1d`, `<prefix>.{A_log, dt_bias,
     o_norm}`.
     """
-    _note_ranks(weights)
-    keys, values = shape.groups * shape.keys, shape.heads * shape.values
+    b, a = (linear(weights, f"{prefix}.{name}_proj", x, (shape.heads,)) for name in "ba")
+    gate = linear(weights, f"{prefix}.g_proj", x, (shape.heads * shape.values,))
+    inputs = _convolved(weights, prefix, x, shape, layer), b, a
+    gated = gate, ops.ActivationKind.SILU
+    return _separate(weights, prefix, inputs, shape, layer, gated, x.width)
 
-    def project(name: str, width: int) -> Tensor:
-        return linear(weights, f"{prefix}.{name}_proj", x, (width,))
+
+def kimi_delta_layer(
+    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, layer: int
+) -> Tensor:
+    """As `separate_delta_layer`, with a decay for each key; decays and the gate, of which the
+    sigmoid is taken, are products of low rank.
+
+    Weights: `<prefix>.{q,k,v,b,f_a,f_b,g_a,g_b,o}_proj`, `<prefix>.{q,k,v}_conv1d`, `<prefix>.
+    {A_log, dt_bias, o_norm}`.
+    """
+
+    def low_rank(name: str, width: int) -> Tensor:
+        low = linear(weights, f"{prefix}.{name}_a_proj", x, (shape.keys,))
+        return linear(weights, f"{prefix}.{name}_b_proj", low, (width,))
+
+    b = linear(weights, f"{prefix}.b_proj", x, (shape.heads,))
+    decays = low_rank("f", shape.heads * shape.keys)
+    inputs = _convolved(weights, prefix, x, shape, layer), b, decays
+    gate = low_rank("g", shape.heads * shape.values)
+    gated = gate, ops.ActivationKind.SIGMOID
+    return _separate(weights, prefix, inputs, shape, layer, gated, x.width)
+
+
+def _convolved(weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, layer: int) -> Tensor:
+    """q, k and v behind convolutions of their own."""
+    _note_ranks(weights)
 
     def convolve(name: str, width: int) -> Tensor:
         taps = weights.small(f"{prefix}.{name}_conv1d.weight", (width, 1, shape.taps))
         state = state_cache(x.trace, f"{name}_conv{layer}", (shape.taps - 1, width))
-        return ops.causal_conv(project(name, width), taps, None, state)
+        y = linear(weights, f"{prefix}.{name}_proj", x, (width,))
+        return ops.causal_conv(y, taps, None, state)
 
-    qkv = ops.concat(convolve("q", keys), convolve("k", keys), convolve("v", values))
-    ba = project("b", shape.heads), project("a", shape.heads)
-    y = _rule(weights, prefix, (qkv, *ba), shape, layer)
-    y = norm.rms_norm(weights, f"{prefix}.o_norm", y, shape.eps, row_shape=(values,))
-    y = ops.gated_activation(project("g", values), y, ops.ActivationKind.SILU)
-    return linear(weights, f"{prefix}.o_proj", y, (x.width,))
+    keys, values = shape.groups * shape.keys, shape.heads * shape.values
+    return ops.concat(convolve("q", keys), convolve("k", keys), convolve("v", values))
+
+
+def _separate(
+    weights: Weights,
+    prefix: str,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    shape: DeltaShape,
+    layer: int,
+    gate: tuple[Tensor, ops.ActivationKind],
+    hidden: int,
+) -> Tensor:
+    """The rule on qkv, b and a, normalized, times the activation of the gate, and projected."""
+    y = _rule(weights, prefix, inputs, shape, layer)
+    rows = (shape.heads * shape.values,)
+    y = norm.rms_norm(weights, f"{prefix}.o_norm", y, shape.eps, row_shape=rows)
+    y = ops.gated_activation(gate[0], y, gate[1])
+    return linear(weights, f"{prefix}.o_proj", y, (hidden,))
 
 
 def _rule(
@@ -115,12 +157,14 @@ def _rule(
 ) -> Tensor:
     """The rule on qkv, b and a: [T, heads, values]."""
     qkv, b, a = inputs
+    # Some checkpoints keep the dimensions of activations.
+    stored = (1, 1, shape.heads, 1) if a.width > shape.heads else None
     return ops.gated_delta(
         qkv,
         b,
         a,
-        weights.vector(f"{prefix}.A_log", shape.heads),
-        weights.vector(f"{prefix}.dt_bias", shape.heads),
+        weights.vector(f"{prefix}.A_log", shape.heads, stored=stored),
+        weights.vector(f"{prefix}.dt_bias", a.width),
         state_cache(qkv.trace, f"delta{layer}", (shape.heads, shape.keys, shape.values)),
         by_group=by_group,
         share_scale=shape.share_scale,

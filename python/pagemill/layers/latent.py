@@ -44,12 +44,13 @@ def latent_attention(
     prefix: str,
     x: Tensor,
     shape: LatentShape,
-    rotary: Rotary,
+    rotary: Rotary | None,
     cache_name: str,
     *,
     bias: bool = False,
 ) -> Tensor:
-    """x [T, H] -> [T, H], attended over a new cache. Ranks divide the heads; each has all latents.
+    """x [T, H] -> [T, H], attended over a new cache; without `rotary`, keys have no positions.
+    Ranks divide the heads; each has all latents.
 
     Weights: `<prefix>.q_proj`, or `.{q_a_proj,q_a_layernorm,q_b_proj}`; `.kv_a_proj_with_mqa`,
     `.kv_a_layernorm`, `.kv_b_proj` and `.o_proj`; with biases of what reads or writes the hidden
@@ -61,7 +62,8 @@ def latent_attention(
     heads = results.shard.part(shape.heads)
     q_nope, q_rope = ops.split(_queries(weights, prefix, x, shape, heads, bias=bias), shape.nope)
     latent, k_rope = _latents(weights, prefix, x, shape, bias=bias)
-    q_rope, k_rope = rotary(q_rope, k_rope)
+    if rotary is not None:
+        q_rope, k_rope = rotary(q_rope, k_rope)
     width = (shape.latent + shape.rope,)
     cache = x.trace.cache(cache_name, x.trace.group(_GROUP), width, layout="latent")
     ops.latent_write(latent, k_rope, cache)

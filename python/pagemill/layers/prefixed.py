@@ -111,7 +111,7 @@ class PrefixedWeights:
         length: int,
         *,
         part: Part | None = None,
-        stored: tuple[int, int] | None = None,
+        stored: tuple[int, ...] | None = None,
     ) -> Tensor:
         return self._whole.vector(self._named(name), length, part=part, stored=stored)
 

@@ -215,10 +215,12 @@ def _proportional(rope: Mapping[str, Any], head_dim: int, max_positions: int) ->
 
 def _longrope(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
     """LongRoPE (arXiv 2402.13753): a divisor of each frequency, for contexts longer than the
-    original one or for others. All requests have the divisors of the longest, `max_positions`,
-    since keys in a cache cannot be rotated again once a request outgrows the original context."""
+    original one or for others. All requests have the divisors of the longest context that is
+    served, since keys in a cache cannot be rotated again once a request outgrows the original one.
+    """
     original = _number(rope, "original_max_position_embeddings")
-    key = "long_factor" if max_positions > original else "short_factor"
+    longest = _number(rope, "max_model_len", max_positions)
+    key = "long_factor" if longest > original else "short_factor"
     wavelengths = _wavelengths(_number(rope, "rope_theta"), dim)
     divisors = rope[key]
     if not isinstance(divisors, list) or len(cast("list[Any]", divisors)) != len(wavelengths):

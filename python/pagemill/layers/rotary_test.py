@@ -97,6 +97,8 @@ def test_longrope_divides_by_the_factors_of_the_longest_context(positions: int, 
     table = rotary_table(LONGROPE, 8, positions)
     np.testing.assert_allclose(np.array(table.inv_freq), expected.numpy(), rtol=4e-7, atol=0)
     assert table.mscale == pytest.approx(mscale, rel=1e-12)
+    served = rotary_table({**LONGROPE, "max_model_len": 4096}, 8, 131072)
+    assert served.inv_freq == rotary_table(LONGROPE, 8, 4096).inv_freq
     divided = LONGROPE | {"rope_type": "factors", "factors": LONGROPE[key]}
     np.testing.assert_allclose(
         np.array(table.inv_freq), rotary_table(divided, 8, positions).inv_freq, rtol=4e-7

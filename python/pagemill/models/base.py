@@ -13,6 +13,9 @@ from pagemill.layers.base import Weights
 from pagemill.ops.trace import Tensor
 
 Config = Mapping[str, Any]
+LIMIT = "max_model_len"
+"""The key of the longest context that is served, in a configuration whose model has a longer one.
+"""
 
 
 class ModelConfigError(ValueError):

@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.mlp import activation_kind
 from pagemill.layers.rotary import RotaryTable, rotary_table
-from pagemill.models.base import Config, ModelConfigError, ModelTraits
+from pagemill.models.base import LIMIT, Config, ModelConfigError, ModelTraits
 from pagemill.ops import ActivationKind
 from pagemill.weights.json_file import shown
 
@@ -289,6 +289,8 @@ def make_rotary_table(
     rope = rope_parameters(config, layer_type)
     if base is not None:
         rope = {**rope, "rope_theta": base}
+    if LIMIT in config:
+        rope = {**rope, LIMIT: config[LIMIT]}
     try:
         return rotary_table(rope, head_dim, positions)
     except ValueError as error:

@@ -34,6 +34,7 @@ class LanguagePart:
 
     families: ClassVar[Mapping[str, type[Decoder]]]
     defaults: ClassVar[Mapping[str, Any]] = {}
+    ignored: Mapping[str, str] = {_ENCODERS: "text alone is served"}
 
     def __init__(self, config: Config) -> None:
         text = config.get("text_config")
@@ -47,10 +48,9 @@ class LanguagePart:
             )
         keys = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
         self._text = self.families[kind]({**self.defaults, **keys, **cast("Config", text)})
-        self.ignored: Mapping[str, str] = {_ENCODERS: "text alone is served"}
         for name, why in self._text.ignored.items():
             inner = name.replace(r"model\.", r"model\.language_model\.", 1)
-            self.ignored |= {rf"language_model\.(?:{name})": why, inner: why}
+            self.ignored = {**self.ignored, rf"language_model\.(?:{name})": why, inner: why}
 
     @classmethod
     def from_config(cls, config: Config) -> Self:

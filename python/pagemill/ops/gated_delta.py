@@ -29,7 +29,8 @@ def gated_delta(
     share_scale: float = 1.0,
 ) -> Tensor:
     """qkv [T, 2 * groups * keys + heads * values], whose rows hold q, k and v of all, or if
-    `by_group` q, k and v of each group; b and a [T, heads]; a_log and dt_bias f32 [heads]; `state`
+    `by_group` q, k and v of each group; b [T, heads]; a and dt_bias
+    [T, heads] and f32 [heads], or heads * keys instead of heads; a_log f32 [heads]; `state`
     [heads, keys, values] -> y [T, heads, values]. `share_scale` multiplies sigmoid(b).
     `cc/ops/gated_delta` has the formula.
 
@@ -46,12 +47,13 @@ def gated_delta(
         )
     heads, keys, values = state.dims
     require_vector(op, "a_log", a_log, heads)
-    require_vector(op, "dt_bias", dt_bias, heads)
-    for x in (b, a):
-        if x.rows != qkv.rows or x.width != heads:
+    require_vector(op, "dt_bias", dt_bias, a.width)
+    for x, widths in ((b, (heads,)), (a, (heads, heads * keys))):
+        if x.rows != qkv.rows or x.width not in widths:
+            counts = " or ".join(map(str, widths))
             raise ShapeError(
-                f"{op}: {x.name} is {format_shape(x.shape)}, it must have {heads} elements for each"
-                f" row of {qkv.name}"
+                f"{op}: {x.name} is {format_shape(x.shape)}, it must have {counts} elements for"
+                f" each row of {qkv.name}"
             )
     groups, rest = divmod(qkv.width - heads * values, 2 * keys)
     if groups < 1 or rest or heads % groups:
@@ -80,13 +82,14 @@ def reference(
     q, k, v = _parts(qkv.float().reshape(qkv.shape[0], -1), heads, keys, values, by_group)
     q, k = _normalize(q) * keys**-0.5, _normalize(k)
     share = b.float().reshape(-1, heads).sigmoid() * attributes.get("share_scale", 1.0)
-    steps = torch.nn.functional.softplus(a.float().reshape(-1, heads) + dt_bias)
-    decay = (-torch.exp(a_log) * steps).exp()
+    steps = torch.nn.functional.softplus(a.float().flatten(1) + dt_bias)
+    # [T, heads, 1 or keys]
+    decay = (-torch.exp(a_log)[:, None] * steps.reshape(steps.shape[0], heads, -1)).exp()
     y = torch.empty_like(v)
     for run in step.state_runs(state.table):
         s = state.read(run.source)
         for t in range(run.begin, run.end):
-            s = s * decay[t, :, None, None]
+            s = s * decay[t, :, :, None]
             change = share[t, :, None] * (v[t] - torch.einsum("hkv,hk->hv", s, k[t]))
             s = s + k[t, :, :, None] * change[:, None]
             y[t] = torch.einsum("hkv,hk->hv", s, q[t])

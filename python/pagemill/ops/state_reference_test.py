@@ -138,17 +138,17 @@ def _delta_by_hand(q, k, v, share, decay):
     for t in range(v.shape[0]):
         for head in range(v.shape[1]):
             s, group = state[head], head // (v.shape[1] // k.shape[1])
-            s *= decay[t, head]
+            s *= decay[t, head, :, None]
             s += np.outer(k[t, group], share[t, head] * (v[t, head] - k[t, group] @ s))
             y[t, head] = q[t, group] @ s / np.sqrt(k.shape[2])
     return y, state
 
 
-@pytest.mark.parametrize("by_group", [0, 1])
-def test_gated_delta_goes_on_from_its_state(by_group):
+@pytest.mark.parametrize(("by_group", "decays"), [(0, 1), (1, 1), (0, 5)])
+def test_gated_delta_goes_on_from_its_state(by_group, decays):
     tokens, heads, groups, keys, values = 45, 4, 2, 5, 3
-    b, a = _random(tokens, heads), _random(heads, tokens).T
-    a_log, bias = _random(1, heads), _random(heads, 1).T - 1
+    b, a = _random(tokens, heads), _random(heads * decays, tokens).T
+    a_log, bias = _random(1, heads), _random(heads * decays, 1).T - 1
     q, k = _random(tokens, groups, keys), _random(groups, tokens, keys).transpose(0, 1)
     v = _random(tokens, heads, values)
     if by_group:
@@ -157,7 +157,8 @@ def test_gated_delta_goes_on_from_its_state(by_group):
         qkv = torch.cat([x.reshape(tokens, -1) for x in (q, k, v)], -1)
     wide = [x.double().numpy() for x in (q, k, v, b, a, a_log[0], bias[0])]
     steps = np.log1p(np.exp(wide[4] + wide[6]))
-    decay = np.exp(-np.exp(wide[5]) * steps)
+    decay = np.exp(-np.exp(wide[5])[:, None] * steps.reshape(tokens, heads, decays))
+    decay = np.broadcast_to(decay, (tokens, heads, keys))
     expected, last = _delta_by_hand(*wide[:3], 1.5 / (1 + np.exp(-wide[3])), decay)
     pages = torch.full((14, heads, keys, values), math.nan)
     table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]

@@ -274,7 +274,7 @@ class WeightBinder:
         length: int,
         *,
         part: Part | None = None,
-        stored: tuple[int, int] | None = None,
+        stored: tuple[int, ...] | None = None,
     ) -> Tensor:
         """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
         vector or as one row.

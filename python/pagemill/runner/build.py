@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.inputs.task import Pooled, Task
 from pagemill.layers.stack import EXPERTS, RESULT, layer_values
 from pagemill.models.base import (
+    LIMIT,
     Classifier,
+    Config,
     EncoderInputs,
     Image,
     MediaInputs,
@@ -26,7 +28,7 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.table import model_class
+from pagemill.models.table import architecture_of, model_class
 from pagemill.ops.program import ACT, GRID_DIMS, GroupEntry, Program
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
@@ -109,8 +111,9 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         WeightsError: a weight is missing, unused or of the wrong shape, its quantization is not
             supported, or a size of the configuration is larger than every tensor.
     """
+    source = _with_architecture(source)
     _check_sizes(source)
-    model = model_class(source.architecture).from_config(source.config)
+    model = model_class(source.architecture).from_config(_limited(source, options))
     if isinstance(model, Classifier):
         source = source.with_prefix(model.base_prefix)
     traits = model.traits
@@ -178,6 +181,13 @@ def _build_encoder(
     trace.program.check_integrity()
     weights.claim_all(own)
     return BuiltEncoder(_text_of(trace.program, options), media, model.features)
+
+
+def _with_architecture(source: ModelSource) -> ModelSource:
+    if source.config.get("architectures"):
+        return source
+    named = {"architectures": [architecture_of(source.config.get("model_type"))]}
+    return replace(source, config={**source.config, **named})
 
 
 # Sizes of a configuration that are at most the largest dimension of the model's tensors.
@@ -277,6 +287,13 @@ def _return_values(
             known = ", ".join(map(str, sorted(values))) or "none"
             raise ModelConfigError(f"{option} names layer {layer}; layers that have it: {known}")
         trace.output(f"{output}.{layer}", values[layer])
+
+
+def _limited(source: ModelSource, options: BuildOptions) -> Config:
+    """The configuration, with the longest context that is served if it is not the model's."""
+    if options.max_model_len is None:
+        return source.config
+    return {**source.config, LIMIT: options.max_model_len}
 
 
 def _max_model_len(traits: ModelTraits, tail: Tail, wanted: int | None) -> int:

@@ -71,6 +71,18 @@ def test_a_generator_made_to_pool(directory: Path):
     assert [output.name for output in from_text(built.program_text).outputs] == ["pooled"]
 
 
+def test_a_shorter_context_has_the_short_factors_of_longrope(directory: Path):
+    rope = {"type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
+    config = CONFIG | {"rope_scaling": rope, "original_max_position_embeddings": 32}
+    (directory / "config.json").write_text(json.dumps(config))
+    source = ModelSource.open(directory)
+    programs = [
+        build(source, BuildOptions(max_model_len=tokens, rewrite=False)).program_text
+        for tokens in (None, 64, 33, 32)
+    ]
+    assert programs[0] == programs[1] == programs[2] != programs[3]
+
+
 def test_max_model_len(directory: Path):
     source = ModelSource.open(directory)
     assert build(source, BuildOptions(max_model_len=32, rewrite=False)).max_model_len == 32
@@ -101,6 +113,15 @@ def test_missing_and_misshapen_weights(directory: Path):
     del tensors[name]
     save_file(tensors, path)
     with pytest.raises(WeightsError, match=f"the tensor '{name}' is missing"):
+        build(ModelSource.open(directory), OPTIONS)
+
+
+def test_a_configuration_without_architectures(directory: Path):
+    config = {key: value for key, value in CONFIG.items() if key != "architectures"}
+    (directory / "config.json").write_text(json.dumps(config | {"model_type": "llama"}))
+    assert build(ModelSource.open(directory), OPTIONS).architecture == "LlamaForCausalLM"
+    (directory / "config.json").write_text(json.dumps(config | {"model_type": "other"}))
+    with pytest.raises(ModelConfigError, match="model_type 'other' is unknown"):
         build(ModelSource.open(directory), OPTIONS)
 
 

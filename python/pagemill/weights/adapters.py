@@ -141,8 +141,8 @@ def _check_config(path: Path, config: Mapping[str, Any]) -> None:
         raise WeightsError(
             f"{path / CONFIG_FILE}: bias is {shown(config['bias'])}; only none is supported"
         )
-    if config.get("fan_in_fan_out"):
-        raise WeightsError(f"{path / CONFIG_FILE}: fan_in_fan_out is not supported")
+    if config.get("fan_in_fan_out") and config.get("use_dora"):
+        raise WeightsError(f"{path / CONFIG_FILE}: DoRA of fan_in_fan_out is not supported")
 
 
 def _sort_tensors(
