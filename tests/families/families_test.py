@@ -17,7 +17,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
 from tests.families.families import FAMILIES, make
-from tests.families.family import NEUTRAL
+from tests.families.family import NEUTRAL, Family
 from tests.families.sensitivity import unmoved_fields, unmoved_tensors
 from tests.parity.engine_model import MODEL_LEN, Model
 from tests.parity.executors import make_executor, new_batches
@@ -125,16 +125,23 @@ def test_each_field_of_the_configuration_matters(case: Case, tmp_path: Path) -> 
     assert not unmoved_fields(case.model.path, tmp_path, case.distance_at, neutral)
 
 
-def test_families_without_a_row_are_named() -> None:
-    """Rows that wait to move here, from tests/parity."""
+def _architecture(family: Family) -> str:
     from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
 
-    covered = {
-        family.elsewhere.architecture
-        if family.elsewhere
-        else MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[family.model_type]].__name__
-        for family in FAMILIES.values()
-    }
+    if family.elsewhere:
+        return family.elsewhere.architecture
+    return MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[family.model_type]].__name__
+
+
+def test_model_types_are_those_of_the_table() -> None:
+    for family in FAMILIES.values():
+        if not family.elsewhere:
+            assert family.model_type in ARCHITECTURES[_architecture(family)].model_types
+
+
+def test_families_without_a_row_are_named() -> None:
+    """Rows that wait to move here, from tests/parity."""
+    covered = {_architecture(family) for family in FAMILIES.values()}
     encoders = {name for name, row in ARCHITECTURES.items() if row.task == "embeddings"}
     assert sorted(ARCHITECTURES.keys() - covered - encoders) == [
         "LlavaForConditionalGeneration",

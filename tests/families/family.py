@@ -34,6 +34,7 @@ NEUTRAL = frozenset(
         "bos_token_id",
         "eos_token_id",
         "max_seq_len",
+        "model_max_length",
         "n_positions",
         "num_nextn_predict_layers",
     }

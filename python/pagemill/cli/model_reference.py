@@ -6,7 +6,7 @@ python -m pagemill.cli.model_reference > docs/models.md
 import sys
 from typing import Any
 
-from pagemill.cli.models import architectures
+from pagemill.cli.models import architectures, counts
 
 _HEAD = """\
 # Models
@@ -15,26 +15,28 @@ Made from the table of architectures by `python -m pagemill.cli.model_reference`
 `pagemill models` prints it.
 
 A model is a folder with a `config.json` and safetensors files, a `.gguf` file, or a hub id. The
-first of the configuration's `architectures` chooses the row. GGUF files of the architectures in the
+first of the configuration's `architectures` chooses the row, or its `model_type` if it names none.
+GGUF files of the architectures in the
 last column are read, too. A row also stands for the same model with the head of a classifier
 (`...ForSequenceClassification`, `...ForTokenClassification`) or without any (`...Model`). All embed
 and classify as `--task` and their files say ([tasks](http.md#models-that-pool)). Each row runs on
 the native executor and on torch, and has a test that compares it with `transformers`;
 [how to add one](add_a_model.md). Images are for [offline use](images.md).
 
-| architecture | models | task | GGUF |
-|---|---|---|---|
+| architecture | models | `model_type` | task | GGUF |
+|---|---|---|---|---|
 """
 
 
 def reference() -> str:
     """Returns the whole document."""
-    return _HEAD + "".join(map(_row, architectures()))
+    rows = architectures()
+    return "".join([_HEAD, *map(_row, rows), f"\n{counts(rows)}.\n"])
 
 
 def _row(row: dict[str, Any]) -> str:
-    gguf = ", ".join(f"`{name}`" for name in row["gguf"])
-    return f"| `{row['architecture']}` | {row['title']} | {row['task']} | {gguf} |\n"
+    types, gguf = (", ".join(f"`{name}`" for name in row[key]) for key in ("model_types", "gguf"))
+    return f"| `{row['architecture']}` | {row['title']} | {types} | {row['task']} | {gguf} |\n"
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ def parser() -> FlagParser:
     """Returns the command's parser."""
     made = FlagParser(
         "pagemill models",
-        "Prints the architectures of models that this program runs: the name in a config.json, what"
-        " such models are called and are for, and the architectures of GGUF files with them.",
+        "Prints the architectures of models that this program runs: their names in a"
+        " config.json, what such models are called and are for, and the architectures of GGUF files"
+        " with them.",
         "pagemill models\npagemill models --json",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -28,7 +29,8 @@ def run(parser: FlagParser, args: Namespace) -> int:
 
 
 def architectures() -> list[dict[str, Any]]:
-    """The rows, each with `architecture`, `title`, `task` and `gguf`, in the table's order."""
+    """The rows, each with `architecture`, `title`, `model_types`, `task` and `gguf`, in the table's
+    order."""
     from pagemill.models.table import ARCHITECTURES
     from pagemill.weights.gguf_config import GGUF_ARCHITECTURES
 
@@ -36,6 +38,7 @@ def architectures() -> list[dict[str, Any]]:
         {
             "architecture": name,
             "title": row.title,
+            "model_types": list(row.model_types),
             "task": row.task,
             "gguf": [gguf for gguf, names in GGUF_ARCHITECTURES.items() if name in names],
         }
@@ -44,8 +47,21 @@ def architectures() -> list[dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    heads = {"architecture": "architecture", "title": "models", "task": "task", "gguf": "GGUF"}
-    cells = [heads, *({**row, "gguf": ", ".join(row["gguf"])} for row in rows)]
+    heads = {
+        "architecture": "architecture",
+        "title": "models",
+        "model_types": "model_type",
+        "task": "task",
+        "gguf": "GGUF",
+    }
+    lists = ("model_types", "gguf")
+    cells = [heads, *(row | {key: ", ".join(row[key]) for key in lists} for row in rows)]
     widths = {key: max(len(line[key]) for line in cells) for key in heads}
     lines = ("  ".join(line[key].ljust(widths[key]) for key in heads).rstrip() for line in cells)
-    return "\n".join([*lines, "", f"{len(rows)} architectures"])
+    return "\n".join([*lines, "", counts(rows)])
+
+
+def counts(rows: list[dict[str, Any]]) -> str:
+    """How many there are, as a line."""
+    types = {name for row in rows for name in row["model_types"]}
+    return f"{len(rows)} architectures, {len(types)} values of model_type"

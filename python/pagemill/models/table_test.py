@@ -8,7 +8,7 @@ from pagemill.inputs.task import Task
 from pagemill.models.base import ModelConfigError
 from pagemill.models.config_keys import rope_parameters
 from pagemill.models.gpt_neox import GptNeoxModel
-from pagemill.models.table import ARCHITECTURES, find, model_class
+from pagemill.models.table import ARCHITECTURES, architecture_of, find, model_class
 
 DECODER: dict[str, Any] = {
     "vocab_size": 100,
@@ -104,6 +104,15 @@ def test_table_is_sorted_and_every_row_loads():
 )
 def test_a_head_is_found_by_the_end_of_the_name(architecture: str, row: str, task: Task):
     assert find(architecture) == (ARCHITECTURES[row], task)
+
+
+def test_configurations_without_architectures():
+    assert architecture_of("internlm3") == "LlamaForCausalLM"
+    types = [name for row in ARCHITECTURES.values() for name in row.model_types]
+    assert len(types) == len(set(types))
+    for unknown in ("other", None, ["llama"]):
+        with pytest.raises(ModelConfigError, match=r"model_type .* is unknown; name one by"):
+            architecture_of(unknown)
 
 
 def test_an_unknown_architecture_is_compared_with_the_known():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pagemill.inputs.rendered_prompt import MediaFeatures
@@ -28,7 +28,7 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.table import model_class
+from pagemill.models.table import architecture_of, model_class
 from pagemill.ops.program import ACT, GRID_DIMS, GroupEntry, Program
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
@@ -111,6 +111,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         WeightsError: a weight is missing, unused or of the wrong shape, its quantization is not
             supported, or a size of the configuration is larger than every tensor.
     """
+    source = _with_architecture(source)
     _check_sizes(source)
     model = model_class(source.architecture).from_config(_limited(source, options))
     if isinstance(model, Classifier):
@@ -180,6 +181,13 @@ def _build_encoder(
     trace.program.check_integrity()
     weights.claim_all(own)
     return BuiltEncoder(_text_of(trace.program, options), media, model.features)
+
+
+def _with_architecture(source: ModelSource) -> ModelSource:
+    if source.config.get("architectures"):
+        return source
+    named = {"architectures": [architecture_of(source.config.get("model_type"))]}
+    return replace(source, config={**source.config, **named})
 
 
 # Sizes of a configuration that are at most the largest dimension of the model's tensors.

@@ -116,6 +116,15 @@ def test_missing_and_misshapen_weights(directory: Path):
         build(ModelSource.open(directory), OPTIONS)
 
 
+def test_a_configuration_without_architectures(directory: Path):
+    config = {key: value for key, value in CONFIG.items() if key != "architectures"}
+    (directory / "config.json").write_text(json.dumps(config | {"model_type": "llama"}))
+    assert build(ModelSource.open(directory), OPTIONS).architecture == "LlamaForCausalLM"
+    (directory / "config.json").write_text(json.dumps(config | {"model_type": "other"}))
+    with pytest.raises(ModelConfigError, match="model_type 'other' is unknown"):
+        build(ModelSource.open(directory), OPTIONS)
+
+
 def test_sources_that_are_none(tmp_path: Path):
     with pytest.raises(WeightsError, match="does not exist"):
         ModelSource.open(tmp_path / "nothing")
