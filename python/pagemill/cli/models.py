@@ -30,14 +30,14 @@ def run(parser: FlagParser, args: Namespace) -> int:
 def architectures() -> list[dict[str, Any]]:
     """The rows, each with `architecture`, `title`, `task` and `gguf`, in the table's order."""
     from pagemill.models.table import ARCHITECTURES
-    from pagemill.weights.gguf_config import GGUF_ARCHITECTURES
+    from pagemill.weights.gguf_families import GGUF_FAMILIES
 
     return [
         {
             "architecture": name,
             "title": row.title,
             "task": row.task,
-            "gguf": [gguf for gguf, names in GGUF_ARCHITECTURES.items() if name in names],
+            "gguf": [gguf for gguf, row in GGUF_FAMILIES.items() if name in row.architectures],
         }
         for name, row in ARCHITECTURES.items()
     ]

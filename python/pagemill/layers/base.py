@@ -110,7 +110,7 @@ class Weights(Protocol):
         stored: tuple[int, int] | None = None,
     ) -> Tensor:
         """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
-        vector or as one row."""
+        vector."""
         ...
 
     def small(

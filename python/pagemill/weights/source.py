@@ -20,7 +20,7 @@ from pagemill.weights.gguf import GgufFile
 from pagemill.weights.gguf_config import config_from_gguf
 from pagemill.weights.json_file import read_object
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.names import gguf_name, layer_name
+from pagemill.weights.names import as_used, gguf_name, layer_name
 from pagemill.weights.pooling import Pooling, read_pooling
 from pagemill.weights.safetensors import read_directory
 
@@ -129,8 +129,10 @@ class ModelSource:
     def _find(self, name: str) -> TensorLocation | None:
         if self.gguf is None:
             return self._tensors.get(name)
-        stored = gguf_name(self.config["model_type"], name)
-        return None if stored is None else self._tensors.get(stored)
+        architecture = self.config["model_type"]
+        stored = gguf_name(architecture, name)
+        location = None if stored is None else self._tensors.get(stored)
+        return None if location is None else as_used(architecture, name, location)
 
 
 def _directory_config(directory: Path) -> dict[str, Any]:

@@ -1,0 +1,369 @@
+"""What the metadata of each GGUF architecture means in a `config.json`, a row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pagemill.weights.gguf_reader import GgufReader
+
+Config = dict[str, Any]
+
+_LAYER_NORM = "attention.layer_norm_epsilon"
+_SIGMOID = 2  # of expert_gating_func
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFamily:
+    """A row: the names in a config.json, of which the first is taken unless `more` says otherwise.
+
+    `keys` are copied from these keys of the metadata if they are there; `flags` are true if some
+    layer has the tensor; `fixed` is what all files of the architecture have and do not state;
+    `more` computes what is left. Without `attention`, no layer has one.
+    """
+
+    architectures: tuple[str, ...]
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    flags: Mapping[str, str] = field(default_factory=dict[str, str])
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    more: Callable[[GgufReader, Config], Config] | None = None
+    attention: bool = True
+
+
+_BIAS = {"attention_bias": "attn_q.bias"}
+_INTERLEAVED = {"rope_interleaved": True}  # rows of q and k are permuted
+_ONE_OFF = {"norm_weight_offset": 0.0}  # it is in the weights
+_IN_ORDER = {"qkv_by_head": False}
+_CAPS = {
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+_EXPERTS = {"num_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
+_EXPERT_SIZE = {"moe_intermediate_size": "expert_feed_forward_length"}
+_GRANITE = {
+    "attention_multiplier": "attention.scale",
+    "embedding_multiplier": "embedding_scale",
+    "residual_multiplier": "residual_scale",
+    "logits_scaling": "logit_scale",
+}
+_BALANCED = {
+    **_EXPERTS,
+    **_EXPERT_SIZE,
+    "n_routed_experts": "expert_count",
+    "n_shared_experts": "expert_shared_count",
+    "n_group": "expert_group_count",
+    "topk_group": "expert_group_used_count",
+    "routed_scaling_factor": "expert_weights_scale",
+    "norm_topk_prob": "expert_weights_norm",
+    "first_k_dense_replace": "leading_dense_block_count",
+}
+_GPT2 = {
+    "n_embd": "embedding_length",
+    "n_layer": "block_count",
+    "n_head": "attention.head_count",
+    "n_positions": "context_length",
+    "n_inner": "feed_forward_length",
+    "layer_norm_epsilon": _LAYER_NORM,
+}
+
+
+def _llama(reader: GgufReader, config: Config) -> Config:
+    del config
+    if reader.number("expert_count", 0) == 0:
+        return {}
+    # Mixtral has no name of its own.
+    return {
+        "architectures": [GGUF_FAMILIES["llama"].architectures[1]],
+        "num_local_experts": reader.integer("expert_count"),
+        "num_experts_per_tok": reader.integer("expert_used_count"),
+    }
+
+
+def _dense_layers(reader: GgufReader, config: Config) -> Config:
+    """There is no key for layers without experts."""
+    del config
+    return {"mlp_only_layers": reader.layers_with("ffn_gate.weight")}
+
+
+def _gemma2(reader: GgufReader, config: Config) -> Config:
+    # The 27B models are the only ones whose query scale is not their head size. GGUF has no key for
+    # it; the number of their layers tells them.
+    del reader
+    scalar = config["head_dim"]
+    if config["num_hidden_layers"] == 46:
+        scalar = config["hidden_size"] // config["num_attention_heads"]
+    return {"query_pre_attn_scalar": scalar}
+
+
+def _gemma3(reader: GgufReader, config: Config) -> Config:
+    scalar = config["head_dim"]
+    if config["num_hidden_layers"] == 62:
+        scalar = config["hidden_size"] // config["num_attention_heads"]
+    sliding = {"rope_type": "default", "rope_theta": reader.number("rope.freq_base_swa", 10000.0)}
+    return {
+        "sliding_window": reader.integer("attention.sliding_window"),
+        "query_pre_attn_scalar": scalar,
+        "rope_parameters": {
+            "full_attention": config["rope_parameters"],
+            "sliding_attention": sliding,
+        },
+    }
+
+
+def _olmo2(reader: GgufReader, config: Config) -> Config:
+    """OLMo 3 has no name of its own; its sliding layers have no scaling."""
+    if "sliding_window" not in config:
+        return {}
+    rope = config["rope_parameters"]
+    sliding = {"rope_type": "default", "rope_theta": rope["rope_theta"]}
+    return {
+        "architectures": [GGUF_FAMILIES["olmo2"].architectures[1]],
+        "rope_parameters": {"full_attention": rope, "sliding_attention": sliding},
+    }
+
+
+def _falcon(reader: GgufReader, config: Config) -> Config:
+    del config
+    return {"num_ln_in_parallel_attn": 2 if reader.layers_with("attn_norm_2.weight") else 1}
+
+
+def _without_further_layers(reader: GgufReader, config: Config) -> Config:
+    """`block_count` includes layers that predict further tokens."""
+    further = reader.find_int("nextn_predict_layers") or 0
+    return {
+        "num_hidden_layers": config["num_hidden_layers"] - further,
+        "num_nextn_predict_layers": further,
+    }
+
+
+def _deepseek2(reader: GgufReader, config: Config) -> Config:
+    rotary = reader.integer("rope.dimension_count")
+    rope = {k: v for k, v in config["rope_parameters"].items() if k != "partial_rotary_factor"}
+    weight = reader.number("rope.scaling.yarn_log_multiplier", 0.0) * 10  # the key has a tenth
+    if weight:
+        rope |= {"mscale": weight, "mscale_all_dim": weight}
+    key = reader.find_int("attention.key_length_mla") or reader.integer("attention.key_length")
+    value = reader.find_int("attention.value_length_mla")
+    deepseek: Config = {
+        "rope_parameters": rope,
+        "qk_rope_head_dim": rotary,
+        "qk_nope_head_dim": key - rotary,
+        "v_head_dim": value or reader.integer("attention.value_length"),
+        "q_lora_rank": reader.find_int("attention.q_lora_rank"),
+        "num_key_value_heads": config["num_attention_heads"],
+        "head_dim": rotary,
+    }
+    if reader.number("expert_gating_func", 1) == _SIGMOID:
+        return deepseek | {"architectures": [GGUF_FAMILIES["deepseek2"].architectures[1]]}
+    if reader.number("expert_group_count", 1) > 1:
+        deepseek["topk_method"] = "group_limited_greedy"
+    return deepseek
+
+
+def _layer_kinds(reader: GgufReader, config: Config) -> Config:
+    """LFM2's layers by what they have."""
+    attends = reader.layers_with("attn_q.weight")
+    kinds = [
+        "full_attention" if i in attends else "conv" for i in range(config["num_hidden_layers"])
+    ]
+    return {"layer_types": kinds}
+
+
+def _mamba2(reader: GgufReader, config: Config) -> Config:
+    del config
+    heads = reader.integer("ssm.time_step_rank")
+    return {"num_heads": heads, "head_dim": reader.integer("ssm.inner_size") // heads}
+
+
+GGUF_FAMILIES: Mapping[str, GgufFamily] = {
+    "afmoe": GgufFamily(
+        ("AfmoeForCausalLM",),
+        {
+            **_EXPERTS,
+            **_EXPERT_SIZE,
+            "num_shared_experts": "expert_shared_count",
+            "num_dense_layers": "leading_dense_block_count",
+            "route_scale": "expert_weights_scale",
+            "route_norm": "expert_weights_norm",
+        },
+        _BIAS,
+        {"mup_enabled": True},
+    ),
+    "arcee": GgufFamily(
+        ("ArceeForCausalLM",),
+        flags={**_BIAS, "mlp_bias": "ffn_up.bias"},
+        fixed={**_INTERLEAVED, "hidden_act": "relu2"},
+    ),
+    "bloom": GgufFamily(
+        ("BloomForCausalLM",), {"layer_norm_epsilon": _LAYER_NORM}, fixed=_IN_ORDER
+    ),
+    "cohere2": GgufFamily(
+        ("Cohere2ForCausalLM",), {"layer_norm_eps": _LAYER_NORM, "logit_scale": "logit_scale"}
+    ),
+    "command-r": GgufFamily(
+        ("CohereForCausalLM",),
+        {"layer_norm_eps": _LAYER_NORM, "logit_scale": "logit_scale"},
+        {**_BIAS, "use_qk_norm": "attn_q_norm.weight"},
+    ),
+    "deepseek2": GgufFamily(
+        ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"),
+        {**_BALANCED, "kv_lora_rank": "attention.kv_lora_rank"},
+        more=_deepseek2,
+    ),
+    "dots1": GgufFamily(("Dots1ForCausalLM",), _BALANCED, _BIAS),
+    "ernie4_5": GgufFamily(("Ernie4_5ForCausalLM",), flags={"use_bias": "attn_q.bias"}),
+    "ernie4_5-moe": GgufFamily(
+        ("Ernie4_5_MoeForCausalLM",),
+        {
+            **_EXPERT_SIZE,
+            "moe_num_experts": "expert_count",
+            "moe_k": "expert_used_count",
+            "moe_num_shared_experts": "expert_shared_count",
+            "moe_layer_interval": "interleave_moe_layer_step",
+            "moe_layer_start_index": "leading_dense_block_count",
+        },
+        {"use_bias": "attn_q.bias"},
+    ),
+    "exaone": GgufFamily(
+        ("ExaoneForCausalLM",),
+        {
+            "num_layers": "block_count",
+            "layer_norm_epsilon": "attention.layer_norm_rms_epsilon",
+        },
+    ),
+    "exaone4": GgufFamily(("Exaone4ForCausalLM",)),
+    "falcon": GgufFamily(
+        ("FalconForCausalLM",),
+        {
+            "layer_norm_epsilon": _LAYER_NORM,
+            "num_kv_heads": "attention.head_count_kv",
+            "ffn_hidden_size": "feed_forward_length",
+        },
+        {"bias": "attn_qkv.bias"},
+        {**_IN_ORDER, "new_decoder_architecture": True},
+        _falcon,
+    ),
+    "gemma": GgufFamily(("GemmaForCausalLM",), fixed=_ONE_OFF),
+    "gemma2": GgufFamily(("Gemma2ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=_gemma2),
+    "gemma3": GgufFamily(("Gemma3ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=_gemma3),
+    "glm4": GgufFamily(("Glm4ForCausalLM",), flags=_BIAS),
+    "glm4moe": GgufFamily(
+        ("Glm4MoeForCausalLM",),
+        _BALANCED,
+        {**_BIAS, "use_qk_norm": "attn_q_norm.weight"},
+        more=_without_further_layers,
+    ),
+    "gpt2": GgufFamily(("GPT2LMHeadModel",), _GPT2, fixed={"weights_transposed": False}),
+    "gptneox": GgufFamily(
+        ("GPTNeoXForCausalLM",),
+        {"layer_norm_eps": _LAYER_NORM, "use_parallel_residual": "use_parallel_residual"},
+        {"attention_bias": "attn_qkv.bias"},
+        _IN_ORDER,
+    ),
+    "granite": GgufFamily(
+        ("GraniteForCausalLM",),
+        _GRANITE,
+        {**_BIAS, "mlp_bias": "ffn_up.bias"},
+        _INTERLEAVED,
+    ),
+    "hunyuan-dense": GgufFamily(("HunYuanDenseV1ForCausalLM",), flags=_BIAS),
+    "lfm2": GgufFamily(
+        ("Lfm2ForCausalLM",),
+        {"conv_L_cache": "shortconv.l_cache", "norm_eps": "attention.layer_norm_rms_epsilon"},
+        {"conv_bias": "shortconv.in_proj.bias"},
+        {"block_auto_adjust_ff_dim": False},
+        _layer_kinds,
+    ),
+    "lfm2moe": GgufFamily(
+        ("Lfm2MoeForCausalLM",),
+        {
+            **_EXPERTS,
+            **_EXPERT_SIZE,
+            "conv_L_cache": "shortconv.l_cache",
+            "norm_eps": "attention.layer_norm_rms_epsilon",
+            "num_dense_layers": "leading_dense_block_count",
+            "routed_scaling_factor": "expert_weights_scale",
+        },
+        {"conv_bias": "shortconv.in_proj.bias", "use_expert_bias": "exp_probs_b.bias"},
+        more=_layer_kinds,
+    ),
+    "llama": GgufFamily(
+        ("LlamaForCausalLM", "MixtralForCausalLM"),  # the second with experts
+        flags={**_BIAS, "mlp_bias": "ffn_up.bias"},
+        fixed={**_INTERLEAVED, "hidden_act": "silu"},
+        more=_llama,
+    ),
+    "mamba2": GgufFamily(
+        ("Mamba2ForCausalLM",),
+        {
+            "layer_norm_epsilon": "attention.layer_norm_rms_epsilon",
+            "n_groups": "ssm.group_count",
+            "state_size": "ssm.state_size",
+            "conv_kernel": "ssm.conv_kernel",
+        },
+        {"use_bias": "ssm_in.bias", "use_conv_bias": "ssm_conv1d.bias"},
+        more=_mamba2,
+        attention=False,
+    ),
+    "minimax-m2": GgufFamily(
+        ("MiniMaxM2ForCausalLM",),
+        {
+            "num_local_experts": "expert_count",
+            "num_experts_per_tok": "expert_used_count",
+        },
+    ),
+    "nemotron": GgufFamily(
+        ("NemotronForCausalLM",),
+        {"norm_eps": _LAYER_NORM},
+        {**_BIAS, "mlp_bias": "ffn_up.bias"},
+        {**_ONE_OFF, "hidden_act": "relu2"},
+    ),
+    "olmo": GgufFamily(
+        ("OlmoForCausalLM",),
+        {"clip_qkv": "attention.clamp_kqv"},
+        _BIAS,
+        _INTERLEAVED,
+    ),
+    "olmo2": GgufFamily(("Olmo2ForCausalLM", "Olmo3ForCausalLM"), flags=_BIAS, more=_olmo2),
+    "olmoe": GgufFamily(("OlmoeForCausalLM",), _EXPERTS),
+    "phi2": GgufFamily(("PhiForCausalLM",), {"layer_norm_eps": _LAYER_NORM}),
+    "phi3": GgufFamily(("Phi3ForCausalLM",)),
+    "qwen2": GgufFamily(("Qwen2ForCausalLM",)),
+    "qwen2moe": GgufFamily(
+        ("Qwen2MoeForCausalLM",),
+        {
+            **_EXPERTS,
+            **_EXPERT_SIZE,
+            "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+        },
+        {"qkv_bias": "attn_q.bias"},
+        more=_dense_layers,
+    ),
+    "qwen3": GgufFamily(("Qwen3ForCausalLM",), flags=_BIAS),
+    "qwen3moe": GgufFamily(
+        ("Qwen3MoeForCausalLM",),
+        {**_EXPERTS, **_EXPERT_SIZE},
+        fixed={"norm_topk_prob": True},  # all models of the family do, and there is no key
+        more=_dense_layers,
+    ),
+    "seed_oss": GgufFamily(
+        ("SeedOssForCausalLM",),
+        flags={
+            **_BIAS,
+            "attention_out_bias": "attn_output.bias",
+            "mlp_bias": "ffn_up.bias",
+        },
+    ),
+    "smollm3": GgufFamily(("SmolLM3ForCausalLM",), flags=_BIAS, fixed=_INTERLEAVED),
+    "stablelm": GgufFamily(
+        ("StableLmForCausalLM",),
+        {"layer_norm_eps": _LAYER_NORM, "use_parallel_residual": "use_parallel_residual"},
+        {"use_qkv_bias": "attn_q.bias", "qk_layernorm": "attn_q_norm.weight"},
+    ),
+    "starcoder": GgufFamily(("GPTBigCodeForCausalLM",), _GPT2),
+    "starcoder2": GgufFamily(
+        ("Starcoder2ForCausalLM",), {"norm_epsilon": _LAYER_NORM}, {"use_bias": "attn_q.bias"}
+    ),
+}
+"""By the name of the architecture in a file."""

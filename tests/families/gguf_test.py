@@ -1,0 +1,115 @@
+"""Logits from GGUF files, as llama.cpp's converter writes them, equal those of `transformers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pagemill.weights.gguf_families import GGUF_FAMILIES
+from pagemill.weights.source import ModelSource
+
+from tests.families import gguf_files as files
+from tests.families.families import make
+from tests.families.gguf_files import Converter, write_gguf
+from tests.parity.executors import make_executor
+from tests.parity.one_request import difference
+
+# As in families_test.py.
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Row:
+    """A family, as an architecture, and what of its configuration GGUF cannot say."""
+
+    family: str
+    architecture: str
+    converter: Converter = Converter()
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+_FULL = {"sliding_window": None}
+_PATTERN = {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
+
+_NO_BIAS = {"attention_bias": False, "mlp_bias": False}
+_SCALED = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e6},
+    "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+}
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 40.0,
+    "mscale": 0.7,
+    "mscale_all_dim": 0.7,
+    "original_max_position_embeddings": 32,
+}
+
+ROWS = [
+    Row("afmoe", "afmoe", files.SIGMOID, _PATTERN),
+    Row("arcee", "arcee", files.LLAMA),
+    Row("bloom", "bloom", files.IN_ORDER),
+    Row("cohere", "command-r"),
+    Row("cohere2", "cohere2", changes=_PATTERN),
+    Row("cohere_plus", "command-r"),
+    Row("deepseek_v2", "deepseek2", files.LATENT, {**_NO_BIAS, "rope_parameters": _YARN}),
+    Row("deepseek_v2_lite", "deepseek2", files.LATENT),
+    Row("deepseek_v3", "deepseek2", files.SPLIT_LATENT, _NO_BIAS),
+    Row("dots1", "dots1", files.SIGMOID, {"layer_types": ["full_attention"] * 4}),
+    Row("ernie4_5", "ernie4_5"),
+    Row("ernie4_5_moe", "ernie4_5-moe", changes={"moe_layer_end_index": -1}),
+    Row("exaone", "exaone"),
+    Row("exaone4", "exaone4", files.WINDOWS),
+    Row("exaone4_full", "exaone4"),
+    Row("falcon", "falcon", files.FALCON),
+    Row("falcon_multi_query", "falcon", files.FALCON),
+    Row("falcon_one_norm", "falcon", files.FALCON),
+    Row("gemma", "gemma", files.GEMMA),
+    Row("gemma2", "gemma2", files.GEMMA, {"query_pre_attn_scalar": 20}),
+    Row("glm4", "glm4"),
+    Row("glm4_moe", "glm4moe", files.SIGMOID),
+    Row("gpt2", "gpt2", files.GPT2),
+    Row("gpt_bigcode", "starcoder", files.BIG_CODE),
+    Row("gpt_neox", "gptneox", files.IN_ORDER),
+    Row("gpt_neox_in_turn", "gptneox", files.IN_ORDER),
+    Row("granite", "granite", files.LLAMA),
+    Row("hunyuan", "hunyuan-dense"),
+    Row("lfm2", "lfm2", files.LFM2),
+    Row("lfm2_moe", "lfm2moe", files.LFM2, {"tie_word_embeddings": True}),
+    Row("llama3", "llama", files.LLAMA),
+    Row("mamba2", "mamba2", files.MAMBA2),
+    Row("minimax_m2", "minimax-m2", files.SIGMOID),
+    Row("nemotron", "nemotron", files.NEMOTRON),
+    Row("olmo", "olmo", files.LLAMA),
+    Row("olmo2", "olmo2"),
+    Row("olmo3", "olmo2", files.WINDOWS, {"rope_parameters": _SCALED}),
+    Row("olmoe", "olmoe"),
+    Row("phi", "phi2"),
+    Row("phi3", "phi3"),
+    Row("phi3_long", "phi3"),
+    Row("qwen2_moe", "qwen2moe", changes={"mlp_only_layers": []}),
+    Row("seed_oss", "seed_oss"),
+    Row("smollm3", "smollm3", files.LLAMA, {"no_rope_layers": [1, 1, 1, 0]}),
+    Row("stablelm", "stablelm"),
+    Row("stablelm_parallel", "stablelm"),
+    Row("starcoder2", "starcoder2", changes=_FULL),
+]
+# Their files are compared in tests/parity, in formats of blocks.
+ELSEWHERE = {"gemma3", "qwen2", "qwen3", "qwen3moe"}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.family)
+def test_logits(row: Row, tmp_path: Path) -> None:
+    """A tensor that is not read is an error, too."""
+    reference = make(row.family, tmp_path, changes=row.changes)
+    path = tmp_path / "model.gguf"
+    write_gguf(reference, tmp_path, row.architecture, path, row.converter)
+    source = ModelSource.open(path)
+    assert difference(make_executor("native", source), reference) <= TOLERANCE
+
+
+def test_each_architecture_has_a_row() -> None:
+    assert {row.architecture for row in ROWS} | ELSEWHERE == GGUF_FAMILIES.keys()
