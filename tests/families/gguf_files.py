@@ -143,6 +143,73 @@ def _mixers(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     return changed
 
 
+def _gate_and_up(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """The rows of gate and of up as two tensors."""
+    shared = "mlp.shared_expert" if config.num_local_experts else "mlp"
+    new = {
+        "block_sparse_moe.input_linear": (
+            "block_sparse_moe.experts.w1",
+            "block_sparse_moe.experts.w3",
+        ),
+        "shared_mlp.input_linear": (f"{shared}.gate_proj", f"{shared}.up_proj"),
+    }
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        fused = next((old for old in new if old in name), None)
+        if fused is None:
+            changed[name.replace("shared_mlp.output_linear", f"{shared}.down_proj")] = values
+        else:
+            half = values.shape[-2] // 2
+            gate, up = (name.replace(fused, part) for part in new[fused])
+            changed |= {gate: values[..., :half, :], up: values[..., half:, :]}
+    return changed
+
+
+def _divided(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """InternLM2's rows of q, k and v of each KV head as three matrices under Llama's names."""
+    heads, kv_heads, dim = (
+        config.num_attention_heads,
+        config.num_key_value_heads,
+        config.head_dim,
+    )
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        if ".wqkv." not in name:
+            changed[name] = values
+            continue
+        by_head = values.reshape(kv_heads, heads // kv_heads + 2, dim, *values.shape[1:])
+        parts = {"q": by_head[:, :-2], "k": by_head[:, -2], "v": by_head[:, -1]}
+        for what, part in parts.items():
+            new = name.replace("attention.wqkv", f"self_attn.{what}_proj")
+            changed[new] = part.reshape(-1, *values.shape[1:])
+    return changed
+
+
+def _multiplied(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Falcon-H1's multipliers in the weights."""
+    gate, down = config.mlp_multipliers
+    into, states = config.attention_in_multiplier, config.mamba_n_groups * config.mamba_d_state
+    inner = config.mamba_d_ssm or config.mamba_expand * config.hidden_size
+    sizes = (inner, inner, states, states, config.mamba_n_heads)
+    of_rows = np.repeat(np.array(config.ssm_multipliers, np.float32), sizes)
+    factors = {
+        "down_proj": down,
+        "gate_proj": gate,
+        "k_proj": config.key_multiplier * into,
+        "q_proj": into,
+        "v_proj": into,
+        "o_proj": config.attention_out_multiplier,
+        "mamba.out_proj": config.ssm_out_multiplier,
+        "mamba.in_proj": of_rows[:, None] * config.ssm_in_multiplier,
+        "lm_head": config.lm_head_multiplier,
+        "embed_tokens": config.embedding_multiplier,
+    }
+    for name, values in tensors.items():
+        factor = next((factor for key, factor in factors.items() if f"{key}." in name), 1.0)
+        tensors[name] = (values * factor).astype(np.float32)
+    return tensors
+
+
 def _split_latents(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     """The projection of latents in two: to keys, transposed, and to values."""
     nope, heads = config.qk_nope_head_dim, config.num_attention_heads
@@ -184,6 +251,61 @@ def _mamba2_settings(config: PretrainedConfig) -> dict[str, Any]:
         "ssm_state_size": config.state_size,
         "ssm_time_step_rank": config.num_heads,
         "ssm_group_count": config.n_groups,
+    }
+
+
+def _mixer_settings(config: PretrainedConfig) -> dict[str, Any]:
+    inner = config.mamba_n_heads * config.mamba_d_head
+    return {
+        "ssm_conv_kernel": config.mamba_d_conv,
+        "ssm_inner_size": inner,
+        "ssm_state_size": config.mamba_d_state,
+        "ssm_time_step_rank": config.mamba_n_heads,
+        "ssm_group_count": config.mamba_n_groups,
+    }
+
+
+def _granite_hybrid_settings(config: PretrainedConfig) -> dict[str, Any]:
+    attends = [kind in ("attention", "full_attention") for kind in config.layer_types]
+    return {
+        **_mixer_settings(config),
+        "expert_shared_feed_forward_length": config.shared_intermediate_size,
+        "head_count_kv": [config.num_key_value_heads * int(here) for here in attends],
+        "rope_scaling_finetuned": config.position_embedding_type == "rope",
+    }
+
+
+def _nemotron_h_settings(config: PretrainedConfig) -> dict[str, Any]:
+    kinds = config.layers_block_type
+    size, kv_heads = config.intermediate_size, config.num_key_value_heads
+    return {
+        "ssm_conv_kernel": config.conv_kernel,
+        "ssm_inner_size": config.mamba_num_heads * config.mamba_head_dim,
+        "ssm_state_size": config.ssm_state_size,
+        "ssm_time_step_rank": config.mamba_num_heads,
+        "ssm_group_count": config.n_groups,
+        "feed_forward_length": [size * int(kind == "mlp") for kind in kinds],
+        "head_count_kv": [kv_heads * int(kind == "full_attention") for kind in kinds],
+    }
+
+
+def _nemotron_h_moe_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        **_nemotron_h_settings(config),
+        **_sigmoid(config),
+        "feed_forward_length": config.intermediate_size,
+        "expert_shared_feed_forward_length": config.moe_shared_expert_intermediate_size,
+        "moe_latent_size": config.moe_latent_size,
+    }
+
+
+def _mpt_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        "context_length": config.max_seq_len,
+        "feed_forward_length": 4 * config.d_model,
+        "head_count": config.n_heads,
+        "layer_norm_eps": 1e-5,
+        "max_alibi_bias": config.attn_config.alibi_bias_max,
     }
 
 
@@ -254,6 +376,25 @@ WINDOWS = Converter(settings=_windows)
 SIGMOID = Converter(settings=_sigmoid)
 MAMBA2 = Converter(_mixers, _mamba2_settings)
 LFM2 = Converter(settings=_lfm2_settings)
+GRANITE_EXPERTS = Converter(
+    lambda tensors, config: _permuted(_gate_and_up(tensors, config), config),
+    lambda config: {
+        "expert_shared_feed_forward_length": getattr(config, "shared_intermediate_size", None)
+    },
+)
+GRANITE_HYBRID = Converter(
+    lambda tensors, config: _mixers(_permuted(_gate_and_up(tensors, config), config), config),
+    _granite_hybrid_settings,
+)
+FALCON_H1 = Converter(
+    lambda tensors, config: _mixers(_multiplied(tensors, config), config), _mixer_settings
+)
+NEMOTRON_H = Converter(_mixers, _nemotron_h_settings)
+NEMOTRON_H_MOE = Converter(_mixers, _nemotron_h_moe_settings)
+HUNYUAN_MOE = Converter(settings=lambda config: {"expert_used_count": config.moe_topk[0]})
+INTERNLM2 = Converter(lambda tensors, config: _permuted(_divided(tensors, config), config))
+MINICPM = Converter(_permuted, lambda config: {"attention_scale": None})
+MPT = Converter(settings=_mpt_settings)
 LATENT = Converter(settings=_latent_settings)
 SPLIT_LATENT = Converter(_split_latents, _split_latent_settings)
 
@@ -277,7 +418,8 @@ def write_gguf(
     settings |= _rope(rope.get("full_attention", rope), config)
     settings |= converter.settings(config)
     for setting, value in settings.items():
-        getattr(writer, f"add_{setting}")(value)
+        if value is not None:
+            getattr(writer, f"add_{setting}")(value)
     tensors = converter.change(_stacked(load_file(checkpoint / "model.safetensors")), config)
     tensors |= _factors(rope, model)
     kind = next(kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)

@@ -52,8 +52,8 @@ def latent_attention(
     """x [T, H] -> [T, H], attended over a new cache. Ranks divide the heads; each has all latents.
 
     Weights: `<prefix>.q_proj`, or `.{q_a_proj,q_a_layernorm,q_b_proj}`; `.kv_a_proj_with_mqa`,
-    `.kv_a_layernorm`, `.kv_b_proj`, or `.k_b_proj` and `.v_b_proj`, and `.o_proj`; with biases of what reads or writes the hidden
-    state if `bias` (of `q_proj` never).
+    `.kv_a_layernorm`, `.kv_b_proj`, or `.k_b_proj` and `.v_b_proj`, and `.o_proj`; with biases of
+    what reads or writes the hidden state if `bias` (of `q_proj` never).
     """
     out = f"{prefix}.o_proj"
     results = AttentionShape(shape.heads, shape.heads, shape.value, shape.scale)

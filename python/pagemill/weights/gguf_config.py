@@ -22,10 +22,10 @@ def config_from_gguf(gguf: GgufFile) -> Config:
     Beyond the keys of `config.json` it has some that say what converters do to weights:
     `rope_interleaved`, true if query and key rows are stored for interleaved rotary pairs (GGUF's
     order for Llama); `norm_weight_offset`, the value to add to a norm's stored weight (Gemma's GGUF
-    already contains the + 1 that its checkpoints omit); `qkv_by_head`, false if the rows of q, k and
-    v of a fused matrix are one after the other; `weights_transposed`, false if matrices that
-    checkpoints store as [in, out] are [out, in]; `fused_experts`, false if gate and up of experts
-    are apart.
+    already contains the + 1 that its checkpoints omit); `qkv_by_head`, false if the rows of q, k
+    and v of a fused matrix are one after the other; `weights_transposed`, false if matrices that
+    checkpoints store as [in, out] are [out, in]; `gate_and_up_fused`, false if the matrices of gate
+    and up are two.
 
     Raises:
         WeightsError: the architecture is not known or a key is missing or of the wrong type.

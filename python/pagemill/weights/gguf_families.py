@@ -34,6 +34,7 @@ class GgufFamily:
 _BIAS = {"attention_bias": "attn_q.bias"}
 _INTERLEAVED = {"rope_interleaved": True}  # rows of q and k are permuted
 _ONE_OFF = {"norm_weight_offset": 0.0}  # it is in the weights
+_APART = {"gate_and_up_fused": False}
 _IN_ORDER = {"qkv_by_head": False}
 _CAPS = {
     "attn_logit_softcapping": "attn_logit_softcapping",
@@ -161,6 +162,85 @@ def _deepseek2(reader: GgufReader, config: Config) -> Config:
     return deepseek
 
 
+def _score_scale(reader: GgufReader, config: Config) -> Config:
+    """Granite's multiplier of scores, of models that have another one and do not state it."""
+    del reader
+    return {"attention_multiplier": config.get("attention_multiplier", config["head_dim"] ** -0.5)}
+
+
+def _mixer_sizes(reader: GgufReader) -> Config:
+    heads, inner = reader.integer("ssm.time_step_rank"), reader.integer("ssm.inner_size")
+    return {
+        "mamba_d_ssm": inner,
+        "mamba_expand": inner // reader.integer("embedding_length"),
+        "mamba_n_heads": heads,
+        "mamba_d_head": inner // heads,
+        "mamba_n_groups": reader.integer("ssm.group_count"),
+        "mamba_d_state": reader.integer("ssm.state_size"),
+        "mamba_d_conv": reader.integer("ssm.conv_kernel"),
+    }
+
+
+def _falcon_h1(reader: GgufReader, config: Config) -> Config:
+    del config
+    return _mixer_sizes(reader)
+
+
+def _granite_hybrid(reader: GgufReader, config: Config) -> Config:
+    attends, layers = reader.layers_with("attn_q.weight"), config["num_hidden_layers"]
+    rotates = reader.find("rope.scaling.finetuned")  # the key that converters use for that
+    sizes: Config = {}
+    shared, first = reader.tensor("blk.0.ffn_up_shexp.weight"), reader.tensor("blk.0.ffn_up.weight")
+    if (wide := shared or first) is not None:
+        sizes["shared_intermediate_size"] = wide.shape[0]
+    if (experts := reader.tensor("blk.0.ffn_up_exps.weight")) is not None:
+        sizes["intermediate_size"] = experts.shape[-2]
+        sizes["num_local_experts"] = reader.integer("expert_count")
+        sizes["num_experts_per_tok"] = reader.integer("expert_used_count")
+    return {
+        **_score_scale(reader, config),
+        **_mixer_sizes(reader),
+        **sizes,
+        "layer_types": ["attention" if i in attends else "mamba" for i in range(layers)],
+        "position_embedding_type": "rope" if rotates else "nope",
+    }
+
+
+_NEMOTRON_TENSORS = {
+    "M": "ssm_in.weight",
+    "*": "attn_q.weight",
+    "-": "ffn_up.weight",
+    "E": "ffn_up_exps.weight",
+}
+
+
+def _nemotron_h(reader: GgufReader, config: Config) -> Config:
+    kinds = dict[int, str]()
+    for kind, tensor in _NEMOTRON_TENSORS.items():
+        kinds |= dict.fromkeys(reader.layers_with(tensor), kind)
+    heads = reader.integer("ssm.time_step_rank")
+    return {
+        "hybrid_override_pattern": "".join(
+            kinds.get(i, "?") for i in range(config["num_hidden_layers"])
+        ),
+        "mamba_num_heads": heads,
+        "mamba_head_dim": reader.integer("ssm.inner_size") // heads,
+        "layer_norm_epsilon": reader.number(_LAYER_NORM, config["rms_norm_eps"]),
+    }
+
+
+def _mpt(reader: GgufReader, config: Config) -> Config:
+    del config
+    return {
+        "attn_config": {
+            "alibi_bias_max": reader.number("attention.max_alibi_bias", 8.0),
+            "clip_qkv": reader.number("attention.clamp_kqv", 0.0),
+        },
+        "expansion_ratio": reader.integer("feed_forward_length")
+        // reader.integer("embedding_length"),
+    }
+
+
 def _layer_kinds(reader: GgufReader, config: Config) -> Config:
     """LFM2's layers by what they have."""
     attends = reader.layers_with("attn_q.weight")
@@ -175,6 +255,25 @@ def _mamba2(reader: GgufReader, config: Config) -> Config:
     heads = reader.integer("ssm.time_step_rank")
     return {"num_heads": heads, "head_dim": reader.integer("ssm.inner_size") // heads}
 
+
+_NEMOTRON_H = GgufFamily(
+    ("NemotronHForCausalLM",),
+    {
+        **_BALANCED,
+        "n_groups": "ssm.group_count",
+        "ssm_state_size": "ssm.state_size",
+        "conv_kernel": "ssm.conv_kernel",
+        "moe_shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+        "moe_latent_size": "moe_latent_size",
+    },
+    {
+        **_BIAS,
+        "use_bias": "ssm_in.bias",
+        "use_conv_bias": "ssm_conv1d.bias",
+        "mlp_bias": "ffn_up.bias",
+    },
+    more=_nemotron_h,
+)
 
 GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     "afmoe": GgufFamily(
@@ -261,13 +360,63 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         {"attention_bias": "attn_qkv.bias"},
         _IN_ORDER,
     ),
+    "falcon-h1": GgufFamily(
+        ("FalconH1ForCausalLM",),
+        # All multipliers are in the weights.
+        flags={
+            **_BIAS,
+            "mamba_proj_bias": "ssm_in.bias",
+            "projectors_bias": "ssm_out.bias",
+            "mamba_conv_bias": "ssm_conv1d.bias",
+            "mlp_bias": "ffn_up.bias",
+            "mamba_rms_norm": "ssm_norm.weight",
+        },
+        fixed={"mamba_norm_before_gate": False},
+        more=_falcon_h1,
+    ),
     "granite": GgufFamily(
         ("GraniteForCausalLM",),
         _GRANITE,
         {**_BIAS, "mlp_bias": "ffn_up.bias"},
         _INTERLEAVED,
     ),
+    "granitehybrid": GgufFamily(
+        ("GraniteMoeHybridForCausalLM",),
+        _GRANITE,
+        {
+            **_BIAS,
+            "mamba_proj_bias": "ssm_in.bias",
+            "mamba_conv_bias": "ssm_conv1d.bias",
+        },
+        {**_INTERLEAVED, **_APART},
+        _granite_hybrid,
+    ),
+    "granitemoe": GgufFamily(
+        ("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"),
+        {
+            **_GRANITE,
+            "num_local_experts": "expert_count",
+            "num_experts_per_tok": "expert_used_count",
+            "shared_intermediate_size": "expert_shared_feed_forward_length",
+        },
+        _BIAS,
+        {**_INTERLEAVED, **_APART},
+    ),
     "hunyuan-dense": GgufFamily(("HunYuanDenseV1ForCausalLM",), flags=_BIAS),
+    "hunyuan-moe": GgufFamily(
+        ("HunYuanMoEV1ForCausalLM",),
+        {
+            "num_experts": "expert_count",
+            "moe_topk": "expert_used_count",
+        },
+        _BIAS,
+    ),
+    "internlm2": GgufFamily(
+        # Its fused matrix is divided.
+        ("LlamaForCausalLM", "InternLM2ForCausalLM"),
+        flags=_BIAS,
+        fixed=_INTERLEAVED,
+    ),
     "lfm2": GgufFamily(
         ("Lfm2ForCausalLM",),
         {"conv_L_cache": "shortconv.l_cache", "norm_eps": "attention.layer_norm_rms_epsilon"},
@@ -306,6 +455,13 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         more=_mamba2,
         attention=False,
     ),
+    "minicpm": GgufFamily(
+        # Its scales are stated as Granite's.
+        ("GraniteForCausalLM", "MiniCPMForCausalLM"),
+        _GRANITE,
+        fixed=_INTERLEAVED,
+        more=_score_scale,
+    ),
     "minimax-m2": GgufFamily(
         ("MiniMaxM2ForCausalLM",),
         {
@@ -313,12 +469,25 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
             "num_experts_per_tok": "expert_used_count",
         },
     ),
+    "mpt": GgufFamily(
+        ("MptForCausalLM",),
+        {
+            "d_model": "embedding_length",
+            "n_layers": "block_count",
+            "n_heads": "attention.head_count",
+            "max_seq_len": "context_length",
+            "layer_norm_epsilon": _LAYER_NORM,
+        },
+        more=_mpt,
+    ),
     "nemotron": GgufFamily(
         ("NemotronForCausalLM",),
         {"norm_eps": _LAYER_NORM},
         {**_BIAS, "mlp_bias": "ffn_up.bias"},
         {**_ONE_OFF, "hidden_act": "relu2"},
     ),
+    "nemotron_h": _NEMOTRON_H,
+    "nemotron_h_moe": _NEMOTRON_H,
     "olmo": GgufFamily(
         ("OlmoForCausalLM",),
         {"clip_qkv": "attention.clamp_kqv"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
@@ -46,6 +46,15 @@ _BALANCED_EXPERTS = {
     **_EXPERTS,
     **_SHARED_EXPERTS,
     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+}
+_GRANITE_EXPERTS = {
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "block_sparse_moe.experts.gate_proj": "ffn_gate_exps",
+    "block_sparse_moe.experts.up_proj": "ffn_up_exps",
+    "block_sparse_moe.experts.down_proj": "ffn_down_exps",
+    "shared_mlp.gate_proj": "ffn_gate_shexp",
+    "shared_mlp.up_proj": "ffn_up_shexp",
+    "shared_mlp.down_proj": "ffn_down_shexp",
 }
 _GPT2 = {
     "ln_1": "attn_norm",
@@ -132,17 +141,45 @@ class GgufNames:
     """What stands for the modules of a layer, and for those around the layers; a whole name stands
     for a tensor that has no kind. `layers` is what is in front of a layer's number; `negated_exp`
     are ends of names of tensors x that are stored as -exp(x), `rows` those of tensors whose
-    first dimension is stored as two."""
+    first dimension is stored as two. `otherwise` is what stands for modules in files that do not
+    have what `modules` says."""
 
     modules: Mapping[str, str]
     top: Mapping[str, str]
     layers: str = "model.layers"
     negated_exp: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
+    otherwise: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def _llama(modules: Mapping[str, str]) -> GgufNames:
     return GgufNames(modules, _TOP)
+
+
+_NEMOTRON_H = GgufNames(
+    {
+        **_mixer("mixer"),
+        "norm": "attn_norm",
+        "mixer.q_proj": "attn_q",
+        "mixer.k_proj": "attn_k",
+        "mixer.v_proj": "attn_v",
+        "mixer.o_proj": "attn_output",
+        "mixer.up_proj": "ffn_up",
+        "mixer.down_proj": "ffn_down",
+        "mixer.gate": "ffn_gate_inp",
+        "mixer.gate.e_score_correction_bias": "exp_probs_b.bias",
+        "mixer.experts.up_proj": "ffn_up_exps",
+        "mixer.experts.down_proj": "ffn_down_exps",
+        "mixer.shared_experts.up_proj": "ffn_up_shexp",
+        "mixer.shared_experts.down_proj": "ffn_down_shexp",
+        "mixer.fc1_latent_proj": "ffn_latent_down",
+        "mixer.fc2_latent_proj": "ffn_latent_up",
+    },
+    {"backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "lm_head": "output"},
+    "backbone.layers",
+    negated_exp=_NEGATED_EXP,
+    rows=_MIXER_ROWS,
+)
 
 
 GGUF_NAMES: Mapping[str, GgufNames] = {
@@ -256,7 +293,33 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         },
         "gpt_neox.layers",
     ),
+    "falcon-h1": GgufNames(
+        {
+            **_ATTENTION,
+            **_mixer("mamba"),
+            "input_layernorm": "attn_norm",
+            "pre_ff_layernorm": "ffn_norm",
+            "feed_forward.gate_proj": "ffn_gate",
+            "feed_forward.up_proj": "ffn_up",
+            "feed_forward.down_proj": "ffn_down",
+        },
+        {**_TOP, "model.final_layernorm": "output_norm"},
+        negated_exp=_NEGATED_EXP,
+        rows=_MIXER_ROWS,
+    ),
     "granite": _llama(_LLAMA),
+    "granitehybrid": GgufNames(
+        {**_LLAMA, **_GRANITE_EXPERTS, **_mixer("mamba")},
+        _TOP,
+        negated_exp=_NEGATED_EXP,
+        rows=_MIXER_ROWS,
+        otherwise={
+            "shared_mlp.gate_proj": "ffn_gate",
+            "shared_mlp.up_proj": "ffn_up",
+            "shared_mlp.down_proj": "ffn_down",
+        },
+    ),
+    "granitemoe": _llama({**_LLAMA, **_GRANITE_EXPERTS}),
     "hunyuan-dense": _llama(
         {
             **_LLAMA,
@@ -264,6 +327,19 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             "self_attn.key_layernorm": "attn_k_norm",
         }
     ),
+    "hunyuan-moe": _llama(
+        {
+            **_LLAMA,
+            **_EXPERTS,
+            "self_attn.query_layernorm": "attn_q_norm",
+            "self_attn.key_layernorm": "attn_k_norm",
+            "mlp.gate.wg": "ffn_gate_inp",
+            "mlp.shared_mlp.gate_proj": "ffn_gate_shexp",
+            "mlp.shared_mlp.up_proj": "ffn_up_shexp",
+            "mlp.shared_mlp.down_proj": "ffn_down_shexp",
+        }
+    ),
+    "internlm2": _llama(_LLAMA),
     "lfm2": GgufNames(_LFM2, _LFM2_TOP),
     "lfm2moe": GgufNames(_LFM2 | _LFM2_EXPERTS, _LFM2_TOP),
     "llama": _llama(_LLAMA | _MIXTRAL_EXPERTS),
@@ -278,6 +354,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         negated_exp=_NEGATED_EXP,
         rows=_MIXER_ROWS,
     ),
+    "minicpm": _llama(_LLAMA),
     "minimax-m2": _llama(
         {
             **_LLAMA,
@@ -286,7 +363,21 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             "block_sparse_moe.e_score_correction_bias": "exp_probs_b.bias",
         }
     ),
+    "mpt": GgufNames(
+        {
+            "norm_1": "attn_norm",
+            "attn.Wqkv": "attn_qkv",
+            "attn.out_proj": "attn_output",
+            "norm_2": "ffn_norm",
+            "ffn.up_proj": "ffn_up",
+            "ffn.down_proj": "ffn_down",
+        },
+        {"transformer.wte": "token_embd", "transformer.norm_f": "output_norm", "lm_head": "output"},
+        "transformer.blocks",
+    ),
     "nemotron": _llama(_LLAMA),
+    "nemotron_h": _NEMOTRON_H,
+    "nemotron_h_moe": _NEMOTRON_H,
     "olmo": _llama(_LLAMA),
     "olmo2": _llama(_POST_NORM | _QK_NORMS),
     "olmoe": _llama(_LLAMA | _QK_NORMS | _EXPERTS),

@@ -18,5 +18,5 @@ class TensorLocation:
     negated_exp: bool = False
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """True if it has `shape`, but for dimensions of 1, which converters to GGUF leave out."""
+        """True if it has `shape`, without regard to dimensions of 1, which GGUF leaves out."""
         return [dim for dim in self.shape if dim != 1] == [dim for dim in shape if dim != 1]

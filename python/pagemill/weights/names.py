@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pagemill.weights.gguf_names import GGUF_NAMES
@@ -12,19 +12,23 @@ from pagemill.weights.location import TensorLocation
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 
 
-def gguf_name(architecture: str, name: str) -> str | None:
-    """The name of tensor `name` in a GGUF file of `architecture`; None if it has no such tensor.
+def gguf_names(architecture: str, name: str) -> Sequence[str]:
+    """The names that tensor `name` may have in a GGUF file of `architecture`, of which a file has
+    at most one.
 
-    >>> gguf_name("llama", "model.layers.7.self_attn.q_proj.weight")
-    'blk.7.attn_q.weight'
+    >>> gguf_names("llama", "model.layers.7.self_attn.q_proj.weight")
+    ['blk.7.attn_q.weight']
     """
     names = GGUF_NAMES[architecture]
     prefix = f"{names.layers}."
     layer, _, inner = name.removeprefix(prefix).partition(".")
     if not name.startswith(prefix) or not layer.isdecimal():
         return _stored(names.top, name)
-    stored = _stored(names.modules, inner)
-    return None if stored is None else f"blk.{layer}.{stored}"
+    return [
+        f"blk.{layer}.{stored}"
+        for modules in (names.modules, names.otherwise)
+        for stored in _stored(modules, inner)
+    ]
 
 
 def layer_name(architecture: str, stored: str) -> str:
@@ -38,7 +42,7 @@ def layer_name(architecture: str, stored: str) -> str:
     match = _BLOCK.fullmatch(stored)
     if match is None:
         return _used(names.top, stored) or stored
-    inner = _used(names.modules, match[2])
+    inner = _used(names.modules, match[2]) or _used(names.otherwise, match[2])
     return stored if inner is None else f"{names.layers}.{match[1]}.{inner}"
 
 
@@ -53,12 +57,12 @@ def as_used(architecture: str, name: str, stored: TensorLocation) -> TensorLocat
     return stored
 
 
-def _stored(names: Mapping[str, str], name: str) -> str | None:
-    """The stored name of a whole name, or of its module and then its kind."""
+def _stored(names: Mapping[str, str], name: str) -> list[str]:
+    """The stored name of a whole name, or of its module and then its kind, if there is one."""
     if name in names:
-        return names[name]
+        return [names[name]]
     module, _, kind = name.rpartition(".")
-    return f"{names[module]}.{kind}" if module in names else None
+    return [f"{names[module]}.{kind}"] if module in names else []
 
 
 def _used(names: Mapping[str, str], stored: str) -> str | None:

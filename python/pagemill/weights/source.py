@@ -20,7 +20,7 @@ from pagemill.weights.gguf import GgufFile
 from pagemill.weights.gguf_config import config_from_gguf
 from pagemill.weights.json_file import read_object
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.names import as_used, gguf_name, layer_name
+from pagemill.weights.names import as_used, gguf_names, layer_name
 from pagemill.weights.pooling import Pooling, read_pooling
 from pagemill.weights.safetensors import read_directory
 
@@ -130,9 +130,10 @@ class ModelSource:
         if self.gguf is None:
             return self._tensors.get(name)
         architecture = self.config["model_type"]
-        stored = gguf_name(architecture, name)
-        location = None if stored is None else self._tensors.get(stored)
-        return None if location is None else as_used(architecture, name, location)
+        for stored in gguf_names(architecture, name):
+            if stored in self._tensors:
+                return as_used(architecture, name, self._tensors[stored])
+        return None
 
 
 def _directory_config(directory: Path) -> dict[str, Any]:
