@@ -304,7 +304,6 @@ def _mpt_settings(config: PretrainedConfig) -> dict[str, Any]:
         "context_length": config.max_seq_len,
         "feed_forward_length": 4 * config.d_model,
         "head_count": config.n_heads,
-        "layer_norm_eps": 1e-5,
         "max_alibi_bias": config.attn_config.alibi_bias_max,
     }
 
@@ -373,6 +372,9 @@ FALCON = Converter(
 )
 NEMOTRON = Converter(_plus_one, lambda config: {"layer_norm_eps": config.norm_eps})
 WINDOWS = Converter(settings=_windows)
+EXAONE_MOE = Converter(
+    settings=lambda config: {**_windows(config), **_sigmoid(config), "leading_dense_block_count": 1}
+)
 SIGMOID = Converter(settings=_sigmoid)
 MAMBA2 = Converter(_mixers, _mamba2_settings)
 LFM2 = Converter(settings=_lfm2_settings)
@@ -417,10 +419,15 @@ def write_gguf(
     rope = getattr(config, "rope_parameters", None) or {}
     settings |= _rope(rope.get("full_attention", rope), config)
     settings |= converter.settings(config)
+    loaded = load_file(checkpoint / "model.safetensors")
+    for name in ("alpha_p", "alpha_n", "beta", "eps"):
+        tensors = [loaded.pop(key) for key in sorted(loaded) if key.endswith(f".act_fn.{name}")]
+        if tensors:
+            settings[f"xielu_{name}"] = [tensor.item() for tensor in tensors]
     for setting, value in settings.items():
         if value is not None:
             getattr(writer, f"add_{setting}")(value)
-    tensors = converter.change(_stacked(load_file(checkpoint / "model.safetensors")), config)
+    tensors = converter.change(_stacked(loaded), config)
     tensors |= _factors(rope, model)
     kind = next(kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(kind, config.num_hidden_layers)
@@ -485,6 +492,7 @@ def _stored(names: gguf.TensorNameMap, name: str) -> str:
     if name.startswith("rope_"):
         return name
     name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+    name = re.sub(r"backbone(\.layers\.\d+\.)mixer(\.experts\.)", r"model\1mlp\2", name)
     name = re.sub(r"\.expert_bias$", ".expert_bias.bias", name)
     suffixes = (".weight", ".bias")
     # Some names are in there without their prefix.

@@ -45,6 +45,7 @@ _FALCON_H1_NORM = {
     "mamba_norm_before_gate": False,
     "mamba_d_ssm": 192,
 }
+_DENSE_FIRST = {"mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]}
 _YARN = {
     "rope_type": "yarn",
     "rope_theta": 1e4,
@@ -56,6 +57,7 @@ _YARN = {
 
 ROWS = [
     Row("afmoe", "afmoe", files.SIGMOID, _PATTERN),
+    Row("apertus", "apertus"),
     Row("arcee", "arcee", files.LLAMA),
     Row("bloom", "bloom", files.IN_ORDER),
     Row("cohere", "command-r"),
@@ -70,6 +72,7 @@ ROWS = [
     Row("exaone", "exaone"),
     Row("exaone4", "exaone4", files.WINDOWS),
     Row("exaone4_full", "exaone4"),
+    Row("exaone_moe", "exaone-moe", files.EXAONE_MOE, _DENSE_FIRST | _PATTERN),
     Row("falcon", "falcon", files.FALCON),
     Row("falcon_multi_query", "falcon", files.FALCON),
     Row("falcon_one_norm", "falcon", files.FALCON),

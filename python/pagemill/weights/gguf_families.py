@@ -138,6 +138,22 @@ def _without_further_layers(reader: GgufReader, config: Config) -> Config:
     }
 
 
+def _exaone_moe(reader: GgufReader, config: Config) -> Config:
+    fewer = _without_further_layers(reader, config)
+    sparse = reader.layers_with("ffn_gate_inp.weight")
+    layers = range(fewer["num_hidden_layers"])
+    return fewer | {"mlp_layer_types": ["sparse" if i in sparse else "dense" for i in layers]}
+
+
+def _apertus(reader: GgufReader, config: Config) -> Config:
+    """The numbers of xIELU, which are metadata of a name of their own."""
+    del config
+    metadata = reader.gguf.metadata
+    return {
+        f"xielu_{name}": metadata.get(f"xielu.{name}") for name in ("alpha_p", "alpha_n", "beta")
+    }
+
+
 def _deepseek2(reader: GgufReader, config: Config) -> Config:
     rotary = reader.integer("rope.dimension_count")
     rope = {k: v for k, v in config["rope_parameters"].items() if k != "partial_rotary_factor"}
@@ -289,6 +305,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         _BIAS,
         {"mup_enabled": True},
     ),
+    "apertus": GgufFamily(("ApertusForCausalLM",), flags=_BIAS, more=_apertus),
     "arcee": GgufFamily(
         ("ArceeForCausalLM",),
         flags={**_BIAS, "mlp_bias": "ffn_up.bias"},
@@ -330,6 +347,12 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
             "num_layers": "block_count",
             "layer_norm_epsilon": "attention.layer_norm_rms_epsilon",
         },
+    ),
+    "exaone-moe": GgufFamily(
+        ("ExaoneMoeForCausalLM",),
+        {**_BALANCED, "num_shared_experts": "expert_shared_count"},
+        _BIAS,
+        more=_exaone_moe,
     ),
     "exaone4": GgufFamily(("Exaone4ForCausalLM",)),
     "falcon": GgufFamily(

@@ -199,6 +199,14 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             "mlp.expert_bias": "exp_probs_b.bias",
         }
     ),
+    "apertus": _llama(
+        {
+            **_LLAMA,
+            **_QK_NORMS,
+            "attention_layernorm": "attn_norm",
+            "feedforward_layernorm": "ffn_norm",
+        }
+    ),
     "arcee": _llama(_LLAMA),
     "bloom": GgufNames(
         _FUSED_ATTENTION | _NORMS,
@@ -237,6 +245,16 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         },
         {"transformer.wte": "token_embd", "transformer.ln_f": "output_norm", "lm_head": "output"},
         "transformer.h",
+    ),
+    "exaone-moe": _llama(
+        {
+            **_LLAMA,
+            **_QK_NORMS,
+            **_EXPERTS,
+            **_SHARED_EXPERTS,
+            **_FURTHER,
+            "mlp.e_score_correction_bias": "exp_probs_b.bias",
+        }
     ),
     "exaone4": _llama(_POST_NORM | _QK_NORMS),
     "falcon": GgufNames(
@@ -298,7 +316,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             **_ATTENTION,
             **_mixer("mamba"),
             "input_layernorm": "attn_norm",
-            "pre_ff_layernorm": "ffn_norm",
+            "pre_ff_layernorm.weight": "ffn_norm",
             "feed_forward.gate_proj": "ffn_gate",
             "feed_forward.up_proj": "ffn_up",
             "feed_forward.down_proj": "ffn_down",
