@@ -433,6 +433,7 @@ def write_gguf(
     names = gguf.get_tensor_name_map(kind, config.num_hidden_layers)
     for name, values in tensors.items():
         writer.add_tensor(_stored(names, name), np.ascontiguousarray(values))
+    writer.add_token_list([f"<{i}>" for i in range(config.vocab_size)])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

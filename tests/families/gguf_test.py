@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pagemill.weights.gguf_families import GGUF_FAMILIES
 from pagemill.weights.source import ModelSource
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from tests.families import gguf_files as files
 from tests.families.families import make
@@ -21,6 +23,22 @@ from tests.parity.one_request import difference
 TOLERANCE = 1e-4
 
 
+_READ_THERE = {
+    "bloom",
+    "falcon_multi_query",
+    "gemma2",
+    "gpt2",
+    "lfm2",
+    "llama3",
+    "minimax_m2",
+    "nemotron",
+    "phi3",
+    "qwen2_moe",
+    "stablelm",
+    "starcoder2",
+}
+
+
 @dataclass(frozen=True)
 class Row:
     """A family, as an architecture, and what of its configuration GGUF cannot say."""
@@ -29,6 +47,11 @@ class Row:
     architecture: str
     converter: Converter = Converter()
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def read_there(self) -> bool:
+        """`transformers` reads the architecture; it has no large Falcon."""
+        return self.family in _READ_THERE
 
 
 _FULL = {"sliding_window": None}
@@ -130,6 +153,19 @@ def test_logits(row: Row, tmp_path: Path) -> None:
     write_gguf(reference, tmp_path, row.architecture, path, row.converter)
     source = ModelSource.open(path)
     assert difference(make_executor("native", source), reference) <= TOLERANCE
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.read_there], ids=lambda row: row.family)
+def test_transformers_reads_what_is_written(row: Row, tmp_path: Path) -> None:
+    """Its reader knows what converters do to weights, too."""
+    reference = make(row.family, tmp_path, changes=row.changes)
+    path = tmp_path / "model.gguf"
+    write_gguf(reference, tmp_path, row.architecture, path, row.converter)
+    read = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=reference)["tensors"]
+    weights = reference.state_dict()
+    assert weights.keys() - read.keys() <= {"lm_head.weight"}
+    for name, values in read.items():
+        torch.testing.assert_close(values.reshape(weights[name].shape), weights[name])
 
 
 def test_each_architecture_has_a_row() -> None:

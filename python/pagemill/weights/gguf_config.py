@@ -43,7 +43,7 @@ def config_from_gguf(gguf: GgufFile) -> Config:
             config[key] = value
     for key, tensor in family.flags.items():
         config[key] = any(name.endswith(f".{tensor}") for name in gguf.tensors)
-    config |= read_tokens(gguf) | family.fixed
+    config |= read_tokens(gguf) | dict(family.fixed)
     return config if family.more is None else config | family.more(reader, config)
 
 

@@ -204,7 +204,8 @@ def _falcon_h1(reader: GgufReader, config: Config) -> Config:
 
 def _granite_hybrid(reader: GgufReader, config: Config) -> Config:
     attends, layers = reader.layers_with("attn_q.weight"), config["num_hidden_layers"]
-    rotates = reader.find("rope.scaling.finetuned")  # the key that converters use for that
+    # The key that converters use to say so, if it is there.
+    rotates = reader.find("rope.scaling.finetuned") is not False
     sizes: Config = {}
     shared, first = reader.tensor("blk.0.ffn_up_shexp.weight"), reader.tensor("blk.0.ffn_up.weight")
     if (wide := shared or first) is not None:
@@ -518,7 +519,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         _INTERLEAVED,
     ),
     "olmo2": GgufFamily(("Olmo2ForCausalLM", "Olmo3ForCausalLM"), flags=_BIAS, more=_olmo2),
-    "olmoe": GgufFamily(("OlmoeForCausalLM",), _EXPERTS),
+    "olmoe": GgufFamily(("OlmoeForCausalLM",), {**_EXPERTS, "clip_qkv": "attention.clamp_kqv"}),
     "phi2": GgufFamily(("PhiForCausalLM",), {"layer_norm_eps": _LAYER_NORM}),
     "phi3": GgufFamily(("Phi3ForCausalLM",)),
     "qwen2": GgufFamily(("Qwen2ForCausalLM",)),

@@ -33,11 +33,15 @@ class GgufReader:
         Raises:
             WeightsError: it is no such number, or layers differ.
         """
-        value = self.find(key)
+        value: object = self.find(key)
         if isinstance(value, list):
-            stated = {entry for entry in cast("list[Any]", value) if entry != 0}
-            value = stated.pop() if len(stated) == 1 else value
-        if value is not None and (type(value) is not int or value < 1):
+            entries = [entry for entry in cast("list[object]", value) if entry != 0]
+            if not entries or any(entry != entries[0] for entry in entries):
+                raise self._wrong(key, cast("object", value))
+            value = entries[0]
+        if value is None:
+            return None
+        if type(value) is not int or value < 1:
             raise self._wrong(key, value)
         return value
 

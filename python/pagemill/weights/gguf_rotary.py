@@ -40,6 +40,10 @@ def _scaling(reader: GgufReader) -> dict[str, Any]:
     original = reader.find_int("rope.scaling.original_context_length")
     if original is not None:
         rope["original_max_position_embeddings"] = original
+    if rule == "yarn" and reader.find("rope.scaling.attn_factor") is not None:
+        # Beside the factor that follows from how far contexts are stretched.
+        stretched = 1 + 0.1 * math.log(max(rope["factor"], 1.0))
+        rope["attention_factor"] = reader.number("rope.scaling.attn_factor", 1.0) * stretched
     for key in ("beta_fast", "beta_slow"):
         if reader.find(f"rope.scaling.yarn_{key}") is not None:
             rope[key] = reader.number(f"rope.scaling.yarn_{key}", 0.0)
