@@ -136,7 +136,7 @@ def test_gemma3(tmp_path: Path):
             "mamba",
             {},
             ("token_embd.weight",),
-            "'mamba'; known: afmoe, arcee, bloom",
+            "'mamba'; known: afmoe, apertus, arcee",
         ),
         ("llama", {}, ("other",), "token_embd.weight is missing"),
         ("llama", {"block_count": "two"}, ("token_embd.weight",), "llama.block_count is 'two'"),

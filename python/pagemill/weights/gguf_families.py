@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pagemill.weights import gguf_computed as computed
 from pagemill.weights.gguf_reader import GgufReader
 
 Config = dict[str, Any]
 
 _LAYER_NORM = "attention.layer_norm_epsilon"
-_SIGMOID = 2  # of expert_gating_func
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,210 +69,6 @@ _GPT2 = {
 }
 
 
-def _llama(reader: GgufReader, config: Config) -> Config:
-    del config
-    if reader.number("expert_count", 0) == 0:
-        return {}
-    # Mixtral has no name of its own.
-    return {
-        "architectures": [GGUF_FAMILIES["llama"].architectures[1]],
-        "num_local_experts": reader.integer("expert_count"),
-        "num_experts_per_tok": reader.integer("expert_used_count"),
-    }
-
-
-def _dense_layers(reader: GgufReader, config: Config) -> Config:
-    """There is no key for layers without experts."""
-    del config
-    return {"mlp_only_layers": reader.layers_with("ffn_gate.weight")}
-
-
-def _gemma2(reader: GgufReader, config: Config) -> Config:
-    # The 27B models are the only ones whose query scale is not their head size. GGUF has no key for
-    # it; the number of their layers tells them.
-    del reader
-    scalar = config["head_dim"]
-    if config["num_hidden_layers"] == 46:
-        scalar = config["hidden_size"] // config["num_attention_heads"]
-    return {"query_pre_attn_scalar": scalar}
-
-
-def _gemma3(reader: GgufReader, config: Config) -> Config:
-    scalar = config["head_dim"]
-    if config["num_hidden_layers"] == 62:
-        scalar = config["hidden_size"] // config["num_attention_heads"]
-    sliding = {"rope_type": "default", "rope_theta": reader.number("rope.freq_base_swa", 10000.0)}
-    return {
-        "sliding_window": reader.integer("attention.sliding_window"),
-        "query_pre_attn_scalar": scalar,
-        "rope_parameters": {
-            "full_attention": config["rope_parameters"],
-            "sliding_attention": sliding,
-        },
-    }
-
-
-def _olmo2(reader: GgufReader, config: Config) -> Config:
-    """OLMo 3 has no name of its own; its sliding layers have no scaling."""
-    if "sliding_window" not in config:
-        return {}
-    rope = config["rope_parameters"]
-    sliding = {"rope_type": "default", "rope_theta": rope["rope_theta"]}
-    return {
-        "architectures": [GGUF_FAMILIES["olmo2"].architectures[1]],
-        "rope_parameters": {"full_attention": rope, "sliding_attention": sliding},
-    }
-
-
-def _falcon(reader: GgufReader, config: Config) -> Config:
-    del config
-    return {"num_ln_in_parallel_attn": 2 if reader.layers_with("attn_norm_2.weight") else 1}
-
-
-def _without_further_layers(reader: GgufReader, config: Config) -> Config:
-    """`block_count` includes layers that predict further tokens."""
-    further = reader.find_int("nextn_predict_layers") or 0
-    return {
-        "num_hidden_layers": config["num_hidden_layers"] - further,
-        "num_nextn_predict_layers": further,
-    }
-
-
-def _exaone_moe(reader: GgufReader, config: Config) -> Config:
-    fewer = _without_further_layers(reader, config)
-    sparse = reader.layers_with("ffn_gate_inp.weight")
-    layers = range(fewer["num_hidden_layers"])
-    return fewer | {"mlp_layer_types": ["sparse" if i in sparse else "dense" for i in layers]}
-
-
-def _apertus(reader: GgufReader, config: Config) -> Config:
-    """The numbers of xIELU, which are metadata of a name of their own."""
-    del config
-    metadata = reader.gguf.metadata
-    return {
-        f"xielu_{name}": metadata.get(f"xielu.{name}") for name in ("alpha_p", "alpha_n", "beta")
-    }
-
-
-def _deepseek2(reader: GgufReader, config: Config) -> Config:
-    rotary = reader.integer("rope.dimension_count")
-    rope = {k: v for k, v in config["rope_parameters"].items() if k != "partial_rotary_factor"}
-    weight = reader.number("rope.scaling.yarn_log_multiplier", 0.0) * 10  # the key has a tenth
-    if weight:
-        rope |= {"mscale": weight, "mscale_all_dim": weight}
-    key = reader.find_int("attention.key_length_mla") or reader.integer("attention.key_length")
-    value = reader.find_int("attention.value_length_mla")
-    deepseek: Config = {
-        "rope_parameters": rope,
-        "qk_rope_head_dim": rotary,
-        "qk_nope_head_dim": key - rotary,
-        "v_head_dim": value or reader.integer("attention.value_length"),
-        "q_lora_rank": reader.find_int("attention.q_lora_rank"),
-        "num_key_value_heads": config["num_attention_heads"],
-        "head_dim": rotary,
-    }
-    if reader.number("expert_gating_func", 1) == _SIGMOID:
-        return deepseek | {"architectures": [GGUF_FAMILIES["deepseek2"].architectures[1]]}
-    if reader.number("expert_group_count", 1) > 1:
-        deepseek["topk_method"] = "group_limited_greedy"
-    return deepseek
-
-
-def _score_scale(reader: GgufReader, config: Config) -> Config:
-    """Granite's multiplier of scores, of models that have another one and do not state it."""
-    del reader
-    return {"attention_multiplier": config.get("attention_multiplier", config["head_dim"] ** -0.5)}
-
-
-def _mixer_sizes(reader: GgufReader) -> Config:
-    heads, inner = reader.integer("ssm.time_step_rank"), reader.integer("ssm.inner_size")
-    return {
-        "mamba_d_ssm": inner,
-        "mamba_expand": inner // reader.integer("embedding_length"),
-        "mamba_n_heads": heads,
-        "mamba_d_head": inner // heads,
-        "mamba_n_groups": reader.integer("ssm.group_count"),
-        "mamba_d_state": reader.integer("ssm.state_size"),
-        "mamba_d_conv": reader.integer("ssm.conv_kernel"),
-    }
-
-
-def _falcon_h1(reader: GgufReader, config: Config) -> Config:
-    del config
-    return _mixer_sizes(reader)
-
-
-def _granite_hybrid(reader: GgufReader, config: Config) -> Config:
-    attends, layers = reader.layers_with("attn_q.weight"), config["num_hidden_layers"]
-    # The key that converters use to say so, if it is there.
-    rotates = reader.find("rope.scaling.finetuned") is not False
-    sizes: Config = {}
-    shared, first = reader.tensor("blk.0.ffn_up_shexp.weight"), reader.tensor("blk.0.ffn_up.weight")
-    if (wide := shared or first) is not None:
-        sizes["shared_intermediate_size"] = wide.shape[0]
-    if (experts := reader.tensor("blk.0.ffn_up_exps.weight")) is not None:
-        sizes["intermediate_size"] = experts.shape[-2]
-        sizes["num_local_experts"] = reader.integer("expert_count")
-        sizes["num_experts_per_tok"] = reader.integer("expert_used_count")
-    return {
-        **_score_scale(reader, config),
-        **_mixer_sizes(reader),
-        **sizes,
-        "layer_types": ["attention" if i in attends else "mamba" for i in range(layers)],
-        "position_embedding_type": "rope" if rotates else "nope",
-    }
-
-
-_NEMOTRON_TENSORS = {
-    "M": "ssm_in.weight",
-    "*": "attn_q.weight",
-    "-": "ffn_up.weight",
-    "E": "ffn_up_exps.weight",
-}
-
-
-def _nemotron_h(reader: GgufReader, config: Config) -> Config:
-    kinds = dict[int, str]()
-    for kind, tensor in _NEMOTRON_TENSORS.items():
-        kinds |= dict.fromkeys(reader.layers_with(tensor), kind)
-    heads = reader.integer("ssm.time_step_rank")
-    return {
-        "hybrid_override_pattern": "".join(
-            kinds.get(i, "?") for i in range(config["num_hidden_layers"])
-        ),
-        "mamba_num_heads": heads,
-        "mamba_head_dim": reader.integer("ssm.inner_size") // heads,
-        "layer_norm_epsilon": reader.number(_LAYER_NORM, config["rms_norm_eps"]),
-    }
-
-
-def _mpt(reader: GgufReader, config: Config) -> Config:
-    del config
-    return {
-        "attn_config": {
-            "alibi_bias_max": reader.number("attention.max_alibi_bias", 8.0),
-            "clip_qkv": reader.number("attention.clamp_kqv", 0.0),
-        },
-        "expansion_ratio": reader.integer("feed_forward_length")
-        // reader.integer("embedding_length"),
-    }
-
-
-def _layer_kinds(reader: GgufReader, config: Config) -> Config:
-    """LFM2's layers by what they have."""
-    attends = reader.layers_with("attn_q.weight")
-    kinds = [
-        "full_attention" if i in attends else "conv" for i in range(config["num_hidden_layers"])
-    ]
-    return {"layer_types": kinds}
-
-
-def _mamba2(reader: GgufReader, config: Config) -> Config:
-    del config
-    heads = reader.integer("ssm.time_step_rank")
-    return {"num_heads": heads, "head_dim": reader.integer("ssm.inner_size") // heads}
-
-
 _NEMOTRON_H = GgufFamily(
     ("NemotronHForCausalLM",),
     {
@@ -289,7 +85,7 @@ _NEMOTRON_H = GgufFamily(
         "use_conv_bias": "ssm_conv1d.bias",
         "mlp_bias": "ffn_up.bias",
     },
-    more=_nemotron_h,
+    more=computed.nemotron_h,
 )
 
 GGUF_FAMILIES: Mapping[str, GgufFamily] = {
@@ -306,7 +102,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         _BIAS,
         {"mup_enabled": True},
     ),
-    "apertus": GgufFamily(("ApertusForCausalLM",), flags=_BIAS, more=_apertus),
+    "apertus": GgufFamily(("ApertusForCausalLM",), flags=_BIAS, more=computed.apertus),
     "arcee": GgufFamily(
         ("ArceeForCausalLM",),
         flags={**_BIAS, "mlp_bias": "ffn_up.bias"},
@@ -326,7 +122,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     "deepseek2": GgufFamily(
         ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"),
         {**_BALANCED, "kv_lora_rank": "attention.kv_lora_rank"},
-        more=_deepseek2,
+        more=computed.deepseek2,
     ),
     "dots1": GgufFamily(("Dots1ForCausalLM",), _BALANCED, _BIAS),
     "ernie4_5": GgufFamily(("Ernie4_5ForCausalLM",), flags={"use_bias": "attn_q.bias"}),
@@ -353,7 +149,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         ("ExaoneMoeForCausalLM",),
         {**_BALANCED, "num_shared_experts": "expert_shared_count"},
         _BIAS,
-        more=_exaone_moe,
+        more=computed.exaone_moe,
     ),
     "exaone4": GgufFamily(("Exaone4ForCausalLM",)),
     "falcon": GgufFamily(
@@ -365,17 +161,17 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         },
         {"bias": "attn_qkv.bias"},
         {**_IN_ORDER, "new_decoder_architecture": True},
-        _falcon,
+        computed.falcon,
     ),
     "gemma": GgufFamily(("GemmaForCausalLM",), fixed=_ONE_OFF),
-    "gemma2": GgufFamily(("Gemma2ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=_gemma2),
-    "gemma3": GgufFamily(("Gemma3ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=_gemma3),
+    "gemma2": GgufFamily(("Gemma2ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=computed.gemma2),
+    "gemma3": GgufFamily(("Gemma3ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=computed.gemma3),
     "glm4": GgufFamily(("Glm4ForCausalLM",), flags=_BIAS),
     "glm4moe": GgufFamily(
         ("Glm4MoeForCausalLM",),
         _BALANCED,
         {**_BIAS, "use_qk_norm": "attn_q_norm.weight"},
-        more=_without_further_layers,
+        more=computed.without_further_layers,
     ),
     "gpt2": GgufFamily(("GPT2LMHeadModel",), _GPT2, fixed={"weights_transposed": False}),
     "gptneox": GgufFamily(
@@ -396,7 +192,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
             "mamba_rms_norm": "ssm_norm.weight",
         },
         fixed={"mamba_norm_before_gate": False},
-        more=_falcon_h1,
+        more=computed.falcon_h1,
     ),
     "granite": GgufFamily(
         ("GraniteForCausalLM",),
@@ -413,7 +209,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
             "mamba_conv_bias": "ssm_conv1d.bias",
         },
         {**_INTERLEAVED, **_APART},
-        _granite_hybrid,
+        computed.granite_hybrid,
     ),
     "granitemoe": GgufFamily(
         ("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"),
@@ -446,7 +242,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         {"conv_L_cache": "shortconv.l_cache", "norm_eps": "attention.layer_norm_rms_epsilon"},
         {"conv_bias": "shortconv.in_proj.bias"},
         {"block_auto_adjust_ff_dim": False},
-        _layer_kinds,
+        computed.layer_kinds,
     ),
     "lfm2moe": GgufFamily(
         ("Lfm2MoeForCausalLM",),
@@ -459,13 +255,13 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
             "routed_scaling_factor": "expert_weights_scale",
         },
         {"conv_bias": "shortconv.in_proj.bias", "use_expert_bias": "exp_probs_b.bias"},
-        more=_layer_kinds,
+        more=computed.layer_kinds,
     ),
     "llama": GgufFamily(
         ("LlamaForCausalLM", "MixtralForCausalLM"),  # the second with experts
         flags={**_BIAS, "mlp_bias": "ffn_up.bias"},
         fixed={**_INTERLEAVED, "hidden_act": "silu"},
-        more=_llama,
+        more=computed.llama,
     ),
     "mamba2": GgufFamily(
         ("Mamba2ForCausalLM",),
@@ -476,7 +272,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
             "conv_kernel": "ssm.conv_kernel",
         },
         {"use_bias": "ssm_in.bias", "use_conv_bias": "ssm_conv1d.bias"},
-        more=_mamba2,
+        more=computed.mamba2,
         attention=False,
     ),
     "minicpm": GgufFamily(
@@ -484,7 +280,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         ("GraniteForCausalLM", "MiniCPMForCausalLM"),
         _GRANITE,
         fixed=_INTERLEAVED,
-        more=_score_scale,
+        more=computed.score_scale,
     ),
     "minimax-m2": GgufFamily(
         ("MiniMaxM2ForCausalLM",),
@@ -502,7 +298,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
             "max_seq_len": "context_length",
             "layer_norm_epsilon": _LAYER_NORM,
         },
-        more=_mpt,
+        more=computed.mpt,
     ),
     "nemotron": GgufFamily(
         ("NemotronForCausalLM",),
@@ -518,7 +314,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         _BIAS,
         _INTERLEAVED,
     ),
-    "olmo2": GgufFamily(("Olmo2ForCausalLM", "Olmo3ForCausalLM"), flags=_BIAS, more=_olmo2),
+    "olmo2": GgufFamily(("Olmo2ForCausalLM", "Olmo3ForCausalLM"), flags=_BIAS, more=computed.olmo2),
     "olmoe": GgufFamily(("OlmoeForCausalLM",), {**_EXPERTS, "clip_qkv": "attention.clamp_kqv"}),
     "phi2": GgufFamily(("PhiForCausalLM",), {"layer_norm_eps": _LAYER_NORM}),
     "phi3": GgufFamily(("Phi3ForCausalLM",)),
@@ -531,14 +327,14 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
             "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
         },
         {"qkv_bias": "attn_q.bias"},
-        more=_dense_layers,
+        more=computed.dense_layers,
     ),
     "qwen3": GgufFamily(("Qwen3ForCausalLM",), flags=_BIAS),
     "qwen3moe": GgufFamily(
         ("Qwen3MoeForCausalLM",),
         {**_EXPERTS, **_EXPERT_SIZE},
         fixed={"norm_topk_prob": True},  # all models of the family do, and there is no key
-        more=_dense_layers,
+        more=computed.dense_layers,
     ),
     "seed_oss": GgufFamily(
         ("SeedOssForCausalLM",),
