@@ -210,6 +210,39 @@ def _multiplied(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     return tensors
 
 
+def _delta(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Decay as it is used, and the 1 that most norms add to their weights."""
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        if name.endswith("A_log"):
+            changed[name] = -np.exp(values)
+        elif name.endswith("conv1d.weight"):
+            changed[name] = values[:, 0]
+        elif name.endswith("norm.weight") and "linear_attn" not in name:
+            changed[name] = values + np.float32(1)
+        else:
+            changed[name.replace("dt_bias", "dt_proj.bias")] = values
+    return changed
+
+
+def _delta_in_order(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """The rows of q, k and v of all groups one after the other, and the gate apart."""
+    groups, keys = config.linear_num_key_heads, config.linear_key_head_dim
+    values_of_group = config.linear_num_value_heads // groups * config.linear_value_head_dim
+    ends = np.cumsum([keys, keys, values_of_group])
+    changed: Tensors = {}
+    for name, values in _delta(tensors, config).items():
+        if "in_proj_qkvz" not in name:
+            changed[name] = values
+            continue
+        width = values.shape[1]
+        parts = np.split(values.reshape(groups, -1, width), ends, axis=1)
+        q, k, v, z = (part.reshape(-1, width) for part in parts)
+        changed[name.replace("qkvz", "qkv")] = np.concatenate([q, k, v])
+        changed[name.replace("qkvz", "z")] = z
+    return changed
+
+
 def _split_latents(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     """The projection of latents in two: to keys, transposed, and to values."""
     nope, heads = config.qk_nope_head_dim, config.num_attention_heads
@@ -296,6 +329,17 @@ def _nemotron_h_moe_settings(config: PretrainedConfig) -> dict[str, Any]:
         "feed_forward_length": config.intermediate_size,
         "expert_shared_feed_forward_length": config.moe_shared_expert_intermediate_size,
         "moe_latent_size": config.moe_latent_size,
+    }
+
+
+def _delta_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        "ssm_conv_kernel": config.linear_conv_kernel_dim,
+        "ssm_state_size": config.linear_key_head_dim,
+        "ssm_group_count": config.linear_num_key_heads,
+        "ssm_time_step_rank": config.linear_num_value_heads,
+        "ssm_inner_size": config.linear_value_head_dim * config.linear_num_value_heads,
+        "full_attention_interval": 2,
     }
 
 
@@ -396,6 +440,8 @@ NEMOTRON_H_MOE = Converter(_mixers, _nemotron_h_moe_settings)
 HUNYUAN_MOE = Converter(settings=lambda config: {"expert_used_count": config.moe_topk[0]})
 INTERNLM2 = Converter(lambda tensors, config: _permuted(_divided(tensors, config), config))
 MINICPM = Converter(_permuted, lambda config: {"attention_scale": None})
+QWEN3_NEXT = Converter(_delta_in_order, _delta_settings)
+EARLY_QWEN3_NEXT = Converter(_delta, _delta_settings)
 MPT = Converter(settings=_mpt_settings)
 LATENT = Converter(settings=_latent_settings)
 SPLIT_LATENT = Converter(_split_latents, _split_latent_settings)

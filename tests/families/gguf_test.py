@@ -135,6 +135,8 @@ ROWS = [
     Row("phi3", "phi3"),
     Row("phi3_long", "phi3"),
     Row("qwen2_moe", "qwen2moe", changes={"mlp_only_layers": []}),
+    Row("qwen3_next", "qwen3next", files.QWEN3_NEXT, {"mlp_only_layers": []}),
+    Row("qwen3_next", "qwen3next", files.EARLY_QWEN3_NEXT, {"mlp_only_layers": []}),
     Row("seed_oss", "seed_oss"),
     Row("smollm3", "smollm3", files.LLAMA, {"no_rope_layers": [1, 1, 1, 0]}),
     Row("stablelm", "stablelm"),

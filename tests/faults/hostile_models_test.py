@@ -178,7 +178,7 @@ def test_gguf_metadata_that_lies(
     [
         ("blk.0.attn_sinks.weight", "does not use 1 of the model's tensors: 'blk.0.attn_sinks"),
         ("blk.3.attn_q.weight", "does not use 1 of the model's tensors: 'blk.3.attn_q.weight'"),
-        ("blk.0.attn_q.bias", "does not use 1 of the model's tensors: 'blk.0.attn_q.bias'"),
+        ("blk.0.attn_v.bias", "does not use 1 of the model's tensors: 'blk.0.attn_v.bias'"),
     ],
 )
 def test_a_gguf_tensor_too_many(

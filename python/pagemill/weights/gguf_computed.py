@@ -211,6 +211,13 @@ def layer_kinds(reader: GgufReader, config: Config) -> Config:
     return {"layer_types": kinds}
 
 
+def qwen3_next(reader: GgufReader, config: Config) -> Config:
+    attends, layers = reader.layers_with("attn_q.weight"), config["num_hidden_layers"]
+    kinds = ["full_attention" if i in attends else "linear_attention" for i in range(layers)]
+    values = reader.integer("ssm.inner_size") // reader.integer("ssm.time_step_rank")
+    return {"layer_types": kinds, "linear_value_head_dim": values}
+
+
 def mamba2(reader: GgufReader, config: Config) -> Config:
     del config
     heads = reader.integer("ssm.time_step_rank")

@@ -336,6 +336,21 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         fixed={"norm_topk_prob": True},  # all models of the family do, and there is no key
         more=computed.dense_layers,
     ),
+    "qwen3next": GgufFamily(
+        ("Qwen3NextForCausalLM",),
+        {
+            **_EXPERTS,
+            **_EXPERT_SIZE,
+            "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+            "linear_num_key_heads": "ssm.group_count",
+            "linear_num_value_heads": "ssm.time_step_rank",
+            "linear_key_head_dim": "ssm.state_size",
+            "linear_conv_kernel_dim": "ssm.conv_kernel",
+        },
+        _BIAS,
+        _ONE_OFF,
+        computed.qwen3_next,
+    ),
     "seed_oss": GgufFamily(
         ("SeedOssForCausalLM",),
         flags={

@@ -42,6 +42,12 @@ _SHARED_EXPERTS = {
     "mlp.shared_experts.up_proj": "ffn_up_shexp",
     "mlp.shared_experts.down_proj": "ffn_down_shexp",
 }
+_GATED_EXPERT = {
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+}
 _BALANCED_EXPERTS = {
     **_EXPERTS,
     **_SHARED_EXPERTS,
@@ -417,14 +423,31 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         {
             **_LLAMA,
             **_EXPERTS,
-            "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-            "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-            "mlp.shared_expert.up_proj": "ffn_up_shexp",
-            "mlp.shared_expert.down_proj": "ffn_down_shexp",
+            **_GATED_EXPERT,
         }
     ),
     "qwen3": _llama(_LLAMA | _QK_NORMS),
     "qwen3moe": _llama(_LLAMA | _QK_NORMS | _EXPERTS),
+    "qwen3next": GgufNames(
+        {
+            **_LLAMA,
+            **_QK_NORMS,
+            **_EXPERTS,
+            **_GATED_EXPERT,
+            "post_attention_layernorm": "post_attention_norm",
+            "linear_attn.in_proj_qkvz": "ssm_in",  # of files of earlier converters
+            "linear_attn.in_proj_qkv": "attn_qkv",
+            "linear_attn.in_proj_z": "attn_gate",
+            "linear_attn.in_proj_ba": "ssm_ba",
+            "linear_attn.conv1d": "ssm_conv1d",
+            "linear_attn.dt_bias": "ssm_dt.bias",
+            "linear_attn.A_log": "ssm_a",
+            "linear_attn.norm": "ssm_norm",
+            "linear_attn.out_proj": "ssm_out",
+        },
+        _TOP,
+        negated_exp=_NEGATED_EXP,
+    ),
     "seed_oss": _llama({**_LLAMA, "post_attention_layernorm": "post_attention_norm"}),
     "smollm3": _llama(_LLAMA),
     "stablelm": _llama(_LLAMA),
