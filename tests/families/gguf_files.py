@@ -380,6 +380,7 @@ def _split_latent_settings(config: PretrainedConfig) -> dict[str, Any]:
         **_latent_settings(config),
         **_sigmoid(config),
         "head_count_kv": 1,
+        "leading_dense_block_count": 1,
         "key_length": config.kv_lora_rank + config.qk_rope_head_dim,
         "value_length": config.kv_lora_rank,
         "key_length_mla": config.qk_nope_head_dim + config.qk_rope_head_dim,

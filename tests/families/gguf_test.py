@@ -105,6 +105,7 @@ ROWS = [
     Row("gemma2", "gemma2", files.GEMMA, {"query_pre_attn_scalar": 20}),
     Row("glm4", "glm4"),
     Row("glm4_moe", "glm4moe", files.SIGMOID),
+    Row("glm4_moe_lite", "deepseek2", files.SPLIT_LATENT, _NO_BIAS | _DENSE_FIRST),
     Row("gpt2", "gpt2", files.GPT2),
     Row("gpt_bigcode", "starcoder", files.BIG_CODE),
     Row("gpt_neox", "gptneox", files.IN_ORDER),

@@ -107,6 +107,7 @@ def deepseek2(reader: GgufReader, config: Config) -> Config:
     key = reader.find_int("attention.key_length_mla") or reader.integer("attention.key_length")
     value = reader.find_int("attention.value_length_mla")
     deepseek: Config = {
+        **without_further_layers(reader, config),
         "rope_parameters": rope,
         "qk_rope_head_dim": rotary,
         "qk_nope_head_dim": key - rotary,
@@ -115,7 +116,9 @@ def deepseek2(reader: GgufReader, config: Config) -> Config:
         "num_key_value_heads": config["num_attention_heads"],
         "head_dim": rotary,
     }
-    if reader.number("expert_gating_func", 1) == _SIGMOID:
+    scores = reader.number("expert_gating_func", 0)
+    # Earlier converters do not write the key for all models whose experts are balanced.
+    if scores == _SIGMOID or (not scores and reader.layers_with("exp_probs_b.bias")):
         return deepseek | {"architectures": ["DeepseekV3ForCausalLM"]}
     if reader.number("expert_group_count", 1) > 1:
         deepseek["topk_method"] = "group_limited_greedy"

@@ -56,7 +56,7 @@ def _base(reader: GgufReader, family: GgufFamily) -> Config:
         "model_type": reader.architecture,
         "vocab_size": embedding.shape[0],
         "hidden_size": reader.integer("embedding_length"),
-        "num_hidden_layers": reader.integer("block_count"),
+        "num_hidden_layers": reader.layers(),
         "max_position_embeddings": reader.integer("context_length"),
         "rms_norm_eps": reader.number("attention.layer_norm_rms_epsilon", 1e-6),
         "tie_word_embeddings": reader.tensor("output.weight") is None,

@@ -120,7 +120,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         {**_BIAS, "use_qk_norm": "attn_q_norm.weight"},
     ),
     "deepseek2": GgufFamily(
-        ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"),
+        ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4MoeLiteForCausalLM"),
         {**_BALANCED, "kv_lora_rank": "attention.kv_lora_rank"},
         more=computed.deepseek2,
     ),

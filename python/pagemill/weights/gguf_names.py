@@ -226,7 +226,9 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     ),
     "cohere2": _llama(_LLAMA),
     "command-r": _llama(_LLAMA | _QK_NORMS),
-    "deepseek2": GgufNames(_NORMS | _LATENT | _MLP | _BALANCED_EXPERTS, _TOP, rows=_LATENT_ROWS),
+    "deepseek2": GgufNames(
+        _NORMS | _LATENT | _MLP | _BALANCED_EXPERTS | _FURTHER, _TOP, rows=_LATENT_ROWS
+    ),
     "dots1": _llama(_LLAMA | _QK_NORMS | _BALANCED_EXPERTS),
     "ernie4_5": _llama(_LLAMA),
     "ernie4_5-moe": _llama(

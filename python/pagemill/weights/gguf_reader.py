@@ -10,6 +10,8 @@ from pagemill.weights.gguf import GgufFile
 from pagemill.weights.json_file import shown
 from pagemill.weights.location import TensorLocation
 
+_MAX_LAYERS = 2**16
+
 
 class GgufReader:
     """Reads `<architecture>.<key>`. A key that may differ by layer is a number, or one for each
@@ -52,6 +54,17 @@ class GgufReader:
             raise self.error(f"the key {self.architecture}.{key} is missing")
         return value
 
+    def layers(self) -> int:
+        """The number of layers.
+
+        Raises:
+            WeightsError: it is missing, or more than any model has.
+        """
+        count = self.integer("block_count")
+        if count > _MAX_LAYERS:
+            raise self._wrong("block_count", count)
+        return count
+
     def number(self, key: str, default: float) -> float:
         """A number; `default` if there is none."""
         value = self.find(key)
@@ -68,8 +81,7 @@ class GgufReader:
 
     def layers_with(self, tensor: str) -> Sequence[int]:
         """The numbers of the layers that have `blk.<i>.<tensor>`, ascending."""
-        layers = range(self.integer("block_count"))
-        return [i for i in layers if f"blk.{i}.{tensor}" in self.gguf.tensors]
+        return [i for i in range(self.layers()) if f"blk.{i}.{tensor}" in self.gguf.tensors]
 
     def tensor(self, name: str) -> TensorLocation | None:
         """The tensor of this stored name."""
