@@ -18,6 +18,7 @@ from typing import Any, cast
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.gguf import GgufFile
 from pagemill.weights.gguf_config import config_from_gguf
+from pagemill.weights.gguf_split import open_model
 from pagemill.weights.json_file import read_object
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.names import as_used, gguf_names, layer_name
@@ -55,7 +56,7 @@ class ModelSource:
             return cls("hf", path, config, None, read_pooling(path), read_directory(path))
         if not path.exists():
             raise WeightsError(f"{path} does not exist")
-        gguf = GgufFile.open(path)
+        gguf = open_model(path)
         return cls("gguf", path, config_from_gguf(gguf), gguf, None, gguf.tensors)
 
     def with_weights(self, path: str | Path) -> ModelSource:
@@ -73,7 +74,7 @@ class ModelSource:
             return replace(self, path=path, _tensors=read_directory(path))
         if not path.is_file():
             raise WeightsError(f"{path} is no GGUF file, as the model is")
-        gguf = GgufFile.open(path)
+        gguf = open_model(path)
         return replace(self, path=path, gguf=gguf, _tensors=gguf.tensors)
 
     @property
