@@ -62,7 +62,9 @@ class GgufReader:
         """
         count = self.integer("block_count")
         if count > _MAX_LAYERS:
-            raise self._wrong("block_count", count)
+            raise self.error(
+                f"{self.architecture}.block_count is {count}; at most {_MAX_LAYERS} are supported"
+            )
         return count
 
     def number(self, key: str, default: float) -> float:
