@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel
@@ -23,13 +24,17 @@ _BALANCING = ("e_score_correction_bias", "expert_bias")
 FAMILIES: Mapping[str, Family] = {**DENSE, **WITH_EXPERTS, **RECURRENT}
 
 
-def make(name: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
-    """Save a checkpoint of the family `name` in f32; returns its reference."""
+def make(
+    name: str, directory: Path, *, seed: int = 0, changes: Mapping[str, Any] | None = None
+) -> PreTrainedModel:
+    """Save a checkpoint of the family `name`, with `changes` of its configuration, in f32; returns
+    its reference."""
     torch.manual_seed(seed)
     family = FAMILIES[name]
     kind = CONFIG_MAPPING[family.model_type]
     known = kind().to_dict().keys()
-    fields = {key: value for key, value in SIZES.items() if key in known} | dict(family.changes)
+    fields = {key: value for key, value in SIZES.items() if key in known}
+    fields |= dict(family.changes) | dict(changes or {})
     config = kind(**fields)
     made: object = AutoModelForCausalLM.from_config(config, attn_implementation=family.attention)
     assert isinstance(made, PreTrainedModel)

@@ -154,7 +154,7 @@ def test_deep_json(checkpoints: dict[str, Path], tmp_path: Path, name: str):
         ("embedding_length", 0, "llama.embedding_length is 0"),
         ("attention.head_count", -1, "llama.attention.head_count is -1"),
         ("attention.key_length", 2**31 - 1, "head_dim is 2147483647, but the largest dimension"),
-        ("block_count", 2**62, "num_hidden_layers is 4611686018427387904, but the number of"),
+        ("block_count", 2**62, "llama.block_count is 4611686018427387904; at most 65536"),
         ("attention.layer_norm_rms_epsilon", -math.inf, "rms_norm_eps from 0 to 1, it has -inf"),
         ("rope.freq_base", 0.0, "rope_theta must be a number > 0"),
         ("context_length", 2**31, "max_position_embeddings > 0 and below 2^31"),
@@ -178,7 +178,7 @@ def test_gguf_metadata_that_lies(
     [
         ("blk.0.attn_sinks.weight", "does not use 1 of the model's tensors: 'blk.0.attn_sinks"),
         ("blk.3.attn_q.weight", "does not use 1 of the model's tensors: 'blk.3.attn_q.weight'"),
-        ("blk.0.attn_q.bias", "does not use 1 of the model's tensors: 'blk.0.attn_q.bias'"),
+        ("blk.0.attn_v.bias", "does not use 1 of the model's tensors: 'blk.0.attn_v.bias'"),
     ],
 )
 def test_a_gguf_tensor_too_many(

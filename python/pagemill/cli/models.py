@@ -32,7 +32,7 @@ def architectures() -> list[dict[str, Any]]:
     """The rows, each with `architecture`, `title`, `model_types`, `task` and `gguf`, in the table's
     order."""
     from pagemill.models.table import ARCHITECTURES
-    from pagemill.weights.gguf_config import GGUF_ARCHITECTURES
+    from pagemill.weights.gguf_families import GGUF_FAMILIES
 
     return [
         {
@@ -40,7 +40,7 @@ def architectures() -> list[dict[str, Any]]:
             "title": row.title,
             "model_types": list(row.model_types),
             "task": row.task,
-            "gguf": [gguf for gguf, names in GGUF_ARCHITECTURES.items() if name in names],
+            "gguf": [gguf for gguf, row in GGUF_FAMILIES.items() if name in row.architectures],
         }
         for name, row in ARCHITECTURES.items()
     ]

@@ -123,7 +123,7 @@ class Weights(Protocol):
         stored: tuple[int, ...] | None = None,
     ) -> Tensor:
         """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
-        vector or as one row."""
+        vector."""
         ...
 
     def small(

@@ -54,13 +54,14 @@ class DeltaShape:
 def delta_layer(weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, layer: int) -> Tensor:
     """x [T, H] -> [T, H]; the states of layer `layer` have their own caches.
 
-    Weights: `<prefix>.{conv1d, A_log, dt_bias, norm, out_proj}`, and either `in_proj_qkvz` and
-    `in_proj_ba`, with the rows of a group together, or `in_proj_{qkv,z,b,a}`.
+    Weights: `<prefix>.{conv1d, A_log, dt_bias, norm, out_proj}`, and either `in_proj_qkvz` with the
+    rows of a group together, or `in_proj_{qkv,z}`; and either `in_proj_ba` with the rows of a group
+    together, or `in_proj_{b,a}`.
     """
     _note_ranks(weights)
     by_group = weights.has(f"{prefix}.in_proj_qkvz.weight")
-    project = _project_by_group if by_group else _project
-    qkv, gate, b, a = project(weights, prefix, x, shape)
+    qkv, gate = (_project_by_group if by_group else _project)(weights, prefix, x, shape)
+    b, a = _rates(weights, prefix, x, shape, by_group=by_group)
     qkv = ops.causal_conv(
         qkv,
         weights.small(
@@ -176,23 +177,30 @@ def _note_ranks(weights: Weights) -> None:
         weights.note("every rank computes whole layers of the gated delta rule")
 
 
-def _project(
-    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """q, k and v; the gate; b and a."""
+def _project(weights: Weights, prefix: str, x: Tensor, shape: DeltaShape) -> tuple[Tensor, Tensor]:
+    """q, k and v; the gate."""
     return (
         linear(weights, f"{prefix}.in_proj_qkv", x, (shape.channels,)),
         linear(weights, f"{prefix}.in_proj_z", x, (shape.heads, shape.values)),
-        linear(weights, f"{prefix}.in_proj_b", x, (shape.heads,)),
-        linear(weights, f"{prefix}.in_proj_a", x, (shape.heads,)),
     )
 
 
 def _project_by_group(
     weights: Weights, prefix: str, x: Tensor, shape: DeltaShape
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    of_group, heads = shape.channels // shape.groups, shape.heads // shape.groups
+) -> tuple[Tensor, Tensor]:
+    of_group = shape.channels // shape.groups
     rows = (shape.groups, of_group + shape.group_values)
-    qkv, gate = ops.split(linear(weights, f"{prefix}.in_proj_qkvz", x, rows), of_group)
-    b, a = ops.split(linear(weights, f"{prefix}.in_proj_ba", x, (shape.groups, 2 * heads)), heads)
-    return qkv, gate, b, a
+    return ops.split(linear(weights, f"{prefix}.in_proj_qkvz", x, rows), of_group)
+
+
+def _rates(
+    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, *, by_group: bool
+) -> tuple[Tensor, Tensor]:
+    """b and a: of each head, or `by_group` of those of each group."""
+    if not weights.has(f"{prefix}.in_proj_ba.weight"):
+        b, a = (linear(weights, f"{prefix}.in_proj_{what}", x, (shape.heads,)) for what in "ba")
+        return b, a
+    heads = shape.heads // shape.groups
+    rows = None if by_group else (shape.heads,)
+    both = linear(weights, f"{prefix}.in_proj_ba", x, (shape.groups, 2 * heads))
+    return ops.split(both, heads, row_shapes=(rows, rows))

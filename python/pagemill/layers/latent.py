@@ -53,8 +53,8 @@ def latent_attention(
     Ranks divide the heads; each has all latents.
 
     Weights: `<prefix>.q_proj`, or `.{q_a_proj,q_a_layernorm,q_b_proj}`; `.kv_a_proj_with_mqa`,
-    `.kv_a_layernorm`, `.kv_b_proj` and `.o_proj`; with biases of what reads or writes the hidden
-    state if `bias` (of `q_proj` never).
+    `.kv_a_layernorm`, `.kv_b_proj`, or `.k_b_proj` and `.v_b_proj`, and `.o_proj`; with biases of
+    what reads or writes the hidden state if `bias` (of `q_proj` never).
     """
     out = f"{prefix}.o_proj"
     results = AttentionShape(shape.heads, shape.heads, shape.value, shape.scale)
@@ -68,15 +68,39 @@ def latent_attention(
     cache = x.trace.cache(cache_name, x.trace.group(_GROUP), width, layout="latent")
     ops.latent_write(latent, k_rope, cache)
 
-    def projection(begin: int, end: int) -> Tensor:
-        """Rows of each head in the matrix that projects a latent to keys, then values."""
-        rows = Part(begin, end, shape.nope + shape.value)
-        return weights.head_matrices(f"{prefix}.kv_b_proj", shape.latent, heads=heads, rows=rows)
-
-    absorbed = ops.head_linear(q_nope, projection(0, shape.nope), transposed=True)
+    if weights.has(f"{prefix}.k_b_proj.weight"):
+        keys, values = _apart(weights, prefix, shape, heads)
+        absorbed = ops.head_linear(q_nope, keys)
+    else:
+        keys, values = _together(weights, prefix, shape, heads)
+        absorbed = ops.head_linear(q_nope, keys, transposed=True)
     attended = ops.latent_attention(absorbed, q_rope, cache, scale=shape.scale)
-    values = ops.head_linear(attended, projection(shape.nope, shape.nope + shape.value))
+    values = ops.head_linear(attended, values)
     return attention.output(weights, out, values, results, x.width, bias=bias)
+
+
+def _together(
+    weights: Weights, prefix: str, shape: LatentShape, heads: Part
+) -> tuple[Tensor, Tensor]:
+    """Of each head, the rows of the matrix that projects a latent to keys, [heads, nope, latent],
+    and to values, [heads, value, latent]."""
+    total = shape.nope + shape.value
+    keys, values = Part(0, shape.nope, total), Part(shape.nope, total, total)
+    name = f"{prefix}.kv_b_proj"
+    return (
+        weights.head_matrices(name, shape.latent, heads=heads, rows=keys),
+        weights.head_matrices(name, shape.latent, heads=heads, rows=values),
+    )
+
+
+def _apart(weights: Weights, prefix: str, shape: LatentShape, heads: Part) -> tuple[Tensor, Tensor]:
+    """The two projections of each head as GGUF has them: that to keys transposed, [heads, latent,
+    nope], and that to values, [heads, value, latent]."""
+    latent, value = (Part(0, size, size) for size in (shape.latent, shape.value))
+    return (
+        weights.head_matrices(f"{prefix}.k_b_proj", shape.nope, heads=heads, rows=latent),
+        weights.head_matrices(f"{prefix}.v_b_proj", shape.latent, heads=heads, rows=value),
+    )
 
 
 def _queries(

@@ -1,7 +1,8 @@
 """Apertus: Llama with norms on each head of q and k, and xIELU without gates.
 
 Weights as Llama's, without `mlp.gate_proj`, with `attention_layernorm` and `feedforward_layernorm`
-for its norms, plus `self_attn.{q,k}_norm` and `mlp.act_fn.{alpha_p,alpha_n,beta}`.
+for its norms, plus `self_attn.{q,k}_norm` and `mlp.act_fn.{alpha_p,alpha_n,beta}`. A GGUF file
+states the last three as `xielu_*` of the configuration, a number for each layer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
 from pagemill.layers.linear import linear, row_parallel
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
-from pagemill.models.config_keys import Renamed
+from pagemill.models.config_keys import Renamed, numbers
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
@@ -41,6 +42,11 @@ class ApertusModel(Decoder):
         super().__init__(Renamed(config, _KEYS), eps=("rms_norm_eps", 1e-5))
         qk_norm = QkNorm(self.sizes.norm_eps)
         self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
+        self._stated = {
+            name: numbers(config, f"xielu_{name}", self.sizes.layers)
+            for name in ("alpha_p", "alpha_n", "beta")
+            if config.get(f"xielu_{name}") is not None
+        }
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         name = f"{self.prefix(layer)}.mlp"
@@ -48,16 +54,18 @@ class ApertusModel(Decoder):
         blocks = weights.block_elements(f"{down}.weight")
         part = weights.shard.part(self.sizes.intermediate_size, blocks)
         y = linear(weights, f"{name}.up_proj", x, (part.size,), rows=part)
-        y = _xielu(weights, f"{name}.act_fn", y)
+        beta, positive, negative = (
+            self._stated[what][layer] if self._stated else weights.number(f"{name}.act_fn.{what}")
+            for what in ("beta", "alpha_p", "alpha_n")
+        )
+        y = _xielu(y, beta, positive, negative)
         return row_parallel(weights, down, y, x.width, columns=part)
 
 
-def _xielu(weights: Weights, name: str, x: Tensor) -> Tensor:
+def _xielu(x: Tensor, beta: float, alpha_p: float, alpha_n: float) -> Tensor:
     """p x^2 + beta x, or n (e^x - 1 - x) + beta x if x < 0 (arXiv 2411.13010), of learned p and n:
     elu(x) - x is 0 if x > 0, and so is the square of relu(x) if x < 0."""
-    beta = weights.number(f"{name}.beta")
-    positive = _softplus(weights.number(f"{name}.alpha_p"))
-    negative = beta + _softplus(weights.number(f"{name}.alpha_n"))
+    positive, negative = _softplus(alpha_p), beta + _softplus(alpha_n)
     square = ops.scale(ops.activation(x, ActivationKind.RELU_SQUARED), positive)
     bend = ops.scale(ops.activation(x, ActivationKind.ELU), negative)
     return ops.add(ops.add(square, bend), ops.scale(x, beta - negative))

@@ -105,6 +105,7 @@ IGNORED_IN_DECODERS: Mapping[str, str] = {
     r".*\.rotary_emb\.inv_freq": "frequencies are computed from the configuration",
     r"lm_head\.weight": "the embedding is used if they are tied, no head if vectors are pooled",
     r"score\..*": "no classifier if vectors are pooled, or text is generated",
+    r"rope_(freqs|factors_long|factors_short)\.weight": "GGUF's factors are configuration",
 }
 
 

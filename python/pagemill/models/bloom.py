@@ -14,7 +14,7 @@ from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.alibi import alibi_slopes
 from pagemill.models.base import Config, StepInputs
-from pagemill.models.config_keys import Renamed, refuse
+from pagemill.models.config_keys import Renamed, flag, refuse
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
@@ -48,7 +48,7 @@ class BloomModel(Decoder):
         self.rotary = (None,) * self.sizes.layers
         self.attention_parts = AttentionParts(
             qkv=("query_key_value",),
-            by_head=True,
+            by_head=flag(config, "qkv_by_head", True),
             output="dense",
             bias=True,
             output_bias=True,

@@ -64,7 +64,11 @@ class FalconModel(Decoder):
             self.names = replace(_NAMES, attention_norm="ln_attn", feed_forward_norm="ln_mlp")
         bias = flag(config, "bias", False)
         self.attention_parts = AttentionParts(
-            qkv=("query_key_value",), by_head=by_head, output="dense", bias=bias, output_bias=bias
+            qkv=("query_key_value",),
+            by_head=by_head and flag(config, "qkv_by_head", True),
+            output="dense",
+            bias=bias,
+            output_bias=bias,
         )
         if flag(config, "alibi", False):
             self.rotary = (None,) * self.sizes.layers

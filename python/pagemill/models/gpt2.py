@@ -42,11 +42,12 @@ class Gpt2Model(Decoder):
         self.rotary = (None,) * self.sizes.layers
         if not flag(config, "scale_attn_weights", True):
             self.attention_scale = 1.0
+        transposed = flag(config, "weights_transposed", True)
         self.attention_parts = AttentionParts(
-            qkv=("c_attn",), output="c_proj", bias=True, output_bias=True, transposed=True
+            qkv=("c_attn",), output="c_proj", bias=True, output_bias=True, transposed=transposed
         )
         self.mlp_parts = MlpParts(
-            up=("c_fc",), down="c_proj", gated=False, bias=True, transposed=True
+            up=("c_fc",), down="c_proj", gated=False, bias=True, transposed=transposed
         )
         self.activation = activation(config, "activation_function", "gelu_new")
 

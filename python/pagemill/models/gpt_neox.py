@@ -45,7 +45,11 @@ class GptNeoxModel(Decoder):
         self.parallel_norms = flag(config, "use_parallel_residual", True)
         bias = flag(config, "attention_bias", True)
         self.attention_parts = AttentionParts(
-            qkv=("query_key_value",), by_head=True, output="dense", bias=bias, output_bias=bias
+            qkv=("query_key_value",),
+            by_head=flag(config, "qkv_by_head", True),
+            output="dense",
+            bias=bias,
+            output_bias=bias,
         )
         self.mlp_parts = MlpParts(
             up=("dense_h_to_4h",), down="dense_4h_to_h", gated=False, bias=True

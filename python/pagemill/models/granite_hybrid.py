@@ -12,11 +12,11 @@ from __future__ import annotations
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.mlp import MlpParts, mlp
-from pagemill.layers.moe import Experts, packed_moe
+from pagemill.layers.moe import Experts, moe, packed_moe
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.state_space import mixer
 from pagemill.models.base import Config
-from pagemill.models.config_keys import layer_types, number, positive_int
+from pagemill.models.config_keys import flag, layer_types, number, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.models.state_space_keys import read_mixer
@@ -25,8 +25,6 @@ from pagemill.ops.trace import Tensor
 # Names of older and newer checkpoints.
 _MIXERS = ("mamba", "linear_attention")
 _ATTENTIONS = ("attention", "full_attention")
-
-_SHARED_MLP = MlpParts(up=("input_linear",), down="output_linear")
 
 
 class GraniteHybridModel(Decoder):
@@ -42,6 +40,9 @@ class GraniteHybridModel(Decoder):
         self._mixer = read_mixer(config, inner)
         self._shared_size = positive_int(config, "shared_intermediate_size", 1024)
         self._experts = _read_experts(config, sizes.intermediate_size)
+        self._fused = flag(config, "gate_and_up_fused", True)
+        if self._fused:
+            self.mlp_parts = MlpParts(up=("input_linear",), down="output_linear")
         self.attention_scale = number(config, "attention_multiplier", 1.0)
         self.embedding_scale = number(config, "embedding_multiplier", 1.0)
         self.residual_scale = number(config, "residual_multiplier", 1.0)
@@ -58,10 +59,11 @@ class GraniteHybridModel(Decoder):
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         prefix, kind = self.prefix(layer), ops.ActivationKind.SILU
         name = f"{prefix}.shared_mlp"
-        y = mlp(weights, name, x, self._shared_size, kind, _SHARED_MLP)
+        y = mlp(weights, name, x, self._shared_size, kind, self.mlp_parts)
         if self._experts is None:
             return y
-        return ops.add(y, packed_moe(weights, f"{prefix}.block_sparse_moe", x, self._experts))
+        chosen = packed_moe if self._fused else moe
+        return ops.add(y, chosen(weights, f"{prefix}.block_sparse_moe", x, self._experts))
 
 
 def _read_experts(config: Config, intermediate: int) -> Experts | None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.mlp import MlpParts, mlp
-from pagemill.layers.moe import Experts, packed_moe
+from pagemill.layers.moe import Experts, moe, packed_moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import number, positive_int
+from pagemill.models.config_keys import flag, number, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops.trace import Tensor
@@ -32,13 +32,16 @@ class GraniteMoeModel(Decoder):
         routing = read_routing(config, count, 2, renormalize=True)
         size = self.sizes.intermediate_size
         self._experts = Experts(count, size, self.activation, routing)
-        self.mlp_parts = MlpParts(up=("input_linear",), down="output_linear")
+        self._fused = flag(config, "gate_and_up_fused", True)
+        if self._fused:
+            self.mlp_parts = MlpParts(up=("input_linear",), down="output_linear")
         shared = config.get("shared_intermediate_size")
         self._shared = positive_int(config, "shared_intermediate_size") if shared else 0
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         prefix = self.prefix(layer)
-        y = packed_moe(weights, f"{prefix}.block_sparse_moe", x, self._experts)
+        chosen = packed_moe if self._fused else moe
+        y = chosen(weights, f"{prefix}.block_sparse_moe", x, self._experts)
         if not self._shared:
             return y
         name = f"{prefix}.shared_mlp"

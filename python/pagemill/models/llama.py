@@ -7,14 +7,8 @@ the rows of q_proj and k_proj in the order of interleaved rotary pairs (`rope_in
 
 from __future__ import annotations
 
-from pagemill.models.base import IGNORED_IN_DECODERS
 from pagemill.models.decoder import Decoder
 
 
 class LlamaModel(Decoder):
     """One Llama model."""
-
-    ignored = {
-        **IGNORED_IN_DECODERS,
-        r"rope_freqs\.weight": "GGUF's factors of frequencies are read as configuration",
-    }

@@ -10,7 +10,7 @@ from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import Config
-from pagemill.models.config_keys import Renamed, activation, flag
+from pagemill.models.config_keys import Renamed, activation, flag, number
 from pagemill.models.decoder import Decoder
 from pagemill.ops.trace import Tensor
 
@@ -25,6 +25,8 @@ class NemotronModel(Decoder):
             up=("up_proj",), gated=False, bias=flag(config, "mlp_bias", False)
         )
         self.activation = activation(config, "hidden_act", "relu2")
+        self.norm_offset = number(config, "norm_weight_offset", 1.0)
 
     def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps, weight_offset=1.0)
+        eps, offset = self.sizes.norm_eps, self.norm_offset
+        return norm.layer_norm(weights, name, x, eps, weight_offset=offset)

@@ -17,7 +17,14 @@ from pagemill.layers.linear import linear
 from pagemill.layers.moe import Experts, PackedNames, gated_expert, moe, packed_moe
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config
-from pagemill.models.config_keys import Defaults, flag, layer_numbers, layer_types, positive_int
+from pagemill.models.config_keys import (
+    Defaults,
+    flag,
+    layer_numbers,
+    layer_types,
+    number,
+    positive_int,
+)
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.models.state_space_keys import check_delta
@@ -40,7 +47,7 @@ class Qwen3NextModel(Decoder):
         super().__init__(config)
         layers = self.sizes.layers
         self.ignored = {**self.ignored, r"mtp\..*": "further tokens are not predicted"}
-        self.norm_offset = 1.0
+        self.norm_offset = number(config, "norm_weight_offset", 1.0)
         self._bias = flag(config, "attention_bias", False)
         self._types = layer_types(config, layers, (_LINEAR, _FULL)) or _by_interval(config, layers)
         self._delta = _read_delta(config, self.sizes.norm_eps)
@@ -91,7 +98,7 @@ class Qwen3NextModel(Decoder):
 
     def _norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         """Of each head."""
-        return norm.rms_norm(weights, name, x, self.sizes.norm_eps, weight_offset=1.0)
+        return norm.rms_norm(weights, name, x, self.sizes.norm_eps, weight_offset=self.norm_offset)
 
 
 def _by_interval(config: Config, layers: int) -> tuple[str, ...]:

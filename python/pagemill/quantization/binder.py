@@ -277,15 +277,14 @@ class WeightBinder:
         stored: tuple[int, ...] | None = None,
     ) -> Tensor:
         """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
-        vector or as one row.
+        vector.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
         location = self._tensors.locate(name)
         self._check_unscaled(location)
-        if location.shape != (stored or (1, length)):
-            self._check_shape(location, stored or (length,))
+        self._check_shape(location, stored or (length,))
         return self._tensors.vector(location, part or Part(0, length, length))
 
     def small(
@@ -306,8 +305,8 @@ class WeightBinder:
         self._check_unscaled(location)
         self._check_shape(location, shape)
         if all(factor == 1 for factor in row_factors) and not row_order:
-            return self._tensors.small(location)
-        values = read_f32(location)
+            return self._tensors.small(location, shape)
+        values = read_f32(location).reshape(shape)
         if row_factors:
             factors = np.array(row_factors, dtype=np.float32)
             values = values * factors.reshape(-1, *(1,) * (len(shape) - 1))
@@ -412,7 +411,7 @@ class WeightBinder:
             )
 
     def _check_shape(self, location: TensorLocation, shape: tuple[int, ...]) -> None:
-        if location.shape != shape:
+        if not location.fits(shape):
             raise WeightsError(
                 f"{self._source.path}: {location.name} is {format_shape(location.shape)}, the"
                 f" configuration asks for {format_shape(shape)}"

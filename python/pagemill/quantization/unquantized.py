@@ -3,6 +3,7 @@ scales."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
 from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES
@@ -46,12 +47,12 @@ class UnquantizedScheme:
 
 def _locate(tensors: DeclaredTensors, module: str, shape: tuple[int, int]) -> TensorLocation:
     location = tensors.locate(f"{module}.weight")
-    if location.shape != shape or location.dtype not in MATRIX_DTYPES:
+    if not location.fits(shape) or location.dtype not in MATRIX_DTYPES:
         raise WeightsError(
             f"{tensors.path}: {location.name} is {location.dtype}"
             f" {format_shape(location.shape)}, the configuration asks for {format_shape(shape)}"
         )
-    return location
+    return location if location.shape == shape else replace(location, shape=shape)
 
 
 UNQUANTIZED = UnquantizedScheme()

@@ -5,7 +5,7 @@ so an unknown name is an error and not a guess. The patterns are those in the mo
 `tokenizer.json`; llama.cpp's `llama-vocab.cpp` maps the names.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _LETTERS_THEN_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -32,17 +32,25 @@ _LLAMA3 = SplitRule(
     pattern=rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{_LETTERS_THEN_REST}",
     whole_words=True,
 )
+_DBRX = replace(_LLAMA3, whole_words=False)
 _QWEN2 = SplitRule(
     pattern=rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{_LETTERS_THEN_REST}",
     nfc=True,
 )
 
 SPLIT_RULES = {
+    "chatglm-bpe": _DBRX,
     "codeshell": _DIGITS,
     "command-r": _DIGITS,
+    "dbrx": _DBRX,
     "deepseek-r1-qwen": _QWEN2,
     "default": _GPT2,
+    "exaone": _DIGITS,
+    "falcon-h1": _LLAMA3,
+    "falcon3": _LLAMA3,
+    "glm4": _DBRX,
     "gpt-2": _GPT2,
+    "lfm2": _LLAMA3,
     "llama-bpe": _LLAMA3,
     "llama-v3": _LLAMA3,
     "llama3": _LLAMA3,
@@ -51,6 +59,7 @@ SPLIT_RULES = {
     "phi-2": _GPT2,
     "qwen2": _QWEN2,
     "refact": _DIGITS,
+    "smaug-bpe": _DBRX,
     "smollm": _DIGITS,
     "starcoder": _DIGITS,
 }

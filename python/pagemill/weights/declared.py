@@ -224,7 +224,7 @@ class DeclaredTensors:
         """
         key = location.name
         key += "" if part.whole else f".part{part.begin}-{part.end}"
-        if location.dtype == "f32":
+        if location.dtype == "f32" and not location.negated_exp:
             return self._declare(key, location, (part.size,), 4 * part.begin)
         return self.constant(key, self._read_real(location).reshape(-1)[part.begin : part.end])
 

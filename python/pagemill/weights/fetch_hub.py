@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pagemill.weights.errors import FetchError
+from pagemill.weights.gguf_split import split_names
 
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w./-]+\.gguf))?")
 _DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model*")
@@ -21,7 +22,7 @@ PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 
 @dataclass(frozen=True, slots=True)
 class HubId:
-    """`owner/name`, or with `file` one GGUF file of it."""
+    """`owner/name`, or with `file` one GGUF file of it, or the first of a model in several."""
 
     repo: str
     file: str | None
@@ -49,9 +50,11 @@ def choose_files(wanted: HubId, files: list[str]) -> list[str]:
       FetchError: it has no usable ones; the message lists what it has.
     """
     if wanted.file is not None:
-        if wanted.file not in files:
-            raise FetchError(f"{wanted.repo} has no file {wanted.file}{_ggufs(wanted, files)}")
-        return [wanted.file]
+        parts = list(split_names(wanted.file))
+        for part in parts:
+            if part not in files:
+                raise FetchError(f"{wanted.repo} has no file {part}{_ggufs(wanted, files)}")
+        return parts
     chosen = [
         name
         for name in files
@@ -60,8 +63,8 @@ def choose_files(wanted: HubId, files: list[str]) -> list[str]:
     ]
     if "config.json" in chosen and any(name.endswith(".safetensors") for name in chosen):
         return chosen
-    if ggufs := [name for name in files if name.endswith(".gguf")]:
-        if len(ggufs) == 1:
+    if ggufs := sorted(name for name in files if name.endswith(".gguf")):
+        if list(split_names(ggufs[0])) == ggufs:
             return ggufs
         raise FetchError(f"{wanted.repo} holds several GGUF files{_ggufs(wanted, files)}")
     if any(name.endswith(PICKLES) for name in files):
@@ -122,7 +125,7 @@ def fetch_hub_model(wanted: HubId, cache: Path) -> Path:
             " check the network, or give a local directory or .gguf file"
         ) from error
     path = Path(folder)
-    if len(files) == 1 and files[0].endswith(".gguf"):
+    if files[0].endswith(".gguf"):
         path = path / files[0]
     marker = _marker(wanted, cache)
     marker.parent.mkdir(parents=True, exist_ok=True)

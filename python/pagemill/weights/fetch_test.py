@@ -187,6 +187,11 @@ def test_local_models(tmp_path: Path) -> None:
     gguf.write_bytes(b"GGUF")
     assert resolve(str(gguf), cache_dir=tmp_path) == gguf
     assert resolve(str(tmp_path), cache_dir=tmp_path) == gguf
+    split = tmp_path / "split"
+    split.mkdir()
+    for number in (1, 2):
+        (split / f"m-0000{number}-of-00002.gguf").write_bytes(b"GGUF")
+    assert resolve(str(split), cache_dir=tmp_path) == split / "m-00001-of-00002.gguf"
     folder = tmp_path / "hf"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
@@ -241,6 +246,11 @@ def test_hub_files() -> None:
     assert choose("o/n", *hf, *noise, "consolidated.safetensors") == hf
     assert choose("o/n", "README.md", "m.gguf") == ["m.gguf"]
     assert choose("o/n/q4/m.gguf", "q4/m.gguf", "q8/m.gguf") == ["q4/m.gguf"]
+    parts = [f"q4/m-0000{i}-of-00002.gguf" for i in (1, 2)]
+    assert choose("o/n", "README.md", *reversed(parts)) == parts
+    assert choose(f"o/n/{parts[0]}", "q8/m.gguf", *parts) == parts
+    with pytest.raises(FetchError, match="has no file q4/m-00002-of-00002.gguf"):
+        choose(f"o/n/{parts[0]}", parts[0])
     with pytest.raises(
         FetchError, match="several GGUF files; name one of them as o/n/FILE: a.gguf"
     ):

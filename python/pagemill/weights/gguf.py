@@ -46,7 +46,28 @@ _TENSOR_TYPES = {
     26: "i32",
     30: "bf16",
 }
-_OTHER_TYPES = {7: "q5_1", 10: "q2_k", 11: "q3_k", 20: "iq4_nl", 23: "iq4_xs", 39: "mxfp4"}
+_OTHER_TYPES = {
+    7: "q5_1",
+    9: "q8_1",
+    10: "q2_k",
+    11: "q3_k",
+    15: "q8_k",
+    16: "iq2_xxs",
+    17: "iq2_xs",
+    18: "iq3_xxs",
+    19: "iq1_s",
+    20: "iq4_nl",
+    21: "iq3_s",
+    22: "iq2_s",
+    23: "iq4_xs",
+    25: "i16",
+    27: "i64",
+    28: "f64",
+    29: "iq1_m",
+    34: "tq1_0",
+    35: "tq2_0",
+    39: "mxfp4",
+}
 
 # GGUF's metadata types, and the struct codes of those of fixed size.
 _STRING, _ARRAY, _BOOL = 8, 9, 7
@@ -214,7 +235,8 @@ class _Parser:
             type_name = _OTHER_TYPES.get(kind, f"number {kind}")
             supported = ", ".join(sorted(_TENSOR_TYPES.values()))
             raise self._error(
-                f"tensor {shown(name)} is stored as GGML type {type_name}; supported: {supported}"
+                f"tensor {shown(name)} is stored as GGML type {type_name}; supported:"
+                f" {supported}: quantize the model to one of these, such as Q8_0 or Q4_K_M"
             )
         return name, _TENSOR_TYPES[kind], shape, offset
 

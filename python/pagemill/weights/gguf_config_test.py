@@ -105,6 +105,46 @@ def test_qwen3moe(tmp_path: Path):
     assert source.has("model.layers.1.mlp.experts.gate_proj.weight")
 
 
+def test_layers_that_predict_further_tokens_are_counted_apart(tmp_path: Path):
+    keys = {"block_count": 3, "nextn_predict_layers": 1, "expert_gating_func": 2}
+    tensors = ("token_embd.weight", "blk.2.nextn.eh_proj.weight")
+    source = ModelSource.open(_write(tmp_path / "m.gguf", "glm4moe", keys, tensors))
+    config = source.config
+    assert (config["num_hidden_layers"], config["num_nextn_predict_layers"]) == (2, 1)
+    names = [source.name_of(tensor) for tensor in source.tensors]
+    assert "model.layers.2.eh_proj.weight" in names
+
+
+def test_a_number_for_each_layer(tmp_path: Path):
+    keys = {"attention.head_count_kv": [0, 2], "attention.sliding_window_pattern": [True, False]}
+    tensors = ("token_embd.weight", "blk.1.attn_q.weight")
+    source = ModelSource.open(_write(tmp_path / "m.gguf", "lfm2", keys, tensors))
+    assert source.config["num_key_value_heads"] == 2
+    assert source.config["layer_types"] == ["conv", "full_attention"]
+    for differ in ([1, 2], [0, 0], [True, True]):
+        keys = {"attention.head_count_kv": differ}
+        with pytest.raises(WeightsError, match="lfm2.attention.head_count_kv is"):
+            ModelSource.open(_write(tmp_path / "differ.gguf", "lfm2", keys, tensors))
+
+
+def test_sigmoids_of_balanced_experts_make_deepseek_v3(tmp_path: Path):
+    keys = {
+        "rope.dimension_count": 8,
+        "attention.key_length": 24,
+        "attention.value_length": 16,
+        "rope.scaling.yarn_log_multiplier": 0.1,
+    }
+    tensors = ("token_embd.weight", "blk.1.attn_kv_b.weight")
+    source = ModelSource.open(_write(tmp_path / "2.gguf", "deepseek2", keys, tensors))
+    assert source.architecture == "DeepseekV2ForCausalLM"
+    config = source.config
+    assert (config["qk_nope_head_dim"], config["qk_rope_head_dim"]) == (16, 8)
+    assert config["rope_parameters"]["mscale_all_dim"] == pytest.approx(1)
+    tensors += ("blk.1.exp_probs_b.bias",)
+    source = ModelSource.open(_write(tmp_path / "3.gguf", "deepseek2", keys, tensors))
+    assert source.architecture == "DeepseekV3ForCausalLM"
+
+
 def test_qwen2(tmp_path: Path):
     tensors = ("token_embd.weight", "output.weight", "blk.1.attn_q.weight")
     source = ModelSource.open(_write(tmp_path / "m.gguf", "qwen2", {}, tensors))
@@ -119,7 +159,7 @@ def test_gemma3(tmp_path: Path):
     source = ModelSource.open(_write(tmp_path / "m.gguf", "gemma3", keys, tensors))
     config = source.config
     assert config["norm_weight_offset"] == 0.0 and config["query_pre_attn_scalar"] == 32
-    assert config["sliding_window"] == 128 and config["sliding_window_pattern"] == 6
+    assert config["sliding_window"] == 128 and "sliding_window_pattern" not in config
     thetas = {kind: rope["rope_theta"] for kind, rope in config["rope_parameters"].items()}
     assert thetas == {"full_attention": 1e6, "sliding_attention": 1e4}
     prefix = "model.layers.0."
@@ -136,12 +176,20 @@ def test_gemma3(tmp_path: Path):
             "mamba",
             {},
             ("token_embd.weight",),
-            "'mamba'; known: gemma3, llama, qwen2, qwen3, qwen3moe",
+            "'mamba'; known: afmoe, apertus, arcee",
         ),
         ("llama", {}, ("other",), "token_embd.weight is missing"),
         ("llama", {"block_count": "two"}, ("token_embd.weight",), "llama.block_count is 'two'"),
         ("gemma3", {}, ("token_embd.weight",), "gemma3.attention.sliding_window is missing"),
         ("llama", {"attention.head_count": 0}, ("token_embd.weight",), "head_count is 0"),
+        (
+            "phi2",
+            {"rope.dimension_count": 32},
+            ("token_embd.weight",),
+            "phi2.rope.dimension_count is 32, heads have 16",
+        ),
+        ("lfm2", {"block_count": 2**31}, ("token_embd.weight",), "lfm2.block_count is 2147483648"),
+        ("mamba2", {}, ("token_embd.weight",), "mamba2.ssm.time_step_rank is missing"),
     ],
 )
 def test_message(

@@ -3,79 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
-_BLOCK = re.compile(r"blk\.(\d+)\.(.+)\.([^.]+)")
+from pagemill.weights.gguf_names import GGUF_NAMES
+from pagemill.weights.location import TensorLocation
 
-_DECODER = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-}
-
-_LLAMA_LAYER = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-
-# The matrices of all experts of a layer are one tensor.
-_LLAMA_EXPERTS = {
-    "block_sparse_moe.gate": "ffn_gate_inp",
-    "block_sparse_moe.experts.w1": "ffn_gate_exps",
-    "block_sparse_moe.experts.w2": "ffn_down_exps",
-    "block_sparse_moe.experts.w3": "ffn_up_exps",
-}
-
-_QWEN3_LAYER = _LLAMA_LAYER | {
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-}
-
-_QWEN3_EXPERTS = {
-    "mlp.gate": "ffn_gate_inp",
-    "mlp.experts.gate_proj": "ffn_gate_exps",
-    "mlp.experts.up_proj": "ffn_up_exps",
-    "mlp.experts.down_proj": "ffn_down_exps",
-}
-
-_GEMMA3_LAYER = _LLAMA_LAYER | {
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "post_attention_layernorm": "post_attention_norm",
-    "pre_feedforward_layernorm": "ffn_norm",
-    "post_feedforward_layernorm": "post_ffw_norm",
-}
-
-_LAYERS = {
-    "gemma3": _GEMMA3_LAYER,
-    "llama": _LLAMA_LAYER | _LLAMA_EXPERTS,
-    "qwen2": _LLAMA_LAYER,
-    "qwen3": _QWEN3_LAYER,
-    "qwen3moe": _QWEN3_LAYER | _QWEN3_EXPERTS,
-}
+_BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 
 
-def gguf_name(architecture: str, name: str) -> str | None:
-    """The name of tensor `name` in a GGUF file of `architecture`; None if it has no such tensor.
+def gguf_names(architecture: str, name: str) -> Sequence[str]:
+    """The names that tensor `name` may have in a GGUF file of `architecture`, of which a file has
+    at most one.
 
-    >>> gguf_name("llama", "model.layers.7.self_attn.q_proj.weight")
-    'blk.7.attn_q.weight'
+    >>> gguf_names("llama", "model.layers.7.self_attn.q_proj.weight")
+    ['blk.7.attn_q.weight']
     """
-    if name in _DECODER:
-        return _DECODER[name]
-    match = _LAYER.fullmatch(name)
-    if match is None:
-        return None
-    module, _, kind = match[2].rpartition(".")
-    layer_names = _LAYERS[architecture]
-    return f"blk.{match[1]}.{layer_names[module]}.{kind}" if module in layer_names else None
+    names = GGUF_NAMES[architecture]
+    prefix = f"{names.layers}."
+    layer, _, inner = name.removeprefix(prefix).partition(".")
+    if not name.startswith(prefix) or not layer.isdecimal():
+        return _stored(names.top, name)
+    return [
+        f"blk.{layer}.{stored}"
+        for modules in (names.modules, names.otherwise)
+        for stored in _stored(modules, inner)
+    ]
 
 
 def layer_name(architecture: str, stored: str) -> str:
@@ -85,12 +38,38 @@ def layer_name(architecture: str, stored: str) -> str:
     >>> layer_name("llama", "blk.7.attn_q.weight")
     'model.layers.7.self_attn.q_proj.weight'
     """
-    for name, known in _DECODER.items():
-        if known == stored:
-            return name
+    names = GGUF_NAMES[architecture]
     match = _BLOCK.fullmatch(stored)
     if match is None:
-        return stored
-    names = (name for name, known in _LAYERS[architecture].items() if known == match[2])
-    module = next(names, None)
-    return stored if module is None else f"model.layers.{match[1]}.{module}.{match[3]}"
+        return _used(names.top, stored) or stored
+    inner = _used(names.modules, match[2]) or _used(names.otherwise, match[2])
+    return stored if inner is None else f"{names.layers}.{match[1]}.{inner}"
+
+
+def as_used(architecture: str, name: str, stored: TensorLocation) -> TensorLocation:
+    """The tensor `stored` in a GGUF file of `architecture` as layers use it under `name`."""
+    names = GGUF_NAMES[architecture]
+    if name.endswith(names.negated_exp):
+        return replace(stored, negated_exp=True)
+    if name.endswith(names.rows) and len(stored.shape) > 1:
+        first, second, *others = stored.shape
+        return replace(stored, shape=(first * second, *others))
+    return stored
+
+
+def _stored(names: Mapping[str, str], name: str) -> list[str]:
+    """The stored name of a whole name, or of its module and then its kind, if there is one."""
+    if name in names:
+        return [names[name]]
+    module, _, kind = name.rpartition(".")
+    return [f"{names[module]}.{kind}"] if module in names else []
+
+
+def _used(names: Mapping[str, str], stored: str) -> str | None:
+    module, _, kind = stored.rpartition(".")
+    for name, known in names.items():
+        if known == stored:
+            return name
+        if known == module:
+            return f"{name}.{kind}"
+    return None

@@ -69,7 +69,8 @@ def read_f32(location: TensorLocation) -> npt.NDArray[np.float32]:
         WeightsError: the dtype holds no real numbers.
         OSError: the file cannot be read.
     """
-    return as_f32(location.dtype, location.shape, read_bytes(location))
+    values = as_f32(location.dtype, location.shape, read_bytes(location))
+    return np.log(-values) if location.negated_exp else values
 
 
 def is_zero(location: TensorLocation) -> bool:

@@ -18,9 +18,10 @@ from typing import Any, cast
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.gguf import GgufFile
 from pagemill.weights.gguf_config import config_from_gguf
+from pagemill.weights.gguf_split import open_model
 from pagemill.weights.json_file import read_object
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.names import gguf_name, layer_name
+from pagemill.weights.names import as_used, gguf_names, layer_name
 from pagemill.weights.pooling import Pooling, read_pooling
 from pagemill.weights.safetensors import read_directory
 
@@ -58,7 +59,7 @@ class ModelSource:
             return cls("hf", path, config, None, read_pooling(path), read_directory(path))
         if not path.exists():
             raise WeightsError(f"{path} does not exist")
-        gguf = GgufFile.open(path)
+        gguf = open_model(path)
         config = _merged(config_from_gguf(gguf), overrides or {})
         ends = sorted(_token_ids(config.get("eos_token_id")))
         return cls("gguf", path, config | {"eos_token_id": ends}, gguf, None, gguf.tensors)
@@ -78,7 +79,7 @@ class ModelSource:
             return replace(self, path=path, _tensors=read_directory(path))
         if not path.is_file():
             raise WeightsError(f"{path} is no GGUF file, as the model is")
-        gguf = GgufFile.open(path)
+        gguf = open_model(path)
         return replace(self, path=path, gguf=gguf, _tensors=gguf.tensors)
 
     def with_prefix(self, prefix: str) -> ModelSource:
@@ -148,8 +149,11 @@ class ModelSource:
     def _find(self, name: str) -> TensorLocation | None:
         if self.gguf is None:
             return self._tensors.get(name)
-        stored = gguf_name(self.config["model_type"], name)
-        return None if stored is None else self._tensors.get(stored)
+        architecture = self.config["model_type"]
+        for stored in gguf_names(architecture, name):
+            if stored in self._tensors:
+                return as_used(architecture, name, self._tensors[stored])
+        return None
 
 
 def _with_prefix(name: str, prefix: str) -> str:

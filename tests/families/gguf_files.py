@@ -1,0 +1,550 @@
+"""Writes checkpoints of the suite's families as GGUF files, the way llama.cpp's converter does.
+
+Names of tensors come from the `gguf` package, and so do those of the metadata.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load_file
+from transformers import PretrainedConfig, PreTrainedModel
+
+Array = npt.NDArray[np.float32]
+Tensors = dict[str, Array]
+Change = Callable[[Tensors, PretrainedConfig], Tensors]
+
+_EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(.*)")
+
+# Fields of configurations, and what writes them; each is written if it has a value.
+_SETTINGS = {
+    "num_hidden_layers": "block_count",
+    "max_position_embeddings": "context_length",
+    "hidden_size": "embedding_length",
+    "intermediate_size": "feed_forward_length",
+    "num_attention_heads": "head_count",
+    "num_key_value_heads": "head_count_kv",
+    "rms_norm_eps": "layer_norm_rms_eps",
+    "layer_norm_eps": "layer_norm_eps",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "norm_epsilon": "layer_norm_eps",
+    "sliding_window": "sliding_window",
+    "logit_scale": "logit_scale",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "attention_multiplier": "attention_scale",
+    "embedding_multiplier": "embedding_scale",
+    "residual_multiplier": "residual_scale",
+    "logits_scaling": "logit_scale",
+    "num_experts": "expert_count",
+    "num_local_experts": "expert_count",
+    "n_routed_experts": "expert_count",
+    "moe_num_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+    "moe_k": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+    "n_shared_experts": "expert_shared_count",
+    "num_shared_experts": "expert_shared_count",
+    "moe_num_shared_experts": "expert_shared_count",
+    "n_group": "expert_group_count",
+    "topk_group": "expert_group_used_count",
+    "routed_scaling_factor": "expert_weights_scale",
+    "route_scale": "expert_weights_scale",
+    "norm_topk_prob": "expert_weights_norm",
+    "route_norm": "expert_weights_norm",
+    "first_k_dense_replace": "leading_dense_block_count",
+    "num_dense_layers": "leading_dense_block_count",
+    "moe_layer_start_index": "leading_dense_block_count",
+    "moe_layer_interval": "interleave_moe_layer_step",
+    "use_parallel_residual": "parallel_residual",
+    "head_dim": "key_length",
+    "conv_L_cache": "shortconv_l_cache",
+    "q_lora_rank": "q_lora_rank",
+    "kv_lora_rank": "kv_lora_rank",
+}
+
+
+def _same(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    del config
+    return tensors
+
+
+def _nothing(config: PretrainedConfig) -> dict[str, Any]:
+    del config
+    return {}
+
+
+def _permuted(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Rows of q and k in each head from half-rotated order to pairs side by side."""
+    head_dim = getattr(config, "head_dim", None)
+    head_dim = head_dim or config.hidden_size // config.num_attention_heads
+    for name, values in tensors.items():
+        if ".q_proj." in name or ".k_proj." in name:
+            rows = values.reshape(-1, 2, head_dim // 2, *values.shape[1:])
+            tensors[name] = rows.swapaxes(1, 2).reshape(values.shape)
+    return tensors
+
+
+def _plus_one(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """The 1 that norms add to their weights."""
+    del config
+    for name, values in tensors.items():
+        if name.endswith("norm.weight"):
+            tensors[name] = values + np.float32(1)
+    return tensors
+
+
+def _transposed(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    del config
+    ends = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
+    return {name: v.T if name.endswith(ends) else v for name, v in tensors.items()}
+
+
+def _qkv_in_order(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """The rows of all queries, then of all keys and of all values, instead of those of each KV
+    head."""
+    heads = config.num_attention_heads
+    kv_heads = getattr(config, "num_kv_heads", heads)
+    if getattr(config, "multi_query", False) and not config.new_decoder_architecture:
+        kv_heads = 1
+    for name, values in tensors.items():
+        if "query_key_value" in name:
+            dim = values.shape[0] // (heads + 2 * kv_heads)
+            by_head = values.reshape(kv_heads, heads // kv_heads + 2, dim, *values.shape[1:])
+            q, k, v = by_head[:, :-2], by_head[:, -2], by_head[:, -1]
+            rest = values.shape[1:]
+            tensors[name] = np.concatenate([part.reshape(-1, *rest) for part in (q, k, v)])
+    return tensors
+
+
+def _mixers(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Decay as it is used, and shapes."""
+    groups = getattr(config, "n_groups", None) or config.mamba_n_groups
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        if name.endswith("A_log"):
+            changed[name] = -np.exp(values)[:, None]
+        elif name.endswith(".D"):
+            changed[name] = values[:, None]
+        elif name.endswith((".mixer.norm.weight", ".mamba.norm.weight")):
+            changed[name] = values.reshape(groups, -1)
+        elif name.endswith("conv1d.weight"):
+            changed[name] = values[:, 0]
+        else:
+            changed[name.replace("dt_bias", "dt_proj.bias")] = values
+    return changed
+
+
+def _gate_and_up(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """The rows of gate and of up as two tensors."""
+    shared = "mlp.shared_expert" if config.num_local_experts else "mlp"
+    new = {
+        "block_sparse_moe.input_linear": (
+            "block_sparse_moe.experts.w1",
+            "block_sparse_moe.experts.w3",
+        ),
+        "shared_mlp.input_linear": (f"{shared}.gate_proj", f"{shared}.up_proj"),
+    }
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        fused = next((old for old in new if old in name), None)
+        if fused is None:
+            changed[name.replace("shared_mlp.output_linear", f"{shared}.down_proj")] = values
+        else:
+            half = values.shape[-2] // 2
+            gate, up = (name.replace(fused, part) for part in new[fused])
+            changed |= {gate: values[..., :half, :], up: values[..., half:, :]}
+    return changed
+
+
+def _divided(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """InternLM2's rows of q, k and v of each KV head as three matrices under Llama's names."""
+    heads, kv_heads, dim = (
+        config.num_attention_heads,
+        config.num_key_value_heads,
+        config.head_dim,
+    )
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        if ".wqkv." not in name:
+            changed[name] = values
+            continue
+        by_head = values.reshape(kv_heads, heads // kv_heads + 2, dim, *values.shape[1:])
+        parts = {"q": by_head[:, :-2], "k": by_head[:, -2], "v": by_head[:, -1]}
+        for what, part in parts.items():
+            new = name.replace("attention.wqkv", f"self_attn.{what}_proj")
+            changed[new] = part.reshape(-1, *values.shape[1:])
+    return changed
+
+
+def _multiplied(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Falcon-H1's multipliers in the weights."""
+    gate, down = config.mlp_multipliers
+    into, states = config.attention_in_multiplier, config.mamba_n_groups * config.mamba_d_state
+    inner = config.mamba_d_ssm or config.mamba_expand * config.hidden_size
+    sizes = (inner, inner, states, states, config.mamba_n_heads)
+    of_rows = np.repeat(np.array(config.ssm_multipliers, np.float32), sizes)
+    factors = {
+        "down_proj": down,
+        "gate_proj": gate,
+        "k_proj": config.key_multiplier * into,
+        "q_proj": into,
+        "v_proj": into,
+        "o_proj": config.attention_out_multiplier,
+        "mamba.out_proj": config.ssm_out_multiplier,
+        "mamba.in_proj": of_rows[:, None] * config.ssm_in_multiplier,
+        "lm_head": config.lm_head_multiplier,
+        "embed_tokens": config.embedding_multiplier,
+    }
+    for name, values in tensors.items():
+        factor = next((factor for key, factor in factors.items() if f"{key}." in name), 1.0)
+        tensors[name] = (values * factor).astype(np.float32)
+    return tensors
+
+
+def _delta(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Decay as it is used, and the 1 that most norms add to their weights."""
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        if name.endswith("A_log"):
+            changed[name] = -np.exp(values)
+        elif name.endswith("conv1d.weight"):
+            changed[name] = values[:, 0]
+        elif name.endswith("norm.weight") and "linear_attn" not in name:
+            changed[name] = values + np.float32(1)
+        else:
+            changed[name.replace("dt_bias", "dt_proj.bias")] = values
+    return changed
+
+
+def _delta_in_order(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """The rows of q, k and v of all groups one after the other, and the gate apart."""
+    groups, keys = config.linear_num_key_heads, config.linear_key_head_dim
+    values_of_group = config.linear_num_value_heads // groups * config.linear_value_head_dim
+    ends = np.cumsum([keys, keys, values_of_group])
+    changed: Tensors = {}
+    for name, values in _delta(tensors, config).items():
+        if "in_proj_qkvz" not in name:
+            changed[name] = values
+            continue
+        width = values.shape[1]
+        parts = np.split(values.reshape(groups, -1, width), ends, axis=1)
+        q, k, v, z = (part.reshape(-1, width) for part in parts)
+        changed[name.replace("qkvz", "qkv")] = np.concatenate([q, k, v])
+        changed[name.replace("qkvz", "z")] = z
+    return changed
+
+
+def _split_latents(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """The projection of latents in two: to keys, transposed, and to values."""
+    nope, heads = config.qk_nope_head_dim, config.num_attention_heads
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        if "kv_b_proj" not in name:
+            changed[name] = values
+            continue
+        by_head = values.reshape(heads, -1, values.shape[1])
+        changed[name.replace("kv_b", "k_b")] = by_head[:, :nope].swapaxes(1, 2)
+        changed[name.replace("kv_b", "v_b")] = by_head[:, nope:]
+    return changed
+
+
+def _gpt2_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {"feed_forward_length": config.n_inner or 4 * config.hidden_size}
+
+
+def _windows(config: PretrainedConfig) -> dict[str, Any]:
+    types = config.layer_types
+    if "sliding_attention" not in types:
+        return {}
+    return {"sliding_window_pattern": [kind == "sliding_attention" for kind in types]}
+
+
+def _sigmoid(config: PretrainedConfig) -> dict[str, Any]:
+    del config
+    return {"expert_gating_func": gguf.ExpertGatingFuncType.SIGMOID}
+
+
+def _mamba2_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        "context_length": 2**20,
+        "feed_forward_length": 0,
+        "head_count": 0,
+        "layer_norm_rms_eps": config.layer_norm_epsilon,
+        "ssm_conv_kernel": config.conv_kernel,
+        "ssm_inner_size": config.num_heads * config.head_dim,
+        "ssm_state_size": config.state_size,
+        "ssm_time_step_rank": config.num_heads,
+        "ssm_group_count": config.n_groups,
+    }
+
+
+def _mixer_settings(config: PretrainedConfig) -> dict[str, Any]:
+    inner = config.mamba_n_heads * config.mamba_d_head
+    return {
+        "ssm_conv_kernel": config.mamba_d_conv,
+        "ssm_inner_size": inner,
+        "ssm_state_size": config.mamba_d_state,
+        "ssm_time_step_rank": config.mamba_n_heads,
+        "ssm_group_count": config.mamba_n_groups,
+    }
+
+
+def _granite_hybrid_settings(config: PretrainedConfig) -> dict[str, Any]:
+    attends = [kind in ("attention", "full_attention") for kind in config.layer_types]
+    return {
+        **_mixer_settings(config),
+        "expert_shared_feed_forward_length": config.shared_intermediate_size,
+        "head_count_kv": [config.num_key_value_heads * int(here) for here in attends],
+        "rope_scaling_finetuned": config.position_embedding_type == "rope",
+    }
+
+
+def _nemotron_h_settings(config: PretrainedConfig) -> dict[str, Any]:
+    kinds = config.layers_block_type
+    size, kv_heads = config.intermediate_size, config.num_key_value_heads
+    return {
+        "ssm_conv_kernel": config.conv_kernel,
+        "ssm_inner_size": config.mamba_num_heads * config.mamba_head_dim,
+        "ssm_state_size": config.ssm_state_size,
+        "ssm_time_step_rank": config.mamba_num_heads,
+        "ssm_group_count": config.n_groups,
+        "feed_forward_length": [size * int(kind == "mlp") for kind in kinds],
+        "head_count_kv": [kv_heads * int(kind == "full_attention") for kind in kinds],
+    }
+
+
+def _nemotron_h_moe_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        **_nemotron_h_settings(config),
+        **_sigmoid(config),
+        "feed_forward_length": config.intermediate_size,
+        "expert_shared_feed_forward_length": config.moe_shared_expert_intermediate_size,
+        "moe_latent_size": config.moe_latent_size,
+    }
+
+
+def _delta_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        "ssm_conv_kernel": config.linear_conv_kernel_dim,
+        "ssm_state_size": config.linear_key_head_dim,
+        "ssm_group_count": config.linear_num_key_heads,
+        "ssm_time_step_rank": config.linear_num_value_heads,
+        "ssm_inner_size": config.linear_value_head_dim * config.linear_num_value_heads,
+        "full_attention_interval": 2,
+    }
+
+
+def _mpt_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        "context_length": config.max_seq_len,
+        "feed_forward_length": 4 * config.d_model,
+        "head_count": config.n_heads,
+        "max_alibi_bias": config.attn_config.alibi_bias_max,
+    }
+
+
+def _lfm2_settings(config: PretrainedConfig) -> dict[str, Any]:
+    size = config.intermediate_size
+    if getattr(config, "block_auto_adjust_ff_dim", False):
+        size = int(config.block_ffn_dim_multiplier * int(2 * size / 3))
+        size = -(-size // config.block_multiple_of) * config.block_multiple_of
+    attends = [kind == "full_attention" for kind in config.layer_types]
+    return {
+        "feed_forward_length": size,
+        "layer_norm_rms_eps": config.norm_eps,
+        "head_count_kv": [config.num_key_value_heads * int(here) for here in attends],
+        "vocab_size": config.vocab_size,
+    }
+
+
+def _latent_settings(config: PretrainedConfig) -> dict[str, Any]:
+    key = config.qk_nope_head_dim + config.qk_rope_head_dim
+    return {
+        "rope_dimension_count": config.qk_rope_head_dim,
+        "key_length": key,
+        "value_length": config.v_head_dim,
+    }
+
+
+def _split_latent_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        **_latent_settings(config),
+        **_sigmoid(config),
+        "head_count_kv": 1,
+        "leading_dense_block_count": 1,
+        "key_length": config.kv_lora_rank + config.qk_rope_head_dim,
+        "value_length": config.kv_lora_rank,
+        "key_length_mla": config.qk_nope_head_dim + config.qk_rope_head_dim,
+        "value_length_mla": config.v_head_dim,
+    }
+
+
+@dataclass(frozen=True)
+class Converter:
+    """What is particular to an architecture: `change` of the tensors of a checkpoint before they
+    are named, and `settings` beyond `_SETTINGS`, by what writes them, or instead."""
+
+    change: Change = _same
+    settings: Callable[[PretrainedConfig], Mapping[str, Any]] = _nothing
+
+
+LLAMA = Converter(_permuted)
+GEMMA = Converter(_plus_one)
+GPT2 = Converter(_transposed, _gpt2_settings)
+BIG_CODE = Converter(settings=lambda config: {**_gpt2_settings(config), "head_count_kv": 1})
+IN_ORDER = Converter(
+    _qkv_in_order,
+    lambda config: {
+        "feed_forward_length": getattr(config, "intermediate_size", 4 * config.hidden_size),
+        "context_length": getattr(config, "max_position_embeddings", 2048),
+    },
+)
+FALCON = Converter(
+    _qkv_in_order,
+    lambda config: {
+        "feed_forward_length": config.ffn_hidden_size,
+        "head_count_kv": config.num_kv_heads if config.new_decoder_architecture else 1,
+    },
+)
+NEMOTRON = Converter(_plus_one, lambda config: {"layer_norm_eps": config.norm_eps})
+WINDOWS = Converter(settings=_windows)
+EXAONE_MOE = Converter(
+    settings=lambda config: {**_windows(config), **_sigmoid(config), "leading_dense_block_count": 1}
+)
+SIGMOID = Converter(settings=_sigmoid)
+MAMBA2 = Converter(_mixers, _mamba2_settings)
+LFM2 = Converter(settings=_lfm2_settings)
+GRANITE_EXPERTS = Converter(
+    lambda tensors, config: _permuted(_gate_and_up(tensors, config), config),
+    lambda config: {
+        "expert_shared_feed_forward_length": getattr(config, "shared_intermediate_size", None)
+    },
+)
+GRANITE_HYBRID = Converter(
+    lambda tensors, config: _mixers(_permuted(_gate_and_up(tensors, config), config), config),
+    _granite_hybrid_settings,
+)
+FALCON_H1 = Converter(
+    lambda tensors, config: _mixers(_multiplied(tensors, config), config), _mixer_settings
+)
+NEMOTRON_H = Converter(_mixers, _nemotron_h_settings)
+NEMOTRON_H_MOE = Converter(_mixers, _nemotron_h_moe_settings)
+HUNYUAN_MOE = Converter(settings=lambda config: {"expert_used_count": config.moe_topk[0]})
+INTERNLM2 = Converter(lambda tensors, config: _permuted(_divided(tensors, config), config))
+MINICPM = Converter(_permuted, lambda config: {"attention_scale": None})
+QWEN3_NEXT = Converter(_delta_in_order, _delta_settings)
+EARLY_QWEN3_NEXT = Converter(_delta, _delta_settings)
+MPT = Converter(settings=_mpt_settings)
+LATENT = Converter(settings=_latent_settings)
+SPLIT_LATENT = Converter(_split_latents, _split_latent_settings)
+
+
+def write_gguf(
+    model: PreTrainedModel,
+    checkpoint: Path,
+    architecture: str,
+    path: Path,
+    converter: Converter = Converter(),
+) -> None:
+    """Write the checkpoint of `model` to `path`, all tensors in f32."""
+    config = model.config
+    writer = gguf.GGUFWriter(path, architecture)
+    settings: dict[str, Any] = {
+        setting: getattr(config, name)
+        for name, setting in _SETTINGS.items()
+        if getattr(config, name, None) is not None
+    }
+    rope = getattr(config, "rope_parameters", None) or {}
+    settings |= _rope(rope.get("full_attention", rope), config)
+    settings |= converter.settings(config)
+    loaded = load_file(checkpoint / "model.safetensors")
+    for name in ("alpha_p", "alpha_n", "beta", "eps"):
+        tensors = [loaded.pop(key) for key in sorted(loaded) if key.endswith(f".act_fn.{name}")]
+        if tensors:
+            settings[f"xielu_{name}"] = [tensor.item() for tensor in tensors]
+    for setting, value in settings.items():
+        if value is not None:
+            getattr(writer, f"add_{setting}")(value)
+    tensors = converter.change(_stacked(loaded), config)
+    tensors |= _factors(rope, model)
+    kind = next(kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(kind, config.num_hidden_layers)
+    for name, values in tensors.items():
+        writer.add_tensor(_stored(names, name), np.ascontiguousarray(values))
+    writer.add_token_list([f"<{i}>" for i in range(config.vocab_size)])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _rope(rope: Mapping[str, Any], config: PretrainedConfig) -> dict[str, Any]:
+    if not rope:
+        return {}
+    settings: dict[str, Any] = {"rope_freq_base": rope["rope_theta"]}
+    head_dim = getattr(config, "head_dim", None)
+    head_dim = head_dim or config.hidden_size // config.num_attention_heads
+    if rope.get("partial_rotary_factor", 1) != 1:
+        settings["rope_dimension_count"] = int(head_dim * rope["partial_rotary_factor"])
+    original = rope.get("original_max_position_embeddings")
+    if rope["rope_type"] in ("linear", "yarn"):
+        settings["rope_scaling_type"] = gguf.RopeScalingType(rope["rope_type"])
+        settings["rope_scaling_factor"] = rope["factor"]
+    if rope["rope_type"] in ("yarn", "longrope"):
+        settings["rope_scaling_orig_ctx_len"] = original
+    if rope.get("mscale_all_dim"):
+        settings["rope_scaling_yarn_log_mul"] = 0.1 * rope["mscale_all_dim"]
+    return settings
+
+
+def _factors(rope: Mapping[str, Any], model: PreTrainedModel) -> Tensors:
+    """Divisors of frequencies."""
+    if rope.get("rope_type") == "longrope":
+        return {
+            f"rope_factors_{kind}.weight": np.array(rope[f"{kind}_factor"], np.float32)
+            for kind in ("long", "short")
+        }
+    if rope.get("rope_type") != "llama3":
+        return {}
+    scaled = model.model.rotary_emb.inv_freq.numpy()
+    dims = 2 * len(scaled)
+    plain = rope["rope_theta"] ** (-np.arange(0, dims, 2, dtype=np.float64) / dims)
+    return {"rope_freqs.weight": (plain / scaled).astype(np.float32)}
+
+
+def _stacked(tensors: Tensors) -> Tensors:
+    """The matrices of all experts of a layer as one tensor."""
+    changed: Tensors = {}
+    experts: dict[str, dict[int, Array]] = {}
+    for name, values in tensors.items():
+        match = _EXPERT.fullmatch(name)
+        if match is None:
+            changed[name] = values
+        else:
+            experts.setdefault(f"{match[1]}.{match[3]}", {})[int(match[2])] = values
+    for name, by_number in experts.items():
+        changed[name] = np.stack([by_number[i] for i in range(len(by_number))])
+    return changed
+
+
+def _stored(names: gguf.TensorNameMap, name: str) -> str:
+    if name.startswith("rope_"):
+        return name
+    name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+    name = re.sub(r"backbone(\.layers\.\d+\.)mixer(\.experts\.)", r"model\1mlp\2", name)
+    name = re.sub(r"\.expert_bias$", ".expert_bias.bias", name)
+    suffixes = (".weight", ".bias")
+    # Some names are in there without their prefix.
+    short = name.removeprefix("transformer.").removeprefix("model.")
+    stored = names.get_name(name, suffixes) or names.get_name(short, suffixes)
+    assert stored is not None, name
+    return stored

@@ -1,0 +1,175 @@
+"""Logits from GGUF files, as llama.cpp's converter writes them, equal those of `transformers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pagemill.weights.gguf_families import GGUF_FAMILIES
+from pagemill.weights.source import ModelSource
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+from tests.families import gguf_files as files
+from tests.families.families import make
+from tests.families.gguf_files import Converter, write_gguf
+from tests.parity.executors import make_executor
+from tests.parity.one_request import difference
+
+# As in families_test.py.
+TOLERANCE = 1e-4
+
+
+_READ_THERE = {
+    "bloom",
+    "falcon_multi_query",
+    "gemma2",
+    "gpt2",
+    "lfm2",
+    "llama3",
+    "minimax_m2",
+    "nemotron",
+    "phi3",
+    "qwen2_moe",
+    "stablelm",
+    "starcoder2",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A family, as an architecture, and what of its configuration GGUF cannot say."""
+
+    family: str
+    architecture: str
+    converter: Converter = Converter()
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def read_there(self) -> bool:
+        """`transformers` reads the architecture; it has no large Falcon."""
+        return self.family in _READ_THERE
+
+
+_FULL = {"sliding_window": None}
+_PATTERN = {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
+
+_NO_BIAS = {"attention_bias": False, "mlp_bias": False}
+_SCALED = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e6},
+    "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+}
+_FALCON_H1_NORM = {
+    **_NO_BIAS,
+    "projectors_bias": False,
+    "mamba_norm_before_gate": False,
+    "mamba_d_ssm": 192,
+}
+_DENSE_FIRST = {"mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]}
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 40.0,
+    "mscale": 0.7,
+    "mscale_all_dim": 0.7,
+    "original_max_position_embeddings": 32,
+}
+
+ROWS = [
+    Row("afmoe", "afmoe", files.SIGMOID, _PATTERN),
+    Row("apertus", "apertus"),
+    Row("arcee", "arcee", files.LLAMA),
+    Row("bloom", "bloom", files.IN_ORDER),
+    Row("cohere", "command-r"),
+    Row("cohere2", "cohere2", changes=_PATTERN),
+    Row("cohere_plus", "command-r"),
+    Row("deepseek_v2", "deepseek2", files.LATENT, {**_NO_BIAS, "rope_parameters": _YARN}),
+    Row("deepseek_v2_lite", "deepseek2", files.LATENT),
+    Row("deepseek_v3", "deepseek2", files.SPLIT_LATENT, _NO_BIAS),
+    Row("dots1", "dots1", files.SIGMOID, {"layer_types": ["full_attention"] * 4}),
+    Row("ernie4_5", "ernie4_5"),
+    Row("ernie4_5_moe", "ernie4_5-moe", changes={"moe_layer_end_index": -1}),
+    Row("exaone", "exaone"),
+    Row("exaone4", "exaone4", files.WINDOWS),
+    Row("exaone4_full", "exaone4"),
+    Row("exaone_moe", "exaone-moe", files.EXAONE_MOE, _DENSE_FIRST | _PATTERN),
+    Row("falcon", "falcon", files.FALCON),
+    Row("falcon_multi_query", "falcon", files.FALCON),
+    Row("falcon_one_norm", "falcon", files.FALCON),
+    Row("falcon_h1", "falcon-h1", files.FALCON_H1, _NO_BIAS | {"mamba_proj_bias": False}),
+    Row("falcon_h1_norm", "falcon-h1", files.FALCON_H1, _FALCON_H1_NORM),
+    Row("gemma", "gemma", files.GEMMA),
+    Row("gemma2", "gemma2", files.GEMMA, {"query_pre_attn_scalar": 20}),
+    Row("glm4", "glm4"),
+    Row("glm4_moe", "glm4moe", files.SIGMOID),
+    Row("glm4_moe_lite", "deepseek2", files.SPLIT_LATENT, _NO_BIAS | _DENSE_FIRST),
+    Row("gpt2", "gpt2", files.GPT2),
+    Row("gpt_bigcode", "starcoder", files.BIG_CODE),
+    Row("gpt_neox", "gptneox", files.IN_ORDER),
+    Row("gpt_neox_in_turn", "gptneox", files.IN_ORDER),
+    Row("granite", "granite", files.LLAMA),
+    Row("granite_hybrid", "granitehybrid", files.GRANITE_HYBRID),
+    Row("granite_hybrid_experts", "granitehybrid", files.GRANITE_HYBRID),
+    Row("granite_moe", "granitemoe", files.GRANITE_EXPERTS),
+    Row("granite_moe_shared", "granitemoe", files.GRANITE_EXPERTS),
+    Row("hunyuan", "hunyuan-dense"),
+    Row("hunyuan_moe", "hunyuan-moe", files.HUNYUAN_MOE),
+    Row("internlm2", "internlm2", files.INTERNLM2),
+    Row("lfm2", "lfm2", files.LFM2),
+    Row("lfm2_moe", "lfm2moe", files.LFM2, {"tie_word_embeddings": True}),
+    Row("llama3", "llama", files.LLAMA),
+    Row("mamba2", "mamba2", files.MAMBA2),
+    Row("minicpm", "minicpm", files.MINICPM),
+    Row("minimax_m2", "minimax-m2", files.SIGMOID),
+    Row("mpt", "mpt", files.MPT),
+    Row("nemotron", "nemotron", files.NEMOTRON),
+    Row("nemotron_h", "nemotron_h", files.NEMOTRON_H),
+    Row("nemotron_h_experts", "nemotron_h_moe", files.NEMOTRON_H_MOE, {"mlp_bias": False}),
+    Row("olmo", "olmo", files.LLAMA),
+    Row("olmo2", "olmo2"),
+    Row("olmo3", "olmo2", files.WINDOWS, {"rope_parameters": _SCALED}),
+    Row("olmoe", "olmoe"),
+    Row("phi", "phi2"),
+    Row("phi3", "phi3"),
+    Row("phi3_long", "phi3"),
+    Row("qwen2_moe", "qwen2moe", changes={"mlp_only_layers": []}),
+    Row("qwen3_next", "qwen3next", files.QWEN3_NEXT, {"mlp_only_layers": []}),
+    Row("qwen3_next", "qwen3next", files.EARLY_QWEN3_NEXT, {"mlp_only_layers": []}),
+    Row("seed_oss", "seed_oss"),
+    Row("smollm3", "smollm3", files.LLAMA, {"no_rope_layers": [1, 1, 1, 0]}),
+    Row("stablelm", "stablelm"),
+    Row("stablelm_parallel", "stablelm"),
+    Row("starcoder2", "starcoder2", changes=_FULL),
+]
+# Their files are compared in tests/parity, in formats of blocks.
+ELSEWHERE = {"gemma3", "qwen2", "qwen3", "qwen3moe"}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.family)
+def test_logits(row: Row, tmp_path: Path) -> None:
+    """A tensor that is not read is an error, too."""
+    reference = make(row.family, tmp_path, changes=row.changes)
+    path = tmp_path / "model.gguf"
+    write_gguf(reference, tmp_path, row.architecture, path, row.converter)
+    source = ModelSource.open(path)
+    assert difference(make_executor("native", source), reference) <= TOLERANCE
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.read_there], ids=lambda row: row.family)
+def test_transformers_reads_what_is_written(row: Row, tmp_path: Path) -> None:
+    """Its reader knows what converters do to weights, too."""
+    reference = make(row.family, tmp_path, changes=row.changes)
+    path = tmp_path / "model.gguf"
+    write_gguf(reference, tmp_path, row.architecture, path, row.converter)
+    read = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=reference)["tensors"]
+    weights = reference.state_dict()
+    assert weights.keys() - read.keys() <= {"lm_head.weight"}
+    for name, values in read.items():
+        torch.testing.assert_close(values.reshape(weights[name].shape), weights[name])
+
+
+def test_each_architecture_has_a_row() -> None:
+    assert {row.architecture for row in ROWS} | ELSEWHERE == GGUF_FAMILIES.keys()
