@@ -217,12 +217,12 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     "bloom": GgufNames(
         _FUSED_ATTENTION | _NORMS,
         {
-            "word_embeddings": "token_embd",
-            "word_embeddings_layernorm": "token_embd_norm",
-            "ln_f": "output_norm",
+            "transformer.word_embeddings": "token_embd",
+            "transformer.word_embeddings_layernorm": "token_embd_norm",
+            "transformer.ln_f": "output_norm",
             "lm_head": "output",
         },
-        "h",
+        "transformer.h",
     ),
     "cohere2": _llama(_LLAMA),
     "command-r": _llama(_LLAMA | _QK_NORMS),
@@ -301,8 +301,13 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     ),
     "gpt2": GgufNames(
         _GPT2,
-        {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "lm_head": "output"},
-        "h",
+        {
+            "transformer.wte": "token_embd",
+            "transformer.wpe": "position_embd",
+            "transformer.ln_f": "output_norm",
+            "lm_head": "output",
+        },
+        "transformer.h",
     ),
     "gptneox": GgufNames(
         {
