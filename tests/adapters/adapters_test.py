@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from pagemill import _native
 from pagemill.config import ConfigError
 from pagemill.engine.core import EngineCore
 from pagemill.engine.outputs import EngineError
@@ -128,6 +130,34 @@ def test_a_replaced_adapter_serves_no_old_prefix(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match="`sql` does not exist"):
             adapters.unload_adapter("sql")
         served.check(core, [("", prompt)])
+
+
+def test_requests_that_wait_keep_what_they_were_submitted_with(tmp_path: Path) -> None:
+    served = Served(tmp_path, "llama", ["all", "dora", "bias"])
+    with served.model.engine(enable_lora=True) as core:
+        adapters, native = adapters_of(core), core.bindings.engine
+        prompts = [served.model.prompt(seed, 40) for seed in range(4)]
+        names = ["all", "dora", "bias"]
+        sampling = _native.SamplingParams(temperature=0.0, max_tokens=TOKENS, ignore_eos=True)
+        core.engine.pause("keep")
+        for number, (name, prompt) in enumerate(zip(names, prompts, strict=False)):
+            path = str(tmp_path / name)
+            adapters.load_adapter("sql", path, load_inplace=number > 0)
+            ids = np.array(prompt, np.int32)
+            core.engine.submit(number, ids, sampling, adapter=adapters.id_of("sql"))
+        core.engine.resume()
+        tokens: dict[int, list[int]] = {number: [] for number in range(len(names))}
+        errors: dict[int, str | None] = {}
+        while len(errors) < len(names):
+            for output in native.wait(30):
+                tokens[output.request_id] += output.new_token_ids
+                if output.finish_reason is not None:
+                    errors[output.request_id] = output.error_code
+    # Two loads later, the weights of the first are gone.
+    assert errors == {0: "NOT_FOUND", 1: None, 2: None}
+    for number in (1, 2):
+        reference = served.references[names[number]]
+        assert not wrong_tokens(reference, prompts[number], tokens[number], _NEAR_TIE)
 
 
 def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ class Adapters:
         self._targets, self._source = built.adapter_targets, source
         self._max_loaded = config.max_cpu_loras
         self._loaded: dict[str, LoadedAdapter] = {}
+        # Ids of what the last load of a name has replaced, for requests that were waiting.
+        self._replaced: dict[str, int] = {}
         self._loading = threading.Lock()
 
     def id_of(self, name: str) -> int:
@@ -69,7 +71,7 @@ class Adapters:
 
     def load_adapter(self, name: str, path: str, load_inplace: bool = False) -> dict[str, Any]:
         """Loads the adapter in the folder `path`; with `load_inplace` one of this name is replaced:
-        requests that run keep the old weights.
+        requests that were submitted before keep the old weights, which stay until the next time.
 
         Raises:
             EngineError: INVALID_ARGUMENT: the adapter cannot be used, or the name is taken;
@@ -99,8 +101,9 @@ class Adapters:
                 )
             loaded = self._read(path)
             self._loaded[name] = loaded
+            self._forget_replaced(name)
             if before is not None:
-                self._store.remove(before.id)
+                self._replaced[name] = before.id
         _LOGGER.info(
             "adapter %s: rank %d, %s, from %s", name, loaded.rank, format_bytes(loaded.bytes), path
         )
@@ -117,12 +120,18 @@ class Adapters:
             if loaded is None:
                 raise _unknown(name)
             self._store.remove(loaded.id)
+            self._forget_replaced(name)
         _LOGGER.info("adapter %s unloaded", name)
         return _facts(name, loaded)
 
     def adapters(self) -> list[dict[str, Any]]:
         """The loaded ones: name, path, rank and bytes of each."""
         return [_facts(name, loaded) for name, loaded in list(self._loaded.items())]
+
+    def _forget_replaced(self, name: str) -> None:
+        replaced = self._replaced.pop(name, None)
+        if replaced is not None:
+            self._store.remove(replaced)
 
     def _read(self, path: str) -> LoadedAdapter:
         try:

@@ -10,7 +10,8 @@ from pagemill.server.state import ServerState
 
 
 async def load_lora_adapter(server: ServerState, body: LoadAdapter, caller: Caller) -> AdapterState:
-    """Loads an adapter, or replaces one; requests that run keep the old weights."""
+    """Loads an adapter, or replaces one; requests that were submitted before keep the old
+    weights."""
     log_operation("load_lora_adapter", caller)
     if body.lora_name in server.models.names:
         raise bad_request(f"`{body.lora_name}` is a name of the model itself.", "lora_name")
