@@ -13,17 +13,10 @@ namespace pagemill::ops {
 // Bounds the memory of a row's A x, which kernels keep on the stack.
 inline constexpr int64_t kMaxAdapterRank = 512;
 
-// A row of `a` is padded with zeros to a multiple of this many elements, the widest register's.
-inline constexpr int64_t kAdapterLanes = 16;
-
-inline constexpr int64_t PaddedAdapterRank(int64_t rank) {
-  return (rank + kAdapterLanes - 1) / kAdapterLanes * kAdapterLanes;
-}
-
 struct AdapterMatrices {
   DType dtype = DType::kF32;      // of a and b: f32 or bf16
   int32_t rank = 0;               // 0 if `a` and `b` are missing
-  const void* a = nullptr;        // [K, padded rank]: A transposed
+  const void* a = nullptr;        // [rank, K]
   const void* b = nullptr;        // [rank, M]: B transposed
   float scale = 1;                // of B A
   const float* gain = nullptr;    // [M], of the layer's result; null: 1

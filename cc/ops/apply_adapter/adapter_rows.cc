@@ -8,38 +8,45 @@
 namespace pagemill::ops {
 namespace {
 
-constexpr int kChains = 2;  // of a sum over k, so that an addition need not wait for the one before
-constexpr int kColumns = 2;  // registers of z at a time
+constexpr int kRanks = Vec::kRegisters >= 32 ? 4 : 2;  // rows of A at a time
+constexpr int kColumns = 2;                            // registers of z at a time
+
+// low[r, r + kCount) of all rows. Each is a sum of its own, so its bits do not depend on the others.
+template <typename T, int kRows, int kCount>
+void DownRanks(const AdapterRows& rows, int64_t r) {
+  const T* a = static_cast<const T*>(rows.adapter->a) + r * rows.in;
+  Vec::F sums[kRows][kCount];
+  for (auto& row : sums) {
+    for (Vec::F& sum : row) sum = Vec::Zero();
+  }
+  const auto add = [&](const auto& load) {
+    Vec::F x[kRows];
+    for (int n = 0; n < kRows; ++n) x[n] = load(rows.x[n]);
+    for (int c = 0; c < kCount; ++c) {
+      const Vec::F column = load(a + c * rows.in);
+      for (int n = 0; n < kRows; ++n) sums[n][c] = Vec::Fma(x[n], column, sums[n][c]);
+    }
+  };
+  int64_t k = 0;
+  for (; k + Vec::kLanes <= rows.in; k += Vec::kLanes) {
+    add([k](const auto* row) { return Vec::Load(row + k); });
+  }
+  if (k < rows.in) {
+    const int count = static_cast<int>(rows.in - k);
+    add([k, count](const auto* row) { return Vec::LoadN(row + k, count); });
+  }
+  for (int n = 0; n < kRows; ++n) {
+    for (int c = 0; c < kCount; ++c) {
+      rows.low[n][r + c] = rows.adapter->scale * Vec::Sum(sums[n][c]);
+    }
+  }
+}
 
 template <typename T, int kRows>
 void Down(const AdapterRows& rows) {
-  const int64_t stride = PaddedAdapterRank(rows.adapter->rank);
-  const Vec::F scale = Vec::Set(rows.adapter->scale);
-  for (int64_t r = 0; r < stride; r += Vec::kLanes) {
-    const T* a = static_cast<const T*>(rows.adapter->a) + r;
-    Vec::F sums[kRows][kChains];
-    for (auto& row : sums) {
-      for (Vec::F& sum : row) sum = Vec::Zero();
-    }
-    int64_t k = 0;
-    for (; k + kChains <= rows.in; k += kChains) {
-      for (int c = 0; c < kChains; ++c) {
-        const Vec::F column = Vec::Load(a + (k + c) * stride);
-        for (int n = 0; n < kRows; ++n) {
-          sums[n][c] = Vec::Fma(Vec::Set(rows.x[n][k + c]), column, sums[n][c]);
-        }
-      }
-    }
-    for (; k < rows.in; ++k) {
-      const Vec::F column = Vec::Load(a + k * stride);
-      for (int n = 0; n < kRows; ++n) {
-        sums[n][0] = Vec::Fma(Vec::Set(rows.x[n][k]), column, sums[n][0]);
-      }
-    }
-    for (int n = 0; n < kRows; ++n) {
-      Vec::Store(rows.low[n] + r, Vec::Mul(scale, Vec::Add(sums[n][0], sums[n][1])));
-    }
-  }
+  int64_t r = 0;
+  for (; r + kRanks <= rows.adapter->rank; r += kRanks) DownRanks<T, kRows, kRanks>(rows, r);
+  for (; r < rows.adapter->rank; ++r) DownRanks<T, kRows, 1>(rows, r);
 }
 
 // The start of a sum: gain * y + offset. Fused explicitly, so that no compiler chooses.

@@ -18,7 +18,7 @@ struct AdapterRows {
   const float* x[kAdapterRows] = {};
   const float* y[kAdapterRows] = {};
   float* z[kAdapterRows] = {};
-  float* low[kAdapterRows] = {};  // scale * A x, of the padded rank
+  float* low[kAdapterRows] = {};  // scale * A x
   int64_t num_rows = 0;
   int64_t in = 0;                         // K
   int64_t out = 0;                        // M, of B and of rows of z

@@ -27,7 +27,7 @@ void ApplyAdapterReference(const OpCall& call, KernelContext&) {
     for (int64_t r = 0; r < rank; ++r) {
       low[r] = 0;
       for (int64_t k = 0; k < in; ++k) {
-        low[r] += Element(*m, m->a, k * PaddedAdapterRank(rank) + r) * x[k];
+        low[r] += Element(*m, m->a, r * in + k) * x[k];
       }
       low[r] *= m->scale;
     }

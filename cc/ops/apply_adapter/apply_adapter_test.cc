@@ -37,7 +37,7 @@ TEST(PackedAdapter, CountsItsBytes) {
   const auto packed =
       PackedAdapter::Make({.a = a.view(), .b = b.view(), .gain = {}, .offset = {}}, 5, 6);
   ASSERT_TRUE(packed.ok());
-  EXPECT_EQ(packed->bytes(), 2 * (6 * 16 + 4 * 5));
+  EXPECT_EQ(packed->bytes(), 2 * (4 * 6 + 4 * 5));
   EXPECT_EQ(packed->matrices().dtype, DType::kBF16);
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cc/tensor/to_float.h"
 
@@ -41,18 +42,22 @@ Status CopyVector(std::string_view name, const TensorView& view, int64_t size,
   return OkStatus();
 }
 
-// The transpose of `view` [rows, columns] as rows of `stride` elements of `T`, zeros behind.
+// `view` [rows, columns] as dense rows of `T`, or as dense columns.
 template <typename T>
-std::vector<std::byte> Transposed(const T* data, int64_t rows, int64_t columns, int64_t stride) {
-  std::vector<std::byte> bytes(static_cast<size_t>(columns * stride) * sizeof(T));
+std::vector<std::byte> Dense(std::vector<T> elements, int64_t rows, int64_t columns,
+                             bool transposed) {
+  std::vector<std::byte> bytes(elements.size() * sizeof(T));
   T* out = reinterpret_cast<T*>(bytes.data());
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) out[c * stride + r] = data[r * columns + c];
+    for (int64_t c = 0; c < columns; ++c) {
+      out[transposed ? c * rows + r : r * columns + c] =
+          elements[static_cast<size_t>(r * columns + c)];
+    }
   }
   return bytes;
 }
 
-std::vector<std::byte> PackMatrix(const TensorView& view, DType dtype, int64_t stride) {
+std::vector<std::byte> PackMatrix(const TensorView& view, DType dtype, bool transposed) {
   const int64_t rows = view.shape[0], columns = view.shape[1];
   if (dtype == DType::kBF16) {
     std::vector<uint16_t> dense(static_cast<size_t>(rows * columns));
@@ -60,11 +65,11 @@ std::vector<std::byte> PackMatrix(const TensorView& view, DType dtype, int64_t s
       std::memcpy(&dense[static_cast<size_t>(r * columns)], view.Row<uint16_t>(r),
                   static_cast<size_t>(columns) * sizeof(uint16_t));
     }
-    return Transposed(dense.data(), rows, columns, stride);
+    return Dense(std::move(dense), rows, columns, transposed);
   }
   std::vector<float> dense(static_cast<size_t>(rows * columns));
   ToFloat(view, dense.data());
-  return Transposed(dense.data(), rows, columns, stride);
+  return Dense(std::move(dense), rows, columns, transposed);
 }
 
 }  // namespace
@@ -89,8 +94,8 @@ StatusOr<PackedAdapter> PackedAdapter::Make(const AdapterTensors& tensors, int64
   m.dtype = narrow ? DType::kBF16 : DType::kF32;
   m.rank = static_cast<int32_t>(rank);
   m.scale = tensors.scale;
-  packed.a_ = PackMatrix(tensors.a, m.dtype, PaddedAdapterRank(rank));
-  packed.b_ = PackMatrix(tensors.b, m.dtype, out);
+  packed.a_ = PackMatrix(tensors.a, m.dtype, /*transposed=*/false);
+  packed.b_ = PackMatrix(tensors.b, m.dtype, /*transposed=*/true);
   m.a = packed.a_.data();
   m.b = packed.b_.data();
   return packed;

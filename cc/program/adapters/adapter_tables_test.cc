@@ -65,7 +65,7 @@ TEST_F(AdapterTablesTest, ASlotHasTheLayersOfItsAdapter) {
   const ops::AdapterMatrices* two = tables.Table(*program_.Find("two"));
   const std::vector<AdapterWeights::Layer> layers = {Layer("one", 3)};
   auto weights = *AdapterWeights::Make(program_, layers);
-  EXPECT_EQ(weights->bytes(), 4 * (4 * 16 + 2 * 3));
+  EXPECT_EQ(weights->bytes(), 4 * (2 * 4 + 2 * 3));
   ASSERT_TRUE(tables.Set(1, weights).ok());
   EXPECT_EQ(one[1].rank, 2);
   EXPECT_EQ(one[1].scale, 2);
