@@ -57,6 +57,16 @@ void RequireIdsInTables(const NativeExecutor& executor, const ops::StepBatch& ba
   }
 }
 
+// Likewise the slots of adapters: -1 is none.
+void RequireAdapterSlots(const NativeExecutor& executor, const ops::StepBatch& batch) {
+  const int32_t slots = executor.options().max_adapters;
+  for (int32_t t = 0; batch.adapter_slots != nullptr && t < batch.num_tokens; ++t) {
+    if (batch.adapter_slots[t] >= -1 && batch.adapter_slots[t] < slots) continue;
+    ThrowIfError(
+        InvalidArgument("adapter_slots must be from -1 to " + std::to_string(slots - 1)));
+  }
+}
+
 // A numpy array that owns a copy of the view, as float32.
 nb::object CopyOf(const TensorView& view) {
   const size_t size = static_cast<size_t>(view.Elements());
@@ -73,6 +83,7 @@ nb::object CopyOf(const TensorView& view) {
 nb::dict Execute(NativeExecutor& self, const nb::dict& arrays) {
   const BatchArrays batch(arrays, self.program(), self.memory_plan().kv);
   RequireIdsInTables(self, batch.batch());
+  RequireAdapterSlots(self, batch.batch());
   program::ExecutorOutput output;
   Status status;
   {

@@ -22,7 +22,7 @@
 #include "cc/engine/runner.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
-#include "cc/runner/adapters/adapter_slots.h"
+#include "cc/runner/adapters/running_adapters.h"
 #include "cc/runner/adapters/adapter_store.h"
 #include "cc/runner/draft_model.h"
 #include "cc/runner/media_encoder.h"
@@ -128,15 +128,15 @@ struct Others {
   }
 };
 
-std::unique_ptr<runner::AdapterSlots> MakeAdapterSlots(NativeExecutor& native,
-                                                       const nb::object& adapters,
-                                                       const RunnerLimits& limits) {
+std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(NativeExecutor& native,
+                                                             const nb::object& adapters,
+                                                             const RunnerLimits& limits) {
   if (adapters.is_none()) return nullptr;
   const auto set = [&native](int32_t slot,
                              std::shared_ptr<const program::AdapterWeights> weights) {
     return native.SetAdapter(slot, std::move(weights));
   };
-  return std::make_unique<runner::AdapterSlots>(
+  return std::make_unique<runner::RunningAdapters>(
       set, &nb::cast<const runner::AdapterStore&>(adapters), limits);
 }
 
@@ -191,7 +191,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .draft_model = MakeDraftModel(native, others, clock.get(), limits),
       .media =
           MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type),
-      .adapters = MakeAdapterSlots(native, others.adapters, limits)};
+      .adapters = MakeRunningAdapters(native, others.adapters, limits)};
   auto runner =
       ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),

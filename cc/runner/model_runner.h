@@ -38,7 +38,7 @@
 #include "cc/engine/runner.h"
 #include "cc/ops/sample/row_draw.h"
 #include "cc/program/executor.h"
-#include "cc/runner/adapters/adapter_slots.h"
+#include "cc/runner/adapters/running_adapters.h"
 #include "cc/runner/batch_state.h"
 #include "cc/runner/draft_model.h"
 #include "cc/runner/mask_filler.h"
@@ -65,7 +65,7 @@ struct ModelRunnerParts {
   // Measures the times that decide the number of drafts; null: the machine's clock.
   const Clock* clock = nullptr;
   std::unique_ptr<MediaEncoder> media = nullptr;  // if limits.max_encoder_tokens allows media
-  std::unique_ptr<AdapterSlots> adapters = nullptr;  // if limits.max_adapters allows some
+  std::unique_ptr<RunningAdapters> adapters = nullptr;  // if limits.max_adapters allows some
 };
 
 class ModelRunner final : public engine::Runner {
@@ -133,7 +133,7 @@ class ModelRunner final : public engine::Runner {
   const std::unique_ptr<sampling::DraftProposer> proposer_;  // null: none
   const std::unique_ptr<DraftModel> draft_model_;            // null: none
   const std::unique_ptr<MediaEncoder> media_;                // null: none
-  const std::unique_ptr<AdapterSlots> adapters_;             // null: none
+  const std::unique_ptr<RunningAdapters> adapters_;             // null: none
   BatchState batch_;
   sampling::Sampler sampler_;
   MaskFiller masks_;

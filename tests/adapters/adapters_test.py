@@ -13,6 +13,9 @@ from pagemill import _native
 from pagemill.config import ConfigError
 from pagemill.engine.core import EngineCore
 from pagemill.engine.outputs import EngineError
+from pagemill.runner.build import BuildOptions, build
+from pagemill.runner.simple_batch import SimpleBatch
+from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
 from tests.adapters.engine_adapters import adapters_of
@@ -78,7 +81,6 @@ def test_each_row_has_its_adapter(family: str, tmp_path: Path) -> None:
         assert served.check(core, [(name, shared) for name in ("", *KINDS)]) == [0] * 6
         again = served.check(core, [(name, shared) for name in ("", *KINDS)])
         assert all(cached >= 48 for cached in again)
-        core.runner.profile(decode=True)
 
 
 def test_requests_wait_for_a_slot(tmp_path: Path) -> None:
@@ -194,6 +196,23 @@ def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> N
         with pytest.raises(EngineError, match="1 to 256 characters"):
             adapters.load_adapter("", str(tmp_path / "all"))
         assert adapters.adapters() == []
+
+
+def test_a_slot_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    make("llama", tmp_path)
+    built = build(ModelSource.open(tmp_path), BuildOptions(adapters=True))
+    options = _native.ExecutorOptions(kv_cache_dtype="f32", num_blocks=4, max_adapters=2)
+    run = _native.NativeExecutor(built.program_text, options)
+    batch = SimpleBatch(4, run.table_block_sizes).step({0: [5, 6, 7]})
+    for slots in ([-2, 0, 0], [0, 0, 2]):
+        with pytest.raises(_native.StatusError, match="adapter_slots must be from -1 to 1"):
+            run(batch | {"adapter_slots": np.array(slots, np.int32)})
+    with pytest.raises(_native.StatusError, match="a step without adapter_slots"):
+        run(batch)
+    assert run(batch | {"adapter_slots": np.array([-1, 0, 1], np.int32)})["logits"].shape == (
+        1,
+        257,
+    )
 
 
 def test_what_cannot_have_adapters_says_so(tmp_path: Path) -> None:

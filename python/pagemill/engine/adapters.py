@@ -74,8 +74,8 @@ class Adapters:
         requests that were submitted before keep the old weights, which stay until the next time.
 
         Raises:
-            EngineError: INVALID_ARGUMENT: the adapter cannot be used, or the name is taken;
-                RESOURCE_EXHAUSTED: too many are loaded.
+            EngineError: INVALID_ARGUMENT: the adapter cannot be used, the name is taken, or too
+                many are loaded.
         """
         if not 0 < len(name) <= MAX_NAME_CHARS:
             raise EngineError(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,9 +73,11 @@ class Adapter:
 
     path: Path
     modules: Mapping[str, AdapterModule]
-    base_model: str | None = None
-    rank: int = field(default=0)
-    """The largest of its modules."""
+
+    @property
+    def rank(self) -> int:
+        """The largest of its modules."""
+        return max(module.a.shape[0] for module in self.modules.values())
 
 
 def read_adapter(path: str | Path) -> Adapter:
@@ -98,9 +100,7 @@ def read_adapter(path: str | Path) -> Adapter:
         modules[name] = AdapterModule(_scale(path, config, name, rank), **tensors)
     if not modules:
         raise WeightsError(f"{path} has no tensors of LoRA")
-    base = config.get("base_model_name_or_path")
-    largest = max(module.a.shape[0] for module in modules.values())
-    return Adapter(path, modules, base if isinstance(base, str) else None, largest)
+    return Adapter(path, modules)
 
 
 def adapter_layers(

@@ -1,11 +1,11 @@
-#include "cc/runner/adapters/adapter_slots.h"
+#include "cc/runner/adapters/running_adapters.h"
 
 #include <cstdlib>
 #include <utility>
 
 namespace pagemill::runner {
 
-AdapterSlots::AdapterSlots(SetAdapter set, const AdapterStore* store,
+RunningAdapters::RunningAdapters(SetAdapter set, const AdapterStore* store,
                            const engine::RunnerLimits& limits)
     : set_(std::move(set)),
       store_(store),
@@ -14,14 +14,14 @@ AdapterSlots::AdapterSlots(SetAdapter set, const AdapterStore* store,
   array_.reserve(static_cast<size_t>(limits.max_num_tokens));
 }
 
-void AdapterSlots::Apply(const step::StepPlan& plan) {
+void RunningAdapters::Apply(const step::StepPlan& plan) {
   for (step::RequestIndex index : plan.released) Release(index);
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     if (entry.start != nullptr) Start(entry.index, entry.start->adapter);
   }
 }
 
-void AdapterSlots::AddTo(const step::StepPlan& plan, ops::StepBatch* batch) {
+void RunningAdapters::AddTo(const step::StepPlan& plan, ops::StepBatch* batch) {
   array_.clear();
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     array_.insert(array_.end(), static_cast<size_t>(entry.num_tokens()), of(entry.index).slot);
@@ -29,7 +29,7 @@ void AdapterSlots::AddTo(const step::StepPlan& plan, ops::StepBatch* batch) {
   batch->adapter_slots = array_.data();
 }
 
-void AdapterSlots::Release(step::RequestIndex index) {
+void RunningAdapters::Release(step::RequestIndex index) {
   Holder& request = requests_[static_cast<size_t>(index.value())];
   const Holder before = std::exchange(request, {});
   if (before.slot == kNone) return;
@@ -39,7 +39,7 @@ void AdapterSlots::Release(step::RequestIndex index) {
   (void)set_(before.slot, nullptr);  // a slot that exists
 }
 
-void AdapterSlots::Start(step::RequestIndex index, step::AdapterId adapter) {
+void RunningAdapters::Start(step::RequestIndex index, step::AdapterId adapter) {
   Release(index);
   if (adapter == step::kNoAdapter) return;
   StatusOr<int32_t> slot = Take(adapter);
@@ -51,7 +51,7 @@ void AdapterSlots::Start(step::RequestIndex index, step::AdapterId adapter) {
   }
 }
 
-StatusOr<int32_t> AdapterSlots::Take(step::AdapterId adapter) {
+StatusOr<int32_t> RunningAdapters::Take(step::AdapterId adapter) {
   int32_t free = kNone;
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].num_requests == 0) {
@@ -71,7 +71,7 @@ StatusOr<int32_t> AdapterSlots::Take(step::AdapterId adapter) {
   return free;
 }
 
-void AdapterSlots::CheckIntegrity() const {
+void RunningAdapters::CheckIntegrity() const {
   std::vector<int32_t> counts(slots_.size());
   for (const Holder& request : requests_) {
     if (request.slot != kNone) ++counts[static_cast<size_t>(request.slot)];

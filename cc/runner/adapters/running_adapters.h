@@ -1,16 +1,16 @@
-// File: cc/runner/adapters/adapter_slots.h
+// File: cc/runner/adapters/running_adapters.h
 // Which slot of the executor's adapter tables (program/adapters/adapter_tables.h) each request in a
 // step uses: an adapter has a slot as long as a request that runs has the adapter. The scheduler
 // sees to it that these are at most RunnerLimits::max_adapters.
 //
-//   AdapterSlots slots(executor, store, limits);
-//   slots.Apply(plan);                       // before the step
-//   slots.AddTo(plan, &batch);               // its array
-//   if (!slots.status(index).ok()) ...       // that request fails
+//   RunningAdapters running(set, &store, limits);
+//   running.Apply(plan);                     // before the step
+//   running.AddTo(plan, &batch);             // its array
+//   if (!running.status(index).ok()) ...     // that request fails
 //
 // Thread safety: used by the engine thread only.
-#ifndef PAGEMILL_CC_RUNNER_ADAPTERS_ADAPTER_SLOTS_H_
-#define PAGEMILL_CC_RUNNER_ADAPTERS_ADAPTER_SLOTS_H_
+#ifndef PAGEMILL_CC_RUNNER_ADAPTERS_RUNNING_ADAPTERS_H_
+#define PAGEMILL_CC_RUNNER_ADAPTERS_RUNNING_ADAPTERS_H_
 
 #include <cstdint>
 #include <functional>
@@ -30,10 +30,10 @@ namespace pagemill::runner {
 using SetAdapter =
     std::function<Status(int32_t slot, std::shared_ptr<const program::AdapterWeights> weights)>;
 
-class AdapterSlots {
+class RunningAdapters {
  public:
   // `store` outlives this object.
-  AdapterSlots(SetAdapter set, const AdapterStore* store, const engine::RunnerLimits& limits);
+  RunningAdapters(SetAdapter set, const AdapterStore* store, const engine::RunnerLimits& limits);
 
   // Takes slots for the requests that begin, and frees those of adapters that none has any more. A
   // request whose adapter is not in the store runs without and gets a status.
@@ -75,4 +75,4 @@ class AdapterSlots {
 
 }  // namespace pagemill::runner
 
-#endif  // PAGEMILL_CC_RUNNER_ADAPTERS_ADAPTER_SLOTS_H_
+#endif  // PAGEMILL_CC_RUNNER_ADAPTERS_RUNNING_ADAPTERS_H_

@@ -1,4 +1,4 @@
-#include "cc/runner/adapters/adapter_slots.h"
+#include "cc/runner/adapters/running_adapters.h"
 
 #include <gtest/gtest.h>
 
@@ -25,13 +25,13 @@ std::shared_ptr<const program::AdapterWeights> MakeWeights() {
   return *program::AdapterWeights::Make(program, {});
 }
 
-class AdapterSlotsTest : public testing::Test {
+class RunningAdaptersTest : public testing::Test {
  protected:
-  AdapterSlotsTest() {
+  RunningAdaptersTest() {
     engine::RunnerLimits limits;
     limits.max_num_seqs = 4;
     limits.max_adapters = 2;
-    slots_ = std::make_unique<AdapterSlots>(
+    slots_ = std::make_unique<RunningAdapters>(
         [this](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
           held_[slot] = std::move(weights);
           return OkStatus();
@@ -72,10 +72,10 @@ class AdapterSlotsTest : public testing::Test {
 
   std::map<int32_t, std::shared_ptr<const program::AdapterWeights>> held_;
   AdapterStore store_;
-  std::unique_ptr<AdapterSlots> slots_;
+  std::unique_ptr<RunningAdapters> slots_;
 };
 
-TEST_F(AdapterSlotsTest, RequestsOfOneAdapterShareItsSlot) {
+TEST_F(RunningAdaptersTest, RequestsOfOneAdapterShareItsSlot) {
   EXPECT_EQ(Step({{0, 2, 7}, {1, 1, 0}, {2, 1, 8}, {3, 2, 7}}),
             (std::vector<int32_t>{0, 0, -1, 1, 0, 0}));
   EXPECT_EQ(Step({{3, 1}, {2, 1}, {1, 2}}), (std::vector<int32_t>{0, 1, -1, -1}));
@@ -83,7 +83,7 @@ TEST_F(AdapterSlotsTest, RequestsOfOneAdapterShareItsSlot) {
   EXPECT_NE(held_[0], nullptr);
 }
 
-TEST_F(AdapterSlotsTest, ASlotComesFreeWithItsLastRequest) {
+TEST_F(RunningAdaptersTest, ASlotComesFreeWithItsLastRequest) {
   Step({{0, 1, 7}, {1, 1, 8}});
   EXPECT_EQ(Step({{2, 1, 9}}, {RequestIndex(0)}), (std::vector<int32_t>{0}));
   EXPECT_EQ(held_[0], store_.Find(AdapterId(9)));
@@ -92,13 +92,13 @@ TEST_F(AdapterSlotsTest, ASlotComesFreeWithItsLastRequest) {
   EXPECT_EQ(held_[1], nullptr);
 }
 
-TEST_F(AdapterSlotsTest, AnotherRequestInItsPlaceReleasesARequest) {
+TEST_F(RunningAdaptersTest, AnotherRequestInItsPlaceReleasesARequest) {
   Step({{0, 1, 7}});
   EXPECT_EQ(Step({{0, 1, 0}}), (std::vector<int32_t>{-1}));
   EXPECT_EQ(held_[0], nullptr);
 }
 
-TEST_F(AdapterSlotsTest, UnloadingConcernsRequestsThatBeginLater) {
+TEST_F(RunningAdaptersTest, UnloadingConcernsRequestsThatBeginLater) {
   Step({{0, 1, 7}});
   store_.Remove(AdapterId(7));
   EXPECT_EQ(Step({{0, 1}, {1, 1, 7}}), (std::vector<int32_t>{0, 0})) << "they share the slot";
@@ -109,7 +109,7 @@ TEST_F(AdapterSlotsTest, UnloadingConcernsRequestsThatBeginLater) {
   EXPECT_TRUE(slots_->status(RequestIndex(2)).ok());
 }
 
-TEST_F(AdapterSlotsTest, AnIdIsAddedOnce) {
+TEST_F(RunningAdaptersTest, AnIdIsAddedOnce) {
   EXPECT_FALSE(store_.Add(AdapterId(7), MakeWeights()).ok());
   EXPECT_FALSE(store_.Add(step::kNoAdapter, MakeWeights()).ok());
   store_.Remove(AdapterId(5));
