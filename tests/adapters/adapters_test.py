@@ -156,10 +156,35 @@ def test_requests_that_wait_keep_what_they_were_submitted_with(tmp_path: Path) -
                 if output.finish_reason is not None:
                     errors[output.request_id] = output.error_code
     # Two loads later, the weights of the first are gone.
-    assert errors == {0: "NOT_FOUND", 1: None, 2: None}
+    assert errors == {0: "UNAVAILABLE", 1: None, 2: None}
     for number in (1, 2):
         reference = served.references[names[number]]
         assert not wrong_tokens(reference, prompts[number], tokens[number], _NEAR_TIE)
+
+
+def test_adapters_of_a_folder_come_and_go(tmp_path: Path) -> None:
+    served = Served(tmp_path, "llama", ["all", "dora", "bias"])
+    options = {"lora_modules": [f"sql={tmp_path / 'all'}"], "lora_folder": str(tmp_path)}
+    with served.model.engine(**options, max_cpu_loras=2) as core:
+        adapters, prompt = adapters_of(core), served.model.prompt(1, 70)
+        served.references["sql"] = served.references["all"]
+        before: list[int] = []
+        for name in ("dora", "bias", "dora"):  # there is room for one of them
+            adapters.require_adapter(name)
+            before.append(adapters.id_of(name))
+            assert served.check(core, [(name, prompt), ("sql", prompt)])[0] == 0
+            assert {each["name"] for each in adapters.adapters()} == {"sql", name}
+        adapters.require_adapter("dora")
+        assert adapters.id_of("dora") == before[2] != before[0]
+        for name in ("other", "..", "", "../" + tmp_path.name + "/all", "model"):
+            with pytest.raises(EngineError, match="does not exist"):
+                adapters.require_adapter(name)
+        adapters.unload_adapter("dora")
+        adapters.load_adapter("second", str(tmp_path / "bias"))
+        with pytest.raises(EngineError, match="--max-cpu-loras"):
+            adapters.require_adapter("bias")
+    with pytest.raises(ConfigError, match="--lora-folder"):
+        served.model.engine(lora_folder=str(tmp_path / "none")).__enter__()
 
 
 def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ PROMPT = "The capital of France is"
 def test_prompts_with_an_adapter(tmp_path: Path) -> None:
     model = str(model_path("PAGEMILL_TEST_SMOLLM2_GGUF"))
     nothing, loud = write_adapter(tmp_path / "nothing", 0), write_adapter(tmp_path / "loud", 1)
-    with pagemill.LLM(model, lora_modules=[f"nothing={nothing}"], max_model_len=128) as llm:
-        llm.adapters.load_adapter("loud", str(loud))
+    options = {"lora_modules": [f"nothing={nothing}"], "lora_folder": str(loud.parent)}
+    with pagemill.LLM(model, **options, max_model_len=128) as llm:
 
         def text(adapter: str) -> str:
             (output,) = llm.generate(PROMPT, adapter=adapter, temperature=0.0)

@@ -48,6 +48,7 @@ def _served(request: pytest.FixtureRequest) -> Iterator[Served]:
         options = [
             *("--max-model-len=512", f"--admin-address={folder}/admin"),
             *(f"--lora-modules=nothing={nothing}", f"--lora-modules=loud={loud}"),
+            f"--lora-folder={folder}",
         ]
         with serve(SMOLLM2, folder, [*options, *filter(None, [request.param])]) as running:
             transport = httpx.HTTPTransport(uds=f"{folder}/admin")
@@ -78,6 +79,14 @@ def test_names_that_are_not_there(served: Served) -> None:
     assert error["param"] == "model" and "`other` does not exist" in error["message"]
     assert httpx.get(f"{served.server.base_url}/v1/models/other").status_code == 404
     served.ask("x" * 300, 404)
+
+
+def test_a_folder_is_loaded_when_it_is_named(served: Served) -> None:
+    write_adapter(served.folder / "late", 1)
+    assert served.text("late") == served.text("loud")
+    (served.folder / "broken").mkdir()
+    (served.folder / "broken" / "adapter_config.json").write_text("{}")
+    assert "cannot be used" in served.ask("broken", 400)["error"]["message"]
 
 
 def test_loading_replacing_and_unloading(served: Served) -> None:

@@ -64,7 +64,8 @@ StatusOr<int32_t> RunningAdapters::Take(step::AdapterId adapter) {
   if (free == kNone) return Internal("more adapters run than max_adapters");
   std::shared_ptr<const program::AdapterWeights> weights = store_->Find(adapter);
   if (weights == nullptr) {
-    return NotFound("the adapter of this request was unloaded before the request began");
+    return Unavailable(
+        "the adapter of this request left memory before the request began; send it again");
   }
   PAGEMILL_RETURN_IF_ERROR(set_(free, std::move(weights)));
   slots_[static_cast<size_t>(free)] = {.adapter = adapter, .num_requests = 1};

@@ -42,7 +42,7 @@ class RunningAdapters {
   // Sets the array of slots of the step's tokens, valid until the next call.
   void AddTo(const step::StepPlan& plan, ops::StepBatch* batch);
 
-  // Not OK for a request whose adapter was unloaded before it began.
+  // Not OK for a request whose adapter left memory before it began.
   const Status& status(step::RequestIndex index) const { return of(index).status; }
 
   // Aborts if the slots are inconsistent.

@@ -104,7 +104,7 @@ TEST_F(RunningAdaptersTest, UnloadingConcernsRequestsThatBeginLater) {
   EXPECT_EQ(Step({{0, 1}, {1, 1, 7}}), (std::vector<int32_t>{0, 0})) << "they share the slot";
   Step({}, {RequestIndex(0), RequestIndex(1)});
   EXPECT_EQ(Step({{2, 1, 7}}), (std::vector<int32_t>{-1}));
-  EXPECT_EQ(slots_->status(RequestIndex(2)).code(), StatusCode::kNotFound);
+  EXPECT_EQ(slots_->status(RequestIndex(2)).code(), StatusCode::kUnavailable);
   EXPECT_EQ(Step({{2, 1, 8}}), (std::vector<int32_t>{0}));
   EXPECT_TRUE(slots_->status(RequestIndex(2)).ok());
 }

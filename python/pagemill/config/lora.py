@@ -20,8 +20,14 @@ class LoraConfig:
     )
     lora_modules: tuple[str, ...] = option(
         (),
-        "Adapters to load at the start, as name=folder in the format of PEFT"
-        " (adapter_config.json and adapter_model.safetensors). Implies --enable-lora.",
+        "Adapters to load at the start, as name=folder or name=owner/name on the hub, in the format"
+        " of PEFT (adapter_config.json and adapter_model.safetensors). Implies --enable-lora.",
+    )
+    lora_folder: str | None = option(
+        None,
+        "Folder whose folders are adapters: one is loaded when a request first names its folder."
+        " When --max-cpu-loras are in memory, those of this folder leave it, the least recently"
+        " used first. Implies --enable-lora.",
     )
     max_loras: int = option(
         8,
@@ -31,7 +37,7 @@ class LoraConfig:
     )
     max_cpu_loras: int = option(
         64,
-        "Adapters in memory at most; loading more is refused.",
+        "Adapters in memory at most; see --lora-folder. Without one loading more is refused.",
         unit="adapters",
         allowed=Range(1, 4096),
     )
@@ -56,7 +62,7 @@ class LoraConfig:
     @property
     def enabled(self) -> bool:
         """Whether requests may name adapters."""
-        return self.enable_lora or bool(self.lora_modules)
+        return self.enable_lora or bool(self.lora_modules) or self.lora_folder is not None
 
     @property
     def slots(self) -> int:

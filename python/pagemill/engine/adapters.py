@@ -1,15 +1,19 @@
 """The LoRA adapters of an engine, by name.
 
-    adapters = Adapters(executor, engine, store, built, source, config.lora)
+    adapters = Adapters(executor, engine, store, built, source, config.lora, cache_dir)
     adapters.load_adapter(name="sql", path="/adapters/sql")
     request.adapter = adapters.id_of("sql")
 
 Each load has an id of its own, and KV is found by it: what was computed with weights that have been
 replaced is never used again.
+
+What the operator loads stays until it is unloaded. What requests bring in from `lora_folder` makes
+room for others.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from dataclasses import dataclass
@@ -17,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from pagemill import _native
+from pagemill.config.fields import ConfigError
 from pagemill.config.lora import MAX_NAME_CHARS, LoraConfig
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.outputs import EngineError
 from pagemill.runner.build import BuiltModel
-from pagemill.weights.adapters import adapter_layers, read_adapter
+from pagemill.weights.adapters import CONFIG_FILE, adapter_layers, read_adapter
 from pagemill.weights.errors import WeightsError
+from pagemill.weights.fetch import FetchError, resolve
 from pagemill.weights.source import ModelSource
 
 _LOGGER = logging.getLogger("pagemill.engine")
@@ -36,6 +42,8 @@ class LoadedAdapter:
     path: str
     rank: int
     bytes: int
+    stays: bool
+    """Until it is unloaded: the operator has loaded it."""
 
 
 class Adapters:
@@ -49,13 +57,22 @@ class Adapters:
         built: BuiltModel,
         source: ModelSource,
         config: LoraConfig,
+        cache_dir: Path,
     ) -> None:
+        """`cache_dir` keeps what is fetched from the hub.
+
+        Raises:
+            ConfigError: `config.lora_folder` is not a folder.
+        """
         self._executor, self._engine, self._store = executor, engine, store
         self._targets, self._source = built.adapter_targets, source
-        self._max_loaded = config.max_cpu_loras
+        self._max_loaded, self._cache_dir = config.max_cpu_loras, cache_dir
+        self._folder = _checked_folder(config.lora_folder)
         self._loaded: dict[str, LoadedAdapter] = {}
         # Ids of what the last load of a name has replaced, for requests that were waiting.
         self._replaced: dict[str, int] = {}
+        self._uses = itertools.count()
+        self._last_use: dict[str, int] = {}
         self._loading = threading.Lock()
 
     def id_of(self, name: str) -> int:
@@ -67,11 +84,35 @@ class Adapters:
         loaded = self._loaded.get(name)
         if loaded is None:
             raise _unknown(name)
+        self._last_use[name] = next(self._uses)
         return loaded.id
 
+    @property
+    def on_demand(self) -> bool:
+        """Whether requests may name adapters that `require_adapter` has to load."""
+        return self._folder is not None
+
+    def require_adapter(self, name: str) -> None:
+        """Loads the adapter of `lora_folder` with this name, if none has it yet.
+
+        Raises:
+            EngineError: NOT_FOUND: there is none. INVALID_ARGUMENT: it cannot be used.
+                RESOURCE_EXHAUSTED: memory is full of adapters that the operator has loaded.
+        """
+        with self._loading:
+            if name in self._loaded:
+                self._last_use[name] = next(self._uses)
+                return
+            path = self._in_folder(name)
+            if path is None:
+                raise _unknown(name)
+            self._make_room()
+            self._keep(name, self._read(path, stays=False))
+
     def load_adapter(self, name: str, path: str, load_inplace: bool = False) -> dict[str, Any]:
-        """Loads the adapter in the folder `path`; with `load_inplace` one of this name is replaced:
-        requests that were submitted before keep the old weights, which stay until the next time.
+        """Loads the adapter in the folder `path`, or of this name on the hub. With `load_inplace`
+        one of this name is replaced: requests that were submitted before keep the old weights,
+        which stay until the next time.
 
         Raises:
             EngineError: INVALID_ARGUMENT: the adapter cannot be used, the name is taken, or too
@@ -92,21 +133,13 @@ class Adapters:
                     " `load_inplace: true`.",
                     "lora_name",
                 )
-            if before is None and len(self._loaded) >= self._max_loaded:
-                raise EngineError(
-                    "INVALID_ARGUMENT",
-                    f"{len(self._loaded)} adapters are loaded, as many as --max-cpu-loras allows;"
-                    " unload one.",
-                    "lora_name",
-                )
-            loaded = self._read(path)
-            self._loaded[name] = loaded
+            if before is None:
+                self._make_room()
+            loaded = self._read(self._resolved(path), stays=True)
+            self._keep(name, loaded)
             self._forget_replaced(name)
             if before is not None:
                 self._replaced[name] = before.id
-        _LOGGER.info(
-            "adapter %s: rank %d, %s, from %s", name, loaded.rank, format_bytes(loaded.bytes), path
-        )
         return _facts(name, loaded)
 
     def unload_adapter(self, name: str) -> dict[str, Any]:
@@ -119,23 +152,70 @@ class Adapters:
             loaded = self._loaded.pop(name, None)
             if loaded is None:
                 raise _unknown(name)
-            self._store.remove(loaded.id)
-            self._forget_replaced(name)
-        _LOGGER.info("adapter %s unloaded", name)
+            self._forget(name, loaded)
         return _facts(name, loaded)
 
     def adapters(self) -> list[dict[str, Any]]:
         """The loaded ones: name, path, rank and bytes of each."""
         return [_facts(name, loaded) for name, loaded in list(self._loaded.items())]
 
+    def _keep(self, name: str, loaded: LoadedAdapter) -> None:
+        self._last_use[name] = next(self._uses)
+        self._loaded[name] = loaded
+        _LOGGER.info(
+            "adapter %s: rank %d, %s, from %s",
+            name,
+            loaded.rank,
+            format_bytes(loaded.bytes),
+            loaded.path,
+        )
+
+    def _forget(self, name: str, loaded: LoadedAdapter) -> None:
+        self._store.remove(loaded.id)
+        self._last_use.pop(name, None)
+        self._forget_replaced(name)
+        _LOGGER.info("adapter %s left memory", name)
+
+    def _make_room(self) -> None:
+        """For one more. Requests that run keep what leaves; those that wait for it fail, to be sent
+        again."""
+        if len(self._loaded) < self._max_loaded:
+            return
+        leaving = [name for name, loaded in self._loaded.items() if not loaded.stays]
+        if not leaving:
+            raise EngineError(
+                "RESOURCE_EXHAUSTED",
+                f"{len(self._loaded)} adapters are loaded, as many as --max-cpu-loras allows;"
+                " unload one.",
+                "lora_name",
+            )
+        oldest = min(leaving, key=lambda name: self._last_use.get(name, -1))
+        self._forget(oldest, self._loaded.pop(oldest))
+
+    def _in_folder(self, name: str) -> Path | None:
+        """The adapter of this name; names that lead out of the folder have none."""
+        if self._folder is None or name in ("", ".", "..") or "/" in name or "\0" in name:
+            return None
+        path = self._folder / name
+        return path if (path / CONFIG_FILE).is_file() else None
+
+    def _resolved(self, path: str) -> Path:
+        folder = Path(path).expanduser()
+        if folder.exists():
+            return folder
+        try:
+            return resolve(path, cache_dir=self._cache_dir)
+        except FetchError as error:
+            raise EngineError("INVALID_ARGUMENT", f"The adapter cannot be used: {error}") from error
+
     def _forget_replaced(self, name: str) -> None:
         replaced = self._replaced.pop(name, None)
         if replaced is not None:
             self._store.remove(replaced)
 
-    def _read(self, path: str) -> LoadedAdapter:
+    def _read(self, path: Path, *, stays: bool) -> LoadedAdapter:
         try:
-            adapter = read_adapter(Path(path).expanduser())
+            adapter = read_adapter(path)
             layers = adapter_layers(adapter, self._targets, self._source)
             weights = _native.make_adapter(self._executor, layers)
         except (WeightsError, OSError) as error:
@@ -146,7 +226,16 @@ class Adapters:
             ) from error
         adapter_id = self._engine.new_adapter_id()
         self._store.add(adapter_id, weights)
-        return LoadedAdapter(adapter_id, str(path), adapter.rank, weights.bytes)
+        return LoadedAdapter(adapter_id, str(path), adapter.rank, weights.bytes, stays)
+
+
+def _checked_folder(path: str | None) -> Path | None:
+    if path is None:
+        return None
+    folder = Path(path).expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"--lora-folder: {path} is not a folder")
+    return folder
 
 
 def _facts(name: str, loaded: LoadedAdapter) -> dict[str, Any]:

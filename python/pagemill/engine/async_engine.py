@@ -94,6 +94,8 @@ class AsyncEngine:
         Raises:
             EngineError: the engine's refusal.
         """
+        if adapter and self.model.adapters_on_demand:
+            await self._client.call("require_adapter", name=adapter)
         params = dict(kv_transfer_params or {})
         requests = [
             EngineRequest(

@@ -24,6 +24,7 @@ OPERATIONS = frozenset(
         "load_adapter",
         "pause",
         "pin_prefix",
+        "require_adapter",
         "reset_prefix_cache",
         "restore_session",
         "resume",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig
+from pagemill.config.env import cache_folder
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.adapters import Adapters
@@ -177,7 +178,8 @@ class EngineCore:
         adapters: Adapters | None = None
         if store is not None:
             assert isinstance(executor, _native.NativeExecutor) and source is not None
-            adapters = Adapters(executor, engine, store, built, source, config.lora)
+            cache_dir = cache_folder(config.model.cache_dir)
+            adapters = Adapters(executor, engine, store, built, source, config.lora, cache_dir)
             for name, path in config.lora.modules:
                 adapters.load_adapter(name, path)
         bindings = NativeBindings(engine, _native, grammars, adapters)

@@ -121,7 +121,7 @@ def program_texts(
 
 def model_facts(loaded: LoadedModel) -> ModelFacts:
     """The facts of `loaded` that front ends need."""
-    built = loaded.core.built
+    built, adapters = loaded.core.built, loaded.core.bindings.adapters
     return ModelFacts(
         names=tuple(loaded.names),
         path=str(loaded.source.path),
@@ -134,7 +134,8 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         max_tokens_cap=loaded.max_tokens_cap,
         max_choices=loaded.core.max_choices,
         max_unfinished=loaded.core.max_unfinished,
-        adapters=loaded.core.bindings.adapters is not None,
+        adapters=adapters is not None,
+        adapters_on_demand=adapters is not None and adapters.on_demand,
     )
 
 

@@ -108,6 +108,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that run or wait in the engine, at most."""
     adapters: bool = False
     """Whether requests may name adapters; the engine knows which."""
+    adapters_on_demand: bool = False
+    """Whether the engine has to be asked for an adapter before a request names it."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=True, frozen=True):

@@ -124,6 +124,11 @@ class NativeAdapters(Protocol):
     """The adapters of an engine; `engine.adapters` has them for the native one. Its other
     operations are reached by name (`control_calls`)."""
 
+    @property
+    def on_demand(self) -> bool: ...
+
+    def require_adapter(self, name: str) -> None: ...
+
     def id_of(self, name: str) -> int: ...
 
 

@@ -122,6 +122,8 @@ class TextBatch:
         self.outputs: list[Output] = []
         requests = [self._request(prompt, stated, default_max_tokens) for prompt in prompts]
         core = model.loaded.core
+        if adapter and core.bindings.adapters is not None:
+            core.bindings.adapters.require_adapter(adapter)
         self._batch = OfflineBatch(core.bindings, requests, core.max_choices, token_matcher)
 
     @property

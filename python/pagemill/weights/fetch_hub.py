@@ -1,4 +1,5 @@
-"""Models on the Hugging Face hub. Only data is fetched: safetensors, GGUF, JSON, templates.
+"""Models and adapters on the Hugging Face hub. Only data is fetched: safetensors, GGUF, JSON,
+templates.
 
 huggingface_hub is imported only if a hub id is given. It uses HF_TOKEN.
 """
@@ -61,7 +62,8 @@ def choose_files(wanted: HubId, files: list[str]) -> list[str]:
         if any(fnmatch.fnmatch(name, pattern) for pattern in _DATA)
         and not any(fnmatch.fnmatch(name, pattern) for pattern in _LEFT_OUT)
     ]
-    if "config.json" in chosen and any(name.endswith(".safetensors") for name in chosen):
+    described = "config.json" in chosen or "adapter_config.json" in chosen
+    if described and any(name.endswith(".safetensors") for name in chosen):
         return chosen
     if ggufs := sorted(name for name in files if name.endswith(".gguf")):
         if list(split_names(ggufs[0])) == ggufs:

@@ -244,6 +244,8 @@ def test_hub_files() -> None:
     hf = ["config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"]
     noise = ["README.md", "pytorch_model.bin", "onnx/model.onnx", "original/x.safetensors"]
     assert choose("o/n", *hf, *noise, "consolidated.safetensors") == hf
+    adapter = ["adapter_config.json", "adapter_model.safetensors"]
+    assert choose("o/n", "README.md", *adapter, "optimizer.pt") == adapter
     assert choose("o/n", "README.md", "m.gguf") == ["m.gguf"]
     assert choose("o/n/q4/m.gguf", "q4/m.gguf", "q8/m.gguf") == ["q4/m.gguf"]
     parts = [f"q4/m-0000{i}-of-00002.gguf" for i in (1, 2)]
