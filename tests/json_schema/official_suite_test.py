@@ -13,7 +13,7 @@ from pagemill.structured.grammar import GrammarError
 
 from tests.json_schema.schemas import Matchers, admits, official_suite
 
-_MAX_VALID_REFUSED = 31
+_MAX_VALID_REFUSED = 24
 _MAX_INVALID_ADMITTED = 5
 
 

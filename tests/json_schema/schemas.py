@@ -113,8 +113,8 @@ def _groups(name: str, draft: str, content: Any) -> Iterator[Group]:
 
 
 def _plain(value: Any) -> Any:
-    """`value` without fractions that are zero: 1.0 is written 1."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e18:
+    """`value` without fractions that are zero and without exponents: 1.0 is written 1."""
+    if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
         return [_plain(each) for each in value]

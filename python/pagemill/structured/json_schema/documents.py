@@ -31,16 +31,19 @@ _DRAFTS = (
     ("2019-09", 2019), ("2020-12", 2020),
 )  # fmt: skip
 NEWEST = 2020
+_VALIDATION = "/vocab/validation"
 _MAX_DOCUMENTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a schema stands. `scope`: resources with dynamic anchors, the outermost first."""
+    """Where a schema stands. `scope`: resources with dynamic anchors, the outermost first.
+    `validates`: whether its dialect has the vocabulary of validation."""
 
     base: str
     draft: int
     scope: tuple[str, ...] = ()
+    validates: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class _Resource:
 
     root: Any
     draft: int
+    validates: bool = True
     anchors: dict[str, Any] = field(default_factory=dict[str, Any])
     dynamic_anchors: dict[str, Any] = field(default_factory=dict[str, Any])
     is_recursive: bool = False
@@ -122,7 +126,7 @@ class Documents:
         is_dynamic = resource.is_recursive or resource.dynamic_anchors
         if is_dynamic and base not in scope:
             scope = (*scope, base)
-        return Located(schema, Place(base, resource.draft, scope))
+        return Located(schema, Place(base, resource.draft, scope, resource.validates))
 
     def _open(self, uri: str, reference: str, draft: int) -> None:
         if uri in self._resources:
@@ -154,8 +158,7 @@ class Documents:
         """Takes the resources of a document: the base URI of its root."""
         identified = _identifier(document, _draft(document, draft))
         root = urldefrag(_joined(uri, identified))[0] if identified else uri
-        resource = _Resource(document, _draft(document, draft))
-        self._resources.setdefault(root, resource)
+        self._resources.setdefault(root, self._resource(document, draft))
         waiting: list[tuple[Any, str]] = [(document, root)]
         while waiting:
             at, base = waiting.pop()
@@ -166,17 +169,29 @@ class Documents:
                 waiting += ((part, base) for part in _parts(found))
         return root
 
+    def _resource(self, root: Any, draft: int, validates: bool = True) -> _Resource:
+        """A resource within one of this draft and dialect, unless it names its own."""
+        vocabulary = _field(self._find_dialect(_field(root, "$schema")), "$vocabulary")
+        if isinstance(vocabulary, dict):
+            names = cast(Mapping[str, Any], vocabulary)
+            validates = any(name.endswith(_VALIDATION) for name in names)
+        return _Resource(root, _draft(root, draft), validates)
+
+    def _find_dialect(self, name: Any) -> Any:
+        return self._find(name.rstrip("#")) if isinstance(name, str) else None
+
     def _base(self, schema: Mapping[str, Any], base: str, *, is_root: bool) -> str:
         """Notes the identifiers of `schema`; the base URI that it has."""
-        draft = self._resources[base].draft
-        identifier = _identifier(schema, draft)
+        outer = self._resources[base]
+        identifier = _identifier(schema, outer.draft)
         if identifier and not is_root:
             uri, fragment = urldefrag(_joined(base, identifier))
             if identifier.startswith("#"):
                 self._resources[base].anchors.setdefault(unquote(fragment), schema)
             else:
                 base = uri
-                self._resources.setdefault(uri, _Resource(schema, _draft(schema, draft)))
+                inner = self._resource(schema, outer.draft, outer.validates)
+                self._resources.setdefault(uri, inner)
         resource = self._resources[base]
         for name, anchors in (("$anchor", resource.anchors), ("$dynamicAnchor", resource.anchors)):
             if isinstance(schema.get(name), str):
@@ -219,8 +234,12 @@ def _identifier(schema: Any, draft: int) -> str:
     return name if isinstance(name, str) else ""
 
 
+def _field(value: Any, name: str) -> Any:
+    return cast(Mapping[str, Any], value).get(name) if isinstance(value, dict) else None
+
+
 def _draft(schema: Any, otherwise: int) -> int:
-    name = cast(dict[str, Any], schema).get("$schema") if isinstance(schema, dict) else None
+    name = _field(schema, "$schema")
     if isinstance(name, str):
         return next((draft for part, draft in _DRAFTS if part in name), otherwise)
     return otherwise

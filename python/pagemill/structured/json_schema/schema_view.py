@@ -45,6 +45,14 @@ _SINCE = {
 """The draft that has a keyword first; others ignore it."""
 
 
+_VALIDATION = frozenset({
+    "const", "dependentRequired", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxContains",
+    "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength",
+    "minProperties", "minimum", "multipleOf", "pattern", "required", "type", "uniqueItems",
+})  # fmt: skip
+"""The vocabulary that a dialect may lack."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A schema, or one of `options`."""
@@ -63,6 +71,8 @@ class SchemaView:
         self._place = source.located.place
         alone = self._place.draft <= 7 and "$ref" in schema
         known = {k: v for k, v in schema.items() if _SINCE.get(k, 0) <= self._place.draft}
+        if not self._place.validates:
+            known = {k: v for k, v in known.items() if k not in _VALIDATION}
         self._schema: Schema = {"$ref": schema["$ref"]} if alone else known
 
     def pieces(self, *, holds: bool) -> Iterator[Shapes]:
