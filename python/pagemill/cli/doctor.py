@@ -124,7 +124,8 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
     built = build_ranks(source, config)[0]
     sizes = ExecutorSizes.of(built, config, weights_dtype(source.config))
     options = sizes.executor_options(config, num_blocks=1)
-    choices = _native.kernel_choices(built.program_text, options)
+    module = built.module is not None
+    choices = [] if module else _native.kernel_choices(built.program_text, options)
     return {
         "model": f"{source.path} ({built.architecture})",
         "ranks": config.executor.tensor_parallel_size,

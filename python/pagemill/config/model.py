@@ -35,6 +35,14 @@ class ModelConfig:
         " encoders).",
         allowed=("auto", "cls", "last", "mean"),
     )
+    model_impl: str = option(
+        "auto",
+        "Implementation of the model. native: Pagemill's. transformers: the library's module over"
+        " Pagemill's paged KV cache, which is several times slower and needs"
+        " `pip install 'pagemill[transformers]'`. auto: native, or transformers for an"
+        " architecture without native support. Code from a model's repository is never run.",
+        allowed=("auto", "native", "transformers"),
+    )
     max_model_len: int | None = option(
         None,
         "Maximum tokens of one request, prompt and output together. Default: the length that the"

@@ -155,4 +155,5 @@ def build_options(config: ModelConfig) -> BuildOptions:
         max_model_len=config.max_model_len,
         task=None if config.task == "auto" else Task(config.task),
         pooling=_POOLINGS[config.pooling_type],
+        implementation=config.model_impl,
     )

@@ -163,7 +163,6 @@ def plan_model(config: EngineConfig) -> ModelPlan:
       FetchError, WeightsError, ModelConfigError, StatusError: there is no such model, or it is of a
         kind that is not supported.
     """
-    from pagemill import _native
     from pagemill.engine.encoder import EncoderSizes
     from pagemill.engine.executor_sizes import draft_distribution_bytes
     from pagemill.engine.generation_config import choose_defaults
@@ -171,7 +170,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     model = built_model(config)
     path, built = model.path, model.built
     sampling = None if built.pooling else choose_defaults(config.model, model.source)
-    memories = [_native.plan_memory(rank.program_text, model.options) for rank in model.ranks]
+    memories = [model.sizes.plan(rank, config) for rank in model.ranks]
     pages = model.sizes.kv_pages(model.ranks, config, memories, model.draft)
     distributions = 0
     if model.draft is not None:

@@ -28,12 +28,13 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.table import architecture_of, model_class
+from pagemill.models.table import architecture_of, find, model_class
 from pagemill.ops.program import ACT, GRID_DIMS, GroupEntry, Program
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
+from pagemill.runner.fallback.module import BuiltModule
 from pagemill.runner.tail import Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
@@ -50,7 +51,8 @@ class BuildOptions:
     extension); `shard` is the rank that the program is for; `hidden_states` are layers, counted
     from 0, whose results [tokens, hidden size] each step returns as the outputs `hidden.<layer>`;
     `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`;
-    with `adapters`, requests may have adapters of the linear layers."""
+    with `adapters`, requests may have adapters of the linear layers; `implementation` is "native",
+    "transformers", or "auto": native if there is native support, else by `transformers`."""
 
     max_model_len: int | None = None
     task: Task | None = None
@@ -61,6 +63,7 @@ class BuildOptions:
     hidden_states: tuple[int, ...] = ()
     experts: tuple[int, ...] = ()
     adapters: bool = False
+    implementation: str = "native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,8 @@ class BuiltModel:
     """What adapters may change, of a program that has them."""
     notes: tuple[str, ...] = ()
     """Notes for the operator on how the model was read and divided."""
+    module: BuiltModule | None = None
+    """What runs instead of a program, which is then empty."""
 
     @property
     def pooling(self) -> bool:
@@ -106,11 +111,15 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     """Trace the model of `source` and rewrite its program.
 
     Raises:
-        ModelConfigError: the architecture or one of its settings is not supported,
-            `max_model_len` exceeds the model's, or it lacks a layer of `hidden_states`.
+        ModelConfigError: the architecture or one of its settings is not supported, nor by the
+            fallback if `options` allow it; `max_model_len` exceeds the model's, or it lacks a layer of `hidden_states`.
         WeightsError: a weight is missing, unused or of the wrong shape, its quantization is not
             supported, or a size of the configuration is larger than every tensor.
     """
+    if options.implementation == "transformers":
+        return _build_by_library(source, options, None)
+    if options.implementation == "auto" and (missing := _without_support(source)) is not None:
+        return _build_by_library(source, options, missing)
     source = _with_architecture(source)
     _check_sizes(source)
     model = model_class(source.architecture).from_config(_limited(source, options))
@@ -151,6 +160,34 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         adapter_targets=tuple(weights.adapter_targets),
         notes=tuple(weights.notes),
     )
+
+
+def _without_support(source: ModelSource) -> ModelConfigError | None:
+    """Why the architecture of `source` cannot run natively; None if it can."""
+    try:
+        find(_with_architecture(source).architecture)
+    except ModelConfigError as error:
+        return error
+    return None
+
+
+def _build_by_library(
+    source: ModelSource, options: BuildOptions, missing: ModelConfigError | None
+) -> BuiltModel:
+    """The model as `transformers` has it; `missing` is why it is not native."""
+    reason = "" if missing is None else f"{missing}. "
+    _check_sizes(source)
+    try:
+        from pagemill.runner.fallback.build import build_module
+    except ImportError as error:
+        raise ModelConfigError(
+            f"{reason}The fallback to transformers, which is slower, needs torch and transformers:"
+            f" pip install 'pagemill[transformers]' ({error})"
+        ) from error
+    try:
+        return build_module(source, options)
+    except ModelConfigError as error:
+        raise ModelConfigError(f"{reason}{error}") from error
 
 
 def _text_of(program: Program, options: BuildOptions) -> str:

@@ -1,0 +1,128 @@
+"""Runs a module of `transformers` over paged KV caches; needs torch and transformers.
+
+    executor = ModuleExecutor(built.module, ModuleOptions(num_blocks=64))
+    logits = executor(batch)["logits"]
+
+It takes the same batches as the native executor (`cc/bindings/batch_arrays.h`) and serves the
+engine as the callable of `_native.PythonExecutor`. The tokens of all requests are one row to the
+module; its positions tell them apart, and its attention reads each request's own pages.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pagemill.inputs.task import Task
+from pagemill.layers.pooler import KINDS
+from pagemill.ops.table import reference
+from pagemill.ops.torch_step import TorchCache, TorchStep, make_step
+from pagemill.runner.fallback.attention import (
+    NAME,
+    CurrentStep,
+    PagedAttention,
+    attach,
+    register,
+)
+from pagemill.runner.fallback.library import LibraryModel
+from pagemill.runner.fallback.module import BuiltModule, LayerSpec, Place
+
+_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+
+Batch = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOptions:
+    """`dtype` is the type of weights and activations, `kv_cache_dtype` that of the KV cache, each
+    "f32", "bf16" or "f16"; `num_blocks` pages of `block_size` tokens, the null page included."""
+
+    dtype: str = "f32"
+    kv_cache_dtype: str = "f32"
+    num_blocks: int = 64
+    block_size: int = 16
+
+
+class ModuleExecutor:
+    """One module with its weights and caches. One step at a time.
+
+    Raises (on construction):
+        WeightsError: the weights are not those of the module.
+        OSError: a weight file cannot be read.
+    """
+
+    def __init__(self, module: BuiltModule, options: ModuleOptions) -> None:
+        register()
+        self._module = module
+        self._options = options
+        task = Task.GENERATE if module.pooling is None else Task.EMBED
+        library = LibraryModel.find(module.config, task)
+        dtype = _DTYPES[options.dtype]
+        if module.path is None:
+            self._model = library.random(NAME, dtype)
+        else:
+            self._model = library.load(module.path, NAME, dtype)
+        self._rows = "logits_to_keep" in inspect.signature(self._model.forward).parameters
+        slots = options.num_blocks * options.block_size
+        self.arena = torch.zeros(
+            slots if module.layout.windows else 0,
+            module.layout.row_elements,
+            dtype=_DTYPES[options.kv_cache_dtype],
+        )
+        self._current = CurrentStep()
+        caches = self._caches()
+        for layer, cache in zip(module.layers, caches, strict=True):
+            attention = PagedAttention(layer, cache, self._current)
+            attach(self._model.get_submodule(layer.name), attention)
+
+    @property
+    def table_block_sizes(self) -> list[int]:
+        """Tokens per block in each block table of a batch."""
+        return [self._options.block_size] * len(self._module.layout.windows)
+
+    @torch.inference_mode()
+    def __call__(self, batch: Batch) -> dict[str, npt.NDArray[np.float32]]:
+        """Run one step: the int32 arrays of a batch by name.
+
+        Returns "logits" [logits rows, vocabulary], or "pooled" [requests or tokens, width].
+        """
+        step = make_step(batch, self._model.device)
+        self._current.step = step
+        arguments: dict[str, Any] = {
+            "input_ids": step.inputs["token_ids"][None],
+            "position_ids": step.inputs["positions"][None] + self._module.position_offset,
+            "use_cache": False,
+            "return_dict": True,
+        }
+        if self._module.pooling is not None:
+            hidden = self._model(**arguments)[0][0]
+            return {"pooled": self._pool(hidden, step).numpy()}
+        rows = step.inputs["logits_rows"]
+        if self._rows:
+            logits = self._model(**arguments, logits_to_keep=rows)[0][0]
+        else:
+            logits = self._model(**arguments)[0][0, rows]
+        return {"logits": logits.float().contiguous().numpy()}
+
+    def _pool(self, hidden: torch.Tensor, step: TorchStep) -> torch.Tensor:
+        kind = KINDS[self._module.pooling or "all"]
+        attributes = {"kind": float(kind), "normalize": float(self._module.normalize)}
+        (rows,) = reference("pool")([hidden], attributes, step)
+        return rows.contiguous()
+
+    def _caches(self) -> list[TorchCache | None]:
+        layers, places = self._module.layers, self._module.layout.places
+        if not self._module.causal:
+            return [None] * len(layers)
+        return [self._cache(layer, place) for layer, place in zip(layers, places, strict=True)]
+
+    def _cache(self, layer: LayerSpec, place: Place) -> TorchCache:
+        rows = self.arena[:, place.offset : place.offset + layer.row_elements]
+        keys, values = rows.unflatten(1, (2, layer.kv_heads, -1)).unbind(1)
+        return TorchCache(keys, values, place.table)
