@@ -62,6 +62,7 @@ def build_module(source: ModelSource, options: BuildOptions) -> BuiltModel:
         num_parameters=model.num_parameters(),
         widest=_widest(model),
         output_size=traced.output_size,
+        vocab_size=library.text_config.vocab_size,
     )
     name = type(model).__name__
     return BuiltModel(

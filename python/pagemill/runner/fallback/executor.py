@@ -23,6 +23,7 @@ from pagemill.inputs.task import Task
 from pagemill.layers.pooler import KINDS
 from pagemill.ops.table import reference
 from pagemill.ops.torch_step import TorchCache, TorchStep, make_step
+from pagemill.runner.fallback import pieces
 from pagemill.runner.fallback.attention import (
     NAME,
     CurrentStep,
@@ -53,6 +54,7 @@ class ModuleExecutor:
     """One module with its weights and caches. One step at a time.
 
     Raises (on construction):
+        ModelConfigError: texts cannot run in pieces (`pieces`).
         WeightsError: the weights are not those of the module.
         OSError: a weight file cannot be read.
     """
@@ -69,17 +71,9 @@ class ModuleExecutor:
         else:
             self._model = library.load(module.path, NAME, dtype)
         self._rows = "logits_to_keep" in inspect.signature(self._model.forward).parameters
-        slots = options.num_blocks * options.block_size
-        self.arena = torch.zeros(
-            slots if module.layout.windows else 0,
-            module.layout.row_elements,
-            dtype=_DTYPES[options.kv_cache_dtype],
-        )
         self._current = CurrentStep()
-        caches = self._caches()
-        for layer, cache in zip(module.layers, caches, strict=True):
-            attention = PagedAttention(layer, cache, self._current)
-            attach(self._model.get_submodule(layer.name), attention)
+        self._check()
+        self.arena = self._attach(options.num_blocks * options.block_size)
 
     @property
     def table_block_sizes(self) -> list[int]:
@@ -116,13 +110,33 @@ class ModuleExecutor:
         (rows,) = reference("pool")([hidden], attributes, step)
         return rows.contiguous()
 
-    def _caches(self) -> list[TorchCache | None]:
-        layers, places = self._module.layers, self._module.layout.places
-        if not self._module.causal:
-            return [None] * len(layers)
-        return [self._cache(layer, place) for layer, place in zip(layers, places, strict=True)]
+    def _check(self) -> None:
+        tables = len(self._module.layout.windows)
+        self._attach(pieces.BLOCKS * pieces.BLOCK_SIZE * max(1, tables))
 
-    def _cache(self, layer: LayerSpec, place: Place) -> TorchCache:
-        rows = self.arena[:, place.offset : place.offset + layer.row_elements]
-        keys, values = rows.unflatten(1, (2, layer.kv_heads, -1)).unbind(1)
-        return TorchCache(keys, values, place.table)
+        def run(batch: Batch) -> npt.NDArray[np.float32]:
+            (rows,) = self(batch).values()
+            # Those of all tokens: the last of each request.
+            return (
+                rows if len(rows) < batch["query_start"][-1] else rows[batch["query_start"][1:] - 1]
+            )
+
+        pieces.check_pieces(run, tables, self._module.vocab_size, causal=self._module.causal)
+
+    def _attach(self, slots: int) -> torch.Tensor:
+        """Gives each attention layer its cache: a part of the rows of an arena of `slots` tokens,
+        which it returns, [slots, row elements]."""
+        layout = self._module.layout
+        dtype = _DTYPES[self._options.kv_cache_dtype]
+        arena = torch.zeros(slots if layout.windows else 0, layout.row_elements, dtype=dtype)
+        for index, layer in enumerate(self._module.layers):
+            cache = _cache(arena, layer, layout.places[index]) if layout.places else None
+            attention = PagedAttention(layer, cache, self._current)
+            attach(self._model.get_submodule(layer.name), attention)
+        return arena
+
+
+def _cache(arena: torch.Tensor, layer: LayerSpec, place: Place) -> TorchCache:
+    rows = arena[:, place.offset : place.offset + layer.row_elements]
+    keys, values = rows.unflatten(1, (2, layer.kv_heads, -1)).unbind(1)
+    return TorchCache(keys, values, place.table)

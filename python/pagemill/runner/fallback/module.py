@@ -158,6 +158,7 @@ class BuiltModule:
     widest: int
     """Numbers that a token takes in the widest layer."""
     output_size: int
+    vocab_size: int
 
     def memory(
         self, dtype: str, kv_dtype: str, block_size: int, tokens: int, rows: int, context: int
