@@ -144,16 +144,15 @@ def built_model(config: EngineConfig) -> PlannedModel:
     """
     from pagemill.engine.draft_model import build_draft
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
-    from pagemill.engine.loading import build_ranks
-    from pagemill.weights.source import ModelSource
+    from pagemill.engine.loading import build_options, build_ranks
+    from pagemill.engine.model_source import open_model
 
-    path = model_path(config.model)
-    source = ModelSource.open(path, config.model.hf_overrides)
+    source = open_model(config.model, build_options(config.model), values=False)
     ranks = build_ranks(source, config)
     sizes = ExecutorSizes.of(ranks[0], config, weights_dtype(source.config))
     options = sizes.executor_options(config, num_blocks=1)
     draft = build_draft(source, ranks[0], config)
-    return PlannedModel(path, source, ranks, sizes, options, draft)
+    return PlannedModel(source.path, source, ranks, sizes, options, draft)
 
 
 def plan_model(config: EngineConfig) -> ModelPlan:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.inputs.task import Pooled, Task
+from pagemill.layers.base import Weights
 from pagemill.layers.stack import EXPERTS, RESULT, layer_values
 from pagemill.models.base import (
     LIMIT,
@@ -35,6 +36,7 @@ from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
 from pagemill.runner.fallback.module import BuiltModule
+from pagemill.runner.recorded_shapes import ShapeRecorder
 from pagemill.runner.tail import Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
@@ -112,7 +114,8 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
 
     Raises:
         ModelConfigError: the architecture or one of its settings is not supported, nor by the
-            fallback if `options` allow it; `max_model_len` exceeds the model's, or it lacks a layer of `hidden_states`.
+            fallback if `options` allow it; `max_model_len` exceeds the model's, or it lacks a layer
+            of `hidden_states`.
         WeightsError: a weight is missing, unused or of the wrong shape, its quantization is not
             supported, or a size of the configuration is larger than every tensor.
     """
@@ -162,6 +165,11 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     )
 
 
+def supports(source: ModelSource) -> bool:
+    """Whether the architecture of `source` has native support."""
+    return _without_support(source) is None
+
+
 def _without_support(source: ModelSource) -> ModelConfigError | None:
     """Why the architecture of `source` cannot run natively; None if it can."""
     try:
@@ -176,7 +184,8 @@ def _build_by_library(
 ) -> BuiltModel:
     """The model as `transformers` has it; `missing` is why it is not native."""
     reason = "" if missing is None else f"{missing}. "
-    _check_sizes(source)
+    if source.tensors:  # otherwise weights are random
+        _check_sizes(source)
     try:
         from pagemill.runner.fallback.build import build_module
     except ImportError as error:
@@ -205,9 +214,15 @@ def _build_encoder(
     """The encoder of a model with media; the tensors it reads count as used in `weights`."""
     if not isinstance(model, MediaModel):
         return None
+    own = WeightBinder(Trace(), source)  # undivided: one rank runs it
+    media = _trace_encoder(model, own)
+    weights.claim_all(own)
+    return BuiltEncoder(_text_of(own.trace.program, options), media, model.features)
+
+
+def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
     media = model.traits.media
     assert media is not None
-    own = WeightBinder(Trace(), source)  # undivided: one rank runs it
     trace = own.trace
     rows = "tokens" if media.any_size else "media_rows"
     features = trace.input("features", ACT, (rows, media.channels))
@@ -216,8 +231,7 @@ def _build_encoder(
     inputs = EncoderInputs(MediaInputs(features, tokens), positions, _grid_positions(trace, media))
     trace.output("embeddings", model.embeddings(own, inputs))
     trace.program.check_integrity()
-    weights.claim_all(own)
-    return BuiltEncoder(_text_of(trace.program, options), media, model.features)
+    return media
 
 
 def _with_architecture(source: ModelSource) -> ModelSource:
@@ -287,6 +301,32 @@ def trace_model(
     trace = Trace()
     slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
     weights = WeightBinder(trace, source, shard, slots)
+    _trace(model, weights, tail)
+    return weights
+
+
+def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[int, ...]]:
+    """The tensors, by name, that `build` would read with these options; from the configuration
+    alone.
+
+    Raises:
+        ModelConfigError: the architecture or one of its settings is not supported.
+        WeightsError: the classes of the configuration are wrong.
+    """
+    source = _with_architecture(source)
+    model = model_class(source.architecture).from_config(_limited(source, options))
+    tail = choose_tail(source, model, task=options.task, pooling=options.pooling)
+    weights = ShapeRecorder()
+    _trace(model, weights, tail)
+    if isinstance(model, MediaModel):
+        encoder = ShapeRecorder()
+        _trace_encoder(model, encoder)
+        weights.shapes |= encoder.shapes
+    return weights.shapes
+
+
+def _trace(model: Model, weights: Weights, tail: Tail) -> None:
+    trace = weights.trace
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),
@@ -296,7 +336,6 @@ def trace_model(
     )
     trace_tail(weights, model, model.hidden(weights, inputs), tail)
     trace.program.check_integrity()
-    return weights
 
 
 def _media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None:

@@ -52,7 +52,7 @@ def build_module(source: ModelSource, options: BuildOptions) -> BuiltModel:
     module = BuiltModule(
         class_name=type(model).__name__,
         config=source.config,
-        path=source.path,
+        path=source.path if source.tensors else None,
         layers=tuple(traced.layers),
         layout=layout,
         causal=causal,
