@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 import torch
 from pagemill import _native
+from pagemill.config import EngineConfig
+from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
+from pagemill.engine.loading import build_options, build_ranks
+from pagemill.engine.model_source import open_model
 from pagemill.models.base import ModelConfigError
 from pagemill.models.table import ARCHITECTURES
 from pagemill.runner.build import BuildOptions, BuiltModel, build
@@ -108,6 +112,20 @@ def test_it_says_that_it_is_slow(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         pass
     (warning,) = [record for record in caplog.records if "fallback" in record.message]
     assert "several times slower than native support" in warning.message
+
+
+def test_random_weights(tmp_path: Path) -> None:
+    """The library makes the same ones each time, from the configuration alone."""
+    make("phimoe", tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    config = build_config(EngineConfig, {"model": str(tmp_path), "load_format": "dummy"})
+    source = open_model(config.model, build_options(config.model))
+    tokens = []
+    for _ in range(2):
+        core = EngineCore.create(build_ranks(source, config)[0], config, "float32", source=source)
+        tokens.append(generate(core, [_prompt(0, 20)], 9)[0].tokens)
+        core.bindings.engine.shutdown()
+    assert tokens[0] == tokens[1]
 
 
 def test_a_supported_model_by_the_library(tmp_path: Path) -> None:
