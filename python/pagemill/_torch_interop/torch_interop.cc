@@ -53,7 +53,7 @@ py::array AsArray(const at::Tensor& tensor) {
 
 }  // namespace
 
-PYBIND11_MODULE(_torch_interop, m) {
+PYBIND11_MODULE(_interop, m) {
   m.def("as_tensor", &AsTensor, py::arg("array"));
   m.def("as_array", &AsArray, py::arg("tensor"));
 }

@@ -44,8 +44,9 @@ def random_file(
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            partial = Path(file.name)
+        handle, name = tempfile.mkstemp(dir=folder)
+        partial = Path(name)
+        with os.fdopen(handle, "wb") as file:
             try:
                 file.write(len(header).to_bytes(8, "little") + header)
                 if values:

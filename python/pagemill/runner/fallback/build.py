@@ -119,9 +119,10 @@ def _max_model_len(config: PretrainedConfig, wanted: int | None) -> int:
 
 def _position_offset(model: PreTrainedModel) -> int:
     """What embeddings that count positions from behind the padding token add to them."""
-    for module in model.modules():
-        if hasattr(module, "create_position_ids_from_input_ids"):
-            return int(module.padding_idx) + 1
+    embeddings: Any
+    for embeddings in model.modules():
+        if hasattr(embeddings, "create_position_ids_from_input_ids"):
+            return int(embeddings.padding_idx) + 1
     return 0
 
 
@@ -151,6 +152,6 @@ def _widest(model: PreTrainedModel) -> int:
     """Inputs and outputs of the widest linear layer, and what flows around it."""
     linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear)]
     hidden = int(model.config.get_text_config(decoder=True).hidden_size)
-    head = model.get_output_embeddings()
+    head: object = model.get_output_embeddings()
     widths = [m.in_features + 2 * m.out_features for m in linear if m is not head]
     return 4 * hidden + max(widths, default=4 * hidden)

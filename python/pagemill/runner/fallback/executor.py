@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from pagemill._torch_interop import as_array, as_tensor
 from pagemill.inputs.task import Task
 from pagemill.layers.pooler import KINDS
 from pagemill.ops.table import reference
@@ -89,20 +90,20 @@ class ModuleExecutor:
         step = make_step(batch, self._model.device)
         self._current.step = step
         arguments: dict[str, Any] = {
-            "input_ids": step.inputs["token_ids"][None],
+            "input_ids": as_tensor(batch["token_ids"])[None],
             "position_ids": step.inputs["positions"][None] + self._module.position_offset,
             "use_cache": False,
             "return_dict": True,
         }
         if self._module.pooling is not None:
             hidden = self._model(**arguments)[0][0]
-            return {"pooled": self._pool(hidden, step).numpy()}
-        rows = step.inputs["logits_rows"]
+            return {"pooled": as_array(self._pool(hidden, step))}
+        rows = as_tensor(batch["logits_rows"])
         if self._rows:
             logits = self._model(**arguments, logits_to_keep=rows)[0][0]
         else:
             logits = self._model(**arguments)[0][0, rows]
-        return {"logits": logits.float().contiguous().numpy()}
+        return {"logits": as_array(logits.float().contiguous())}
 
     def _pool(self, hidden: torch.Tensor, step: TorchStep) -> torch.Tensor:
         kind = KINDS[self._module.pooling or "all"]
@@ -138,5 +139,5 @@ class ModuleExecutor:
 
 def _cache(arena: torch.Tensor, layer: LayerSpec, place: Place) -> TorchCache:
     rows = arena[:, place.offset : place.offset + layer.row_elements]
-    keys, values = rows.unflatten(1, (2, layer.kv_heads, -1)).unbind(1)
-    return TorchCache(keys, values, place.table)
+    both = rows.view(len(rows), 2, layer.kv_heads, layer.row_elements // layer.kv_heads // 2)
+    return TorchCache(both[:, 0], both[:, 1], place.table)

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -55,20 +55,16 @@ class LibraryModel:
                 " ones: use a checkpoint without quantization_config"
             )
         made = CONFIG_MAPPING[model_type].from_dict(dict(config))
-        names = config.get("architectures")
-        stated = names[0] if isinstance(names, list) and names else None
         generating = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(model_type)
-        if stated is None:
-            stated = generating
-        generates = stated is not None and stated == generating
-        if task is Task.GENERATE and not generates:
+        stated = _architecture(config) or generating
+        if generating is not None and stated == generating and task in (None, Task.GENERATE):
+            return cls(getattr(transformers, generating), made, Task.GENERATE)
+        if task is Task.GENERATE:
             raise ModelConfigError(
                 f"{stated!s:.60} generates no text by the fallback to transformers; use --task"
                 " embed, or a checkpoint of a causal language model"
             )
-        if generates and task in (None, Task.GENERATE):
-            return cls(getattr(transformers, str(generating)), made, Task.GENERATE)
-        base = MODEL_MAPPING_NAMES.get(model_type)
+        base: object = MODEL_MAPPING_NAMES.get(model_type)
         if not isinstance(base, str):
             raise ModelConfigError(f"transformers has no encoder for model_type {model_type!r:.60}")
         return cls(getattr(transformers, base), made, task or Task.EMBED)
@@ -81,15 +77,16 @@ class LibraryModel:
     def without_weights(self, attention: str) -> PreTrainedModel:
         """The model on torch's device "meta", in bf16, which all of the library's kernels take."""
         with torch.device("meta"):
-            model = self._make(attention)
-        return model.to(torch.bfloat16).eval()
+            model: torch.nn.Module = self._make(attention)
+        return _evaluated(model.to(torch.bfloat16))
 
     def random(self, attention: str, dtype: torch.dtype) -> PreTrainedModel:
         """The model with the random weights that the library starts training with; the same at
         each call."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)
-            return self._make(attention).to(dtype).eval()
+            model: torch.nn.Module = self._make(attention)
+            return _evaluated(model.to(dtype))
 
     def load(self, path: Path, attention: str, dtype: torch.dtype) -> PreTrainedModel:
         """The model with the weights of the safetensors in the directory `path`.
@@ -97,7 +94,8 @@ class LibraryModel:
         Raises:
             WeightsError: a weight is missing, or of the wrong shape.
         """
-        loaded, info = self.model_class.from_pretrained(
+        model_class: Any = self.model_class
+        loaded, info = model_class.from_pretrained(
             path,
             config=self._configured(attention),
             dtype=dtype,
@@ -105,16 +103,31 @@ class LibraryModel:
             use_safetensors=True,
             output_loading_info=True,
         )
-        missing = sorted(info["missing_keys"])
+        missing = sorted(map(str, info["missing_keys"]))
         if missing:
             shown = ", ".join(missing[:_SHOWN])
             raise WeightsError(f"{path}: {len(missing)} weights are missing, such as {shown}")
-        return loaded.eval()
+        return _evaluated(loaded)
 
     def _make(self, attention: str) -> PreTrainedModel:
-        return self.model_class._from_config(self._configured(attention))
+        model_class: Any = self.model_class
+        return model_class._from_config(self._configured(attention))
 
     def _configured(self, attention: str) -> PretrainedConfig:
-        config = copy.deepcopy(self.config)
+        config: Any = copy.deepcopy(self.config)
         config._attn_implementation = attention
         return config
+
+
+def _evaluated(model: torch.nn.Module) -> PreTrainedModel:
+    """`model` as it runs when it is not trained."""
+    evaluated = model.eval()
+    assert isinstance(evaluated, PreTrainedModel)
+    return evaluated
+
+
+def _architecture(config: Mapping[str, Any]) -> str | None:
+    names = config.get("architectures")
+    if not isinstance(names, list) or not names:
+        return None
+    return str(cast("list[object]", names)[0])

@@ -18,8 +18,8 @@ from pagemill.runner.simple_batch import SimpleBatch
 BLOCKS, BLOCK_SIZE = 64, 16
 """What the steps of the check need for each block table, and the size of a block."""
 _LENGTH, _CUT = 9, 4  # tokens
-# Of the largest output. Sums in another order, in bf16, differ by less; what is computed from other
-# tokens, by more.
+# As a share of the largest output. Sums in another order, in bf16, differ by less; what is computed
+# from other tokens, by more.
 _TOLERANCE = 0.1
 
 Run = Callable[[dict[str, Any]], npt.NDArray[np.float32]]

@@ -55,16 +55,18 @@ def trace(model: PreTrainedModel, span: int) -> Traced:
         ModelConfigError: the module does something that does not fit Pagemill's cache.
     """
     name = type(model).__name__
-    if not type(model)._supports_attention_backend:
+    kind: Any = type(model)
+    if not kind._supports_attention_backend:
         raise _refusal(name, "its attention is its own and cannot be replaced")
-    if type(model)._is_stateful:
+    if kind._is_stateful:
         raise _refusal(name, "it keeps states between tokens, not only keys and values")
     if model.config.is_encoder_decoder:
         raise _refusal(name, "it attends to the tokens of an encoder")
     if "position_ids" not in inspect.signature(model.forward).parameters:
         raise _refusal(name, "it takes no positions, so that texts cannot run in pieces")
     traced = Traced()
-    for path, module in model.named_modules():
+    whole: torch.nn.Module = model
+    for path, module in whole.named_modules():
         attach(module, _Recorder(name, path, module, traced))
     register(NAME)
     AttentionMaskInterface.register(NAME, functools.partial(_describe, span))
@@ -161,10 +163,12 @@ def _describe(span: int, *, mask_function: Callable[..., Any], **options: Any) -
     """In place of a mask, a number that says what `mask_function` lets a query see in a context of
     `span` tokens. The signature is the library's."""
     del options
-    return torch.full((1, 1, 1, 1), _visibility(mask_function, span))
+    return torch.full((1, 1, 1, 1), visibility(mask_function, span))
 
 
-def _visibility(mask_function: Callable[..., Any], span: int) -> int:
+def visibility(mask_function: Callable[..., Any], span: int) -> int:
+    """The window of a mask in a context of `span` tokens; 0 if it is causal without a window, -1 if
+    all tokens see all, -2 if it is neither."""
     keys, zero = torch.arange(span), torch.tensor(0)
     seen: dict[int, torch.Tensor] = {}
     try:
