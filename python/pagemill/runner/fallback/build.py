@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
@@ -152,6 +152,6 @@ def _widest(model: PreTrainedModel) -> int:
     """Inputs and outputs of the widest linear layer, and what flows around it."""
     linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear)]
     hidden = int(model.config.get_text_config(decoder=True).hidden_size)
-    head: object = model.get_output_embeddings()
+    head = cast("object", model.get_output_embeddings())
     widths = [m.in_features + 2 * m.out_features for m in linear if m is not head]
     return 4 * hidden + max(widths, default=4 * hidden)

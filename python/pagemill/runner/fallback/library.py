@@ -77,16 +77,15 @@ class LibraryModel:
     def without_weights(self, attention: str) -> PreTrainedModel:
         """The model on torch's device "meta", in bf16, which all of the library's kernels take."""
         with torch.device("meta"):
-            model: torch.nn.Module = self._make(attention)
-        return _evaluated(model.to(torch.bfloat16))
+            model = self._make(attention)
+        return _evaluated(model, torch.bfloat16)
 
     def random(self, attention: str, dtype: torch.dtype) -> PreTrainedModel:
         """The model with the random weights that the library starts training with; the same at
         each call."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)
-            model: torch.nn.Module = self._make(attention)
-            return _evaluated(model.to(dtype))
+            return _evaluated(self._make(attention), dtype)
 
     def load(self, path: Path, attention: str, dtype: torch.dtype) -> PreTrainedModel:
         """The model with the weights of the safetensors in the directory `path`.
@@ -107,7 +106,7 @@ class LibraryModel:
         if missing:
             shown = ", ".join(missing[:_SHOWN])
             raise WeightsError(f"{path}: {len(missing)} weights are missing, such as {shown}")
-        return _evaluated(loaded)
+        return _evaluated(loaded, dtype)
 
     def _make(self, attention: str) -> PreTrainedModel:
         model_class: Any = self.model_class
@@ -119,9 +118,9 @@ class LibraryModel:
         return config
 
 
-def _evaluated(model: torch.nn.Module) -> PreTrainedModel:
-    """`model` as it runs when it is not trained."""
-    evaluated = model.eval()
+def _evaluated(model: torch.nn.Module, dtype: torch.dtype) -> PreTrainedModel:
+    """`model` in `dtype`, as it runs when it is not trained."""
+    evaluated = model.to(dtype).eval()
     assert isinstance(evaluated, PreTrainedModel)
     return evaluated
 

@@ -65,9 +65,7 @@ def trace(model: PreTrainedModel, span: int) -> Traced:
     if "position_ids" not in inspect.signature(model.forward).parameters:
         raise _refusal(name, "it takes no positions, so that texts cannot run in pieces")
     traced = Traced()
-    whole: torch.nn.Module = model
-    for path, module in whole.named_modules():
-        attach(module, _Recorder(name, path, module, traced))
+    _attach_recorders(model, name, traced)
     register(NAME)
     AttentionMaskInterface.register(NAME, functools.partial(_describe, span))
     ids = torch.zeros(1, _TOKENS, dtype=torch.int64, device="meta")
@@ -88,6 +86,11 @@ def trace(model: PreTrainedModel, span: int) -> Traced:
         raise _refusal(name, "none of its layers attends through the library's interface")
     traced.output_size = int(output[0].shape[-1])
     return traced
+
+
+def _attach_recorders(model: torch.nn.Module, name: str, traced: Traced) -> None:
+    for path, module in model.named_modules():
+        attach(module, _Recorder(name, path, module, traced))
 
 
 def _refusal(name: str, reason: str) -> ModelConfigError:
