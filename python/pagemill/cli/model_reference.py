@@ -26,7 +26,7 @@ the native executor and on torch, and has a test that compares it with `transfor
 | architecture | models | `model_type` | task | GGUF |
 |---|---|---|---|---|
 """
-_FALLBACK = """
+_FALLBACK = """\
 
 ## Other architectures
 
