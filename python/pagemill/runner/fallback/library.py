@@ -77,15 +77,14 @@ class LibraryModel:
     def without_weights(self, attention: str) -> PreTrainedModel:
         """The model on torch's device "meta", in bf16, which all of the library's kernels take."""
         with torch.device("meta"):
-            model = self._make(attention)
-        return _evaluated(model, torch.bfloat16)
+            return self._make(attention, torch.bfloat16)
 
     def random(self, attention: str, dtype: torch.dtype) -> PreTrainedModel:
         """The model with the random weights that the library starts training with; the same at
         each call."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)
-            return _evaluated(self._make(attention), dtype)
+            return self._make(attention, dtype)
 
     def load(self, path: Path, attention: str, dtype: torch.dtype) -> PreTrainedModel:
         """The model with the weights of the safetensors in the directory `path`.
@@ -106,11 +105,11 @@ class LibraryModel:
         if missing:
             shown = ", ".join(missing[:_SHOWN])
             raise WeightsError(f"{path}: {len(missing)} weights are missing, such as {shown}")
-        return _evaluated(loaded, dtype)
+        return _evaluated(loaded)
 
-    def _make(self, attention: str) -> PreTrainedModel:
+    def _make(self, attention: str, dtype: torch.dtype) -> PreTrainedModel:
         model_class: Any = self.model_class
-        return model_class._from_config(self._configured(attention))
+        return _evaluated(model_class._from_config(self._configured(attention), dtype=dtype))
 
     def _configured(self, attention: str) -> PretrainedConfig:
         config: Any = copy.deepcopy(self.config)
@@ -118,9 +117,9 @@ class LibraryModel:
         return config
 
 
-def _evaluated(model: torch.nn.Module, dtype: torch.dtype) -> PreTrainedModel:
-    """`model` in `dtype`, as it runs when it is not trained."""
-    evaluated = model.to(dtype).eval()
+def _evaluated(model: torch.nn.Module) -> PreTrainedModel:
+    """`model` as it runs when it is not trained."""
+    evaluated = model.eval()
     assert isinstance(evaluated, PreTrainedModel)
     return evaluated
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import AttentionMaskInterface, PreTrainedModel
@@ -89,7 +89,8 @@ def trace(model: PreTrainedModel, span: int) -> Traced:
 
 
 def _attach_recorders(model: torch.nn.Module, name: str, traced: Traced) -> None:
-    for path, module in model.named_modules():
+    named = cast("Iterator[tuple[str, torch.nn.Module]]", model.named_modules())
+    for path, module in named:
         attach(module, _Recorder(name, path, module, traced))
 
 
