@@ -122,7 +122,13 @@ class ModuleExecutor:
                 rows if len(rows) < batch["query_start"][-1] else rows[batch["query_start"][1:] - 1]
             )
 
-        pieces.check_pieces(run, tables, self._module.vocab_size, causal=self._module.causal)
+        pieces.check_pieces(
+            run,
+            tables,
+            self._module.vocab_size,
+            causal=self._module.causal,
+            dtype=self._options.dtype,
+        )
 
     def _attach(self, slots: int) -> torch.Tensor:
         """Gives each attention layer its cache: a part of the rows of an arena of `slots` tokens,
