@@ -3,6 +3,7 @@ engine. What does not fit Pagemill's KV cache is refused."""
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,14 @@ from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
 from pagemill.engine.loading import build_options, build_ranks
 from pagemill.engine.model_source import open_model
+from pagemill.inputs.task import Task
 from pagemill.models.base import ModelConfigError
 from pagemill.models.table import ARCHITECTURES
+from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, BuiltModel, build
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel
 
 from tests.families.fallback import DECODERS, ENCODERS, make
@@ -148,6 +153,7 @@ def _built(path: Path, **options: Any) -> BuiltModel:
 def _saved(model_type: str, directory: Path, **fields: Any) -> Path:
     sizes = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
     sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+    sizes |= {"eos_token_id": 2}
     config = CONFIG_MAPPING[model_type](**{**sizes, **fields})
     AutoModelForCausalLM.from_config(config).save_pretrained(directory)
     return directory
@@ -168,6 +174,54 @@ def test_what_does_not_fit_is_refused(model_type: str, reason: str, tmp_path: Pa
     path = _saved(model_type, tmp_path, **fields)
     with pytest.raises(ModelConfigError, match=f"unknown architecture.*({reason})"):
         _built(path, max_model_len=64)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"shard": Shard(0, 2)}, "--tensor-parallel-size must be 1"),
+        ({"adapters": True}, "it has no adapters"),
+        ({"hidden_states": (0,)}, "no hidden states"),
+        ({"task": Task.CLASSIFY}, "--task classify is not supported by the fallback"),
+        ({"max_model_len": 9999}, "outside the model's range, 1 to 512"),
+        ({"pooling": "median"}, "no pooling 'median'"),
+    ],
+)
+def test_options_that_need_native_support(
+    options: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    path = _saved("bitnet", tmp_path, max_position_embeddings=512)
+    with pytest.raises(ModelConfigError, match=reason):
+        _built(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "unheard_of", "architectures": ["NewForCausalLM"]}, "does not run code"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "not quantized"),
+        ({"num_hidden_layers": 9999}, "num_hidden_layers is 9999"),
+    ],
+)
+def test_configurations_that_are_refused(
+    changes: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    path = _saved("bitnet", tmp_path) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises((ModelConfigError, WeightsError), match=reason):
+        _built(tmp_path)
+
+
+def test_a_weight_that_is_missing(tmp_path: Path) -> None:
+    path = _saved("bitnet", tmp_path) / "model.safetensors"
+    tensors = load_file(path)
+    del tensors["model.norm.weight"]
+    save_file(tensors, path, {"format": "pt"})
+    with (
+        pytest.raises(WeightsError, match=r"1 weights are missing, such as model\.norm\.weight"),
+        engine(tmp_path),
+    ):
+        pass
 
 
 def test_a_mask_of_chunks_is_refused(tmp_path: Path) -> None:

@@ -71,10 +71,8 @@ class ExecutorSizes:
         torch = config.executor.executor == "torch" or built.module is not None
         dtype = config.cache.kv_cache_dtype
         if dtype in ("int8", "fp8", "fp8_e4m3") and torch:
-            raise ConfigError(
-                f"--kv-cache-dtype {dtype} needs native support and --executor native: torch has"
-                " f32 or bf16"
-            )
+            needed = "native support" if built.module is not None else "--executor native"
+            raise ConfigError(f"--kv-cache-dtype {dtype} needs {needed}: torch has f32 or bf16")
         activation_type = _ACTIVATION_TYPES[config.executor.dtype]
         if dtype == "auto":
             is_f32 = activation_type != "bf16" and (weights_dtype == "float32" or torch)
