@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pytest
 import torch
 from pagemill.models.table import ARCHITECTURES
+from pagemill.runner.build import BuildOptions, build, model_shapes
+from pagemill.weights.random_file import random_file
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
@@ -82,6 +84,18 @@ def test_a_checkpoint_in_bf16(case: Case, tmp_path: Path) -> None:
             tensor.copy_(tensor.bfloat16())
         logits = reference(torch.tensor([case.prompt])).logits[0].numpy()
     assert replace(case, logits=logits).distance_at(tmp_path) <= 1
+
+
+def test_random_weights(case: Case, tmp_path: Path) -> None:
+    """The shapes that the configuration alone says are all that the model needs."""
+    source, options = ModelSource.open(case.model.path), BuildOptions(rewrite=False)
+    path = random_file(tmp_path, model_shapes(source, options), "bf16", values=False)
+    stored = {tensor.name: tensor for tensor in source.tensors}
+    random = source.with_file(path)
+    build(random, options)
+    # Some families are read by several layouts, and with a bias or without.
+    for tensor in random.tensors:
+        assert tensor.name not in stored or stored[tensor.name].fits(tensor.shape), tensor.name
 
 
 def test_greedy_tokens(case: Case) -> None:

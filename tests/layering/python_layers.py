@@ -17,7 +17,7 @@ USES: dict[str, set[str]] = {
     "engine": {"_native", "distributed", "inputs", "kv", "runner", "structured"},
     "distributed": {"runner"},
     "kv": {"_native"},
-    "runner": {"models"},
+    "runner": {"_torch_interop", "models"},
     "models": {"inputs", "layers", "quantization"},
     "layers": {"ops"},
     "quantization": {"weights"},
@@ -26,6 +26,7 @@ USES: dict[str, set[str]] = {
     "inputs": set(),  # what rendering hands to the engine
     "structured": {"_native"},
     "_native": set(),
+    "_torch_interop": set(),
     "config": set(),
     "observe": set(),
 }

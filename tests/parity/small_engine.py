@@ -55,7 +55,11 @@ def engine(
     )
     source = ModelSource.open(path)
     wanted = BuildOptions(
-        max_model_len=max_model_len, task=task, normalize=False, adapters=config.lora.enabled
+        max_model_len=max_model_len,
+        task=task,
+        normalize=False,
+        adapters=config.lora.enabled,
+        implementation=config.model.model_impl,
     )
     core = EngineCore.create(build(source, wanted), config, "float32", source=source)
     try:

@@ -103,8 +103,9 @@ def peak_of_kernel(kernel: str, present: Sequence[Peak]) -> Peak:
     return places.get("L1") or next(iter(places.values()))
 
 
-def measure_limits(config: EngineConfig) -> MachineLimits:
-    """Measures what limits the configured model; takes about a second. Do it before loading.
+def measure_limits(config: EngineConfig) -> MachineLimits | None:
+    """Measures what limits the configured model; takes about a second. Do it before loading. None
+    if no kernels of ours run it.
 
     Raises:
       ValueError, StatusError: as `plan_model`, or the model multiplies nothing.
@@ -113,6 +114,8 @@ def measure_limits(config: EngineConfig) -> MachineLimits:
 
     threads = config.executor.threads or _native.detect_capabilities().cores
     work = model_work(config)
+    if work is None:
+        return None
     if not work.multiplications:
         raise ValueError("the model has no matrix multiplication: use --no-limits")
     present = _native.present_peaks()

@@ -69,8 +69,9 @@ class ModelWork:
         return cls(tuple(found))
 
 
-def model_work(config: EngineConfig) -> ModelWork:
-    """Returns the work of the configured model. Reads headers, no weights.
+def model_work(config: EngineConfig) -> ModelWork | None:
+    """Returns the work of the configured model; None if no kernels of ours do it. Reads headers,
+    no weights.
 
     Raises:
       FetchError, WeightsError, ModelConfigError, StatusError: as `plan_model`.
@@ -87,6 +88,8 @@ def model_work(config: EngineConfig) -> ModelWork:
         max_num_seqs=min(config.scheduler.max_num_seqs, _LOGITS_ROWS),
     )
     model = built_model(dataclasses.replace(config, scheduler=scheduler))
+    if model.built.module is not None:
+        return None
     # A model whose prompts run whole has larger steps; the rows are then recognized as those.
     return ModelWork.of_choices(_native.kernel_choices(model.built.program_text, model.options))
 

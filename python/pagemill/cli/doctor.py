@@ -110,21 +110,21 @@ def _placement(config: EngineConfig) -> str:
 def _model_report(config: EngineConfig) -> dict[str, Any]:
     from pagemill import _native
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
-    from pagemill.engine.model_plan import model_path
     from pagemill.weights.fetch import default_model_path, is_complete
 
     if config.model.model is None:
         path = default_model_path(cache_folder(config.model.cache_dir))
         if not is_complete(path):
             return {"model": None, "default_model": f"not fetched yet; will be at {path}"}
-    from pagemill.engine.loading import build_ranks
-    from pagemill.weights.source import ModelSource
+    from pagemill.engine.loading import build_options, build_ranks
+    from pagemill.engine.model_source import open_model
 
-    source = ModelSource.open(model_path(config.model), config.model.hf_overrides)
+    source = open_model(config.model, build_options(config.model), values=False)
     built = build_ranks(source, config)[0]
     sizes = ExecutorSizes.of(built, config, weights_dtype(source.config))
     options = sizes.executor_options(config, num_blocks=1)
-    choices = _native.kernel_choices(built.program_text, options)
+    module = built.module is not None
+    choices = [] if module else _native.kernel_choices(built.program_text, options)
     return {
         "model": f"{source.path} ({built.architecture})",
         "ranks": config.executor.tensor_parallel_size,

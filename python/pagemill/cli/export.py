@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from argparse import Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +63,8 @@ def run(parser: FlagParser, args: Namespace) -> int:
     folder = Path(parser.read(ExportConfig, args, parts).output)
     config = parser.read(ModelConfig, args, parts)
     source = ModelSource.open(model_path(config).absolute(), config.hf_overrides)
-    built = build(source, build_options(config))
+    # The programs of host programs in C++, which have no Python to fall back to.
+    built = build(source, replace(build_options(config), implementation="native"))
     vocabulary = vocabulary_text(Renderer.open(source), built.vocab_size)
     folder.mkdir(parents=True, exist_ok=True)
     text = with_weights(built.program_text, folder)

@@ -26,12 +26,37 @@ the native executor and on torch, and has a test that compares it with `transfor
 | architecture | models | `model_type` | task | GGUF |
 |---|---|---|---|---|
 """
+_FALLBACK = """\
+
+## Other architectures
+
+An architecture that is not in the table is run by the module of `transformers` over Pagemill's
+paged KV cache, if the library has it: `pip install 'pagemill[transformers]'`. That is several
+times slower, and the start logs a warning. `--model-impl native` refuses such models, and
+`--model-impl transformers` runs those of the table so, too. Decoders generate text or embed;
+encoders embed.
+
+`pagemill plan` says what a model takes, or why it cannot run: a module must attend through the
+library's interface for other implementations of attention, to all earlier tokens or a sliding
+window, once in a layer. Modules with recurrent states, convolutions, sparse or chunked attention,
+or biases on scores are refused, and so are quantized checkpoints and GGUF files. Code from a
+model's repository is never run. KV tiers, adapters, draft models, tensor parallelism, 8-bit KV
+caches and weight updates need native support. [How it
+works](decisions/0075-other-architectures-run-in-place.md).
+
+## Without weights
+
+`--load-format dummy` takes a folder with a `config.json` and no weights: they are random, the
+same at each start, for measurements. `pagemill plan` then writes nothing of their size; `serve`,
+`bench` and others keep a file in the cache folder as large as the checkpoint. Of checkpoints that
+are quantized there are none.
+"""
 
 
 def reference() -> str:
     """Returns the whole document."""
     rows = architectures()
-    return "".join([_HEAD, *map(_row, rows), f"\n{counts(rows)}.\n"])
+    return "".join([_HEAD, *map(_row, rows), f"\n{counts(rows)}.\n", _FALLBACK])
 
 
 def _row(row: dict[str, Any]) -> str:

@@ -35,6 +35,21 @@ class ModelConfig:
         " encoders).",
         allowed=("auto", "cls", "last", "mean"),
     )
+    model_impl: str = option(
+        "auto",
+        "Implementation of the model. native: Pagemill's. transformers: the library's module over"
+        " Pagemill's paged KV cache, which is several times slower and needs"
+        " `pip install 'pagemill[transformers]'`. auto: native, or transformers for an"
+        " architecture without native support. Code from a model's repository is never run.",
+        allowed=("auto", "native", "transformers"),
+    )
+    load_format: str = option(
+        "auto",
+        "Where weights come from. auto: the model's safetensors or GGUF file. dummy: random numbers"
+        " of the shapes that config.json says, the same at each start, to measure a model without"
+        " its weights; a file of them is kept in the cache folder.",
+        allowed=("auto", "dummy"),
+    )
     max_model_len: int | None = option(
         None,
         "Maximum tokens of one request, prompt and output together. Default: the length that the"

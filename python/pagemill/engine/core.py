@@ -22,6 +22,7 @@ from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_byt
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
+from pagemill.runner.fallback.module import BuiltModule, MemoryPlan
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.weights.source import ModelSource
 
@@ -98,8 +99,7 @@ class EngineCore:
         if config.lora.enabled:
             _require_adaptable(built, config, source)
         wanted = ExecutorSizes.of(built, config, weights_dtype)
-        options = wanted.executor_options(config, 1)
-        plans = [_native.plan_memory(rank.program_text, options) for rank in (built, *others)]
+        plans = [wanted.plan(rank, config) for rank in (built, *others)]
         plan = plans[0]
         encoder = EncoderSizes.of(built, wanted, config)
         # The planner's one block is the null block.
@@ -123,8 +123,10 @@ class EngineCore:
             format_bytes(budget.kv_bytes),
             budget.num_tokens,
         )
+        # That a model runs by the fallback is nothing to overlook.
+        level = logging.INFO if built.module is None else logging.WARNING
         for note in built.notes:
-            _LOGGER.info("%s", note)
+            _LOGGER.log(level, "%s", note)
         workers: RankWorkers | None = None
         if others:
             arguments = wanted.option_arguments(config, budget.num_blocks)
@@ -217,6 +219,8 @@ def _executor(
     num_blocks: int,
     world: _native.World | None,
 ) -> _native.NativeExecutor | _native.PythonExecutor:
+    if built.module is not None:
+        return _module_executor(built.module, sizes, num_blocks, config.cache.block_size)
     if config.executor.executor == "native":
         executor = _native.NativeExecutor(
             built.program_text, sizes.executor_options(config, num_blocks), world
@@ -269,6 +273,21 @@ def _torch_executor(
     return _native.PythonExecutor(TorchExecutor(text, options))
 
 
+def _module_executor(
+    module: BuiltModule, sizes: ExecutorSizes, num_blocks: int, block_size: int
+) -> _native.PythonExecutor:
+    # Imports torch and transformers, which serving natively must not.
+    from pagemill.runner.fallback.executor import ModuleExecutor, ModuleOptions
+
+    options = ModuleOptions(
+        dtype=sizes.activation_type,
+        kv_cache_dtype=sizes.kv_cache_dtype,
+        num_blocks=num_blocks,
+        block_size=block_size,
+    )
+    return _native.PythonExecutor(ModuleExecutor(module, options))
+
+
 def _kv_tiers(
     executors: Sequence[_native.NativeExecutor | _native.PythonExecutor],
     config: KvTierConfig,
@@ -278,7 +297,8 @@ def _kv_tiers(
     if config.enabled and not native:
         raise ConfigError(
             "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
-            " --kv-shared-memory-bytes need --executor native: no other executor's KV can be copied"
+            " --kv-shared-memory-bytes need --executor native: no other executor's KV can be copied,"
+            " nor that of a model without native support"
         )
     return _native.KvTierOptions(
         host_bytes=config.kv_offloading_bytes or 0,
@@ -297,7 +317,7 @@ def _kv_tiers(
     )
 
 
-def _weights(plan: _native.MemoryPlan) -> str:
+def _weights(plan: MemoryPlan) -> str:
     activations = plan.activation_bytes + plan.workspace_bytes + plan.output_bytes
     return f"weights {format_bytes(plan.weights_bytes)}, activations {format_bytes(activations)}"
 

@@ -11,6 +11,7 @@ from pagemill.config import ConfigError, EngineConfig
 from pagemill.config.env import cache_folder
 from pagemill.config.memory import KvPages
 from pagemill.runner.build import BuiltModel
+from pagemill.runner.fallback.module import MemoryPlan
 
 # The coarsest type that activations may be rounded to, for each value of the option.
 _ACTIVATION_DTYPES: Final[Mapping[str, Literal["f32", "bf16", "int8"]]] = {
@@ -67,12 +68,11 @@ class ExecutorSizes:
         tokens = config.scheduler.max_num_batched_tokens
         if not built.chunked_prefill:  # a prompt runs in one step, so a step holds the longest
             tokens = max(tokens, built.max_model_len)
-        torch = config.executor.executor == "torch"
+        torch = config.executor.executor == "torch" or built.module is not None
         dtype = config.cache.kv_cache_dtype
         if dtype in ("int8", "fp8", "fp8_e4m3") and torch:
-            raise ConfigError(
-                f"--kv-cache-dtype {dtype} needs --executor native: torch has f32 or bf16"
-            )
+            needed = "native support" if built.module is not None else "--executor native"
+            raise ConfigError(f"--kv-cache-dtype {dtype} needs {needed}: torch has f32 or bf16")
         activation_type = _ACTIVATION_TYPES[config.executor.dtype]
         if dtype == "auto":
             is_f32 = activation_type != "bf16" and (weights_dtype == "float32" or torch)
@@ -84,6 +84,20 @@ class ExecutorSizes:
     def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
         return _native.ExecutorOptions(**self.option_arguments(config, num_blocks))
+
+    def plan(self, built: BuiltModel, config: EngineConfig) -> MemoryPlan:
+        """What `built` takes, with a KV cache of one page."""
+        if built.module is None:
+            return _native.plan_memory(built.program_text, self.executor_options(config, 1))
+        rows = self.max_num_logits_rows if built.pooled is None else self.max_num_tokens
+        return built.module.memory(
+            dtype=self.activation_type,
+            kv_dtype=self.kv_cache_dtype,
+            block_size=config.cache.block_size,
+            tokens=self.max_num_tokens,
+            rows=rows,
+            context=built.max_model_len,
+        )
 
     def draft_options(
         self, built: BuiltModel, config: EngineConfig, num_blocks: int
@@ -110,13 +124,13 @@ class ExecutorSizes:
         self, built: BuiltModel, config: EngineConfig, draft: BuiltModel | None = None
     ) -> list[_native.KvGroupOptions]:
         """The KV groups of the model, as the executor pages them, then those of its draft model."""
-        if config.executor.executor == "native":
+        if config.executor.executor == "native" and built.module is None:
             groups = _native.kv_groups(built.program_text, self.executor_options(config, 1))
             if draft is not None:
                 options = self.draft_options(built, config, 1)
                 groups += _native.kv_groups(draft.program_text, options)
             return groups
-        # The torch executor gives each group a block table of its own.
+        # The torch executor gives each group a block table of its own; a module has its tables.
         return [
             _native.KvGroupOptions(kind=group.kind, window_tokens=group.window)
             for group in built.kv_groups
@@ -126,7 +140,7 @@ class ExecutorSizes:
         self,
         ranks: Sequence[BuiltModel],
         config: EngineConfig,
-        plans: Sequence[_native.MemoryPlan],
+        plans: Sequence[MemoryPlan],
         draft: BuiltModel | None = None,
     ) -> KvPages:
         """What requests take of the KV cache, whose pages all ranks have; with a draft model, its

@@ -6,18 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pagemill.config import EngineConfig
-from pagemill.config.env import cache_folder
 from pagemill.config.model import ModelConfig
 from pagemill.engine.core import EngineCore
 from pagemill.engine.draft_model import build_draft
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.generation_config import choose_defaults
 from pagemill.engine.messages import ModelFacts
+from pagemill.engine.model_source import open_model
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.inputs.task import Pooled, Task
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, BuiltModel, build
-from pagemill.weights.fetch import resolve
 from pagemill.weights.source import ModelSource
 
 _POOLINGS = {"auto": None, "cls": "first", "last": "last", "mean": "mean"}
@@ -47,8 +46,7 @@ def load(config: EngineConfig) -> LoadedModel:
         StatusError: the program cannot be bound.
     """
     model = config.model
-    path = resolve(model.model, cache_dir=cache_folder(model.cache_dir), revision=model.revision)
-    source = ModelSource.open(path, model.hf_overrides)
+    source = open_model(model, build_options(model))
     built, *others = build_ranks(source, config)
     draft = build_draft(source, built, config)
     chosen = choose_defaults(model, source)
@@ -156,4 +154,5 @@ def build_options(config: ModelConfig) -> BuildOptions:
         max_model_len=config.max_model_len,
         task=None if config.task == "auto" else Task(config.task),
         pooling=_POOLINGS[config.pooling_type],
+        implementation=config.model_impl,
     )

@@ -144,16 +144,15 @@ def built_model(config: EngineConfig) -> PlannedModel:
     """
     from pagemill.engine.draft_model import build_draft
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
-    from pagemill.engine.loading import build_ranks
-    from pagemill.weights.source import ModelSource
+    from pagemill.engine.loading import build_options, build_ranks
+    from pagemill.engine.model_source import open_model
 
-    path = model_path(config.model)
-    source = ModelSource.open(path, config.model.hf_overrides)
+    source = open_model(config.model, build_options(config.model), values=False)
     ranks = build_ranks(source, config)
     sizes = ExecutorSizes.of(ranks[0], config, weights_dtype(source.config))
     options = sizes.executor_options(config, num_blocks=1)
     draft = build_draft(source, ranks[0], config)
-    return PlannedModel(path, source, ranks, sizes, options, draft)
+    return PlannedModel(source.path, source, ranks, sizes, options, draft)
 
 
 def plan_model(config: EngineConfig) -> ModelPlan:
@@ -163,7 +162,6 @@ def plan_model(config: EngineConfig) -> ModelPlan:
       FetchError, WeightsError, ModelConfigError, StatusError: there is no such model, or it is of a
         kind that is not supported.
     """
-    from pagemill import _native
     from pagemill.engine.encoder import EncoderSizes
     from pagemill.engine.executor_sizes import draft_distribution_bytes
     from pagemill.engine.generation_config import choose_defaults
@@ -171,7 +169,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     model = built_model(config)
     path, built = model.path, model.built
     sampling = None if built.pooling else choose_defaults(config.model, model.source)
-    memories = [_native.plan_memory(rank.program_text, model.options) for rank in model.ranks]
+    memories = [model.sizes.plan(rank, config) for rank in model.ranks]
     pages = model.sizes.kv_pages(model.ranks, config, memories, model.draft)
     distributions = 0
     if model.draft is not None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.inputs.task import Pooled, Task
+from pagemill.layers.base import Weights
 from pagemill.layers.stack import EXPERTS, RESULT, layer_values
 from pagemill.models.base import (
     LIMIT,
@@ -28,12 +29,14 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.table import architecture_of, model_class
+from pagemill.models.table import architecture_of, find, model_class
 from pagemill.ops.program import ACT, GRID_DIMS, GroupEntry, Program
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
+from pagemill.runner.fallback.module import BuiltModule
+from pagemill.runner.recorded_shapes import ShapeRecorder
 from pagemill.runner.tail import Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
@@ -50,7 +53,8 @@ class BuildOptions:
     extension); `shard` is the rank that the program is for; `hidden_states` are layers, counted
     from 0, whose results [tokens, hidden size] each step returns as the outputs `hidden.<layer>`;
     `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`;
-    with `adapters`, requests may have adapters of the linear layers."""
+    with `adapters`, requests may have adapters of the linear layers; `implementation` is "native",
+    "transformers", or "auto": native if there is native support, else by `transformers`."""
 
     max_model_len: int | None = None
     task: Task | None = None
@@ -61,6 +65,7 @@ class BuildOptions:
     hidden_states: tuple[int, ...] = ()
     experts: tuple[int, ...] = ()
     adapters: bool = False
+    implementation: str = "native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,8 @@ class BuiltModel:
     """What adapters may change, of a program that has them."""
     notes: tuple[str, ...] = ()
     """Notes for the operator on how the model was read and divided."""
+    module: BuiltModule | None = None
+    """What runs instead of a program, which is then empty."""
 
     @property
     def pooling(self) -> bool:
@@ -106,11 +113,16 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     """Trace the model of `source` and rewrite its program.
 
     Raises:
-        ModelConfigError: the architecture or one of its settings is not supported,
-            `max_model_len` exceeds the model's, or it lacks a layer of `hidden_states`.
+        ModelConfigError: the architecture or one of its settings is not supported, nor by the
+            fallback if `options` allow it; `max_model_len` exceeds the model's, or it lacks a layer
+            of `hidden_states`.
         WeightsError: a weight is missing, unused or of the wrong shape, its quantization is not
             supported, or a size of the configuration is larger than every tensor.
     """
+    if options.implementation == "transformers":
+        return _build_by_library(source, options, None)
+    if options.implementation == "auto" and (missing := _without_support(source)) is not None:
+        return _build_by_library(source, options, missing)
     source = _with_architecture(source)
     _check_sizes(source)
     model = model_class(source.architecture).from_config(_limited(source, options))
@@ -153,6 +165,40 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     )
 
 
+def supports(source: ModelSource) -> bool:
+    """Whether the architecture of `source` has native support."""
+    return _without_support(source) is None
+
+
+def _without_support(source: ModelSource) -> ModelConfigError | None:
+    """Why the architecture of `source` cannot run natively; None if it can."""
+    try:
+        find(_with_architecture(source).architecture)
+    except ModelConfigError as error:
+        return error
+    return None
+
+
+def _build_by_library(
+    source: ModelSource, options: BuildOptions, missing: ModelConfigError | None
+) -> BuiltModel:
+    """The model as `transformers` has it; `missing` is why it is not native."""
+    reason = "" if missing is None else f"{missing}. "
+    if source.tensors:  # otherwise weights are random
+        _check_sizes(source)
+    try:
+        from pagemill.runner.fallback.build import build_module
+    except ImportError as error:
+        raise ModelConfigError(
+            f"{reason}The fallback to transformers, which is slower, needs torch and transformers:"
+            f" pip install 'pagemill[transformers]' ({error})"
+        ) from error
+    try:
+        return build_module(source, options)
+    except ModelConfigError as error:
+        raise ModelConfigError(f"{reason}{error}") from error
+
+
 def _text_of(program: Program, options: BuildOptions) -> str:
     text = to_text(program)
     if not options.rewrite:
@@ -168,9 +214,15 @@ def _build_encoder(
     """The encoder of a model with media; the tensors it reads count as used in `weights`."""
     if not isinstance(model, MediaModel):
         return None
+    own = WeightBinder(Trace(), source)  # undivided: one rank runs it
+    media = _trace_encoder(model, own)
+    weights.claim_all(own)
+    return BuiltEncoder(_text_of(own.trace.program, options), media, model.features)
+
+
+def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
     media = model.traits.media
     assert media is not None
-    own = WeightBinder(Trace(), source)  # undivided: one rank runs it
     trace = own.trace
     rows = "tokens" if media.any_size else "media_rows"
     features = trace.input("features", ACT, (rows, media.channels))
@@ -179,8 +231,7 @@ def _build_encoder(
     inputs = EncoderInputs(MediaInputs(features, tokens), positions, _grid_positions(trace, media))
     trace.output("embeddings", model.embeddings(own, inputs))
     trace.program.check_integrity()
-    weights.claim_all(own)
-    return BuiltEncoder(_text_of(trace.program, options), media, model.features)
+    return media
 
 
 def _with_architecture(source: ModelSource) -> ModelSource:
@@ -250,6 +301,32 @@ def trace_model(
     trace = Trace()
     slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
     weights = WeightBinder(trace, source, shard, slots)
+    _trace(model, weights, tail)
+    return weights
+
+
+def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[int, ...]]:
+    """The tensors, by name, that `build` would read with these options; from the configuration
+    alone.
+
+    Raises:
+        ModelConfigError: the architecture or one of its settings is not supported.
+        WeightsError: the classes of the configuration are wrong.
+    """
+    source = _with_architecture(source)
+    model = model_class(source.architecture).from_config(_limited(source, options))
+    tail = choose_tail(source, model, task=options.task, pooling=options.pooling)
+    weights = ShapeRecorder()
+    _trace(model, weights, tail)
+    if isinstance(model, MediaModel):
+        encoder = ShapeRecorder()
+        _trace_encoder(model, encoder)
+        weights.shapes |= encoder.shapes
+    return weights.shapes
+
+
+def _trace(model: Model, weights: Weights, tail: Tail) -> None:
+    trace = weights.trace
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),
@@ -259,7 +336,6 @@ def trace_model(
     )
     trace_tail(weights, model, model.hidden(weights, inputs), tail)
     trace.program.check_integrity()
-    return weights
 
 
 def _media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None:

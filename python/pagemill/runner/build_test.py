@@ -1,6 +1,7 @@
 """The results and errors of `build`."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,20 @@ def test_a_generator(directory: Path):
     expected = load_file(directory / "model.safetensors")["model.norm.weight"].float().numpy()
     assert program.constants[norm.offset : norm.offset + 64] == expected.tobytes()
     assert sum(op.op == "paged_attention" for op in program.ops) == 1
+
+
+def test_the_fallback_needs_the_library(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pagemill.runner.fallback.build", None)  # as without torch
+    (directory / "config.json").write_text(
+        json.dumps({**CONFIG, "architectures": ["NewForCausalLM"]})
+    )
+    source = ModelSource.open(directory)
+    with pytest.raises(
+        ModelConfigError, match="unknown architecture 'NewForCausalLM'.*pip install"
+    ):
+        build(source, BuildOptions(implementation="auto"))
+    with pytest.raises(ModelConfigError, match="`pagemill models` lists those known$"):
+        build(source, OPTIONS)
 
 
 def test_a_generator_made_to_pool(directory: Path):

@@ -97,7 +97,9 @@ class OtherEngine:
     async def model_source(self) -> ModelSource:
         """Reads headers and configuration, no weights."""
         model = self._client.model
-        return await asyncio.to_thread(ModelSource.open, Path(model.path), model.hf_overrides)
+        return await asyncio.to_thread(
+            ModelSource.open, Path(model.path), model.hf_overrides, tensors=False
+        )
 
     def check(self) -> None:
         """Does nothing: the supervisor watches the engine."""

@@ -23,7 +23,7 @@ from pagemill.weights.json_file import read_object
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.names import as_used, gguf_names, layer_name
 from pagemill.weights.pooling import Pooling, read_pooling
-from pagemill.weights.safetensors import read_directory
+from pagemill.weights.safetensors import read_directory, read_file
 
 _HEADS = ("lm_head.", "score.", "classifier.")
 
@@ -44,9 +44,16 @@ class ModelSource:
     _tensors: Mapping[str, TensorLocation]
 
     @classmethod
-    def open(cls, path: str | Path, overrides: Mapping[str, Any] | None = None) -> ModelSource:
+    def open(
+        cls,
+        path: str | Path,
+        overrides: Mapping[str, Any] | None = None,
+        *,
+        tensors: bool = True,
+    ) -> ModelSource:
         """Read headers and configuration; no weights. `overrides` replace keys of the
-        configuration; objects are merged key by key.
+        configuration; objects are merged key by key. Without `tensors`, a directory need not have
+        any.
 
         Raises:
             WeightsError: `path` is neither a GGUF file nor a directory of safetensors with a
@@ -56,7 +63,8 @@ class ModelSource:
         path = Path(path).absolute()
         if path.is_dir():
             config = _directory_config(path, overrides or {})
-            return cls("hf", path, config, None, read_pooling(path), read_directory(path))
+            found = read_directory(path) if tensors else {}
+            return cls("hf", path, config, None, read_pooling(path), found)
         if not path.exists():
             raise WeightsError(f"{path} does not exist")
         gguf = open_model(path)
@@ -81,6 +89,15 @@ class ModelSource:
             raise WeightsError(f"{path} is no GGUF file, as the model is")
         gguf = open_model(path)
         return replace(self, path=path, gguf=gguf, _tensors=gguf.tensors)
+
+    def with_file(self, path: Path) -> ModelSource:
+        """The same model, configuration and all, with the tensors of a safetensors file.
+
+        Raises:
+            WeightsError: it is corrupt.
+            OSError: it cannot be read.
+        """
+        return replace(self, _tensors=read_file(path))
 
     def with_prefix(self, prefix: str) -> ModelSource:
         """The same model, with `prefix` in front of the names of tensors if none has it: that of a

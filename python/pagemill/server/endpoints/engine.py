@@ -151,7 +151,7 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
     from pagemill.weights.source import ModelSource
 
     try:
-        source = ModelSource.open(model.path, model.hf_overrides)
+        source = ModelSource.open(model.path, model.hf_overrides, tensors=False)
         return program_texts(
             source, path, model.max_model_len, model.pooled, adapters=model.adapters
         )

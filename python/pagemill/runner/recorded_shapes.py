@@ -1,0 +1,178 @@
+"""The tensors that a model reads, by name and shape, from its configuration alone.
+
+shapes = recorded_shapes(model, tail)      # {"model.norm.weight": (576,), ...}
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from pagemill.layers.base import Constant
+from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
+from pagemill.ops.trace import Tensor, Trace
+
+_DTYPE = "f32"  # no kernel is chosen for what is traced here
+
+
+class ShapeRecorder:
+    """The `Weights` of a checkpoint that has every tensor that is asked for, and of tensors that a
+    model reads only if they exist, none. `shapes` are the stored ones."""
+
+    def __init__(self) -> None:
+        self.trace = Trace()
+        self.shard = Shard()
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._tensors: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        self._numbers = itertools.count()  # a tensor may be used in several shapes
+        self._file = self.trace.file("recorded")
+
+    def _read(self, name: str, stored: Sequence[int], used: Sequence[int] | None = None) -> Tensor:
+        """Records the tensor `name` of shape `stored`, and returns what is `used` of it."""
+        self.shapes[name] = tuple(stored)
+        shape = tuple(stored if used is None else used)
+        if (name, shape) not in self._tensors:
+            self._tensors[name, shape] = self._declare(name, shape)
+        return self._tensors[name, shape]
+
+    def _declare(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        unique = f"{name}#{next(self._numbers)}"
+        return self.trace.weight(unique, _DTYPE, shape, file=self._file, offset=0)
+
+    def has(self, name: str) -> bool:
+        return name in self.shapes
+
+    def claim(self, name: str) -> None:
+        """Nothing is unused here."""
+
+    def linear(
+        self,
+        module: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+        transposed: bool = False,
+    ) -> Tensor:
+        stored = (shape[1], shape[0]) if transposed else shape
+        return self._read(f"{module}.weight", stored, _part(shape, rows, columns))
+
+    def matrix(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        return self._read(name, shape, _part(shape, rows, columns))
+
+    def stack(
+        self,
+        experts: str,
+        module: str,
+        shape: tuple[int, int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        used = (shape[0], *_part(shape[1:], rows, columns))
+        return self._read(f"{experts}.{module}.weight", shape, used)
+
+    def turned_stack(
+        self,
+        name: str,
+        shape: tuple[int, int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        stored = (shape[0], shape[2], stripe.count * shape[1])
+        return self._read(name, stored, (shape[0], *_part(shape[1:], rows, columns)))
+
+    def turned_vectors(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        stripe: Stripe = EVERY_ROW,
+        part: Part | None = None,
+    ) -> Tensor:
+        stored = (shape[0], stripe.count * shape[1])
+        return self._read(name, stored, (shape[0], shape[1] if part is None else part.size))
+
+    def adapted(
+        self,
+        module: str,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        del module, x, rows, columns
+        return y
+
+    def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
+        stored = (heads.total * rows.total, width)
+        return self._read(f"{module}.weight", stored, (heads.size, rows.size, width))
+
+    def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
+        return self._read(f"{module}.weight", shape, (shape[0], math.prod(shape[1:])))
+
+    def vector(
+        self,
+        name: str,
+        length: int,
+        *,
+        part: Part | None = None,
+        stored: tuple[int, ...] | None = None,
+    ) -> Tensor:
+        return self._read(name, stored or (length,), (length if part is None else part.size,))
+
+    def small(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        row_factors: Sequence[float] = (),
+        row_order: Sequence[int] = (),
+    ) -> Tensor:
+        del row_factors
+        return self._read(name, shape, (len(row_order) or shape[0], *shape[1:]))
+
+    def block_elements(self, name: str) -> int:
+        del name
+        return 1
+
+    def note(self, text: str) -> None:
+        """There is nothing to say about weights that do not exist."""
+
+    def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
+        del index
+        return self._read(name, shape, shape[1:])
+
+    def number(self, name: str) -> float:
+        self.shapes[name] = (1,)
+        return 1.0
+
+    def kv_scales(self, module: str) -> tuple[float, float]:
+        del module
+        return 1.0, 1.0
+
+    def constant(self, name: str, values: Constant) -> Tensor:
+        rows = len(values)
+        first = values[0]
+        shape = (rows,) if isinstance(first, (int, float)) else (rows, len(first))
+        if (name, shape) not in self._tensors:
+            self._tensors[name, shape] = self._declare(name, shape)
+        return self._tensors[name, shape]
+
+
+def _part(shape: tuple[int, int], rows: Part | None, columns: Part | None) -> tuple[int, int]:
+    return (
+        shape[0] if rows is None else rows.size,
+        shape[1] if columns is None else columns.size,
+    )

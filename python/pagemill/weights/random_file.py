@@ -1,0 +1,107 @@
+"""A safetensors file of random numbers in place of a checkpoint's.
+
+    path = random_file(folder, {"model.norm.weight": (576,)}, "bf16")
+
+The same shapes give the same file, which is written once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from pagemill.weights.errors import WeightsError
+
+_TYPES = {"f32": "F32", "bf16": "BF16", "f16": "F16"}
+_SEED = 0
+# That of the initial weights of most models: logits of the order of 1.
+_DEVIATION = 0.02
+_TABLE = 2**20  # random numbers, which tensors repeat from different places
+
+
+def random_file(
+    folder: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str, *, values: bool = True
+) -> Path:
+    """The path of a file in `folder` with these tensors in `dtype` ("f32", "bf16", "f16"): norms
+    are 1, biases 0, others normally distributed. Without `values` all are zeros, which take no
+    disk space.
+
+    Raises:
+        WeightsError: the file cannot be written, for want of disk space for instance.
+    """
+    header, size = _header(shapes, dtype)
+    digest = hashlib.sha256(b"%d" % _SEED + header).hexdigest()[:32]
+    path = folder / f"{digest}{'' if values else '-empty'}.safetensors"
+    if path.exists():
+        return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder)
+        partial = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            try:
+                file.write(len(header).to_bytes(8, "little") + header)
+                if values:
+                    _write_values(file, shapes, dtype)
+                file.truncate(8 + len(header) + size)
+                os.replace(partial, path)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise WeightsError(
+            f"{path}: random weights of {size} bytes cannot be written ({error.strerror}): free"
+            " disk space, or choose another folder with --cache-dir"
+        ) from error
+    return path
+
+
+def _element_bytes(dtype: str) -> int:
+    return 4 if dtype == "f32" else 2
+
+
+def _header(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> tuple[bytes, int]:
+    entries: dict[str, object] = {}
+    end = 0
+    for name, shape in shapes.items():
+        begin, end = end, end + math.prod(shape) * _element_bytes(dtype)
+        entries[name] = {
+            "dtype": _TYPES[dtype],
+            "shape": list(shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(entries).encode()
+    return text + b" " * (-len(text) % 64 + 56), end  # data lies at a multiple of 64
+
+
+def _write_values(file: BinaryIO, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> None:
+    random = np.random.default_rng(_SEED)
+    table = _stored(random.standard_normal(_TABLE, dtype=np.float32) * _DEVIATION, dtype)
+    for name, shape in shapes.items():
+        count = math.prod(shape)
+        if "norm" in name and name.endswith("weight"):
+            file.write(_stored(np.ones(count, np.float32), dtype).tobytes())
+        elif name.endswith("bias"):
+            file.write(bytes(count * _element_bytes(dtype)))
+        else:
+            turned = np.roll(table, int(random.integers(_TABLE))).tobytes()
+            whole, rest = divmod(count * _element_bytes(dtype), len(turned))
+            for _ in range(whole):
+                file.write(turned)
+            file.write(turned[:rest])
+
+
+def _stored(values: np.ndarray, dtype: str) -> np.ndarray:
+    """f32 values in `dtype`; bf16 as its bits, cut off."""
+    if dtype == "f16":
+        return values.astype("<f2")
+    bits = values.astype("<f4")
+    return bits if dtype == "f32" else (bits.view("<u4") >> 16).astype("<u2")
