@@ -95,6 +95,9 @@ GEMMA4 = Elsewhere(
     names={r"^model\.": "model.language_model."},
     nest="text_config",
 )
+LLAMA4 = Elsewhere(
+    "Llama4ForConditionalGeneration", names={"^": "language_model."}, nest="text_config"
+)
 MINISTRAL3 = Elsewhere(
     "Mistral3ForConditionalGeneration",
     names={r"^model\.": "model.language_model."},

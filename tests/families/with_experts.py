@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.families.elsewhere import LLAMA4
 from tests.families.family import (
     BY_LAYER_TYPE,
     LATENT,
@@ -24,6 +25,15 @@ _DEEPSEEK_EXPERTS = {
     "n_shared_experts": 2,
     "routed_scaling_factor": 2.5,
     "norm_topk_prob": True,
+}
+_LLAMA4 = {
+    "num_local_experts": 3,  # of which each is chosen by some token
+    "intermediate_size_mlp": 88,
+    "moe_layers": [0, 1, 3],
+    "attention_chunk_size": 11,
+    "floor_scale": 8,
+    "attn_scale": 0.3,
+    "attention_bias": True,
 }
 
 WITH_EXPERTS: Mapping[str, Family] = {
@@ -278,6 +288,26 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
         },
     ),
+    "llama4": Family("llama4_text", _LLAMA4),
+    "llama4_with_images": Family("llama4_text", _LLAMA4, elsewhere=LLAMA4),
+    "longcat_flash": Family(
+        "longcat_flash",
+        {
+            **LATENT,
+            "num_layers": 2,
+            "ffn_hidden_size": 136,
+            "expert_ffn_hidden_size": 24,
+            "n_routed_experts": 5,
+            "zero_expert_num": 3,
+            "moe_topk": 3,
+            "routed_scaling_factor": 2.5,
+            "attention_bias": True,
+        },
+        frozenset(
+            {f"experts.{i}.{name}_proj.weight" for i in (5, 6, 7) for name in ("gate", "up")}
+            | {"head_dim", "mlp_bias"}
+        ),
+    ),
     "mellum": Family(
         "mellum",
         {
@@ -291,6 +321,24 @@ WITH_EXPERTS: Mapping[str, Family] = {
     "minimax_m2": Family("minimax_m2", _EXPERTS),
     "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
     "olmoe": Family("olmoe", {"num_experts": 5, "num_experts_per_tok": 2}),
+    "phimoe": Family(
+        "phimoe",
+        {
+            **_EXPERTS,
+            "router_jitter_noise": 0.4,
+            "sliding_window": WINDOW,
+            "attention_bias": True,
+            "lm_head_bias": True,
+            "rope_parameters": rope(
+                rope_type="longrope",
+                original_max_position_embeddings=8192,
+                short_factor=[1.0 + i / 5 for i in range(8)],
+                long_factor=[2.0] * 8,
+                short_mscale=1.2,
+                long_mscale=1.3,
+            ),
+        },
+    ),
     "qwen2_moe": Family(
         "qwen2_moe",
         {

@@ -93,6 +93,14 @@ TEST(MoeRoute, ChoosesFromTheBestGroups) {
   EXPECT_EQ(Route(logits, 2, pairs).ids, (std::vector<float>{2, 3}));
 }
 
+TEST(MoeRoute, SparseMixerWeighsChoicesAmongTheirNeighbours) {
+  const Settings settings = {{"scoring", 2}, {"tolerance", 0.1}};
+  // 3.8 is within 10 % of 4, 3.5 is not, and is within 10 % of 3.8, the second choice.
+  const Routed routed = Route({3.5f, 4, 3.8f, -4}, 2, settings);
+  EXPECT_EQ(routed.ids, (std::vector<float>{1, 2}));
+  ExpectNear(routed.weights, {1 / (1 + std::exp(-0.2)), 1 / (1 + std::exp(-0.3))});
+}
+
 TEST(MoeRoute, LowerNumbersWinTies) {
   EXPECT_EQ(Route({1, 2, 2, 1, 2}, 4, {{"scoring", 0}}).ids, (std::vector<float>{1, 2, 4, 0}));
   // Both sigmoids round to 1: not a tie.
@@ -124,7 +132,11 @@ TEST(MoeRoute, CheckNamesTheMismatch) {
   EXPECT_FALSE(check(2, {}).ok()) << "no scoring";
   EXPECT_FALSE(check(2, {{"scoring", 0}, {"groups", 4}, {"group_choices", 5}}).ok());
   EXPECT_FALSE(check(2, {{"scoring", 0}, {"choices", 3}}).ok() &&
-               check(2, {{"choices", 3}, {"scoring", 2}}).ok());
+               check(2, {{"choices", 3}, {"scoring", 1}}).ok());
+  EXPECT_TRUE(check(2, {{"scoring", 2}}).ok());
+  EXPECT_FALSE(check(2, {{"scoring", 3}}).ok());
+  EXPECT_FALSE(check(2, {{"scoring", 2}, {"groups", 2}, {"group_choices", 1}}).ok());
+  EXPECT_FALSE(check(2, {{"scoring", 2}, {"tolerance", -1}}).ok());
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   q_.Set(queries);
   attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(options.head_dim)));
   attributes_.Set("window", options.window);
+  attributes_.Set("chunked", options.chunked ? 1 : 0);
   attributes_.Set("causal", options.causal ? 1 : 0);
   attributes_.Set("soft_cap", options.soft_cap);
   attributes_.Set("k_scale", options.kv_scales.k);
@@ -88,7 +89,9 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
 void AttentionCase::StoreContext(int64_t request, int32_t id) {
   const PagedRequest& r = batch_.requests()[request];
   const int32_t end = r.context + r.tokens;
-  const int32_t begin = options_.window > 0 ? std::max(0, r.context + 1 - options_.window) : 0;
+  const int32_t begin = options_.chunked      ? r.context / options_.window * options_.window
+                        : options_.window > 0 ? std::max(0, r.context + 1 - options_.window)
+                                              : 0;
   const int64_t size = options_.kv_heads * options_.head_dim;
   for (int32_t position = begin; position < end; ++position) {
     const int32_t owner = position < options_.common_blocks * options_.block_size ? -1 : id;

@@ -22,6 +22,7 @@ struct AttentionOptions {
   int32_t block_size = 16;
   DType dtype = DType::kBF16;
   int32_t window = 0;
+  bool chunked = false;
   bool causal = true;
   double soft_cap = 0;
   bool sinks = false;          // of all sizes, below and above the scores

@@ -22,6 +22,7 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   shape.group = static_cast<int32_t>(args.q.shape[1]) / args.kv_heads;
   shape.block_size = args.batch->block_size;
   shape.window = args.window;
+  shape.chunked = args.chunked;
   shape.causal = args.causal;
   const bool capped = args.soft_cap > 0;
   const float scale = args.scale * args.kv_scales.k;

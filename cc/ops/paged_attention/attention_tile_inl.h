@@ -16,7 +16,7 @@ inline KeyRange VisibleKeys(const AttentionShape& shape, const AttentionTile& ti
                             int32_t begin, int size = kAttentionChunk) {
   const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
   const int32_t high = EndOfKeys(shape, position, tile.seq_len);
-  const int32_t low = shape.window > 0 ? position + 1 - shape.window : 0;
+  const int32_t low = FirstKey(shape, position);
   return {.low = low > begin ? low - begin : 0, .high = high - begin < size ? high - begin : size};
 }
 

@@ -25,8 +25,12 @@ bool IsThere(const OpCall& call, size_t input) {
 void CheckAttributes(const OpCall& call, OperandCheck& check) {
   check.IntegerAttribute("window", /*fallback=*/0, 0, INT32_MAX);
   check.IntegerAttribute("causal", /*fallback=*/1, 0, 1);
+  check.IntegerAttribute("chunked", /*fallback=*/0, 0, 1);
   if (!check.ok()) return;
   const Attributes& attributes = *call.attributes;
+  check.Require(attributes.GetInt("chunked", 0) == 0 || (attributes.GetInt("window", 0) > 0 &&
+                                                         attributes.GetInt("causal", 1) != 0),
+                "chunked attention needs a window and causal=1");
   const double scale = attributes.Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
   const double soft_cap = attributes.Get("soft_cap", 0);
@@ -149,6 +153,7 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
       static_cast<int32_t>(args.cache.shape[1] / (2 * row_elements * call.batch->block_size));
   args.scale = static_cast<float>(call.attributes->Get("scale", 1));
   args.window = static_cast<int32_t>(call.attributes->GetInt("window", 0));
+  args.chunked = call.attributes->GetInt("chunked", 0) != 0;
   args.causal = call.attributes->GetInt("causal", 1) != 0;
   args.soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0));
   args.kv_scales = KvScalesOf(*call.attributes, args.cache.dtype);

@@ -11,12 +11,14 @@
 //            slopes f32 [Hq], optional: ALiBi
 //   outputs  y      act [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
-//   attributes  scale > 0; window = 0 (none); causal = 1; soft_cap = 0 (none); k_scale, v_scale = 1
-//               of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h)
+//   attributes  scale > 0; window = 0 (none); chunked = 0, 1 only with a window and causal = 1;
+//               causal = 1; soft_cap = 0 (none); k_scale, v_scale = 1 of an f8_e4m3 cache
+//               (cc/ops/kv_write/kv_scales.h)
 //   aliasing    none
 //
 // A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 keys
-// (p - window, p + window) of seq_len, without a window all. Scores are q k^T scale, then soft_cap
+// (p - window, p + window) of seq_len, without a window all; with chunked = 1 the window begins anew
+// at each multiple of it: keys [floor(p / window) window, p]. Scores are q k^T scale, then soft_cap
 // tanh(score / soft_cap), then score + slope (position of the key - position of the query). Weights
 // are e^score over the sum of those of the visible keys, to which e^sink is added. Head h of q
 // reads head h / (Hq / Hk) of the cache. Slots that a query does not see may hold anything, NaN included, and blocks that no
@@ -64,6 +66,7 @@ struct PagedAttentionArgs {
   int32_t kv_heads = 0;
   float scale = 1;
   int32_t window = 0;
+  bool chunked = false;
   bool causal = true;
   float soft_cap = 0;
   KvScales kv_scales = {};

@@ -36,7 +36,9 @@ class Query {
     high_ = args.causal       ? position_ + 1
             : args.window > 0 ? std::min<int64_t>(seq_len, position_ + args.window)
                               : seq_len;
-    low_ = args.window > 0 ? std::max<int64_t>(0, position_ + 1 - args.window) : 0;
+    low_ = args.chunked      ? position_ / args.window * args.window
+           : args.window > 0 ? std::max<int64_t>(0, position_ + 1 - args.window)
+                             : 0;
   }
 
   // Scores are computed twice rather than stored: nothing is allocated.

@@ -25,6 +25,7 @@ Status CheckScale(const OpCall& call) {
   if (!grows) return check.Result();
   check.Require(is_number("growth"), "attribute growth must be a finite number");
   check.IntegerAttribute("context", /*fallback=*/0, 1, std::numeric_limits<int32_t>::max());
+  check.IntegerAttribute("offset", /*fallback=*/0, 0, std::numeric_limits<int32_t>::max());
   return check.Result();
 }
 
@@ -47,12 +48,13 @@ ScaleArgs ToScaleArgs(const OpCall& call) {
           .positions = call.inputs.size() > 1 ? call.inputs[1].Data<const int32_t>() : nullptr,
           .by = call.attributes->Get("by", 0),
           .growth = call.attributes->Get("growth", 0),
-          .context = call.attributes->GetInt("context", 1)};
+          .context = call.attributes->GetInt("context", 1),
+          .offset = call.attributes->GetInt("offset", 0)};
 }
 
 float ScaleArgs::FactorOf(int64_t row) const {
   if (positions == nullptr) return static_cast<float>(by);
-  const int64_t contexts = positions[row] / context;
+  const int64_t contexts = (positions[row] + offset) / context;
   return static_cast<float>(by * (1 + growth * std::log(1 + static_cast<double>(contexts))));
 }
 

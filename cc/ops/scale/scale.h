@@ -2,12 +2,13 @@
 // Multiplies by a number: y = x * by; or by one that grows with the position of the row, as queries
 // of Ministral 3 and Llama 4 are:
 //
-//   y[n] = x[n] * by * (1 + growth * ln(1 + floor(positions[n] / context)))
+//   y[n] = x[n] * by * (1 + growth * ln(1 + floor((positions[n] + offset) / context)))
 //
 //   inputs   x          act [N, ...]   rows of H elements, any trailing shape
 //            positions  i32 [N]        >= 0; left out if nothing grows
 //   outputs  y          act [N, ...]   rows of H elements
-//   attributes  by: finite; with positions growth, finite, and context, a whole number above 0
+//   attributes  by: finite; with positions growth, finite, and context, a whole number above 0,
+//               and offset=0, a whole number of at least 0
 //   aliasing    y may be x
 //
 // Result: exact rounding of each product with the factor of its row, which is computed in double and
@@ -29,6 +30,7 @@ struct ScaleArgs {
   double by = 0;
   double growth = 0;
   int64_t context = 1;
+  int64_t offset = 0;
 
   float FactorOf(int64_t row) const;
 };

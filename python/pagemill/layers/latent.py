@@ -27,7 +27,8 @@ _GROUP = GroupEntry("mla", "mla")
 class LatentShape:
     """Sizes of a head: `nope` unrotated and `rope` rotated elements of a query or key, `value`
     elements of a value; `latent` elements of the vector from which keys and values are projected,
-    `query` of the one for queries (None: the hidden state); `scale` multiplies scores."""
+    `query` of the one for queries (None: the hidden state); `scale` multiplies scores,
+    `query_scale` and `latent_scale` the normalized vectors."""
 
     heads: int
     nope: int
@@ -37,6 +38,8 @@ class LatentShape:
     query: int | None
     scale: float
     eps: float
+    query_scale: float = 1.0
+    latent_scale: float = 1.0
 
 
 def latent_attention(
@@ -114,6 +117,7 @@ def _queries(
         return linear(weights, f"{prefix}.q_proj", x, row_shape, rows=rows)
     x = linear(weights, f"{prefix}.q_a_proj", x, (shape.query,), bias=bias)
     x = norm.rms_norm(weights, f"{prefix}.q_a_layernorm", x, shape.eps)
+    x = ops.scale(x, shape.query_scale)
     return linear(weights, f"{prefix}.q_b_proj", x, row_shape, rows=rows)
 
 
@@ -124,4 +128,5 @@ def _latents(
     name, size, total = f"{prefix}.kv_a_proj_with_mqa", shape.latent, shape.latent + shape.rope
     latent = linear(weights, name, x, (size,), bias=bias, rows=Part(0, size, total))
     rope = linear(weights, name, x, (1, shape.rope), bias=bias, rows=Part(size, total, total))
-    return norm.rms_norm(weights, f"{prefix}.kv_a_layernorm", latent, shape.eps), rope
+    latent = norm.rms_norm(weights, f"{prefix}.kv_a_layernorm", latent, shape.eps)
+    return ops.scale(latent, shape.latent_scale), rope

@@ -16,6 +16,7 @@ from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInpu
 from pagemill.models.decoder import Decoder
 from pagemill.models.gemma3 import Gemma3Model
 from pagemill.models.gemma4 import Gemma4Model
+from pagemill.models.llama4 import Llama4Model
 from pagemill.models.ministral3 import Ministral3Model
 from pagemill.models.mistral import MistralModel
 from pagemill.models.qwen3_next import Qwen3NextModel
@@ -94,6 +95,12 @@ class Gemma4LanguagePart(LanguagePart):
     """Gemma 4."""
 
     families = {"gemma4_text": Gemma4Model}
+
+
+class Llama4LanguagePart(LanguagePart):
+    """Llama 4."""
+
+    families = {"llama4_text": Llama4Model}
 
 
 class Mistral3LanguagePart(LanguagePart):

@@ -124,6 +124,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
+    "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
+    "Llama4ForConditionalGeneration": Architecture(
+        "language_part:Llama4LanguagePart", "Llama 4 with images; its text", ("llama4",)
+    ),
     "LlamaForCausalLM": Architecture(
         "llama:LlamaModel",
         "Llama, and models of its shape (SmolLM2, ...)",
@@ -131,6 +135,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "LlavaForConditionalGeneration": Architecture(
         "llava:LlavaModel", "LLaVA 1.5", ("llava",), "text and images"
+    ),
+    "LongcatFlashForCausalLM": Architecture(
+        "longcat_flash:LongcatFlashModel", "LongCat-Flash", ("longcat_flash",)
     ),
     "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2", ("mamba2",)),
     "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),
@@ -177,6 +184,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon", ("persimmon",)),
     "Phi3ForCausalLM": Architecture("phi3:Phi3Model", "Phi-3 and Phi-4", ("phi3",)),
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2", ("phi",)),
+    "PhiMoEForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ("phimoe",)),
+    "PhimoeForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ("phimoe",)),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5", ("qwen2",)),
     "Qwen2MoeForCausalLM": Architecture(
         "qwen2_moe:Qwen2MoeModel", "Qwen2, experts", ("qwen2_moe",)

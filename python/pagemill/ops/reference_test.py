@@ -123,6 +123,8 @@ def test_scale():
     factors = torch.tensor([2, 2 + math.log(2), 2 + math.log(4)])
     (y,) = _run("scale", x, positions, by=2.0, growth=0.5, context=8)
     torch.testing.assert_close(y, x * factors[:, None])
+    (y,) = _run("scale", x, positions - 1, by=2.0, growth=0.5, context=8, offset=1)
+    torch.testing.assert_close(y, x * factors[:, None])
 
 
 def test_linears_of_one_value():
@@ -191,6 +193,15 @@ def test_moe_route_multiplies_weights_by_factors():
     torch.testing.assert_close(scaled, weights * factors[ids.long()])
 
 
+def test_moe_route_mixes_choices_with_what_is_near_them():
+    """3.8 is within 10 % of 4, 3.5 is not, and is within 10 % of 3.8, the second choice."""
+    logits = torch.tensor([[3.5, 4, 3.8, -4], [-1, -5, -1, -1]])
+    ids, weights = _run("moe_route", logits, None, choices=2, scoring=2, tolerance=0.1)
+    assert ids.tolist() == [[1, 2], [0, 2]]
+    expected = [[1 / (1 + math.exp(-0.2)), 1 / (1 + math.exp(-0.3))], [1 / 3, 1 / 2]]
+    torch.testing.assert_close(weights, torch.tensor(expected))
+
+
 def test_moe_route_shows_nan_in_weights_never_in_ids():
     logits = torch.tensor([[math.nan, math.nan, 1, math.nan], [-math.inf, 1, 2, -math.inf]])
     ids, weights = _run("moe_route", logits, None, choices=3, scoring=0)
@@ -217,6 +228,8 @@ def test_moe_combine():
     x, weights = _random(4, 3, 5), _random(4, 3)
     (y,) = _run("moe_combine", x, weights)
     torch.testing.assert_close(y, sum(weights[:, j, None] * x[:, j] for j in range(3)))
+    (y,) = _run("moe_combine", x[:, 0], weights)
+    torch.testing.assert_close(y, weights.sum(-1, keepdim=True) * x[:, 0])
 
 
 def test_split():

@@ -26,8 +26,11 @@ def scale(x: Tensor, by: float) -> Tensor:
     return x.trace.emit("scale", [x], [(x.shape, x.dtype)], [("by", by)])[0]
 
 
-def scale_by_position(x: Tensor, positions: Tensor, *, growth: float, context: int) -> Tensor:
-    """x [T, ...], positions i32 [T] -> x times 1 + growth * ln(1 + floor(position / context)).
+def scale_by_position(
+    x: Tensor, positions: Tensor, *, growth: float, context: int, offset: int = 0
+) -> Tensor:
+    """x [T, ...], positions i32 [T] -> x times 1 + growth * ln(1 + floor((position +
+    offset) / context)).
 
     Raises:
         ShapeError: the operands do not fit.
@@ -37,6 +40,8 @@ def scale_by_position(x: Tensor, positions: Tensor, *, growth: float, context: i
     if positions.shape != (x.rows,):
         raise ShapeError(f"scale: positions are {format_shape(positions.shape)}, x {x.rows} rows")
     attributes = [("by", 1), ("growth", growth), ("context", context)]
+    if offset:
+        attributes.append(("offset", offset))
     return x.trace.emit("scale", [x, positions], [(x.shape, x.dtype)], attributes)[0]
 
 
@@ -50,6 +55,7 @@ def reference(
     x, by = inputs[0], attributes["by"]
     if len(inputs) == 1:
         return (x * by,)
-    contexts = torch.div(inputs[1], int(attributes["context"]), rounding_mode="floor")
+    positions = inputs[1] + int(attributes.get("offset", 0))
+    contexts = torch.div(positions, int(attributes["context"]), rounding_mode="floor")
     factors = by * (1 + attributes["growth"] * torch.log1p(contexts.double()))
     return ((x.float() * factors.float().reshape(-1, *(1,) * (x.ndim - 1))).to(x.dtype),)

@@ -115,6 +115,7 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
         ("tokens", 2, 6),
     ),
     (lambda v: ops.moe_combine(v.act("tokens", 3, 8), v.f32("tokens", 3)), ("tokens", 8)),
+    (lambda v: ops.moe_combine(v.act("tokens", 8), v.f32("tokens", 3)), ("tokens", 8)),
     (
         lambda v: ops.head_linear(v.act("tokens", 3, 32), v.weight("q8_0", 3, 7, 32)),
         ("tokens", 3, 7),
@@ -375,6 +376,16 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     ),
     (lambda v: ops.moe_route(v.act("tokens", 4), ops.Routing(2)), "logits .* is act"),
     (lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(5)), "cannot choose 5 of 4 experts"),
+    (
+        lambda v: ops.moe_route(
+            v.f32("tokens", 4), ops.Routing(2, ops.Scoring.SPARSE_MIXER, groups=2)
+        ),
+        "SparseMixer has no groups",
+    ),
+    (
+        lambda v: ops.paged_attention(v.act("tokens", 6, 16), v.cache, scale=1, chunked=True),
+        "chunks need a cache with a window",
+    ),
     (
         lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(3, groups=2, group_choices=1)),
         "cannot choose 3 of 2 experts",
