@@ -26,6 +26,13 @@ _DEEPSEEK_EXPERTS = {
     "routed_scaling_factor": 2.5,
     "norm_topk_prob": True,
 }
+_SPARSE = {
+    **LATENT,
+    "attention_bias": True,
+    "index_topk": 9,
+    "index_head_dim": 26,
+    "index_n_heads": 12,  # few scores of all tokens are 0, which would be equal
+}
 _LLAMA4 = {
     "num_local_experts": 3,  # of which each is chosen by some token
     "intermediate_size_mlp": 88,
@@ -167,6 +174,11 @@ WITH_EXPERTS: Mapping[str, Family] = {
         },
         frozenset({"head_dim", "mlp_bias"}),
     ),
+    "deepseek_v32": Family(
+        "deepseek_v32",
+        {**_SPARSE, **_DEEPSEEK_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
+        frozenset({"head_dim", "mlp_bias", "first_k_dense_replace", "model_type"}),
+    ),
     "dots1": Family(
         "dots1",
         {**_DEEPSEEK_EXPERTS, "first_k_dense_replace": 1, "attention_bias": True, **SLIDING},
@@ -243,6 +255,16 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "attention_bias": True,
         },
         frozenset({"mlp_bias"}),
+    ),
+    "glm_moe_dsa": Family(
+        "glm_moe_dsa",
+        {
+            **_SPARSE,
+            **_DEEPSEEK_EXPERTS,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "indexer_types": ["full", "full", "shared", "full"],
+        },
+        frozenset({"head_dim", "mlp_bias"}),
     ),
     "gpt_oss": Family(
         "gpt_oss",

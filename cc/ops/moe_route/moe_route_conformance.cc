@@ -164,7 +164,7 @@ void CheckMoeRouteConformance(const OpDefinition& op, const device::Capabilities
       {.experts = 5, .choices = 3, .renormalize = true, .logits = Logits::kSpecial, .tokens = 60},
       {.experts = 6, .choices = 4, .sigmoid = true, .logits = Logits::kSpecial, .tokens = 60},
       {.experts = 16, .choices = 2, .tolerance = 0.02},
-      {.experts = 33, .choices = 3, .renormalize = true, .tolerance = 0.7, .scale = 2},
+      {.experts = 33, .choices = 3, .tolerance = 0.7, .renormalize = true, .scale = 2},
       {.experts = 16, .choices = 2, .tolerance = 0.5, .logits = Logits::kTies},
       {.experts = 6, .choices = 4, .tolerance = 0.1, .logits = Logits::kSpecial, .tokens = 60},
       {.experts = 4, .choices = 2, .tokens = 0}};

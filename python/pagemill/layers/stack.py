@@ -3,7 +3,7 @@
     x = stack(weights, x, sizes.layers, lambda layer, x: self._layer(weights, layer, x, rotary))
 
 The value after layer i is `layer.<i>` in the program, and the experts that it chooses for each
-token are `experts.<i>`. These names are used to divide a program into stages (`ops/cut.py`) and to
+token are `experts.<i>`, the tokens that sparse attention chooses `chosen.<i>`. These names are used to divide a program into stages (`ops/cut.py`) and to
 return hidden states and choices from a step.
 """
 
@@ -16,6 +16,7 @@ from pagemill.ops.trace import Tensor, Trace
 
 RESULT = "layer"
 EXPERTS = "experts"
+CHOSEN = "chosen"
 
 
 def stack(
@@ -42,7 +43,7 @@ def name_in_layer(value: Tensor, kind: str) -> Tensor:
 
 
 def layer_values(trace: Trace, kind: str) -> dict[int, Tensor]:
-    """The value of this kind (`RESULT`, `EXPERTS`) in each layer that has one."""
+    """The value of this kind (`RESULT`, `EXPERTS`, `CHOSEN`) in each layer that has one."""
     prefix = f"{kind}."
     return {
         int(value.name.removeprefix(prefix)): Tensor(value.name, value.dtype, value.shape, trace)

@@ -44,6 +44,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DeepseekV2ForCausalLM": Architecture(
         "deepseek_v2:DeepseekV2Model", "DeepSeek V2", ("deepseek_v2",)
     ),
+    "DeepseekV32ForCausalLM": Architecture(
+        "deepseek_v32:DeepseekV32Model", "DeepSeek V3.2", ("deepseek_v32",)
+    ),
     "DeepseekV3ForCausalLM": Architecture(
         "deepseek_v3:DeepseekV3Model", "DeepSeek V3 and R1, Kimi K2", ("deepseek_v3", "kimi_k2")
     ),
@@ -87,6 +90,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         "glm4_moe_lite:Glm4MoeLiteModel", "GLM-4.7-Flash", ("glm4_moe_lite",)
     ),
     "GlmForCausalLM": Architecture("glm:GlmModel", "GLM-4", ("glm",)),
+    "GlmMoeDsaForCausalLM": Architecture(
+        "deepseek_v32:DeepseekV32Model", "GLM-5", ("glm_moe_dsa",)
+    ),
     "GptOssForCausalLM": Architecture("gpt_oss:GptOssModel", "gpt-oss", ("gpt_oss",)),
     "GraniteForCausalLM": Architecture("granite:GraniteModel", "Granite 3", ("granite",)),
     "GraniteMoeForCausalLM": Architecture(

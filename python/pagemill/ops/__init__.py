@@ -32,6 +32,7 @@ from pagemill.ops.rotary import rotary
 from pagemill.ops.scale import scale, scale_by_position
 from pagemill.ops.scatter_rows import scatter_rows
 from pagemill.ops.select_rows import select_rows
+from pagemill.ops.select_tokens import select_tokens
 from pagemill.ops.selective_scan import selective_scan
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
@@ -69,6 +70,7 @@ __all__ = [
     "scale_by_position",
     "scatter_rows",
     "select_rows",
+    "select_tokens",
     "selective_scan",
     "split",
     "state_space_scan",
