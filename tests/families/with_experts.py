@@ -264,7 +264,7 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
             "indexer_types": ["full", "full", "shared", "full"],
         },
-        frozenset({"head_dim", "mlp_bias"}),
+        frozenset({"head_dim", "mlp_bias", "first_k_dense_replace"}),
     ),
     "gpt_oss": Family(
         "gpt_oss",
