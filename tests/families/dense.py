@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.families.elsewhere import (
+    BAICHUAN,
+    BAICHUAN_13B,
+    BAICHUAN_FIRST,
     BLOOM_ALONE,
     EXAONE,
     GEMMA3,
@@ -52,6 +55,8 @@ _GEMMA4 = {
 _GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
 _NEO_TYPES = [[["global", "local"], 2]]
 
+_LLAMA_BIASES = frozenset({"attention_bias", "mlp_bias"})
+
 DENSE: Mapping[str, Family] = {
     "apertus": Family(
         "apertus",
@@ -59,6 +64,15 @@ DENSE: Mapping[str, Family] = {
         frozenset({"act_fn.eps"}),
     ),
     "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
+    "baichuan": Family("llama", unused=_LLAMA_BIASES, elsewhere=BAICHUAN),
+    "baichuan_13b": Family(
+        "smollm3",
+        {"no_rope_layers": [0] * 4, "num_key_value_heads": 6, "tie_word_embeddings": False},
+        _LLAMA_BIASES | {"rope_parameters", "model_max_length"},
+        attention="alibi",
+        elsewhere=BAICHUAN_13B,
+    ),
+    "baichuan_first": Family("llama", unused=_LLAMA_BIASES, elsewhere=BAICHUAN_FIRST),
     "biogpt": Family("biogpt", {"layer_norm_eps": 1e-5}, frozenset({"k_proj.bias"})),
     "bloom": Family(
         "bloom",
@@ -78,7 +92,7 @@ DENSE: Mapping[str, Family] = {
     "exaone": Family(
         "llama",
         {"rope_parameters": _LLAMA3},
-        frozenset({"attention_bias", "mlp_bias"}),
+        _LLAMA_BIASES,
         elsewhere=EXAONE,
     ),
     "exaone4": Family("exaone4", SLIDING),
@@ -167,9 +181,7 @@ DENSE: Mapping[str, Family] = {
         {"rope_parameters": rope(rope_type="dynamic", alpha=50.0, factor=1.0)},
     ),
     "hyperclovax": Family("hyperclovax", MULTIPLIERS),
-    "internlm2": Family(
-        "llama", unused=frozenset({"attention_bias", "mlp_bias"}), elsewhere=INTERNLM2
-    ),
+    "internlm2": Family("llama", unused=_LLAMA_BIASES, elsewhere=INTERNLM2),
     "jais2": Family("jais2"),
     "llama": Family("llama", {"tie_word_embeddings": True}),
     "llama3": Family(
@@ -210,11 +222,21 @@ DENSE: Mapping[str, Family] = {
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
     "mistral3_nested": Family("mistral", {"tie_word_embeddings": False}, elsewhere=MISTRAL3),
     "mpt": Family("mpt", {"d_model": 96, "n_layers": 4, "n_heads": 6, "expansion_ratio": 4}),
+    "mpt_clip": Family(
+        "mpt",
+        {
+            "d_model": 96,
+            "n_layers": 4,
+            "n_heads": 6,
+            "attn_config": {"clip_qkv": 0.7, "softmax_scale": 0.3},
+        },
+    ),
     "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
     "nemotron": Family(
         "nemotron", {**PARTIAL, "norm_eps": 0.03, "attention_bias": True, "mlp_bias": True}
     ),
     "olmo": Family("olmo", {"attention_bias": True}),
+    "olmo_clip": Family("olmo", {"clip_qkv": 0.7}),
     "olmo2": Family("olmo2", {"attention_bias": True}),
     "olmo3": Family("olmo3", {**SLIDING, "rope_parameters": BY_LAYER_TYPE}),
     "openai_gpt": Family("openai-gpt", {**_GPT, "tie_word_embeddings": False}),
@@ -229,6 +251,7 @@ DENSE: Mapping[str, Family] = {
     "seed_oss": Family("seed_oss", {"attention_out_bias": True, "mlp_bias": True}),
     "smollm3": Family("smollm3", {"no_rope_layers": [1, 0, 1, 1]}),
     "stablelm": Family("stablelm", {**PARTIAL, "use_qkv_bias": True}),
+    "stablelm_norms": Family("stablelm", {"qk_layernorm": True}),
     "stablelm_parallel": Family("stablelm", {"use_parallel_residual": True}),
     "starcoder2": Family("starcoder2", {"sliding_window": WINDOW}),
     "vaultgemma": Family(

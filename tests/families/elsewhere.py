@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,18 @@ class Elsewhere:
         (directory / "config.json").write_text(json.dumps(fields))
 
 
+def _join_qkv(name: str) -> Callable[[Tensors, Mapping[str, Any]], None]:
+    """q, k and v become the linear layer `name`, with their rows one after the other."""
+
+    def join(tensors: Tensors, config: Mapping[str, Any]) -> None:
+        del config
+        for q in [key for key in tensors if "q_proj" in key]:
+            parts = [tensors.pop(q.replace("q_proj", f"{which}_proj")) for which in "qkv"]
+            tensors[q.replace("q_proj", name)] = torch.cat(parts)
+
+    return join
+
+
 def _join_by_head(tensors: Tensors, config: Mapping[str, Any]) -> None:
     """q, k and v become `qkv_proj`: for each KV head the rows of its queries, key and value."""
     heads, hidden = config["num_key_value_heads"], config["hidden_size"]
@@ -63,6 +75,9 @@ def _join_by_head(tensors: Tensors, config: Mapping[str, Any]) -> None:
         tensors[name.replace("q_proj", "qkv_proj")] = joined
 
 
+BAICHUAN_FIRST = Elsewhere("BaiChuanForCausalLM", join=_join_qkv("W_pack"))
+BAICHUAN = Elsewhere("BaichuanForCausalLM", join=_join_qkv("W_pack"))
+BAICHUAN_13B = replace(BAICHUAN, keys={"max_position_embeddings": "model_max_length"})
 # As the first checkpoints of both families were saved.
 BLOOM_ALONE = Elsewhere("BloomForCausalLM", names={r"^transformer\.": ""})
 GPT2_ALONE = Elsewhere("GPT2LMHeadModel", names={r"^transformer\.": ""})
@@ -122,6 +137,19 @@ INTERNLM2 = Elsewhere(
     fields={"bias": False},
     join=_join_by_head,
 )
+MINIMAX_TEXT_01 = Elsewhere(
+    "MiniMaxText01ForCausalLM",
+    keys={
+        "full_attn_alpha_factor": "layernorm_full_attention_alpha",
+        "full_attn_beta_factor": "layernorm_full_attention_beta",
+        "linear_attn_alpha_factor": "layernorm_linear_attention_alpha",
+        "linear_attn_beta_factor": "layernorm_linear_attention_beta",
+        "mlp_alpha_factor": "layernorm_mlp_alpha",
+        "mlp_beta_factor": "layernorm_mlp_beta",
+    },
+    fields={"attn_type_list": [1, 0, 1, 0], "rotary_dim": 20},
+)
+MINIMAX_M1 = replace(MINIMAX_TEXT_01, architecture="MiniMaxM1ForCausalLM")
 # With Granite's multipliers of 3 and 0.6, and logits divided by 96 / 40.
 MINICPM = Elsewhere(
     "MiniCPMForCausalLM", fields={"scale_emb": 3.0, "scale_depth": 1.2, "dim_model_base": 40}

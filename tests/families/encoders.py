@@ -86,6 +86,7 @@ ENCODERS: Mapping[str, EncoderRow] = {
             "classifier_pooling": "mean",
         },
     ),
+    "mpnet": EncoderRow("mpnet", _SHORT, frozenset({"attn.k.bias"})),
     "nomic_bert": EncoderRow("nomic_bert", {"head_dim": 16}, frozenset({"head_dim"})),
     "roberta": EncoderRow("roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
     "xlm_roberta": EncoderRow("xlm-roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel
 
+from tests.families import alibi_attention
 from tests.families.dense import DENSE
 from tests.families.family import SIZES, Family
 from tests.families.recurrent import RECURRENT
@@ -36,6 +37,7 @@ def make(
     fields = {key: value for key, value in SIZES.items() if key in known}
     fields |= dict(family.changes) | dict(changes or {})
     config = kind(**fields)
+    alibi_attention.register()
     made: object = AutoModelForCausalLM.from_config(config, attn_implementation=family.attention)
     assert isinstance(made, PreTrainedModel)
     model = made.eval()

@@ -78,8 +78,9 @@ def test_a_checkpoint_in_bf16(case: Case, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text((path / "config.json").read_text())
     reference = copy.deepcopy(case.model.reference)
     with torch.no_grad():
-        for tensor in reference.state_dict().values():
-            tensor.copy_(tensor.bfloat16())
+        for name, tensor in reference.state_dict().items():
+            if not name.endswith(tuple(FAMILIES[case.name].unused)):
+                tensor.copy_(tensor.bfloat16())
         logits = reference(torch.tensor([case.prompt])).logits[0].numpy()
     assert replace(case, logits=logits).distance_at(tmp_path) <= 1
 

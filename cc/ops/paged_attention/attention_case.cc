@@ -81,6 +81,14 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   if (options.slopes) {
     inputs_[3] = TensorView::Dense(slopes_.data(), DType::kF32, {options.q_heads});
   }
+  if (options.bias_reach >= 0) {
+    const int64_t distances = 2 * options.bias_reach + 1;
+    Random random(7);
+    for (int64_t i = 0; i < options.q_heads * distances; ++i) {
+      biases_.push_back(random.Uniform(-2, 2));
+    }
+    inputs_[4] = TensorView::Dense(biases_.data(), DType::kF32, {options.q_heads, distances});
+  }
   outputs_[0] = y_.view();
   call_ = {
       .inputs = inputs_, .outputs = outputs_, .attributes = &attributes_, .batch = &batch_.view()};

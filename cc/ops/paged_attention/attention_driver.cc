@@ -31,6 +31,8 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   shape.soft_cap = args.soft_cap * kLog2E;
   shape.sinks = args.sinks;
   shape.slopes = args.slopes;
+  shape.biases = args.biases;
+  shape.bias_reach = args.bias_reach;
   shape.cache = args.cache.data;
   shape.block_stride_bytes = args.cache.row_stride_bytes;
   return shape;
@@ -121,7 +123,8 @@ class Driver {
     const int64_t rows = int64_t{batch.num_tokens} * shape_.group;
     if (batch.num_requests < 2 || batch.num_tokens > AttentionSizes::kMaxSharingTokens) return 0;
     if (rows >= int64_t{batch.num_requests} * kAttentionTileRows / 2) return 0;
-    if (!shape_.causal || shape_.window > 0 || shape_.slopes != nullptr) return 0;
+    if (!shape_.causal || shape_.window > 0) return 0;
+    if (shape_.slopes != nullptr || shape_.biases != nullptr) return 0;
     return static_cast<int32_t>(int64_t{batch.num_common_blocks} * batch.block_size /
                                 kAttentionSplit);
   }

@@ -37,6 +37,8 @@ struct AttentionShape {
   float value_scale = 1;  // by which what `attend` sums of the cache's values is multiplied
   const float* sinks = nullptr;   // of all query heads, or null: logits, in nats
   const float* slopes = nullptr;  // of all query heads, or null: nats per position
+  const float* biases = nullptr;  // [query heads, 2 * bias_reach + 1], or null: nats by distance
+  int32_t bias_reach = 0;
   const void* cache = nullptr;
   int64_t block_stride_bytes = 0;
 };

@@ -9,6 +9,7 @@
 //                   stored; Hq is a multiple of Hk
 //            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
 //            slopes f32 [Hq], optional: ALiBi
+//            biases f32 [Hq, 2 * reach + 1], optional: by the distance from a query to a key
 //   outputs  y      act [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
 //   attributes  scale > 0; window = 0 (none); chunked = 0, 1 only with a window and causal = 1;
@@ -19,7 +20,8 @@
 // A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 keys
 // (p - window, p + window) of seq_len, without a window all; with chunked = 1 the window begins anew
 // at each multiple of it: keys [floor(p / window) window, p]. Scores are q k^T scale, then soft_cap
-// tanh(score / soft_cap), then score + slope (position of the key - position of the query). Weights
+// tanh(score / soft_cap), then score + slope d, with d = position of the key - position of the
+// query, and score + bias[reach + d], with d from -reach to reach. Weights
 // are e^score over the sum of those of the visible keys, to which e^sink is added. Head h of q
 // reads head h / (Hq / Hk) of the cache. Slots that a query does not see may hold anything, NaN included, and blocks that no
 // query of the request sees are not read (their entries in the block table may be anything).
@@ -62,6 +64,8 @@ struct PagedAttentionArgs {
   TensorView q, cache, y;
   const float* sinks = nullptr;   // null: none
   const float* slopes = nullptr;  // null: none
+  const float* biases = nullptr;  // null: none
+  int32_t bias_reach = 0;
   const BatchView* batch = nullptr;
   int32_t kv_heads = 0;
   float scale = 1;
@@ -73,6 +77,9 @@ struct PagedAttentionArgs {
 };
 
 PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call);
+// The biases of this op and of `attention`: Q query heads of an odd number of distances.
+inline constexpr int64_t kMaxBiases = 1 << 16;
+void CheckBiases(size_t input, OperandCheck& check);
 const OpDefinition& PagedAttentionOp();
 
 void PagedAttentionReference(const OpCall& call, KernelContext& context);

@@ -154,10 +154,13 @@ def attend_again(
     )
 
 
-def attend_both_ways(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:
+def attend_both_ways(
+    q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape, biases: Tensor | None = None
+) -> Tensor:
     """Attend among all tokens of a request, or those of the window around each; a request must run
-    in one step. [T, heads, head_dim]."""
-    return ops.attention(q, k, v, scale=shape.scale, causal=False, window=shape.window)
+    in one step. [T, heads, head_dim]. `biases` are those of `ops.attention`."""
+    scale, window = shape.scale, shape.window
+    return ops.attention(q, k, v, scale=scale, causal=False, window=window, biases=biases)
 
 
 def output(

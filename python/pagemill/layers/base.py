@@ -138,6 +138,17 @@ class Weights(Protocol):
         each row times its factor, and if an order is, these rows one after the other."""
         ...
 
+    def vectors(self, names: Sequence[str], length: int) -> Tensor:
+        """Vectors of these names and this length one after the other, f32 [len(names) * length]."""
+        ...
+
+    def small_columns(
+        self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
+    ) -> Tensor:
+        """These columns of the small matrix `name`, of each the entries of `rows` one after the
+        other: f32 [columns.size, len(rows)]."""
+        ...
+
     def block_elements(self, name: str) -> int:
         """The number of elements of a row that are stored together: columns divide at its
         multiples."""

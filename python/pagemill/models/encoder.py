@@ -100,7 +100,8 @@ class Encoder:
     - `bias`: of linear layers; `gated`, `activation`: of feed-forward layers.
     - `rotary`: the table of each layer; without, positions are learned. `windows`: how many tokens
       before and after it, itself included, a token attends to in each layer, 0 = all.
-    - `embed`, `attention`, `feed_forward`, `layer`: the parts of the model.
+    - `embed`, `attention`, `feed_forward`, `layer`: the parts of the model; `distance_biases`: what
+      attention adds to scores.
     - `classify`, `classify_tokens`: its heads.
     """
 
@@ -200,8 +201,15 @@ class Encoder:
         q, k, v = attention.project_qkv(weights, names, x, shape, bias=self.bias)
         if rotary is not None:
             q, k = rotary(q, k)
-        attended = attention.attend_both_ways(q, k, v, shape)
+        biases = self.distance_biases(weights, shape)
+        attended = attention.attend_both_ways(q, k, v, shape, biases)
         return attention.output(weights, out, attended, shape, x.width, bias=self.bias)
+
+    def distance_biases(self, weights: Weights, shape: AttentionShape) -> Tensor | None:
+        """What is added to the scores of this rank's heads by the distance of a key, as
+        `ops.attention` takes it; None for nothing."""
+        del weights, shape
+        return None
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         """x [T, H] -> [T, H]: the feed-forward part of a layer."""

@@ -27,6 +27,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "AfmoeForCausalLM": Architecture("afmoe:AfmoeModel", "AFMoE, Trinity", ("afmoe",)),
     "ApertusForCausalLM": Architecture("apertus:ApertusModel", "Apertus", ("apertus",)),
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee", ("arcee",)),
+    "BaiChuanForCausalLM": Architecture(
+        "baichuan:BaichuanModel", "Baichuan, as 7B was first saved", ("baichuan",)
+    ),
+    "BaichuanForCausalLM": Architecture("baichuan:BaichuanModel", "Baichuan", ("baichuan",)),
     "BambaForCausalLM": Architecture("bamba:BambaModel", "Bamba", ("bamba",)),
     "BertModel": Architecture("bert:BertModel", "BERT", ("bert",), "embeddings"),
     "BioGptForCausalLM": Architecture("biogpt:BioGptModel", "BioGPT", ("biogpt",)),
@@ -145,11 +149,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "LongcatFlashForCausalLM": Architecture(
         "longcat_flash:LongcatFlashModel", "LongCat-Flash", ("longcat_flash",)
     ),
+    "MPNetModel": Architecture("mpnet:MpNetModel", "MPNet", ("mpnet",), "embeddings"),
     "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2", ("mamba2",)),
     "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),
     "MellumForCausalLM": Architecture("mellum:MellumModel", "Mellum 2", ("mellum",)),
     "MiniCPM3ForCausalLM": Architecture("minicpm3:MiniCpm3Model", "MiniCPM3", ("minicpm3",)),
     "MiniCPMForCausalLM": Architecture("minicpm:MiniCpmModel", "MiniCPM", ("minicpm",)),
+    "MiniMaxForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-Text-01", ("minimax",)),
+    "MiniMaxM1ForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-M1", ("minimax_m1",)),
     "MiniMaxM2ForCausalLM": Architecture(
         "minimax_m2:MiniMaxM2Model", "MiniMax-M2", ("minimax_m2",)
     ),
@@ -166,6 +173,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral", ("mixtral",)),
     "ModernBertModel": Architecture(
         "modernbert:ModernBertModel", "ModernBERT", ("modernbert",), "embeddings"
+    ),
+    "MiniMaxText01ForCausalLM": Architecture(
+        "minimax:MiniMaxModel", "MiniMax-Text-01, as first saved", ("minimax_text_01",)
     ),
     "MptForCausalLM": Architecture("mpt:MptModel", "MPT", ("mpt",)),
     "NanoChatForCausalLM": Architecture("nanochat:NanochatModel", "nanochat", ("nanochat",)),

@@ -314,6 +314,36 @@ class WeightBinder:
             values = values[np.array(row_order)]
         return self._tensors.constant(f"{name}.changed", values)
 
+    def vectors(self, names: Sequence[str], length: int) -> Tensor:
+        """Vectors of these names and this length one after the other, f32 [len(names) * length].
+
+        Raises:
+            WeightsError: one is missing, or of another shape or type.
+        """
+        values: list[np.ndarray] = []
+        for name in names:
+            location = self._tensors.locate(name)
+            self._check_unscaled(location)
+            self._check_shape(location, (length,))
+            values.append(read_f32(location))
+        return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", np.concatenate(values))
+
+    def small_columns(
+        self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
+    ) -> Tensor:
+        """These columns of the small matrix `name`, of each the entries of `rows` one after the
+        other: f32 [columns.size, len(rows)].
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        values = read_f32(location)[np.array(rows), columns.begin : columns.end].T
+        key = f"{name}.columns{columns.begin}-{columns.end}"
+        return self._tensors.constant(key, np.ascontiguousarray(values))
+
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector.
 
