@@ -101,6 +101,16 @@ WITH_EXPERTS: Mapping[str, Family] = {
         # There are norms by the root mean square; any pattern but 1 is alike.
         frozenset({"layer_norm_eps", "prefix_dense_sliding_window_pattern"}),
     ),
+    "dbrx": Family(
+        "dbrx",
+        {
+            "d_model": 96,
+            "n_heads": 6,
+            "n_layers": 4,
+            "attn_config": {"clip_qkv": 0.8, "kv_n_heads": 2, "rope_theta": 1e4},
+            "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 5, "moe_top_k": 2},
+        },
+    ),
     "deepseek_v2": Family(
         "deepseek_v2",
         {

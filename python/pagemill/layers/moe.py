@@ -74,7 +74,7 @@ def chosen_experts(
     modules = (experts.gate, experts.up)
     wide_stacks = [weights.stack(names, name, wide, rows=part) for name in modules if name]
     down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
-    y = _combine(x, chosen, wide_stacks, down, experts.kind)
+    y = run_experts(x, chosen, wide_stacks, down, experts.kind)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
@@ -132,7 +132,7 @@ def packed_experts(
         for first in (0, inner)
     ]
     down = weights.stack(prefix, names.down, (count, x.width, inner), columns=part)
-    y = _combine(x, chosen, wide_stacks, down, experts.kind)
+    y = run_experts(x, chosen, wide_stacks, down, experts.kind)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
@@ -151,15 +151,16 @@ def choose(
     return name_in_layer(ids, EXPERTS), shares
 
 
-def _combine(
+def run_experts(
     x: Tensor,
     chosen: tuple[Tensor, Tensor],
     wide_stacks: Sequence[Tensor],
     down: Tensor,
     kind: ops.ActivationKind,
 ) -> Tensor:
-    """`wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part
-    of each."""
+    """x [N, H] and what `route` returns -> the weighted sum of each row's experts, [N, H].
+    `wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part of
+    each."""
     ids, shares = chosen
     first, *rest = ops.grouped_linear(x, ids, *wide_stacks)
     y = ops.gated_activation(first, rest[0], kind) if rest else ops.activation(first, kind)

@@ -45,6 +45,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "CohereForCausalLM": Architecture("cohere:CohereModel", "Command R", ("cohere",)),
     "CwmForCausalLM": Architecture("cwm:CwmModel", "CWM", ("cwm",)),
+    "DbrxForCausalLM": Architecture("dbrx:DbrxModel", "DBRX", ("dbrx",)),
     "DeepseekV2ForCausalLM": Architecture(
         "deepseek_v2:DeepseekV2Model", "DeepSeek V2", ("deepseek_v2",)
     ),

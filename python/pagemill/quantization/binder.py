@@ -156,8 +156,8 @@ class WeightBinder:
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
-        columns: one tensor `<experts>.<module>.weight`, or without `.weight`, as it is stored; or
-        made of `<experts>.<i>.<module>.weight`.
+        columns: one tensor `<experts>.<module>.weight`, or without `.weight`, as it is stored, its
+        matrices side by side or one below the other; or made of `<experts>.<i>.<module>.weight`.
 
         Raises:
             WeightsError: one is missing, or of another shape or type, or the columns would cut a
@@ -167,7 +167,7 @@ class WeightBinder:
         if not self._tensors.has(whole):
             whole = f"{experts}.{module}"
         if self._tensors.has(whole):
-            location = self._tensors.locate(whole)
+            location = _as_stack(self._tensors.locate(whole), shape)
             self._check_unscaled(location)
             self._check_shape(location, shape)
             return self._tensors.stored_stack(location, rows, columns)
@@ -198,9 +198,10 @@ class WeightBinder:
         scheme = self._stated_scheme(name)
         if isinstance(scheme, Mxfp4Scheme) and scheme.stores(self._tensors, name):
             return scheme.stack(self._tensors, name, shape, stripe, rows, columns)
-        location = self._tensors.locate(name)
+        stored = (shape[0], shape[2], stripe.count * shape[1])
+        location = _as_stack(self._tensors.locate(name), stored)
         self._check_unscaled(location)
-        self._check_shape(location, (shape[0], shape[2], stripe.count * shape[1]))
+        self._check_shape(location, stored)
         return self._tensors.turned_stack(location, stripe, rows, columns)
 
     def turned_vectors(
@@ -446,3 +447,10 @@ class WeightBinder:
                 f"{self._source.path}: {location.name} is {format_shape(location.shape)}, the"
                 f" configuration asks for {format_shape(shape)}"
             )
+
+
+def _as_stack(location: TensorLocation, shape: tuple[int, int, int]) -> TensorLocation:
+    """A tensor of matrices one below the other as the stack of `shape` that its bytes are."""
+    if location.shape == (shape[0] * shape[1], shape[2]):
+        return replace(location, shape=shape)
+    return location
