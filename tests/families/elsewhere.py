@@ -154,3 +154,5 @@ MINIMAX_M1 = replace(MINIMAX_TEXT_01, architecture="MiniMaxM1ForCausalLM")
 MINICPM = Elsewhere(
     "MiniCPMForCausalLM", fields={"scale_emb": 3.0, "scale_depth": 1.2, "dim_model_base": 40}
 )
+# The architecture's name in published checkpoints.
+PHIMOE = Elsewhere("PhiMoEForCausalLM")

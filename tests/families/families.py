@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel
 
-from tests.families import alibi_attention
+from tests.families import absent, alibi_attention
 from tests.families.dense import DENSE
 from tests.families.family import SIZES, Family
 from tests.families.recurrent import RECURRENT
@@ -22,6 +22,7 @@ from tests.families.with_experts import WITH_EXPERTS
 # Ends of names of biases that balance experts; larger ones would choose the same for every token.
 _BALANCING = ("e_score_correction_bias", "expert_bias")
 
+absent.register()
 FAMILIES: Mapping[str, Family] = {**DENSE, **WITH_EXPERTS, **RECURRENT}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.families.elsewhere import LLAMA4
+from tests.families.elsewhere import LLAMA4, PHIMOE
 from tests.families.family import (
     BY_LAYER_TYPE,
     LATENT,
@@ -41,6 +41,21 @@ _LLAMA4 = {
     "floor_scale": 8,
     "attn_scale": 0.3,
     "attention_bias": True,
+}
+_PHIMOE = {
+    **_EXPERTS,
+    "router_jitter_noise": 0.4,
+    "sliding_window": WINDOW,
+    "attention_bias": True,
+    "lm_head_bias": True,
+    "rope_parameters": rope(
+        rope_type="longrope",
+        original_max_position_embeddings=8192,
+        short_factor=[1.0 + i / 5 for i in range(8)],
+        long_factor=[2.0] * 8,
+        short_mscale=1.2,
+        long_mscale=1.3,
+    ),
 }
 
 WITH_EXPERTS: Mapping[str, Family] = {
@@ -307,6 +322,18 @@ WITH_EXPERTS: Mapping[str, Family] = {
         },
         frozenset({"rope_parameters"}),
     ),
+    "grok1": Family(
+        "grok-1",
+        {
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "max_attn_value": 3.0,
+            "attn_output_multiplier": 0.4,
+            "embedding_multiplier_scale": 3.0,
+            "tie_word_embeddings": False,
+            "head_dim": None,
+        },
+    ),
     "hunyuan_moe": Family(
         "hunyuan_v1_moe", {"num_experts": 5, "moe_topk": [2, 2, 2, 2], "attention_bias": True}
     ),
@@ -353,24 +380,8 @@ WITH_EXPERTS: Mapping[str, Family] = {
     "minimax_m2": Family("minimax_m2", _EXPERTS),
     "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
     "olmoe": Family("olmoe", {"num_experts": 5, "num_experts_per_tok": 2}),
-    "phimoe": Family(
-        "phimoe",
-        {
-            **_EXPERTS,
-            "router_jitter_noise": 0.4,
-            "sliding_window": WINDOW,
-            "attention_bias": True,
-            "lm_head_bias": True,
-            "rope_parameters": rope(
-                rope_type="longrope",
-                original_max_position_embeddings=8192,
-                short_factor=[1.0 + i / 5 for i in range(8)],
-                long_factor=[2.0] * 8,
-                short_mscale=1.2,
-                long_mscale=1.3,
-            ),
-        },
-    ),
+    "phimoe": Family("phimoe", _PHIMOE),
+    "phimoe_first": Family("phimoe", _PHIMOE, elsewhere=PHIMOE),
     "qwen2_moe": Family(
         "qwen2_moe",
         {

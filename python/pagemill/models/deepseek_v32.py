@@ -1,6 +1,6 @@
-"""DeepSeek-V3.2: V3 whose attention sees the tokens that an indexer chooses for each query. GLM-5 is
-alike; its layers may use what an earlier layer has chosen, and its indexer's rotary pairs lie side by
-side.
+"""DeepSeek-V3.2: V3 whose attention sees the tokens that an indexer chooses for each query. GLM-5
+is alike: its layers may use what an earlier layer has chosen, and the rotary pairs of its indexer
+are adjacent.
 
 Weights as DeepSeek-V3's, plus `self_attn.indexer.{wq_b,wk,k_norm,weights_proj}` in layers that
 choose.
@@ -22,6 +22,7 @@ from pagemill.models.expert_keys import read_grouped_experts, sparse_layers
 from pagemill.models.latent_keys import read_latent
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
+
 
 class DeepseekV32Model(Decoder):
     """One DeepSeek-V3.2 model."""
