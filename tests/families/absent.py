@@ -12,7 +12,14 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    Mistral4Config,
+    Mistral4ForCausalLM,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 
 
 def _rotated(x: torch.Tensor, base: float) -> torch.Tensor:
@@ -153,6 +160,8 @@ class Grok1ModelForCausalLM(PreTrainedModel):
 
 
 def register() -> None:
-    """Makes the references known to `transformers`."""
+    """Makes the references known to `transformers`, and a model of its own that its table of
+    causal models lacks."""
+    AutoModelForCausalLM.register(Mistral4Config, Mistral4ForCausalLM, exist_ok=True)
     AutoConfig.register("grok-1", Grok1Config, exist_ok=True)
     AutoModelForCausalLM.register(Grok1Config, Grok1ModelForCausalLM, exist_ok=True)

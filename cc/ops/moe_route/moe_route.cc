@@ -26,6 +26,7 @@ Status CheckMoeRoute(const OpCall& call) {
   check.IntegerAttribute("choices", /*fallback=*/0, choices, choices);
   check.IntegerAttribute("scoring", /*fallback=*/-1, 0, 2);
   check.IntegerAttribute("renormalize", 0, 0, 1);
+  check.IntegerAttribute("logits_bias", 0, 0, 1);
   check.IntegerAttribute("groups", 1, 1, std::max<int64_t>(1, experts));
   if (!check.ok()) return check.Result();
   const moe_route::Args args = moe_route::ToArgs(call);
@@ -73,6 +74,7 @@ Args ToArgs(const OpCall& call) {
           .choices = call.outputs[0].shape[1],
           .scoring = static_cast<Scoring>(attributes.GetInt("scoring", 0)),
           .tolerance = static_cast<float>(attributes.Get("tolerance", 0)),
+          .logits_bias = attributes.GetInt("logits_bias", 0) != 0,
           .renormalize = attributes.GetInt("renormalize", 0) != 0,
           .scale = static_cast<float>(attributes.Get("scale", 1)),
           .groups = groups,

@@ -10,6 +10,7 @@
 //   attributes  choices        k, at most group_choices * E / groups
 //               scoring        0 softmax over all experts, 1 sigmoid, 2 SparseMixer
 //               tolerance=0    of SparseMixer, at least 0
+//               logits_bias=0  1: the bias is added to logits
 //               renormalize=0  1: weights are divided by their sum (plus 1e-20)
 //               scale=1        factor of the final weights
 //               groups=1       groups of neighbouring experts, of equal size
@@ -18,7 +19,7 @@
 //   aliasing    none
 //
 //   score[e] = scoring(logits)[e]
-//   key[e] = logits[e], or score[e] + bias[e] if there is a bias
+//   key[e] = logits[e], or score[e] + bias[e] if there is a bias, or logits[e] + bias[e]
 //   ids = the k largest keys among the experts of the best groups
 //   weights[j] = score[ids[j]] (/ (sum_j score[ids[j]] + 1e-20)) * scale (* factors[ids[j]])
 //
@@ -68,6 +69,7 @@ struct Args {
   int64_t choices;
   Scoring scoring;
   float tolerance;  // of kSparseMixer
+  bool logits_bias;
   bool renormalize;
   float scale;
   int64_t groups;

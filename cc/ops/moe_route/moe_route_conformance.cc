@@ -32,6 +32,7 @@ struct Case {
   bool bias = false;
   bool factors = false;
   bool sigmoid = false;
+  bool logits_bias = false;
   double tolerance = -1;  // of SparseMixer, if not negative
   bool renormalize = false;
   double scale = 1;
@@ -59,6 +60,7 @@ struct Operation {
     attributes.Set("choices", static_cast<double>(c.choices));
     attributes.Set("scoring", c.tolerance >= 0 ? 2 : c.sigmoid ? 1 : 0);
     if (c.tolerance >= 0) attributes.Set("tolerance", c.tolerance);
+    attributes.Set("logits_bias", c.logits_bias ? 1 : 0);
     attributes.Set("renormalize", c.renormalize ? 1 : 0);
     attributes.Set("scale", c.scale);
     attributes.Set("groups", static_cast<double>(c.groups));
@@ -163,6 +165,7 @@ void CheckMoeRouteConformance(const OpDefinition& op, const device::Capabilities
        .logits = Logits::kTies},
       {.experts = 5, .choices = 3, .renormalize = true, .logits = Logits::kSpecial, .tokens = 60},
       {.experts = 6, .choices = 4, .sigmoid = true, .logits = Logits::kSpecial, .tokens = 60},
+      {.experts = 19, .choices = 5, .bias = true, .sigmoid = true, .logits_bias = true},
       {.experts = 16, .choices = 2, .tolerance = 0.02},
       {.experts = 33, .choices = 3, .tolerance = 0.7, .renormalize = true, .scale = 2},
       {.experts = 16, .choices = 2, .tolerance = 0.5, .logits = Logits::kTies},

@@ -93,7 +93,8 @@ float Mix(const Args& args, const float* logits, const int32_t* ids, int64_t j) 
 // The keys by which experts are compared; never NaN.
 void MakeKeys(const Args& args, const float* logits, const Scratch& scratch) {
   for (int64_t e = 0; e < args.experts; ++e) {
-    const float key = args.bias == nullptr ? logits[e] : scratch.scores[e] + args.bias[e];
+    const float plain = args.bias == nullptr || args.logits_bias ? logits[e] : scratch.scores[e];
+    const float key = args.bias == nullptr ? plain : plain + args.bias[e];
     scratch.keys[e] = std::isnan(key) || std::isnan(logits[e]) ? -kInfinity : key;
   }
 }

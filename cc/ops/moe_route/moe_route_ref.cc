@@ -47,7 +47,8 @@ struct Keys {
   const double* scores;
 
   double OfExpert(int64_t e) const {
-    const double key = args.bias == nullptr ? double{logits[e]} : scores[e] + args.bias[e];
+    const double plain = args.bias == nullptr || args.logits_bias ? double{logits[e]} : scores[e];
+    const double key = args.bias == nullptr ? plain : plain + args.bias[e];
     return std::isnan(key) ? -kInfinity : key;
   }
   double OfGroup(int64_t group) const {

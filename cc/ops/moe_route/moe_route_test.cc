@@ -65,6 +65,14 @@ TEST(MoeRoute, BiasMovesTheChoiceNotTheWeights) {
   ExpectNear(routed.weights, {0.5, 0.8});
 }
 
+TEST(MoeRoute, BiasIsAddedToLogits) {
+  // Logits 0, 1.386, 0.693, 1.099: sigmoids would move the first in front of all.
+  const std::vector<float> bias = {0.5f, 0, 0, 0};
+  const Routed routed = Route(kLogits, 2, {{"scoring", 1}, {"logits_bias", 1}}, bias);
+  EXPECT_EQ(routed.ids, (std::vector<float>{1, 3}));
+  ExpectNear(routed.weights, {0.8, 0.75});
+}
+
 TEST(MoeRoute, FactorsChangeTheWeightsNotTheChoice) {
   TestTensor x(DType::kF32, {1, 4}), factors(DType::kF32, {4});
   TestTensor ids(DType::kI32, {1, 2}), weights(DType::kF32, {1, 2});

@@ -16,7 +16,7 @@ from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.indexer import Indexer, chosen_tokens
 from pagemill.layers.linear import linear
-from pagemill.layers.rotary import Rotary
+from pagemill.layers.rotary import QueryGrowth, Rotary
 from pagemill.ops.program import GroupEntry
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -29,7 +29,8 @@ class LatentShape:
     """Sizes of a head: `nope` unrotated and `rope` rotated elements of a query or key, `value`
     elements of a value; `latent` elements of the vector from which keys and values are projected,
     `query` of the one for queries (None: the hidden state); `scale` multiplies scores,
-    `query_scale` and `latent_scale` the normalized vectors."""
+    `query_scale` and `latent_scale` the normalized vectors; `growth` scales queries by their
+    position."""
 
     heads: int
     nope: int
@@ -41,6 +42,7 @@ class LatentShape:
     eps: float
     query_scale: float = 1.0
     latent_scale: float = 1.0
+    growth: QueryGrowth | None = None
 
 
 def latent_attention(
@@ -67,9 +69,13 @@ def latent_attention(
     results = attention.divide(weights, results, out)
     heads = results.shard.part(shape.heads)
     queries = x if shape.query is None else _query_latents(weights, prefix, x, shape, bias=bias)
-    q_nope, q_rope = ops.split(_queries(weights, prefix, queries, shape, heads), shape.nope)
+    q = _queries(weights, prefix, queries, shape, heads)
+    if shape.growth is not None:
+        assert rotary is not None
+        q = rotary.grown(q, shape.growth)
+    q_nope, q_rope = ops.split(q, shape.nope)
     latent, k_rope = _latents(weights, prefix, x, shape, bias=bias)
-    chosen = sparse
+    chosen = None if isinstance(sparse, Indexer) else sparse
     if isinstance(sparse, Indexer):
         assert rotary is not None
         name, cache_of_index = f"{prefix}.indexer", f"index_{cache_name}"

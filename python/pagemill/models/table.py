@@ -134,6 +134,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "KimiLinearForCausalLM": Architecture(
         "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",)
     ),
+    "Kolibri1ForCausalLM": Architecture("kolibri1:Kolibri1Model", "Kolibri 1", ("kolibri1",)),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
     "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
@@ -171,6 +172,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "Mistral Small 3.1, Ministral 3; their text",
         ("mistral3",),
     ),
+    "Mistral4ForCausalLM": Architecture("mistral4:Mistral4Model", "Mistral 4", ("mistral4",)),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral", ("mistral",)),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral", ("mixtral",)),
     "ModernBertModel": Architecture(

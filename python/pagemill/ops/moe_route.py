@@ -33,6 +33,7 @@ class Routing:
     multiplies the result. Experts form `groups` of equal size and are chosen from `group_choices`
     of them (0 = all); the score of a group is the sum of its `group_top` best experts. `tolerance`
     is how far from a choice, relatively, SparseMixer's experts are; it has no groups and no bias.
+    `logits_bias`: biases are added to logits, not to scores.
     """
 
     choices: int
@@ -43,6 +44,7 @@ class Routing:
     group_choices: int = 0
     group_top: int = 1
     tolerance: float = 0.0
+    logits_bias: bool = False
 
     def attributes(self) -> list[tuple[str, float]]:
         """The op's attributes, without defaults."""
@@ -52,6 +54,8 @@ class Routing:
         ]
         if self.tolerance:
             named.append(("tolerance", self.tolerance))
+        if self.logits_bias:
+            named.append(("logits_bias", 1))
         if self.renormalize:
             named.append(("renormalize", 1))
         if self.scale != 1.0:
@@ -71,7 +75,7 @@ def moe_route(
     """logits f32 [N, experts], bias and factors f32 [experts] -> ids i32 and weights f32 [N,
     choices].
 
-    `bias` is added to scores for the choice, not for the weights; `factors` multiply the weights of
+    `bias` is added to scores, or logits, for the choice, not for the weights; `factors` multiply the weights of
     each expert.
 
     Raises:
@@ -110,7 +114,8 @@ def reference(
     scoring = attributes["scoring"]
     sigmoid = scoring == Scoring.SIGMOID
     scores = torch.sigmoid(logits) if sigmoid else torch.softmax(logits, -1)
-    keys = _ordered(logits if bias is None else scores + bias.float())
+    plain = logits if bias is None or attributes.get("logits_bias") else scores
+    keys = _ordered(plain if bias is None else plain + bias.float())
     order = torch.argsort(keys, dim=-1, descending=True, stable=True)
     if attributes.get("groups", 1) > 1:
         worth = _ordered(scores) if bias is None else keys
@@ -137,7 +142,8 @@ def _mixed(logits: torch.Tensor, ids: torch.Tensor, tolerance: float) -> torch.T
     import torch
 
     left, scores = logits, list[torch.Tensor]()
-    for chosen in ids.split(1, dim=1):
+    for choice_number in range(ids.shape[1]):
+        chosen = ids[:, choice_number : choice_number + 1]
         choice = logits.gather(1, chosen)
         far = choice - logits > tolerance * logits.abs().maximum(choice)
         near = left.masked_fill(far, float("-inf")).softmax(-1).gather(1, chosen)

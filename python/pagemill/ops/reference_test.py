@@ -193,6 +193,13 @@ def test_moe_route_multiplies_weights_by_factors():
     torch.testing.assert_close(scaled, weights * factors[ids.long()])
 
 
+def test_moe_route_adds_the_bias_to_logits():
+    logits, bias = torch.tensor([[0.0, 1.4, 0.7, 1.1]]), torch.tensor([0.5, 0, 0, 0])
+    ids, weights = _run("moe_route", logits, bias, choices=2, scoring=1, logits_bias=1)
+    assert ids.tolist() == [[1, 3]]
+    torch.testing.assert_close(weights, logits[:, [1, 3]].sigmoid())
+
+
 def test_moe_route_mixes_choices_with_what_is_near_them():
     """3.8 is within 10 % of 4, 3.5 is not, and is within 10 % of 3.8, the second choice."""
     logits = torch.tensor([[3.5, 4, 3.8, -4], [-1, -5, -1, -1]])
