@@ -66,8 +66,10 @@ def chosen_experts(
 ) -> Tensor:
     """x [N, H] and what `route` returns -> the weighted sum of each row's experts, [N, H].
 
-    Weights: `<prefix>.experts`.
+    Weights: `<prefix>.experts`, or two stacks of all together.
     """
+    if weights.has(f"{prefix}.{_STACKS.up}"):
+        return packed_experts(weights, prefix, x, chosen, experts, _STACKS)
     names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
     part = weights.shard.part(inner, _block_elements(weights, names, experts.down))
     wide = (count, inner, x.width)
@@ -99,6 +101,9 @@ class PackedNames:
     router: str = "router.layer"
     up: str = "input_linear"
     down: str = "output_linear"
+
+
+_STACKS = PackedNames("gate", "experts.gate_up_proj", "experts.down_proj")
 
 
 def packed_moe(

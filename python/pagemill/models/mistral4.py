@@ -1,6 +1,6 @@
 """Mistral 4: DeepSeek V3 with queries that are scaled by their position, and a router of softmax.
 
-Weights as DeepSeek-V3's, without `mlp.gate.e_score_correction_bias`.
+Weights as DeepSeek-V3's, or stacks of all experts, without `mlp.gate.e_score_correction_bias`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pagemill.layers.latent import latent_attention
 from pagemill.layers.mlp import MlpParts
 from pagemill.layers.moe import moe
 from pagemill.layers.rotary import QueryGrowth, Rotary
-from pagemill.models.base import Config
+from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import flag, number, positive_int, rope_parameters
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_experts
@@ -29,6 +29,11 @@ class Mistral4Model(Decoder):
         # What rotates may be stated as a share of whole heads.
         whole = latent.nope if rope.get("partial_rotary_factor") is not None else 0
         super().__init__(config, rotary_dim=whole + latent.rope)
+        if any(table and 2 * len(table.inv_freq) != latent.rope for table in self.rotary):
+            raise ModelConfigError(
+                f"partial_rotary_factor must be that of qk_rope_head_dim, {latent.rope}, in heads of"
+                f" {latent.nope + latent.rope}"
+            )
         self.interleaved = flag(config, "rope_interleave", True)
         self.mlp_parts = MlpParts()
         beta = number(rope, "llama_4_scaling_beta", 0.0)

@@ -75,8 +75,8 @@ def moe_route(
     """logits f32 [N, experts], bias and factors f32 [experts] -> ids i32 and weights f32 [N,
     choices].
 
-    `bias` is added to scores, or logits, for the choice, not for the weights; `factors` multiply the weights of
-    each expert.
+    `bias` is added to scores, or logits, for the choice, not for the weights; `factors` multiply
+    the weights of each expert.
 
     Raises:
         ShapeError: the operands do not fit.
