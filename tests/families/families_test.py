@@ -145,8 +145,11 @@ def test_families_without_a_row_are_named() -> None:
     covered = {_architecture(family) for family in FAMILIES.values()}
     encoders = {name for name, row in ARCHITECTURES.items() if row.task == "embeddings"}
     assert sorted(ARCHITECTURES.keys() - covered - encoders) == [
+        "Glm4vMoeForConditionalGeneration",
         "LlavaForConditionalGeneration",
         "Qwen2VLForConditionalGeneration",
+        "Qwen3VLForConditionalGeneration",
+        "Qwen3VLMoeForConditionalGeneration",
         "Qwen3_5ForConditionalGeneration",
         "Qwen3_5MoeForConditionalGeneration",
     ]

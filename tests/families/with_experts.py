@@ -430,6 +430,7 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "norm_topk_prob": True,
             "mlp_only_layers": [2],
         },
+        frozenset({"model_type"}),
     ),
     "solar_open": Family(
         "solar_open",

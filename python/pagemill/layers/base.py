@@ -62,8 +62,8 @@ class Weights(Protocol):
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or a part of each: one tensor
-        `<experts>.<module>.weight`, or without `.weight`, also as [experts * out, in]; or
-        `<experts>.<i>.<module>.weight` of each expert."""
+        `<experts>.<module>.weight`, or without `.weight`, also as [experts * out, in] or [experts,
+        in, out]; or `<experts>.<i>.<module>.weight` of each expert."""
         ...
 
     def turned_stack(

@@ -34,9 +34,7 @@ class Kolibri1Model(Decoder):
             self.windows = windows_by_type(config, self.sizes.layers, pattern=5)
             self.rotary = self.rotary_in_windows()
         count = expert_count(config, 384)
-        routing = read_routing(
-            config, count, 6, renormalize=flag(config, "norm_topk_prob", False)
-        )
+        routing = read_routing(config, count, 6, renormalize=flag(config, "norm_topk_prob", False))
         self._experts = Experts(
             count,
             size,

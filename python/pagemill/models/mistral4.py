@@ -31,8 +31,8 @@ class Mistral4Model(Decoder):
         super().__init__(config, rotary_dim=whole + latent.rope)
         if any(table and 2 * len(table.inv_freq) != latent.rope for table in self.rotary):
             raise ModelConfigError(
-                f"partial_rotary_factor must be that of qk_rope_head_dim, {latent.rope}, in heads of"
-                f" {latent.nope + latent.rope}"
+                f"partial_rotary_factor must be the share of qk_rope_head_dim, {latent.rope}, in"
+                f" heads of {latent.nope + latent.rope}"
             )
         self.interleaved = flag(config, "rope_interleave", True)
         self.mlp_parts = MlpParts()

@@ -94,6 +94,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Glm4MoeLiteForCausalLM": Architecture(
         "glm4_moe_lite:Glm4MoeLiteModel", "GLM-4.7-Flash", ("glm4_moe_lite",)
     ),
+    "Glm4vMoeForConditionalGeneration": Architecture(
+        "language_part:Glm4vMoeLanguagePart", "GLM-4.5V and 4.6V; their text", ("glm4v_moe",)
+    ),
     "GlmForCausalLM": Architecture("glm:GlmModel", "GLM-4", ("glm",)),
     "GlmMoeDsaForCausalLM": Architecture(
         "deepseek_v32:DeepseekV32Model", "GLM-5", ("glm_moe_dsa",)
@@ -219,6 +222,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Qwen3NextForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3-Next", ("qwen3_next",)
+    ),
+    "Qwen3VLForConditionalGeneration": Architecture(
+        "language_part:Qwen3VlLanguagePart", "Qwen3-VL; its text", ("qwen3_vl",)
+    ),
+    "Qwen3VLMoeForConditionalGeneration": Architecture(
+        "language_part:Qwen3VlLanguagePart", "Qwen3-VL, experts; its text", ("qwen3_vl_moe",)
     ),
     "Qwen3_5ForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3.5 (text)", ("qwen3_5_text",)

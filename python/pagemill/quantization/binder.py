@@ -157,7 +157,8 @@ class WeightBinder:
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
         columns: one tensor `<experts>.<module>.weight`, or without `.weight`, as it is stored, its
-        matrices side by side or one below the other; or made of `<experts>.<i>.<module>.weight`.
+        matrices side by side or one below the other, or each transposed; or made of
+        `<experts>.<i>.<module>.weight`.
 
         Raises:
             WeightsError: one is missing, or of another shape or type, or the columns would cut a
@@ -169,6 +170,9 @@ class WeightBinder:
         if self._tensors.has(whole):
             location = _as_stack(self._tensors.locate(whole), shape)
             self._check_unscaled(location)
+            turned = (shape[0], shape[2], shape[1])
+            if location.shape == turned != shape:
+                return self._tensors.turned_stack(location, EVERY_ROW, rows, columns)
             self._check_shape(location, shape)
             return self._tensors.stored_stack(location, rows, columns)
         parts = [
