@@ -13,7 +13,6 @@ from pagemill.layers.rotary import QueryGrowth, Rotary
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
-
 _CLIP = ops.ActivationKind.IDENTITY
 
 
@@ -22,8 +21,9 @@ class QkNorm:
     """Norms of queries and keys by the root mean square of each head, times `<name>.weight` plus
     `offset` if they have a `weight`. With `mean` they are layer norms of each head, plus
     `<name>.bias` if they have a `bias`; with `each` these have weights [heads, head_dim] of each
-    head, `apart` if they are tensors of their own, `<name>.<head>.weight`. With `whole`, all heads of a token together are one row. If `rotated`, they are normalized
-    after the rotary embedding."""
+    head, `apart` if they are tensors of their own, `<name>.<head>.weight`. With `whole`, all heads
+    of a token together are one row. If `rotated`, they are normalized after the rotary embedding.
+    """
 
     eps: float
     offset: float = 0.0
