@@ -19,7 +19,7 @@ from transformers import AutoModel, AutoModelForTokenClassification
 
 from tests.parity.executors import make_executor, new_batches
 from tests.parity.model_path import model_path
-from tests.parity.onnx_weights import onnx_weights
+from tests.real_encoders.onnx_weights import onnx_weights
 
 SENTENCES = [
     "A man is eating food.",
