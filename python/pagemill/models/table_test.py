@@ -74,6 +74,7 @@ CONFIGS = {
     "MPNetModel": PADDED,
     "MT5EncoderModel": T5,
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
+    "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
     "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
     "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},
