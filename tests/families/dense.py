@@ -23,6 +23,7 @@ from tests.families.elsewhere import (
     MINISTRAL3,
     MISTRAL3,
     ORION,
+    PLAMO3,
     QWEN,
     XVERSE,
 )
@@ -272,6 +273,19 @@ DENSE: Mapping[str, Family] = {
     "phi": Family("phi", PARTIAL),
     "phi3": Family("phi3", {**PARTIAL, "sliding_window": WINDOW}),
     "phi3_long": Family("phi3", {"rope_parameters": _LONGROPE}),
+    "plamo3": Family(
+        "gemma3_text",
+        {
+            **SLIDING,
+            "query_pre_attn_scalar": 20,
+            "hidden_activation": "silu",
+            "rope_parameters": {
+                "sliding_attention": rope(),
+                "full_attention": rope(rope_theta=1e6),
+            },
+        },
+        elsewhere=PLAMO3,
+    ),
     "qwen": Family("qwen2", {"num_key_value_heads": 6}, elsewhere=QWEN),
     "qwen2": Family("qwen2", {"use_sliding_window": True, **SLIDING}),
     "qwen3": Family("qwen3", {"use_sliding_window": True, "attention_bias": True, **SLIDING}),

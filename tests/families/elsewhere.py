@@ -180,6 +180,53 @@ def _add_layer_behind(tensors: Tensors, config: Mapping[str, Any]) -> None:
     tensors["model.mtp_layers.0.final_layernorm.weight"] = torch.ones(3)
 
 
+class _Norm(torch.nn.Module):
+    """Gemma's norm with another number added to its weight."""
+
+    def __init__(self, norm: Any, offset: float) -> None:
+        super().__init__()
+        self.weight, self.eps, self.offset = norm.weight, norm.eps, offset
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        normalized = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+        return normalized * (self.weight + self.offset)
+
+
+def _change_gemma3(model: PreTrainedModel) -> None:
+    """Gemma 3 without a scale of embeddings, and with PLaMo's norms behind the branches."""
+    decoder: Any = model.get_decoder()
+    decoder.embed_tokens.embed_scale.fill_(1.0)
+    for layer in decoder.layers:
+        layer.post_attention_layernorm = _Norm(layer.post_attention_layernorm, 1 / 5)
+        layer.post_feedforward_layernorm = _Norm(layer.post_feedforward_layernorm, 5**-1.5)
+
+
+def _join_for_plamo(tensors: Tensors, config: Mapping[str, Any]) -> None:
+    _join_qkv("qkv_proj")(tensors, config)
+    for name in [key for key in tensors if "gate_proj" in key]:
+        parts = [tensors.pop(name), tensors.pop(name.replace("gate_proj", "up_proj"))]
+        tensors[name.replace("gate_proj", "gate_up_proj")] = torch.cat(parts)
+
+
+PLAMO3 = Elsewhere(
+    "Plamo3ForCausalLM",
+    names={
+        r"^model\.layers": "model.layers.layers",
+        "self_attn": "mixer",
+        "input_layernorm": "pre_mixer_norm",
+        "post_attention_layernorm": "post_mixer_norm",
+        "pre_feedforward_layernorm": "pre_mlp_norm",
+        "post_feedforward_layernorm": "post_mlp_norm",
+    },
+    keys={
+        "rope_parameters": "of_gemma3",
+        "sliding_window": "window_size",
+        "hidden_activation": "hidden_act",
+    },
+    fields={"rope_theta": 1e6, "rope_local_theta": 1e4, "sliding_window_pattern": 2},
+    join=_join_for_plamo,
+    prepare=_change_gemma3,
+)
 MIMO = Elsewhere("MiMoForCausalLM", join=_add_layer_behind)
 QWEN = Elsewhere(
     "QWenLMHeadModel",

@@ -204,6 +204,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon", ("persimmon",)),
     "Phi3ForCausalLM": Architecture("phi3:Phi3Model", "Phi-3 and Phi-4", ("phi3",)),
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2", ("phi",)),
+    "Plamo3ForCausalLM": Architecture("plamo3:Plamo3Model", "PLaMo 3", ("plamo3",)),
     "QWenLMHeadModel": Architecture("qwen:QwenModel", "Qwen", ("qwen",)),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5", ("qwen2",)),
     "Qwen2MoeForCausalLM": Architecture(
