@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.families.elsewhere import (
+    AQUILA,
     BAICHUAN,
+    BAICHUAN2,
     BAICHUAN_13B,
     BAICHUAN_FIRST,
     BLOOM_ALONE,
+    CHATGLM,
     EXAONE,
     GEMMA3,
     GEMMA4,
     GPT2_ALONE,
+    INTERNLM,
     INTERNLM2,
+    MIMO,
     MINICPM,
     MINISTRAL3,
     MISTRAL3,
+    ORION,
+    PLAMO3,
+    QWEN,
+    XVERSE,
 )
 from tests.families.family import (
     BY_LAYER_TYPE,
@@ -63,8 +72,10 @@ DENSE: Mapping[str, Family] = {
         {"head_dim": 16, "rope_parameters": _LLAMA3, "attention_bias": True},
         frozenset({"act_fn.eps"}),
     ),
+    "aquila": Family("llama", elsewhere=AQUILA),
     "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
     "baichuan": Family("llama", unused=_LLAMA_BIASES, elsewhere=BAICHUAN),
+    "baichuan2": Family("llama", unused=_LLAMA_BIASES | {"z_loss_weight"}, elsewhere=BAICHUAN2),
     "baichuan_13b": Family(
         "smollm3",
         {"no_rope_layers": [0] * 4, "num_key_value_heads": 6, "tie_word_embeddings": False},
@@ -82,6 +93,15 @@ DENSE: Mapping[str, Family] = {
         "bloom",
         {"n_layer": 4, "n_head": 8},
         elsewhere=BLOOM_ALONE,
+    ),
+    "chatglm": Family(
+        "glm",
+        {
+            "attention_bias": True,
+            "rope_parameters": rope(rope_theta=2e4, partial_rotary_factor=0.5),
+        },
+        _LLAMA_BIASES,
+        elsewhere=CHATGLM,
     ),
     "codegen": Family("codegen", {**_GPT, "n_head": 4, "rotary_dim": 8}),
     "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
@@ -181,11 +201,15 @@ DENSE: Mapping[str, Family] = {
         {"rope_parameters": rope(rope_type="dynamic", alpha=50.0, factor=1.0)},
     ),
     "hyperclovax": Family("hyperclovax", MULTIPLIERS),
+    "internlm": Family("llama", {"attention_bias": True}, _LLAMA_BIASES, elsewhere=INTERNLM),
     "internlm2": Family("llama", unused=_LLAMA_BIASES, elsewhere=INTERNLM2),
     "jais2": Family("jais2"),
     "llama": Family("llama", {"tie_word_embeddings": True}),
     "llama3": Family(
         "llama", {"attention_bias": True, "mlp_bias": True, "rope_parameters": _LLAMA3}
+    ),
+    "mimo": Family(
+        "qwen2", unused=frozenset({"mtp_layers.0.final_layernorm.weight"}), elsewhere=MIMO
     ),
     "minicpm": Family(
         "granite",
@@ -242,10 +266,27 @@ DENSE: Mapping[str, Family] = {
     "openai_gpt": Family("openai-gpt", {**_GPT, "tie_word_embeddings": False}),
     # Without rotary positions, biases of keys add the same number to all scores of a query.
     "opt": Family("opt", {"ffn_dim": 136, "word_embed_proj_dim": 96}, frozenset({"k_proj.bias"})),
+    "orion": Family(
+        "stablelm", {"rope_parameters": rope(partial_rotary_factor=1.0)}, elsewhere=ORION
+    ),
     "persimmon": Family("persimmon", PARTIAL),
     "phi": Family("phi", PARTIAL),
     "phi3": Family("phi3", {**PARTIAL, "sliding_window": WINDOW}),
     "phi3_long": Family("phi3", {"rope_parameters": _LONGROPE}),
+    "plamo3": Family(
+        "gemma3_text",
+        {
+            **SLIDING,
+            "query_pre_attn_scalar": 20,
+            "hidden_activation": "silu",
+            "rope_parameters": {
+                "sliding_attention": rope(),
+                "full_attention": rope(rope_theta=1e6),
+            },
+        },
+        elsewhere=PLAMO3,
+    ),
+    "qwen": Family("qwen2", {"num_key_value_heads": 6}, elsewhere=QWEN),
     "qwen2": Family("qwen2", {"use_sliding_window": True, **SLIDING}),
     "qwen3": Family("qwen3", {"use_sliding_window": True, "attention_bias": True, **SLIDING}),
     "seed_oss": Family("seed_oss", {"attention_out_bias": True, "mlp_bias": True}),
@@ -263,5 +304,6 @@ DENSE: Mapping[str, Family] = {
             **SLIDING,
         },
     ),
+    "xverse": Family("llama", elsewhere=XVERSE),
     "youtu": Family("youtu", {**LATENT, "attention_bias": True}, frozenset({"head_dim"})),
 }

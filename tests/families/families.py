@@ -43,6 +43,8 @@ def make(
     assert isinstance(made, PreTrainedModel)
     model = made.eval()
     randomize(model)
+    if family.elsewhere is not None and family.elsewhere.prepare is not None:
+        family.elsewhere.prepare(model)
     model.save_pretrained(directory)
     if family.elsewhere is not None:
         family.elsewhere.rewrite(directory)

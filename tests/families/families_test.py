@@ -81,6 +81,9 @@ def test_a_checkpoint_in_bf16(case: Case, tmp_path: Path) -> None:
         for name, tensor in reference.state_dict().items():
             if not name.endswith(tuple(FAMILIES[case.name].unused)):
                 tensor.copy_(tensor.bfloat16())
+        elsewhere = FAMILIES[case.name].elsewhere
+        if elsewhere is not None and elsewhere.prepare is not None:
+            elsewhere.prepare(reference)
         logits = reference(torch.tensor([case.prompt])).logits[0].numpy()
     assert replace(case, logits=logits).distance_at(tmp_path) <= 1
 

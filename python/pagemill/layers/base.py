@@ -149,6 +149,10 @@ class Weights(Protocol):
         other: f32 [columns.size, len(rows)]."""
         ...
 
+    def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
+        """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows]."""
+        ...
+
     def block_elements(self, name: str) -> int:
         """The number of elements of a row that are stored together: columns divide at its
         multiples."""

@@ -22,8 +22,8 @@ class QkNorm:
     `offset` if they have a `weight`. With `mean` they are layer norms of each head, plus
     `<name>.bias` if they have a `bias`; with `each` these have weights [heads, head_dim] of each
     head, `apart` if they are tensors of their own, `<name>.<head>.weight`. With `whole`, all heads
-    of a token together are one row. If `rotated`, they are normalized after the rotary
-    embedding."""
+    of a token together are one row. If `rotated`, they are normalized after the rotary embedding.
+    """
 
     eps: float
     offset: float = 0.0

@@ -135,6 +135,9 @@ class PrefixedWeights:
     ) -> Tensor:
         return self._whole.small_columns(self._named(name), shape, columns=columns, rows=rows)
 
+    def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
+        return self._whole.inverse_norms(self._named(name), shape)
+
     def block_elements(self, name: str) -> int:
         return self._whole.block_elements(self._named(name))
 

@@ -26,13 +26,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotaries
 from pagemill.layers.stack import stack
-from pagemill.models.base import (
-    IGNORED_IN_DECODERS,
-    Config,
-    ModelConfigError,
-    ModelTraits,
-    StepInputs,
-)
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import DecoderSizes, activation, flag, make_rotary_table
 from pagemill.ops.trace import Tensor
 
@@ -101,8 +95,6 @@ class Decoder:
             config, self.names.layers, self.sizes.layers
         )
         dim = rotary_dim or self.sizes.head_dim
-        if dim > self.sizes.head_dim:
-            raise ModelConfigError(f"{dim} rotary features are more than a head's")
         types = layer_types or (None,) * self.sizes.layers
         tables = {kind: make_rotary_table(config, dim, kind) for kind in dict.fromkeys(types)}
         self.rotary: Sequence[RotaryTable | None] = [tables[kind] for kind in types]

@@ -73,6 +73,8 @@ class MiniMaxModel(Decoder):
             config = Renamed(config, _KEYS)
         dim = positive_int(config, "rotary_dim") if "rotary_dim" in config else None
         super().__init__(config, rotary_dim=dim)
+        if dim is not None and dim > self.sizes.head_dim:
+            raise ModelConfigError(f"rotary_dim={dim} is more than head_dim={self.sizes.head_dim}")
         layers = self.sizes.layers
         self._types = _layer_types(config, layers)
         self.windows = (window_or_full(config),) * layers

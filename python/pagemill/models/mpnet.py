@@ -33,6 +33,7 @@ class MpNetModel(Encoder):
         self.typed = False
         self.first_position = _FIRST_POSITION
 
-    def distance_biases(self, weights: Weights, shape: AttentionShape) -> Tensor:
+    def distance_biases(self, weights: Weights, layer: int, shape: AttentionShape) -> Tensor:
+        del layer
         name = self.name("encoder.relative_attention_bias.weight")
         return distance_biases(weights, name, shape, _BUCKETS, _REACH)

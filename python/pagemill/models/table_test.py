@@ -57,11 +57,24 @@ QWEN2_VL = DECODER | {
     "image_token_id": 99,
 }
 QWEN3_5_TEXT = DECODER | {"model_type": "qwen3_5_text"}
+CHATGLM = {
+    "padded_vocab_size": 100,
+    "ffn_hidden_size": 96,
+    "num_layers": 4,
+    "kv_channels": 16,
+    "seq_length": 128,
+}
+T5 = DECODER | {"d_model": 64, "d_ff": 96, "num_layers": 4, "num_heads": 4, "n_positions": 128}
 CONFIGS = {
+    "ChatGLMModel": DECODER | CHATGLM,
     "CamembertModel": PADDED,
+    "Data2VecTextModel": PADDED,
     "DistilBertModel": DECODER | DISTILBERT,
     "LlavaForConditionalGeneration": LLAVA,
+    "MPNetModel": PADDED,
+    "MT5EncoderModel": T5,
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
+    "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
     "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
     "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},
@@ -69,6 +82,8 @@ CONFIGS = {
     "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "RobertaModel": PADDED,
+    "T5EncoderModel": T5,
+    "UMT5EncoderModel": T5,
     "XLMRobertaModel": PADDED,
     "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
 }
@@ -261,7 +276,7 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("GraniteSWAForCausalLM", {"layer_rope_theta": [1e4]}, "must list 4 layers, a base"),
         ("HunYuanMoEV1ForCausalLM", {"moe_topk": [1, 2]}, "must be the same in all layers"),
         ("MptForCausalLM", {"attn_config": {"alibi": False}}, "alibi and no_bias must be true"),
-        ("MptForCausalLM", {"attn_config": {"clip_qkv": 8}}, "clip_qkv=8 is not supported"),
+        ("MptForCausalLM", {"attn_config": {"qk_ln": True}}, "qk_ln=True is not supported"),
         ("Gemma3ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
         (
             "Mistral3ForConditionalGeneration",

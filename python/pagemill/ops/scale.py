@@ -1,11 +1,11 @@
-"""`scale`: multiplies by a number, or by one that grows with the position."""
+"""`scale`: multiplies by a number, by one that grows with the position, or each column by one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_act_or_f32, require_dtype
+from pagemill.ops.checks import require_act_or_f32, require_dtype, require_f32, require_vector
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -24,6 +24,18 @@ def scale(x: Tensor, by: float) -> Tensor:
     if by == 1:
         return x
     return x.trace.emit("scale", [x], [(x.shape, x.dtype)], [("by", by)])[0]
+
+
+def scale_columns(x: Tensor, factors: Tensor) -> Tensor:
+    """x [N, H], factors f32 [H] -> each column of x times its factor.
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_act_or_f32("scale", x=x)
+    require_f32("scale", factors=factors)
+    require_vector("scale", "factors", factors, x.width)
+    return x.trace.emit("scale", [x, factors], [(x.shape, x.dtype)], [("by", 1)])[0]
 
 
 def scale_by_position(
@@ -55,6 +67,8 @@ def reference(
     x, by = inputs[0], attributes["by"]
     if len(inputs) == 1:
         return (x * by,)
+    if inputs[1].dtype == torch.float32:
+        return ((x.float() * by * inputs[1].reshape(x.shape[1:])).to(x.dtype),)
     positions = inputs[1] + int(attributes.get("offset", 0))
     contexts = torch.div(positions, int(attributes["context"]), rounding_mode="floor")
     factors = by * (1 + attributes["growth"] * torch.log1p(contexts.double()))

@@ -34,10 +34,12 @@ from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.json_file import shown
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.read import read_f32
+from pagemill.weights.read import as_f32, read_bytes, read_f32
 from pagemill.weights.source import ModelSource
 
 _SHOWN = 5
+_ROWS_AT_ONCE = 4096
+_LEAST_NORM = 1e-12
 
 
 class WeightBinder:
@@ -348,6 +350,23 @@ class WeightBinder:
         values = read_f32(location)[np.array(rows), columns.begin : columns.end].T
         key = f"{name}.columns{columns.begin}-{columns.end}"
         return self._tensors.constant(key, np.ascontiguousarray(values))
+
+    def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
+        """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows].
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        rows = read_bytes(location).reshape(shape[0], -1)
+        norms = np.empty(shape[0], np.float32)
+        for begin in range(0, shape[0], _ROWS_AT_ONCE):  # a head in f32 may have gigabytes
+            part = rows[begin : begin + _ROWS_AT_ONCE]
+            values = as_f32(location.dtype, (len(part), shape[1]), part.reshape(-1))
+            norms[begin : begin + len(part)] = np.linalg.norm(values, axis=1)
+        return self._tensors.constant(f"{name}.inverse_norms", 1 / np.maximum(norms, _LEAST_NORM))
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector.
