@@ -16,7 +16,7 @@ void Append(std::vector<float>& to, const std::vector<float>& values) {
   to.insert(to.end(), values.begin(), values.end());
 }
 
-// Of the tokens up to `position` at most `choices`, the last and others at a stride.
+// Appends at most `choices` of the positions up to `position`: the last, and others at a stride.
 void AppendChoice(std::vector<int32_t>* chosen, int32_t position, int32_t choices) {
   if (choices == 0) return;
   const int32_t count = std::min(choices, position + 1), stride = (position + 1) / count;
