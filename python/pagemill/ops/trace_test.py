@@ -132,6 +132,16 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
         ),
         ("tokens", 3, 32),
     ),
+    (
+        lambda v: ops.latent_attention(
+            v.act("tokens", 3, 32),
+            v.act("tokens", 3, 8),
+            v.latents,
+            scale=1,
+            chosen=v.i32("tokens", 5),
+        ),
+        ("tokens", 3, 32),
+    ),
     (lambda v: ops.split(v.act("tokens", 3, 8), 6)[0], ("tokens", 3, 6)),
     (lambda v: ops.split(v.act("tokens", 3, 8), 6)[1], ("tokens", 3, 2)),
     (lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=((9, 2), None))[0], ("tokens", 9, 2)),
@@ -170,6 +180,14 @@ def test_rotary_keeps_the_shapes_of_q_and_k():
         v.act("tokens", 4, 8), v.act("tokens", 2, 8), v.i32("tokens"), v.weight("f32", 3)
     )
     assert (q.shape, k.shape) == (("tokens", 4, 8), ("tokens", 2, 8))
+
+
+def test_select_tokens_returns_positions():
+    v = _Values()
+    chosen = ops.select_tokens(
+        v.act("tokens", 3, 32), v.act("tokens", 3, 8), v.f32("tokens", 3), v.latents, choices=5
+    )
+    assert (chosen.shape, chosen.dtype) == (("tokens", 5), "i32")
 
 
 def test_a_router_gives_ids_and_weights():
@@ -415,6 +433,22 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
             v.act("tokens", 3, 32), v.act("tokens", 2, 8), v.latents, scale=1
         ),
         r"q and rope are \[tokens, 3, 32\] and \[tokens, 2, 8\]",
+    ),
+    (
+        lambda v: ops.latent_attention(
+            v.act("tokens", 3, 32),
+            v.act("tokens", 3, 8),
+            v.latents,
+            scale=1,
+            chosen=v.i32("logits_rows", 5),
+        ),
+        r"chosen \[logits_rows, 5\]",
+    ),
+    (
+        lambda v: ops.select_tokens(
+            v.act("tokens", 3, 32), v.act("tokens", 3, 8), v.f32("tokens", 2), v.latents, choices=5
+        ),
+        r"q, rope and weights are .* \[tokens, 2\]",
     ),
     (lambda v: ops.split(v.f32("tokens", 8), 6), "must be act, got f32"),
     (lambda v: ops.split(v.act("tokens", 3, 8), 8), r"\[tokens, 3, 8\] cannot be cut at 8"),
