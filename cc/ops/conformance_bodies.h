@@ -54,6 +54,7 @@ void CheckRotaryKvWriteConformance(std::span<const OpDefinition> ops,
 void CheckScaleConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckScatterRowsConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSelectRowsConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckSelectTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSelectiveScanConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSplitConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckStateSpaceScanConformance(const OpDefinition& op, const device::Capabilities& caps);

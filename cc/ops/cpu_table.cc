@@ -34,6 +34,7 @@
 #include "cc/ops/scale/scale.h"
 #include "cc/ops/scatter_rows/scatter_rows.h"
 #include "cc/ops/select_rows/select_rows.h"
+#include "cc/ops/select_tokens/select_tokens.h"
 #include "cc/ops/selective_scan/selective_scan.h"
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
@@ -76,6 +77,7 @@ std::span<const OpDefinition> CpuOps() {
       ScaleOp(),
       ScatterRowsOp(),
       SelectRowsOp(),
+      SelectTokensOp(),
       SelectiveScanOp(),
       SplitOp(),
       StateSpaceScanOp(),

@@ -46,6 +46,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "head_linear",
                                     "latent_attention",
                                     "latent_write",
+                                    "select_tokens",
                                     "selective_scan",
                                     "split",
                                     "take_tokens"};

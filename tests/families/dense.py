@@ -5,15 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.families.elsewhere import (
+    AQUILA,
+    BAICHUAN,
+    BAICHUAN2,
+    BAICHUAN_13B,
+    BAICHUAN_FIRST,
     BLOOM_ALONE,
+    CHATGLM,
     EXAONE,
     GEMMA3,
     GEMMA4,
     GPT2_ALONE,
+    INTERNLM,
     INTERNLM2,
+    MIMO,
     MINICPM,
     MINISTRAL3,
     MISTRAL3,
+    ORION,
+    PLAMO3,
+    QWEN,
+    XVERSE,
 )
 from tests.families.family import (
     BY_LAYER_TYPE,
@@ -52,13 +64,26 @@ _GEMMA4 = {
 _GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
 _NEO_TYPES = [[["global", "local"], 2]]
 
+_LLAMA_BIASES = frozenset({"attention_bias", "mlp_bias"})
+
 DENSE: Mapping[str, Family] = {
     "apertus": Family(
         "apertus",
         {"head_dim": 16, "rope_parameters": _LLAMA3, "attention_bias": True},
         frozenset({"act_fn.eps"}),
     ),
+    "aquila": Family("llama", elsewhere=AQUILA),
     "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
+    "baichuan": Family("llama", unused=_LLAMA_BIASES, elsewhere=BAICHUAN),
+    "baichuan2": Family("llama", unused=_LLAMA_BIASES | {"z_loss_weight"}, elsewhere=BAICHUAN2),
+    "baichuan_13b": Family(
+        "smollm3",
+        {"no_rope_layers": [0] * 4, "num_key_value_heads": 6, "tie_word_embeddings": False},
+        _LLAMA_BIASES | {"rope_parameters", "model_max_length"},
+        attention="alibi",
+        elsewhere=BAICHUAN_13B,
+    ),
+    "baichuan_first": Family("llama", unused=_LLAMA_BIASES, elsewhere=BAICHUAN_FIRST),
     "biogpt": Family("biogpt", {"layer_norm_eps": 1e-5}, frozenset({"k_proj.bias"})),
     "bloom": Family(
         "bloom",
@@ -69,6 +94,15 @@ DENSE: Mapping[str, Family] = {
         {"n_layer": 4, "n_head": 8},
         elsewhere=BLOOM_ALONE,
     ),
+    "chatglm": Family(
+        "glm",
+        {
+            "attention_bias": True,
+            "rope_parameters": rope(rope_theta=2e4, partial_rotary_factor=0.5),
+        },
+        _LLAMA_BIASES,
+        elsewhere=CHATGLM,
+    ),
     "codegen": Family("codegen", {**_GPT, "n_head": 4, "rotary_dim": 8}),
     "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
     "cohere2": Family("cohere2", {"logit_scale": 0.3, **SLIDING}),
@@ -78,7 +112,7 @@ DENSE: Mapping[str, Family] = {
     "exaone": Family(
         "llama",
         {"rope_parameters": _LLAMA3},
-        frozenset({"attention_bias", "mlp_bias"}),
+        _LLAMA_BIASES,
         elsewhere=EXAONE,
     ),
     "exaone4": Family("exaone4", SLIDING),
@@ -167,13 +201,15 @@ DENSE: Mapping[str, Family] = {
         {"rope_parameters": rope(rope_type="dynamic", alpha=50.0, factor=1.0)},
     ),
     "hyperclovax": Family("hyperclovax", MULTIPLIERS),
-    "internlm2": Family(
-        "llama", unused=frozenset({"attention_bias", "mlp_bias"}), elsewhere=INTERNLM2
-    ),
+    "internlm": Family("llama", {"attention_bias": True}, _LLAMA_BIASES, elsewhere=INTERNLM),
+    "internlm2": Family("llama", unused=_LLAMA_BIASES, elsewhere=INTERNLM2),
     "jais2": Family("jais2"),
     "llama": Family("llama", {"tie_word_embeddings": True}),
     "llama3": Family(
         "llama", {"attention_bias": True, "mlp_bias": True, "rope_parameters": _LLAMA3}
+    ),
+    "mimo": Family(
+        "qwen2", unused=frozenset({"mtp_layers.0.final_layernorm.weight"}), elsewhere=MIMO
     ),
     "minicpm": Family(
         "granite",
@@ -210,25 +246,53 @@ DENSE: Mapping[str, Family] = {
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
     "mistral3_nested": Family("mistral", {"tie_word_embeddings": False}, elsewhere=MISTRAL3),
     "mpt": Family("mpt", {"d_model": 96, "n_layers": 4, "n_heads": 6, "expansion_ratio": 4}),
+    "mpt_clip": Family(
+        "mpt",
+        {
+            "d_model": 96,
+            "n_layers": 4,
+            "n_heads": 6,
+            "attn_config": {"clip_qkv": 0.7, "softmax_scale": 0.3},
+        },
+    ),
     "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
     "nemotron": Family(
         "nemotron", {**PARTIAL, "norm_eps": 0.03, "attention_bias": True, "mlp_bias": True}
     ),
     "olmo": Family("olmo", {"attention_bias": True}),
+    "olmo_clip": Family("olmo", {"clip_qkv": 0.7}),
     "olmo2": Family("olmo2", {"attention_bias": True}),
     "olmo3": Family("olmo3", {**SLIDING, "rope_parameters": BY_LAYER_TYPE}),
     "openai_gpt": Family("openai-gpt", {**_GPT, "tie_word_embeddings": False}),
     # Without rotary positions, biases of keys add the same number to all scores of a query.
     "opt": Family("opt", {"ffn_dim": 136, "word_embed_proj_dim": 96}, frozenset({"k_proj.bias"})),
+    "orion": Family(
+        "stablelm", {"rope_parameters": rope(partial_rotary_factor=1.0)}, elsewhere=ORION
+    ),
     "persimmon": Family("persimmon", PARTIAL),
     "phi": Family("phi", PARTIAL),
     "phi3": Family("phi3", {**PARTIAL, "sliding_window": WINDOW}),
     "phi3_long": Family("phi3", {"rope_parameters": _LONGROPE}),
+    "plamo3": Family(
+        "gemma3_text",
+        {
+            **SLIDING,
+            "query_pre_attn_scalar": 20,
+            "hidden_activation": "silu",
+            "rope_parameters": {
+                "sliding_attention": rope(),
+                "full_attention": rope(rope_theta=1e6),
+            },
+        },
+        elsewhere=PLAMO3,
+    ),
+    "qwen": Family("qwen2", {"num_key_value_heads": 6}, elsewhere=QWEN),
     "qwen2": Family("qwen2", {"use_sliding_window": True, **SLIDING}),
     "qwen3": Family("qwen3", {"use_sliding_window": True, "attention_bias": True, **SLIDING}),
     "seed_oss": Family("seed_oss", {"attention_out_bias": True, "mlp_bias": True}),
     "smollm3": Family("smollm3", {"no_rope_layers": [1, 0, 1, 1]}),
     "stablelm": Family("stablelm", {**PARTIAL, "use_qkv_bias": True}),
+    "stablelm_norms": Family("stablelm", {"qk_layernorm": True}),
     "stablelm_parallel": Family("stablelm", {"use_parallel_residual": True}),
     "starcoder2": Family("starcoder2", {"sliding_window": WINDOW}),
     "vaultgemma": Family(
@@ -240,5 +304,6 @@ DENSE: Mapping[str, Family] = {
             **SLIDING,
         },
     ),
+    "xverse": Family("llama", elsewhere=XVERSE),
     "youtu": Family("youtu", {**LATENT, "attention_bias": True}, frozenset({"head_dim"})),
 }

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
 
 Tensors = dict[str, torch.Tensor]
 
@@ -23,7 +24,8 @@ Tensors = dict[str, torch.Tensor]
 class Elsewhere:
     """`names` are patterns of names of tensors, which their replacements follow; `keys` other names
     of fields, and `fields` those that the reference does not have; with `nest` all others are under
-    this key; `join` changes tensors before they are renamed."""
+    this key; `join` changes tensors before they are renamed; `prepare` changes the reference
+    itself."""
 
     architecture: str
     names: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -31,6 +33,7 @@ class Elsewhere:
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
     nest: str | None = None
     join: Callable[[Tensors, Mapping[str, Any]], None] | None = None
+    prepare: Callable[[PreTrainedModel], None] | None = None
 
     def rewrite(self, directory: Path) -> None:
         """Makes a checkpoint of this family of the one in `directory`."""
@@ -51,6 +54,18 @@ class Elsewhere:
         (directory / "config.json").write_text(json.dumps(fields))
 
 
+def _join_qkv(name: str) -> Callable[[Tensors, Mapping[str, Any]], None]:
+    """q, k and v become the linear layer `name`, with their rows one after the other."""
+
+    def join(tensors: Tensors, config: Mapping[str, Any]) -> None:
+        del config
+        for q in [key for key in tensors if "q_proj" in key]:
+            parts = [tensors.pop(q.replace("q_proj", f"{which}_proj")) for which in "qkv"]
+            tensors[q.replace("q_proj", name)] = torch.cat(parts)
+
+    return join
+
+
 def _join_by_head(tensors: Tensors, config: Mapping[str, Any]) -> None:
     """q, k and v become `qkv_proj`: for each KV head the rows of its queries, key and value."""
     heads, hidden = config["num_key_value_heads"], config["hidden_size"]
@@ -63,6 +78,28 @@ def _join_by_head(tensors: Tensors, config: Mapping[str, Any]) -> None:
         tensors[name.replace("q_proj", "qkv_proj")] = joined
 
 
+@torch.no_grad()
+def _normalize_head(model: PreTrainedModel) -> None:
+    head = model.get_output_embeddings().weight
+    head.copy_(torch.nn.functional.normalize(head))
+
+
+def _join_and_grow_head(tensors: Tensors, config: Mapping[str, Any]) -> None:
+    """Rows of the head have other norms than 1."""
+    _join_qkv("W_pack")(tensors, config)
+    head = tensors["lm_head.weight"]
+    tensors["lm_head.weight"] = head * 2.0 ** torch.randint(-2, 3, (len(head), 1))
+
+
+BAICHUAN_FIRST = Elsewhere("BaiChuanForCausalLM", join=_join_qkv("W_pack"))
+BAICHUAN = Elsewhere("BaichuanForCausalLM", join=_join_qkv("W_pack"))
+BAICHUAN_13B = replace(BAICHUAN, keys={"max_position_embeddings": "model_max_length"})
+BAICHUAN2 = Elsewhere(
+    "BaichuanForCausalLM",
+    fields={"z_loss_weight": 0},
+    join=_join_and_grow_head,
+    prepare=_normalize_head,
+)
 # As the first checkpoints of both families were saved.
 BLOOM_ALONE = Elsewhere("BloomForCausalLM", names={r"^transformer\.": ""})
 GPT2_ALONE = Elsewhere("GPT2LMHeadModel", names={r"^transformer\.": ""})
@@ -95,6 +132,9 @@ GEMMA4 = Elsewhere(
     names={r"^model\.": "model.language_model."},
     nest="text_config",
 )
+LLAMA4 = Elsewhere(
+    "Llama4ForConditionalGeneration", names={"^": "language_model."}, nest="text_config"
+)
 MINISTRAL3 = Elsewhere(
     "Mistral3ForConditionalGeneration",
     names={r"^model\.": "model.language_model."},
@@ -119,7 +159,129 @@ INTERNLM2 = Elsewhere(
     fields={"bias": False},
     join=_join_by_head,
 )
+MINIMAX_TEXT_01 = Elsewhere(
+    "MiniMaxText01ForCausalLM",
+    keys={
+        "full_attn_alpha_factor": "layernorm_full_attention_alpha",
+        "full_attn_beta_factor": "layernorm_full_attention_beta",
+        "linear_attn_alpha_factor": "layernorm_linear_attention_alpha",
+        "linear_attn_beta_factor": "layernorm_linear_attention_beta",
+        "mlp_alpha_factor": "layernorm_mlp_alpha",
+        "mlp_beta_factor": "layernorm_mlp_beta",
+    },
+    fields={"attn_type_list": [1, 0, 1, 0], "rotary_dim": 20},
+)
+MINIMAX_M1 = replace(MINIMAX_TEXT_01, architecture="MiniMaxM1ForCausalLM")
+AQUILA = Elsewhere("AquilaForCausalLM")
+XVERSE = Elsewhere("XverseForCausalLM")
+INTERNLM = Elsewhere("InternLMForCausalLM", keys={"attention_bias": "bias"})
+ORION = Elsewhere("OrionForCausalLM", keys={"layer_norm_eps": "rms_norm_eps"})
+
+
+def _add_layer_behind(tensors: Tensors, config: Mapping[str, Any]) -> None:
+    del config
+    tensors["model.mtp_layers.0.final_layernorm.weight"] = torch.ones(3)
+
+
+class _Norm(torch.nn.Module):
+    """Gemma's norm with another number added to its weight."""
+
+    def __init__(self, norm: Any, offset: float) -> None:
+        super().__init__()
+        self.weight, self.eps, self.offset = norm.weight, norm.eps, offset
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        normalized = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+        return normalized * (self.weight + self.offset)
+
+
+def _change_gemma3(model: PreTrainedModel) -> None:
+    """Gemma 3 without a scale of embeddings, and with PLaMo's norms behind the branches."""
+    decoder: Any = model.get_decoder()
+    decoder.embed_tokens.embed_scale.fill_(1.0)
+    for layer in decoder.layers:
+        layer.post_attention_layernorm = _Norm(layer.post_attention_layernorm, 1 / 5)
+        layer.post_feedforward_layernorm = _Norm(layer.post_feedforward_layernorm, 5**-1.5)
+
+
+def _join_for_plamo(tensors: Tensors, config: Mapping[str, Any]) -> None:
+    _join_qkv("qkv_proj")(tensors, config)
+    for name in [key for key in tensors if "gate_proj" in key]:
+        parts = [tensors.pop(name), tensors.pop(name.replace("gate_proj", "up_proj"))]
+        tensors[name.replace("gate_proj", "gate_up_proj")] = torch.cat(parts)
+
+
+PLAMO3 = Elsewhere(
+    "Plamo3ForCausalLM",
+    names={
+        r"^model\.layers": "model.layers.layers",
+        "self_attn": "mixer",
+        "input_layernorm": "pre_mixer_norm",
+        "post_attention_layernorm": "post_mixer_norm",
+        "pre_feedforward_layernorm": "pre_mlp_norm",
+        "post_feedforward_layernorm": "post_mlp_norm",
+    },
+    keys={
+        "rope_parameters": "of_gemma3",
+        "sliding_window": "window_size",
+        "hidden_activation": "hidden_act",
+    },
+    fields={"rope_theta": 1e6, "rope_local_theta": 1e4, "sliding_window_pattern": 2},
+    join=_join_for_plamo,
+    prepare=_change_gemma3,
+)
+MIMO = Elsewhere("MiMoForCausalLM", join=_add_layer_behind)
+QWEN = Elsewhere(
+    "QWenLMHeadModel",
+    names={
+        r"^model\.embed_tokens": "transformer.wte",
+        r"^model\.layers": "transformer.h",
+        r"^model\.norm": "transformer.ln_f",
+        "input_layernorm": "ln_1",
+        "post_attention_layernorm": "ln_2",
+        r"self_attn\.qkv_proj": "attn.c_attn",
+        r"self_attn\.o_proj": "attn.c_proj",
+        "gate_proj": "w2",
+        "up_proj": "w1",
+        "down_proj": "c_proj",
+    },
+    keys={
+        "max_position_embeddings": "seq_length",
+        "rms_norm_eps": "layer_norm_epsilon",
+        "rope_parameters": "of_qwen2",
+    },
+    fields={"intermediate_size": 2 * 136, "rotary_emb_base": 1e4},
+    join=_join_qkv("qkv_proj"),
+)
+CHATGLM = Elsewhere(
+    "ChatGLMModel",
+    names={
+        r"^model\.embed_tokens": "transformer.embedding.word_embeddings",
+        r"^model\.layers": "transformer.encoder.layers",
+        r"^model\.norm": "transformer.encoder.final_layernorm",
+        r"^lm_head": "transformer.output_layer",
+        r"self_attn\.qkv_proj": "self_attention.query_key_value",
+        r"self_attn\.o_proj": "self_attention.dense",
+        "gate_up_proj": "dense_h_to_4h",
+        "down_proj": "dense_4h_to_h",
+    },
+    keys={
+        "vocab_size": "padded_vocab_size",
+        "num_hidden_layers": "num_layers",
+        "intermediate_size": "ffn_hidden_size",
+        "num_key_value_heads": "multi_query_group_num",
+        "head_dim": "kv_channels",
+        "max_position_embeddings": "seq_length",
+        "rms_norm_eps": "layernorm_epsilon",
+        "attention_bias": "add_qkv_bias",
+        "rope_parameters": "of_glm",
+    },
+    fields={"rope_ratio": 2},
+    join=_join_qkv("qkv_proj"),
+)
 # With Granite's multipliers of 3 and 0.6, and logits divided by 96 / 40.
 MINICPM = Elsewhere(
     "MiniCPMForCausalLM", fields={"scale_emb": 3.0, "scale_depth": 1.2, "dim_model_base": 40}
 )
+# The architecture's name in published checkpoints.
+PHIMOE = Elsewhere("PhiMoEForCausalLM")

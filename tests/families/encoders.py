@@ -12,8 +12,10 @@ import torch
 from pagemill.inputs.task import Task
 from transformers import (
     CONFIG_MAPPING,
+    MODEL_FOR_TEXT_ENCODING_MAPPING,
     AutoModel,
     AutoModelForSequenceClassification,
+    AutoModelForTextEncoding,
     AutoModelForTokenClassification,
     PreTrainedModel,
 )
@@ -52,19 +54,37 @@ _KEYS = frozenset({"self.key.bias"})
 _SHORT = {"max_position_embeddings": 300}
 _PADDED = {"pad_token_id": 5, **_SHORT}
 _TIED = frozenset({"tie_word_embeddings"})
+_T5 = {
+    "d_model": 96,
+    "d_ff": 136,
+    "d_kv": 20,
+    "num_layers": 4,
+    "num_heads": 6,
+    "n_positions": 300,
+    "relative_attention_num_buckets": 12,
+    "relative_attention_max_distance": 40,
+}
+_VECTORS = (Task.TOKEN_EMBED,)
 _DECODER_HEADS = (Task.CLASSIFY, Task.TOKEN_CLASSIFY)
 
 ENCODERS: Mapping[str, EncoderRow] = {
     "bert": EncoderRow("bert", _SHORT, _KEYS),
     "camembert": EncoderRow("camembert", _PADDED, _KEYS),
+    "data2vec": EncoderRow("data2vec-text", {**_PADDED, "type_vocab_size": 1}, _KEYS),
     "distilbert": EncoderRow(
         "distilbert",
         {"dim": 96, "hidden_dim": 136, "n_layers": 4, "n_heads": 6, **_SHORT},
         frozenset({"k_lin.bias"}),
     ),
     "electra": EncoderRow("electra", {"embedding_size": 40, **_SHORT}, _KEYS),
+    "eurobert": EncoderRow(
+        "eurobert",
+        {"num_key_value_heads": 6, "head_dim": 16, "classifier_pooling": "mean"},
+        _TIED,
+    ),
     "gte": EncoderRow("gte", {"type_vocab_size": 2}),
     "gte_untyped": EncoderRow("gte", {"type_vocab_size": 0}),
+    "jina3": EncoderRow("jina_embeddings_v3", {"type_vocab_size": 1}, _TIED),
     "modernbert": EncoderRow(
         "modernbert",
         {
@@ -86,8 +106,12 @@ ENCODERS: Mapping[str, EncoderRow] = {
             "classifier_pooling": "mean",
         },
     ),
+    "mpnet": EncoderRow("mpnet", _SHORT, frozenset({"attn.k.bias"})),
     "nomic_bert": EncoderRow("nomic_bert", {"head_dim": 16}, frozenset({"head_dim"})),
     "roberta": EncoderRow("roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
+    "mt5": EncoderRow("mt5", {**_T5, "feed_forward_proj": "gated-gelu"}, _TIED, heads=_VECTORS),
+    "t5": EncoderRow("t5", {**_T5, "feed_forward_proj": "relu"}, _TIED, heads=_VECTORS),
+    "umt5": EncoderRow("umt5", {**_T5, "feed_forward_proj": "gated-gelu"}, _TIED, heads=_VECTORS),
     "xlm_roberta": EncoderRow("xlm-roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
     "gpt2": EncoderRow(
         "gpt2",
@@ -111,7 +135,10 @@ def make(
     known = kind().to_dict().keys()
     fields = {key: value for key, value in SIZES.items() if key in known} | dict(row.changes)
     config = kind(**fields, num_labels=labels)
-    made: object = HEADS[task].from_config(config, attn_implementation="eager")
+    head = HEADS[task]
+    if kind in MODEL_FOR_TEXT_ENCODING_MAPPING and task is Task.TOKEN_EMBED:  # T5 without decoder
+        head = AutoModelForTextEncoding
+    made: object = head.from_config(config, attn_implementation="eager")
     assert isinstance(made, PreTrainedModel)
     model = made.eval()
     randomize(model)

@@ -178,8 +178,14 @@ def test_configurations_of_the_first_checkpoints(name: str, tmp_path: Path) -> N
 
 def test_each_encoder_has_a_row() -> None:
     encoders = {name for name, row in ARCHITECTURES.items() if row.task == "embeddings"}
-    from transformers import CONFIG_MAPPING, MODEL_MAPPING
+    from transformers import CONFIG_MAPPING, MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
 
-    kinds = {MODEL_MAPPING[CONFIG_MAPPING[row.model_type]].__name__ for row in ENCODERS.values()}
+    configs = [CONFIG_MAPPING[row.model_type] for row in ENCODERS.values()]
+    kinds = {
+        mapping[config].__name__
+        for mapping in (MODEL_MAPPING, MODEL_FOR_TEXT_ENCODING_MAPPING)
+        for config in configs
+        if config in mapping
+    }
     assert not encoders - kinds
     assert find("XLMRobertaForSequenceClassification").task is Task.CLASSIFY

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel
 
+from tests.families import absent, alibi_attention
 from tests.families.dense import DENSE
 from tests.families.family import SIZES, Family
 from tests.families.recurrent import RECURRENT
@@ -21,6 +22,7 @@ from tests.families.with_experts import WITH_EXPERTS
 # Ends of names of biases that balance experts; larger ones would choose the same for every token.
 _BALANCING = ("e_score_correction_bias", "expert_bias")
 
+absent.register()
 FAMILIES: Mapping[str, Family] = {**DENSE, **WITH_EXPERTS, **RECURRENT}
 
 
@@ -36,10 +38,13 @@ def make(
     fields = {key: value for key, value in SIZES.items() if key in known}
     fields |= dict(family.changes) | dict(changes or {})
     config = kind(**fields)
+    alibi_attention.register()
     made: object = AutoModelForCausalLM.from_config(config, attn_implementation=family.attention)
     assert isinstance(made, PreTrainedModel)
     model = made.eval()
     randomize(model)
+    if family.elsewhere is not None and family.elsewhere.prepare is not None:
+        family.elsewhere.prepare(model)
     model.save_pretrained(directory)
     if family.elsewhere is not None:
         family.elsewhere.rewrite(directory)

@@ -37,6 +37,7 @@ NEUTRAL = frozenset(
         "model_max_length",
         "n_positions",
         "num_nextn_predict_layers",
+        "seq_length",
     }
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.families.elsewhere import MINIMAX_M1, MINIMAX_TEXT_01
 from tests.families.family import (
     MULTIPLIERS,
     SHARED_EXPERT,
@@ -63,6 +64,19 @@ _ZAMBA2 = {
     "chunk_size": 8,
     "adapter_rank": 7,
     "time_step_min": 1e-30,  # which `transformers` takes for a limit
+}
+# Buffers that follow from the layer, which `transformers` saves.
+_DECAYS = frozenset({"slope_rate", "query_decay", "key_decay", "diagonal_decay"})
+_MINIMAX_TYPES = ["linear_attention", "linear_attention", "full_attention", "linear_attention"]
+_MINIMAX = {
+    "num_local_experts": 5,
+    "block_size": 8,
+    "full_attn_alpha_factor": 1.3,
+    "full_attn_beta_factor": 0.8,
+    "linear_attn_alpha_factor": 1.2,
+    "linear_attn_beta_factor": 0.7,
+    "mlp_alpha_factor": 1.1,
+    "mlp_beta_factor": 0.6,
 }
 
 RECURRENT: Mapping[str, Family] = {
@@ -189,6 +203,9 @@ RECURRENT: Mapping[str, Family] = {
             "use_bias": True,
         },
     ),
+    "minimax": Family("minimax", {**_MINIMAX, "layer_types": _MINIMAX_TYPES}, _DECAYS),
+    "minimax_first": Family("minimax", _MINIMAX, _DECAYS, elsewhere=MINIMAX_TEXT_01),
+    "minimax_m1": Family("minimax", _MINIMAX, _DECAYS, elsewhere=MINIMAX_M1),
     "nemotron_h": Family(
         "nemotron_h",
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.families.elsewhere import LLAMA4, PHIMOE
 from tests.families.family import (
     BY_LAYER_TYPE,
     LATENT,
@@ -24,6 +25,37 @@ _DEEPSEEK_EXPERTS = {
     "n_shared_experts": 2,
     "routed_scaling_factor": 2.5,
     "norm_topk_prob": True,
+}
+_SPARSE = {
+    **LATENT,
+    "attention_bias": True,
+    "index_topk": 9,
+    "index_head_dim": 26,
+    "index_n_heads": 12,  # few scores of all tokens are 0, which would be equal
+}
+_LLAMA4 = {
+    "num_local_experts": 3,  # of which each is chosen by some token
+    "intermediate_size_mlp": 88,
+    "moe_layers": [0, 1, 3],
+    "attention_chunk_size": 11,
+    "floor_scale": 8,
+    "attn_scale": 0.3,
+    "attention_bias": True,
+}
+_PHIMOE = {
+    **_EXPERTS,
+    "router_jitter_noise": 0.4,
+    "sliding_window": WINDOW,
+    "attention_bias": True,
+    "lm_head_bias": True,
+    "rope_parameters": rope(
+        rope_type="longrope",
+        original_max_position_embeddings=8192,
+        short_factor=[1.0 + i / 5 for i in range(8)],
+        long_factor=[2.0] * 8,
+        short_mscale=1.2,
+        long_mscale=1.3,
+    ),
 }
 
 WITH_EXPERTS: Mapping[str, Family] = {
@@ -83,6 +115,16 @@ WITH_EXPERTS: Mapping[str, Family] = {
         },
         # There are norms by the root mean square; any pattern but 1 is alike.
         frozenset({"layer_norm_eps", "prefix_dense_sliding_window_pattern"}),
+    ),
+    "dbrx": Family(
+        "dbrx",
+        {
+            "d_model": 96,
+            "n_heads": 6,
+            "n_layers": 4,
+            "attn_config": {"clip_qkv": 0.8, "kv_n_heads": 2, "rope_theta": 1e4},
+            "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 5, "moe_top_k": 2},
+        },
     ),
     "deepseek_v2": Family(
         "deepseek_v2",
@@ -156,6 +198,11 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "attention_bias": True,
         },
         frozenset({"head_dim", "mlp_bias"}),
+    ),
+    "deepseek_v32": Family(
+        "deepseek_v32",
+        {**_SPARSE, **_DEEPSEEK_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
+        frozenset({"head_dim", "mlp_bias", "first_k_dense_replace", "model_type"}),
     ),
     "dots1": Family(
         "dots1",
@@ -234,6 +281,16 @@ WITH_EXPERTS: Mapping[str, Family] = {
         },
         frozenset({"mlp_bias"}),
     ),
+    "glm_moe_dsa": Family(
+        "glm_moe_dsa",
+        {
+            **_SPARSE,
+            **_DEEPSEEK_EXPERTS,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "indexer_types": ["full", "full", "shared", "full"],
+        },
+        frozenset({"head_dim", "mlp_bias", "first_k_dense_replace"}),
+    ),
     "gpt_oss": Family(
         "gpt_oss",
         {
@@ -265,6 +322,18 @@ WITH_EXPERTS: Mapping[str, Family] = {
         },
         frozenset({"rope_parameters"}),
     ),
+    "grok1": Family(
+        "grok-1",
+        {
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "max_attn_value": 3.0,
+            "attn_output_multiplier": 0.4,
+            "embedding_multiplier_scale": 3.0,
+            "tie_word_embeddings": False,
+            "head_dim": None,
+        },
+    ),
     "hunyuan_moe": Family(
         "hunyuan_v1_moe", {"num_experts": 5, "moe_topk": [2, 2, 2, 2], "attention_bias": True}
     ),
@@ -278,6 +347,37 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
         },
     ),
+    "kolibri1": Family(
+        "kolibri1",
+        {
+            "moe_intermediate_size": 24,
+            "shared_expert_intermediate_size": 40,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "norm_topk_prob": True,
+            **SLIDING,
+        },
+    ),
+    "llama4": Family("llama4_text", _LLAMA4),
+    "llama4_with_images": Family("llama4_text", _LLAMA4, elsewhere=LLAMA4),
+    "longcat_flash": Family(
+        "longcat_flash",
+        {
+            **LATENT,
+            "num_layers": 2,
+            "ffn_hidden_size": 136,
+            "expert_ffn_hidden_size": 24,
+            "n_routed_experts": 5,
+            "zero_expert_num": 3,
+            "moe_topk": 3,
+            "routed_scaling_factor": 2.5,
+            "attention_bias": True,
+        },
+        frozenset(
+            {f"experts.{i}.{name}_proj.weight" for i in (5, 6, 7) for name in ("gate", "up")}
+            | {"head_dim", "mlp_bias"}
+        ),
+    ),
     "mellum": Family(
         "mellum",
         {
@@ -289,8 +389,31 @@ WITH_EXPERTS: Mapping[str, Family] = {
         },
     ),
     "minimax_m2": Family("minimax_m2", _EXPERTS),
+    "mistral4": Family(
+        "mistral4",
+        {
+            **LATENT,
+            "head_dim": 24,
+            **_DEEPSEEK_EXPERTS,
+            "n_group": 3,
+            "topk_group": 2,
+            "first_k_dense_replace": 1,
+            "attention_bias": True,
+            "rope_parameters": rope(
+                rope_type="yarn",
+                factor=8.0,
+                mscale=1.0,
+                mscale_all_dim=1.0,
+                original_max_position_embeddings=32,
+                llama_4_scaling_beta=0.4,
+            ),
+        },
+        frozenset({"head_dim", "mlp_bias"}),
+    ),
     "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
     "olmoe": Family("olmoe", {"num_experts": 5, "num_experts_per_tok": 2}),
+    "phimoe": Family("phimoe", _PHIMOE),
+    "phimoe_first": Family("phimoe", _PHIMOE, elsewhere=PHIMOE),
     "qwen2_moe": Family(
         "qwen2_moe",
         {
@@ -307,6 +430,7 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "norm_topk_prob": True,
             "mlp_only_layers": [2],
         },
+        frozenset({"model_type"}),
     ),
     "solar_open": Family(
         "solar_open",

@@ -135,6 +135,18 @@ def test_layers_that_share_a_cache_are_not_divided(tmp_path: Path) -> None:
         cut(from_text(text), "layer.3")
 
 
+def test_layers_that_share_what_is_chosen_are_not_divided(tmp_path: Path) -> None:
+    """Layer 2 attends to the tokens that the indexer of layer 1 has chosen."""
+    families.make("glm_moe_dsa", tmp_path)
+    text = build(ModelSource.open(tmp_path), BuildOptions(rewrite=False)).program_text
+    with pytest.raises(ValueError, match="read 'chosen.1' of i32"):
+        cut(from_text(text), "layer.1")
+    whole, stages = from_text(text), cut(from_text(text), "layer.0")
+    step = {0: list(range(3, 40)), 1: [7, 5]}
+    expected = Stages.of([whole], native).step(step)["logits"]
+    np.testing.assert_array_equal(Stages.of(list(stages), native).step(step)["logits"], expected)
+
+
 def test_there_is_nothing_to_cut_behind_a_value_that_no_op_writes() -> None:
     with pytest.raises(ValueError, match="no op of the program writes 'layer.7'"):
         cut(Program(), "layer.7")

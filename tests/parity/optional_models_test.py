@@ -1,4 +1,5 @@
-"""Logits and greedy tokens of larger real models: Qwen2.5-Coder-0.5B and Gemma-3-270M as GGUF."""
+"""Logits and greedy tokens of larger real models: Qwen2.5-Coder 0.5B and 1.5B and Gemma-3-270M as
+GGUF."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ RELATIVE_TOLERANCE = 1e-4
 
 
 @pytest.fixture(
-    scope="module", params=["PAGEMILL_TEST_QWEN2_5_CODER_GGUF", "PAGEMILL_TEST_GEMMA3_270M_GGUF"]
+    scope="module",
+    params=[
+        "PAGEMILL_TEST_QWEN2_5_CODER_GGUF",
+        "PAGEMILL_TEST_QWEN2_5_CODER_1_5B_GGUF",
+        "PAGEMILL_TEST_GEMMA3_270M_GGUF",
+    ],
 )
 def path(request: pytest.FixtureRequest) -> Path:
     return model_path(request.param)

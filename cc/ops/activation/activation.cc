@@ -1,5 +1,7 @@
 #include "cc/ops/activation/activation.h"
 
+#include <cmath>
+
 #include "cc/ops/activation/activation_row.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
@@ -14,6 +16,9 @@ Status CheckActivation(const OpCall& call) {
   check.ActInput(0, "x", "N,F*");
   check.ActOutput(0, "y", "N,F*");
   check.IntegerAttribute("kind", /*fallback=*/-1, 0, kNumActivationKinds - 1);
+  const double limit = call.attributes->Get("limit", 0);
+  check.Require(std::isfinite(static_cast<float>(limit)) && limit >= 0,
+                "attribute limit must be a finite number >= 0");
   return check.Result();
 }
 
@@ -27,7 +32,9 @@ void Run(const OpCall& call, KernelContext& context) {
                                 kRow({.x = args.x.Row<float>(i),
                                       .y = args.y.Row<float>(i),
                                       .size = size,
-                                      .kind = args.kind});
+                                      .kind = args.kind,
+                                      .limited = args.limit > 0,
+                                      .limit = args.limit});
                               }
                             });
 }
@@ -52,7 +59,8 @@ constexpr OpDefinition kDefinition{"activation", CheckActivation, kKernels, kAli
 ActivationArgs ToActivationArgs(const OpCall& call) {
   return {.x = call.inputs[0],
           .y = call.outputs[0],
-          .kind = static_cast<ActivationKind>(call.attributes->GetInt("kind", 0))};
+          .kind = static_cast<ActivationKind>(call.attributes->GetInt("kind", 0)),
+          .limit = static_cast<float>(call.attributes->Get("limit", 0))};
 }
 
 const OpDefinition& ActivationOp() { return kDefinition; }

@@ -38,7 +38,11 @@ void ActivationReference(const OpCall& call, KernelContext&) {
     const float* x = args.x.Row<float>(n);
     float* y = args.y.Row<float>(n);
     for (int64_t i = 0; i < args.x.RowElements(); ++i) {
-      y[i] = static_cast<float>(ActivateReference(args.kind, x[i]));
+      // The comparisons are false for NaN, which remains.
+      double value = x[i];
+      if (args.limit > 0 && value > args.limit) value = args.limit;
+      if (args.limit > 0 && value < -args.limit) value = -args.limit;
+      y[i] = static_cast<float>(ActivateReference(args.kind, value));
     }
   }
 }

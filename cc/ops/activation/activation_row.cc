@@ -7,20 +7,24 @@
 namespace pagemill::ops {
 namespace {
 
-enum class Form { kAlone, kGated, kLimited };
+enum class Form { kAlone, kAloneLimited, kGated, kGatedLimited };
+
+constexpr bool IsAlone(Form form) { return form == Form::kAlone || form == Form::kAloneLimited; }
 
 // act(x), times factor; with limits, of both operands limited, and the factor moved.
 template <ActivationKind kKind, Form kForm>
 inline Vec::F ActivateElement(const ActivationRow& row, Vec::F x, Vec::F factor) {
-  if constexpr (kForm == Form::kLimited) {
-    // Min and Max return their second operand if it is NaN.
+  // Min and Max return their second operand if it is NaN.
+  if constexpr (kForm == Form::kAloneLimited) {
+    x = Vec::Max(Vec::Set(-row.limit), Vec::Min(Vec::Set(row.limit), x));
+  } else if constexpr (kForm == Form::kGatedLimited) {
     const Vec::F limit = Vec::Set(row.limit);
     x = Vec::Min(limit, x);
     factor = Vec::Max(Vec::Set(-row.limit), Vec::Min(limit, factor));
     factor = Vec::Add(factor, Vec::Set(row.offset));
   }
   const Vec::F y = Activate<kKind>(x);
-  return kForm == Form::kAlone ? y : Vec::Mul(y, factor);
+  return IsAlone(kForm) ? y : Vec::Mul(y, factor);
 }
 
 template <ActivationKind kKind, Form kForm>
@@ -28,13 +32,13 @@ inline void ActivateElements(const ActivationRow& row) {
   int64_t i = 0;
   for (; i + Vec::kLanes <= row.size; i += Vec::kLanes) {
     Vec::F factor{};
-    if constexpr (kForm != Form::kAlone) factor = Vec::Load(row.factor + i);
+    if constexpr (!IsAlone(kForm)) factor = Vec::Load(row.factor + i);
     Vec::Store(row.y + i, ActivateElement<kKind, kForm>(row, Vec::Load(row.x + i), factor));
   }
   if (i < row.size) {
     const int n = static_cast<int>(row.size - i);
     Vec::F factor{};
-    if constexpr (kForm != Form::kAlone) factor = Vec::LoadN(row.factor + i, n);
+    if constexpr (!IsAlone(kForm)) factor = Vec::LoadN(row.factor + i, n);
     Vec::StoreN(row.y + i, ActivateElement<kKind, kForm>(row, Vec::LoadN(row.x + i, n), factor), n);
   }
 }
@@ -67,11 +71,9 @@ inline void ActivateRow(const ActivationRow& row) {
 
 inline void ActivateRow(const ActivationRow& row) {
   if (row.factor == nullptr) {
-    ActivateRow<Form::kAlone>(row);
-  } else if (row.limited) {
-    ActivateRow<Form::kLimited>(row);
+    row.limited ? ActivateRow<Form::kAloneLimited>(row) : ActivateRow<Form::kAlone>(row);
   } else {
-    ActivateRow<Form::kGated>(row);
+    row.limited ? ActivateRow<Form::kGatedLimited>(row) : ActivateRow<Form::kGated>(row);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "cc/ops/attention/attention_pages.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/paged_attention/paged_attention.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
@@ -15,11 +16,13 @@ namespace {
 constexpr int64_t kMaxHeadDim = 512;
 
 Status CheckAttention(const OpCall& call) {
-  OperandCheck check("attention", call, /*inputs=*/3, /*outputs=*/1);
+  const bool biased = call.inputs.size() > kAttentionBiases;
+  OperandCheck check("attention", call, /*inputs=*/biased ? 4 : 3, /*outputs=*/1);
   check.ActInput(0, "q", "T,Q,D");
   check.ActInput(1, "k", "T,K,D");
   check.ActInput(2, "v", "T,K,D");
   check.ActOutput(0, "y", "T,Q,D");
+  if (biased) CheckBiases(kAttentionBiases, check);
   if (!check.ok()) return check.Result();
   check.Require(call.batch != nullptr, "the check needs the batch");
   check.Require(check.Dim('D') >= 1 && check.Dim('D') <= kMaxHeadDim,

@@ -4,15 +4,17 @@
 //
 //   inputs   q      act [T, Hq, D]   1 <= D <= 512
 //            k, v   act [T, Hk, D]   Hq is a multiple of Hk
+//            biases f32 [Hq, 2 * reach + 1], optional
 //   outputs  y      act [T, Hq, D]
 //   batch    query_start; num_requests bounds the requests when the call is checked
 //   attributes  scale > 0; causal = 1; window = 0 (none)
 //   aliasing    none
 //
 // Token t of a request sees all tokens of its request in the step, with causal = 1 those up to
-// itself, with a window only those less than `window` tokens away. Scores are q k^T scale, weights
-// e^score over the sum of those of the visible keys. Head h of q reads head h / (Hq / Hk) of k and
-// v.
+// itself, with a window only those less than `window` tokens away. Scores are q k^T scale, plus
+// bias[reach + d], with d = position of the key - position of the query, from -reach to reach;
+// weights e^score over the sum of those of the visible keys. Head h of q reads head h / (Hq / Hk)
+// of k and v.
 //
 // Result: the bits of one query's output depend on its q, its place in its request and the keys and
 // values it sees: not on the other requests of the call or on threads.
@@ -31,6 +33,8 @@
 #include "cc/ops/op.h"
 
 namespace pagemill::ops {
+
+inline constexpr size_t kAttentionBiases = 3;  // an optional input
 
 const OpDefinition& AttentionOp();
 

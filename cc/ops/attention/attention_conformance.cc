@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cc/ops/act_conformance.h"
+#include "cc/ops/attention/attention.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/paged_attention/paged_attention.h"
@@ -11,7 +12,7 @@
 namespace pagemill::ops {
 namespace {
 
-// The contract's bound: elements are below 1, scores below 6.
+// The contract's bound: elements are below 1, scores below 6, biases included.
 constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 6)};
 constexpr conformance::Tolerance kRoundedTolerance{.abs = kTolerance.abs + kPagedAttentionRounding};
 
@@ -21,6 +22,7 @@ struct Heads {
   int64_t q, kv, dim;
   bool causal;
   int32_t window = 0;
+  int32_t bias_reach = -1;  // negative: no biases
 };
 
 // Nearest, ties to even.
@@ -45,6 +47,13 @@ class Case {
     }
     for (size_t i = 0; i < 3; ++i) Fill(i, tokens, first_number, rounded);
     for (size_t i = 0; i < 3; ++i) inputs_[i] = tensors_[i].view();
+    if (heads.bias_reach >= 0) {
+      const int64_t distances = 2 * heads.bias_reach + 1;
+      conformance::Random random(7);
+      for (int64_t i = 0; i < heads.q * distances; ++i) biases_.push_back(random.Uniform(-2, 2));
+      inputs_[kAttentionBiases] =
+          TensorView::Dense(biases_.data(), DType::kF32, {heads.q, distances});
+    }
     output_ = tensors_[3].view();
     attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(heads.dim)));
     attributes_.Set("causal", heads.causal ? 1 : 0);
@@ -52,8 +61,10 @@ class Case {
     batch_.num_tokens = static_cast<int32_t>(total);
     batch_.num_requests = static_cast<int32_t>(tokens.size());
     batch_.query_start = query_start_.data();
-    call_ = {
-        .inputs = inputs_, .outputs = {&output_, 1}, .attributes = &attributes_, .batch = &batch_};
+    call_ = {.inputs = {inputs_, heads.bias_reach < 0 ? kAttentionBiases : kAttentionBiases + 1},
+             .outputs = {&output_, 1},
+             .attributes = &attributes_,
+             .batch = &batch_};
   }
   Case(const Case&) = delete;
 
@@ -82,7 +93,8 @@ class Case {
 
   std::vector<int32_t> query_start_;
   std::vector<conformance::TestTensor> tensors_;  // q, k, v, y
-  TensorView inputs_[3];
+  std::vector<float> biases_;
+  TensorView inputs_[kAttentionBiases + 1];
   TensorView output_;
   Attributes attributes_;
   BatchView batch_;
@@ -139,6 +151,14 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
                 {1, 0, 17, 290});
     }
     CheckAlone(op, caps, {.q = 2, .kv = 2, .dim = 16, .causal = causal, .window = 33}, {70, 600});
+    // Reaches within and beyond a vector, a chunk and a request.
+    for (int32_t reach : {0, 3, 40, 128, 400}) {
+      CheckCase(op, caps, {.q = 4, .kv = 2, .dim = 16, .causal = causal, .bias_reach = reach},
+                {1, 0, 17, 290});
+    }
+    CheckAlone(op, caps,
+               {.q = 2, .kv = 2, .dim = 16, .causal = causal, .window = 33, .bias_reach = 20},
+               {70, 300});
   }
   Case c({.q = 2, .kv = 1, .dim = 16, .causal = false}, {5, 20}, 0, /*rounded=*/false);
   conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b111});

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "cc/ops/attention/attention.h"
 #include "cc/ops/kv_page.h"
 #include "cc/ops/kv_write/kv_write.h"
 #include "cc/ops/paged_attention/paged_attention.h"
@@ -67,11 +68,16 @@ int64_t LongestRequest(const BatchView& batch) {
   return longest;
 }
 
+// An operand that is left out if the call has no biases.
+TensorView BiasesOf(const OpCall& call) {
+  return call.inputs.size() > kAttentionBiases ? call.inputs[kAttentionBiases] : TensorView{};
+}
+
 // A call of paged_attention over the pages.
 class PagedCall {
  public:
   PagedCall(const OpCall& call, const BatchView& batch, const TensorView& pages)
-      : inputs_{call.inputs[0], pages},
+      : inputs_{call.inputs[0], pages, {}, {}, BiasesOf(call)},
         call_{.inputs = inputs_,
               .outputs = call.outputs,
               .attributes = call.attributes,
@@ -80,7 +86,7 @@ class PagedCall {
   const OpCall& call() const { return call_; }
 
  private:
-  TensorView inputs_[2];
+  TensorView inputs_[5];
   OpCall call_;
 };
 

@@ -16,8 +16,13 @@ class Query {
         head_dim_(call.inputs[0].shape[2]),
         kv_head_(head / (call.inputs[0].shape[1] / k_.shape[1])),
         scale_(call.attributes->Get("scale", 1)),
+        token_(token),
         q_(call.inputs[0].Row<float>(token) + head * head_dim_),
-        y_(call.outputs[0].Row<float>(token) + head * head_dim_) {}
+        y_(call.outputs[0].Row<float>(token) + head * head_dim_) {
+    if (call.inputs.size() <= kAttentionBiases) return;
+    biases_ = call.inputs[kAttentionBiases].Row<float>(head);
+    reach_ = call.inputs[kAttentionBiases].shape[1] / 2;
+  }
 
   // Scores are computed twice rather than stored: nothing is allocated.
   void Run(int64_t begin, int64_t end) const {
@@ -39,7 +44,9 @@ class Query {
     const float* k = k_.Row<float>(key) + kv_head_ * head_dim_;
     double dot = 0;
     for (int64_t d = 0; d < head_dim_; ++d) dot += static_cast<double>(q_[d]) * k[d];
-    return dot * scale_;
+    const double bias =
+        biases_ == nullptr ? 0 : biases_[reach_ + std::clamp(key - token_, -reach_, reach_)];
+    return dot * scale_ + bias;
   }
 
   const TensorView& k_;
@@ -47,8 +54,11 @@ class Query {
   const int64_t head_dim_;
   const int64_t kv_head_;
   const double scale_;
+  const int64_t token_;
   const float* const q_;
   float* const y_;
+  const float* biases_ = nullptr;
+  int64_t reach_ = 0;
 };
 
 }  // namespace

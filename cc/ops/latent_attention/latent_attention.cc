@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string>
 
 #include "cc/ops/kernel_support.h"
@@ -15,11 +16,20 @@ namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
+constexpr size_t kChosen = 3;  // an optional input
+
+bool Chooses(const OpCall& call) {
+  return call.inputs.size() > kChosen && call.inputs[kChosen].rank > 0;
+}
+
 Status CheckLatentAttention(const OpCall& call) {
-  OperandCheck check("latent_attention", call, /*inputs=*/3, /*outputs=*/1);
+  const bool chooses = Chooses(call);
+  const size_t inputs = std::clamp<size_t>(call.inputs.size(), 3, 4);
+  OperandCheck check("latent_attention", call, inputs, /*outputs=*/1);
   check.ActInput(0, "q", "T,H,R");
   check.ActInput(1, "rope", "T,H,P");
   check.ActOutput(0, "y", "T,H,R");
+  if (chooses) check.Input(kChosen, "chosen", DType::kI32, "T,K");
   if (!check.ok()) return check.Result();
   RequireLatentCache(call, /*input=*/2, &check);
   const int64_t size = check.Dim('R'), width = size + check.Dim('P');
@@ -62,6 +72,15 @@ LatentRows RowsOf(const OpCall& call, int64_t request) {
           .block_table = batch.block_table + request * batch.block_table_stride};
 }
 
+// Restricts a tile of one token to the tokens that it has chosen.
+void Restrict(const OpCall& call, int64_t token, LatentRows* tile) {
+  const TensorView& chosen = call.inputs[kChosen];
+  const int32_t* const positions = chosen.Row<const int32_t>(token);
+  const int32_t* const end = positions + chosen.shape[1];
+  tile->chosen = positions;
+  tile->num_chosen = static_cast<int32_t>(std::find(positions, end, -1) - positions);
+}
+
 // Rows that a thread takes at a time: fewer for small steps, so that all threads work.
 int64_t RowsOfTile(int64_t rows, int32_t threads) {
   constexpr int64_t kFewest = 4;
@@ -70,13 +89,14 @@ int64_t RowsOfTile(int64_t rows, int32_t threads) {
 }
 
 // The rows (token, head) of the whole step are one list, divided into tiles at multiples of `size`
-// and at the ends of requests.
+// and at the ends of requests, or of tokens if each has chosen others.
 template <const LatentKernel* kKernel>
 void Run(const OpCall& call, KernelContext& context) {
   const BatchView& batch = *call.batch;
   const auto attend = call.inputs[2].dtype == DType::kF32 ? kKernel->f32 : kKernel->bf16;
   const int64_t heads = call.inputs[0].shape[1], rows = batch.num_tokens * heads;
   const int64_t size = RowsOfTile(rows, context.pool->num_threads());
+  const bool chooses = Chooses(call);
   const int64_t tiles = (rows + size - 1) / size;
   context.pool->ParallelFor(tiles, /*grain=*/1, [&](int64_t first, int64_t last, int) {
     int64_t row = first * size;
@@ -87,10 +107,13 @@ void Run(const OpCall& call, KernelContext& context) {
     while (row < end) {
       while (starts[request + 1] * heads <= row) ++request;
       const int64_t begin = starts[request] * heads;
-      const int64_t stop = std::min({end, row + size, starts[request + 1] * heads});
+      const int64_t token = row / heads;
+      const int64_t last_row = chooses ? (token + 1) * heads : starts[request + 1] * heads;
+      const int64_t stop = std::min({end, row + size, last_row});
       LatentRows tile = RowsOf(call, request);
       tile.first_row = static_cast<int32_t>(row - begin);
       tile.rows = static_cast<int32_t>(stop - row);
+      if (chooses) Restrict(call, token, &tile);
       attend(tile);
       row = stop;
     }

@@ -7,6 +7,8 @@
 //            rope   act [T, H, P]  the rotated part
 //            cache  f32 or bf16 [pages, block_size, R + P], in which `latent_write` has stored the
 //                   step's own tokens
+//            chosen i32 [T, K], optional: the positions of the tokens that each query sees, as
+//                   `select_tokens` chooses them: ascending, at least one, -1 behind the last
 //   outputs  y      act [T, H, R]  the value projection of each head comes after it
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
 //   attributes  scale > 0
@@ -14,11 +16,12 @@
 //
 // With c and k the latent and the rotated key of a cached token, head h of a query scores it
 // (q_h c + rope_h k) scale. y_h is the sum of all c at and before the query's position, each
-// weighted with e^score over the sum of these. Slots that a query does not see may hold anything,
+// weighted with e^score over the sum of these; with `chosen` the sum of those at the chosen positions
+// alone, so that the cost of a query does not grow with its context. Slots that a query does not see may hold anything,
 // NaN included.
 //
 // Result: the bits of one head of a query depend on its q and rope, its position and the tokens
-// that it sees: not on the other queries and requests of the call, on how the prompt was divided
+// that it sees (if it chooses all, those without `chosen`): not on the other queries and requests of the call, on how the prompt was divided
 // into steps, or on threads.
 //
 // Error bound: |y - exact| <= 4e-6 (1 + max |score|) max |c| over the visible tokens, on the

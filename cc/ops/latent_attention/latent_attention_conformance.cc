@@ -78,6 +78,11 @@ void CheckLatentAttentionConformance(const OpDefinition& op, const device::Capab
     CheckCase(op, caps, {.heads = 37, .size = 1, .rope_size = 1, .block_size = 1, .dtype = dtype},
               mixed);
     CheckCase(op, caps, {.heads = 2, .size = 70, .rope_size = 16, .dtype = dtype}, {});
+    for (int32_t choices : {1, 7, 40, 500}) {
+      CheckCase(op, caps,
+                {.heads = 5, .size = 40, .rope_size = 12, .dtype = dtype, .choices = choices},
+                mixed);
+    }
   }
 }
 
@@ -85,6 +90,7 @@ void CheckLatentAttentionInvariance(const OpDefinition& op, const device::Capabi
   CheckPieces(op, caps, {.heads = 6, .size = 40, .rope_size = 6}, 67, 1);
   CheckPieces(op, caps, {.heads = 3, .size = 33, .rope_size = 4, .dtype = DType::kF32}, 70, 13);
   CheckPieces(op, caps, {.heads = 40, .size = 16, .rope_size = 8, .block_size = 32}, 70, 33);
+  CheckPieces(op, caps, {.heads = 6, .size = 40, .rope_size = 6, .choices = 9}, 67, 13);
 }
 
 }  // namespace pagemill::ops

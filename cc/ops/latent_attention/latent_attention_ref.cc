@@ -22,7 +22,12 @@ class Query {
         q_(call.inputs[0].Row<const float>(token) + head * size_),
         rope_(call.inputs[1].Row<const float>(token) + head * rope_size_),
         y_(call.outputs[0].Row<float>(token) + head * size_),
-        keys_(call.batch->seq_lens[request] - call.batch->query_start[request + 1] + token + 1) {}
+        chosen_(call.inputs.size() > 3 && call.inputs[3].rank > 0
+                    ? call.inputs[3].Row<const int32_t>(token)
+                    : nullptr),
+        keys_(chosen_ != nullptr
+                  ? std::find(chosen_, chosen_ + call.inputs[3].shape[1], -1) - chosen_
+                  : call.batch->seq_lens[request] - call.batch->query_start[request + 1] + token + 1) {}
 
   // Scores are computed twice rather than stored: nothing is allocated.
   void Run() const {
@@ -40,8 +45,9 @@ class Query {
 
  private:
   double Element(int64_t key, int64_t i) const {
-    const int64_t block_size = cache_.shape[1], page = block_table_[key / block_size];
-    const int64_t index = key % block_size * cache_.shape[2] + i;
+    const int64_t position = chosen_ != nullptr ? chosen_[key] : key;
+    const int64_t block_size = cache_.shape[1], page = block_table_[position / block_size];
+    const int64_t index = position % block_size * cache_.shape[2] + i;
     if (cache_.dtype == DType::kF32) return cache_.Row<const float>(page)[index];
     return Bf16ToFloat(cache_.Row<const uint16_t>(page)[index]);
   }
@@ -60,7 +66,8 @@ class Query {
   const float* q_;
   const float* rope_;
   float* y_;
-  int64_t keys_;  // that it sees
+  const int32_t* chosen_;  // positions of the keys that it sees; null: the first ones
+  int64_t keys_;           // that it sees
 };
 
 }  // namespace

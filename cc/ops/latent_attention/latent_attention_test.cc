@@ -51,6 +51,26 @@ TEST(LatentAttention, ByHand) {
   }
 }
 
+// With both tokens chosen the bits are those without a choice; with one, its latent.
+TEST(LatentAttention, AttendsToWhatIsChosen) {
+  const std::vector<conformance::PagedRequest> requests = {{.context = 9, .tokens = 3}};
+  conformance::LatentCase all({.heads = 3}, requests);
+  conformance::LatentCase each({.heads = 3, .choices = 12}, requests);
+  conformance::LatentCase last({.heads = 3, .dtype = DType::kF32, .choices = 1}, requests);
+  device::ThreadPool pool({.num_threads = 2});
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(LatentAttentionOp(), device::DetectCapabilities(), all.call())) {
+    EXPECT_TRUE(conformance::BitEqual(each.Run(*kernel, pool), all.Run(*kernel, pool)))
+        << kernel->name;
+    const std::vector<float> y = last.Run(*kernel, pool);
+    const TensorView& cache = last.call().inputs[2];
+    const int64_t page = last.call().batch->block_table[0];
+    for (int i = 0; i < 40; ++i) {  // of the last token, at position 11
+      EXPECT_FLOAT_EQ(y[2 * 120 + i], cache.Row<const float>(page)[11 * 52 + i]) << kernel->name;
+    }
+  }
+}
+
 // A stored NaN makes the queries that see it NaN, and no others.
 TEST(LatentAttention, NaNReachesLaterQueriesOnly) {
   conformance::LatentCase c({.heads = 4, .size = 20, .rope_size = 4, .dtype = DType::kF32},

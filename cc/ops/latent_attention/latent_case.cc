@@ -1,6 +1,8 @@
 #include "cc/ops/latent_attention/latent_case.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "cc/tensor/float16.h"
@@ -12,6 +14,14 @@ enum Role : uint64_t { kQuery = 1, kRope = 2, kLatent = 3 };
 
 void Append(std::vector<float>& to, const std::vector<float>& values) {
   to.insert(to.end(), values.begin(), values.end());
+}
+
+// Appends at most `choices` of the positions up to `position`: the last, and others at a stride.
+void AppendChoice(std::vector<int32_t>* chosen, int32_t position, int32_t choices) {
+  if (choices == 0) return;
+  const int32_t count = std::min(choices, position + 1), stride = (position + 1) / count;
+  for (int32_t i = 0; i < count; ++i) chosen->push_back(position - (count - 1 - i) * stride);
+  chosen->insert(chosen->end(), static_cast<size_t>(choices - count), -1);
 }
 
 }  // namespace
@@ -27,9 +37,12 @@ LatentCase::LatentCase(const LatentOptions& options, std::vector<PagedRequest> r
       cache_(options.dtype,
              {batch_.num_blocks(), options.block_size, options.size + options.rope_size},
              {.row_padding_bytes = 64}),
+      chosen_(DType::kI32, {batch_.view().num_tokens, std::max(options.choices, 1)},
+              {.misalign_bytes = 4, .row_padding_bytes = 4}),
       y_(DType::kF32, {batch_.view().num_tokens, options.heads, options.size},
          {.misalign_bytes = 8, .row_padding_bytes = 12}) {
   std::vector<float> q, rope;
+  std::vector<int32_t> chosen;
   for (int64_t r = 0; r < batch_.view().num_requests; ++r) {
     const int32_t id = ids.empty() ? static_cast<int32_t>(r) : ids[static_cast<size_t>(r)];
     const PagedRequest& request = batch_.requests()[static_cast<size_t>(r)];
@@ -37,6 +50,7 @@ LatentCase::LatentCase(const LatentOptions& options, std::vector<PagedRequest> r
       const int32_t position = request.context + i;
       Append(q, TokenVector(kQuery, id, position, options.heads * options.size));
       Append(rope, TokenVector(kRope, id, position, options.heads * options.rope_size));
+      AppendChoice(&chosen, position, options.choices);
     }
     if (request.tokens > 0) StoreContext(r, id);
   }
@@ -46,6 +60,10 @@ LatentCase::LatentCase(const LatentOptions& options, std::vector<PagedRequest> r
   inputs_[0] = q_.view();
   inputs_[1] = rope_.view();
   inputs_[2] = cache_.view();
+  if (options.choices > 0) {
+    chosen_.SetInt(chosen);
+    inputs_[3] = chosen_.view();
+  }
   outputs_[0] = y_.view();
   call_ = {
       .inputs = inputs_, .outputs = outputs_, .attributes = &attributes_, .batch = &batch_.view()};

@@ -20,6 +20,7 @@ struct LatentOptions {
   int64_t rope_size = 12;
   int32_t block_size = 16;
   DType dtype = DType::kBF16;
+  int32_t choices = 0;  // tokens that each query sees; 0: all
 };
 
 class LatentCase {
@@ -41,9 +42,9 @@ class LatentCase {
 
   LatentOptions options_;
   PagedBatch batch_;
-  TestTensor q_, rope_, cache_, y_;
+  TestTensor q_, rope_, cache_, chosen_, y_;
   Attributes attributes_;
-  TensorView inputs_[3];
+  TensorView inputs_[4];
   TensorView outputs_[1];
   OpCall call_;
   int64_t visible_bytes_ = 0;

@@ -18,7 +18,7 @@ constexpr int kKeyBlock = 4;     // keys whose scores are summed at once
 constexpr int kColumnBlock = 4;  // vectors of y that stay in registers for all keys
 constexpr int kBlockRows = Vec::kRegisters >= 32 ? 4 : 2;
 
-// Consecutive tokens of the context: [size + rope_size] each.
+// Consecutive tokens of the context, or of those chosen: [size + rope_size] each.
 template <typename Element>
 struct LatentKeys {
   const Element* key[kKeys];
@@ -46,7 +46,7 @@ inline LatentKeys<Element> LocateKeys(const LatentRows& r, int32_t begin, int32_
   keys.begin = begin;
   const int64_t width = r.size + r.rope_size;
   for (int32_t k = 0; k < count; ++k) {
-    const int32_t position = begin + k;
+    const int32_t position = r.chosen != nullptr ? r.chosen[begin + k] : begin + k;
     const char* const page = static_cast<const char*>(r.cache) +
                              r.block_table[position / r.block_size] * r.page_stride_bytes;
     keys.key[k] = reinterpret_cast<const Element*>(page) + (position % r.block_size) * width;
@@ -202,14 +202,15 @@ void AttendRows(const LatentRows& r) {
     float* const y = ResultOf(r, row);
     for (int i = 0; i < r.size; ++i) y[i] = 0;
   }
-  const int32_t keys_end = r.first_position + (end - 1) / r.heads + 1;
+  const bool chooses = r.chosen != nullptr;
+  const int32_t keys_end = chooses ? r.num_chosen : r.first_position + (end - 1) / r.heads + 1;
   for (int32_t begin = 0; begin < keys_end; begin += kKeys) {
     const int32_t count = keys_end - begin < kKeys ? keys_end - begin : kKeys;
     const LatentKeys<Element> keys = LocateKeys<Element>(r, begin, count);
     for (int32_t row = r.first_row; row < end;) {
       const int32_t token = row / r.heads;
       const int32_t left = (token + 1) * r.heads < end ? (token + 1) * r.heads - row : end - row;
-      const int32_t seen = r.first_position + token + 1 - begin;
+      const int32_t seen = chooses ? count : r.first_position + token + 1 - begin;
       const int32_t visible = seen < count ? seen : count;
       const int32_t block = left < kBlockRows ? 1 : kBlockRows;
       if (visible > 0 && block > 1) {

@@ -30,6 +30,10 @@ struct LatentRows {
   int64_t page_stride_bytes = 0;
   int32_t block_size = 0;
   const int32_t* block_table = nullptr;
+  // Positions of the keys that all rows see, which then are of one token; null: all keys up to each
+  // row's position.
+  const int32_t* chosen = nullptr;
+  int32_t num_chosen = 0;
 };
 
 struct LatentKernel {

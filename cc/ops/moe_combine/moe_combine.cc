@@ -12,7 +12,9 @@ namespace {
 Status CheckMoeCombine(const OpCall& call) {
   OperandCheck check("moe_combine", call, /*inputs=*/2, /*outputs=*/1);
   check.Input(1, "weights", DType::kF32, "N,J");
-  check.ActInput(0, "x", "N,J,H*");
+  const bool shared = call.inputs.size() > 0 && call.outputs.size() > 0 &&
+                      moe_combine::ChoiceStep(call) == 0;
+  check.ActInput(0, "x", shared ? "N,H*" : "N,J,H*");
   check.ActOutput(0, "y", "N,H*");
   return check.Result();
 }
@@ -29,5 +31,10 @@ constexpr OpDefinition kDefinition{"moe_combine", CheckMoeCombine, kKernels};
 }  // namespace
 
 const OpDefinition& MoeCombineOp() { return kDefinition; }
+
+int64_t moe_combine::ChoiceStep(const OpCall& call) {
+  const int64_t width = call.outputs[0].RowElements();
+  return call.inputs[0].RowElements() == width ? 0 : width;
+}
 
 }  // namespace pagemill::ops

@@ -1,9 +1,10 @@
 // File: cc/ops/moe_combine/moe_combine.h
 // The end of a mixture-of-experts layer: the weighted sum of the outputs of a token's experts.
 //
-//   y[n] = sum_j weights[n, j] * x[n, j]
+//   y[n] = sum_j weights[n, j] * x[n, j]      (or x[n], the same for all j)
 //
-//   inputs   x        act [N, J, ...]  rows of H elements, any trailing shape
+//   inputs   x        act [N, J, ...]  rows of H elements, any trailing shape; or [N, ...], H
+//                                      elements that all choices share
 //            weights  f32 [N, J]
 //   outputs  y        act [N, ...]     rows of H elements
 //   aliasing    none
@@ -17,6 +18,8 @@
 #ifndef PAGEMILL_CC_OPS_MOE_COMBINE_MOE_COMBINE_H_
 #define PAGEMILL_CC_OPS_MOE_COMBINE_MOE_COMBINE_H_
 
+#include <cstdint>
+
 #include "cc/ops/op.h"
 
 namespace pagemill::ops {
@@ -24,6 +27,9 @@ namespace pagemill::ops {
 const OpDefinition& MoeCombineOp();
 
 namespace moe_combine {
+// Elements from one choice of a token to the next; 0 if they share one row.
+int64_t ChoiceStep(const OpCall& call);
+
 void RunPortable(const OpCall& call, KernelContext& context);
 void RunReference(const OpCall& call, KernelContext& context);
 }  // namespace moe_combine

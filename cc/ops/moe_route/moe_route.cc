@@ -1,6 +1,7 @@
 #include "cc/ops/moe_route/moe_route.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "cc/ops/kernel_support.h"
@@ -23,11 +24,18 @@ Status CheckMoeRoute(const OpCall& call) {
   check.Output(1, "weights", DType::kF32, "N,J");
   const int64_t experts = check.Dim('E'), choices = check.Dim('J');
   check.IntegerAttribute("choices", /*fallback=*/0, choices, choices);
-  check.IntegerAttribute("scoring", /*fallback=*/-1, 0, 1);
+  check.IntegerAttribute("scoring", /*fallback=*/-1, 0, 2);
   check.IntegerAttribute("renormalize", 0, 0, 1);
+  check.IntegerAttribute("logits_bias", 0, 0, 1);
   check.IntegerAttribute("groups", 1, 1, std::max<int64_t>(1, experts));
   if (!check.ok()) return check.Result();
   const moe_route::Args args = moe_route::ToArgs(call);
+  if (args.scoring == moe_route::Scoring::kSparseMixer) {
+    check.Require(args.groups == 1 && args.bias == nullptr,
+                  "SparseMixer (scoring 2) has no groups and no bias");
+    check.Require(args.tolerance >= 0 && std::isfinite(args.tolerance),
+                  "attribute tolerance must be a number of at least 0");
+  }
   check.Require(experts % args.groups == 0, std::to_string(experts) +
                                                 " experts are not a multiple of " +
                                                 std::to_string(args.groups) + " groups");
@@ -65,6 +73,8 @@ Args ToArgs(const OpCall& call) {
           .experts = call.inputs[0].shape[1],
           .choices = call.outputs[0].shape[1],
           .scoring = static_cast<Scoring>(attributes.GetInt("scoring", 0)),
+          .tolerance = static_cast<float>(attributes.Get("tolerance", 0)),
+          .logits_bias = attributes.GetInt("logits_bias", 0) != 0,
           .renormalize = attributes.GetInt("renormalize", 0) != 0,
           .scale = static_cast<float>(attributes.Get("scale", 1)),
           .groups = groups,

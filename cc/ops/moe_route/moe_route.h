@@ -8,7 +8,9 @@
 //   outputs  ids      i32 [N, k]   distinct experts, the best first
 //            weights  f32 [N, k]
 //   attributes  choices        k, at most group_choices * E / groups
-//               scoring        0 softmax over all experts, 1 sigmoid
+//               scoring        0 softmax over all experts, 1 sigmoid, 2 SparseMixer
+//               tolerance=0    of SparseMixer, at least 0
+//               logits_bias=0  1: the bias is added to logits
 //               renormalize=0  1: weights are divided by their sum (plus 1e-20)
 //               scale=1        factor of the final weights
 //               groups=1       groups of neighbouring experts, of equal size
@@ -17,9 +19,14 @@
 //   aliasing    none
 //
 //   score[e] = scoring(logits)[e]
-//   key[e] = logits[e], or score[e] + bias[e] if there is a bias
+//   key[e] = logits[e], or score[e] + bias[e] if there is a bias, or logits[e] + bias[e]
 //   ids = the k largest keys among the experts of the best groups
 //   weights[j] = score[ids[j]] (/ (sum_j score[ids[j]] + 1e-20)) * scale (* factors[ids[j]])
+//
+// SparseMixer, without bias and groups, weighs each choice among the experts that are left and near
+// it: with m the logit of choice j, an expert e that is none of the choices before j counts if
+// m - logits[e] <= tolerance max(|logits[e]|, m), and score[ids[j]] is 1 / sum_e exp(logits[e] - m)
+// over those that count; NaN if m is infinite.
 //
 // Without a bias, logits are compared instead of scores, which have the same order, so that scores
 // that round to the same number are not ties. The key of a group sums score + bias of its best
@@ -30,7 +37,8 @@
 // logit is NaN, or the largest is infinite, all weights of the row are NaN.
 //
 // Source: "DeepSeek-V3 Technical Report", section 2.1.2 (bias and groups), and the routers of
-// transformers for Qwen3-MoE, Mixtral, DeepSeek-V2 and Gemma 4 (factors).
+// transformers for Qwen3-MoE, Mixtral, DeepSeek-V2, Gemma 4 (factors) and PhiMoE (SparseMixer,
+// arXiv 2409.12136).
 //
 // Error bound: |weights - exact| <= 4e-6 |exact| + 1e-30 for the ids that were chosen: the error of
 // Exp() is 2e-7 (cc/ops/exp.h), that of a sum of E <= 1024 terms in 16 chains at most 64 * 2^-24 =
@@ -39,6 +47,8 @@
 #ifndef PAGEMILL_CC_OPS_MOE_ROUTE_MOE_ROUTE_H_
 #define PAGEMILL_CC_OPS_MOE_ROUTE_MOE_ROUTE_H_
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "cc/ops/op.h"
@@ -49,7 +59,7 @@ const OpDefinition& MoeRouteOp();
 
 namespace moe_route {
 
-enum class Scoring { kSoftmax = 0, kSigmoid = 1 };
+enum class Scoring { kSoftmax = 0, kSigmoid = 1, kSparseMixer = 2 };
 
 struct Args {
   TensorView logits, ids, weights;
@@ -58,12 +68,18 @@ struct Args {
   int64_t experts;
   int64_t choices;
   Scoring scoring;
+  float tolerance;  // of kSparseMixer
+  bool logits_bias;
   bool renormalize;
   float scale;
   int64_t groups;
   int64_t group_choices;
   int64_t group_top;
 
+  // Whether an expert counts beside a choice of SparseMixer.
+  bool IsNear(float choice, float logit) const {
+    return !(choice - logit > tolerance * std::max(std::abs(logit), choice));
+  }
   int64_t GroupSize() const { return experts / groups; }
   float FactorOf(int64_t expert) const {
     return factors == nullptr ? scale : scale * factors[expert];

@@ -1,5 +1,5 @@
 // What every kernel of `moe_route` has to pass. For many numbers of experts, choices and groups,
-// both scorings, with and without bias, misaligned and padded operands: the ids of the reference
+// all scorings, with and without bias, misaligned and padded operands: the ids of the reference
 // and weights within the contract's bound; equal logits; NaN and infinite logits; the same bits
 // with 1 to 3 threads and when each token is alone; exactly the outputs are written.
 #include <gtest/gtest.h>
@@ -32,6 +32,8 @@ struct Case {
   bool bias = false;
   bool factors = false;
   bool sigmoid = false;
+  bool logits_bias = false;
+  double tolerance = -1;  // of SparseMixer, if not negative
   bool renormalize = false;
   double scale = 1;
   Logits logits = Logits::kRandom;
@@ -56,7 +58,9 @@ struct Operation {
     bias.FillUniform(random, -0.5f, 0.5f);
     factors.FillUniform(random, -2, 2);
     attributes.Set("choices", static_cast<double>(c.choices));
-    attributes.Set("scoring", c.sigmoid ? 1 : 0);
+    attributes.Set("scoring", c.tolerance >= 0 ? 2 : c.sigmoid ? 1 : 0);
+    if (c.tolerance >= 0) attributes.Set("tolerance", c.tolerance);
+    attributes.Set("logits_bias", c.logits_bias ? 1 : 0);
     attributes.Set("renormalize", c.renormalize ? 1 : 0);
     attributes.Set("scale", c.scale);
     attributes.Set("groups", static_cast<double>(c.groups));
@@ -161,6 +165,11 @@ void CheckMoeRouteConformance(const OpDefinition& op, const device::Capabilities
        .logits = Logits::kTies},
       {.experts = 5, .choices = 3, .renormalize = true, .logits = Logits::kSpecial, .tokens = 60},
       {.experts = 6, .choices = 4, .sigmoid = true, .logits = Logits::kSpecial, .tokens = 60},
+      {.experts = 19, .choices = 5, .bias = true, .sigmoid = true, .logits_bias = true},
+      {.experts = 16, .choices = 2, .tolerance = 0.02},
+      {.experts = 33, .choices = 3, .tolerance = 0.7, .renormalize = true, .scale = 2},
+      {.experts = 16, .choices = 2, .tolerance = 0.5, .logits = Logits::kTies},
+      {.experts = 6, .choices = 4, .tolerance = 0.1, .logits = Logits::kSpecial, .tokens = 60},
       {.experts = 4, .choices = 2, .tokens = 0}};
   Random random(1);
   for (const Case& c : cases) {

@@ -78,10 +78,23 @@ void Score(const Args& args, const float* logits, float largest, float* scores) 
   for (int64_t e = 0; e < args.experts; ++e) scores[e] /= sum;
 }
 
+// The score of choice j by SparseMixer.
+float Mix(const Args& args, const float* logits, const int32_t* ids, int64_t j) {
+  const float choice = logits[ids[j]];
+  if (!std::isfinite(choice)) return std::numeric_limits<float>::quiet_NaN();
+  float sum = 0;
+  for (int64_t e = 0; e < args.experts; ++e) {
+    const bool chosen = std::find(ids, ids + j, e) != ids + j;
+    if (!chosen && args.IsNear(choice, logits[e])) sum += Exp(logits[e] - choice);
+  }
+  return 1 / sum;
+}
+
 // The keys by which experts are compared; never NaN.
 void MakeKeys(const Args& args, const float* logits, const Scratch& scratch) {
   for (int64_t e = 0; e < args.experts; ++e) {
-    const float key = args.bias == nullptr ? logits[e] : scratch.scores[e] + args.bias[e];
+    const float plain = args.bias == nullptr || args.logits_bias ? logits[e] : scratch.scores[e];
+    const float key = args.bias == nullptr ? plain : plain + args.bias[e];
     scratch.keys[e] = std::isnan(key) || std::isnan(logits[e]) ? -kInfinity : key;
   }
 }
@@ -128,7 +141,8 @@ void RouteToken(const Args& args, const float* logits, const Scratch& scratch, i
   }
   float sum = args.renormalize ? 1e-20f : 1.0f;
   for (int64_t j = 0; j < args.choices; ++j) {
-    weights[j] = scratch.scores[ids[j]];
+    weights[j] = args.scoring == Scoring::kSparseMixer ? Mix(args, logits, ids, j)
+                                                       : scratch.scores[ids[j]];
     if (args.renormalize) sum += weights[j];
   }
   for (int64_t j = 0; j < args.choices; ++j) {

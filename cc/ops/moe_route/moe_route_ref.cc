@@ -24,6 +24,18 @@ void Score(const Args& args, const float* logits, double* scores) {
   for (int64_t e = 0; e < args.experts; ++e) scores[e] /= sum;
 }
 
+// The score of choice j by SparseMixer.
+double Mix(const Args& args, const float* logits, const int32_t* ids, int64_t j) {
+  const float choice = logits[ids[j]];
+  if (!std::isfinite(choice)) return std::numeric_limits<double>::quiet_NaN();
+  double sum = 0;
+  for (int64_t e = 0; e < args.experts; ++e) {
+    const bool chosen = std::find(ids, ids + j, e) != ids + j;
+    if (!chosen && args.IsNear(choice, logits[e])) sum += std::exp(double{logits[e]} - choice);
+  }
+  return 1 / sum;
+}
+
 // True if `a` precedes `b` in the order of the choice.
 bool Before(double key_a, int64_t a, double key_b, int64_t b) {
   return key_a > key_b || (key_a == key_b && a < b);
@@ -35,7 +47,8 @@ struct Keys {
   const double* scores;
 
   double OfExpert(int64_t e) const {
-    const double key = args.bias == nullptr ? double{logits[e]} : scores[e] + args.bias[e];
+    const double plain = args.bias == nullptr || args.logits_bias ? double{logits[e]} : scores[e];
+    const double key = args.bias == nullptr ? plain : plain + args.bias[e];
     return std::isnan(key) ? -kInfinity : key;
   }
   double OfGroup(int64_t group) const {
@@ -77,6 +90,7 @@ void RouteToken(const Args& args, const float* logits, double* scores, int32_t* 
       }
     }
     ids[j] = static_cast<int32_t>(best);
+    if (args.scoring == Scoring::kSparseMixer) scores[best] = Mix(args, logits, ids, j);
     sum += scores[best];
   }
   const bool defined = std::none_of(logits, logits + args.experts, [](float logit) {

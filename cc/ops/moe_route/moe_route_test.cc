@@ -65,6 +65,14 @@ TEST(MoeRoute, BiasMovesTheChoiceNotTheWeights) {
   ExpectNear(routed.weights, {0.5, 0.8});
 }
 
+TEST(MoeRoute, BiasIsAddedToLogits) {
+  // Logits 0, 1.386, 0.693, 1.099: sigmoids would move the first in front of all.
+  const std::vector<float> bias = {0.5f, 0, 0, 0};
+  const Routed routed = Route(kLogits, 2, {{"scoring", 1}, {"logits_bias", 1}}, bias);
+  EXPECT_EQ(routed.ids, (std::vector<float>{1, 3}));
+  ExpectNear(routed.weights, {0.8, 0.75});
+}
+
 TEST(MoeRoute, FactorsChangeTheWeightsNotTheChoice) {
   TestTensor x(DType::kF32, {1, 4}), factors(DType::kF32, {4});
   TestTensor ids(DType::kI32, {1, 2}), weights(DType::kF32, {1, 2});
@@ -91,6 +99,14 @@ TEST(MoeRoute, ChoosesFromTheBestGroups) {
   Settings pairs = settings;
   pairs.emplace_back("group_top", 2);
   EXPECT_EQ(Route(logits, 2, pairs).ids, (std::vector<float>{2, 3}));
+}
+
+TEST(MoeRoute, SparseMixerWeighsChoicesAmongTheirNeighbours) {
+  const Settings settings = {{"scoring", 2}, {"tolerance", 0.1}};
+  // 3.8 is within 10 % of 4, 3.5 is not, and is within 10 % of 3.8, the second choice.
+  const Routed routed = Route({3.5f, 4, 3.8f, -4}, 2, settings);
+  EXPECT_EQ(routed.ids, (std::vector<float>{1, 2}));
+  ExpectNear(routed.weights, {1 / (1 + std::exp(-0.2)), 1 / (1 + std::exp(-0.3))});
 }
 
 TEST(MoeRoute, LowerNumbersWinTies) {
@@ -123,8 +139,10 @@ TEST(MoeRoute, CheckNamesTheMismatch) {
             "moe_route: 8 experts are not a multiple of 3 groups");
   EXPECT_FALSE(check(2, {}).ok()) << "no scoring";
   EXPECT_FALSE(check(2, {{"scoring", 0}, {"groups", 4}, {"group_choices", 5}}).ok());
-  EXPECT_FALSE(check(2, {{"scoring", 0}, {"choices", 3}}).ok() &&
-               check(2, {{"choices", 3}, {"scoring", 2}}).ok());
+  EXPECT_TRUE(check(2, {{"scoring", 2}}).ok());
+  EXPECT_FALSE(check(2, {{"scoring", 3}}).ok());
+  EXPECT_FALSE(check(2, {{"scoring", 2}, {"groups", 2}, {"group_choices", 1}}).ok());
+  EXPECT_FALSE(check(2, {{"scoring", 2}, {"tolerance", -1}}).ok());
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   q_.Set(queries);
   attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(options.head_dim)));
   attributes_.Set("window", options.window);
+  attributes_.Set("chunked", options.chunked ? 1 : 0);
   attributes_.Set("causal", options.causal ? 1 : 0);
   attributes_.Set("soft_cap", options.soft_cap);
   attributes_.Set("k_scale", options.kv_scales.k);
@@ -80,6 +81,14 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   if (options.slopes) {
     inputs_[3] = TensorView::Dense(slopes_.data(), DType::kF32, {options.q_heads});
   }
+  if (options.bias_reach >= 0) {
+    const int64_t distances = 2 * options.bias_reach + 1;
+    Random random(7);
+    for (int64_t i = 0; i < options.q_heads * distances; ++i) {
+      biases_.push_back(random.Uniform(-2, 2));
+    }
+    inputs_[4] = TensorView::Dense(biases_.data(), DType::kF32, {options.q_heads, distances});
+  }
   outputs_[0] = y_.view();
   call_ = {
       .inputs = inputs_, .outputs = outputs_, .attributes = &attributes_, .batch = &batch_.view()};
@@ -88,7 +97,9 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
 void AttentionCase::StoreContext(int64_t request, int32_t id) {
   const PagedRequest& r = batch_.requests()[request];
   const int32_t end = r.context + r.tokens;
-  const int32_t begin = options_.window > 0 ? std::max(0, r.context + 1 - options_.window) : 0;
+  const int32_t begin = options_.chunked      ? r.context / options_.window * options_.window
+                        : options_.window > 0 ? std::max(0, r.context + 1 - options_.window)
+                                              : 0;
   const int64_t size = options_.kv_heads * options_.head_dim;
   for (int32_t position = begin; position < end; ++position) {
     const int32_t owner = position < options_.common_blocks * options_.block_size ? -1 : id;

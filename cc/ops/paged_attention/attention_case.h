@@ -22,10 +22,12 @@ struct AttentionOptions {
   int32_t block_size = 16;
   DType dtype = DType::kBF16;
   int32_t window = 0;
+  bool chunked = false;
   bool causal = true;
   double soft_cap = 0;
   bool sinks = false;          // of all sizes, below and above the scores
   bool slopes = false;         // 1/2, 1/4, ...
+  int32_t bias_reach = -1;     // biases of 2 * reach + 1 distances; negative: none
   int32_t common_blocks = 0;   // that all requests begin with
   bool zero_queries = false;   // all keys weigh the same
   bool round_queries = false;  // to bf16
@@ -60,8 +62,8 @@ class AttentionCase {
   PagedBatch batch_;
   TestTensor q_, cache_, y_;
   Attributes attributes_;
-  std::vector<float> sinks_, slopes_;
-  TensorView inputs_[4];
+  std::vector<float> sinks_, slopes_, biases_;
+  TensorView inputs_[5];
   TensorView outputs_[1];
   OpCall call_;
   int64_t visible_bytes_ = 0;

@@ -69,12 +69,13 @@ struct GroupScales {
   const float* const* values = nullptr;
 };
 
-// The keys of a chunk that a row sees, and what ALiBi adds to their scores, in units of log2(e):
-// slope (distance + j) for key j.
+// The keys of a chunk that a row sees, and what is added to their scores: ALiBi's slope (distance +
+// j) for key j, in units of log2(e), or the bias of that distance.
 struct RowKeys {
   KeyRange range;
   float slope = 0;
-  float distance = 0;  // from the row's position to the chunk's first key; negative if it is past
+  int distance = 0;  // from the row's position to the chunk's first key; negative if it is past
+  const float* biases = nullptr;  // of the row's head, [2 * bias_reach + 1], in nats
   const GroupScales* scales = nullptr;  // of int8 keys and values
 };
 
@@ -90,8 +91,33 @@ inline constexpr Numbers kCounted;
 
 // Adds the ALiBi term to scores `v` of the kLanes keys from `first` on.
 inline Vec::F AddSlope(Vec::F v, const RowKeys& keys, int first) {
-  const Vec::F distance = Vec::Add(Vec::Load(kCounted.values + first), Vec::Set(keys.distance));
+  const Vec::F start = Vec::Set(static_cast<float>(keys.distance));
+  const Vec::F distance = Vec::Add(Vec::Load(kCounted.values + first), start);
   return Vec::Fma(Vec::Set(keys.slope), distance, v);
+}
+
+// As AddSlope, with the bias of each distance; those beyond the reach have that of the reach.
+inline Vec::F AddBias(const AttentionShape& shape, Vec::F v, const RowKeys& keys, int first) {
+  const int last = 2 * shape.bias_reach;
+  const int entry = keys.distance + first + shape.bias_reach;
+  Vec::F bias;
+  if (entry >= 0 && entry + Vec::kLanes - 1 <= last) {
+    bias = Vec::Load(keys.biases + entry);
+  } else {
+    float lanes[Vec::kLanes];
+    for (int i = 0; i < Vec::kLanes; ++i) {
+      const int clamped = entry + i < 0 ? 0 : entry + i < last ? entry + i : last;
+      lanes[i] = keys.biases[clamped];
+    }
+    bias = Vec::Load(lanes);
+  }
+  return Vec::Fma(Vec::Set(kLog2E), bias, v);
+}
+
+// Adds what depends on distances, if anything does.
+inline Vec::F AddByDistance(const AttentionShape& shape, Vec::F v, const RowKeys& keys, int first) {
+  if (shape.slopes != nullptr) v = AddSlope(v, keys, first);
+  return shape.biases == nullptr ? v : AddBias(shape, v, keys, first);
 }
 
 // scores[r][16 g + j] = sum_d q[r][d] key[g][d][j] for kRows rows and kGroups groups from `first`.
@@ -168,7 +194,7 @@ inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, flo
     Vec::F v = Vec::Load(scores + i * kLanes);
     if (scales != nullptr) v = Vec::Mul(v, of_vector(scales->keys, i));
     if (shape.soft_cap != 0) v = Vec::Mul(Tanh(v), Vec::Set(shape.soft_cap));
-    if (shape.slopes != nullptr) v = AddSlope(v, keys, i * kLanes);
+    v = AddByDistance(shape, v, keys, i * kLanes);
     score[i] = seen(v, none, i);
     highest = Vec::Max(highest, score[i]);
   }

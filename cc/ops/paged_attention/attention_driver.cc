@@ -22,6 +22,7 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   shape.group = static_cast<int32_t>(args.q.shape[1]) / args.kv_heads;
   shape.block_size = args.batch->block_size;
   shape.window = args.window;
+  shape.chunked = args.chunked;
   shape.causal = args.causal;
   const bool capped = args.soft_cap > 0;
   const float scale = args.scale * args.kv_scales.k;
@@ -30,6 +31,8 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   shape.soft_cap = args.soft_cap * kLog2E;
   shape.sinks = args.sinks;
   shape.slopes = args.slopes;
+  shape.biases = args.biases;
+  shape.bias_reach = args.bias_reach;
   shape.cache = args.cache.data;
   shape.block_stride_bytes = args.cache.row_stride_bytes;
   return shape;
@@ -120,7 +123,8 @@ class Driver {
     const int64_t rows = int64_t{batch.num_tokens} * shape_.group;
     if (batch.num_requests < 2 || batch.num_tokens > AttentionSizes::kMaxSharingTokens) return 0;
     if (rows >= int64_t{batch.num_requests} * kAttentionTileRows / 2) return 0;
-    if (!shape_.causal || shape_.window > 0 || shape_.slopes != nullptr) return 0;
+    if (!shape_.causal || shape_.window > 0) return 0;
+    if (shape_.slopes != nullptr || shape_.biases != nullptr) return 0;
     return static_cast<int32_t>(int64_t{batch.num_common_blocks} * batch.block_size /
                                 kAttentionSplit);
   }

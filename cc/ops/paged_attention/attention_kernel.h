@@ -29,6 +29,7 @@ struct AttentionShape {
   int32_t kv_heads = 0;
   int32_t block_size = 0;
   int32_t window = 0;
+  bool chunked = false;
   bool causal = true;
   float query_scale = 1;  // queries, or scores, are multiplied by it, so that ...
   float soft_cap = 0;     // ... scores are in units of log2(e), or, if this is not 0, tanh(score) *
@@ -36,9 +37,17 @@ struct AttentionShape {
   float value_scale = 1;  // by which what `attend` sums of the cache's values is multiplied
   const float* sinks = nullptr;   // of all query heads, or null: logits, in nats
   const float* slopes = nullptr;  // of all query heads, or null: nats per position
+  const float* biases = nullptr;  // [query heads, 2 * bias_reach + 1], or null: nats by distance
+  int32_t bias_reach = 0;
   const void* cache = nullptr;
   int64_t block_stride_bytes = 0;
 };
+
+// The first key that the query at `position` sees.
+inline int32_t FirstKey(const AttentionShape& shape, int32_t position) {
+  if (shape.window == 0) return 0;
+  return shape.chunked ? position - position % shape.window : position + 1 - shape.window;
+}
 
 // One more than the last key that the query at `position` sees, of a context of `seq_len`.
 inline int32_t EndOfKeys(const AttentionShape& shape, int32_t position, int32_t seq_len) {

@@ -16,7 +16,7 @@ inline KeyRange VisibleKeys(const AttentionShape& shape, const AttentionTile& ti
                             int32_t begin, int size = kAttentionChunk) {
   const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
   const int32_t high = EndOfKeys(shape, position, tile.seq_len);
-  const int32_t low = shape.window > 0 ? position + 1 - shape.window : 0;
+  const int32_t low = FirstKey(shape, position);
   return {.low = low > begin ? low - begin : 0, .high = high - begin < size ? high - begin : size};
 }
 
@@ -27,10 +27,12 @@ inline int Head(const AttentionShape& shape, const AttentionTile& tile, int row)
 inline RowKeys KeysOfRow(const AttentionShape& shape, const AttentionTile& tile, int row,
                          int32_t begin, KeyRange range) {
   RowKeys keys{.range = range};
-  if (shape.slopes != nullptr) {
-    const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
-    keys.slope = shape.slopes[Head(shape, tile, row)] * kLog2E;
-    keys.distance = static_cast<float>(begin - position);
+  if (shape.slopes == nullptr && shape.biases == nullptr) return keys;
+  keys.distance = begin - (tile.first_position + (tile.first_row + row) / shape.group);
+  const int head = Head(shape, tile, row);
+  if (shape.slopes != nullptr) keys.slope = shape.slopes[head] * kLog2E;
+  if (shape.biases != nullptr) {
+    keys.biases = shape.biases + int64_t{head} * (2 * shape.bias_reach + 1);
   }
   return keys;
 }

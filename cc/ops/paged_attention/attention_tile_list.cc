@@ -64,8 +64,8 @@ AttentionRange AttentionTileList::In(const AttentionTile& tile, int32_t keys) co
   const int32_t first_position = tile.first_position + tile.first_row / shape_.group;
   const int32_t last_position =
       tile.first_position + (tile.first_row + tile.rows - 1) / shape_.group;
-  const int32_t seen = shape_.window > 0 ? first_position + 1 - shape_.window : 0;
-  const int32_t low = std::max(first_split_ * kAttentionSplit, seen);
+  const int32_t low =
+      std::max(first_split_ * kAttentionSplit, FirstKey(shape_, first_position));
   const int32_t high = EndOfKeys(shape_, last_position, tile.seq_len);
   return {.first = low / keys, .last = (high + keys - 1) / keys};
 }

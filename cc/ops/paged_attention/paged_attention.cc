@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMaxHeadDim = 512;
 
 // Optional inputs.
-constexpr size_t kSinks = 2, kSlopes = 3;
+constexpr size_t kSinks = 2, kSlopes = 3, kBiases = 4;
 
 bool IsThere(const OpCall& call, size_t input) {
   return call.inputs.size() > input && call.inputs[input].rank > 0;
@@ -25,8 +25,12 @@ bool IsThere(const OpCall& call, size_t input) {
 void CheckAttributes(const OpCall& call, OperandCheck& check) {
   check.IntegerAttribute("window", /*fallback=*/0, 0, INT32_MAX);
   check.IntegerAttribute("causal", /*fallback=*/1, 0, 1);
+  check.IntegerAttribute("chunked", /*fallback=*/0, 0, 1);
   if (!check.ok()) return;
   const Attributes& attributes = *call.attributes;
+  check.Require(attributes.GetInt("chunked", 0) == 0 || (attributes.GetInt("window", 0) > 0 &&
+                                                         attributes.GetInt("causal", 1) != 0),
+                "chunked attention needs a window and causal=1");
   const double scale = attributes.Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
   const double soft_cap = attributes.Get("soft_cap", 0);
@@ -37,7 +41,7 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
 
 Status CheckPagedAttention(const OpCall& call) {
   // The optional operands may be left out at the end.
-  const size_t inputs = std::clamp<size_t>(call.inputs.size(), 2, 4);
+  const size_t inputs = std::clamp<size_t>(call.inputs.size(), 2, 5);
   OperandCheck check("paged_attention", call, inputs, /*outputs=*/1);
   check.ActInput(0, "q", "T,Q,D");
   check.ActOutput(0, "y", "T,Q,D");
@@ -45,6 +49,7 @@ Status CheckPagedAttention(const OpCall& call) {
   const TensorView& cache = call.inputs[1];
   if (IsThere(call, kSinks)) check.Input(kSinks, "sinks", DType::kF32, "Q");
   if (IsThere(call, kSlopes)) check.Input(kSlopes, "slopes", DType::kF32, "Q");
+  if (IsThere(call, kBiases)) CheckBiases(kBiases, check);
   check.Require(IsKvDType(cache.dtype), "cache must be f32, bf16, f8_e4m3 or i8, got " +
                                             std::string(Info(cache.dtype).name));
   check.Input(1, "cache", cache.dtype, "B,E");
@@ -143,16 +148,30 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   args.y = call.outputs[0];
   if (IsThere(call, kSinks)) args.sinks = call.inputs[kSinks].Data<const float>();
   if (IsThere(call, kSlopes)) args.slopes = call.inputs[kSlopes].Data<const float>();
+  if (IsThere(call, kBiases)) {
+    args.biases = call.inputs[kBiases].Data<const float>();
+    args.bias_reach = static_cast<int32_t>(call.inputs[kBiases].shape[1] / 2);
+  }
   args.batch = call.batch;
   const int64_t row_elements = KvRowElements(args.cache.dtype, args.q.shape[2]);
   args.kv_heads =
       static_cast<int32_t>(args.cache.shape[1] / (2 * row_elements * call.batch->block_size));
   args.scale = static_cast<float>(call.attributes->Get("scale", 1));
   args.window = static_cast<int32_t>(call.attributes->GetInt("window", 0));
+  args.chunked = call.attributes->GetInt("chunked", 0) != 0;
   args.causal = call.attributes->GetInt("causal", 1) != 0;
   args.soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0));
   args.kv_scales = KvScalesOf(*call.attributes, args.cache.dtype);
   return args;
+}
+
+void CheckBiases(size_t input, OperandCheck& check) {
+  check.Input(input, "biases", DType::kF32, "Q,W");
+  if (!check.ok()) return;
+  const int64_t width = check.Dim('W');
+  check.Require(width % 2 == 1 && width <= kMaxBiases,
+                "biases must be of 2 * reach + 1 distances, at most " + std::to_string(kMaxBiases) +
+                    ", got " + std::to_string(width));
 }
 
 const OpDefinition& PagedAttentionOp() { return kDefinition; }

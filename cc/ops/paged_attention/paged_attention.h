@@ -9,15 +9,19 @@
 //                   stored; Hq is a multiple of Hk
 //            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
 //            slopes f32 [Hq], optional: ALiBi
+//            biases f32 [Hq, 2 * reach + 1], optional: by the distance from a query to a key
 //   outputs  y      act [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
-//   attributes  scale > 0; window = 0 (none); causal = 1; soft_cap = 0 (none); k_scale, v_scale = 1
-//               of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h)
+//   attributes  scale > 0; window = 0 (none); chunked = 0, 1 only with a window and causal = 1;
+//               causal = 1; soft_cap = 0 (none); k_scale, v_scale = 1 of an f8_e4m3 cache
+//               (cc/ops/kv_write/kv_scales.h)
 //   aliasing    none
 //
 // A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 keys
-// (p - window, p + window) of seq_len, without a window all. Scores are q k^T scale, then soft_cap
-// tanh(score / soft_cap), then score + slope (position of the key - position of the query). Weights
+// (p - window, p + window) of seq_len, without a window all; with chunked = 1 the window begins anew
+// at each multiple of it: keys [floor(p / window) window, p]. Scores are q k^T scale, then soft_cap
+// tanh(score / soft_cap), then score + slope d, with d = position of the key - position of the
+// query, and score + bias[reach + d], with d from -reach to reach. Weights
 // are e^score over the sum of those of the visible keys, to which e^sink is added. Head h of q
 // reads head h / (Hq / Hk) of the cache. Slots that a query does not see may hold anything, NaN included, and blocks that no
 // query of the request sees are not read (their entries in the block table may be anything).
@@ -60,16 +64,22 @@ struct PagedAttentionArgs {
   TensorView q, cache, y;
   const float* sinks = nullptr;   // null: none
   const float* slopes = nullptr;  // null: none
+  const float* biases = nullptr;  // null: none
+  int32_t bias_reach = 0;
   const BatchView* batch = nullptr;
   int32_t kv_heads = 0;
   float scale = 1;
   int32_t window = 0;
+  bool chunked = false;
   bool causal = true;
   float soft_cap = 0;
   KvScales kv_scales = {};
 };
 
 PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call);
+// The biases of this op and of `attention`: Q query heads of an odd number of distances.
+inline constexpr int64_t kMaxBiases = 1 << 16;
+void CheckBiases(size_t input, OperandCheck& check);
 const OpDefinition& PagedAttentionOp();
 
 void PagedAttentionReference(const OpCall& call, KernelContext& context);

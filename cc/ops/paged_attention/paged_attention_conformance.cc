@@ -60,7 +60,8 @@ void CheckRounding(const OpDefinition& op, const device::Capabilities& caps,
   check(kRoundedTolerance);
   options.zero_queries = true;
   // With int8 values, weights times scales are rounded.
-  if (!options.slopes && options.dtype != DType::kI8) check(kTolerance);
+  const bool moved = options.slopes || options.bias_reach >= 0;
+  if (!moved && options.dtype != DType::kI8) check(kTolerance);
 }
 
 // Results are close to the reference and have the same bits with 1 to 3 threads; kernels that round
@@ -214,15 +215,19 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
   for (DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3}) {
     const AttentionOptions plain{
         .q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .common_blocks = 16};
-    std::vector<AttentionOptions> features(4, plain);
+    std::vector<AttentionOptions> features(6, plain);
     features[0].window = 300;
     features[1].soft_cap = 3;
     features[2].sinks = true;
     features[3].slopes = true;
+    features[4].window = 90;
+    features[4].chunked = true;
+    features[5].bias_reach = 100;
     for (AttentionOptions& options : features) {
       SCOPED_TRACE(std::string(Info(dtype).name) + " window " + std::to_string(options.window) +
                    " soft_cap " + std::to_string(options.soft_cap) + " sinks " +
-                   std::to_string(options.sinks) + " slopes " + std::to_string(options.slopes));
+                   std::to_string(options.sinks) + " slopes " + std::to_string(options.slopes) +
+                   " bias_reach " + std::to_string(options.bias_reach));
       CheckSharing(op, caps, options, 5);
       options.common_blocks = 0;
       CheckCase(op, caps, options, {{0, 40}, {100, 1}, {330, 2}});
@@ -254,7 +259,11 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
   CheckEachFeature(op, caps);
   const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {600, 1}, {511, 7}, {7, 3}};
   for (int32_t window : {1, 7, 64, 100, 512}) {
-    CheckCase(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 32, .window = window}, mixed);
+    for (bool chunked : {false, true}) {
+      AttentionOptions options{.q_heads = 4, .kv_heads = 1, .head_dim = 32, .window = window};
+      options.chunked = chunked;
+      CheckCase(op, caps, options, mixed);
+    }
   }
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
     for (int32_t window : {0, 1, 7, 65, 300}) {
@@ -320,6 +329,11 @@ void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabil
   CheckInvariance(op, caps,
                   {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .sinks = true, .slopes = true}, 300,
                   13);
+  CheckInvariance(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .bias_reach = 70}, 300,
+                  13);
+  AttentionOptions chunked{.q_heads = 3, .kv_heads = 1, .head_dim = 32, .window = 70};
+  chunked.chunked = true;
+  CheckInvariance(op, caps, chunked, 300, 7);
 }
 
 }  // namespace pagemill::ops

@@ -29,14 +29,18 @@ class Query {
         q_(args.q.Row<float>(token) + head * head_dim_),
         y_(args.y.Row<float>(token) + head * head_dim_),
         sink_(args.sinks == nullptr ? -std::numeric_limits<double>::infinity() : args.sinks[head]),
-        slope_(args.slopes == nullptr ? 0.0 : args.slopes[head]) {
+        slope_(args.slopes == nullptr ? 0.0 : args.slopes[head]),
+        biases_(args.biases == nullptr ? nullptr
+                                       : args.biases + head * (2 * args.bias_reach + 1)) {
     const int64_t end = args.batch->query_start[request + 1];
     position_ = args.batch->seq_lens[request] - end + token;
     const int64_t seq_len = args.batch->seq_lens[request];
     high_ = args.causal       ? position_ + 1
             : args.window > 0 ? std::min<int64_t>(seq_len, position_ + args.window)
                               : seq_len;
-    low_ = args.window > 0 ? std::max<int64_t>(0, position_ + 1 - args.window) : 0;
+    low_ = args.chunked      ? position_ / args.window * args.window
+           : args.window > 0 ? std::max<int64_t>(0, position_ + 1 - args.window)
+                             : 0;
   }
 
   // Scores are computed twice rather than stored: nothing is allocated.
@@ -66,7 +70,13 @@ class Query {
     }
     dot *= args_.scale * args_.kv_scales.k * Scale(block, kv_head_ * block_size + key % block_size);
     if (args_.soft_cap > 0) dot = args_.soft_cap * std::tanh(dot / args_.soft_cap);
-    return dot + slope_ * static_cast<double>(key - position_);
+    return dot + slope_ * static_cast<double>(key - position_) + Bias(key - position_);
+  }
+
+  double Bias(int64_t distance) const {
+    if (biases_ == nullptr) return 0;
+    const int64_t reach = args_.bias_reach;
+    return biases_[reach + std::clamp(distance, -reach, reach)];
   }
 
   double Value(int64_t key, int64_t d) const {
@@ -97,6 +107,7 @@ class Query {
   float* y_;
   double sink_;  // -infinity: none
   double slope_;
+  const float* biases_;
   int64_t position_ = 0;
   int64_t low_ = 0;
   int64_t high_ = 0;

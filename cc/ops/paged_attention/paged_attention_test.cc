@@ -174,6 +174,8 @@ TEST(PagedAttention, RefusesMismatchedOperands) {
   EXPECT_FALSE(check(2, {{"scale", 0.1}}, nullptr));
   EXPECT_FALSE(check(2, {{"scale", 0.1}, {"window", -1}}, &batch));
   EXPECT_TRUE(check(2, {{"scale", 0.1}, {"window", 4}, {"causal", 0}}, &batch));
+  EXPECT_TRUE(check(2, {{"scale", 0.1}, {"window", 4}, {"chunked", 1}}, &batch));
+  EXPECT_FALSE(check(2, {{"scale", 0.1}, {"chunked", 1}}, &batch));
   EXPECT_FALSE(check(2, {{"scale", 0.1}, {"soft_cap", -1}}, &batch));
 }
 

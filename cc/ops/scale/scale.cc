@@ -10,10 +10,15 @@
 namespace pagemill::ops {
 namespace {
 
+bool HasFactors(const OpCall& call) {
+  return call.inputs.size() > 1 && call.inputs[1].dtype == DType::kF32;
+}
+
 Status CheckScale(const OpCall& call) {
-  const bool grows = call.inputs.size() > 1;
-  OperandCheck check("scale", call, /*inputs=*/grows ? 2 : 1, /*outputs=*/1);
+  const bool two = call.inputs.size() > 1, grows = two && !HasFactors(call);
+  OperandCheck check("scale", call, /*inputs=*/two ? 2 : 1, /*outputs=*/1);
   check.ActInput(0, "x", "N,H*");
+  if (two && !grows) check.Input(1, "factors", DType::kF32, "H");
   if (grows) check.Input(1, "positions", DType::kI32, "N");
   check.ActOutput(0, "y", "N,H*");
   if (!check.ok()) return check.Result();
@@ -25,6 +30,7 @@ Status CheckScale(const OpCall& call) {
   if (!grows) return check.Result();
   check.Require(is_number("growth"), "attribute growth must be a finite number");
   check.IntegerAttribute("context", /*fallback=*/0, 1, std::numeric_limits<int32_t>::max());
+  check.IntegerAttribute("offset", /*fallback=*/0, 0, std::numeric_limits<int32_t>::max());
   return check.Result();
 }
 
@@ -42,17 +48,20 @@ constexpr OpDefinition kDefinition{"scale", CheckScale, kKernels, kAliases};
 }  // namespace
 
 ScaleArgs ToScaleArgs(const OpCall& call) {
+  const bool two = call.inputs.size() > 1, grows = two && !HasFactors(call);
   return {.x = call.inputs[0],
           .y = call.outputs[0],
-          .positions = call.inputs.size() > 1 ? call.inputs[1].Data<const int32_t>() : nullptr,
+          .positions = grows ? call.inputs[1].Data<const int32_t>() : nullptr,
+          .factors = two && !grows ? call.inputs[1].Data<const float>() : nullptr,
           .by = call.attributes->Get("by", 0),
           .growth = call.attributes->Get("growth", 0),
-          .context = call.attributes->GetInt("context", 1)};
+          .context = call.attributes->GetInt("context", 1),
+          .offset = call.attributes->GetInt("offset", 0)};
 }
 
 float ScaleArgs::FactorOf(int64_t row) const {
   if (positions == nullptr) return static_cast<float>(by);
-  const int64_t contexts = positions[row] / context;
+  const int64_t contexts = (positions[row] + offset) / context;
   return static_cast<float>(by * (1 + growth * std::log(1 + static_cast<double>(contexts))));
 }
 

@@ -15,6 +15,13 @@ void CheckScaleConformance(const OpDefinition& op, const device::Capabilities& c
     c.attributes.Set("by", -0.22);
     c.tolerance = {};  // exact
     CheckRowCase(c, caps);
+    conformance::RowCase columns{.op = op};
+    columns.AddRows({33, size});
+    columns.AddShared({size});
+    columns.AddOutput({33, size});
+    columns.attributes.Set("by", 0.3);
+    columns.tolerance = {};  // exact
+    CheckRowCase(columns, caps);
     std::vector<int32_t> positions;
     for (int32_t i = 0; i < 33; ++i) positions.push_back(i * i);
     c.inputs.emplace_back(DType::kI32, std::initializer_list<int64_t>{33});

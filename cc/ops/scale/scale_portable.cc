@@ -13,6 +13,8 @@ void ScalePortable(const OpCall& call, KernelContext& context) {
                                 const float* x = args.x.Row<const float>(n);
                                 float* y = args.y.Row<float>(n);
                                 for (int64_t i = 0; i < size; ++i) y[i] = x[i] * factor;
+                                if (args.factors == nullptr) continue;
+                                for (int64_t i = 0; i < size; ++i) y[i] *= args.factors[i];
                               }
                             });
 }

@@ -53,6 +53,12 @@ TEST(Scale, GrowsWithThePosition) {
     const double expected[] = {2, -2.693147181, 5.386294361, 3.386294361};
     for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(result[i], expected[i], 1e-6) << kernel.name;
   }
+  attributes.Set("offset", 1);
+  ASSERT_TRUE(ScaleOp().check(call).ok()) << ScaleOp().check(call).ToString();
+  for (const Kernel& kernel : ScaleOp().kernels) {
+    conformance::RunKernel(kernel, call, pool);
+    EXPECT_NEAR(y.ToFloat()[0], 2.693147181, 1e-6) << kernel.name;
+  }
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ constexpr OpBody kBodies[] = {
     {"scale", CheckScaleConformance},
     {"scatter_rows", CheckScatterRowsConformance},
     {"select_rows", CheckSelectRowsConformance},
+    {"select_tokens", CheckSelectTokensConformance},
     {"selective_scan", CheckSelectiveScanConformance},
     {"split", CheckSplitConformance},
     {"state_space_scan", CheckStateSpaceScanConformance},

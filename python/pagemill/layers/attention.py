@@ -14,7 +14,8 @@ from pagemill.ops.trace import Tensor
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """`scale` multiplies scores; `window` is the number of tokens a query attends to (0 = all);
+    """`scale` multiplies scores; `window` is the number of tokens a query attends to (0 = all),
+    which begins anew at each multiple of it if `chunked`;
     `soft_cap` bounds scores (0 = none, see `ops.paged_attention`); `shard` is the part of the heads
     that this rank computes, by default all (see `divide`)."""
 
@@ -24,6 +25,7 @@ class AttentionShape:
     scale: float
     window: int = 0
     soft_cap: float = 0.0
+    chunked: bool = False
     shard: Shard = Shard()
 
     def features(self, heads: int) -> Part:
@@ -131,6 +133,7 @@ def attend(
         q,
         cache,
         scale=shape.scale,
+        chunked=shape.chunked,
         soft_cap=shape.soft_cap,
         sinks=sinks,
         slopes=slopes,
@@ -151,10 +154,13 @@ def attend_again(
     )
 
 
-def attend_both_ways(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:
+def attend_both_ways(
+    q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape, biases: Tensor | None = None
+) -> Tensor:
     """Attend among all tokens of a request, or those of the window around each; a request must run
-    in one step. [T, heads, head_dim]."""
-    return ops.attention(q, k, v, scale=shape.scale, causal=False, window=shape.window)
+    in one step. [T, heads, head_dim]. `biases` are those of `ops.attention`."""
+    scale, window = shape.scale, shape.window
+    return ops.attention(q, k, v, scale=scale, causal=False, window=window, biases=biases)
 
 
 def output(

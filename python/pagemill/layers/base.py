@@ -62,8 +62,8 @@ class Weights(Protocol):
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or a part of each: one tensor
-        `<experts>.<module>.weight`, or without `.weight`, or `<experts>.<i>.<module>.weight` of
-        each expert."""
+        `<experts>.<module>.weight`, or without `.weight`, also as [experts * out, in] or [experts,
+        in, out]; or `<experts>.<i>.<module>.weight` of each expert."""
         ...
 
     def turned_stack(
@@ -136,6 +136,21 @@ class Weights(Protocol):
     ) -> Tensor:
         """A small weight that is neither matrix nor vector, f32 of `shape`; if factors are given,
         each row times its factor, and if an order is, these rows one after the other."""
+        ...
+
+    def vectors(self, names: Sequence[str], length: int) -> Tensor:
+        """Vectors of these names and this length one after the other, f32 [len(names) * length]."""
+        ...
+
+    def small_columns(
+        self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
+    ) -> Tensor:
+        """These columns of the small matrix `name`, of each the entries of `rows` one after the
+        other: f32 [columns.size, len(rows)]."""
+        ...
+
+    def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
+        """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows]."""
         ...
 
     def block_elements(self, name: str) -> int:

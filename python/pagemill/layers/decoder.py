@@ -10,7 +10,10 @@ from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.rotary import QueryGrowth, Rotary
+from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
+
+_CLIP = ops.ActivationKind.IDENTITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +21,9 @@ class QkNorm:
     """Norms of queries and keys by the root mean square of each head, times `<name>.weight` plus
     `offset` if they have a `weight`. With `mean` they are layer norms of each head, plus
     `<name>.bias` if they have a `bias`; with `each` these have weights [heads, head_dim] of each
-    head. With `whole`, all heads of a token together are one row. If `rotated`, they are normalized
-    after the rotary embedding."""
+    head, `apart` if they are tensors of their own, `<name>.<head>.weight`. With `whole`, all heads
+    of a token together are one row. If `rotated`, they are normalized after the rotary embedding.
+    """
 
     eps: float
     offset: float = 0.0
@@ -28,6 +32,7 @@ class QkNorm:
     mean: bool = False
     bias: bool = False
     each: bool = False
+    apart: bool = False
     whole: bool = False
     rotated: bool = False
 
@@ -40,7 +45,7 @@ class AttentionParts:
     the weights of all are stored `transposed` if that is set. `sinks` names the vector of logits
     that join the softmax of each head, if there is one; `gate` the linear layer whose sigmoid
     multiplies the result; `growth` scales rotated queries by their position; `slopes` are those of
-    ALiBi, one for each head."""
+    ALiBi, one for each head; q, k and v are clipped to [-limit, limit] if there is a `limit`."""
 
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     by_head: bool = False
@@ -53,6 +58,7 @@ class AttentionParts:
     gate: str | None = None
     growth: QueryGrowth | None = None
     slopes: tuple[float, ...] = ()
+    limit: float = 0.0
 
 
 def rotary_attention(
@@ -78,6 +84,8 @@ def rotary_attention(
         q, k, v = attention.project_qkv(
             weights, qkv, x, shape, bias=parts.bias, flat=whole, transposed=parts.transposed
         )
+    if parts.limit:
+        q, k, v = (ops.activation(x, _CLIP, limit=parts.limit) for x in (q, k, v))
     if by is not None and not by.rotated:
         q, k = _normalize(weights, prefix, (q, k), shape, by)
     if rotary is not None:
@@ -130,8 +138,8 @@ def _normalize(
     def normalize(x: Tensor, name: str, heads: int) -> Tensor:
         name, dim = f"{prefix}.{name}", shape.head_dim
         if by.each:
-            part, stored = shape.features(heads), (heads, dim)
-            weight = weights.vector(f"{name}.weight", part.total, part=part, stored=stored)
+            part = shape.features(heads)
+            weight = _weights_of_heads(weights, name, part, dim, apart=by.apart)
             return ops.layer_norm(x, weight, norm.zeros(weights, part.size), eps=by.eps)
         if by.mean:
             return norm.layer_norm(weights, name, x, by.eps, weight=by.weight, bias=by.bias)
@@ -147,3 +155,17 @@ def _normalize(
 
     q, k = qk
     return normalize(q, by.names[0], shape.heads), normalize(k, by.names[1], shape.kv_heads)
+
+
+def _weights_of_heads(
+    weights: Weights, name: str, part: Part, head_dim: int, *, apart: bool
+) -> Tensor:
+    """f32 [part.size]: the weights of the heads whose features are `part`, one after the other."""
+    heads = part.total // head_dim
+    if not apart:
+        return weights.vector(f"{name}.weight", part.total, part=part, stored=(heads, head_dim))
+    names = [f"{name}.{head}.weight" for head in range(heads)]
+    own = slice(part.begin // head_dim, part.end // head_dim)
+    for other in names[: own.start] + names[own.stop :]:
+        weights.claim(other)
+    return weights.vectors(names[own], head_dim)

@@ -14,8 +14,9 @@ from pagemill import ops
 from pagemill.layers import attention, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
+from pagemill.layers.indexer import Indexer, chosen_tokens
 from pagemill.layers.linear import linear
-from pagemill.layers.rotary import Rotary
+from pagemill.layers.rotary import QueryGrowth, Rotary
 from pagemill.ops.program import GroupEntry
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -27,7 +28,9 @@ _GROUP = GroupEntry("mla", "mla")
 class LatentShape:
     """Sizes of a head: `nope` unrotated and `rope` rotated elements of a query or key, `value`
     elements of a value; `latent` elements of the vector from which keys and values are projected,
-    `query` of the one for queries (None: the hidden state); `scale` multiplies scores."""
+    `query` of the one for queries (None: the hidden state); `scale` multiplies scores,
+    `query_scale` and `latent_scale` the normalized vectors; `growth` scales queries by their
+    position."""
 
     heads: int
     nope: int
@@ -37,6 +40,9 @@ class LatentShape:
     query: int | None
     scale: float
     eps: float
+    query_scale: float = 1.0
+    latent_scale: float = 1.0
+    growth: QueryGrowth | None = None
 
 
 def latent_attention(
@@ -48,20 +54,32 @@ def latent_attention(
     cache_name: str,
     *,
     bias: bool = False,
+    sparse: Indexer | Tensor | None = None,
 ) -> Tensor:
     """x [T, H] -> [T, H], attended over a new cache; without `rotary`, keys have no positions.
+    Queries see all tokens up to theirs, or those that an indexer chooses or has chosen (`sparse`).
     Ranks divide the heads; each has all latents.
 
     Weights: `<prefix>.q_proj`, or `.{q_a_proj,q_a_layernorm,q_b_proj}`; `.kv_a_proj_with_mqa`,
     `.kv_a_layernorm`, `.kv_b_proj`, or `.k_b_proj` and `.v_b_proj`, and `.o_proj`; with biases of
-    what reads or writes the hidden state if `bias` (of `q_proj` never).
+    what reads or writes the hidden state if `bias` (of `q_proj` never); `.indexer`.
     """
     out = f"{prefix}.o_proj"
     results = AttentionShape(shape.heads, shape.heads, shape.value, shape.scale)
     results = attention.divide(weights, results, out)
     heads = results.shard.part(shape.heads)
-    q_nope, q_rope = ops.split(_queries(weights, prefix, x, shape, heads, bias=bias), shape.nope)
+    queries = x if shape.query is None else _query_latents(weights, prefix, x, shape, bias=bias)
+    q = _queries(weights, prefix, queries, shape, heads)
+    if shape.growth is not None:
+        assert rotary is not None
+        q = rotary.grown(q, shape.growth)
+    q_nope, q_rope = ops.split(q, shape.nope)
     latent, k_rope = _latents(weights, prefix, x, shape, bias=bias)
+    chosen = None if isinstance(sparse, Indexer) else sparse
+    if isinstance(sparse, Indexer):
+        assert rotary is not None
+        name, cache_of_index = f"{prefix}.indexer", f"index_{cache_name}"
+        chosen = chosen_tokens(weights, name, x, queries, sparse, rotary, cache_of_index)
     if rotary is not None:
         q_rope, k_rope = rotary(q_rope, k_rope)
     width = (shape.latent + shape.rope,)
@@ -74,7 +92,7 @@ def latent_attention(
     else:
         keys, values = _together(weights, prefix, shape, heads)
         absorbed = ops.head_linear(q_nope, keys, transposed=True)
-    attended = ops.latent_attention(absorbed, q_rope, cache, scale=shape.scale)
+    attended = ops.latent_attention(absorbed, q_rope, cache, scale=shape.scale, chosen=chosen)
     values = ops.head_linear(attended, values)
     return attention.output(weights, out, values, results, x.width, bias=bias)
 
@@ -103,18 +121,22 @@ def _apart(weights: Weights, prefix: str, shape: LatentShape, heads: Part) -> tu
     )
 
 
-def _queries(
-    weights: Weights, prefix: str, x: Tensor, shape: LatentShape, heads: Part, *, bias: bool
+def _query_latents(
+    weights: Weights, prefix: str, x: Tensor, shape: LatentShape, *, bias: bool
 ) -> Tensor:
-    """[T, heads, nope + rope]"""
-    size = shape.nope + shape.rope
-    rows = Part(heads.begin * size, heads.end * size, heads.total * size)
-    row_shape = (heads.size, size)
-    if shape.query is None:
-        return linear(weights, f"{prefix}.q_proj", x, row_shape, rows=rows)
+    """The normalized vectors of which queries are projected, [T, query]."""
+    assert shape.query is not None
     x = linear(weights, f"{prefix}.q_a_proj", x, (shape.query,), bias=bias)
     x = norm.rms_norm(weights, f"{prefix}.q_a_layernorm", x, shape.eps)
-    return linear(weights, f"{prefix}.q_b_proj", x, row_shape, rows=rows)
+    return ops.scale(x, shape.query_scale)
+
+
+def _queries(weights: Weights, prefix: str, x: Tensor, shape: LatentShape, heads: Part) -> Tensor:
+    """[T, heads, nope + rope] of hidden states, or of the latents of queries."""
+    size = shape.nope + shape.rope
+    rows = Part(heads.begin * size, heads.end * size, heads.total * size)
+    name = "q_proj" if shape.query is None else "q_b_proj"
+    return linear(weights, f"{prefix}.{name}", x, (heads.size, size), rows=rows)
 
 
 def _latents(
@@ -124,4 +146,5 @@ def _latents(
     name, size, total = f"{prefix}.kv_a_proj_with_mqa", shape.latent, shape.latent + shape.rope
     latent = linear(weights, name, x, (size,), bias=bias, rows=Part(0, size, total))
     rope = linear(weights, name, x, (1, shape.rope), bias=bias, rows=Part(size, total, total))
-    return norm.rms_norm(weights, f"{prefix}.kv_a_layernorm", latent, shape.eps), rope
+    latent = norm.rms_norm(weights, f"{prefix}.kv_a_layernorm", latent, shape.eps)
+    return ops.scale(latent, shape.latent_scale), rope

@@ -66,15 +66,17 @@ def chosen_experts(
 ) -> Tensor:
     """x [N, H] and what `route` returns -> the weighted sum of each row's experts, [N, H].
 
-    Weights: `<prefix>.experts`.
+    Weights: `<prefix>.experts`, or two stacks of all together.
     """
+    if weights.has(f"{prefix}.{_STACKS.up}"):
+        return packed_experts(weights, prefix, x, chosen, experts, _STACKS)
     names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
     part = weights.shard.part(inner, _block_elements(weights, names, experts.down))
     wide = (count, inner, x.width)
     modules = (experts.gate, experts.up)
     wide_stacks = [weights.stack(names, name, wide, rows=part) for name in modules if name]
     down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
-    y = _combine(x, chosen, wide_stacks, down, experts.kind)
+    y = run_experts(x, chosen, wide_stacks, down, experts.kind)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
@@ -99,6 +101,9 @@ class PackedNames:
     router: str = "router.layer"
     up: str = "input_linear"
     down: str = "output_linear"
+
+
+_STACKS = PackedNames("gate", "experts.gate_up_proj", "experts.down_proj")
 
 
 def packed_moe(
@@ -132,7 +137,7 @@ def packed_experts(
         for first in (0, inner)
     ]
     down = weights.stack(prefix, names.down, (count, x.width, inner), columns=part)
-    y = _combine(x, chosen, wide_stacks, down, experts.kind)
+    y = run_experts(x, chosen, wide_stacks, down, experts.kind)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
@@ -151,15 +156,16 @@ def choose(
     return name_in_layer(ids, EXPERTS), shares
 
 
-def _combine(
+def run_experts(
     x: Tensor,
     chosen: tuple[Tensor, Tensor],
     wide_stacks: Sequence[Tensor],
     down: Tensor,
     kind: ops.ActivationKind,
 ) -> Tensor:
-    """`wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part
-    of each."""
+    """x [N, H] and what `route` returns -> the weighted sum of each row's experts, [N, H].
+    `wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part of
+    each."""
     ids, shares = chosen
     first, *rest = ops.grouped_linear(x, ids, *wide_stacks)
     y = ops.gated_activation(first, rest[0], kind) if rest else ops.activation(first, kind)

@@ -127,6 +127,17 @@ class PrefixedWeights:
             self._named(name), shape, row_factors=row_factors, row_order=row_order
         )
 
+    def vectors(self, names: Sequence[str], length: int) -> Tensor:
+        return self._whole.vectors([self._named(name) for name in names], length)
+
+    def small_columns(
+        self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
+    ) -> Tensor:
+        return self._whole.small_columns(self._named(name), shape, columns=columns, rows=rows)
+
+    def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
+        return self._whole.inverse_norms(self._named(name), shape)
+
     def block_elements(self, name: str) -> int:
         return self._whole.block_elements(self._named(name))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pagemill import ops
@@ -30,22 +30,26 @@ class RotaryTable:
 
 @dataclass(frozen=True, slots=True)
 class QueryGrowth:
-    """Queries are multiplied by 1 + beta ln(1 + floor(position / context))."""
+    """Queries are multiplied by 1 + beta ln(1 + floor((position + offset) / context))."""
 
     beta: float
     context: int
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Rotary:
-    """A table bound to a trace: call it on q and k [T, heads, head_dim]."""
+    """A table bound to a trace: call it on q and k [T, heads, head_dim]. Without `inv_freq` nothing
+    rotates."""
 
     positions: Tensor
-    inv_freq: Tensor
+    inv_freq: Tensor | None
     mscale: float
     interleaved: bool
 
     def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        if self.inv_freq is None:
+            return q, k
         return ops.rotary(
             q,
             k,
@@ -57,7 +61,13 @@ class Rotary:
 
     def grown(self, q: Tensor, growth: QueryGrowth) -> Tensor:
         """q [T, heads, head_dim] scaled by the position of its tokens."""
-        return ops.scale_by_position(q, self.positions, growth=growth.beta, context=growth.context)
+        return ops.scale_by_position(
+            q, self.positions, growth=growth.beta, context=growth.context, offset=growth.offset
+        )
+
+    def still(self) -> Rotary:
+        """The positions alone, which rotate nothing."""
+        return replace(self, inv_freq=None)
 
     def queries(self, q: Tensor) -> Tensor:
         """q alone rotated, for keys that another layer has stored."""
@@ -220,7 +230,8 @@ def _longrope(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTa
     """
     original = _number(rope, "original_max_position_embeddings")
     longest = _number(rope, "max_model_len", max_positions)
-    key = "long_factor" if longest > original else "short_factor"
+    reach = "long" if longest > original else "short"
+    key, stated_scale = f"{reach}_factor", f"{reach}_mscale"
     wavelengths = _wavelengths(_number(rope, "rope_theta"), dim)
     divisors = rope[key]
     if not isinstance(divisors, list) or len(cast("list[Any]", divisors)) != len(wavelengths):
@@ -229,8 +240,9 @@ def _longrope(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTa
     frequencies = tuple(
         _f32(1.0 / _f32(_f32(by) * w)) for by, w in zip(numbers, wavelengths, strict=True)
     )
-    if rope.get("attention_factor") is not None:
-        return RotaryTable(frequencies, _number(rope, "attention_factor"))
+    for stated in (stated_scale, "attention_factor"):
+        if rope.get(stated) is not None:
+            return RotaryTable(frequencies, _number(rope, stated))
     factor = _number(rope, "factor", max_positions / original)
     if factor <= 1:
         return RotaryTable(frequencies)

@@ -2,9 +2,10 @@
 
     x = stack(weights, x, sizes.layers, lambda layer, x: self._layer(weights, layer, x, rotary))
 
-The value after layer i is `layer.<i>` in the program, and the experts that it chooses for each
-token are `experts.<i>`. These names are used to divide a program into stages (`ops/cut.py`) and to
-return hidden states and choices from a step.
+The value after layer i is `layer.<i>` in the program, the experts that it chooses for each token
+are `experts.<i>`, and the tokens that its sparse attention chooses `chosen.<i>`. These names are
+used to divide a program into stages (`ops/cut.py`) and to return hidden states and choices from a
+step.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pagemill.ops.trace import Tensor, Trace
 
 RESULT = "layer"
 EXPERTS = "experts"
+CHOSEN = "chosen"
 
 
 def stack(
@@ -42,7 +44,7 @@ def name_in_layer(value: Tensor, kind: str) -> Tensor:
 
 
 def layer_values(trace: Trace, kind: str) -> dict[int, Tensor]:
-    """The value of this kind (`RESULT`, `EXPERTS`) in each layer that has one."""
+    """The value of this kind (`RESULT`, `EXPERTS`, `CHOSEN`) in each layer that has one."""
     prefix = f"{kind}."
     return {
         int(value.name.removeprefix(prefix)): Tensor(value.name, value.dtype, value.shape, trace)

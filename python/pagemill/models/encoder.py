@@ -97,10 +97,12 @@ class Encoder:
       classifier of a text reads, or "mean".
     - `typed`: the second text of a pair has another token type; otherwise all have type 0.
     - `first_position`: the row of the first position in the table of positions.
-    - `bias`: of linear layers; `gated`, `activation`: of feed-forward layers.
+    - `attention_scale` of scores; `bias`: of linear layers; `gated`, `activation`: of feed-forward
+      layers.
     - `rotary`: the table of each layer; without, positions are learned. `windows`: how many tokens
       before and after it, itself included, a token attends to in each layer, 0 = all.
-    - `embed`, `attention`, `feed_forward`, `layer`: the parts of the model.
+    - `embed`, `attention`, `feed_forward`, `layer`: the parts of the model; `distance_biases`: what
+      attention adds to scores.
     - `classify`, `classify_tokens`: its heads.
     """
 
@@ -128,6 +130,7 @@ class Encoder:
         self.num_types = int(number(config, "type_vocab_size", 2, least=0))
         self.typed = self.num_types > 1
         self.first_position = 0
+        self.attention_scale = self.sizes.head_dim**-0.5
         self.bias = True
         self.gated = False
         self.activation = activation(config, "hidden_act", "gelu")
@@ -192,7 +195,7 @@ class Encoder:
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         """x [T, H] -> [T, H]: the attention of a layer."""
         sizes, prefix = self.sizes, self.prefix(layer)
-        scale, window = sizes.head_dim**-0.5, self.windows[layer]
+        scale, window = self.attention_scale, self.windows[layer]
         shape = AttentionShape(sizes.heads, sizes.heads, sizes.head_dim, scale, window)
         out = f"{prefix}.{self.names.attended}"
         shape = attention.divide(weights, shape, out)
@@ -200,8 +203,15 @@ class Encoder:
         q, k, v = attention.project_qkv(weights, names, x, shape, bias=self.bias)
         if rotary is not None:
             q, k = rotary(q, k)
-        attended = attention.attend_both_ways(q, k, v, shape)
+        biases = self.distance_biases(weights, layer, shape)
+        attended = attention.attend_both_ways(q, k, v, shape, biases)
         return attention.output(weights, out, attended, shape, x.width, bias=self.bias)
+
+    def distance_biases(self, weights: Weights, layer: int, shape: AttentionShape) -> Tensor | None:
+        """What a layer adds to the scores of this rank's heads by the distance of a key, as
+        `ops.attention` takes it; None for nothing."""
+        del weights, layer, shape
+        return None
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         """x [T, H] -> [T, H]: the feed-forward part of a layer."""

@@ -16,8 +16,13 @@ from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInpu
 from pagemill.models.decoder import Decoder
 from pagemill.models.gemma3 import Gemma3Model
 from pagemill.models.gemma4 import Gemma4Model
+from pagemill.models.glm4_moe import Glm4MoeModel
+from pagemill.models.llama4 import Llama4Model
 from pagemill.models.ministral3 import Ministral3Model
 from pagemill.models.mistral import MistralModel
+from pagemill.models.mistral4 import Mistral4Model
+from pagemill.models.qwen3 import Qwen3Model
+from pagemill.models.qwen3_moe import Qwen3MoeModel
 from pagemill.models.qwen3_next import Qwen3NextModel
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -46,8 +51,9 @@ class LanguagePart:
                 f"a language model of type {shown(kind)} in this architecture is not supported;"
                 f" known: {', '.join(sorted(self.families))}"
             )
+        # The whole model's head is tied or not; text_config may have the default of its class.
         keys = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
-        self._text = self.families[kind]({**self.defaults, **keys, **cast("Config", text)})
+        self._text = self.families[kind]({**self.defaults, **cast("Config", text), **keys})
         for name, why in self._text.ignored.items():
             inner = name.replace(r"model\.", r"model\.language_model\.", 1)
             self.ignored = {**self.ignored, rf"language_model\.(?:{name})": why, inner: why}
@@ -96,10 +102,32 @@ class Gemma4LanguagePart(LanguagePart):
     families = {"gemma4_text": Gemma4Model}
 
 
-class Mistral3LanguagePart(LanguagePart):
-    """Mistral Small 3.1 and later, and Ministral 3."""
+class Llama4LanguagePart(LanguagePart):
+    """Llama 4."""
 
-    families = {"ministral3": Ministral3Model, "mistral": MistralModel}
+    families = {"llama4_text": Llama4Model}
+
+
+class Mistral3LanguagePart(LanguagePart):
+    """Mistral Small 3.1 and later, Ministral 3 and Mistral 4."""
+
+    families = {
+        "ministral3": Ministral3Model,
+        "mistral": MistralModel,
+        "mistral4": Mistral4Model,
+    }
+
+
+class Glm4vMoeLanguagePart(LanguagePart):
+    """GLM-4.5V and 4.6V."""
+
+    families = {"glm4v_moe_text": Glm4MoeModel}
+
+
+class Qwen3VlLanguagePart(LanguagePart):
+    """Qwen3-VL, dense and with experts."""
+
+    families = {"qwen3_vl_text": Qwen3Model, "qwen3_vl_moe_text": Qwen3MoeModel}
 
 
 class Qwen35LanguagePart(LanguagePart):

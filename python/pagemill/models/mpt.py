@@ -46,7 +46,7 @@ class MptModel(Decoder):
         if not isinstance(attention, Mapping):
             raise ModelConfigError("the configuration needs attn_config to be an object")
         attention = cast("Mapping[str, Any]", attention)
-        refuse(attention, "clip_qkv", "qk_ln", "prefix_lm", "attn_uses_sequence_id")
+        refuse(attention, "qk_ln", "prefix_lm", "attn_uses_sequence_id")
         refuse(config, "logit_scale")
         if not flag(attention, "alibi", True) or not flag(config, "no_bias", True):
             raise ModelConfigError("alibi and no_bias must be true in this family")
@@ -63,7 +63,10 @@ class MptModel(Decoder):
             self.attention_scale = number(attention, "softmax_scale", 1.0)
         most = number(attention, "alibi_bias_max", 8, least=1, most=64)
         self.attention_parts = AttentionParts(
-            qkv=("Wqkv",), output="out_proj", slopes=alibi_slopes(self.sizes.heads, most=most)
+            qkv=("Wqkv",),
+            output="out_proj",
+            slopes=alibi_slopes(self.sizes.heads, most=most),
+            limit=number(attention, "clip_qkv", 0.0, least=0.0),
         )
         self.mlp_parts = MlpParts(up=("up_proj",), gated=False)
         self.activation = ActivationKind.GELU

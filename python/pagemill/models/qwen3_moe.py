@@ -26,11 +26,13 @@ class Qwen3MoeModel(Decoder):
         self.attention_parts = replace(self.attention_parts, qk_norm=QkNorm(self.sizes.norm_eps))
         self.windows = sliding_windows(config, self.sizes.layers)
         count = expert_count(config, 128)
+        # The configuration of Qwen3-VL's language model does not state this.
+        is_part = config.get("model_type") == "qwen3_vl_moe_text"
         self._experts = Experts(
             count,
             positive_int(config, "moe_intermediate_size", 768),
             self.activation,
-            read_routing(config, count, 8, renormalize=flag(config, "norm_topk_prob", False)),
+            read_routing(config, count, 8, renormalize=flag(config, "norm_topk_prob", is_part)),
         )
         self._dense_layers = layer_numbers(config, "mlp_only_layers")
         self._sparse_step = positive_int(config, "decoder_sparse_step", 1)

@@ -14,7 +14,7 @@ from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.gated_delta import DeltaShape, delta_layer
 from pagemill.layers.linear import linear
-from pagemill.layers.moe import Experts, PackedNames, gated_expert, moe, packed_moe
+from pagemill.layers.moe import Experts, gated_expert, moe
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config
 from pagemill.models.config_keys import (
@@ -33,7 +33,6 @@ from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 # Of checkpoints with one tensor for all experts.
-_STACKS = PackedNames("gate", "experts.gate_up_proj", "experts.down_proj")
 _LINEAR, _FULL = "linear_attention", "full_attention"
 
 
@@ -92,8 +91,6 @@ class Qwen3NextModel(Decoder):
         shared = gated_expert(
             weights, f"{name}.shared_expert", x, self._shared_size, self.activation
         )
-        if weights.has(f"{name}.{_STACKS.up}"):
-            return ops.add(packed_moe(weights, name, x, self._experts, _STACKS), shared)
         return ops.add(moe(weights, name, x, self._experts), shared)
 
     def _norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:

@@ -26,13 +26,21 @@ ARCHITECTURES: dict[str, Architecture] = {
     "AXK1ForCausalLM": Architecture("axk1:AxK1Model", "A.X-K1", ("axk1",)),
     "AfmoeForCausalLM": Architecture("afmoe:AfmoeModel", "AFMoE, Trinity", ("afmoe",)),
     "ApertusForCausalLM": Architecture("apertus:ApertusModel", "Apertus", ("apertus",)),
+    "AquilaForCausalLM": Architecture("llama:LlamaModel", "Aquila", ("aquila",)),
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee", ("arcee",)),
+    "BaiChuanForCausalLM": Architecture(
+        "baichuan:BaichuanModel", "Baichuan, as 7B was first saved", ()
+    ),
+    "BaichuanForCausalLM": Architecture("baichuan:BaichuanModel", "Baichuan", ("baichuan",)),
     "BambaForCausalLM": Architecture("bamba:BambaModel", "Bamba", ("bamba",)),
     "BertModel": Architecture("bert:BertModel", "BERT", ("bert",), "embeddings"),
     "BioGptForCausalLM": Architecture("biogpt:BioGptModel", "BioGPT", ("biogpt",)),
     "BloomForCausalLM": Architecture("bloom:BloomModel", "BLOOM", ("bloom",)),
     "CamembertModel": Architecture(
         "roberta:RobertaModel", "CamemBERT", ("camembert",), "embeddings"
+    ),
+    "ChatGLMModel": Architecture(
+        "chatglm:ChatGlmModel", "ChatGLM 2 and 3, GLM-4 as first saved", ("chatglm",)
     ),
     "CodeGenForCausalLM": Architecture("codegen:CodeGenModel", "CodeGen", ("codegen",)),
     "Cohere2ForCausalLM": Architecture("cohere2:Cohere2Model", "Command R7B and A", ("cohere2",)),
@@ -41,8 +49,15 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "CohereForCausalLM": Architecture("cohere:CohereModel", "Command R", ("cohere",)),
     "CwmForCausalLM": Architecture("cwm:CwmModel", "CWM", ("cwm",)),
+    "Data2VecTextModel": Architecture(
+        "data2vec:Data2VecModel", "Data2Vec (text)", ("data2vec-text",), "embeddings"
+    ),
+    "DbrxForCausalLM": Architecture("dbrx:DbrxModel", "DBRX", ("dbrx",)),
     "DeepseekV2ForCausalLM": Architecture(
         "deepseek_v2:DeepseekV2Model", "DeepSeek V2", ("deepseek_v2",)
+    ),
+    "DeepseekV32ForCausalLM": Architecture(
+        "deepseek_v32:DeepseekV32Model", "DeepSeek V3.2", ("deepseek_v32",)
     ),
     "DeepseekV3ForCausalLM": Architecture(
         "deepseek_v3:DeepseekV3Model", "DeepSeek V3 and R1, Kimi K2", ("deepseek_v3", "kimi_k2")
@@ -55,6 +70,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Ernie4_5ForCausalLM": Architecture("ernie4_5:Ernie45Model", "ERNIE 4.5", ("ernie4_5",)),
     "Ernie4_5_MoeForCausalLM": Architecture(
         "ernie4_5_moe:Ernie45MoeModel", "ERNIE 4.5, experts", ("ernie4_5_moe",)
+    ),
+    "EuroBertModel": Architecture(
+        "eurobert:EuroBertModel", "EuroBERT", ("eurobert",), "embeddings"
     ),
     "Exaone4ForCausalLM": Architecture("exaone4:Exaone4Model", "EXAONE 4", ("exaone4",)),
     "ExaoneForCausalLM": Architecture("exaone:ExaoneModel", "EXAONE 3", ("exaone",)),
@@ -86,7 +104,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Glm4MoeLiteForCausalLM": Architecture(
         "glm4_moe_lite:Glm4MoeLiteModel", "GLM-4.7-Flash", ("glm4_moe_lite",)
     ),
+    "Glm4vMoeForConditionalGeneration": Architecture(
+        "language_part:Glm4vMoeLanguagePart", "GLM-4.5V and 4.6V; their text", ("glm4v_moe",)
+    ),
     "GlmForCausalLM": Architecture("glm:GlmModel", "GLM-4", ("glm",)),
+    "GlmMoeDsaForCausalLM": Architecture(
+        "deepseek_v32:DeepseekV32Model", "GLM-5", ("glm_moe_dsa",)
+    ),
     "GptOssForCausalLM": Architecture("gpt_oss:GptOssModel", "gpt-oss", ("gpt_oss",)),
     "GraniteForCausalLM": Architecture("granite:GraniteModel", "Granite 3", ("granite",)),
     "GraniteMoeForCausalLM": Architecture(
@@ -104,6 +128,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GraniteSWAForCausalLM": Architecture(
         "granite_swa:GraniteSwaModel", "Granite Swash", ("granite_swa",)
     ),
+    "Grok1ModelForCausalLM": Architecture("grok1:Grok1Model", "Grok-1", ("grok-1",)),
     "GteModel": Architecture("gte:GteModel", "GTE", ("gte",), "embeddings"),
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3", ("hy_v3",)),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium", ("helium",)),
@@ -117,13 +142,22 @@ ARCHITECTURES: dict[str, Architecture] = {
         "hyperclovax:HyperClovaXModel", "HyperCLOVA X", ("hyperclovax",)
     ),
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2", ("internlm2",)),
+    "InternLMForCausalLM": Architecture("internlm:InternLmModel", "InternLM", ("internlm",)),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2", ("jais2",)),
     "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba", ("jamba",)),
+    "JinaEmbeddingsV3Model": Architecture(
+        "jina3:Jina3Model", "Jina embeddings 3", ("jina_embeddings_v3",), "embeddings"
+    ),
     "KimiLinearForCausalLM": Architecture(
         "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",)
     ),
+    "Kolibri1ForCausalLM": Architecture("kolibri1:Kolibri1Model", "Kolibri 1", ("kolibri1",)),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
+    "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
+    "Llama4ForConditionalGeneration": Architecture(
+        "language_part:Llama4LanguagePart", "Llama 4 with images; its text", ("llama4",)
+    ),
     "LlamaForCausalLM": Architecture(
         "llama:LlamaModel",
         "Llama, and models of its shape (SmolLM2, ...)",
@@ -132,13 +166,24 @@ ARCHITECTURES: dict[str, Architecture] = {
     "LlavaForConditionalGeneration": Architecture(
         "llava:LlavaModel", "LLaVA 1.5", ("llava",), "text and images"
     ),
+    "LongcatFlashForCausalLM": Architecture(
+        "longcat_flash:LongcatFlashModel", "LongCat-Flash", ("longcat_flash",)
+    ),
+    "MPNetModel": Architecture("mpnet:MpNetModel", "MPNet", ("mpnet",), "embeddings"),
+    "MT5EncoderModel": Architecture("t5:T5Model", "mT5, its encoder", ("mt5",), "embeddings"),
     "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2", ("mamba2",)),
     "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),
     "MellumForCausalLM": Architecture("mellum:MellumModel", "Mellum 2", ("mellum",)),
+    "MiMoForCausalLM": Architecture("mimo:MiMoModel", "MiMo", ("mimo",)),
     "MiniCPM3ForCausalLM": Architecture("minicpm3:MiniCpm3Model", "MiniCPM3", ("minicpm3",)),
     "MiniCPMForCausalLM": Architecture("minicpm:MiniCpmModel", "MiniCPM", ("minicpm",)),
+    "MiniMaxForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-Text-01", ("minimax",)),
+    "MiniMaxM1ForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-M1", ("minimax_m1",)),
     "MiniMaxM2ForCausalLM": Architecture(
         "minimax_m2:MiniMaxM2Model", "MiniMax-M2", ("minimax_m2",)
+    ),
+    "MiniMaxText01ForCausalLM": Architecture(
+        "minimax:MiniMaxModel", "MiniMax-Text-01, as first saved", ("minimax_text_01",)
     ),
     "Ministral3ForCausalLM": Architecture(
         "ministral3:Ministral3Model", "Ministral 3", ("ministral3",)
@@ -149,6 +194,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "Mistral Small 3.1, Ministral 3; their text",
         ("mistral3",),
     ),
+    "Mistral4ForCausalLM": Architecture("mistral4:Mistral4Model", "Mistral 4", ("mistral4",)),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral", ("mistral",)),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral", ("mixtral",)),
     "ModernBertModel": Architecture(
@@ -174,9 +220,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "OlmoeForCausalLM": Architecture("olmoe:OlmoeModel", "OLMoE", ("olmoe",)),
     "OpenAIGPTLMHeadModel": Architecture("openai_gpt:OpenAiGptModel", "GPT", ("openai-gpt",)),
+    "OrionForCausalLM": Architecture("orion:OrionModel", "Orion", ("orion",)),
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon", ("persimmon",)),
     "Phi3ForCausalLM": Architecture("phi3:Phi3Model", "Phi-3 and Phi-4", ("phi3",)),
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2", ("phi",)),
+    "PhiMoEForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ()),
+    "PhimoeForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ("phimoe",)),
+    "Plamo3ForCausalLM": Architecture("plamo3:Plamo3Model", "PLaMo 3", ("plamo3",)),
+    "QWenLMHeadModel": Architecture("qwen:QwenModel", "Qwen", ("qwen",)),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5", ("qwen2",)),
     "Qwen2MoeForCausalLM": Architecture(
         "qwen2_moe:Qwen2MoeModel", "Qwen2, experts", ("qwen2_moe",)
@@ -190,6 +241,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Qwen3NextForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3-Next", ("qwen3_next",)
+    ),
+    "Qwen3VLForConditionalGeneration": Architecture(
+        "language_part:Qwen3VlLanguagePart", "Qwen3-VL; its text", ("qwen3_vl",)
+    ),
+    "Qwen3VLMoeForConditionalGeneration": Architecture(
+        "language_part:Qwen3VlLanguagePart", "Qwen3-VL, experts; its text", ("qwen3_vl_moe",)
     ),
     "Qwen3_5ForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3.5 (text)", ("qwen3_5_text",)
@@ -215,12 +272,15 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Starcoder2ForCausalLM": Architecture(
         "starcoder2:Starcoder2Model", "StarCoder2", ("starcoder2",)
     ),
+    "T5EncoderModel": Architecture("t5:T5Model", "T5, its encoder", ("t5",), "embeddings"),
+    "UMT5EncoderModel": Architecture("t5:T5Model", "UMT5, its encoder", ("umt5",), "embeddings"),
     "VaultGemmaForCausalLM": Architecture(
         "vaultgemma:VaultGemmaModel", "VaultGemma", ("vaultgemma",)
     ),
     "XLMRobertaModel": Architecture(
         "roberta:RobertaModel", "XLM-RoBERTa", ("xlm-roberta",), "embeddings"
     ),
+    "XverseForCausalLM": Architecture("llama:LlamaModel", "XVERSE", ("xverse",)),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM", ("youtu",)),
     "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2", ("zamba2",)),
 }

@@ -35,7 +35,16 @@ OTHER_NAMES: dict[str, Any] = {
     "max_seq_len": 128,
     "seq_length": 128,
 }
-HAS_OTHER_NAMES = ("Bloom", "CodeGen", "ExaoneForCausalLM", "GPT", "Mpt", "OPT", "OpenAIGPT")
+HAS_OTHER_NAMES = (
+    "Bloom",
+    "CodeGen",
+    "Dbrx",
+    "ExaoneForCausalLM",
+    "GPT",
+    "Mpt",
+    "OPT",
+    "OpenAIGPT",
+)
 DISTILBERT = {"dim": 64, "hidden_dim": 96, "n_layers": 4, "n_heads": 4}
 PADDED = DECODER | {"max_position_embeddings": 128 + 2}  # the first two are not of tokens
 
@@ -57,18 +66,40 @@ QWEN2_VL = DECODER | {
     "image_token_id": 99,
 }
 QWEN3_5_TEXT = DECODER | {"model_type": "qwen3_5_text"}
+CHATGLM = {
+    "padded_vocab_size": 100,
+    "ffn_hidden_size": 96,
+    "num_layers": 4,
+    "kv_channels": 16,
+    "seq_length": 128,
+}
+T5 = DECODER | {"d_model": 64, "d_ff": 96, "num_layers": 4, "num_heads": 4, "n_positions": 128}
 CONFIGS = {
+    "ChatGLMModel": DECODER | CHATGLM,
     "CamembertModel": PADDED,
+    "Data2VecTextModel": PADDED,
     "DistilBertModel": DECODER | DISTILBERT,
+    "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
+    "Llama4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "llama4_text"}},
     "LlavaForConditionalGeneration": LLAVA,
+    "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
+    "MPNetModel": PADDED,
+    "MT5EncoderModel": T5,
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
+    "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
     "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
     "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
+    "Qwen3VLForConditionalGeneration": {"text_config": DECODER | {"model_type": "qwen3_vl_text"}},
+    "Qwen3VLMoeForConditionalGeneration": {
+        "text_config": DECODER | {"model_type": "qwen3_vl_moe_text"}
+    },
     "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "RobertaModel": PADDED,
+    "T5EncoderModel": T5,
+    "UMT5EncoderModel": T5,
     "XLMRobertaModel": PADDED,
     "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
 }
@@ -261,13 +292,26 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("GraniteSWAForCausalLM", {"layer_rope_theta": [1e4]}, "must list 4 layers, a base"),
         ("HunYuanMoEV1ForCausalLM", {"moe_topk": [1, 2]}, "must be the same in all layers"),
         ("MptForCausalLM", {"attn_config": {"alibi": False}}, "alibi and no_bias must be true"),
-        ("MptForCausalLM", {"attn_config": {"clip_qkv": 8}}, "clip_qkv=8 is not supported"),
+        ("MptForCausalLM", {"attn_config": {"qk_ln": True}}, "qk_ln=True is not supported"),
         ("Gemma3ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
         (
             "Mistral3ForConditionalGeneration",
             {"text_config": DECODER | {"model_type": "llama"}},
             "of type 'llama' .* known: ministral3, mistral",
         ),
+        ("DbrxForCausalLM", {"attn_config": 1}, "attn_config to be an object"),
+        (
+            "DbrxForCausalLM",
+            {"ffn_config": {"moe_normalize_expert_weights": 2}},
+            "moe_normalize_expert_weights must be null or 1",
+        ),
+        ("DeepseekV32ForCausalLM", {"index_head_dim": 64}, "index_head_dim above 64"),
+        ("GlmMoeDsaForCausalLM", {"indexer_types": ["shared"] * 4}, "the first full"),
+        ("GlmMoeDsaForCausalLM", {"index_topk_pattern": "FSX"}, "must list 4 layers"),
+        ("Grok1ModelForCausalLM", {"residual_moe": True}, "residual_moe=True is not supported"),
+        ("Llama4ForCausalLM", {"num_experts_per_tok": 2}, "num_experts_per_tok must be 1"),
+        ("Llama4ForCausalLM", {"no_rope_layers": [1]}, "no_rope_layers must list 4 layers"),
+        ("LongcatFlashForCausalLM", {"zero_expert_num": 5000}, "zero_expert_num from 0 to 4096"),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
     ],

@@ -29,9 +29,10 @@ from pagemill.ops.paged_attention import paged_attention
 from pagemill.ops.pool import PoolKind, pool
 from pagemill.ops.rms_norm import rms_norm
 from pagemill.ops.rotary import rotary
-from pagemill.ops.scale import scale, scale_by_position
+from pagemill.ops.scale import scale, scale_by_position, scale_columns
 from pagemill.ops.scatter_rows import scatter_rows
 from pagemill.ops.select_rows import select_rows
+from pagemill.ops.select_tokens import select_tokens
 from pagemill.ops.selective_scan import selective_scan
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
@@ -67,8 +68,10 @@ __all__ = [
     "rotary",
     "scale",
     "scale_by_position",
+    "scale_columns",
     "scatter_rows",
     "select_rows",
+    "select_tokens",
     "selective_scan",
     "split",
     "state_space_scan",

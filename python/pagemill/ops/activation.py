@@ -30,14 +30,18 @@ class ActivationKind(IntEnum):
     ELU = 9  # x, or e^x - 1 if x < 0
 
 
-def activation(x: Tensor, kind: ActivationKind) -> Tensor:
-    """x [N, F] -> act(x), same shape and type: an activation, or f32 as logits are.
+def activation(x: Tensor, kind: ActivationKind, *, limit: float = 0.0) -> Tensor:
+    """x [N, F] -> act(x), same shape and type: an activation, or f32 as logits are. With a limit >
+    0, of x from -limit to limit.
 
     Raises:
         ShapeError: `x` is neither.
     """
     require_act_or_f32("activation", x=x)
-    return x.trace.emit("activation", [x], [(x.shape, x.dtype)], [("kind", int(kind))])[0]
+    attributes: list[tuple[str, float]] = [("kind", int(kind))]
+    if limit:
+        attributes.append(("limit", limit))
+    return x.trace.emit("activation", [x], [(x.shape, x.dtype)], attributes)[0]
 
 
 def apply(x: torch.Tensor, kind: ActivationKind) -> torch.Tensor:
@@ -68,4 +72,6 @@ def reference(
 ) -> tuple[torch.Tensor, ...]:
     """The op in torch."""
     del step
-    return (apply(inputs[0], ActivationKind(int(attributes["kind"]))),)
+    x, limit = inputs[0], attributes.get("limit", 0.0)
+    x = x.clamp(-limit, limit) if limit else x
+    return (apply(x, ActivationKind(int(attributes["kind"]))),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_act, require_equal_shapes, require_rank
+from pagemill.ops.checks import require_act, require_equal_shapes, require_f32, require_rank
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -15,13 +15,21 @@ if TYPE_CHECKING:
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool, window: int = 0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    causal: bool,
+    window: int = 0,
+    biases: Tensor | None = None,
 ) -> Tensor:
-    """q [T, Hq, D], k, v [T, Hk, D] -> softmax(q k^T scale) v, [T, Hq, D].
+    """q [T, Hq, D], k, v [T, Hk, D] -> softmax(q k^T scale + bias) v, [T, Hq, D].
 
     A token attends to all tokens that its request has in the step; with `causal`, to those up to
     itself; with a window only to those less than `window` tokens away. Heads are grouped: Hq is a
-    multiple of Hk.
+    multiple of Hk. `biases` f32 [Hq, 2 reach + 1] are those of each distance from a query to a key,
+    from -reach to reach; farther keys have the bias of the reach.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -35,10 +43,19 @@ def attention(
         raise ShapeError(
             f"attention: q is {format_shape(q.shape)}, k and v are {format_shape(k.shape)}"
         )
+    operands = [q, k, v]
+    if biases is not None:
+        require_f32("attention", biases=biases)
+        if len(biases.shape) != 2 or biases.shape[0] != heads or int(biases.shape[1]) % 2 == 0:
+            raise ShapeError(
+                f"attention: biases are {format_shape(biases.shape)}, they must be {heads} rows of"
+                " an odd number of distances"
+            )
+        operands.append(biases)
     attributes = [("scale", scale), ("causal", int(causal))]
     if window:
         attributes.append(("window", window))
-    return q.trace.emit("attention", [q, k, v], [(q.shape, q.dtype)], attributes)[0]
+    return q.trace.emit("attention", operands, [(q.shape, q.dtype)], attributes)[0]
 
 
 def reference(
@@ -48,7 +65,8 @@ def reference(
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
-    q, k, v = inputs
+    q, k, v = inputs[:3]
+    biases = inputs[3] if len(inputs) > 3 else None
     output = torch.empty_like(q)
     groups = q.shape[1] // k.shape[1]
     causal = attributes.get("causal", 1.0) != 0.0
@@ -58,11 +76,17 @@ def reference(
         positions = torch.arange(span.end - span.begin, device=q.device)
         distance = positions[:, None] - positions
         seen = distance.abs() < window if window else torch.ones_like(distance, dtype=torch.bool)
+        seen = seen & (distance >= 0) if causal else seen
+        # Added to scores: minus infinity for keys that are not seen.
+        added = torch.zeros_like(distance, dtype=q.dtype).masked_fill(~seen, -torch.inf)
+        if biases is not None:
+            reach = biases.shape[1] // 2
+            added = added + biases[:, reach + (-distance).clamp(-reach, reach)].to(q.dtype)
         attended = scaled_dot_product_attention(
             q[rows].transpose(0, 1),
             k[rows].transpose(0, 1).repeat_interleave(groups, 0),
             v[rows].transpose(0, 1).repeat_interleave(groups, 0),
-            seen & (distance >= 0) if causal else seen,
+            added,
             scale=attributes["scale"],
         )
         output[rows] = attended.transpose(0, 1)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from pagemill.ops.program import (
+    ACT,
     CONSTANTS_PATH,
     OpEntry,
     OutputEntry,
@@ -29,7 +30,7 @@ def cut(program: Program, after: str) -> tuple[Program, Program]:
 
     Raises:
         ValueError: no op writes `after`, no op follows, or one that follows reads a cache of an op
-            before it.
+            before it, or a value that is no activation: stages pass on activations alone.
     """
     writers = [index for index, op in enumerate(program.ops) if after in op.outputs]
     if not writers:
@@ -43,6 +44,12 @@ def cut(program: Program, after: str) -> tuple[Program, Program]:
     written = {name for op in first for name in op.outputs}
     returned = [output for output in program.outputs if output.value in written]
     crossing = [value for value in program.values if value.name in written & _operands(second)]
+    for value in crossing:
+        if value.dtype != ACT:
+            raise ValueError(
+                f"ops behind {after!r} read {value.name!r} of {value.dtype}, which is written in"
+                " front of it"
+            )
     names = [OutputEntry(value.name, value.name) for value in crossing]
     kept = [output for output in program.outputs if output.value not in written]
     return (

@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 
 
 def moe_combine(x: Tensor, weights: Tensor) -> Tensor:
-    """x [N, J, H], weights f32 [N, J] -> sum over j of weights[n, j] x[n, j], [N, H].
+    """x [N, J, H], or [N, H] that all choices share, weights f32 [N, J] -> sum over j of
+    weights[n, j] x[n, j], [N, H].
 
     Raises:
         ShapeError: the operands do not fit.
     """
     require_act("moe_combine", x=x)
     require_dtype("moe_combine", "weights", weights, ("f32",))
-    require_rank("moe_combine", "x", x, 3)
-    if x.shape[:2] != weights.shape:
+    require_rank("moe_combine", "weights", weights, 2)
+    if len(x.shape) not in (2, 3) or x.shape[:-1] != weights.shape[: len(x.shape) - 1]:
         raise ShapeError(
             f"moe_combine: {x.name} is {format_shape(x.shape)}, its weights"
             f" {format_shape(weights.shape)}"
         )
-    return x.trace.emit("moe_combine", [x, weights], [((x.rows, x.shape[2]), ACT)])[0]
+    return x.trace.emit("moe_combine", [x, weights], [((x.rows, x.shape[-1]), ACT)])[0]
 
 
 def reference(
@@ -40,4 +41,5 @@ def reference(
 
     del attributes, step
     x, weights = inputs
-    return (torch.einsum("njh,nj->nh", x.float(), weights.float()).to(x.dtype),)
+    terms = "njh,nj->nh" if x.ndim == 3 else "nh,nj->nh"
+    return (torch.einsum(terms, x.float(), weights.float()).to(x.dtype),)

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 class Scoring(IntEnum):
-    """The function from logits to scores; softmax is over all experts."""
+    """The function from logits to scores; softmax is over all experts, SparseMixer's over those
+    near each choice."""
 
     SOFTMAX = 0
     SIGMOID = 1
+    SPARSE_MIXER = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,9 @@ class Routing:
 
     `choices` experts per token; `renormalize`: their weights are divided by their sum; `scale`
     multiplies the result. Experts form `groups` of equal size and are chosen from `group_choices`
-    of them (0 = all); the score of a group is the sum of its `group_top` best experts.
+    of them (0 = all); the score of a group is the sum of its `group_top` best experts. `tolerance`
+    is how far from a choice, relatively, SparseMixer's experts are; it has no groups and no bias.
+    `logits_bias`: biases are added to logits, not to scores.
     """
 
     choices: int
@@ -39,6 +43,8 @@ class Routing:
     groups: int = 1
     group_choices: int = 0
     group_top: int = 1
+    tolerance: float = 0.0
+    logits_bias: bool = False
 
     def attributes(self) -> list[tuple[str, float]]:
         """The op's attributes, without defaults."""
@@ -46,6 +52,10 @@ class Routing:
             ("choices", self.choices),
             ("scoring", int(self.scoring)),
         ]
+        if self.tolerance:
+            named.append(("tolerance", self.tolerance))
+        if self.logits_bias:
+            named.append(("logits_bias", 1))
         if self.renormalize:
             named.append(("renormalize", 1))
         if self.scale != 1.0:
@@ -65,8 +75,8 @@ def moe_route(
     """logits f32 [N, experts], bias and factors f32 [experts] -> ids i32 and weights f32 [N,
     choices].
 
-    `bias` is added to scores for the choice, not for the weights; `factors` multiply the weights of
-    each expert.
+    `bias` is added to scores, or logits, for the choice, not for the weights; `factors` multiply
+    the weights of each expert.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -78,6 +88,9 @@ def moe_route(
     require_vector("moe_route", "factors", factors, experts)
     if routing.groups < 1 or experts % routing.groups:
         raise ShapeError(f"moe_route: {experts} experts do not make {routing.groups} groups")
+    mixes = routing.scoring == Scoring.SPARSE_MIXER
+    if mixes and (routing.groups > 1 or bias is not None):
+        raise ShapeError("moe_route: SparseMixer has no groups and no bias")
     available = experts // routing.groups * (routing.group_choices or routing.groups)
     if not 1 <= routing.choices <= available <= experts:
         raise ShapeError(f"moe_route: cannot choose {routing.choices} of {available} experts")
@@ -98,9 +111,11 @@ def reference(
     del step
     assert inputs[0] is not None
     logits, bias = inputs[0].float(), inputs[1]
-    sigmoid = attributes["scoring"] == Scoring.SIGMOID
+    scoring = attributes["scoring"]
+    sigmoid = scoring == Scoring.SIGMOID
     scores = torch.sigmoid(logits) if sigmoid else torch.softmax(logits, -1)
-    keys = _ordered(logits if bias is None else scores + bias.float())
+    plain = logits if bias is None or attributes.get("logits_bias") else scores
+    keys = _ordered(plain if bias is None else plain + bias.float())
     order = torch.argsort(keys, dim=-1, descending=True, stable=True)
     if attributes.get("groups", 1) > 1:
         worth = _ordered(scores) if bias is None else keys
@@ -109,7 +124,10 @@ def reference(
         behind = torch.argsort(left_out.gather(1, order).int(), dim=-1, stable=True)
         order = order.gather(1, behind)
     ids = order[:, : int(attributes["choices"])]
-    weights = scores.gather(1, ids)
+    if scoring == Scoring.SPARSE_MIXER:
+        weights = _mixed(logits, ids, attributes.get("tolerance", 0.0))
+    else:
+        weights = scores.gather(1, ids)
     if attributes.get("renormalize", 0):
         weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
     defined = torch.isfinite(logits.amax(-1, keepdim=True))  # NaN if a logit is
@@ -117,6 +135,21 @@ def reference(
     if len(inputs) > 2 and inputs[2] is not None:
         weights = weights * inputs[2].float()[ids]
     return ids.to(torch.int32), weights
+
+
+def _mixed(logits: torch.Tensor, ids: torch.Tensor, tolerance: float) -> torch.Tensor:
+    """SparseMixer's scores of the choices, [N, choices]: each among those left that are near it."""
+    import torch
+
+    left, scores = logits, list[torch.Tensor]()
+    for choice_number in range(ids.shape[1]):
+        chosen = ids[:, choice_number : choice_number + 1]
+        choice = logits.gather(1, chosen)
+        far = choice - logits > tolerance * logits.abs().maximum(choice)
+        near = left.masked_fill(far, float("-inf")).softmax(-1).gather(1, chosen)
+        scores.append(near.masked_fill(choice.isinf(), torch.nan))
+        left = left.scatter(1, chosen, float("-inf"))
+    return torch.cat(scores, 1)
 
 
 def _ordered(keys: torch.Tensor) -> torch.Tensor:

@@ -21,6 +21,7 @@ def paged_attention(
     cache: Cache,
     *,
     scale: float,
+    chunked: bool = False,
     causal: bool = True,
     soft_cap: float = 0.0,
     sinks: Tensor | None = None,
@@ -31,7 +32,8 @@ def paged_attention(
     """q [T, Hq, D] -> softmax(q k^T scale) v, [T, Hq, D].
 
     A query at position p attends to keys in (p - window, p] of its request, with the cache's
-    `window` (0 = all); with `causal` false, to all of them. If soft_cap > 0, scores become
+    `window` (0 = all); if `chunked`, the window begins anew at each multiple of it; with `causal`
+    false, to all of them. If soft_cap > 0, scores become
     soft_cap * tanh(score / soft_cap). Then slopes [Hq], if given, adds
     slope * (position of the key - position of the query) to a head's scores (ALiBi); sinks [Hq] are
     logits added to the softmax's denominator (attention sinks). Heads are grouped: Hq is a multiple
@@ -50,9 +52,13 @@ def paged_attention(
             f"paged_attention: q is {format_shape(q.shape)}, {cache.name} holds {cache.layout} "
             f"{cache.dims}"
         )
+    if chunked and not (cache.window and causal):
+        raise ShapeError("paged_attention: chunks need a cache with a window, and causal attention")
     require_vector("paged_attention", "sinks", sinks, heads)
     require_vector("paged_attention", "slopes", slopes, heads)
     attributes = [("scale", scale), ("window", cache.window), ("causal", int(causal))]
+    if chunked:
+        attributes.append(("chunked", 1))
     if soft_cap:
         attributes.append(("soft_cap", soft_cap))
     attributes += scale_attributes(k_scale, v_scale)
@@ -126,7 +132,11 @@ def _visible(
         return key_positions >= positions * 0
     visible = key_positions <= positions
     window = int(attributes.get("window", 0.0))
-    return visible & (key_positions > positions - window) if window else visible
+    if not window:
+        return visible
+    if attributes.get("chunked"):
+        return visible & (key_positions >= positions - positions % window)
+    return visible & (key_positions > positions - window)
 
 
 def _attend(

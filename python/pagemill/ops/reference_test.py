@@ -123,6 +123,8 @@ def test_scale():
     factors = torch.tensor([2, 2 + math.log(2), 2 + math.log(4)])
     (y,) = _run("scale", x, positions, by=2.0, growth=0.5, context=8)
     torch.testing.assert_close(y, x * factors[:, None])
+    (y,) = _run("scale", x, positions - 1, by=2.0, growth=0.5, context=8, offset=1)
+    torch.testing.assert_close(y, x * factors[:, None])
 
 
 def test_linears_of_one_value():
@@ -191,6 +193,22 @@ def test_moe_route_multiplies_weights_by_factors():
     torch.testing.assert_close(scaled, weights * factors[ids.long()])
 
 
+def test_moe_route_adds_the_bias_to_logits():
+    logits, bias = torch.tensor([[0.0, 1.4, 0.7, 1.1]]), torch.tensor([0.5, 0, 0, 0])
+    ids, weights = _run("moe_route", logits, bias, choices=2, scoring=1, logits_bias=1)
+    assert ids.tolist() == [[1, 3]]
+    torch.testing.assert_close(weights, logits[:, [1, 3]].sigmoid())
+
+
+def test_moe_route_mixes_choices_with_what_is_near_them():
+    """3.8 is within 10 % of 4, 3.5 is not, and is within 10 % of 3.8, the second choice."""
+    logits = torch.tensor([[3.5, 4, 3.8, -4], [-1, -5, -1, -1]])
+    ids, weights = _run("moe_route", logits, None, choices=2, scoring=2, tolerance=0.1)
+    assert ids.tolist() == [[1, 2], [0, 2]]
+    expected = [[1 / (1 + math.exp(-0.2)), 1 / (1 + math.exp(-0.3))], [1 / 3, 1 / 2]]
+    torch.testing.assert_close(weights, torch.tensor(expected))
+
+
 def test_moe_route_shows_nan_in_weights_never_in_ids():
     logits = torch.tensor([[math.nan, math.nan, 1, math.nan], [-math.inf, 1, 2, -math.inf]])
     ids, weights = _run("moe_route", logits, None, choices=3, scoring=0)
@@ -217,6 +235,8 @@ def test_moe_combine():
     x, weights = _random(4, 3, 5), _random(4, 3)
     (y,) = _run("moe_combine", x, weights)
     torch.testing.assert_close(y, sum(weights[:, j, None] * x[:, j] for j in range(3)))
+    (y,) = _run("moe_combine", x[:, 0], weights)
+    torch.testing.assert_close(y, weights.sum(-1, keepdim=True) * x[:, 0])
 
 
 def test_split():
@@ -329,9 +349,10 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
 
 @pytest.mark.parametrize(("sinks", "slopes"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize(
-    ("window", "causal", "soft_cap"), [(0, 1, 0), (5, 1, 0), (0, 0, 0), (3, 1, 2), (0, 1, 2)]
+    ("window", "chunked", "causal", "soft_cap"),
+    [(0, 0, 1, 0), (5, 0, 1, 0), (4, 1, 1, 0), (0, 0, 0, 0), (3, 0, 1, 2), (0, 0, 1, 2)],
 )
-def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap, sinks, slopes):
+def test_paged_attention_over_shuffled_blocks(window, chunked, causal, soft_cap, sinks, slopes):
     block_size, heads, kv_heads, head_dim = 4, 6, 2, 8
     # Three requests: decode at length 11, a chunk of 5 after 6, a whole prompt of 9.
     new, lengths = (1, 5, 9), (11, 11, 9)
@@ -357,6 +378,7 @@ def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap, sinks, s
     }
     q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
     attributes = {"scale": 0.4, "window": window, "causal": causal, "soft_cap": soft_cap}
+    attributes["chunked"] = chunked
     step = make_step(batch, DEVICE)
     sink_logits = torch.linspace(-2.0, 3.0, heads) if sinks else None
     head_slopes = torch.tensor([0.5**i for i in range(heads)]) if slopes else None
@@ -369,7 +391,8 @@ def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap, sinks, s
         if causal:
             visible = key_positions <= positions
             if window:
-                visible &= key_positions > positions - window
+                first = positions // window * window if chunked else positions - window + 1
+                visible &= key_positions >= first
         rows = slice(starts[request], starts[request + 1])
         expected = _attention_by_hand(
             q[rows].double().numpy(),
@@ -384,7 +407,24 @@ def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap, sinks, s
         np.testing.assert_allclose(output[rows].numpy(), expected, atol=2e-6, rtol=0)
 
 
-def test_latent_attention_over_shuffled_blocks():
+def _select_tokens_by_hand(q, rope, latents, new, lengths, cache, step):
+    """What `select_tokens` chooses, which is what a plain sort of the scores chooses."""
+    weights = _random(len(q), q.shape[1])
+    operands = [q, rope, weights, cache]
+    (chosen,) = reference("select_tokens")(operands, {"choices": 4}, step)
+    queries, token = torch.cat([q, rope], -1), 0
+    for r, length in enumerate(lengths):
+        for position in range(length - new[r], length):
+            keys = torch.from_numpy(latents[r, : position + 1])
+            scores = (queries[token] @ keys.T).relu().T @ weights[token]
+            best = sorted(scores.argsort(descending=True)[:4].tolist())
+            assert chosen[token].tolist() == best + [-1] * (4 - len(best))
+            token += 1
+    return chosen
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_latent_attention_over_shuffled_blocks(sparse):
     """Latents are keys and values of every head; a decoded token, a chunk and a whole prompt."""
     block_size, heads, size, rope_size = 4, 3, 6, 2
     new, lengths = (1, 5, 9), (11, 11, 9)
@@ -415,10 +455,16 @@ def test_latent_attention_over_shuffled_blocks():
     assert reference("latent_write")(parts, {}, step) == ()
     q = torch.from_numpy(rng.normal(size=(starts[-1], heads, size)).astype(np.float32))
     rope = torch.from_numpy(rng.normal(size=(starts[-1], heads, rope_size)).astype(np.float32))
-    (output,) = reference("latent_attention")([q, rope, cache], {"scale": 0.4}, step)
+    operands, scale = [q, rope, cache], {"scale": 0.4}
+    if sparse:
+        operands.append(_select_tokens_by_hand(q, rope, latents, new, lengths, cache, step))
+    (output,) = reference("latent_attention")(operands, scale, step)
     for r, length in enumerate(lengths):
         for i in range(new[r]):
             token, seen = starts[r] + i, latents[r, : length - new[r] + i + 1].astype(float)
+            if sparse:
+                positions = operands[3][token].numpy()
+                seen = seen[positions[positions >= 0]]
             for head in range(heads):
                 query = torch.cat([q[token, head], rope[token, head]]).double().numpy()
                 weights = np.exp(seen @ query * 0.4)

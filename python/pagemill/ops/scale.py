@@ -1,11 +1,11 @@
-"""`scale`: multiplies by a number, or by one that grows with the position."""
+"""`scale`: multiplies by a number, by one that grows with the position, or each column by one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_act_or_f32, require_dtype
+from pagemill.ops.checks import require_act_or_f32, require_dtype, require_f32, require_vector
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -26,8 +26,23 @@ def scale(x: Tensor, by: float) -> Tensor:
     return x.trace.emit("scale", [x], [(x.shape, x.dtype)], [("by", by)])[0]
 
 
-def scale_by_position(x: Tensor, positions: Tensor, *, growth: float, context: int) -> Tensor:
-    """x [T, ...], positions i32 [T] -> x times 1 + growth * ln(1 + floor(position / context)).
+def scale_columns(x: Tensor, factors: Tensor) -> Tensor:
+    """x [N, H], factors f32 [H] -> each column of x times its factor.
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_act_or_f32("scale", x=x)
+    require_f32("scale", factors=factors)
+    require_vector("scale", "factors", factors, x.width)
+    return x.trace.emit("scale", [x, factors], [(x.shape, x.dtype)], [("by", 1)])[0]
+
+
+def scale_by_position(
+    x: Tensor, positions: Tensor, *, growth: float, context: int, offset: int = 0
+) -> Tensor:
+    """x [T, ...], positions i32 [T] -> x times 1 + growth * ln(1 + floor((position +
+    offset) / context)).
 
     Raises:
         ShapeError: the operands do not fit.
@@ -37,6 +52,8 @@ def scale_by_position(x: Tensor, positions: Tensor, *, growth: float, context: i
     if positions.shape != (x.rows,):
         raise ShapeError(f"scale: positions are {format_shape(positions.shape)}, x {x.rows} rows")
     attributes = [("by", 1), ("growth", growth), ("context", context)]
+    if offset:
+        attributes.append(("offset", offset))
     return x.trace.emit("scale", [x, positions], [(x.shape, x.dtype)], attributes)[0]
 
 
@@ -50,6 +67,9 @@ def reference(
     x, by = inputs[0], attributes["by"]
     if len(inputs) == 1:
         return (x * by,)
-    contexts = torch.div(inputs[1], int(attributes["context"]), rounding_mode="floor")
+    if inputs[1].dtype == torch.float32:
+        return ((x.float() * by * inputs[1].reshape(x.shape[1:])).to(x.dtype),)
+    positions = inputs[1] + int(attributes.get("offset", 0))
+    contexts = torch.div(positions, int(attributes["context"]), rounding_mode="floor")
     factors = by * (1 + attributes["growth"] * torch.log1p(contexts.double()))
     return ((x.float() * factors.float().reshape(-1, *(1,) * (x.ndim - 1))).to(x.dtype),)

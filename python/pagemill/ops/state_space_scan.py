@@ -17,11 +17,19 @@ _CHUNK = 16  # tokens: sums of this many decay logarithms keep six digits in f32
 
 
 def state_space_scan(
-    xbc: Tensor, dt: Tensor, a_log: Tensor, d: Tensor, dt_bias: Tensor, state: Cache
+    xbc: Tensor,
+    dt: Tensor,
+    a_log: Tensor,
+    d: Tensor,
+    dt_bias: Tensor,
+    state: Cache,
+    *,
+    flat: bool = False,
 ) -> Tensor:
     """xbc [T, heads * head_dim + 2 * groups * states], which holds x, B and C; dt [T, heads];
     a_log, d and dt_bias f32 [heads]; `state` [heads, states, head_dim] -> y [T, groups, heads /
-    groups * head_dim]. `cc/ops/state_space_scan` has the formula.
+    groups * head_dim], or [T, heads * head_dim] if `flat`. `cc/ops/state_space_scan` has the
+    formula.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -48,9 +56,9 @@ def state_space_scan(
             f"{op}: rows of {xbc.width} do not hold x of {heads} heads of {head_dim}, and B and C"
             f" of {states} states for groups of heads"
         )
-    shape = (xbc.rows, groups, heads // groups * head_dim)
+    row = (heads * head_dim,) if flat else (groups, heads // groups * head_dim)
     operands = [xbc, dt, a_log, d, dt_bias, state]
-    return xbc.trace.emit(op, operands, [(shape, xbc.dtype)])[0]
+    return xbc.trace.emit(op, operands, [((xbc.rows, *row), xbc.dtype)])[0]
 
 
 def reference(

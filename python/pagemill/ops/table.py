@@ -39,6 +39,7 @@ OPS: dict[str, str] = {
     "scale": "pagemill.ops.scale",
     "scatter_rows": "pagemill.ops.scatter_rows",
     "select_rows": "pagemill.ops.select_rows",
+    "select_tokens": "pagemill.ops.select_tokens",
     "selective_scan": "pagemill.ops.selective_scan",
     "split": "pagemill.ops.split",
     "state_space_scan": "pagemill.ops.state_space_scan",

@@ -115,6 +115,7 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
         ("tokens", 2, 6),
     ),
     (lambda v: ops.moe_combine(v.act("tokens", 3, 8), v.f32("tokens", 3)), ("tokens", 8)),
+    (lambda v: ops.moe_combine(v.act("tokens", 8), v.f32("tokens", 3)), ("tokens", 8)),
     (
         lambda v: ops.head_linear(v.act("tokens", 3, 32), v.weight("q8_0", 3, 7, 32)),
         ("tokens", 3, 7),
@@ -128,6 +129,16 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     (
         lambda v: ops.latent_attention(
             v.act("tokens", 3, 32), v.act("tokens", 3, 8), v.latents, scale=1
+        ),
+        ("tokens", 3, 32),
+    ),
+    (
+        lambda v: ops.latent_attention(
+            v.act("tokens", 3, 32),
+            v.act("tokens", 3, 8),
+            v.latents,
+            scale=1,
+            chosen=v.i32("tokens", 5),
         ),
         ("tokens", 3, 32),
     ),
@@ -169,6 +180,14 @@ def test_rotary_keeps_the_shapes_of_q_and_k():
         v.act("tokens", 4, 8), v.act("tokens", 2, 8), v.i32("tokens"), v.weight("f32", 3)
     )
     assert (q.shape, k.shape) == (("tokens", 4, 8), ("tokens", 2, 8))
+
+
+def test_select_tokens_returns_positions():
+    v = _Values()
+    chosen = ops.select_tokens(
+        v.act("tokens", 3, 32), v.act("tokens", 3, 8), v.f32("tokens", 3), v.latents, choices=5
+    )
+    assert (chosen.shape, chosen.dtype) == (("tokens", 5), "i32")
 
 
 def test_a_router_gives_ids_and_weights():
@@ -376,6 +395,16 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: ops.moe_route(v.act("tokens", 4), ops.Routing(2)), "logits .* is act"),
     (lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(5)), "cannot choose 5 of 4 experts"),
     (
+        lambda v: ops.moe_route(
+            v.f32("tokens", 4), ops.Routing(2, ops.Scoring.SPARSE_MIXER, groups=2)
+        ),
+        "SparseMixer has no groups",
+    ),
+    (
+        lambda v: ops.paged_attention(v.act("tokens", 6, 16), v.cache, scale=1, chunked=True),
+        "chunks need a cache with a window",
+    ),
+    (
         lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(3, groups=2, group_choices=1)),
         "cannot choose 3 of 2 experts",
     ),
@@ -404,6 +433,22 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
             v.act("tokens", 3, 32), v.act("tokens", 2, 8), v.latents, scale=1
         ),
         r"q and rope are \[tokens, 3, 32\] and \[tokens, 2, 8\]",
+    ),
+    (
+        lambda v: ops.latent_attention(
+            v.act("tokens", 3, 32),
+            v.act("tokens", 3, 8),
+            v.latents,
+            scale=1,
+            chosen=v.i32("logits_rows", 5),
+        ),
+        r"chosen \[logits_rows, 5\]",
+    ),
+    (
+        lambda v: ops.select_tokens(
+            v.act("tokens", 3, 32), v.act("tokens", 3, 8), v.f32("tokens", 2), v.latents, choices=5
+        ),
+        r"q, rope and weights are .* \[tokens, 2\]",
     ),
     (lambda v: ops.split(v.f32("tokens", 8), 6), "must be act, got f32"),
     (lambda v: ops.split(v.act("tokens", 3, 8), 8), r"\[tokens, 3, 8\] cannot be cut at 8"),

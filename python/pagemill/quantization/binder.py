@@ -34,10 +34,12 @@ from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.json_file import shown
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.read import read_f32
+from pagemill.weights.read import as_f32, read_bytes, read_f32
 from pagemill.weights.source import ModelSource
 
 _SHOWN = 5
+_ROWS_AT_ONCE = 4096
+_LEAST_NORM = 1e-12
 
 
 class WeightBinder:
@@ -156,8 +158,9 @@ class WeightBinder:
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
-        columns: one tensor `<experts>.<module>.weight`, or without `.weight`, as it is stored; or
-        made of `<experts>.<i>.<module>.weight`.
+        columns: one tensor `<experts>.<module>.weight`, or without `.weight`, as it is stored, its
+        matrices side by side or one below the other, or each transposed; or made of
+        `<experts>.<i>.<module>.weight`.
 
         Raises:
             WeightsError: one is missing, or of another shape or type, or the columns would cut a
@@ -167,8 +170,11 @@ class WeightBinder:
         if not self._tensors.has(whole):
             whole = f"{experts}.{module}"
         if self._tensors.has(whole):
-            location = self._tensors.locate(whole)
+            location = _as_stack(self._tensors.locate(whole), shape)
             self._check_unscaled(location)
+            turned = (shape[0], shape[2], shape[1])
+            if location.shape == turned != shape:
+                return self._tensors.turned_stack(location, EVERY_ROW, rows, columns)
             self._check_shape(location, shape)
             return self._tensors.stored_stack(location, rows, columns)
         parts = [
@@ -198,9 +204,10 @@ class WeightBinder:
         scheme = self._stated_scheme(name)
         if isinstance(scheme, Mxfp4Scheme) and scheme.stores(self._tensors, name):
             return scheme.stack(self._tensors, name, shape, stripe, rows, columns)
-        location = self._tensors.locate(name)
+        stored = (shape[0], shape[2], stripe.count * shape[1])
+        location = _as_stack(self._tensors.locate(name), stored)
         self._check_unscaled(location)
-        self._check_shape(location, (shape[0], shape[2], stripe.count * shape[1]))
+        self._check_shape(location, stored)
         return self._tensors.turned_stack(location, stripe, rows, columns)
 
     def turned_vectors(
@@ -314,6 +321,53 @@ class WeightBinder:
             values = values[np.array(row_order)]
         return self._tensors.constant(f"{name}.changed", values)
 
+    def vectors(self, names: Sequence[str], length: int) -> Tensor:
+        """Vectors of these names and this length one after the other, f32 [len(names) * length].
+
+        Raises:
+            WeightsError: one is missing, or of another shape or type.
+        """
+        values: list[np.ndarray] = []
+        for name in names:
+            location = self._tensors.locate(name)
+            self._check_unscaled(location)
+            self._check_shape(location, (length,))
+            values.append(read_f32(location))
+        return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", np.concatenate(values))
+
+    def small_columns(
+        self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
+    ) -> Tensor:
+        """These columns of the small matrix `name`, of each the entries of `rows` one after the
+        other: f32 [columns.size, len(rows)].
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        values = read_f32(location)[np.array(rows), columns.begin : columns.end].T
+        key = f"{name}.columns{columns.begin}-{columns.end}"
+        return self._tensors.constant(key, np.ascontiguousarray(values))
+
+    def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
+        """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows].
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        rows = read_bytes(location).reshape(shape[0], -1)
+        norms = np.empty(shape[0], np.float32)
+        for begin in range(0, shape[0], _ROWS_AT_ONCE):  # a head in f32 may have gigabytes
+            part = rows[begin : begin + _ROWS_AT_ONCE]
+            values = as_f32(location.dtype, (len(part), shape[1]), part.reshape(-1))
+            norms[begin : begin + len(part)] = np.linalg.norm(values, axis=1)
+        return self._tensors.constant(f"{name}.inverse_norms", 1 / np.maximum(norms, _LEAST_NORM))
+
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector.
 
@@ -416,3 +470,10 @@ class WeightBinder:
                 f"{self._source.path}: {location.name} is {format_shape(location.shape)}, the"
                 f" configuration asks for {format_shape(shape)}"
             )
+
+
+def _as_stack(location: TensorLocation, shape: tuple[int, int, int]) -> TensorLocation:
+    """A tensor of matrices one below the other as the stack of `shape` that its bytes are."""
+    if location.shape == (shape[0] * shape[1], shape[2]):
+        return replace(location, shape=shape)
+    return location

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders
+from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers.models import BPE, WordPiece
 
 from pagemill.render.detokenizer import Detokenizer
@@ -41,6 +41,18 @@ def _portions(ids: list[int], cuts: list[int]) -> list[list[int]]:
 def _whole(kind: str, ids: list[int], skip: bool) -> str:
     detokenizer = Detokenizer(TABLES[kind], (), skip)
     return detokenizer.push(ids) + detokenizer.flush()
+
+
+def test_added_tokens_spell_spaces_as_the_vocabulary_does() -> None:
+    """Gemma's runs of spaces are added tokens; in a byte-level vocabulary the same is a symbol."""
+    for kind, text in (("sentencepiece", "a   b"), ("byte_level", "a\u2581\u2581\u2581b")):
+        tokenizer = Tokenizer.from_str(TOKENIZERS[kind].to_str())
+        tokenizer.add_tokens([AddedToken("\u2581" * 3, normalized=False)])
+        (spaces,) = tokenizer.encode("\u2581" * 3, add_special_tokens=False).ids
+        a, b = (tokenizer.encode(x, add_special_tokens=False).ids[-1] for x in "ab")
+        detokenizer = Detokenizer(TokenBytes(tokenizer))
+        assert detokenizer.push([a, spaces, b]).strip() == text
+        assert tokenizer.decode([a, spaces, b]).strip() == text
 
 
 @KINDS

@@ -54,12 +54,15 @@ class TokenBytes:
         kinds = [step["type"] for step in steps]
         self._alphabet: dict[str, int] = {}
         self._word_prefix = ""
+        self._spells_spaces = False
         if "ByteLevel" in kinds:
             self._alphabet = byte_alphabet()
         elif "WordPiece" in kinds:
             self._word_prefix = steps[kinds.index("WordPiece")].get("prefix", "##")
         elif not {"ByteFallback", "Metaspace", "Replace"} & set(kinds):
             raise RenderError(f"a tokenizer with the decoder {kinds} cannot be decoded yet")
+        else:
+            self._spells_spaces = True
         self.strips_leading_space = bool(self._word_prefix) or any(
             (step["type"] == "Strip" and step.get("start", 0) > 0)
             or (step["type"] == "Metaspace" and step.get("prepend_scheme", "always") != "never")
@@ -86,7 +89,8 @@ class TokenBytes:
     def _bytes(self, token_id: int) -> bytes:
         added = self._added.get(token_id)
         if added is not None:
-            return added.encode()
+            # Runs of spaces are added tokens of Gemma, spelled as in the rest of its vocabulary.
+            return (added.replace(_SPACE, " ") if self._spells_spaces else added).encode()
         piece = self._tokenizer.id_to_token(token_id)
         if piece is None:  # a hole in the vocabulary
             return b""

@@ -1,0 +1,58 @@
+"""The indexer of sparse attention (DeepSeek V3.2, section 2.1): small heads that score each cached
+token for each query; the attention sees the best alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pagemill import ops
+from pagemill.layers import norm
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.rotary import Rotary
+from pagemill.layers.stack import CHOSEN, name_in_layer
+from pagemill.ops.program import GroupEntry
+from pagemill.ops.trace import Tensor
+
+_GROUP = GroupEntry("index", "mla")
+_KEY_NORM_EPS = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """`heads` of `size` elements, of which the first `rope` rotate; `choices` tokens are chosen for
+    each query; `interleaved`: how rotary pairs lie."""
+
+    heads: int
+    size: int
+    rope: int
+    choices: int
+    interleaved: bool
+
+
+def chosen_tokens(
+    weights: Weights,
+    prefix: str,
+    x: Tensor,
+    queries: Tensor,
+    indexer: Indexer,
+    rotary: Rotary,
+    cache_name: str,
+) -> Tensor:
+    """x [T, H], queries [T, Q], the vector of which the attention's queries are projected -> what
+    `ops.select_tokens` returns, with a new cache of index keys. Each rank chooses for itself.
+
+    Weights: `<prefix>.{wq_b,wk,weights_proj}` and the layer norm `<prefix>.k_norm`.
+    """
+    rotary = replace(rotary, interleaved=indexer.interleaved)
+    q = linear(weights, f"{prefix}.wq_b", queries, (indexer.heads, indexer.size))
+    k = linear(weights, f"{prefix}.wk", x, (1, indexer.size))
+    k = norm.layer_norm(weights, f"{prefix}.k_norm", k, _KEY_NORM_EPS)
+    (q_rope, q_rest), (k_rope, k_rest) = (ops.split(part, indexer.rope) for part in (q, k))
+    q_rope, k_rope = rotary(q_rope, k_rope)
+    cache = x.trace.cache(cache_name, x.trace.group(_GROUP), (indexer.size,), layout="latent")
+    ops.latent_write(k_rest, k_rope, cache)
+    # Positive factors of scores, which some implementations have, would change no choice.
+    shares = linear(weights, f"{prefix}.weights_proj", x, (indexer.heads,), dtype="f32")
+    chosen = ops.select_tokens(q_rest, q_rope, shares, cache, choices=indexer.choices)
+    return name_in_layer(chosen, CHOSEN)

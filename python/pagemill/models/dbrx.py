@@ -1,0 +1,90 @@
+"""DBRX: layer norms without biases, limits of q, k and v, and experts whose matrices lie one below
+the other.
+
+Weights: `transformer.blocks.<i>.norm_attn_norm.{norm_1,attn.Wqkv,attn.out_proj,norm_2}`,
+`transformer.blocks.<i>.ffn.{router.layer,experts.mlp.{w1,v1,w2}}`, w2 transposed;
+`transformer.{wte,norm_f}`, `lm_head`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pagemill import ops
+from pagemill.layers import norm
+from pagemill.layers.base import Weights
+from pagemill.layers.decoder import AttentionParts
+from pagemill.layers.moe import Experts, choose, run_experts
+from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.config_keys import Defaults, Renamed, activation, number, positive_int
+from pagemill.models.decoder import Decoder, DecoderNames
+from pagemill.models.expert_keys import read_routing
+from pagemill.ops.trace import Tensor
+
+_KEYS = {
+    "hidden_size": "d_model",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "max_position_embeddings": "max_seq_len",
+}
+_EPS = 1e-5
+
+
+class DbrxModel(Decoder):
+    """One DBRX model."""
+
+    names = DecoderNames(
+        embedding="transformer.wte",
+        layers="transformer.blocks",
+        norm="transformer.norm_f",
+        attention_norm="norm_attn_norm.norm_1",
+        attention="norm_attn_norm.attn",
+        feed_forward_norm="norm_attn_norm.norm_2",
+        feed_forward="ffn",
+    )
+
+    def __init__(self, config: Config) -> None:
+        attention, experts = _part(config, "attn_config"), _part(config, "ffn_config")
+        size = positive_int(experts, "ffn_hidden_size", 3584)
+        values = {
+            "num_key_value_heads": positive_int(attention, "kv_n_heads", 1),
+            "intermediate_size": size,
+            "rope_theta": attention.get("rope_theta", 10000.0),
+        }
+        super().__init__(Defaults(Renamed(config, _KEYS), values))
+        limit = number(attention, "clip_qkv", 0.0, least=0.0)
+        self.attention_parts = AttentionParts(qkv=("Wqkv",), output="out_proj", limit=limit)
+        power = experts.get("moe_normalize_expert_weights", 1.0)
+        if power not in (None, 1):
+            raise ModelConfigError("moe_normalize_expert_weights must be null or 1 in this family")
+        count = positive_int(experts, "moe_num_experts", 4)
+        routing = read_routing(
+            Renamed(experts, {"num_experts_per_tok": "moe_top_k"}),
+            count,
+            1,
+            renormalize=power is not None,
+        )
+        kind = activation(_part(experts, "ffn_act_fn"), "name", "silu")
+        self._experts = Experts(count, size, kind, routing)
+
+    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
+        return norm.layer_norm(weights, name, x, _EPS, bias=False)
+
+    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
+        prefix, experts = f"{self.prefix(layer)}.ffn", self._experts
+        chosen = choose(weights, f"{prefix}.router.layer", x, experts)
+        name, count, inner = f"{prefix}.experts.mlp", experts.count, experts.intermediate
+        part = weights.shard.part(inner)
+        wide = [weights.stack(name, up, (count, inner, x.width), rows=part) for up in ("w1", "v1")]
+        down = weights.turned_stack(f"{name}.w2", (count, x.width, inner), columns=part)
+        y = run_experts(x, chosen, wide, down, experts.kind)
+        return y if part.whole else ops.all_reduce(y, shard=weights.shard)
+
+
+def _part(config: Config, key: str) -> Config:
+    """The object at `key`; an empty one if it is absent or null."""
+    value: object = config.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise ModelConfigError(f"the configuration needs {key} to be an object")
+    return cast("Mapping[str, Any]", value)

@@ -1,0 +1,29 @@
+"""Jina embeddings 3 without its adapters: RoBERTa with rotary positions."""
+
+from __future__ import annotations
+
+from pagemill.models.base import Config
+from pagemill.models.config_keys import make_rotary_table
+from pagemill.models.encoder import Encoder, EncoderNames
+
+
+class Jina3Model(Encoder):
+    """One Jina embeddings 3 encoder."""
+
+    base_prefix = "roberta."
+    names = EncoderNames(
+        norm="emb_ln",
+        layers="encoder.layers",
+        qkv=("mixer.Wqkv",),
+        attended="mixer.out_proj",
+        attended_norm="norm1",
+        up=("mlp.fc1",),
+        down="mlp.fc2",
+        down_norm="norm2",
+    )
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.typed = False
+        table = make_rotary_table(config, self.sizes.head_dim)
+        self.rotary = (table,) * self.sizes.layers

@@ -1,0 +1,26 @@
+"""MiMo: Qwen2, with layers for further tokens.
+
+Weights as Qwen2's; `model.mtp_layers` are not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pagemill.layers.decoder import AttentionParts
+from pagemill.models.base import IGNORED_IN_DECODERS, Config
+from pagemill.models.config_keys import flag
+from pagemill.models.decoder import Decoder
+
+
+class MiMoModel(Decoder):
+    """One MiMo model."""
+
+    ignored: Mapping[str, str] = {
+        **IGNORED_IN_DECODERS,
+        r"model\.mtp_layers\..*": "further tokens are not predicted",
+    }
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.attention_parts = AttentionParts(bias=flag(config, "attention_bias", True))

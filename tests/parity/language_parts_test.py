@@ -1,0 +1,110 @@
+"""The language models of checkpoints with images equal `transformers` on text: those without a row
+in tests/families, where references are language models alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
+from transformers import (
+    Glm4vMoeConfig,
+    Glm4vMoeForConditionalGeneration,
+    PreTrainedModel,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    Qwen3VLMoeConfig,
+    Qwen3VLMoeForConditionalGeneration,
+)
+
+from tests.families.families import randomize
+from tests.parity.executors import make_executor
+from tests.parity.one_request import difference
+
+# As in tests/families: both sides compute in f32, and add up rows in different orders.
+TOLERANCE = 1e-4
+_TEXT = {
+    "vocab_size": 257,
+    "hidden_size": 96,
+    "intermediate_size": 136,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 40,
+    "max_position_embeddings": 4096,
+    "pad_token_id": 0,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 1e4,
+        "mrope_interleaved": True,
+        "mrope_section": [8, 6, 6],
+    },
+}
+_VISION = {
+    "depth": 1,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_heads": 2,
+    "patch_size": 4,
+    "out_hidden_size": 96,
+}
+
+
+def _qwen3_vl() -> PreTrainedModel:
+    vision = {**_VISION, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}
+    config = Qwen3VLConfig(text_config=_TEXT, vision_config=vision)
+    return Qwen3VLForConditionalGeneration(config)
+
+
+def _qwen3_vl_moe() -> PreTrainedModel:
+    vision = {**_VISION, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}
+    experts = {"moe_intermediate_size": 24, "num_experts": 5, "num_experts_per_tok": 2}
+    config = Qwen3VLMoeConfig(text_config={**_TEXT, **experts}, vision_config=vision)
+    return Qwen3VLMoeForConditionalGeneration(config)
+
+
+def _glm4v_moe() -> PreTrainedModel:
+    text: dict[str, Any] = {
+        **_TEXT,
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 5,
+        "num_experts_per_tok": 2,
+        "attention_bias": True,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1e4,
+            "partial_rotary_factor": 0.5,
+            "mrope_section": [4, 3, 3],
+        },
+    }
+    config = Glm4vMoeConfig(text_config=text, vision_config=_VISION)
+    return Glm4vMoeForConditionalGeneration(config)
+
+
+def _turn_stacks(path: Path) -> None:
+    """Writes the experts of each layer transposed, as published checkpoints of Qwen3-VL have
+    them."""
+    tensors = load_file(path)
+    turned = {
+        name: tensor.mT.contiguous() if tensor.ndim == 3 and ".experts." in name else tensor
+        for name, tensor in tensors.items()
+    }
+    save_file(turned, path)
+
+
+@pytest.mark.parametrize("kind", ["native", "torch"])
+@pytest.mark.parametrize("make", [_qwen3_vl, _qwen3_vl_moe, _glm4v_moe])
+def test_text(make: Callable[[], PreTrainedModel], kind: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = make().eval()
+    randomize(model)
+    model.save_pretrained(tmp_path)
+    model.config.vocab_size = _TEXT["vocab_size"]
+    assert difference(make_executor(kind, ModelSource.open(tmp_path)), model) <= TOLERANCE
+    if make is _qwen3_vl_moe:
+        _turn_stacks(tmp_path / "model.safetensors")
+        assert difference(make_executor(kind, ModelSource.open(tmp_path)), model) <= TOLERANCE
