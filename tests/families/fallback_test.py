@@ -69,18 +69,24 @@ def test_greedy_tokens(case: Case) -> None:
         answers = case.run(core, *prompts)
         turn = [*prompts[0], *answers[0].tokens, 5]
         (again,) = case.run(core, turn)
-        assert again.cached >= (len(turn) - 2) // 16 * 16
+        module = core.built.module
+        assert module is not None
+        block = 16 * max(module.layout.times)
+        assert again.cached >= (len(turn) - 2) // block * block
     # A model that always generates the same token would prove little.
     assert len({token for answer in answers for token in answer.tokens}) > 1
 
 
 def test_requests_that_are_preempted(case: Case) -> None:
-    built = _built(case.path)
-    module = built.module
+    module = _built(case.path).module
     assert module is not None
     groups = [
-        _native.KvGroupOptions(kind=group.kind, window_tokens=group.window)
-        for group in built.kv_groups
+        _native.KvGroupOptions(
+            kind="sliding_window" if window else "full",
+            block_size=16 * times,
+            window_tokens=window,
+        )
+        for window, times in zip(module.layout.windows, module.layout.times, strict=True)
     ]
     pages = _native.max_kv_pages(
         groups=groups, block_size=16, max_step_tokens=32, num_tokens=MODEL_LEN
@@ -91,6 +97,16 @@ def test_requests_that_are_preempted(case: Case) -> None:
         assert core.budget.kv_bytes == (pages + 1) * page_bytes
         case.run(core, *case.prompts(60, 67, 54, 48))
         assert core.bindings.engine.stats().num_preemptions > 0
+
+
+def test_the_plan(case: Case) -> None:
+    module = _built(case.path).module
+    assert module is not None
+    assert module.num_parameters == sum(each.numel() for each in case.reference.parameters())
+    # What the library's own cache would take: all layers, and tables have little room to spare.
+    stored = sum(layer.row_elements for layer in module.layers)
+    taken = sum(module.layout.row_elements // times for times in module.layout.times)
+    assert stored <= taken <= 1.25 * stored
 
 
 def test_no_row_is_supported_natively(case: Case) -> None:

@@ -297,8 +297,8 @@ def _kv_tiers(
     if config.enabled and not native:
         raise ConfigError(
             "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
-            " --kv-shared-memory-bytes need --executor native: no other executor's KV can be copied,"
-            " nor that of a model without native support"
+            " --kv-shared-memory-bytes need --executor native: no other executor's KV can be copied"
+            ", nor that of a model without native support"
         )
     return _native.KvTierOptions(
         host_bytes=config.kv_offloading_bytes or 0,

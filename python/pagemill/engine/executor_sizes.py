@@ -124,13 +124,23 @@ class ExecutorSizes:
         self, built: BuiltModel, config: EngineConfig, draft: BuiltModel | None = None
     ) -> list[_native.KvGroupOptions]:
         """The KV groups of the model, as the executor pages them, then those of its draft model."""
-        if config.executor.executor == "native" and built.module is None:
+        if built.module is None and config.executor.executor == "native":
             groups = _native.kv_groups(built.program_text, self.executor_options(config, 1))
             if draft is not None:
                 options = self.draft_options(built, config, 1)
                 groups += _native.kv_groups(draft.program_text, options)
             return groups
-        # The torch executor gives each group a block table of its own; a module has its tables.
+        if built.module is not None:
+            layout = built.module.layout
+            return [
+                _native.KvGroupOptions(
+                    kind="sliding_window" if window else "full",
+                    block_size=config.cache.block_size * times,
+                    window_tokens=window,
+                )
+                for window, times in zip(layout.windows, layout.times, strict=True)
+            ]
+        # The torch executor gives each group a block table of its own.
         return [
             _native.KvGroupOptions(kind=group.kind, window_tokens=group.window)
             for group in built.kv_groups

@@ -10,7 +10,6 @@ from transformers import PretrainedConfig, PreTrainedModel
 from pagemill.inputs.task import Pooled, Task
 from pagemill.layers.pooler import KINDS
 from pagemill.models.base import ModelConfigError
-from pagemill.ops.program import GroupEntry
 from pagemill.runner.build import BuildOptions, BuiltModel
 from pagemill.runner.fallback import trace
 from pagemill.runner.fallback.attention import register
@@ -48,9 +47,9 @@ def build_module(source: ModelSource, options: BuildOptions) -> BuiltModel:
     traced = trace.trace(model, longest)
     causal = bool(traced.causal)
     pooled = _pooled(source, options, library, causal=causal, width=traced.output_size)
-    layout = PageLayout.of(traced.layers) if causal else PageLayout(0, (), ())
+    layout = PageLayout.of(traced.layers) if causal else PageLayout(0, (), (), ())
+    name, vocab_size = type(model).__name__, library.text_config.vocab_size
     module = BuiltModule(
-        class_name=type(model).__name__,
         config=source.config,
         path=source.path if source.tensors else None,
         layers=tuple(traced.layers),
@@ -62,22 +61,18 @@ def build_module(source: ModelSource, options: BuildOptions) -> BuiltModel:
         num_parameters=model.num_parameters(),
         widest=_widest(model),
         output_size=traced.output_size,
-        vocab_size=library.text_config.vocab_size,
+        vocab_size=vocab_size,
     )
-    name = type(model).__name__
     return BuiltModel(
         program_text="",
         architecture=name,
-        vocab_size=library.text_config.vocab_size,
+        vocab_size=vocab_size,
         output_size=traced.output_size,
         max_model_len=longest,
         pooled=pooled,
         chunked_prefill=pooled is None or (causal and pooled.pooling == "last"),
         prefix_caching=pooled is None,
-        kv_groups=tuple(
-            GroupEntry(f"table{index}", "sliding_window" if window else "full", window)
-            for index, window in enumerate(layout.windows)
-        ),
+        kv_groups=(),
         eos_token_ids=source.eos_token_ids,
         notes=(_NOTE % (name, _version()),),
         module=module,

@@ -11,7 +11,7 @@ module; its positions tell them apart, and its attention reads each request's ow
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,12 +74,12 @@ class ModuleExecutor:
         self._rows = "logits_to_keep" in inspect.signature(self._model.forward).parameters
         self._current = CurrentStep()
         self._check()
-        self.arena = self._attach(options.num_blocks * options.block_size)
+        self.arena = self._attach(options.num_blocks)
 
     @property
     def table_block_sizes(self) -> list[int]:
         """Tokens per block in each block table of a batch."""
-        return [self._options.block_size] * len(self._module.layout.windows)
+        return [self._options.block_size * times for times in self._module.layout.times]
 
     @torch.inference_mode()
     def __call__(self, batch: Batch) -> dict[str, npt.NDArray[np.float32]]:
@@ -113,7 +113,7 @@ class ModuleExecutor:
 
     def _check(self) -> None:
         tables = len(self._module.layout.windows)
-        self._attach(pieces.BLOCKS * pieces.BLOCK_SIZE * max(1, tables))
+        self._attach(pieces.BLOCKS * max(1, tables))
 
         def run(batch: Batch) -> npt.NDArray[np.float32]:
             (rows,) = self(batch).values()
@@ -124,26 +124,28 @@ class ModuleExecutor:
 
         pieces.check_pieces(
             run,
-            tables,
+            self.table_block_sizes,
             self._module.vocab_size,
             causal=self._module.causal,
             dtype=self._options.dtype,
         )
 
-    def _attach(self, slots: int) -> torch.Tensor:
-        """Gives each attention layer its cache: a part of the rows of an arena of `slots` tokens,
-        which it returns, [slots, row elements]."""
+    def _attach(self, num_blocks: int) -> torch.Tensor:
+        """Gives each attention layer its cache: a part of the rows of an arena of `num_blocks`
+        pages, which it returns, [pages, elements]."""
         layout = self._module.layout
+        page_elements = self._options.block_size * layout.row_elements
         dtype = _DTYPES[self._options.kv_cache_dtype]
-        arena = torch.zeros(slots if layout.windows else 0, layout.row_elements, dtype=dtype)
+        arena = torch.zeros(num_blocks if layout.windows else 0, page_elements, dtype=dtype)
+        rows = [arena.view(-1, layout.row_elements // times) for times in layout.times]
         for index, layer in enumerate(self._module.layers):
-            cache = _cache(arena, layer, layout.places[index]) if layout.places else None
+            cache = _cache(rows, layer, layout.places[index]) if layout.places else None
             attention = PagedAttention(layer, cache, self._current)
             attach(self._model.get_submodule(layer.name), attention)
         return arena
 
 
-def _cache(arena: torch.Tensor, layer: LayerSpec, place: Place) -> TorchCache:
-    rows = arena[:, place.offset : place.offset + layer.row_elements]
+def _cache(tables: Sequence[torch.Tensor], layer: LayerSpec, place: Place) -> TorchCache:
+    rows = tables[place.table][:, place.offset : place.offset + layer.row_elements]
     both = rows.view(len(rows), 2, layer.kv_heads, layer.row_elements // layer.kv_heads // 2)
     return TorchCache(both[:, 0], both[:, 1], place.table)

@@ -39,12 +39,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageLayout:
-    """A page holds a block of tokens of some layers that see equally far: a row of `row_elements`
-    numbers for each token. `windows` has an entry for each block table; `places` for each layer.
+    """A page holds a block of tokens of some layers that see equally far: a row for each token. It
+    has room for `row_elements` numbers for each token of the smallest block. `windows` and `times`
+    have an entry for each block table, whose rows have `row_elements / times` numbers and whose
+    blocks `times` as many tokens; `places` has one for each layer.
     """
 
     row_elements: int
     windows: tuple[int, ...]
+    times: tuple[int, ...]
     places: tuple[Place, ...]
 
     @classmethod
@@ -56,11 +59,11 @@ class PageLayout:
             totals[layer.window] = totals.get(layer.window, 0) + layer.row_elements
         least = max((layer.row_elements for layer in layers), default=0)
         layouts = [_place(layers, max(total, least)) for total in sorted(totals.values())]
-        return min(layouts, key=_row_cost, default=cls(0, (), ()))
+        return min(layouts, key=_row_cost, default=cls(0, (), (), ()))
 
 
 def _row_cost(layout: PageLayout) -> int:
-    return layout.row_elements * len(layout.windows)
+    return sum(layout.row_elements // times for times in layout.times)
 
 
 def _place(layers: Sequence[LayerSpec], row_elements: int) -> PageLayout:
@@ -83,7 +86,17 @@ def _place(layers: Sequence[LayerSpec], row_elements: int) -> PageLayout:
             used.append(0)
         places.append(Place(table, used[table]))
         used[table] += size
-    return PageLayout(row_elements, tuple(windows), tuple(places))
+    times = tuple(_times(size, row_elements) for size in used)
+    return PageLayout(row_elements, tuple(windows), times, tuple(places))
+
+
+def _times(size: int, row_elements: int) -> int:
+    """How many rows of `size` numbers fit in place of one: a power of two that divides it, so that
+    rows lie at equal distances."""
+    times = 1
+    while row_elements % (2 * times) == 0 and 2 * times * size <= row_elements:
+        times *= 2
+    return times
 
 
 class MemoryPlan(Protocol):
@@ -138,14 +151,13 @@ class ModuleMemory:
 class BuiltModule:
     """A module of `transformers` that a dry run accepted.
 
-    `class_name` is that of the library's model, `config` the configuration it is made of, `path`
-    the directory of its weights, None = random ones; `pooling` is a kind of `layers.pooler`, None
+    `config` is the configuration it is made of, `path` the directory of its weights, None = random
+    ones; `pooling` is a kind of `layers.pooler`, None
     if it generates. `position_offset` is added to positions: embeddings of RoBERTa count from
     behind the padding token. `causal`: tokens see earlier ones, through the KV cache; otherwise all
     of their step.
     """
 
-    class_name: str
     config: Mapping[str, Any]
     path: Path | None
     layers: tuple[LayerSpec, ...]

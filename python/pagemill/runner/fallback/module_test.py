@@ -8,12 +8,12 @@ def _layer(window: int = 0, kv_heads: int = 2, head_dim: int = 8, value_dim: int
 
 
 def test_no_layers():
-    assert PageLayout.of([]) == PageLayout(0, (), ())
+    assert PageLayout.of([]) == PageLayout(0, (), (), ())
 
 
 def test_equal_layers_share_a_table():
     layout = PageLayout.of([_layer(), _layer(), _layer()])
-    assert layout == PageLayout(96, (0,), (Place(0, 0), Place(0, 32), Place(0, 64)))
+    assert layout == PageLayout(96, (0,), (1,), (Place(0, 0), Place(0, 32), Place(0, 64)))
 
 
 def test_keys_and_values_of_different_widths_are_stored_alike():
@@ -39,8 +39,12 @@ def test_windows_have_tables_of_their_own_on_pages_of_the_smaller_group():
 
 
 def test_pages_hold_the_largest_layer():
-    layout = PageLayout.of([_layer(7, kv_heads=1), _layer(kv_heads=4)])
-    assert layout.row_elements == 64 and layout.windows == (7, 0)
+    layout = PageLayout.of([_layer(7, kv_heads=4), _layer(kv_heads=12)])
+    assert layout.row_elements == 192 and layout.windows == (7, 0)
+    # Those of smaller layers hold more tokens: a power of two, where rows are whole.
+    assert layout.times == (2, 1)
+    assert PageLayout.of([_layer(7, kv_heads=1), _layer(kv_heads=12)]).times == (8, 1)
+    assert PageLayout.of([_layer(7, kv_heads=1), _layer(kv_heads=5)]).times == (4, 1)
 
 
 def test_no_two_layers_overlap():
@@ -50,5 +54,5 @@ def test_no_two_layers_overlap():
     for layer, place in zip(layers, layout.places, strict=True):
         assert layout.windows[place.table] == layer.window
         own = {(place.table, place.offset + i) for i in range(layer.row_elements)}
-        assert not own & taken and max(own)[1] < layout.row_elements
+        assert not own & taken and max(own)[1] < layout.row_elements // layout.times[place.table]
         taken |= own

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pagemill.models.base import ModelConfigError
 from pagemill.runner.simple_batch import SimpleBatch
 
-BLOCKS, BLOCK_SIZE = 64, 16
-"""What the steps of the check need for each block table, and the size of a block."""
+BLOCKS = 64
+"""What the steps of the check need for each block table, at most."""
 _LENGTH, _CUT = 9, 4  # tokens
 _TEXTS = 3
 # As a share of the largest output. Sums in another order differ by less; what is computed from
@@ -26,9 +26,12 @@ _TOLERANCES = {"f32": 1e-3, "bf16": 0.1, "f16": 0.02}
 Run = Callable[[dict[str, Any]], npt.NDArray[np.float32]]
 
 
-def check_pieces(run: Run, num_tables: int, vocab_size: int, *, causal: bool, dtype: str) -> None:
+def check_pieces(
+    run: Run, block_sizes: Sequence[int], vocab_size: int, *, causal: bool, dtype: str
+) -> None:
     """Runs a text alone and again beside another, if `causal` in two steps; `run` gives the row of
-    each request, computed in `dtype`.
+    each request, computed in `dtype`; `block_sizes` are the tokens of a block in each of its block
+    tables.
 
     Raises:
         ModelConfigError: the results differ for each of a few texts. For one they may: rounding
@@ -37,7 +40,7 @@ def check_pieces(run: Run, num_tables: int, vocab_size: int, *, causal: bool, dt
     for number in range(_TEXTS):
         text = [(7 * i + 5 + number) % vocab_size for i in range(_LENGTH)]
         other = [(11 * i + 3 + number) % vocab_size for i in range(_LENGTH)]
-        if _difference(run, num_tables, text, other, causal=causal) <= _TOLERANCES[dtype]:
+        if _difference(run, block_sizes, text, other, causal=causal) <= _TOLERANCES[dtype]:
             return
     raise ModelConfigError(
         "the module cannot run by the fallback to transformers: a text gives another result in"
@@ -47,9 +50,9 @@ def check_pieces(run: Run, num_tables: int, vocab_size: int, *, causal: bool, dt
 
 
 def _difference(
-    run: Run, num_tables: int, text: Sequence[int], other: Sequence[int], *, causal: bool
+    run: Run, block_sizes: Sequence[int], text: Sequence[int], other: Sequence[int], *, causal: bool
 ) -> float:
-    batch = SimpleBatch(BLOCKS * max(1, num_tables), [BLOCK_SIZE] * num_tables)
+    batch = SimpleBatch(BLOCKS * max(1, len(block_sizes)), block_sizes)
     alone = run(batch.step({0: text}))[0]
     cuts: Sequence[slice] = [slice(0, _CUT), slice(_CUT, None)] if causal else [slice(None)]
     beside = alone
