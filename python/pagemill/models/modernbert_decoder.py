@@ -83,7 +83,7 @@ class ModernBertDecoderModel(Decoder):
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
         x = linear(weights, "lm_head.dense", rows, (rows.width,), bias=self._head_bias)
         x = self.norm(weights, "lm_head.norm", ops.activation(x, self._head_activation))
-        # Of the head the bias is stored, whether or not its matrix is the embedding.
+        # The bias is stored whether or not the matrix of the head is the embedding.
         names, vocab = self.names, self.sizes.vocab_size
         part = weights.shard.part(vocab)
         bias = None
