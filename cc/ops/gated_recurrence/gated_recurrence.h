@@ -3,7 +3,7 @@
 // over the tokens of each request. For each channel with its state h:
 //
 //   log_a = -8 * sigmoid(gate[t]) * softplus(rate)
-//   h     = exp(log_a) * h + sqrt(1 - exp(2 log_a)) * x[t]      for a request's first token h = x[t]
+//   h     = exp(log_a) * h + sqrt(1 - exp(2 log_a)) * x[t]    (x[t] for a request's first token)
 //   y[t]  = h
 //
 //   inputs   x, gate  act [T, ...]    rows of C elements, any trailing shape

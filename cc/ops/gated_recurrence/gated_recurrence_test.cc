@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "cc/device/capabilities.h"
@@ -43,7 +44,8 @@ TEST(GatedRecurrence, ByHand) {
     EXPECT_TRUE(conformance::AllClose(
         y.ToFloat(), std::vector<float>{4, 5, 6, second, 5, 10}, {.rel = 3e-6}))
         << kernel->name;
-    EXPECT_TRUE(conformance::AllClose(std::span(state.ToFloat()).subspan(3),
+    const std::vector<float> states = state.ToFloat();
+    EXPECT_TRUE(conformance::AllClose(std::span(states).subspan(3),
                                       std::vector<float>{second, 5, 10}, {.rel = 3e-6}))
         << kernel->name;
   }
