@@ -30,6 +30,7 @@ void CheckEmbeddingConformance(const OpDefinition& op, const device::Capabilitie
 void CheckConcatConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGatedActivationConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGatedDeltaConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckGatedRecurrenceConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& linear,
                                    const device::Capabilities& caps);
 void CheckHeadLinearConformance(const OpDefinition& op, const device::Capabilities& caps);

@@ -15,6 +15,7 @@
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
 #include "cc/ops/gated_delta/gated_delta.h"
+#include "cc/ops/gated_recurrence/gated_recurrence.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
 #include "cc/ops/head_linear/head_linear.h"
 #include "cc/ops/kv_write/kv_write.h"
@@ -59,6 +60,7 @@ std::span<const OpDefinition> CpuOps() {
       EmbeddingOp(),
       GatedActivationOp(),
       GatedDeltaOp(),
+      GatedRecurrenceOp(),
       GroupedLinearOp(),
       HeadLinearOp(),
       KvWriteOp(),

@@ -25,6 +25,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "embedding",
                                     "gated_activation",
                                     "gated_delta",
+                                    "gated_recurrence",
                                     "kv_write",
                                     "layer_norm",
                                     "linear",

@@ -33,6 +33,7 @@ from tests.families.family import (
     MULTIPLIERS,
     PARTIAL,
     SLIDING,
+    TYPES,
     WINDOW,
     Family,
     rope,
@@ -245,6 +246,29 @@ DENSE: Mapping[str, Family] = {
     "ministral3_nested": Family("ministral3", elsewhere=MINISTRAL3),
     "mistral": Family("mistral", {"sliding_window": WINDOW}),
     "mistral3_nested": Family("mistral", {"tie_word_embeddings": False}, elsewhere=MISTRAL3),
+    "modernbert_decoder": Family(
+        "modernbert-decoder",
+        {
+            "norm_eps": 0.03,
+            "local_attention": 2 * WINDOW + 1,
+            "layer_types": TYPES,
+            "rope_parameters": BY_LAYER_TYPE,
+            "norm_bias": True,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "classifier_bias": True,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "modernbert_decoder_tied": Family(
+        "modernbert-decoder",
+        {
+            "norm_eps": 0.03,
+            "local_attention": 2 * WINDOW + 1,
+            "layer_types": TYPES,
+            "rope_parameters": BY_LAYER_TYPE,
+        },
+    ),
     "mpt": Family("mpt", {"d_model": 96, "n_layers": 4, "n_heads": 6, "expansion_ratio": 4}),
     "mpt_clip": Family(
         "mpt",

@@ -8,6 +8,7 @@ from tests.families.elsewhere import MINIMAX_M1, MINIMAX_TEXT_01
 from tests.families.family import (
     MULTIPLIERS,
     SHARED_EXPERT,
+    WINDOW,
     Family,
     rope,
 )
@@ -274,6 +275,16 @@ RECURRENT: Mapping[str, Family] = {
             **SHARED_EXPERT,
             "layer_types": ["full_attention", "linear_attention"] * 2,
             "mlp_only_layers": [2],
+        },
+    ),
+    "recurrent_gemma": Family(
+        "recurrent_gemma",
+        {
+            "block_types": ["recurrent", "attention"],
+            "attention_window_size": WINDOW,
+            "lru_width": 72,
+            "logits_soft_cap": 3.0,
+            "attention_bias": True,
         },
     ),
     "zamba2": Family(

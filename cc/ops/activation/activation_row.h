@@ -16,8 +16,8 @@ struct ActivationRow {
   float* y = nullptr;             // [size]; may be x
   int64_t size = 0;
   ActivationKind kind = ActivationKind::kSilu;
-  // If limited: without factor x from -limit to limit; else x up to limit, and factor from -limit to
-  // limit, plus offset.
+  // If limited: without factor x from -limit to limit; else x up to limit, and factor from -limit
+  // to limit, plus offset.
   bool limited = false;
   float limit = 0;
   float offset = 0;

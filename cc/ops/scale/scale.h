@@ -14,8 +14,8 @@
 //               and offset=0, a whole number of at least 0
 //   aliasing    y may be x
 //
-// Result: exact rounding of each product with the factor of its row, which is computed in double and
-// rounded to float, and then of that with the factor of the column; every kernel gives the same
+// Result: exact rounding of each product with the factor of its row, which is computed in double
+// and rounded to float, and then of that with the factor of the column; every kernel gives the same
 // bits.
 //
 // Kernels: "portable", "reference".

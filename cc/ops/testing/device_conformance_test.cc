@@ -83,6 +83,7 @@ constexpr OpBody kBodies[] = {
     {"embedding", CheckEmbeddingConformance},
     {"gated_activation", CheckGatedActivationConformance},
     {"gated_delta", CheckGatedDeltaConformance},
+    {"gated_recurrence", CheckGatedRecurrenceConformance},
     {"head_linear", CheckHeadLinearConformance},
     {"kv_write", CheckKvWriteConformance},
     {"latent_attention", CheckLatentAttentionConformance},

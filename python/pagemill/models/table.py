@@ -197,6 +197,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Mistral4ForCausalLM": Architecture("mistral4:Mistral4Model", "Mistral 4", ("mistral4",)),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral", ("mistral",)),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral", ("mixtral",)),
+    "ModernBertDecoderForCausalLM": Architecture(
+        "modernbert_decoder:ModernBertDecoderModel", "Ettin decoders", ("modernbert-decoder",)
+    ),
     "ModernBertModel": Architecture(
         "modernbert:ModernBertModel", "ModernBERT", ("modernbert",), "embeddings"
     ),
@@ -261,6 +264,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         "language_part:Qwen35LanguagePart",
         "Qwen3.5 with images, experts; its text",
         ("qwen3_5_moe",),
+    ),
+    "RecurrentGemmaForCausalLM": Architecture(
+        "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS", ("seed_oss",)),

@@ -16,6 +16,7 @@ from pagemill.ops.concat import concat
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
 from pagemill.ops.gated_delta import gated_delta
+from pagemill.ops.gated_recurrence import gated_recurrence
 from pagemill.ops.grouped_linear import grouped_linear
 from pagemill.ops.head_linear import head_linear
 from pagemill.ops.kv_write import kv_write
@@ -53,6 +54,7 @@ __all__ = [
     "embedding",
     "gated_activation",
     "gated_delta",
+    "gated_recurrence",
     "grouped_linear",
     "head_linear",
     "kv_write",

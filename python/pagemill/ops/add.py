@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add(a: Tensor, b: Tensor) -> Tensor:
-    """a [N, H], b [N, H], or an f32 weight [H] -> a + b.
+    """a [N, ...] with rows of H elements, b like a, or an f32 weight [H] -> a + b.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -36,4 +36,4 @@ def reference(
     """The op in torch."""
     del attributes, step
     a, b = inputs
-    return (a + b,)
+    return (a + (b.reshape(a.shape[1:]) if b.ndim == 1 else b),)

@@ -288,6 +288,18 @@ def test_gated_activation_limits_both_operands():
     assert y.tolist() == [[4, -9, -1, 2]]
 
 
+def test_activation_limits_its_operand():
+    x = torch.tensor([[3.0, -3, 1, math.nan]])
+    (y,) = _run("activation", x, kind=7, limit=2.0)
+    assert y[0, :3].tolist() == [2, -2, 1]
+    assert y[0, 3].isnan()
+
+
+def test_scale_has_a_factor_for_each_column():
+    x, factors = _random(4, 3), _random(1, 3)[0]
+    torch.testing.assert_close(_run("scale", x, factors, by=2.0)[0], x * factors * 2)
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_rotary_turns_pairs_as_complex_numbers(interleaved):
     q, k, positions = _random(3, 2, 10), _random(3, 1, 10), torch.tensor([0, 5, 1000])
@@ -483,6 +495,17 @@ def test_attention_is_a_softmax_among_the_tokens_of_a_request(causal: bool):
         end = token + 1 if causal else end
         weights = (k[begin:end, 0] @ q[token, head] * 0.5).softmax(0)
         torch.testing.assert_close(y[token, head], weights @ v[begin:end, 0])
+
+
+def test_attention_adds_a_bias_for_each_distance():
+    q, k, v, biases = _random(5, 2, 8), _random(5, 2, 8) / 2, _random(5, 2, 8) * 2, _random(2, 5)
+    spans = [SimpleNamespace(begin=0, end=5)]
+    attributes = {"scale": 0.5, "causal": 0.0}
+    (y,) = reference("attention")([q, k, v, biases], attributes, SimpleNamespace(spans=spans))
+    for token, head in ((0, 0), (1, 1), (4, 0)):
+        reach = [biases[head, 2 + min(max(key - token, -2), 2)] for key in range(5)]
+        weights = (k[:, head] @ q[token, head] * 0.5 + torch.stack(reach)).softmax(0)
+        torch.testing.assert_close(y[token, head], weights @ v[:, head])
 
 
 def test_scatter_rows():

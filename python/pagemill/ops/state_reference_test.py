@@ -130,6 +130,27 @@ def test_selective_scan_goes_on_from_its_state():
     assert pages[[2, 8, 9]].isnan().all()
 
 
+def test_gated_recurrence_goes_on_from_its_state():
+    tokens, channels = 45, 6
+    x, gate, rate = _random(tokens, channels), _random(channels, tokens).T, _random(1, channels)[0]
+    wide = [value.double().numpy() for value in (x, gate, rate)]
+    h, expected = wide[0][0], np.zeros((tokens, channels))
+    for t in range(tokens):
+        log_a = -8 / (1 + np.exp(-wide[1][t])) * np.log1p(np.exp(wide[2]))
+        if t:
+            h = np.exp(log_a) * h + np.sqrt(1 - np.exp(2 * log_a)) * wide[0][t]
+        expected[t] = h
+    pages = torch.full((14, channels), math.nan)
+    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
+    rows = []
+    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
+        step = _state_step([end], [end - begin], table)
+        inputs = [x[begin:end], gate[begin:end], rate, TorchState(pages)]
+        rows.append(reference("gated_recurrence")(inputs, {}, step)[0])
+    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
+    np.testing.assert_allclose(pages[12].numpy(), h, atol=2e-5)
+
+
 def _delta_by_hand(q, k, v, share, decay):
     """One token and head after the other: y [T, H, V] and the last state [H, K, V]."""
     q, k = (x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6) for x in (q, k))

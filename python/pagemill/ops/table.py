@@ -21,6 +21,7 @@ OPS: dict[str, str] = {
     "embedding": "pagemill.ops.embedding",
     "gated_activation": "pagemill.ops.gated_activation",
     "gated_delta": "pagemill.ops.gated_delta",
+    "gated_recurrence": "pagemill.ops.gated_recurrence",
     "grouped_linear": "pagemill.ops.grouped_linear",
     "head_linear": "pagemill.ops.head_linear",
     "kv_write": "pagemill.ops.kv_write",

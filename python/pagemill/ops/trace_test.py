@@ -249,6 +249,13 @@ def test_selective_scan_has_rows_of_channels():
     assert (y.shape, y.dtype) == (("tokens", 6), "act")
 
 
+def test_gated_recurrence_keeps_the_shape_of_rows():
+    v = _Values()
+    x, gate = v.act("tokens", 2, 3), v.act("tokens", 2, 3)
+    y = ops.gated_recurrence(x, gate, v.weight("f32", 6), v.state(6))
+    assert (y.shape, y.dtype) == (("tokens", 2, 3), "act")
+
+
 def _scan(v: _Values, width: int, state: Cache) -> Tensor:
     """Of two heads."""
     vectors = [v.weight("f32", 2) for _ in range(3)]
@@ -257,6 +264,25 @@ def _scan(v: _Values, width: int, state: Cache) -> Tensor:
 
 
 BAD: list[tuple[Callable[[_Values], object], str]] = [
+    (
+        lambda v: ops.gated_recurrence(
+            v.act("tokens", 6), v.act("tokens", 6), v.weight("f32", 6), v.state(2, 3)
+        ),
+        r"holds state \(2, 3\), it must be state \(6,\)",
+    ),
+    (
+        lambda v: ops.scale_columns(v.act("tokens", 6), v.weight("f32", 5)),
+        "factors",
+    ),
+    (
+        lambda v: ops.attention(
+            *(v.act("tokens", 2, 8) for _ in range(3)),
+            scale=1,
+            causal=False,
+            biases=v.weight("f32", 2, 4),
+        ),
+        "biases are .* odd number of distances",
+    ),
     (lambda v: ops.embedding(v.act("tokens"), v.weight("f32", 9, 4)), "ids .* is act"),
     (
         lambda v: ops.embedding(v.i32("tokens"), v.weight("i8", 9, 4)),

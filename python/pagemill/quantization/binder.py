@@ -332,7 +332,7 @@ class WeightBinder:
             location = self._tensors.locate(name)
             self._check_unscaled(location)
             self._check_shape(location, (length,))
-            values.append(read_f32(location))
+            values.append(read_f32(location).reshape(length))
         return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", np.concatenate(values))
 
     def small_columns(

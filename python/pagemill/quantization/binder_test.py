@@ -101,3 +101,21 @@ def test_transposed_matrices_are_read_with_strides(
 def test_a_transposed_matrix_of_another_shape_is_rejected(binder: WeightBinder) -> None:
     with pytest.raises(WeightsError, match=r"layer.weight is \[3, 4\], .* asks for \[4, 3\]"):
         binder.linear("layer", (3, 4), transposed=True)
+
+
+def test_vectors_one_after_the_other(binder: WeightBinder) -> None:
+    tensor = binder.vectors(["vector", "row"], 12)
+    assert _values(binder.trace.program, tensor).tolist() == [*range(12), *range(12)]
+    with pytest.raises(WeightsError, match="matrix"):
+        binder.vectors(["vector", "matrix"], 12)
+
+
+def test_columns_of_a_small_matrix(binder: WeightBinder) -> None:
+    columns = binder.small_columns("matrix", (3, 4), columns=Part(1, 3, 4), rows=[2, 0, 2])
+    expected = MATRIX[[2, 0, 2], 1:3].T
+    assert _values(binder.trace.program, columns).tolist() == expected.tolist()
+
+
+def test_inverse_norms_of_rows(binder: WeightBinder) -> None:
+    norms = binder.inverse_norms("matrix", (3, 4))
+    np.testing.assert_allclose(_values(binder.trace.program, norms), 1 / MATRIX.norm(dim=1))
