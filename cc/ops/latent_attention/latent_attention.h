@@ -16,13 +16,13 @@
 //
 // With c and k the latent and the rotated key of a cached token, head h of a query scores it
 // (q_h c + rope_h k) scale. y_h is the sum of all c at and before the query's position, each
-// weighted with e^score over the sum of these; with `chosen` the sum of those at the chosen positions
-// alone, so that the cost of a query does not grow with its context. Slots that a query does not see may hold anything,
-// NaN included.
+// weighted with e^score over the sum of these; with `chosen` the sum of those at the chosen
+// positions alone, so that the cost of a query does not grow with its context. Slots that a query
+// does not see may hold anything, NaN included.
 //
 // Result: the bits of one head of a query depend on its q and rope, its position and the tokens
-// that it sees (if it chooses all, those without `chosen`): not on the other queries and requests of the call, on how the prompt was divided
-// into steps, or on threads.
+// that it sees (if it chooses all, those without `chosen`): not on the other queries and requests
+// of the call, on how the prompt was divided into steps, or on threads.
 //
 // Error bound: |y - exact| <= 4e-6 (1 + max |score|) max |c| over the visible tokens, on the
 // cache's values as stored: as paged_attention.h derives for its f32 kernels.

@@ -27,7 +27,8 @@ class Query {
                     : nullptr),
         keys_(chosen_ != nullptr
                   ? std::find(chosen_, chosen_ + call.inputs[3].shape[1], -1) - chosen_
-                  : call.batch->seq_lens[request] - call.batch->query_start[request + 1] + token + 1) {}
+                  : call.batch->seq_lens[request] - call.batch->query_start[request + 1] +
+                        token + 1) {}
 
   // Scores are computed twice rather than stored: nothing is allocated.
   void Run() const {

@@ -58,8 +58,8 @@ TEST(LatentAttention, AttendsToWhatIsChosen) {
   conformance::LatentCase each({.heads = 3, .choices = 12}, requests);
   conformance::LatentCase last({.heads = 3, .dtype = DType::kF32, .choices = 1}, requests);
   device::ThreadPool pool({.num_threads = 2});
-  for (const Kernel* kernel :
-       conformance::SupportedKernels(LatentAttentionOp(), device::DetectCapabilities(), all.call())) {
+  for (const Kernel* kernel : conformance::SupportedKernels(
+           LatentAttentionOp(), device::DetectCapabilities(), all.call())) {
     EXPECT_TRUE(conformance::BitEqual(each.Run(*kernel, pool), all.Run(*kernel, pool)))
         << kernel->name;
     const std::vector<float> y = last.Run(*kernel, pool);

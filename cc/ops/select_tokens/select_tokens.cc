@@ -71,7 +71,8 @@ Query QueryOf(const OpCall& call, int64_t token) {
                     .page_stride_bytes = cache.row_stride_bytes,
                     .block_size = batch.block_size,
                     .block_table = batch.block_table + request * batch.block_table_stride},
-          .visible = static_cast<int32_t>(batch.seq_lens[request] - starts[request + 1] + token + 1)};
+          .visible = batch.seq_lens[request] - starts[request + 1] +
+                     static_cast<int32_t>(token) + 1};
 }
 
 // Offers the tokens of part `part` of `parts` of what the query sees.
@@ -98,8 +99,8 @@ void StoreChoice(const OpCall& call, int64_t token, BestTokens* best) {
   std::fill(chosen + count, chosen + Choices(call), -1);
 }
 
-// Few tokens: all threads score parts of their contexts, of which each keeps the best; then the best
-// of these are kept.
+// Few tokens: all threads score parts of their contexts, of which each keeps the best; then the
+// best of these are kept.
 template <const ScoreKernel* kKernel>
 void RunInParts(const OpCall& call, KernelContext& context, int64_t parts) {
   const int64_t tokens = call.outputs[0].shape[0], choices = Choices(call);

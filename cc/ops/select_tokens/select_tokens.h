@@ -1,12 +1,13 @@
 // File: cc/ops/select_tokens/select_tokens.h
-// The tokens that a query of sparse attention attends to: the indexer of DeepSeek V3.2, which scores
-// each cached token with small heads and keeps the best.
+// The tokens that a query of sparse attention attends to: the indexer of DeepSeek V3.2, which
+// scores each cached token with small heads and keeps the best.
 //
-//   inputs   q        act [T, H, R]  the unrotated part of the index queries, 1 <= H <= kMaxIndexHeads
+//   inputs   q        act [T, H, R]  the unrotated part of the index queries, 1 <= H <=
+//                                    kMaxIndexHeads
 //            rope     act [T, H, P]  the rotated part
 //            weights  f32 [T, H]     of the heads
-//            cache    f32 or bf16 [pages, block_size, R + P], in which `latent_write` has stored the
-//                     index keys of the request's tokens, the step's own included
+//            cache    f32 or bf16 [pages, block_size, R + P], in which `latent_write` has stored
+//                     the index keys of the request's tokens, the step's own included
 //   outputs  chosen   i32 [T, K]     positions, ascending; -1 behind them if the query sees fewer
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
 //   attributes  choices = K, 1 to kMaxTokenChoices
@@ -19,12 +20,12 @@
 // position wins; NaN counts as -infinity. Slots that a query does not see may hold anything.
 //
 // Result: the choice of a query depends on its q, rope and weights, its position and the keys it
-// sees: not on the other queries and requests of the call, on how the prompt was divided into steps,
-// or on threads.
+// sees: not on the other queries and requests of the call, on how the prompt was divided into
+// steps, or on threads.
 //
-// Error bound: each score is off by at most (R + P + H) 2^-24 sum_h |weights[h]| sum |q_h c + rope_h
-// k|; tokens whose scores are closer than that may be chosen in another order. Exact if all products
-// and sums are.
+// Error bound: each score is off by at most (R + P + H) 2^-24 times the sum of the absolute values
+// of its products; tokens whose scores are closer than that may be chosen in another order. Exact
+// if all products and sums are.
 //
 // Source: "DeepSeek-V3.2: Pushing the Frontier of Open Large Language Models", section 2.1.
 //

@@ -1,7 +1,7 @@
 // File: cc/ops/select_tokens/token_case.h
 // One call of `select_tokens` with random small integers, for its conformance checks and benchmark:
-// all products and sums are exact, and many scores are equal. The cache is NaN except for the keys of
-// the requests' tokens. Test code only.
+// all products and sums are exact, and many scores are equal. The cache is NaN except for the keys
+// of the requests' tokens. Test code only.
 #ifndef PAGEMILL_CC_OPS_SELECT_TOKENS_TOKEN_CASE_H_
 #define PAGEMILL_CC_OPS_SELECT_TOKENS_TOKEN_CASE_H_
 

@@ -1,6 +1,7 @@
 // File: cc/ops/select_tokens/token_scores.h
-// Scores of consecutive tokens for one query of `select_tokens`, for each instruction set. Plain data
-// and functions only: files compiled for wide instructions include this header (docs/build.md).
+// Scores of consecutive tokens for one query of `select_tokens`, for each instruction set. Plain
+// data and functions only: files compiled for wide instructions include this header
+// (docs/build.md).
 #ifndef PAGEMILL_CC_OPS_SELECT_TOKENS_TOKEN_SCORES_H_
 #define PAGEMILL_CC_OPS_SELECT_TOKENS_TOKEN_SCORES_H_
 

@@ -105,6 +105,12 @@ def test_longrope_divides_by_the_factors_of_the_longest_context(positions: int, 
     )
 
 
+def test_longrope_has_the_scales_that_phimoe_states():
+    rope = LONGROPE | {"short_mscale": 1.25, "long_mscale": 1.5}
+    assert rotary_table(rope, 8, 4096).mscale == 1.25
+    assert rotary_table(rope, 8, 4097).mscale == 1.5
+
+
 @pytest.mark.parametrize(
     ("rope", "message"),
     [

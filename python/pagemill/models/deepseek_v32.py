@@ -71,7 +71,11 @@ def _read_indexer(config: Config, latent: LatentShape) -> Indexer:
         heads=positive_int(config, "index_n_heads", 32 if is_glm else 64),
         size=size,
         rope=latent.rope,
-        choices=positive_int(config, "index_topk", 2048),
+        # A query sees no more tokens than there are positions.
+        choices=min(
+            positive_int(config, "index_topk", 2048),
+            positive_int(config, "max_position_embeddings"),
+        ),
         interleaved=flag(config, "indexer_rope_interleave", is_glm),
     )
 
