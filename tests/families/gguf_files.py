@@ -165,6 +165,25 @@ def _gate_and_up(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     return changed
 
 
+def _gpt_oss_experts(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Gate and up apart, and matrices of experts with a row for each output."""
+    del config
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        module, experts, kind = name.partition("mlp.experts.")
+        if not experts:
+            changed[f"{name}.weight" if name.endswith("sinks") else name] = values
+            continue
+        end = "bias" if kind.endswith("_bias") else "weight"
+        rows = values if end == "bias" else values.swapaxes(1, 2)
+        if "down" in kind:
+            changed[f"{module}{experts}down_proj.{end}"] = rows
+            continue
+        for first, part in enumerate(("gate", "up")):
+            changed[f"{module}{experts}{part}_proj.{end}"] = rows[:, first::2]
+    return changed
+
+
 def _divided(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     """InternLM2's rows of q, k and v of each KV head as three matrices under Llama's names."""
     heads, kv_heads, dim = (
@@ -443,6 +462,10 @@ INTERNLM2 = Converter(lambda tensors, config: _permuted(_divided(tensors, config
 MINICPM = Converter(_permuted, lambda config: {"attention_scale": None})
 QWEN3_NEXT = Converter(_delta_in_order, _delta_settings)
 EARLY_QWEN3_NEXT = Converter(_delta, _delta_settings)
+GPT_OSS = Converter(
+    _gpt_oss_experts,
+    lambda config: {"expert_feed_forward_length": config.intermediate_size},
+)
 MPT = Converter(settings=_mpt_settings)
 LATENT = Converter(settings=_latent_settings)
 SPLIT_LATENT = Converter(_split_latents, _split_latent_settings)

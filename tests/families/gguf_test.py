@@ -109,6 +109,7 @@ ROWS = [
     Row("gpt2", "gpt2", files.GPT2),
     Row("gpt_bigcode", "starcoder", files.BIG_CODE),
     Row("gpt_neox", "gptneox", files.IN_ORDER),
+    Row("gpt_oss", "gpt-oss", files.GPT_OSS, {"swiglu_limit": 7.0}),
     Row("gpt_neox_in_turn", "gptneox", files.IN_ORDER),
     Row("granite", "granite", files.LLAMA),
     Row("granite_hybrid", "granitehybrid", files.GRANITE_HYBRID),

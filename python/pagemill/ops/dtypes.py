@@ -49,6 +49,17 @@ FLOAT_DTYPES = frozenset({"f32", "bf16", "f16"})
 
 # The GGUF block formats.
 BLOCK_DTYPES = frozenset(info.name for info in DTYPES.values() if info.block_elements >= 32)
+# Those that CPUs convert when a program is bound (`cc/ops/quantized/converted_blocks.h`).
+CONVERTED_DTYPES = {
+    "iq4_nl": "q8_0",
+    "iq4_xs": "q8_0",
+    "mxfp4": "q8_0",
+    "q2_k": "bf16",
+    "q3_k": "q6_k",
+    "q5_1": "bf16",
+    "tq1_0": "q4_0",
+    "tq2_0": "q4_0",
+}
 # Dtypes of a matrix that is stored in one tensor.
 MATRIX_DTYPES = FLOAT_DTYPES | BLOCK_DTYPES
 # Dtypes of values that need separate scales.

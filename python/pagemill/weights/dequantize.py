@@ -131,7 +131,12 @@ def _scaled(scales: Floats, quants: npt.NDArray[np.generic]) -> Floats:
 def _q2_k(blocks: Bytes) -> Floats:
     scales = _half(blocks, 80) * (blocks[:, 0:16] & _LOW).astype(np.float32)
     minima = _half(blocks, 82) * (blocks[:, 0:16] >> _FOUR).astype(np.float32)
-    return _scaled(scales, _bit_pairs(blocks[:, 16:80])) - np.repeat(minima, 16, axis=1)
+    values: Floats = np.subtract(
+        _scaled(scales, _bit_pairs(blocks[:, 16:80])),
+        np.repeat(minima, 16, axis=1),
+        dtype=np.float32,
+    )
+    return values
 
 
 def _q3_k(blocks: Bytes) -> Floats:
@@ -162,7 +167,7 @@ def _iq4_xs(blocks: Bytes) -> Floats:
 
 def _mxfp4(blocks: Bytes) -> Floats:
     # Codes have twice their value, so scales have half of theirs, 2^(s - 127).
-    scales = np.ldexp(np.float32(1), blocks[:, 0:1].astype(np.int32) - 128)
+    scales = np.ldexp(np.float32(1), blocks[:, 0:1].astype(np.int32) - 128).astype(np.float32)
     return _scaled(scales, _codes(blocks[:, 1:17], _E2M1_DOUBLED))
 
 

@@ -98,6 +98,12 @@ def apertus(reader: GgufReader, config: Config) -> Config:
     }
 
 
+def gpt_oss(reader: GgufReader, config: Config) -> Config:
+    """The correction range of YaRN is not rounded, for which there is no key."""
+    del reader
+    return {"rope_parameters": {**config["rope_parameters"], "truncate": False}}
+
+
 def deepseek2(reader: GgufReader, config: Config) -> Config:
     rotary = reader.integer("rope.dimension_count")
     rope = {k: v for k, v in config["rope_parameters"].items() if k != "partial_rotary_factor"}

@@ -174,6 +174,17 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         more=computed.without_further_layers,
     ),
     "gpt2": GgufFamily(("GPT2LMHeadModel",), _GPT2, fixed={"weights_transposed": False}),
+    "gpt-oss": GgufFamily(
+        ("GptOssForCausalLM",),
+        {
+            "num_local_experts": "expert_count",
+            "num_experts_per_tok": "expert_used_count",
+            "intermediate_size": "expert_feed_forward_length",
+        },
+        _BIAS,
+        _APART,
+        more=computed.gpt_oss,
+    ),
     "gptneox": GgufFamily(
         ("GPTNeoXForCausalLM",),
         {"layer_norm_eps": _LAYER_NORM, "use_parallel_residual": "use_parallel_residual"},

@@ -309,6 +309,15 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         },
         "transformer.h",
     ),
+    "gpt-oss": _llama(
+        {
+            **_LLAMA,
+            **_EXPERTS,
+            "post_attention_layernorm": "post_attention_norm",
+            "self_attn.sinks": "attn_sinks.weight",
+            "mlp.router": "ffn_gate_inp",
+        }
+    ),
     "gptneox": GgufNames(
         {
             **_NORMS,
