@@ -131,11 +131,8 @@ def _scaled(scales: Floats, quants: npt.NDArray[np.generic]) -> Floats:
 def _q2_k(blocks: Bytes) -> Floats:
     scales = _half(blocks, 80) * (blocks[:, 0:16] & _LOW).astype(np.float32)
     minima = _half(blocks, 82) * (blocks[:, 0:16] >> _FOUR).astype(np.float32)
-    values: Floats = np.subtract(
-        _scaled(scales, _bit_pairs(blocks[:, 16:80])),
-        np.repeat(minima, 16, axis=1),
-        dtype=np.float32,
-    )
+    products = _scaled(scales, _bit_pairs(blocks[:, 16:80]))
+    values: Floats = np.subtract(products, np.repeat(minima, 16, axis=1), dtype=np.float32)
     return values
 
 
