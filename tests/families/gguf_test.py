@@ -122,6 +122,8 @@ ROWS = [
     Row("lfm2", "lfm2", files.LFM2),
     Row("lfm2_moe", "lfm2moe", files.LFM2, {"tie_word_embeddings": True}),
     Row("llama3", "llama", files.LLAMA),
+    Row("falcon_mamba", "mamba", files.MAMBA, {"mixer_rms_eps": 1e-6}),
+    Row("mamba", "mamba", files.MAMBA),
     Row("mamba2", "mamba2", files.MAMBA2),
     Row("minicpm", "minicpm", files.MINICPM),
     Row("minimax_m2", "minimax-m2", files.SIGMOID),

@@ -15,16 +15,15 @@ from tests.parity.tiny_models import make, tiny_llama
 # As in decoder_parity_test.py: both sides take the same rounded weights and compute in f32.
 TOLERANCE = 1e-4
 
-# Formats that the native executor converts, with the errors of their conversions: half of the
-# largest relative rounding of a weight (cc/ops/quantized/converted_blocks.h), since roundings of a
-# row partly cancel; the torch executor has none.
+# Formats that the native executor converts, with the largest relative roundings of a weight
+# (cc/ops/quantized/converted_blocks.h), which one layer may double; the torch executor has none.
 CONVERTED = {
     "IQ4_NL": 0.0,
-    "IQ4_XS": 2.0**-12,
+    "IQ4_XS": 2.0**-11,
     "MXFP4": 0.0,
-    "Q2_K": 2.0**-9,
+    "Q2_K": 2.0**-8,
     "Q3_K": 0.0,
-    "Q5_1": 2.0**-9,
+    "Q5_1": 2.0**-8,
     "TQ1_0": 0.0,
     "TQ2_0": 0.0,
 }
@@ -64,5 +63,5 @@ def test_formats_that_are_converted(matrix_type: str, kind: str, tmp_path: Path)
     write_gguf(reference, "llama", tmp_path / "model.gguf", matrix_type)
     source = ModelSource.open(tmp_path / "model.gguf")
     assert source.tensor("model.layers.0.mlp.down_proj.weight").dtype == matrix_type.lower()
-    tolerance = TOLERANCE + (CONVERTED[matrix_type] if kind == "native" else 0)
+    tolerance = TOLERANCE + (2 * CONVERTED[matrix_type] if kind == "native" else 0)
     assert difference(make_executor(kind, source), reference) <= tolerance

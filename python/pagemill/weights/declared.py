@@ -237,7 +237,7 @@ class DeclaredTensors:
             WeightsError: it has another type.
         """
         shape = location.shape if shape is None else shape
-        if location.dtype == "f32":
+        if location.dtype == "f32" and not location.negated_exp:
             return self._declare(location.name, location, shape)
         return self.constant(location.name, self._read_real(location).reshape(shape))
 

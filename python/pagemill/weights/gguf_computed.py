@@ -227,6 +227,14 @@ def qwen3_next(reader: GgufReader, config: Config) -> Config:
     return {"layer_types": kinds, "linear_value_head_dim": values}
 
 
+def mamba(reader: GgufReader, config: Config) -> Config:
+    """Falcon-Mamba has no name of its own, and no key for the epsilon of its mixers."""
+    del config
+    if not reader.find("ssm.dt_b_c_rms"):
+        return {}
+    return {"architectures": ["FalconMambaForCausalLM"], "mixer_rms_eps": 1e-6}
+
+
 def mamba2(reader: GgufReader, config: Config) -> Config:
     del config
     heads = reader.integer("ssm.time_step_rank")

@@ -274,6 +274,19 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         fixed={**_INTERLEAVED, "hidden_act": "silu"},
         more=computed.llama,
     ),
+    "mamba": GgufFamily(
+        ("MambaForCausalLM", "FalconMambaForCausalLM"),
+        {
+            "layer_norm_epsilon": "attention.layer_norm_rms_epsilon",
+            "intermediate_size": "ssm.inner_size",
+            "state_size": "ssm.state_size",
+            "conv_kernel": "ssm.conv_kernel",
+            "time_step_rank": "ssm.time_step_rank",
+        },
+        {"use_bias": "ssm_in.bias", "use_conv_bias": "ssm_conv1d.bias"},
+        more=computed.mamba,
+        attention=False,
+    ),
     "mamba2": GgufFamily(
         ("Mamba2ForCausalLM",),
         {
