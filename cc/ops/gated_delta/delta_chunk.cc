@@ -13,7 +13,7 @@
 namespace pagemill::ops {
 namespace {
 
-// With 32 registers four columns share the broadcasts of a row; their state of 128 rows takes 32 KiB.
+// With 32 registers, four of columns share the broadcasts of a row: 32 KiB for 128 rows.
 constexpr int kBlockVectors = Vec::kLanes >= 16 ? 4 : 2;
 
 // Some columns of a head: kVectors registers, or the first `lanes` of one.
@@ -80,8 +80,8 @@ inline Sums<kVectors> Begin(const DeltaChunk& c, Columns<kVectors, kPartial>& co
   return predicted;
 }
 
-// state = decay * state + k change^T for token t. Adds state^T q to `y`, and to `predicted` what the
-// state predicts for token t + 1, unless t is the last one, whose state goes to the target.
+// state = decay * state + k change^T for token t. Adds state^T q to `y`, and to `predicted` what
+// the state predicts for token t + 1, unless t is the last one, whose state goes to the target.
 template <bool kLast, int kVectors, bool kPartial>
 inline void Update(const DeltaChunk& c, int64_t t, const Vec::F (&change)[kVectors],
                    Columns<kVectors, kPartial>& columns, Sums<kVectors>& y,

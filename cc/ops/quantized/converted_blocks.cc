@@ -15,7 +15,7 @@ namespace {
 constexpr int kMaxElements = 256;
 constexpr int kSubBlock = 16;
 
-// A block as integers: element i is d * scales[s] * q[i] - dmin * minima[s], where s = i / kSubBlock.
+// A block as integers: element i is d * scales[s] * q[i] - dmin * minima[s], s = i / kSubBlock.
 struct Integers {
   float d = 0;
   float dmin = 0;

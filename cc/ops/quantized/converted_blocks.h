@@ -1,6 +1,6 @@
 // File: cc/ops/quantized/converted_blocks.h
-// Block formats of GGUF files that no kernel multiplies (IsConvertedFormat): reads them, and converts
-// them to formats that kernels do multiply.
+// Block formats of GGUF files that no kernel multiplies (IsConvertedFormat): reads them, and
+// converts them to formats that kernels do multiply.
 //
 //   DequantizeConverted(DType::kQ3_K, row, 512, floats.data());
 //   ConvertRow(DType::kQ3_K, row, 512, blocks.data());   // 512 elements of ConvertedDType(): q6_k

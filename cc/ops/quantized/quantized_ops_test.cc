@@ -1,5 +1,5 @@
-// Ops on weights that are converted: every kernel gives the same bits as for the converted rows; the
-// reference reads what is stored.
+// Ops on weights that are converted: every kernel gives the same bits as for the converted rows;
+// the reference reads what is stored.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -158,7 +158,9 @@ constexpr DType kConverted[] = {DType::kQ5_1,   DType::kQ2_K,  DType::kQ3_K,  DT
 
 // The sum of what 512 columns may lose: values up to 0.008 * 31 * 127 = 32 by 2^-12 of each in
 // iq4_xs, and up to 0.008 * 31 + 0.008 by 2^-9 in bf16.
-double BlocksError(DType dtype) { return dtype == DType::kIQ4_XS ? 512 * 32 * 0x1p-12 : 512 * 0x1p-11; }
+double BlocksError(DType dtype) {
+  return dtype == DType::kIQ4_XS ? 512 * 32 * 0x1p-12 : 512 * 0x1p-11;
+}
 
 TEST(QuantizedOps, OpsOnBlocksThatAreConverted) {
   Random random(7);
