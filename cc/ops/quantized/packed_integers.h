@@ -1,6 +1,6 @@
 // File: cc/ops/quantized/packed_integers.h
-// Converts matrices of packed integers (AWQ, GPTQ, pack_quantized, mxfp4: cc/tensor/quantized.h), and
-// of the block formats of converted_blocks.h, to the formats that CPU kernels multiply, for a
+// Converts matrices of packed integers (AWQ, GPTQ, pack_quantized, mxfp4: cc/tensor/quantized.h),
+// and of the block formats of converted_blocks.h, to the formats that CPU kernels multiply, for a
 // kernel's WeightPacking.
 //
 //   constexpr WeightPacking kRows = BlockRows(/*inputs=*/0b10);   // for kernels of GGUF rows
