@@ -7,7 +7,7 @@
 namespace pagemill {
 namespace {
 
-constexpr std::array<DTypeInfo, 15> kInfos = {{
+constexpr std::array<DTypeInfo, 23> kInfos = {{
     {DType::kF32, "f32", 1, 4},
     {DType::kBF16, "bf16", 1, 2},
     {DType::kF16, "f16", 1, 2},
@@ -23,6 +23,14 @@ constexpr std::array<DTypeInfo, 15> kInfos = {{
     {DType::kQ4_K, "q4_k", 256, 144},
     {DType::kQ5_K, "q5_k", 256, 176},
     {DType::kQ6_K, "q6_k", 256, 210},
+    {DType::kQ5_1, "q5_1", 32, 24},
+    {DType::kQ2_K, "q2_k", 256, 84},
+    {DType::kQ3_K, "q3_k", 256, 110},
+    {DType::kIQ4_NL, "iq4_nl", 32, 18},
+    {DType::kIQ4_XS, "iq4_xs", 256, 136},
+    {DType::kMxfp4, "mxfp4", 32, 17},
+    {DType::kTQ1_0, "tq1_0", 256, 54},
+    {DType::kTQ2_0, "tq2_0", 256, 66},
 }};
 
 }  // namespace

@@ -27,6 +27,15 @@ enum class DType : uint8_t {
   kQ4_K = 20,   // 256 elements, 144 bytes
   kQ5_K = 21,   // 256 elements, 176 bytes
   kQ6_K = 22,   // 256 elements, 210 bytes
+  // Block formats that are converted when a program is bound (IsConvertedFormat).
+  kQ5_1 = 32,    // 32 elements, 24 bytes
+  kQ2_K = 33,    // 256 elements, 84 bytes
+  kQ3_K = 34,    // 256 elements, 110 bytes
+  kIQ4_NL = 35,  // 32 elements, 18 bytes
+  kIQ4_XS = 36,  // 256 elements, 136 bytes
+  kMxfp4 = 37,   // 32 elements, 17 bytes
+  kTQ1_0 = 38,   // 256 elements, 54 bytes
+  kTQ2_0 = 39,   // 256 elements, 66 bytes
 };
 
 struct DTypeInfo {
@@ -40,6 +49,9 @@ const DTypeInfo& Info(DType dtype);
 std::optional<DType> ParseDType(std::string_view name);
 
 inline bool IsBlockFormat(DType dtype) { return static_cast<uint8_t>(dtype) >= 16; }
+
+// Block formats that no kernel multiplies: cc/ops/quantized/converted_blocks.h reads them.
+inline bool IsConvertedFormat(DType dtype) { return static_cast<uint8_t>(dtype) >= 32; }
 
 // Bytes of a row of `elements`; `elements` is a multiple of the block size.
 inline int64_t RowBytes(DType dtype, int64_t elements) {

@@ -143,6 +143,13 @@ def _mixers(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     return changed
 
 
+def _selective(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Decay as it is used, and shapes."""
+    del config
+    changed = {name: -np.exp(v) if name.endswith("A_log") else v for name, v in tensors.items()}
+    return {name: v[:, 0] if "conv1d.weight" in name else v for name, v in changed.items()}
+
+
 def _gate_and_up(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     """The rows of gate and of up as two tensors."""
     shared = "mlp.shared_expert" if config.num_local_experts else "mlp"
@@ -162,6 +169,25 @@ def _gate_and_up(tensors: Tensors, config: PretrainedConfig) -> Tensors:
             half = values.shape[-2] // 2
             gate, up = (name.replace(fused, part) for part in new[fused])
             changed |= {gate: values[..., :half, :], up: values[..., half:, :]}
+    return changed
+
+
+def _gpt_oss_experts(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Gate and up apart, and matrices of experts with a row for each output."""
+    del config
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        module, experts, kind = name.partition("mlp.experts.")
+        if not experts:
+            changed[f"{name}.weight" if name.endswith("sinks") else name] = values
+            continue
+        end = "bias" if kind.endswith("_bias") else "weight"
+        rows = values if end == "bias" else values.swapaxes(1, 2)
+        if "down" in kind:
+            changed[f"{module}{experts}down_proj.{end}"] = rows
+            continue
+        for first, part in enumerate(("gate", "up")):
+            changed[f"{module}{experts}{part}_proj.{end}"] = rows[:, first::2]
     return changed
 
 
@@ -271,6 +297,20 @@ def _windows(config: PretrainedConfig) -> dict[str, Any]:
 def _sigmoid(config: PretrainedConfig) -> dict[str, Any]:
     del config
     return {"expert_gating_func": gguf.ExpertGatingFuncType.SIGMOID}
+
+
+def _mamba_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        "context_length": 2**20,
+        "feed_forward_length": 0,
+        "head_count": 0,
+        "layer_norm_rms_eps": config.layer_norm_epsilon,
+        "ssm_conv_kernel": config.conv_kernel,
+        "ssm_inner_size": config.intermediate_size,
+        "ssm_state_size": config.state_size,
+        "ssm_time_step_rank": config.time_step_rank,
+        "ssm_dt_b_c_rms": hasattr(config, "mixer_rms_eps"),
+    }
 
 
 def _mamba2_settings(config: PretrainedConfig) -> dict[str, Any]:
@@ -421,6 +461,7 @@ EXAONE_MOE = Converter(
     settings=lambda config: {**_windows(config), **_sigmoid(config), "leading_dense_block_count": 1}
 )
 SIGMOID = Converter(settings=_sigmoid)
+MAMBA = Converter(_selective, _mamba_settings)
 MAMBA2 = Converter(_mixers, _mamba2_settings)
 LFM2 = Converter(settings=_lfm2_settings)
 GRANITE_EXPERTS = Converter(
@@ -443,6 +484,10 @@ INTERNLM2 = Converter(lambda tensors, config: _permuted(_divided(tensors, config
 MINICPM = Converter(_permuted, lambda config: {"attention_scale": None})
 QWEN3_NEXT = Converter(_delta_in_order, _delta_settings)
 EARLY_QWEN3_NEXT = Converter(_delta, _delta_settings)
+GPT_OSS = Converter(
+    _gpt_oss_experts,
+    lambda config: {"expert_feed_forward_length": config.intermediate_size},
+)
 MPT = Converter(settings=_mpt_settings)
 LATENT = Converter(settings=_latent_settings)
 SPLIT_LATENT = Converter(_split_latents, _split_latent_settings)

@@ -20,7 +20,14 @@ ARCHITECTURES = {
     "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe",
 }
-BLOCK = 32  # elements; a matrix whose rows are not a whole number of blocks is stored as f16
+# Offsets and values of the f16 scales of formats that the `gguf` package only reads; random blocks
+# with these have values up to 0.1.
+_SCALES = {
+    "IQ4_NL": ((0, 8e-4),),
+    "IQ4_XS": ((0, 3e-5),),
+    "Q2_K": ((80, 2e-3), (82, 3e-3)),
+    "Q3_K": ((108, 8e-4),),
+}
 Array = npt.NDArray[np.float32]
 
 _LAYER = {
@@ -74,8 +81,10 @@ def write_gguf(model: PreTrainedModel, family: str, path: Path, matrix_type: str
         if values.ndim == 1:
             writer.add_tensor(gguf_name, stored)
             continue
-        row_kind = kind if values.shape[-1] % BLOCK == 0 else gguf.GGMLQuantizationType.F16
-        data = quantize(stored, row_kind)
+        # A matrix whose rows are not a whole number of blocks is stored as f16.
+        whole = values.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0] == 0
+        row_kind = kind if whole else gguf.GGMLQuantizationType.F16
+        data = _blocks(stored, row_kind)
         writer.add_tensor(gguf_name, data, raw_dtype=row_kind)
         rounded = dequantize(data, row_kind)
         rounded = _halves(rounded, model.config.head_dim) if permute else rounded
@@ -85,6 +94,18 @@ def write_gguf(model: PreTrainedModel, family: str, path: Path, matrix_type: str
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _blocks(values: Array, kind: gguf.GGMLQuantizationType) -> npt.NDArray[np.uint8]:
+    """`values` in blocks of `kind`; random blocks if the package only reads them."""
+    if kind.name not in _SCALES:
+        return quantize(values, kind)
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    rng = np.random.default_rng(values.size)
+    data = rng.integers(0, 256, (values.size // elements, size), dtype=np.uint8)
+    for offset, scale in _SCALES[kind.name]:
+        data[:, offset : offset + 2] = np.array([scale], "<f2").view(np.uint8)
+    return data.reshape(*values.shape[:-1], -1)
 
 
 def _parameters(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:

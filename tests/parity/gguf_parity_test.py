@@ -10,10 +10,23 @@ from pagemill.weights.source import ModelSource
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.gguf_files import write_gguf
 from tests.parity.one_request import difference
-from tests.parity.tiny_models import make
+from tests.parity.tiny_models import make, tiny_llama
 
 # As in decoder_parity_test.py: both sides take the same rounded weights and compute in f32.
 TOLERANCE = 1e-4
+
+# Formats that the native executor converts, with the largest relative roundings of a weight
+# (cc/ops/quantized/converted_blocks.h), which one layer may double; the torch executor has none.
+CONVERTED = {
+    "IQ4_NL": 0.0,
+    "IQ4_XS": 2.0**-11,
+    "MXFP4": 0.0,
+    "Q2_K": 2.0**-8,
+    "Q3_K": 0.0,
+    "Q5_1": 2.0**-8,
+    "TQ1_0": 0.0,
+    "TQ2_0": 0.0,
+}
 
 # A format for each family; rows that are not a multiple of 32 long make f16 matrices beside them.
 FILES = [
@@ -39,3 +52,16 @@ def test_prompt_and_decode(family: str, matrix_type: str, kind: str, tmp_path: P
     write_gguf(reference, family, tmp_path / "model.gguf", matrix_type)
     source = ModelSource.open(tmp_path / "model.gguf")
     assert difference(make_executor(kind, source), reference) <= TOLERANCE
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("matrix_type", CONVERTED)
+def test_formats_that_are_converted(matrix_type: str, kind: str, tmp_path: Path) -> None:
+    sizes = {"hidden_size": 256, "intermediate_size": 256, "head_dim": 64}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    reference = tiny_llama(**sizes, **heads, num_hidden_layers=1)
+    write_gguf(reference, "llama", tmp_path / "model.gguf", matrix_type)
+    source = ModelSource.open(tmp_path / "model.gguf")
+    assert source.tensor("model.layers.0.mlp.down_proj.weight").dtype == matrix_type.lower()
+    tolerance = TOLERANCE + (2 * CONVERTED[matrix_type] if kind == "native" else 0)
+    assert difference(make_executor(kind, source), reference) <= tolerance

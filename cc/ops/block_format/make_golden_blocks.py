@@ -19,8 +19,18 @@ FORMATS = [
     ("Q4_K", Type.Q4_K, 1, 144, (0, 2)),
     ("Q5_K", Type.Q5_K, 1, 176, (0, 2)),
     ("Q6_K", Type.Q6_K, 1, 210, (208,)),
+    # Formats that are converted (cc/ops/quantized/converted_blocks.h).
+    ("Q5_1", Type.Q5_1, 3, 24, (0, 2)),
+    ("Q2_K", Type.Q2_K, 1, 84, (80, 82)),
+    ("Q3_K", Type.Q3_K, 1, 110, (108,)),
+    ("IQ4_NL", Type.IQ4_NL, 3, 18, (0,)),
+    ("IQ4_XS", Type.IQ4_XS, 1, 136, (0,)),
+    ("MXFP4", Type.MXFP4, 3, 17, ()),
+    ("TQ1_0", Type.TQ1_0, 1, 54, (52,)),
+    ("TQ2_0", Type.TQ2_0, 1, 66, (64,)),
 ]
 SCALES = np.array([0.0123, -0.0456, 3e-6], dtype="<f2")
+EXPONENTS = (119, 127, 110)  # of scales that are powers of two
 MINIMA = np.array([-0.0789, 0.0021, 5e-7], dtype="<f2")
 
 
@@ -41,6 +51,8 @@ def main() -> None:
         for i in range(blocks):
             for offset, values in zip(scale_offsets, (SCALES, MINIMA), strict=False):
                 data[i, offset : offset + 2] = np.frombuffer(values[i].tobytes(), np.uint8)
+        if type_ is Type.MXFP4:
+            data[:, 0] = EXPONENTS
         floats = quants.dequantize(data, type_).astype("<f4").reshape(-1)
         print_array("uint8_t", f"k{name}Blocks", [f"0x{b:02x}" for b in data.reshape(-1)])
         print_array("uint32_t", f"k{name}Floats", [f"0x{w:08x}" for w in floats.view("<u4")])

@@ -1,6 +1,5 @@
 #include "cc/ops/embedding/embedding.h"
 
-#include "cc/ops/block_format/block_format.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_blocks.h"
@@ -31,11 +30,13 @@ Status CheckEmbedding(const OpCall& call) {
 }
 
 bool OfBlocks(const device::Capabilities&, const OpCall& call) {
-  return IsBlockFormat(call.inputs[1].dtype) && HasF32Activations(call);
+  const TensorView& w = call.inputs[1];
+  return w.parts == nullptr && IsBlockFormat(BlockDTypeOf(w)) && HasF32Activations(call);
 }
 
 bool OfBf16(const device::Capabilities&, const OpCall& call) {
-  return call.inputs[1].dtype == DType::kBF16 && HasF32Activations(call);
+  const TensorView& w = call.inputs[1];
+  return w.parts == nullptr && BlockDTypeOf(w) == DType::kBF16 && HasF32Activations(call);
 }
 
 bool OnStored(const device::Capabilities&, const OpCall& call) {
@@ -131,7 +132,7 @@ namespace embedding {
 void RunPortable(const OpCall& call, KernelContext& context) {
   const TensorView& w = call.inputs[1];
   Gather(call, context, [&](int32_t id, float* out) {
-    DequantizeRow(w.dtype, w.Row<const uint8_t>(id), w.shape[1], out);
+    ReadWeightRow(w, /*matrix=*/0, id, out);
   });
 }
 

@@ -1,9 +1,10 @@
 // The body of kDelta*.
 //
 // Columns of a state do not depend on each other: some of them are copied to a contiguous buffer,
-// which stays in the first-level cache for all tokens of the chunk. Lanes hold columns, so that
-// nothing is summed across lanes; sums over the K rows have two parts, of even and of odd rows,
-// whatever the columns.
+// which stays in the first-level cache for all tokens of the chunk. A token takes one pass over it:
+// what the new state predicts for the next token is summed while the state is written. Lanes hold
+// columns, so that nothing is summed across lanes; sums over the K rows have two parts, of even and
+// of odd rows, whatever the columns.
 #include "cc/ops/gated_delta/delta_chunk.h"
 
 #include "cc/ops/vec/vec.h"
@@ -12,13 +13,12 @@
 namespace pagemill::ops {
 namespace {
 
-constexpr int kBlockVectors = 2;
+// With 32 registers, four of columns share the broadcasts of a row: 32 KiB for 128 rows.
+constexpr int kBlockVectors = Vec::kLanes >= 16 ? 4 : 2;
 
 // Some columns of a head: kVectors registers, or the first `lanes` of one.
 template <int kVectors, bool kPartial>
 struct Columns {
-  static constexpr int kWidth = kVectors * Vec::kLanes;
-
   Vec::F Load(const float* row, int v) const {
     if constexpr (kPartial) return Vec::LoadN(row + first, lanes);
     return Vec::Load(row + first + v * Vec::kLanes);
@@ -30,10 +30,11 @@ struct Columns {
       Vec::Store(row + first + v * Vec::kLanes, value);
     }
   }
+  float* Row(int64_t i) { return state + i * kVectors * Vec::kLanes; }
 
   int64_t first = 0;
   int lanes = 0;
-  float state[kMaxDeltaKeys * kWidth];  // [keys, kWidth]
+  float state[kMaxDeltaKeys * kVectors * Vec::kLanes];  // rows of kVectors registers
 };
 
 // The sums of even and of odd rows.
@@ -47,48 +48,62 @@ struct Sums {
   Vec::F parts[2][kVectors];
 };
 
-// (decay * state)^T k.
-template <int kVectors>
-inline Sums<kVectors> Predict(const float* state, const float* k, const float* decay,
-                              int64_t keys) {
-  Sums<kVectors> sums;
-  const auto add = [&](int64_t i, int part) {
-    const Vec::F k_i = Vec::Set(k[i] * decay[i]);
-    for (int v = 0; v < kVectors; ++v) {
-      const Vec::F s = Vec::Load(state + (i * kVectors + v) * Vec::kLanes);
-      sums.parts[part][v] = Vec::Fma(k_i, s, sums.parts[part][v]);
-    }
-  };
+// visit(row, row % 2) for the rows of a state.
+template <typename Visit>
+inline void ForEachRow(int64_t keys, const Visit& visit) {
   int64_t i = 0;
   for (; i + 2 <= keys; i += 2) {
-    add(i, 0);
-    add(i + 1, 1);
+    visit(i, 0);
+    visit(i + 1, 1);
   }
-  if (i < keys) add(i, 0);
-  return sums;
+  if (i < keys) visit(i, 0);
 }
 
-// state = decay * state + k change^T; returns state^T q.
-template <int kVectors>
-inline Sums<kVectors> Update(float* state, const float* q, const float* k, const float* decay,
-                             const Vec::F (&change)[kVectors], int64_t keys) {
-  Sums<kVectors> sums;
-  const auto update = [&](int64_t i, int part) {
+// Copies the state and returns what it predicts for the first token.
+template <int kVectors, bool kPartial>
+inline Sums<kVectors> Begin(const DeltaChunk& c, Columns<kVectors, kPartial>& columns) {
+  Sums<kVectors> predicted;
+  if (c.source == nullptr) {
+    for (int64_t i = 0; i < c.keys * kVectors; ++i) {
+      Vec::Store(columns.state + i * Vec::kLanes, Vec::Zero());
+    }
+    return predicted;
+  }
+  ForEachRow(c.keys, [&](int64_t i, int part) {
+    const Vec::F decayed_k = Vec::Set(c.decayed_k[i]);
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec::F s = columns.Load(c.source + i * c.values, v);
+      Vec::Store(columns.Row(i) + v * Vec::kLanes, s);
+      predicted.parts[part][v] = Vec::Fma(decayed_k, s, predicted.parts[part][v]);
+    }
+  });
+  return predicted;
+}
+
+// state = decay * state + k change^T for token t. Adds state^T q to `y`, and to `predicted` what
+// the state predicts for token t + 1, unless t is the last one, whose state goes to the target.
+template <bool kLast, int kVectors, bool kPartial>
+inline void Update(const DeltaChunk& c, int64_t t, const Vec::F (&change)[kVectors],
+                   Columns<kVectors, kPartial>& columns, Sums<kVectors>& y,
+                   Sums<kVectors>& predicted) {
+  const float* const q = c.q + t * c.keys;
+  const float* const k = c.k + t * c.keys;
+  const float* const decay = c.decay + t * c.keys;
+  const float* const next_k = c.decayed_k + (t + 1) * c.keys;
+  ForEachRow(c.keys, [&](int64_t i, int part) {
     const Vec::F k_i = Vec::Set(k[i]), q_i = Vec::Set(q[i]), decay_i = Vec::Set(decay[i]);
     for (int v = 0; v < kVectors; ++v) {
-      float* at = state + (i * kVectors + v) * Vec::kLanes;
+      float* const at = columns.Row(i) + v * Vec::kLanes;
       const Vec::F s = Vec::Fma(k_i, change[v], Vec::Mul(decay_i, Vec::Load(at)));
-      Vec::Store(at, s);
-      sums.parts[part][v] = Vec::Fma(q_i, s, sums.parts[part][v]);
+      y.parts[part][v] = Vec::Fma(q_i, s, y.parts[part][v]);
+      if constexpr (kLast) {
+        columns.Store(c.target + i * c.values, v, s);
+      } else {
+        Vec::Store(at, s);
+        predicted.parts[part][v] = Vec::Fma(Vec::Set(next_k[i]), s, predicted.parts[part][v]);
+      }
     }
-  };
-  int64_t i = 0;
-  for (; i + 2 <= keys; i += 2) {
-    update(i, 0);
-    update(i + 1, 1);
-  }
-  if (i < keys) update(i, 0);
-  return sums;
+  });
 }
 
 template <int kVectors, bool kPartial>
@@ -96,32 +111,22 @@ inline void DeltaColumns(const DeltaChunk& c, int64_t first, int lanes) {
   Columns<kVectors, kPartial> columns;
   columns.first = first;
   columns.lanes = lanes;
-  for (int64_t i = 0; i < c.keys; ++i) {
-    for (int v = 0; v < kVectors; ++v) {
-      const Vec::F s =
-          c.source == nullptr ? Vec::Zero() : columns.Load(c.source + i * c.values, v);
-      Vec::Store(columns.state + i * columns.kWidth + v * Vec::kLanes, s);
-    }
-  }
+  Sums<kVectors> predicted = Begin(c, columns);
   for (int64_t t = 0; t < c.tokens; ++t) {
-    const float* const k = c.k + t * c.keys;
-    const float* const decay = c.decay + t * c.keys;
     const Vec::F share = Vec::Set(c.share[t]);
-    const Sums<kVectors> predicted = Predict<kVectors>(columns.state, k, decay, c.keys);
     Vec::F change[kVectors];
     for (int v = 0; v < kVectors; ++v) {
       const Vec::F value = columns.Load(c.v + t * c.row_stride, v);
       change[v] = Vec::Mul(share, Vec::Sub(value, predicted.Total(v)));
     }
-    const Sums<kVectors> y =
-        Update<kVectors>(columns.state, c.q + t * c.keys, k, decay, change, c.keys);
-    for (int v = 0; v < kVectors; ++v) columns.Store(c.y + t * c.y_stride, v, y.Total(v));
-  }
-  for (int64_t i = 0; i < c.keys; ++i) {
-    for (int v = 0; v < kVectors; ++v) {
-      const float* s = columns.state + i * columns.kWidth + v * Vec::kLanes;
-      columns.Store(c.target + i * c.values, v, Vec::Load(s));
+    Sums<kVectors> y;
+    predicted = Sums<kVectors>();
+    if (t + 1 < c.tokens) {
+      Update<false>(c, t, change, columns, y, predicted);
+    } else {
+      Update<true>(c, t, change, columns, y, predicted);
     }
+    for (int v = 0; v < kVectors; ++v) columns.Store(c.y + t * c.y_stride, v, y.Total(v));
   }
 }
 
@@ -135,6 +140,20 @@ inline void Delta(const DeltaChunk& c) {
     DeltaColumns<1, false>(c, j, Vec::kLanes);
   }
   if (j < c.values) DeltaColumns<1, true>(c, j, static_cast<int>(c.values - j));
+}
+
+inline float SumSquares(const float* x, int64_t size) {
+  Vec::F sum = Vec::Zero();
+  int64_t i = 0;
+  for (; i + Vec::kLanes <= size; i += Vec::kLanes) {
+    const Vec::F part = Vec::Load(x + i);
+    sum = Vec::Fma(part, part, sum);
+  }
+  if (i < size) {
+    const Vec::F part = Vec::LoadN(x + i, static_cast<int>(size - i));
+    sum = Vec::Fma(part, part, sum);
+  }
+  return Vec::Sum(sum);
 }
 
 inline Vec::F Decay(Vec::F a, Vec::F bias, Vec::F rate) {
@@ -154,6 +173,6 @@ inline void MakeDecays(const float* a, const float* bias, float rate, int64_t si
 
 }  // namespace
 
-const DeltaFunctions PAGEMILL_VEC_NAME(kDelta) = {Delta, MakeDecays};
+const DeltaFunctions PAGEMILL_VEC_NAME(kDelta) = {Delta, MakeDecays, SumSquares};
 
 }  // namespace pagemill::ops

@@ -46,10 +46,9 @@ Status CheckGatedDelta(const OpCall& call) {
 }
 
 // x times `scale` divided by its norm, [size], in `y`.
+template <const DeltaFunctions& kFunctions>
 void Normalize(const float* x, float scale, int64_t size, float* y) {
-  float squares = 0;
-  for (int64_t i = 0; i < size; ++i) squares += x[i] * x[i];
-  const float factor = scale / std::sqrt(squares + kDeltaNormEps);
+  const float factor = scale / std::sqrt(kFunctions.sum_squares(x, size) + kDeltaNormEps);
   for (int64_t i = 0; i < size; ++i) y[i] = x[i] * factor;
 }
 
@@ -60,21 +59,23 @@ void DeltaHead(const GatedDeltaArgs& args, const StateRun& run, int64_t head) {
   const float* bias = args.dt_bias.Data<const float>() + head * args.rates;
   const float scale = 1.0f / std::sqrt(static_cast<float>(args.keys));
   const int64_t offset = head * args.keys * args.values;
-  float q[kMaxDeltaTokens * kMaxDeltaKeys], k[kMaxDeltaTokens * kMaxDeltaKeys];
-  float decay[kMaxDeltaTokens * kMaxDeltaKeys], share[kMaxDeltaTokens];
+  const int64_t most = DeltaChunkTokens(args.keys);
+  float q[kDeltaRowFloats], k[kDeltaRowFloats], decay[kDeltaRowFloats], decayed_k[kDeltaRowFloats];
+  float share[kMaxDeltaTokens];
   float* const target = args.state.Row<float>(run.target) + offset;
   const float* source =
       run.source == kNullPage ? nullptr : args.state.Row<const float>(run.source) + offset;
-  for (int64_t begin = run.begin; begin < run.end; begin += kMaxDeltaTokens) {
-    const int64_t tokens = std::min(kMaxDeltaTokens, run.end - begin);
+  for (int64_t begin = run.begin; begin < run.end; begin += most) {
+    const int64_t tokens = std::min(most, run.end - begin);
     for (int64_t t = 0; t < tokens; ++t) {
       const float* row = args.qkv.Row<const float>(begin + t);
-      Normalize(row + args.QOffset(head), scale, args.keys, q + t * args.keys);
-      Normalize(row + args.KOffset(head), 1.0f, args.keys, k + t * args.keys);
+      Normalize<kFunctions>(row + args.QOffset(head), scale, args.keys, q + t * args.keys);
+      Normalize<kFunctions>(row + args.KOffset(head), 1.0f, args.keys, k + t * args.keys);
       const float* a = args.a.Row<const float>(begin + t) + head * args.rates;
       float* const decays = decay + t * args.keys;
       kFunctions.make_decays(a, bias, rate, args.rates, decays);
       if (args.rates == 1) std::fill_n(decays + 1, args.keys - 1, decays[0]);
+      for (int64_t i = t * args.keys; i < (t + 1) * args.keys; ++i) decayed_k[i] = k[i] * decay[i];
       const float b = args.b.Row<const float>(begin + t)[head];
       share[t] = args.share_scale / (1.0f + std::exp(-b));
     }
@@ -85,6 +86,7 @@ void DeltaHead(const GatedDeltaArgs& args, const StateRun& run, int64_t head) {
                     .v = args.qkv.Row<const float>(begin) + args.VOffset(head),
                     .y = args.y.Row<float>(begin) + head * args.values,
                     .decay = decay,
+                    .decayed_k = decayed_k,
                     .share = share,
                     .tokens = tokens,
                     .keys = args.keys,

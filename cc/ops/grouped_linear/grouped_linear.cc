@@ -64,14 +64,14 @@ bool OnCall(const device::Capabilities& caps, const OpCall& call) {
 
 template <SupportsWeights kSupports>
 bool OnStored(const device::Capabilities& caps, const OpCall& call) {
-  return OnCall<kSupports>(caps, call) &&
-         call.inputs[grouped_linear::WeightOperand(0)].parts == nullptr;
+  const TensorView& w = call.inputs[grouped_linear::WeightOperand(0)];
+  return OnCall<kSupports>(caps, call) && w.parts == nullptr && !IsConverted(w);
 }
 
 template <SupportsWeights kSupports>
-bool OnPackedIntegers(const device::Capabilities& caps, const OpCall& call) {
+bool OnConverted(const device::Capabilities& caps, const OpCall& call) {
   return OnCall<kSupports>(caps, call) &&
-         HasPackedIntegers(call.inputs[grouped_linear::WeightOperand(0)]);
+         IsConverted(call.inputs[grouped_linear::WeightOperand(0)]);
 }
 
 constexpr WeightPacking kBlockRows = BlockRows(kStackInputs);
@@ -106,7 +106,7 @@ class Table {
   template <const linear::PackedGemm* kKernels, SupportsWeights kSupports>
   void Stored(std::string_view name, int32_t priority) {
     Add<kKernels>(name, priority, OnStored<kSupports>, Precision::kF32, nullptr);
-    Add<kKernels>(name, priority, OnPackedIntegers<kSupports>, Precision::kF32, &kBlockRows);
+    Add<kKernels>(name, priority, OnConverted<kSupports>, Precision::kF32, &kBlockRows);
   }
 
  private:

@@ -65,17 +65,18 @@ constexpr Kernel OnStored(std::string_view name, int32_t priority) {
           .priority = priority,
           .supports =
               [](const device::Capabilities& caps, const OpCall& call) {
-                return kSupports(caps, call) && call.inputs[1].parts == nullptr;
+                return kSupports(caps, call) && call.inputs[1].parts == nullptr &&
+                       !IsConverted(call.inputs[1]);
               },
           .run = Run<kHeads>,
           .workspace_bytes = WorkspaceBytes<kHeads>};
 }
 
 template <const HeadKernels* kHeads, Supports kSupports>
-constexpr Kernel OnPackedIntegers(std::string_view name, int32_t priority) {
+constexpr Kernel OnConverted(std::string_view name, int32_t priority) {
   Kernel kernel = OnStored<kHeads, kSupports>(name, priority);
   kernel.supports = [](const device::Capabilities& caps, const OpCall& call) {
-    return kSupports(caps, call) && HasPackedIntegers(call.inputs[1]);
+    return kSupports(caps, call) && IsConverted(call.inputs[1]);
   };
   kernel.packing = &kBlockRows;
   return kernel;
@@ -84,12 +85,12 @@ constexpr Kernel OnPackedIntegers(std::string_view name, int32_t priority) {
 constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     OnStored<&kAvx512, OnAvx512>("avx512", 30),
-    OnPackedIntegers<&kAvx512, OnAvx512>("avx512", 30),
+    OnConverted<&kAvx512, OnAvx512>("avx512", 30),
     OnStored<&kAvx2, OnAvx2>("avx2", 20),
-    OnPackedIntegers<&kAvx2, OnAvx2>("avx2", 20),
+    OnConverted<&kAvx2, OnAvx2>("avx2", 20),
 #endif
     OnStored<&kPortable, OnEveryCpu>("portable", 10),
-    OnPackedIntegers<&kPortable, OnEveryCpu>("portable", 10),
+    OnConverted<&kPortable, OnEveryCpu>("portable", 10),
     WidenedReference<&kReference>("head_linear"),
 };
 

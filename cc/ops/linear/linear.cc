@@ -59,12 +59,13 @@ bool OnCall(const device::Capabilities& caps, const OpCall& call) {
 
 template <SupportsWeights kSupports>
 bool OnStored(const device::Capabilities& caps, const OpCall& call) {
-  return OnCall<kSupports>(caps, call) && call.inputs[1].parts == nullptr;
+  return OnCall<kSupports>(caps, call) && call.inputs[1].parts == nullptr &&
+         !IsConverted(call.inputs[1]);
 }
 
 template <SupportsWeights kSupports>
-bool OnPackedIntegers(const device::Capabilities& caps, const OpCall& call) {
-  return OnCall<kSupports>(caps, call) && HasPackedIntegers(call.inputs[1]);
+bool OnConverted(const device::Capabilities& caps, const OpCall& call) {
+  return OnCall<kSupports>(caps, call) && IsConverted(call.inputs[1]);
 }
 
 constexpr WeightPacking kBlockRows = BlockRows(linear::kWeightInputs);
@@ -85,7 +86,7 @@ struct Table {
   void Stored(std::string_view name, int32_t priority) {
     kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnStored<kSupports>,
                                                      Precision::kF32, nullptr));
-    kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnPackedIntegers<kSupports>,
+    kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnConverted<kSupports>,
                                                      Precision::kF32, &kBlockRows));
   }
 };

@@ -323,22 +323,22 @@ Product ProductOf(const PackedGemm& kernels, const OpCall& call, size_t index, c
           .columns = matrix.w.shape[0]};
 }
 
-// Packs a matrix of packed integers: each thread converts the rows of some slices to blocks and
+// Packs a matrix that is converted: each thread converts the rows of some slices to blocks and
 // packs them.
-Status PackIntegers(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
-                    device::ThreadPool& pool) {
-  constexpr int64_t kRows = PackedIntegers::kTileRows;
+Status PackConverted(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
+                     device::ThreadPool& pool) {
+  constexpr int64_t kRows = ConvertedMatrix::kTileRows;
   static_assert(kRows % kSliceRows == 0);
-  const PackedIntegers matrix(weight, 0);
+  const ConvertedMatrix matrix(weight, 0);
   const DType dtype = BlockDTypeOf(weight);
-  PAGEMILL_RETURN_IF_ERROR(matrix.CheckBlocks(dtype));
+  PAGEMILL_RETURN_IF_ERROR(matrix.Check());
   const int64_t m = weight.shape[0], k = weight.shape[1];
   const int64_t slice_bytes = kernels.slice_bytes(dtype, k), row_bytes = RowBytes(dtype, k);
   pool.ParallelFor(DivideUp(m, kRows), 1, [&](int64_t begin, int64_t end, int) {
     std::vector<uint8_t> rows(static_cast<size_t>(std::min(m, kRows) * row_bytes));
     for (int64_t first = begin * kRows; first < std::min(m, end * kRows); first += kRows) {
       const int64_t last = std::min(m, first + kRows);
-      matrix.WriteRows(dtype, first, last, rows.data());
+      matrix.WriteRows(first, last, rows.data());
       for (int64_t row = first; row < last; row += kSliceRows) {
         kernels.pack({dtype, rows.data() + (row - first) * row_bytes, row_bytes, k},
                      std::min(kSliceRows, last - row),
@@ -379,7 +379,7 @@ int64_t PackedBytes(const PackedGemm& kernels, const TensorView& weight) {
 
 Status PackWeight(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
                   device::ThreadPool& pool) {
-  if (HasPackedIntegers(weight)) return PackIntegers(kernels, weight, packed, pool);
+  if (IsConverted(weight)) return PackConverted(kernels, weight, packed, pool);
   const TensorView& rows = IsScaled(weight) ? weight.parts->values : weight;
   const int64_t m = rows.shape[0];
   const int64_t slice_bytes = kernels.slice_bytes(rows.dtype, rows.shape[1]);

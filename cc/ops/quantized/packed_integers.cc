@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cc/ops/block_format/block_layout.h"
+#include "cc/ops/quantized/converted_blocks.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops {
@@ -70,6 +71,7 @@ struct PackedIntegers::Tile {
 };
 
 DType BlockDTypeOf(const TensorView& w) {
+  if (IsConvertedFormat(w.dtype)) return ConvertedDType(w.dtype);
   if (!HasPackedIntegers(w)) return w.dtype;
   if (w.parts->format.layout == QuantizedLayout::kMxfp4) return DType::kQ8_0;
   const bool has_zeros = w.parts->zeros.rank != 0;
@@ -271,6 +273,33 @@ Status PackedIntegers::CheckBlocks(DType dtype) const {
                        " to " + Text(limit) + " work");
 }
 
+ConvertedMatrix::ConvertedMatrix(const TensorView& weight, int64_t matrix)
+    : rows_(weight), dtype_(BlockDTypeOf(weight)) {
+  if (HasPackedIntegers(weight)) {
+    integers_.emplace(weight, matrix);
+  } else if (weight.rank == 3) {
+    rows_ = TensorView::Dense(const_cast<uint8_t*>(weight.Row<const uint8_t>(matrix)), weight.dtype,
+                              {RowsOf(weight), ColumnsOf(weight)});
+  }
+}
+
+Status ConvertedMatrix::Check() const {
+  if (integers_) return integers_->CheckBlocks(dtype_);
+  for (int64_t row = 0; row < rows_.shape[0]; ++row) {
+    PAGEMILL_RETURN_IF_ERROR(
+        CheckConvertible(rows_.dtype, rows_.Row<const uint8_t>(row), rows_.shape[1]));
+  }
+  return OkStatus();
+}
+
+void ConvertedMatrix::WriteRows(int64_t begin, int64_t end, uint8_t* out) const {
+  if (integers_) return integers_->WriteRows(dtype_, begin, end, out);
+  const int64_t row_bytes = RowBytes(dtype_, rows_.shape[1]);
+  for (int64_t row = begin; row < end; ++row, out += row_bytes) {
+    ConvertRow(rows_.dtype, rows_.Row<const uint8_t>(row), rows_.shape[1], out);
+  }
+}
+
 int64_t BlockRowsBytes(const TensorView& weight) {
   const TensorView blocks = AsBlocks(weight);
   return RoundUp(blocks.shape[0] * blocks.row_stride_bytes);
@@ -282,13 +311,12 @@ Status PackBlockRows(const TensorView& weight, std::byte* packed, device::Thread
   const int64_t matrices = weight.rank == 2 ? 1 : weight.shape[0];
   uint8_t* out = reinterpret_cast<uint8_t*>(packed);
   for (int64_t e = 0; e < matrices; ++e, out += RoundUp(rows * row_bytes)) {
-    const PackedIntegers matrix(weight, e);
-    PAGEMILL_RETURN_IF_ERROR(matrix.CheckBlocks(dtype));
-    constexpr int64_t kRows = PackedIntegers::kTileRows;
+    const ConvertedMatrix matrix(weight, e);
+    PAGEMILL_RETURN_IF_ERROR(matrix.Check());
+    constexpr int64_t kRows = ConvertedMatrix::kTileRows;
     pool.ParallelFor((rows + kRows - 1) / kRows, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
-        matrix.WriteRows(dtype, t * kRows, std::min(rows, (t + 1) * kRows),
-                         out + t * kRows * row_bytes);
+        matrix.WriteRows(t * kRows, std::min(rows, (t + 1) * kRows), out + t * kRows * row_bytes);
       }
     });
   }

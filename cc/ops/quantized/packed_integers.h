@@ -1,6 +1,7 @@
 // File: cc/ops/quantized/packed_integers.h
-// Converts matrices of packed integers (AWQ, GPTQ, pack_quantized, mxfp4: cc/tensor/quantized.h) to
-// the formats that CPU kernels multiply, for a kernel's WeightPacking.
+// Converts matrices of packed integers (AWQ, GPTQ, pack_quantized, mxfp4: cc/tensor/quantized.h),
+// and of the block formats of converted_blocks.h, to the formats that CPU kernels multiply, for a
+// kernel's WeightPacking.
 //
 //   constexpr WeightPacking kRows = BlockRows(/*inputs=*/0b10);   // for kernels of GGUF rows
 //   DType dtype = BlockDTypeOf(w);                                // q4_0, q4_1, q8_0 or bf16
@@ -28,6 +29,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "cc/base/status.h"
@@ -44,7 +46,7 @@ inline constexpr std::string_view kPackedIntegersVersion = "packed integers 2";
 // The first column and the columns of a group and of a row are multiples of this.
 inline constexpr int64_t kPackedBlock = 32;
 
-// The dtype to which packed integers are converted; the dtype of any other weight.
+// The dtype to which a weight is converted if IsConverted(); the dtype of any other weight.
 DType BlockDTypeOf(const TensorView& weight);
 
 // The converted weight: consecutive rows of BlockDTypeOf(), without parts. Each matrix of a stack
@@ -89,6 +91,24 @@ class PackedIntegers {
   int64_t columns_;    // of the weight
   PackedShape shape_;  // of the checkpoint's matrix
   TensorView values_, scales_, zeros_, groups_;
+};
+
+// A matrix of a weight that is converted, of either kind. Holds views of it.
+class ConvertedMatrix {
+ public:
+  static constexpr int64_t kTileRows = PackedIntegers::kTileRows;
+
+  ConvertedMatrix(const TensorView& weight, int64_t matrix);
+
+  // The errors of PackedIntegers::CheckBlocks() and CheckConvertible().
+  Status Check() const;
+  // Writes rows [begin, end), at most kTileRows, as consecutive rows of BlockDTypeOf() to `out`.
+  void WriteRows(int64_t begin, int64_t end, uint8_t* out) const;
+
+ private:
+  TensorView rows_;  // [M, K] of a block format
+  DType dtype_;
+  std::optional<PackedIntegers> integers_;
 };
 
 // The functions of BlockRows().

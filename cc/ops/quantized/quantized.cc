@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cc/ops/block_format/block_format.h"
+#include "cc/ops/quantized/converted_blocks.h"
 #include "cc/ops/quantized/packed_integers.h"
 #include "cc/tensor/float8.h"
 
@@ -190,7 +191,7 @@ Status CheckWeight(const TensorView& w) {
   const int64_t k = w.shape[static_cast<size_t>(w.rank - 1)];
   const DTypeInfo& info = Info(w.dtype);
   if (w.parts == nullptr) {
-    if (!IsWeightDType(w.dtype)) {
+    if (!IsWeightDType(w.dtype) && !IsConvertedFormat(w.dtype)) {
       return InvalidArgument("W must be a weight dtype, got " + std::string(info.name));
     }
     if (k % info.block_elements == 0) return OkStatus();
@@ -218,7 +219,8 @@ void ReadWeightRow(const TensorView& w, int64_t matrix, int64_t row, float* out)
   if (w.parts == nullptr) {
     const uint8_t* data = w.rank == 2 ? w.Row<const uint8_t>(row)
                                       : w.Row<const uint8_t>(matrix) + row * RowBytes(w.dtype, k);
-    return DequantizeRow(w.dtype, data, k, out);
+    return IsConvertedFormat(w.dtype) ? DequantizeConverted(w.dtype, data, k, out)
+                                      : DequantizeRow(w.dtype, data, k, out);
   }
   if (!IsScaled(w)) return PackedIntegers(w, matrix).ReadRow(row, out);
   const QuantizedFormat& format = w.parts->format;

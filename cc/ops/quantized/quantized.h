@@ -22,6 +22,10 @@ inline bool IsScaled(const TensorView& w) {
   return w.parts != nullptr && w.parts->format.layout == QuantizedLayout::kScaled;
 }
 inline bool HasPackedIntegers(const TensorView& w) { return w.parts != nullptr && !IsScaled(w); }
+// True if kernels multiply a copy in another format (packed_integers.h).
+inline bool IsConverted(const TensorView& w) {
+  return HasPackedIntegers(w) || IsConvertedFormat(w.dtype);
+}
 
 // True if a word of values holds columns of one row, and scales lie row by row.
 inline bool IsByRows(const QuantizedFormat& format) {

@@ -1,5 +1,5 @@
-// Ops on packed integers: every kernel gives the same bits as for the converted blocks; the
-// reference reads the original parts.
+// Ops on weights that are converted: every kernel gives the same bits as for the converted rows;
+// the reference reads what is stored.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,9 +66,12 @@ struct Weights {
   TensorView view;
 };
 
-// `weight` is among the inputs of the call.
+// The largest error of minima of q4_1: d / 128, d <= 0.01, for |x| <= 1 in each column.
+constexpr double kMinimaError = kColumns * 0.01 / 128;
+
+// `weight` is among the inputs of the call; `tolerance` bounds what its conversion changes in y.
 void CheckKernels(const OpDefinition& op, std::vector<TensorView> inputs, size_t weight,
-                  TestTensor& y, const Attributes& attributes) {
+                  TestTensor& y, const Attributes& attributes, double tolerance = kMinimaError) {
   const device::Capabilities caps = device::DetectCapabilities();
   device::ThreadPool pool({.num_threads = 2});
   const TensorView outputs[] = {y.view()};
@@ -92,10 +95,7 @@ void CheckKernels(const OpDefinition& op, std::vector<TensorView> inputs, size_t
     EXPECT_TRUE(y.GuardsIntact());
     const std::vector<float> got = y.ToFloat();
     if (kernel == &reference) {
-      // Minima of q4_1: d / 128 at most, d <= 0.01, for |x| <= 1 in each column.
-      for (size_t i = 0; i < got.size(); ++i) {
-        ASSERT_NEAR(got[i], rounded[i], kColumns * 0.01 / 128) << i;
-      }
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], rounded[i], tolerance) << i;
       continue;
     }
     ++kernels;
@@ -116,6 +116,86 @@ TEST(QuantizedOps, LinearIsThatOfBlocks) {
       TestTensor x(DType::kF32, {n, kColumns}), y(DType::kF32, {n, 136});
       x.FillUniform(random, -1, 1);
       CheckKernels(LinearOp(), {x.view(), w.view}, 1, y, {});
+    }
+  }
+}
+
+// A stack of random blocks of a format that is converted, in rows of 512 elements. f16 scales are
+// small: their high bytes are those of 2^-10 to 2^-7.
+struct Blocks {
+  static constexpr int64_t kElements = 512;
+
+  Blocks(DType dtype, int64_t count, int64_t rows, Random& random) {
+    const DTypeInfo& info = Info(dtype);
+    bytes.resize(static_cast<size_t>(count * rows * RowBytes(dtype, kElements)));
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.Int(0, 255));
+    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(info.block_bytes)) {
+      if (dtype == DType::kMxfp4) {
+        bytes[at] = static_cast<uint8_t>(random.Int(115, 122));
+      } else {
+        for (int64_t scale : ScalesOf(dtype)) {
+          bytes[at + static_cast<size_t>(scale) + 1] = static_cast<uint8_t>(random.Int(0x14, 0x1f));
+        }
+      }
+    }
+    view = Weights::Stack(bytes.data(), dtype, count, rows, kElements);
+  }
+  // Offsets of the f16 scales.
+  static std::vector<int64_t> ScalesOf(DType dtype) {
+    const int64_t size = Info(dtype).block_bytes;
+    if (dtype == DType::kQ5_1) return {0, 2};
+    if (dtype == DType::kQ2_K) return {size - 4, size - 2};
+    if (dtype == DType::kIQ4_NL || dtype == DType::kIQ4_XS) return {0};
+    return {size - 2};
+  }
+
+  std::vector<uint8_t> bytes;
+  TensorView view;
+};
+
+constexpr DType kConverted[] = {DType::kQ5_1,   DType::kQ2_K,  DType::kQ3_K,  DType::kIQ4_NL,
+                                DType::kIQ4_XS, DType::kMxfp4, DType::kTQ1_0, DType::kTQ2_0};
+
+// The sum of what 512 columns may lose: values up to 0.008 * 31 * 127 = 32 by 2^-12 of each in
+// iq4_xs, and up to 0.008 * 31 + 0.008 by 2^-9 in bf16.
+double BlocksError(DType dtype) {
+  return dtype == DType::kIQ4_XS ? 512 * 32 * 0x1p-12 : 512 * 0x1p-11;
+}
+
+TEST(QuantizedOps, OpsOnBlocksThatAreConverted) {
+  Random random(7);
+  for (DType dtype : kConverted) {
+    SCOPED_TRACE(Info(dtype).name);
+    const Blocks w(dtype, 1, 37, random), stack(dtype, 3, 20, random);
+    TestTensor x(DType::kF32, {5, Blocks::kElements}), y(DType::kF32, {5, 37});
+    x.FillUniform(random, -1, 1);
+    CheckKernels(LinearOp(), {x.view(), w.view}, 1, y, {}, BlocksError(dtype));
+    TestTensor ids(DType::kI32, {5, 2}), grouped(DType::kF32, {5, 2, 20});
+    ids.SetInt(std::vector<int32_t>{0, 1, 2, 0, 1, 1, 2, 2, 7, 0});
+    CheckKernels(GroupedLinearOp(), {x.view(), ids.view(), stack.view, {}}, 2, grouped, {},
+                 BlocksError(dtype));
+  }
+}
+
+// A table that no product shares is read as it is stored.
+TEST(QuantizedOps, EmbeddingReadsBlocksThatAreConverted) {
+  Random random(8);
+  for (DType dtype : kConverted) {
+    const Blocks w(dtype, 1, 9, random);
+    TestTensor ids(DType::kI32, {3}), y(DType::kF32, {3, Blocks::kElements});
+    ids.SetInt(std::vector<int32_t>{8, 0, 3});
+    const TensorView inputs[] = {ids.view(), w.view}, outputs[] = {y.view()};
+    const Attributes attributes;
+    const OpCall call{inputs, outputs, &attributes, nullptr};
+    device::ThreadPool pool({.num_threads = 2});
+    RunKernel(conformance::ReferenceKernel(EmbeddingOp()), call, pool);
+    const std::vector<float> expected = y.ToFloat();
+    for (const Kernel* kernel :
+         SupportedKernels(EmbeddingOp(), device::DetectCapabilities(), call)) {
+      if (kernel->packing != nullptr) continue;
+      y.Poison();
+      RunKernel(*kernel, call, pool);
+      EXPECT_TRUE(BitEqual(y.ToFloat(), expected)) << Info(dtype).name << kernel->name;
     }
   }
 }

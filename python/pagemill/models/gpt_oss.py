@@ -4,7 +4,8 @@ have experts with biases, whose gates and factors are limited.
 Weights: `model.layers.<i>.{input_layernorm, post_attention_layernorm, self_attn.{q,k,v,o}_proj,
 self_attn.sinks, mlp.router}`, and `mlp.experts.{gate_up_proj, down_proj}` with `*_bias`, of all
 experts together, transposed, and gate and up row by row in turn, or in MXFP4 (`*_blocks` and
-`*_scales`); `model.{embed_tokens,norm}`, `lm_head`.
+`*_scales`); `model.{embed_tokens,norm}`, `lm_head`. GGUF files have
+`mlp.experts.{gate,up,down}_proj` instead, neither transposed nor in turn.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class GptOssModel(Decoder):
         self.attention_parts = AttentionParts(bias=bias, output_bias=bias, sinks="sinks")
         self._count = positive_int(config, "num_local_experts", 128)
         self._routing = read_routing(config, self._count, 4, renormalize=True)
+        self._fused = flag(config, "gate_and_up_fused", True)
         self._limit = number(config, "swiglu_limit", 7.0, least=1e-3)
         if self.activation is not ActivationKind.SILU:
             raise ModelConfigError("hidden_act must be silu in this family")
@@ -64,6 +66,10 @@ class GptOssModel(Decoder):
 
         def wide(stripe: Stripe) -> tuple[Tensor, Tensor]:
             fused, shape = f"{name}.gate_up_proj", (count, inner, hidden)
+            if not self._fused:
+                module = "gate_proj" if stripe == _GATE else "up_proj"
+                bias = weights.turned_vectors(f"{name}.{module}.bias", shape[:2], part=part)
+                return weights.stack(name, module, shape, rows=part), bias
             weight = weights.turned_stack(fused, shape, stripe=stripe, rows=part)
             bias = weights.turned_vectors(f"{fused}_bias", shape[:2], stripe=stripe, part=part)
             return weight, bias
@@ -73,11 +79,15 @@ class GptOssModel(Decoder):
         y = ops.gated_activation(
             gate, up, ActivationKind.QUICK_GELU, limit=self._limit, up_offset=1.0
         )
-        down = weights.turned_stack(f"{name}.down_proj", (count, hidden, inner), columns=part)
-        bias = None
-        if weights.shard.rank == 0:  # which adds it once to the sum
-            bias = weights.turned_vectors(f"{name}.down_proj_bias", (count, hidden))
+        shape = (count, hidden, inner)
+        if self._fused:
+            down = weights.turned_stack(f"{name}.down_proj", shape, columns=part)
         else:
-            weights.claim(f"{name}.down_proj_bias")
+            down = weights.stack(name, "down_proj", shape, columns=part)
+        bias, bias_name = None, f"{name}.down_proj{'_' if self._fused else '.'}bias"
+        if weights.shard.rank == 0:  # which adds it once to the sum
+            bias = weights.turned_vectors(bias_name, (count, hidden))
+        else:
+            weights.claim(bias_name)
         (y,) = ops.grouped_linear(y, ids, down, biases=(bias,))
         return y

@@ -34,13 +34,34 @@ DTYPES: dict[str, DTypeInfo] = {
         DTypeInfo("q4_k", 256, 144),
         DTypeInfo("q5_k", 256, 176),
         DTypeInfo("q6_k", 256, 210),
+        DTypeInfo("q5_1", 32, 24),
+        DTypeInfo("q2_k", 256, 84),
+        DTypeInfo("q3_k", 256, 110),
+        DTypeInfo("iq4_nl", 32, 18),
+        DTypeInfo("iq4_xs", 256, 136),
+        DTypeInfo("mxfp4", 32, 17),
+        DTypeInfo("tq1_0", 256, 54),
+        DTypeInfo("tq2_0", 256, 66),
     )
 }
 
 FLOAT_DTYPES = frozenset({"f32", "bf16", "f16"})
 
+# The GGUF block formats.
+BLOCK_DTYPES = frozenset(info.name for info in DTYPES.values() if info.block_elements >= 32)
+# Those that CPUs convert when a program is bound (`cc/ops/quantized/converted_blocks.h`).
+CONVERTED_DTYPES = {
+    "iq4_nl": "q8_0",
+    "iq4_xs": "q8_0",
+    "mxfp4": "q8_0",
+    "q2_k": "bf16",
+    "q3_k": "q6_k",
+    "q5_1": "bf16",
+    "tq1_0": "q4_0",
+    "tq2_0": "q4_0",
+}
 # Dtypes of a matrix that is stored in one tensor.
-MATRIX_DTYPES = FLOAT_DTYPES | {name for name in DTYPES if name.startswith("q")}
+MATRIX_DTYPES = FLOAT_DTYPES | BLOCK_DTYPES
 # Dtypes of values that need separate scales.
 SCALED_DTYPES = ("f8_e4m3", "i8")
 

@@ -37,6 +37,13 @@ _QWEN2 = SplitRule(
     pattern=rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{_LETTERS_THEN_REST}",
     nfc=True,
 )
+# Words end where an upper-case letter follows a lower-case one, and contractions belong to them.
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_GPT4O = SplitRule(
+    pattern=rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
 
 SPLIT_RULES = {
     "chatglm-bpe": _DBRX,
@@ -50,6 +57,7 @@ SPLIT_RULES = {
     "falcon3": _LLAMA3,
     "glm4": _DBRX,
     "gpt-2": _GPT2,
+    "gpt-4o": _GPT4O,
     "lfm2": _LLAMA3,
     "llama-bpe": _LLAMA3,
     "llama-v3": _LLAMA3,

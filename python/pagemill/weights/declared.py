@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES, tensor_bytes
+from pagemill.ops.dtypes import CONVERTED_DTYPES, DTYPES, MATRIX_DTYPES, tensor_bytes
 from pagemill.ops.program import Format
 from pagemill.ops.shard import Part, Stripe
 from pagemill.ops.trace import Parts, Tensor, Trace
@@ -63,6 +63,8 @@ class DeclaredTensors:
                 f"{self.path}: {name} is stored as {location.dtype}, which is not supported;"
                 f" supported: {', '.join(sorted(DTYPES))}"
             )
+        if location.dtype in CONVERTED_DTYPES:
+            self.note(_conversion(location.dtype))
         self.claimed.add(location.name)
         return location if location.name == name else replace(location, name=name)
 
@@ -235,7 +237,7 @@ class DeclaredTensors:
             WeightsError: it has another type.
         """
         shape = location.shape if shape is None else shape
-        if location.dtype == "f32":
+        if location.dtype == "f32" and not location.negated_exp:
             return self._declare(location.name, location, shape)
         return self.constant(location.name, self._read_real(location).reshape(shape))
 
@@ -281,3 +283,13 @@ class DeclaredTensors:
                 f" would cut a block of {block.block_elements} elements of {location.dtype}"
             )
         return columns.begin // block.block_elements * block.block_bytes
+
+
+def _conversion(dtype: str) -> str:
+    """A note about matrices that are stored as `dtype`."""
+    becomes = CONVERTED_DTYPES[dtype]
+    growth = tensor_bytes(becomes, (1, 256)) / tensor_bytes(dtype, (1, 256))
+    return (
+        f"matrices in {dtype} are converted to {becomes} by CPUs, which takes {growth:.1f} times"
+        " the memory"
+    )

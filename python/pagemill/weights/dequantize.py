@@ -16,6 +16,12 @@ from pagemill.ops.dtypes import DTYPES
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
+# Values of the codes of iq4_nl and iq4_xs, twice those of mxfp4 (e2m1), powers of tq1_0's digits.
+_NONLINEAR = np.array(
+    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8
+)
+_E2M1_DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
+_POWERS = np.array([1, 3, 9, 27, 81], np.uint8)
 _LOW, _FOUR = np.uint8(15), np.uint8(4)  # typed, so that results stay uint8
 
 
@@ -104,12 +110,95 @@ def _q6_k(blocks: Bytes) -> Floats:
     return values.reshape(-1, 256)
 
 
+def _q5_1(blocks: Bytes) -> Floats:
+    fifth = np.unpackbits(blocks[:, 4:8], axis=1, bitorder="little")
+    quants = _nibbles(blocks[:, 8:24]) | (fifth << _FOUR)
+    return quants.astype(np.float32) * _half(blocks, 0) + _half(blocks, 2)
+
+
+def _bit_pairs(packed: Bytes) -> Bytes:
+    """[blocks, 64] -> [blocks, 256]: of each 32 bytes first the lowest pairs of bits."""
+    shifts = np.array([0, 2, 4, 6], dtype=np.uint8)[None, None, :, None]
+    return ((packed.reshape(-1, 2, 1, 32) >> shifts) & np.uint8(3)).reshape(-1, 256)
+
+
+def _scaled(scales: Floats, quants: npt.NDArray[np.generic]) -> Floats:
+    """Each of `scales` [blocks, n] times its share of a row of `quants` [blocks, elements]."""
+    parts = quants.astype(np.float32).reshape(*scales.shape, -1)
+    return (scales[:, :, None] * parts).reshape(len(quants), -1)
+
+
+def _q2_k(blocks: Bytes) -> Floats:
+    scales = _half(blocks, 80) * (blocks[:, 0:16] & _LOW).astype(np.float32)
+    minima = _half(blocks, 82) * (blocks[:, 0:16] >> _FOUR).astype(np.float32)
+    products = _scaled(scales, _bit_pairs(blocks[:, 16:80]))
+    values: Floats = np.subtract(products, np.repeat(minima, 16, axis=1), dtype=np.float32)
+    return values
+
+
+def _q3_k(blocks: Bytes) -> Floats:
+    # A third bit of 0 subtracts 4; bit j of byte i belongs to element 32 j + i.
+    third = (blocks[:, None, 0:32] >> np.arange(8, dtype=np.uint8)[None, :, None]) & np.uint8(1)
+    quants = _bit_pairs(blocks[:, 32:96]).astype(np.int8) + 4 * third.reshape(-1, 256).view(np.int8)
+    high = blocks[:, None, 104:108] >> np.array([0, 2, 4, 6], dtype=np.uint8)[None, :, None]
+    scales = _nibbles(blocks[:, 96:104]) | ((high.reshape(-1, 16) & np.uint8(3)) << _FOUR)
+    return _scaled(_half(blocks, 108) * (scales.astype(np.float32) - 32), quants - 4)
+
+
+def _codes(packed: Bytes, values: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    """[blocks, 16 n] -> [blocks, 32 n]: of each 16 bytes the values of the low nibbles first."""
+    return values[_nibbles(packed.reshape(-1, 16))].reshape(len(packed), -1)
+
+
+def _iq4_nl(blocks: Bytes) -> Floats:
+    return _scaled(_half(blocks, 0), _codes(blocks[:, 2:18], _NONLINEAR))
+
+
+def _iq4_xs(blocks: Bytes) -> Floats:
+    pairs = np.ascontiguousarray(blocks[:, 2:4]).view("<u2") >> np.arange(0, 16, 2, dtype=np.uint16)
+    low = np.stack([blocks[:, 4:8] & _LOW, blocks[:, 4:8] >> _FOUR], axis=2).reshape(-1, 8)
+    scales = low | ((pairs & 3).astype(np.uint8) << _FOUR)
+    quants = _codes(blocks[:, 8:136], _NONLINEAR)
+    return _scaled(_half(blocks, 0) * (scales.astype(np.float32) - 32), quants)
+
+
+def _mxfp4(blocks: Bytes) -> Floats:
+    # Codes have twice their value, so scales have half of theirs, 2^(s - 127).
+    scales = np.ldexp(np.float32(1), blocks[:, 0:1].astype(np.int32) - 128).astype(np.float32)
+    return _scaled(scales, _codes(blocks[:, 1:17], _E2M1_DOUBLED))
+
+
+def _ternary(packed: Bytes, digits: int) -> npt.NDArray[np.int8]:
+    """[blocks, n] -> [blocks, digits n]: the first digits of all bytes first. A byte b stands for
+    b / 256 in base 3."""
+    shifted = packed[:, None, :] * _POWERS[None, :digits, None]
+    return ((shifted.astype(np.uint16) * 3) >> 8).astype(np.int8).reshape(len(packed), -1) - 1
+
+
+def _tq1_0(blocks: Bytes) -> Floats:
+    parts = [_ternary(blocks[:, 0:32], 5), _ternary(blocks[:, 32:48], 5)]
+    quants = np.concatenate([*parts, _ternary(blocks[:, 48:52], 4)], axis=1)
+    return _scaled(_half(blocks, 52), quants)
+
+
+def _tq2_0(blocks: Bytes) -> Floats:
+    return _scaled(_half(blocks, 64), _bit_pairs(blocks[:, 0:64]).astype(np.int8) - np.int8(1))
+
+
 _FORMATS: dict[str, Callable[[Bytes], Floats]] = {
+    "iq4_nl": _iq4_nl,
+    "iq4_xs": _iq4_xs,
+    "mxfp4": _mxfp4,
+    "q2_k": _q2_k,
+    "q3_k": _q3_k,
     "q4_0": _q4_0,
     "q4_1": _q4_1,
     "q4_k": _q4_k,
     "q5_0": _q5_0,
+    "q5_1": _q5_1,
     "q5_k": _q5_k,
     "q6_k": _q6_k,
     "q8_0": _q8_0,
+    "tq1_0": _tq1_0,
+    "tq2_0": _tq2_0,
 }

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from gguf.quants import dequantize as gguf_dequantize
 
-from pagemill.ops.dtypes import DTYPES
+from pagemill.ops.dtypes import BLOCK_DTYPES, DTYPES
 from pagemill.weights.dequantize import dequantize
 
-FORMATS = ("q4_0", "q4_1", "q4_k", "q5_0", "q5_k", "q6_k", "q8_0")
+FORMATS = sorted(BLOCK_DTYPES)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -24,5 +24,5 @@ def test_random_blocks(dtype: str):
 
 
 def test_unknown_format():
-    with pytest.raises(ValueError, match="q2_k is not a block format; known: q4_0, q4_1"):
-        dequantize("q2_k", np.zeros(84, np.uint8))
+    with pytest.raises(ValueError, match="iq1_s is not a block format; known: iq4_nl, iq4_xs"):
+        dequantize("iq1_s", np.zeros(84, np.uint8))

@@ -98,6 +98,12 @@ def apertus(reader: GgufReader, config: Config) -> Config:
     }
 
 
+def gpt_oss(reader: GgufReader, config: Config) -> Config:
+    """The correction range of YaRN is not rounded, for which there is no key."""
+    del reader
+    return {"rope_parameters": {**config["rope_parameters"], "truncate": False}}
+
+
 def deepseek2(reader: GgufReader, config: Config) -> Config:
     rotary = reader.integer("rope.dimension_count")
     rope = {k: v for k, v in config["rope_parameters"].items() if k != "partial_rotary_factor"}
@@ -219,6 +225,14 @@ def qwen3_next(reader: GgufReader, config: Config) -> Config:
     kinds = ["full_attention" if i in attends else "linear_attention" for i in range(layers)]
     values = reader.integer("ssm.inner_size") // reader.integer("ssm.time_step_rank")
     return {"layer_types": kinds, "linear_value_head_dim": values}
+
+
+def mamba(reader: GgufReader, config: Config) -> Config:
+    """Falcon-Mamba has no name of its own, and no key for the epsilon of its mixers."""
+    del config
+    if not reader.find("ssm.dt_b_c_rms"):
+        return {}
+    return {"architectures": ["FalconMambaForCausalLM"], "mixer_rms_eps": 1e-6}
 
 
 def mamba2(reader: GgufReader, config: Config) -> Config:

@@ -174,6 +174,17 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         more=computed.without_further_layers,
     ),
     "gpt2": GgufFamily(("GPT2LMHeadModel",), _GPT2, fixed={"weights_transposed": False}),
+    "gpt-oss": GgufFamily(
+        ("GptOssForCausalLM",),
+        {
+            "num_local_experts": "expert_count",
+            "num_experts_per_tok": "expert_used_count",
+            "intermediate_size": "expert_feed_forward_length",
+        },
+        _BIAS,
+        _APART,
+        more=computed.gpt_oss,
+    ),
     "gptneox": GgufFamily(
         ("GPTNeoXForCausalLM",),
         {"layer_norm_eps": _LAYER_NORM, "use_parallel_residual": "use_parallel_residual"},
@@ -262,6 +273,19 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         flags={**_BIAS, "mlp_bias": "ffn_up.bias"},
         fixed={**_INTERLEAVED, "hidden_act": "silu"},
         more=computed.llama,
+    ),
+    "mamba": GgufFamily(
+        ("MambaForCausalLM", "FalconMambaForCausalLM"),
+        {
+            "layer_norm_epsilon": "attention.layer_norm_rms_epsilon",
+            "intermediate_size": "ssm.inner_size",
+            "state_size": "ssm.state_size",
+            "conv_kernel": "ssm.conv_kernel",
+            "time_step_rank": "ssm.time_step_rank",
+        },
+        {"use_bias": "ssm_in.bias", "use_conv_bias": "ssm_conv1d.bias"},
+        more=computed.mamba,
+        attention=False,
     ),
     "mamba2": GgufFamily(
         ("Mamba2ForCausalLM",),

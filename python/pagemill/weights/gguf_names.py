@@ -7,6 +7,12 @@ from dataclasses import dataclass, field
 
 _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
+_BACKBONE_TOP = {
+    "backbone.embeddings": "token_embd",
+    "backbone.norm_f": "output_norm",
+    "lm_head": "output",
+}
+
 _ATTENTION = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -181,7 +187,7 @@ _NEMOTRON_H = GgufNames(
         "mixer.fc1_latent_proj": "ffn_latent_down",
         "mixer.fc2_latent_proj": "ffn_latent_up",
     },
-    {"backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "lm_head": "output"},
+    _BACKBONE_TOP,
     "backbone.layers",
     negated_exp=_NEGATED_EXP,
     rows=_MIXER_ROWS,
@@ -309,6 +315,15 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         },
         "transformer.h",
     ),
+    "gpt-oss": _llama(
+        {
+            **_LLAMA,
+            **_EXPERTS,
+            "post_attention_layernorm": "post_attention_norm",
+            "self_attn.sinks": "attn_sinks.weight",
+            "mlp.router": "ffn_gate_inp",
+        }
+    ),
     "gptneox": GgufNames(
         {
             **_NORMS,
@@ -374,13 +389,24 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     "lfm2": GgufNames(_LFM2, _LFM2_TOP),
     "lfm2moe": GgufNames(_LFM2 | _LFM2_EXPERTS, _LFM2_TOP),
     "llama": _llama(_LLAMA | _MIXTRAL_EXPERTS),
+    "mamba": GgufNames(
+        {
+            "norm": "attn_norm",
+            "mixer.in_proj": "ssm_in",
+            "mixer.conv1d": "ssm_conv1d",
+            "mixer.x_proj": "ssm_x",
+            "mixer.dt_proj": "ssm_dt",
+            "mixer.A_log": "ssm_a",
+            "mixer.D": "ssm_d",
+            "mixer.out_proj": "ssm_out",
+        },
+        _BACKBONE_TOP,
+        "backbone.layers",
+        negated_exp=_NEGATED_EXP,
+    ),
     "mamba2": GgufNames(
         {"norm": "attn_norm", **_mixer("mixer")},
-        {
-            "backbone.embeddings": "token_embd",
-            "backbone.norm_f": "output_norm",
-            "lm_head": "output",
-        },
+        _BACKBONE_TOP,
         "backbone.layers",
         negated_exp=_NEGATED_EXP,
         rows=_MIXER_ROWS,

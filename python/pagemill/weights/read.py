@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.ops.dtypes import BLOCK_DTYPES, DTYPES, tensor_bytes
 from pagemill.weights.dequantize import dequantize
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
@@ -57,7 +57,7 @@ def as_f32(
         return data.view(np.int8).astype(np.float32).reshape(shape)
     if dtype == "f8_e4m3":
         return e4m3_values()[data].reshape(shape)
-    if dtype.startswith("q"):
+    if dtype in BLOCK_DTYPES:
         return dequantize(dtype, data).reshape(shape)
     raise WeightsError(f"a tensor of {dtype} is not a weight")
 

@@ -1,0 +1,45 @@
+// File: cc/ops/quantized/converted_blocks.h
+// Block formats of GGUF files that no kernel multiplies (IsConvertedFormat): reads them, and
+// converts them to formats that kernels do multiply.
+//
+//   DequantizeConverted(DType::kQ3_K, row, 512, floats.data());
+//   ConvertRow(DType::kQ3_K, row, 512, blocks.data());   // 512 elements of ConvertedDType(): q6_k
+//
+//   format            becomes
+//   tq1_0, tq2_0      q4_0    exactly
+//   iq4_nl, mxfp4     q8_0    exactly (scales of mxfp4 below 2^-23 become 0)
+//   iq4_xs            q8_0    scales are rounded to f16: a relative error of at most 2^-11, or an
+//                             absolute one of 2^-25
+//   q3_k              q6_k    exactly
+//   q5_1, q2_k        bf16    values are rounded: a relative error of at most 2^-8
+//
+// A scale above 65504, which f16 does not hold, is refused.
+//
+// Layouts: those of GGML, little endian on every CPU. Thread safety: pure functions.
+#ifndef PAGEMILL_CC_OPS_QUANTIZED_CONVERTED_BLOCKS_H_
+#define PAGEMILL_CC_OPS_QUANTIZED_CONVERTED_BLOCKS_H_
+
+#include <cstdint>
+
+#include "cc/base/status.h"
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::ops {
+
+// The format that `dtype`, a converted one, becomes.
+DType ConvertedDType(DType dtype);
+
+// Reads `elements` at `row`, a whole number of blocks, as floats: d * scale * q - dmin * minimum.
+// Products are exact in f32 (11 bits of d, at most 6 of a scale and 7 of q), so results are rounded
+// once, however they are compiled.
+void DequantizeConverted(DType dtype, const uint8_t* row, int64_t elements, float* out);
+
+// Writes `elements` of ConvertedDType() to `out`.
+void ConvertRow(DType dtype, const uint8_t* row, int64_t elements, uint8_t* out);
+
+// kUnimplemented if a scale of the row is outside of what the format after conversion holds.
+Status CheckConvertible(DType dtype, const uint8_t* row, int64_t elements);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_QUANTIZED_CONVERTED_BLOCKS_H_
