@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pagemill.config.batches import BatchApiConfig
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
+from pagemill.config.media import MediaConfig
 
 _ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
@@ -154,6 +155,7 @@ class ServerConfig:
         unit="processes",
         allowed=Range(1, 64),
     )
+    media: MediaConfig = field(default_factory=MediaConfig)
     batches: BatchApiConfig = field(default_factory=BatchApiConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)

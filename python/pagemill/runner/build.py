@@ -183,6 +183,17 @@ def _build_encoder(
     return BuiltEncoder(_text_of(trace.program, options), media, model.features)
 
 
+def media_model(source: ModelSource) -> MediaModel | None:
+    """The model of `source`, without its weights, if it takes images.
+
+    Raises:
+        ModelConfigError: the architecture or one of its settings is not supported.
+    """
+    source = _with_architecture(source)
+    model = model_class(source.architecture).from_config(source.config)
+    return model if isinstance(model, MediaModel) else None
+
+
 def _with_architecture(source: ModelSource) -> ModelSource:
     if source.config.get("architectures"):
         return source

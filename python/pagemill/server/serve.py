@@ -246,7 +246,9 @@ class Server:
             reference_names=metrics.metrics_compatibility != "none",
             max_tenants=metrics.max_metrics_tenants,
         )
-        client, pipeline = await open_model(self._source, self._config.engine, observed)
+        client, pipeline = await open_model(
+            self._source, self._config.engine, observed, self._config.server.media
+        )
         self._engine = pipeline.engine
         # What exists now lives as long as the process: collections need not look at it again.
         gc.collect()
