@@ -81,11 +81,12 @@ class ServerConfig:
     response_store: str | None = option(
         None,
         "File for stored responses of /v1/responses, which later requests can continue and read"
-        " back. Default: a temporary file, which is removed when the server ends.",
+        " back, and for conversations. Default: a temporary file, which is removed when the server"
+        " ends.",
     )
     response_store_bytes: int = option(
         256 * 2**20,
-        "Largest size of that file; the oldest responses are evicted. 0 = no response is stored.",
+        "Largest size of that file; what was used longest ago is evicted. 0 = nothing is stored.",
         unit="bytes",
         allowed=Range(0, 2**46),
     )

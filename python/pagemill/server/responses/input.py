@@ -33,15 +33,15 @@ _MAY_BE_EMPTY = ("arguments", "input")
 _UNFINISHED = ("incomplete", "in_progress")
 
 
-def items_of(sent: str | list[Item]) -> list[Item]:
-    """The request's `input` as complete items: with types, ids, and contents that are lists.
+def items_of(sent: str | list[Item], field: str = "input") -> list[Item]:
+    """The request's `field` as complete items: with types, ids, and contents that are lists.
 
     Raises:
         ApiError: 400 naming the item.
     """
     if isinstance(sent, str):
         sent = [{"role": "user", "content": sent}]
-    return [_item(each, f"input[{at}]") for at, each in enumerate(sent)]
+    return [_item(each, f"{field}[{at}]") for at, each in enumerate(sent)]
 
 
 def continues_last(items: Sequence[Item]) -> bool:
