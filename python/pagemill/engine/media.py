@@ -64,16 +64,17 @@ def place_images(
             raise _refusal(f"this model takes no images, but the prompt has {len(images)}")
         return prompt
     traits = encoder.traits
-    ids = prompt.token_ids.tolist()
-    num_placeholders = ids.count(traits.placeholder)
+    num_placeholders = int(np.count_nonzero(prompt.token_ids == traits.placeholder))
     if num_placeholders != len(images):
         raise _refusal(
             f"the prompt has {num_placeholders} placeholders (token {traits.placeholder}) for"
             f" {len(images)} images: each image needs one"
         )
+    if not images:
+        return prompt
     expanded: list[int] = []
     items: list[MediaItem] = []
-    for token in ids:
+    for token in prompt.token_ids.tolist():
         if token != traits.placeholder:
             expanded.append(token)
             continue

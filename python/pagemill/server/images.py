@@ -39,9 +39,6 @@ Place = Callable[[RenderedPrompt, Sequence[Any]], RenderedPrompt]
 class Images(Protocol):
     """What a server does with the images of requests. Belongs to one event loop."""
 
-    takes_any: bool
-    """Whether any request may have images."""
-
     async def read(self, sent: Sequence[SentImage]) -> Sequence[Prepared]:
         """The images as the model's encoder takes them.
 
@@ -62,8 +59,6 @@ class Images(Protocol):
 
 class NoImages:
     """Of a model that takes no images, or a server that cannot prepare them."""
-
-    takes_any = False
 
     def __init__(self, why: str = "this model takes parts of type `text` only") -> None:
         """`why` is the sentence of refusals."""
@@ -109,7 +104,6 @@ class ImageReader:
         self._room = Capacity(_MAX_FETCHED_BYTES)
         self._fetching = ThreadPoolExecutor(_FETCH_THREADS, "image-fetch")
         self._decoding = ThreadPoolExecutor(_DECODE_THREADS, "image-decode")
-        self.takes_any = self._most > 0
 
     async def read(self, sent: Sequence[SentImage]) -> Sequence[Prepared]:
         """See `Images.read`."""

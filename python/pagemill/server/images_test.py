@@ -146,7 +146,7 @@ def test_domains_are_needed_for_urls():
 
 def test_model_without_a_known_processor(tmp_path: Path):
     none = open_images(MediaConfig(), tmp_path, 9, lambda prompt, _: prompt)
-    assert isinstance(none, NoImages) and not none.takes_any
+    assert isinstance(none, NoImages)
     with pytest.raises(ApiError, match=r"preprocessor_config\.json"):
         asyncio.run(none.read(sent(URL)))
     assert asyncio.run(none.place(PROMPT, ())) is PROMPT
