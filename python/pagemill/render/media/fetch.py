@@ -71,8 +71,7 @@ class MediaFetcher:
         place = self._place(url)
         deadline = time.monotonic() + self.timeout_s
         try:
-            address = self._address(place)
-            return self._get(place, address, deadline)
+            return self._get(place, self._addresses(place), deadline)
         except (OSError, http.client.HTTPException):
             if time.monotonic() >= deadline:
                 raise RenderError(
@@ -100,18 +99,29 @@ class MediaFetcher:
             )
         return _Place(scheme, host, port or _PORTS[scheme], _target(parts))
 
-    def _address(self, place: _Place) -> str:
+    def _addresses(self, place: _Place) -> Sequence[str]:
         addresses = self.resolve(place.host, place.port)
         if not addresses or not all(map(is_public, addresses)):
             raise RenderError(
                 f"images are not fetched from {place.host}: its address is not public"
             )
-        return addresses[0]
+        return addresses
 
-    def _get(self, place: _Place, address: str, deadline: float) -> bytes:
+    def _connected(self, place: _Place, addresses: Sequence[str], deadline: float) -> socket.socket:
+        """A connection to the first of `addresses` that takes one."""
+        for at, address in enumerate(addresses):
+            left = max(0.001, deadline - time.monotonic())
+            try:
+                return self.connect((address, place.port), left / (len(addresses) - at))
+            except OSError:
+                if at == len(addresses) - 1:
+                    raise
+        raise OSError("no address")
+
+    def _get(self, place: _Place, addresses: Sequence[str], deadline: float) -> bytes:
         connection = http.client.HTTPConnection(place.host, place.port)
         with (
-            contextlib.closing(self.connect((address, place.port), self.timeout_s)) as plain,
+            contextlib.closing(self._connected(place, addresses, deadline)) as plain,
             _ended_at(deadline, plain),
             contextlib.closing(connection),
         ):

@@ -102,6 +102,21 @@ def test_connects_to_the_address_that_was_checked(port: int) -> None:
     assert network.resolved == 1, "a second answer could be another address"
 
 
+def test_next_address_is_tried(port: int) -> None:
+    network = _Network(port, "2606:4700::1111", PUBLIC)
+
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        if ":" in address[0]:
+            raise OSError("no route")
+        return network.connect(address, timeout)
+
+    fetcher = MediaFetcher(
+        domains=(HOST,), max_bytes=2**20, timeout_s=5, resolve=network.resolve, connect=connect
+    )
+    assert fetcher.fetch(f"http://{HOST}/image") == BODY
+    assert network.connected == [(PUBLIC, 80)]
+
+
 def test_query_is_sent_and_cannot_end_the_line(port: int) -> None:
     fetched = _Network(port, PUBLIC).fetcher().fetch(f"http://{HOST}/a?b=c%20d&e= f\u00e9")
     assert fetched == b"/a?b=c%20d&e=%20f%C3%A9"
