@@ -22,6 +22,7 @@ _SHOWN = {
     "python/pagemill/server/chat_wording.py": "`created`",
     "python/pagemill/server/completion_wording.py": "`created`",
     "python/pagemill/server/endpoints/classify.py": "`created`",
+    "python/pagemill/server/endpoints/conversations.py": "`created_at`",
     "python/pagemill/server/endpoints/embeddings.py": "`created`",
     "python/pagemill/server/endpoints/pooling.py": "`created`",
     "python/pagemill/server/endpoints/score.py": "`created`",

@@ -14,6 +14,7 @@ from pagemill.config.executor import ExecutorConfig
 from pagemill.config.fields import ConfigError, Range, build, check, flatten, leaves, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.kv_tiers import KvTierConfig
+from pagemill.config.media import MediaConfig
 from pagemill.config.model import ModelConfig
 from pagemill.config.observe import MetricsConfig, ObserveConfig, TracesConfig
 from pagemill.config.route import RouteConfig, RouterConfig
@@ -31,6 +32,7 @@ __all__ = [
     "Environment",
     "ExecutorConfig",
     "KvTierConfig",
+    "MediaConfig",
     "MetricsConfig",
     "ModelConfig",
     "ModelDrafts",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pagemill.config.batches import BatchApiConfig
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
+from pagemill.config.media import MediaConfig
 
 _ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
@@ -80,11 +81,12 @@ class ServerConfig:
     response_store: str | None = option(
         None,
         "File for stored responses of /v1/responses, which later requests can continue and read"
-        " back. Default: a temporary file, which is removed when the server ends.",
+        " back, and for conversations. Default: a temporary file, which is removed when the server"
+        " ends.",
     )
     response_store_bytes: int = option(
         256 * 2**20,
-        "Largest size of that file; the oldest responses are evicted. 0 = no response is stored.",
+        "Largest size of that file; what was used longest ago is evicted. 0 = nothing is stored.",
         unit="bytes",
         allowed=Range(0, 2**46),
     )
@@ -154,6 +156,7 @@ class ServerConfig:
         unit="processes",
         allowed=Range(1, 64),
     )
+    media: MediaConfig = field(default_factory=MediaConfig)
     batches: BatchApiConfig = field(default_factory=BatchApiConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)

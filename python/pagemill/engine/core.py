@@ -51,6 +51,8 @@ class EngineCore:
     """Requests that the engine holds when it is otherwise idle."""
     max_unfinished: int
     """Requests that run or wait, at most."""
+    max_image_tokens: int
+    """Of one image; 0: the model takes none."""
     workers: RankWorkers | None = None
     """The other ranks, if there are several."""
 
@@ -187,7 +189,11 @@ class EngineCore:
         bindings = NativeBindings(engine, _native, grammars, adapters)
         held = config.scheduler.max_num_queued_reqs
         unfinished = config.scheduler.max_num_seqs + held
-        return cls(built, bindings, engine, runner, budget, max(1, held), unfinished, workers)
+        image = 0 if encoder is None else encoder.max_item_tokens
+        held_choices = max(1, held)
+        return cls(
+            built, bindings, engine, runner, budget, held_choices, unfinished, image, workers
+        )
 
 
 def _require_dividable(config: EngineConfig) -> None:

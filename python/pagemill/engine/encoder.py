@@ -61,6 +61,12 @@ class EncoderSizes:
         tokens = together * item_tokens
         return cls(built.encoder, min(together, _STEP_ITEMS), tokens, step_tokens, sizes, config)
 
+    @property
+    def max_item_tokens(self) -> int:
+        """Tokens of the largest item."""
+        traits = self.encoder.traits
+        return self.step_tokens if traits.any_size else traits.tokens
+
     def executor_options(self) -> _native.ExecutorOptions:
         """Those of a program without KV cache and logits."""
         arguments: dict[str, Any] = self._sizes.option_arguments(self._config, num_blocks=1) | {
@@ -73,7 +79,7 @@ class EncoderSizes:
     def media_options(self) -> _native.MediaEncoderOptions:
         """What the runner needs of the encoder."""
         traits = self.encoder.traits
-        largest = self.step_tokens // traits.tokens if traits.any_size else 1
+        largest = self.max_item_tokens // traits.tokens
         return _native.MediaEncoderOptions(
             rows=traits.rows * largest,
             channels=traits.channels,

@@ -132,6 +132,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         max_tokens_cap=loaded.max_tokens_cap,
         max_choices=loaded.core.max_choices,
         max_unfinished=loaded.core.max_unfinished,
+        max_image_tokens=loaded.core.max_image_tokens,
         adapters=adapters is not None,
         adapters_on_demand=adapters is not None and adapters.on_demand,
     )

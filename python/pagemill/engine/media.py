@@ -6,22 +6,46 @@ prompt = place_images(RenderedPrompt.of([1, 32000, 5]), [pixels], built.encoder)
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
-from pagemill.models.base import Image
-from pagemill.runner.build import BuiltEncoder
+from pagemill.models.base import Image, MediaTraits
+from pagemill.runner.build import BuiltEncoder, media_model
+from pagemill.weights.source import ModelSource
 
 ImageInput = np.ndarray | tuple[np.ndarray, Sequence[int]]
 """Pixels [3, height, width], or patches [patches, channels] and how many there are in time, height
 and width, as the model's processor gives them."""
 
 
+class ImageFeatures(NamedTuple):
+    """What front ends need of a model's encoder: its traits, and what makes its input."""
+
+    traits: MediaTraits
+    features: Callable[[Image], MediaFeatures]
+
+    @classmethod
+    def of(cls, source: ModelSource) -> ImageFeatures | None:
+        """Those of the model of `source`, by its configuration alone; None if it takes no images.
+
+        Raises:
+            ModelConfigError: the model is not known.
+        """
+        model = media_model(source)
+        if model is None:
+            return None
+        assert model.traits.media is not None
+        return cls(model.traits.media, model.features)
+
+
 def place_images(
-    prompt: RenderedPrompt, images: Sequence[ImageInput], encoder: BuiltEncoder | None
+    prompt: RenderedPrompt,
+    images: Sequence[ImageInput],
+    encoder: BuiltEncoder | ImageFeatures | None,
 ) -> RenderedPrompt:
     """The prompt with as many placeholders for each image as it has embeddings, and the images.
 
@@ -40,16 +64,17 @@ def place_images(
             raise _refusal(f"this model takes no images, but the prompt has {len(images)}")
         return prompt
     traits = encoder.traits
-    ids = prompt.token_ids.tolist()
-    num_placeholders = ids.count(traits.placeholder)
+    num_placeholders = int(np.count_nonzero(prompt.token_ids == traits.placeholder))
     if num_placeholders != len(images):
         raise _refusal(
             f"the prompt has {num_placeholders} placeholders (token {traits.placeholder}) for"
             f" {len(images)} images: each image needs one"
         )
+    if not images:
+        return prompt
     expanded: list[int] = []
     items: list[MediaItem] = []
-    for token in ids:
+    for token in prompt.token_ids.tolist():
         if token != traits.placeholder:
             expanded.append(token)
             continue
@@ -59,7 +84,9 @@ def place_images(
     return RenderedPrompt(np.array(expanded, np.int32), tuple(items))
 
 
-def _features(image: ImageInput, index: int, encoder: BuiltEncoder) -> MediaFeatures:
+def _features(
+    image: ImageInput, index: int, encoder: BuiltEncoder | ImageFeatures
+) -> MediaFeatures:
     pixels, grid = image if isinstance(image, tuple) else (image, None)
     try:
         sizes = None if grid is None else _sizes(grid)

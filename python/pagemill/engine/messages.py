@@ -106,6 +106,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that the engine holds if it is otherwise idle."""
     max_unfinished: int = 2048
     """Requests that run or wait in the engine, at most."""
+    max_image_tokens: int = 0
+    """Of one image; 0: the model takes none."""
     adapters: bool = False
     """Whether requests may name adapters; the engine knows which."""
     adapters_on_demand: bool = False

@@ -30,14 +30,16 @@ def prepared(message: Message, *, takes_parts: bool, takes_null: bool) -> dict[s
       takes_null: the template compares contents with none.
 
     Raises:
-      RenderError: a content part is not text.
+      RenderError: a content part is neither text nor an image, or the template takes no parts and
+        there is an image.
     """
     fields = {key: value for key, value in message.items() if value is not None}
     parts = as_array(fields.get("content"))
     if parts is not None:
-        texts = part_texts(parts)
         fields["content"] = (
-            [{"type": "text", "text": text} for text in texts] if takes_parts else "\n".join(texts)
+            [_template_part(part) for part in parts]
+            if takes_parts
+            else "\n".join(part_texts(parts))
         )
     elif "content" not in fields:
         fields["content"] = None if takes_null else ""
@@ -48,6 +50,14 @@ def prepared(message: Message, *, takes_parts: bool, takes_null: bool) -> dict[s
     if calls is not None:
         fields["tool_calls"] = [_with_parsed_arguments(call) for call in calls]
     return fields
+
+
+def _template_part(part: Any) -> dict[str, str]:
+    # Images are {"type": "image"}: what they show does not matter to a template.
+    if (as_object(part) or {}).get("type") == "image":
+        return {"type": "image"}
+    (text,) = part_texts([part])
+    return {"type": "text", "text": text}
 
 
 def part_texts(parts: Sequence[Any]) -> list[str]:
@@ -80,7 +90,7 @@ def cut_to_continue(prompt: str, content: Any) -> str:
       RenderError: the message has no text, or the prompt does not hold it.
     """
     if (parts := as_array(content)) is not None:
-        content = parts[-1]["text"] if parts else None
+        content = parts[-1].get("text") if parts else None
     if not isinstance(content, str) or not content.strip():
         raise RenderError("the last message has no text to continue", "continue_final_message")
     at = prompt.rfind(content.strip())

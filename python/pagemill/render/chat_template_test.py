@@ -51,6 +51,33 @@ def test_content_parts() -> None:
         _render("{{ messages[0].content }}", image)
 
 
+QWEN2_VL = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+    "{% for content in message['content'] %}"
+    "{% if content['type'] == 'image' or 'image' in content or 'image_url' in content %}"
+    "<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}{% endif %}"
+    "<|im_end|>\n{% endfor %}"
+)
+LLAVA = (
+    "{% for m in messages %}{{ m['role'] | upper }}: "
+    "{% for c in m['content'] | selectattr('type', 'equalto', 'image') %}<image>\n{% endfor %}"
+    "{% for c in m['content'] | selectattr('type', 'equalto', 'text') %}{{ c['text'] }}"
+    "{% endfor %}{% endfor %}"
+)
+
+
+def test_images_are_parts_without_their_urls() -> None:
+    parts = ["a", {"type": "image"}, {"type": "text", "text": "b"}]
+    messages = [{"role": "user", "content": parts}]
+    vision = "<|vision_start|><|image_pad|><|vision_end|>"
+    assert _render(QWEN2_VL, messages) == f"<|im_start|>user\na{vision}b<|im_end|>\n"
+    assert _render(LLAVA, messages) == "USER: <image>\nab"
+    with pytest.raises(RenderError, match="'image' cannot be given to this model; it takes text"):
+        _render("{{ messages[0].content }}", messages)
+
+
 @pytest.mark.parametrize("turn", [{}, {"content": None}])
 def test_a_turn_without_content(turn: dict[str, Any]) -> None:
     messages = [{"role": "assistant", **turn, "tool_calls": [{"id": "1"}], "audio": None}]

@@ -18,7 +18,8 @@ from pagemill.router.proxy import Proxy
 from pagemill.server.admission import Admission
 from pagemill.server.auth import ApiKeyAuth
 from pagemill.server.caller import Scope
-from pagemill.server.endpoints.table import ENDPOINTS, Transport, error_shape
+from pagemill.server.endpoints.endpoint import Transport
+from pagemill.server.endpoints.table import ENDPOINTS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.key_ring import KeyRing

@@ -74,7 +74,7 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
     if isinstance(request, MessagesRequest):
         request = messages_chat.chat_request(request)
     if isinstance(request, ResponsesRequest):
-        if request.previous_response_id is not None:
+        if request.previous_response_id is not None or request.conversation is not None:
             return Hint()  # only the server has what comes before
         request = response_request.chat_request(request, items_of(request.input))
     if isinstance(request, ChatRequest):

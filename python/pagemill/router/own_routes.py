@@ -14,7 +14,8 @@ from pagemill.router.headers import to_server
 from pagemill.router.metrics import RouterMetrics
 from pagemill.router.upstream import TimeLimits, UpstreamError
 from pagemill.server.caller import Caller, Scope
-from pagemill.server.endpoints.table import Endpoint, endpoint_named
+from pagemill.server.endpoints.endpoint import Endpoint
+from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.lifecycle import Lifecycle, Phase

@@ -234,6 +234,17 @@ def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
     return media
 
 
+def media_model(source: ModelSource) -> MediaModel | None:
+    """The model of `source`, without its weights, if it takes images.
+
+    Raises:
+        ModelConfigError: the architecture or one of its settings is not supported.
+    """
+    source = _with_architecture(source)
+    model = model_class(source.architecture).from_config(source.config)
+    return model if isinstance(model, MediaModel) else None
+
+
 def _with_architecture(source: ModelSource) -> ModelSource:
     if source.config.get("architectures"):
         return source

@@ -16,7 +16,8 @@ from pagemill.server.auth import ApiKeyAuth
 from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.dispatch import no_such_route
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
-from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, error_shape
+from pagemill.server.endpoints.endpoint import Endpoint
+from pagemill.server.endpoints.table import ENDPOINTS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.full_queue import FullQueue
 from pagemill.server.http_answer import error_response

@@ -12,7 +12,8 @@ import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.inputs.task import Task
-from pagemill.server.endpoints.table import ENDPOINTS, Transport, error_shape
+from pagemill.server.endpoints.endpoint import Transport
+from pagemill.server.endpoints.table import ENDPOINTS, error_shape
 from pagemill.server.errors import STATUS_OF_CODE, TYPE_OF_STATUS, not_implemented
 from pagemill.server.testing.fake_server import fake_server
 
@@ -202,8 +203,9 @@ def test_head_and_options() -> None:
                 if endpoint.transport is Transport.WEBSOCKET:
                     assert (await server.client.head(path)).status_code == 426
                 elif endpoint.method == "GET":
-                    # No response is stored, and there is no folder for batches.
-                    absent = any(p in path for p in ("{response_id}", "/v1/files", "/v1/batches"))
+                    # Nothing is stored, and there is no folder for batches.
+                    stored = ("{response_id}", "{conversation_id}", "/v1/files", "/v1/batches")
+                    absent = any(p in path for p in stored)
                     assert (await server.client.head(path)).status_code == (404 if absent else 200)
             assert (await server.client.options("/ping")).headers["allow"] == (
                 "GET, HEAD, OPTIONS, POST"

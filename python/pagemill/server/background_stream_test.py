@@ -17,7 +17,8 @@ from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.output_machine import Formats
 from pagemill.server.caller import Caller
 from pagemill.server.keys import ApiKey
-from pagemill.server.responses.store import ResponseStore, create
+from pagemill.server.responses.store import ResponseStore
+from pagemill.server.responses.store_file import StoreFile, create
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server, script, turns
 from pagemill.server.testing.fake_tools import FakeTools, written_call
@@ -163,7 +164,8 @@ def test_events_go_with_their_response(tmp_path: Path) -> None:
     create(path)
 
     async def body() -> None:
-        store = ResponseStore(path, 2**20)
+        file = StoreFile(path, 2**20)
+        store = ResponseStore(file)
         assert not await store.add_events("red", "absent", 0, b"data: 1\n\n")
         for name in ("a", "b", "c"):
             await store.put("red", name, b"[]", b"{}", running=True)
@@ -177,7 +179,7 @@ def test_events_go_with_their_response(tmp_path: Path) -> None:
         assert not await store.add_events("red", "b", 10, b"x")
         await store.end("red", "c", b"{}")
         assert not await store.add_events("red", "c", 10, b"x")
-        await store.close()
+        await file.close()
 
     asyncio.run(body())
     with contextlib.closing(sqlite3.connect(path)) as file:

@@ -18,7 +18,8 @@ import msgspec
 from msgspec import Meta
 
 from pagemill.server.answer import Answer, FileContent, Talk, Text
-from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport, error_shape
+from pagemill.server.endpoints.endpoint import Endpoint, Transport
+from pagemill.server.endpoints.table import ENDPOINTS, error_shape
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.decode import explain
 from pagemill.server.protocol.request_id import named

@@ -16,7 +16,7 @@ from pagemill.server.answer import Answer
 from pagemill.server.batch import BatchOutput, answer_lines, read_lines
 from pagemill.server.caller import ANONYMOUS
 from pagemill.server.dispatch import invoke
-from pagemill.server.endpoints.table import Endpoint
+from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.engine_source import OwnEngine
 from pagemill.server.open_model import open_model
 from pagemill.server.state import ServerState

@@ -14,7 +14,7 @@ from pagemill.server.answer import Answer
 from pagemill.server.batch import BatchOutput, answer_lines, read_lines
 from pagemill.server.caller import ANONYMOUS
 from pagemill.server.dispatch import invoke
-from pagemill.server.endpoints.table import Endpoint
+from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 CHAT = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 3, "n": 2, "seed": 5}

@@ -22,6 +22,7 @@ from pagemill.server.protocol.chat import (
     tool_schemas,
 )
 from pagemill.server.protocol.generate import GenerateRequest, as_generate_request
+from pagemill.server.protocol.images import image_parts, without_urls
 from pagemill.server.protocol.sampling import transfer_params
 from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.rendering import Rendering
@@ -62,6 +63,11 @@ async def render_chat(
     prompt, _, options = await checked_chat(
         pipeline, request, caller, clamps_max_tokens=clamps_max_tokens
     )
+    if prompt.media:
+        raise bad_request(
+            "`messages` with images cannot be rendered: token ids do not say what the images are.",
+            "messages",
+        )
     (fitted,) = pipeline.fit([prompt], options)
     grammar = None
     if options.constraint is not None and not options.constraint.is_optional:
@@ -127,17 +133,20 @@ async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> Rendere
     """The request's messages and tools as a prompt.
 
     Raises:
-        ApiError: see `Rendering.chat`.
+        ApiError: see `Rendering.chat` and `Images`.
     """
+    sent = image_parts(request.messages)
+    images = await rendering.images.read(sent)
     render = functools.partial(
         rendering.renderer.render_chat,
-        request.messages,
+        without_urls(request.messages) if sent else request.messages,
         request.tools or None,
         request.add_generation_prompt,
         request.continue_final_message,
         _template_variables(request, rendering.renderer.chat_variables),
     )
-    return await rendering.chat(render, request.add_special_tokens)
+    prompt = await rendering.chat(render, request.add_special_tokens)
+    return await rendering.images.place(prompt, images)
 
 
 def requested_tokens(request: ChatRequest) -> tuple[int | None, str]:

@@ -13,7 +13,8 @@ from typing import Any
 
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
-from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport
+from pagemill.server.endpoints.endpoint import Endpoint, Transport
+from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.decode import decode_fields
 from pagemill.server.registry import ModelRegistry

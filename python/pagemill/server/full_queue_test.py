@@ -14,7 +14,8 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.inputs.task import Task
 from pagemill.render.renderer import ChatPrompt
 from pagemill.server.caller import Caller
-from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Transport
+from pagemill.server.endpoints.endpoint import Endpoint, Transport
+from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.error_shapes import ANTHROPIC
 from pagemill.server.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits

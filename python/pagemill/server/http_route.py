@@ -17,7 +17,7 @@ from pagemill.server.batches.upload import Upload
 from pagemill.server.caller import Caller
 from pagemill.server.disconnect import until_disconnect
 from pagemill.server.dispatch import invoke
-from pagemill.server.endpoints.table import Endpoint, Transport
+from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.errors import ApiError
 from pagemill.server.form import read_form
 from pagemill.server.http_answer import answer_response, error_response
@@ -93,7 +93,8 @@ class HttpRoute(Route):
         if endpoint.transport is Transport.FORM:
             return await self._answer_form(request, caller)
         body = await read_body(request, server.config.max_body_bytes)
-        fields, request_id = named(decode_object(body), request.state.request_id)
+        sent = {**decode_object(body), **request.path_params}
+        fields, request_id = named(sent, request.state.request_id)
         request.state.request_id = request_id
         work = invoke(server, endpoint, fields, caller)
         return answer_response(await until_disconnect(work, request.receive), endpoint.errors)

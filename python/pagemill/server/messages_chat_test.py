@@ -209,14 +209,18 @@ def test_what_cannot_change_the_output_is_ignored() -> None:
     [
         (
             [{"type": "image", "source": {"type": "base64"}}],
-            "`messages[0].content[0]` is of type `image`",
+            "`messages[0].content[0].source` must be of type `base64` with `data`",
         ),
+        ([{"type": "image", "source": {"type": "file", "url": "x"}}], "or `url` with `url`"),
         (
             [text("a"), {"type": "document", "source": {"type": "base64", "data": "eA=="}}],
             "`messages[0].content[1].source` is of type 'base64'",
         ),
         ([{"type": "tool_reference", "tool_name": "f"}], "`tool_reference`, which a message"),
-        ([result([{"type": "image"}])], "`messages[0].content[0].content[0]` is of type `image`"),
+        (
+            [result([{"type": "image", "source": {"type": "url", "url": "x"}}])],
+            "`messages[0].content[0].content[0]` is of type `image`",
+        ),
         ([CALL], "`tool_use`, which a message of role `user` cannot have"),
         ([{"type": "thinking", "thinking": ""}], "`thinking`, which a message of role `user`"),
         ([{"type": "web_search"}], "`messages[0].content[0].type`: invalid value 'web_search'"),

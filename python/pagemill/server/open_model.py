@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
-from pagemill.config import EngineConfig, flatten
+from pagemill.config import EngineConfig, MediaConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
+from pagemill.engine.media import ImageFeatures, ImageInput, place_images
+from pagemill.engine.outputs import EngineError
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.engine_source import EngineSource
+from pagemill.server.errors import from_engine
 from pagemill.server.fingerprint import system_fingerprint
+from pagemill.server.images import ImageReader, NoImages, open_images
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.rendering import open_renderer, vocabulary
+from pagemill.weights.source import ModelSource
 
 
 async def open_model(
-    source: EngineSource, config: EngineConfig, observed: MetricsOptions | None = None
+    source: EngineSource,
+    config: EngineConfig,
+    observed: MetricsOptions | None = None,
+    media: MediaConfig | None = None,
 ) -> tuple[EngineClient, Pipeline]:
     """Starts a client of the engine and opens the model's renderer.
 
@@ -39,7 +50,24 @@ async def open_model(
     source.grammars.open_vocabulary = lambda: vocabulary(
         renderer.tokenizer, model.vocab_size, engine.eos_token_ids
     )
-    return client, Pipeline(engine, renderer, model, metrics, source.grammars)
+    images = await asyncio.to_thread(
+        _images, files, client.model.max_image_tokens, media or MediaConfig()
+    )
+    return client, Pipeline(engine, renderer, model, metrics, source.grammars, images)
+
+
+def _images(files: ModelSource, max_tokens: int, config: MediaConfig) -> ImageReader | NoImages:
+    features = ImageFeatures.of(files) if max_tokens else None
+    if features is None:
+        return NoImages()
+
+    def place(prompt: RenderedPrompt, images: Sequence[ImageInput]) -> RenderedPrompt:
+        try:
+            return place_images(prompt, images, features)
+        except EngineError as error:
+            raise from_engine(EngineError(error.code, error.message, "messages")) from error
+
+    return open_images(config, Path(files.path), max_tokens, place)
 
 
 def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:

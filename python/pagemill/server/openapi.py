@@ -11,12 +11,16 @@ import msgspec
 
 from pagemill import __version__
 from pagemill.server.caller import Scope
-from pagemill.server.endpoints.table import Endpoint, Transport
+from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.errors import RETRY_AFTER_S, TYPE_OF_STATUS
 from pagemill.server.protocol.file import UploadedFile
 
 _JSON = "application/json"
-_MEDIA_TYPES = {Transport.JSON: _JSON, Transport.FORM: "multipart/form-data"}
+_MEDIA_TYPES = {
+    Transport.JSON: _JSON,
+    Transport.PATH_AND_JSON: _JSON,
+    Transport.FORM: "multipart/form-data",
+}
 _ERRORS_OF_ALL = frozenset({403, 408, 431, 500, 503})
 _ERRORS_OF_KEYS = frozenset({401})
 _ERRORS_OF_BODIES = frozenset({400, 404, 413, 429, 504})

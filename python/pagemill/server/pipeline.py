@@ -29,6 +29,7 @@ from pagemill.server.constraint import Constraint
 from pagemill.server.constraint_compiler import ConstraintCompiler
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
+from pagemill.server.images import Images
 from pagemill.server.limits.limiter import Charge
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits
@@ -93,11 +94,12 @@ class Pipeline:
         model: ModelInfo,
         metrics: RequestMetrics,
         grammars: GrammarCompiler,
+        images: Images | None = None,
     ) -> None:
         self.engine = engine
         self._constraints = ConstraintCompiler(grammars, renderer.formats, metrics)
         self.renderer = renderer
-        self.rendering = Rendering(renderer, model.max_model_len)
+        self.rendering = Rendering(renderer, model.max_model_len, images)
         self.model = model
         self.metrics = metrics
         # Rows that the engine has for this process and this process has not read.

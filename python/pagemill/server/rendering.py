@@ -29,6 +29,7 @@ from pagemill.render.template_process import MAX_PROCESSES
 from pagemill.render.token_reach import utf8_bytes
 from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair, TextTokenizer
 from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.images import Images, NoImages
 from pagemill.server.text_gate import TextGate
 from pagemill.structured.vocabulary import Vocabulary
 
@@ -102,8 +103,12 @@ class Renderer(Protocol):
 class Rendering:
     """A model's renderer for the requests of one server. Belongs to one event loop."""
 
-    def __init__(self, renderer: Renderer, max_model_len: int) -> None:
+    def __init__(
+        self, renderer: Renderer, max_model_len: int, images: Images | None = None
+    ) -> None:
+        """`images` None: the model takes none."""
         self.renderer = renderer
+        self.images: Images = images or NoImages()
         self._max_model_len = max_model_len
         self._gate = TextGate(MAX_BYTES_AT_ONCE)
         self._renders = threading.BoundedSemaphore(MAX_RENDERS)

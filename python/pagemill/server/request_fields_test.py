@@ -151,6 +151,7 @@ BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "input": (5, {}, [], [5], [{}], [{"role": "user"}], [{"type": "item_reference"}]),
         "instructions": NO_TEXT,
         "previous_response_id": (*NO_TEXT, "x" * 513, "resp_absent"),
+        "conversation": (5, [], {}, {"id": 5}, "x" * 513, "conv_absent", {"id": "conv_absent"}),
         "store": NO_FLAG,
         "background": (*NO_FLAG, True),
         "tools": (5, "x", {}, ["x"], [{"type": "function"}], [{"type": "web_search"}]),

@@ -7,6 +7,7 @@ import pytest
 from pagemill.server.errors import ApiError
 from pagemill.server.responses.input import continues_last, items_of, messages_of
 
+IMAGE = {"type": "input_image", "image_url": "data:,x"}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "Rain."}
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -122,7 +123,9 @@ def test_an_unfinished_message_is_continued() -> None:
         ({"role": "user"}, "input[0].content"),
         ({"role": "user", "content": 5}, "input[0].content"),
         ({"role": "user", "content": ["x"]}, "input[0].content[0]"),
-        ({"role": "user", "content": [{"type": "input_image"}]}, "input[0].content[0]"),
+        ({"role": "user", "content": [{"type": "input_image"}]}, "input[0].content[0].image_url"),
+        ({"role": "assistant", "content": [IMAGE]}, "input[0].content[0]"),
+        ({"role": "user", "content": [{**IMAGE, "file_id": "f"}]}, "input[0].content[0].file_id"),
         ({"role": "user", "content": [{"type": {}}]}, "input[0].content[0]"),
         ({"role": "user", "content": [{"type": "input_text"}]}, "input[0].content[0].text"),
         ({**CALL, "arguments": {}}, "input[0].arguments"),
@@ -140,3 +143,15 @@ def test_bad_items_are_named(item: Any, where: str) -> None:
         messages([item])
     assert caught.value.status == 400 and caught.value.param == "input"
     assert f"`{where}`" in caught.value.message
+
+
+def test_images_are_parts_in_their_order():
+    parts = [{"type": "input_text", "text": "a"}, IMAGE, {"type": "input_text", "text": "b"}]
+    (message,) = messages([{"role": "user", "content": parts}])
+    assert message["content"] == [
+        {"type": "text", "text": "a"},
+        {"type": "image_url", "image_url": "data:,x"},
+        {"type": "text", "text": "b"},
+    ]
+    (message,) = messages([{"role": "user", "content": [IMAGE]}])
+    assert message["content"] == [{"type": "image_url", "image_url": "data:,x"}]

@@ -11,18 +11,20 @@ from pathlib import Path
 import pytest
 
 from pagemill.config import ConfigError
-from pagemill.server.responses.store import ResponseStore, Stored, create
+from pagemill.server.responses.conversations import ConversationStore, StoredConversation
+from pagemill.server.responses.store import ResponseStore, Stored
+from pagemill.server.responses.store_file import StoreFile, create
 
 MAX_BYTES = 2**20
 
 
 def run(path: Path, test: Callable[[ResponseStore], Awaitable[None]]) -> None:
     async def body() -> None:
-        store = ResponseStore(str(path), MAX_BYTES)
+        file = StoreFile(str(path), MAX_BYTES)
         try:
-            await test(store)
+            await test(ResponseStore(file))
         finally:
-            await store.close()
+            await file.close()
 
     asyncio.run(body())
 
@@ -72,7 +74,8 @@ def test_processes_share_the_file(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     async def body(store: ResponseStore) -> None:
-        others = [ResponseStore(str(path), MAX_BYTES) for _ in range(3)]
+        files = [StoreFile(str(path), MAX_BYTES) for _ in range(3)]
+        others = [ResponseStore(file) for file in files]
         puts = [
             other.put("", f"resp_{number}_{index}", b"[]", b"{}")
             for number in range(20)
@@ -82,8 +85,8 @@ def test_processes_share_the_file(tmp_path: Path) -> None:
         for number in range(20):
             for index in range(3):
                 assert await store.get("", f"resp_{number}_{index}") is not None
-        for other in others:
-            await other.close()
+        for file in files:
+            await file.close()
 
     run(path, body)
 
@@ -126,3 +129,43 @@ def test_a_full_disk_stores_nothing_and_breaks_nothing(
 
     run(path, body)
     assert "large is not stored" in caplog.text
+
+
+def test_conversations_are_evicted_by_their_last_use(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    large, other = os.urandom(100_000), StoredConversation(b"{}", os.urandom(100_000))
+
+    async def body() -> None:
+        file = StoreFile(str(path), MAX_BYTES)
+        responses, conversations = ResponseStore(file), ConversationStore(file)
+        for name in ("old", "used"):
+            assert await conversations.create("", name, other)
+        for number in range(30):
+            assert await responses.put("", f"resp_{number}", large, b"{}")
+            assert await conversations.change("", "used", lambda stored: stored) == other
+            assert path.stat().st_size <= MAX_BYTES
+        assert await conversations.get("", "old") is None
+        assert await conversations.get("", "used") == other
+        for number in range(30):
+            assert await conversations.create("", f"conv_{number}", other)
+        assert await conversations.get("", "used") is None
+        assert await conversations.get("", "conv_29") == other
+        assert await responses.get("", "resp_29") is None
+        await file.close()
+
+    asyncio.run(body())
+
+
+def test_a_conversation_that_grows_too_large_stays(tmp_path: Path) -> None:
+    async def body() -> None:
+        file = StoreFile(str(tmp_path / "store"), MAX_BYTES)
+        store, small = ConversationStore(file), StoredConversation(b"{}", b"[]")
+        assert await store.create("web", "conv", small)
+        huge = os.urandom(MAX_BYTES)
+        assert await store.change("web", "conv", lambda _: StoredConversation(b"", huge)) is None
+        assert await store.get("web", "conv") == small
+        assert await store.change("other", "conv", lambda stored: stored) is None
+        assert not await store.delete("other", "conv") and await store.delete("web", "conv")
+        await file.close()
+
+    asyncio.run(body())

@@ -15,7 +15,8 @@ from pagemill.inputs.task import Task
 from pagemill.server.app import create_admin_app
 from pagemill.server.caller import OPERATOR, Caller, Scope
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
-from pagemill.server.endpoints.table import ENDPOINTS, Endpoint
+from pagemill.server.endpoints.endpoint import Endpoint
+from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.key_ring import KeyRing
 from pagemill.server.keys import ApiKey
 from pagemill.server.testing.fake_server import fake_server

@@ -40,7 +40,7 @@ from pagemill.server.keys import warn_if_open
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.open_model import open_model
 from pagemill.server.records.listeners import RecordListeners, check_listeners
-from pagemill.server.responses import store as responses_store
+from pagemill.server.responses import store_file
 from pagemill.server.rpc.extra import import_grpc
 from pagemill.server.state import ServerState
 from pagemill.server.supervisor import supervise
@@ -92,7 +92,7 @@ def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pagemill-responses-"))
             path = f"{folder}/responses.sqlite3"
         if config.server.response_store_bytes:
-            responses_store.create(path)
+            store_file.create(path)
         yield replace(config, server=replace(config.server, response_store=path))
 
 
@@ -246,7 +246,9 @@ class Server:
             reference_names=metrics.metrics_compatibility != "none",
             max_tenants=metrics.max_metrics_tenants,
         )
-        client, pipeline = await open_model(self._source, self._config.engine, observed)
+        client, pipeline = await open_model(
+            self._source, self._config.engine, observed, self._config.server.media
+        )
         self._engine = pipeline.engine
         # What exists now lives as long as the process: collections need not look at it again.
         gc.collect()

@@ -17,7 +17,9 @@ from pagemill.server.records.count import count
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.registry import ModelRegistry
 from pagemill.server.responses.background import BackgroundResponses
+from pagemill.server.responses.conversations import ConversationStore
 from pagemill.server.responses.store import ResponseStore
+from pagemill.server.responses.store_file import StoreFile
 from pagemill.server.return_times import ReturnTimes
 from pagemill.server.tools.servers import ToolServers
 
@@ -51,8 +53,13 @@ class ServerState:
         self._connected: Callable[[], bool] = lambda: True
         self.responses: ResponseStore | None = None
         """Stored responses; None if none are stored."""
+        self.conversations: ConversationStore | None = None
+        """Those of responses; None if none are stored."""
+        self._store_file: StoreFile | None = None
         if config.response_store and config.response_store_bytes:
-            self.responses = ResponseStore(config.response_store, config.response_store_bytes)
+            file = StoreFile(config.response_store, config.response_store_bytes)
+            self._store_file = file
+            self.responses, self.conversations = ResponseStore(file), ConversationStore(file)
         self.background = BackgroundResponses(self.lifecycle)
         self._batch_store = BatchStore.of(config.batches)
         self.tools = tools or ToolServers()
@@ -120,8 +127,8 @@ class ServerState:
         if self._batch_store is not None:
             await self._batch_store.close()
         await self.tools.close()
-        if self.responses is not None:
-            await self.responses.close()
+        if self._store_file is not None:
+            await self._store_file.close()
 
     @property
     def stats(self) -> EngineSnapshot | None:

@@ -28,7 +28,7 @@ from pagemill.server.batches.input import Limits, check_input, requests
 from pagemill.server.batches.queue import Held
 from pagemill.server.caller import ANONYMOUS, Caller, admitted
 from pagemill.server.dispatch import invoke
-from pagemill.server.endpoints.table import Endpoint
+from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.batch import Batch, BatchProblem, BatchProblems
 from pagemill.server.state import ServerState

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pagemill.server.caller import Scope
-from pagemill.server.endpoints.table import Endpoint, Transport, endpoint_named
+from pagemill.server.endpoints.endpoint import Endpoint, Transport
+from pagemill.server.endpoints.table import endpoint_named
 
 _SHARED = ("health", "ready", "metrics", "version", "kv_events")
 

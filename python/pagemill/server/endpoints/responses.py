@@ -19,12 +19,15 @@ from pagemill.server.protocol.response_store import (
     RetrieveRequest,
     StoredResponse,
 )
-from pagemill.server.protocol.responses import ResponseError, ResponsesRequest
+from pagemill.server.protocol.responses import Response, ResponseError, ResponsesRequest
 from pagemill.server.respond import ResponseEvents
+from pagemill.server.responses.conversations import StoredConversation
 from pagemill.server.responses.input import Item, items_of
+from pagemill.server.responses.pages import page_of
 from pagemill.server.responses.references import resolved
 from pagemill.server.responses.request import (
     chat_request,
+    conversation_of,
     new_response,
     refuse_server_tools,
     renamed,
@@ -38,6 +41,7 @@ from pagemill.server.responses.whole import whole_response
 from pagemill.server.responses.wording import ResponseWording
 from pagemill.server.state import ServerState
 
+_ANSWERED = ("completed", "incomplete")
 _LOST = ResponseError("server_error", "The process that generated this response has ended.")
 
 
@@ -51,7 +55,8 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
         )
     max_bytes = server.config.max_body_bytes
     sent = await resolved(body.input, server.responses, caller.key_id, max_bytes)
-    items = [*await _history(server, body, caller), *items_of(sent)]
+    new_items = items_of(sent)
+    items = [*await _history(server, body, caller), *new_items]
     source, sampling = await begin(pipeline, server.tools, body, items, caller)
     response = new_response(body, pipeline.model.name, sampling, store=store is not None)
     formatter = LogprobFormatter(pipeline.renderer, False) if wants_logprobs(body) else None
@@ -63,10 +68,16 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
         is_streamed=body.stream,
     )
     interval = max(server.config.stream_interval, body.stream_interval) if body.stream else None
+
+    async def grow() -> None:
+        await _add_to_conversation(server, response, new_items, caller)
+
     if body.background:
         assert store is not None
         owner, conversation = caller.key_id, msgspec.json.encode(items)
-        begun = await server.background.start(store, owner, conversation, source, wording, interval)
+        begun = await server.background.start(
+            store, owner, conversation, source, wording, interval, grow
+        )
         return begun if interval is None else StoredStream(store, owner, response.id, after=-1)
 
     async def keep() -> None:
@@ -74,10 +85,12 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
             conversation, written = msgspec.json.encode(items), msgspec.json.encode(response)
             item_ids = [item.id for item in response.output]
             await store.put(caller.key_id, response.id, conversation, written, item_ids=item_ids)
+        await grow()
 
     if interval is not None:
         events = ResponseEvents(source, wording, interval)
-        return ResponseStream(events, wording.begin, keep if store is not None else None)
+        keeps = store is not None or response.conversation is not None
+        return ResponseStream(events, wording.begin, keep if keeps else None)
     await whole_response(source, wording)
     await keep()
     return response
@@ -143,21 +156,15 @@ async def list_input_items(
 ) -> InputItems:
     """The conversation that a stored response answered."""
     found = await _stored(server, body.response_id, caller, "response_id")
-    items: list[Item] = msgspec.json.decode(found.conversation)
-    if body.order == "desc":
-        items.reverse()
-    if body.after is not None:
-        ids = [item["id"] for item in items]
-        if body.after not in ids:
-            raise ApiError(404, f"`after`: there is no item {body.after[:100]!r}.", "after")
-        items = items[ids.index(body.after) + 1 :]
-    page = items[: body.limit]
-    first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
-    return InputItems(page, first, last, len(items) > len(page))
+    return page_of(msgspec.json.decode(found.conversation), body.after, body.limit, body.order)
 
 
 async def _history(server: ServerState, body: ResponsesRequest, caller: Caller) -> list[Item]:
-    """What the request continues: the items of an earlier response, and its output."""
+    """What the request continues: the items of an earlier response, and its output, or those of a
+    conversation."""
+    conversation = conversation_of(body)
+    if conversation is not None:
+        return await _conversation(server, conversation.id, body, caller)
     if body.previous_response_id is None:
         return []
     found = await _stored(server, body.previous_response_id, caller, "previous_response_id")
@@ -173,6 +180,49 @@ async def _history(server: ServerState, body: ResponsesRequest, caller: Caller) 
         )
     response: dict[str, Any] = msgspec.json.decode(found.response)
     return [*msgspec.json.decode(found.conversation), *response["output"]]
+
+
+async def _conversation(
+    server: ServerState, name: str, body: ResponsesRequest, caller: Caller
+) -> list[Item]:
+    """The items of a conversation."""
+    if body.previous_response_id is not None:
+        raise bad_request(
+            "`conversation` and `previous_response_id` exclude each other: send one.",
+            "conversation",
+        )
+    store = server.conversations
+    found = None if store is None else await store.get(caller.key_id, name)
+    if found is None:
+        raise ApiError(
+            404,
+            f"`conversation`: there is no conversation {name[:100]!r}. It is another key's, or has"
+            " been deleted or evicted (--response-store-bytes).",
+            "conversation",
+        )
+    if len(found.items) > server.config.max_body_bytes:
+        raise bad_request(
+            "`conversation`: it is larger than a request may be (--max-body-bytes); begin another"
+            " one.",
+            "conversation",
+        )
+    return msgspec.json.decode(found.items)
+
+
+async def _add_to_conversation(
+    server: ServerState, response: Response, new_items: list[Item], caller: Caller
+) -> None:
+    """Appends what a response answered and its output, unless it failed."""
+    store, conversation = server.conversations, response.conversation
+    if store is None or conversation is None or response.status not in _ANSWERED:
+        return
+    added = [*new_items, *msgspec.to_builtins(response.output)]
+
+    def append(stored: StoredConversation) -> StoredConversation:
+        items = [*msgspec.json.decode(stored.items), *added]
+        return stored._replace(items=msgspec.json.encode(items))
+
+    await store.change(caller.key_id, conversation.id, append)
 
 
 async def _stored(server: ServerState, response_id: str, caller: Caller, param: str) -> Stored:

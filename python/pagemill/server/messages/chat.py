@@ -12,6 +12,7 @@ from pagemill.server.protocol.messages import (
     ContentBlock,
     CountTokensRequest,
     DocumentBlock,
+    ImageBlock,
     InputMessage,
     MessagesRequest,
     RedactedThinkingBlock,
@@ -203,15 +204,17 @@ def _assistant(turn: Sequence[_Located]) -> dict[str, Any]:
 
 def _other(role: str, turn: Sequence[_Located]) -> list[dict[str, Any]]:
     """Results of tools, which templates want right behind the calls, and then the texts."""
-    texts: list[str] = []
+    parts: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
     for block, where in turn:
         match block:
             case DocumentBlock() if role == "user":
-                texts.append(_document(block, where))
+                parts.append(_text(_document(block, where)))
+            case ImageBlock() if role == "user":
+                parts.append({"type": "image_url", "image_url": {"url": _url(block, where)}})
             case TextBlock():
                 if block.text and not (role == "system" and block.text.startswith(_BILLING_HEADER)):
-                    texts.append(block.text)
+                    parts.append(_text(block.text))
             case ToolResultBlock() if role == "user":
                 content = _result(block, where)
                 results.append(
@@ -219,10 +222,26 @@ def _other(role: str, turn: Sequence[_Located]) -> list[dict[str, Any]]:
                 )
             case _:
                 raise _misplaced(block, where, role)
-    if texts or (role == "user" and not results):
-        parts = [{"type": "text", "text": text} for text in texts]
-        results.append({"role": role, "content": parts if len(parts) > 1 else "".join(texts)})
+    if parts or (role == "user" and not results):
+        is_text = len(parts) == 1 and parts[0]["type"] == "text"
+        content = parts[0]["text"] if is_text else parts or ""
+        results.append({"role": role, "content": content})
     return results
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _url(image: ImageBlock, where: str) -> str:
+    source = image.source
+    if source.type == "base64" and source.data:
+        return f"data:{source.media_type};base64,{source.data}"
+    if source.type == "url" and source.url:
+        return source.url
+    raise bad_request(
+        f"`{where}.source` must be of type `base64` with `data`, or `url` with `url`.", "messages"
+    )
 
 
 def _result(result: ToolResultBlock, where: str) -> str:
@@ -259,10 +278,6 @@ def _document(document: DocumentBlock, where: str) -> str:
 
 def _misplaced(block: ContentBlock, where: str, role: str) -> ApiError:
     kind = block.__struct_config__.tag
-    if kind == "image":
-        return bad_request(
-            f"`{where}` is of type `{kind}`; this model takes text only.", "messages"
-        )
     return bad_request(
         f"`{where}` is of type `{kind}`, which a message of role `{role}` cannot have.", "messages"
     )

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from pagemill.render.chat_messages import TEXT_PARTS
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
+from pagemill.server.protocol.images import image_url
 from pagemill.server.protocol.sampling import IGNORED, UNSUPPORTED, GenerationRequest, Positive
 from pagemill.server.protocol.usage import Usage
 from pagemill.server.records.timings import RequestTimings
@@ -124,9 +125,18 @@ def _check_part(part: Any, where: str) -> None:
     fields = cast(dict[str, Any], part)
     kind = fields.get("type")
     field = TEXT_PARTS.get(kind) if isinstance(kind, str) else None
+    if kind == "image_url":
+        if image_url(fields.get("image_url")) is None:
+            raise bad_request(
+                f'`{where}.image_url` must be {{"url": URL}}: a data: URL, or one of a host that'
+                " the server allows.",
+                "messages",
+            )
+        return
     if field is None:
         raise bad_request(
-            f"`{where}.type` is {str(kind)[:40]!r}; this model takes parts of type `text` only.",
+            f"`{where}.type` is {str(kind)[:40]!r}; parts are of type `text`, or `image_url` if the"
+            " model takes images.",
             "messages",
         )
     if not isinstance(fields.get(field), str):

@@ -25,8 +25,19 @@ class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
     text: str
 
 
+class ImageSource(msgspec.Struct, frozen=True):
+    """Where an image is: `data` in base64, or a `url`; others are refused."""
+
+    type: str
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+
+
 class ImageBlock(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
-    """An image, which is refused."""
+    """An image, for models that take such."""
+
+    source: ImageSource
 
 
 class DocumentSource(msgspec.Struct, frozen=True):

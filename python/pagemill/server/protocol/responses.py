@@ -31,12 +31,19 @@ class TextOptions(msgspec.Struct, kw_only=True, frozen=True):
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
+class ConversationRef(msgspec.Struct, frozen=True):
+    """Names a conversation that a response continues and is added to."""
+
+    id: _Name
+
+
 class ResponsesRequest(GenerationRequest, kw_only=True, frozen=True):
     """The request. Items of the input keep every key they have."""
 
     input: str | Annotated[list[dict[str, Any]], Meta(max_length=MAX_ITEMS)]
     instructions: str | None = None
     previous_response_id: _Name | None = None
+    conversation: _Name | ConversationRef | None = None
     store: bool = True
     background: bool = False
     tools: list[dict[str, Any]] = []
@@ -62,7 +69,6 @@ _CHAT = "`/v1/chat/completions` has it."
 RULES = FieldRules(
     unsupported={
         **UNSUPPORTED,
-        "conversation": Unsupported(nothing, "send `previous_response_id`."),
         "prompt": Unsupported(nothing, "this server has no prompt templates."),
         "context_management": Unsupported(only([]), "the conversation is used as it is."),
         "moderation": Unsupported(nothing, "this server has no moderation."),
@@ -134,6 +140,7 @@ class Response(msgspec.Struct, kw_only=True):
     output: list[OutputItem] = []
     parallel_tool_calls: bool
     previous_response_id: str | None
+    conversation: ConversationRef | None = None
     prompt_cache_key: str | None
     reasoning: ReasoningOptions
     safety_identifier: str | None

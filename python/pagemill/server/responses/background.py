@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from pagemill.server.responses.whole import ResponseSource, whole_response
 from pagemill.server.responses.wording import ResponseWording
 from pagemill.server.tools.events import ToolEvent
 
+OnEnd = Callable[[], Coroutine[Any, Any, None]]
 _LOGGER = logging.getLogger("pagemill.server")
 _LOOK_S = 1.0  # how often the store is asked whether a response is cancelled
 _END_GRACE_S = 5.0
@@ -46,6 +47,7 @@ class BackgroundResponses:
         source: ResponseSource,
         wording: ResponseWording,
         stream_interval: int | None,
+        on_end: OnEnd,
     ) -> Response:
         """Stores a response, as it is now, and runs it to its end.
 
@@ -56,6 +58,7 @@ class BackgroundResponses:
             source: what answers; closed at the end.
             wording: of the response.
             stream_interval: tokens of an event, if its events are stored; None: they are not.
+            on_end: called when the response has been stored, unless it was cancelled.
 
         Raises:
             ApiError: 503: the server drains; 500: it cannot be stored.
@@ -81,7 +84,7 @@ class BackgroundResponses:
             if stream_interval is None
             else _streamed(store, owner, ResponseEvents(source, wording, stream_interval), wording)
         )
-        task = asyncio.create_task(_run(store, owner, work, source, wording))
+        task = asyncio.create_task(_run(store, owner, work, source, wording, on_end))
         self._running.add(task)
         task.add_done_callback(self._ended)
         return begun
@@ -112,6 +115,7 @@ async def _run(
     work: Coroutine[Any, Any, object],
     source: ResponseSource,
     wording: ResponseWording,
+    on_end: OnEnd,
 ) -> None:
     """Awaits `work`, which writes the response, as long as the response is wanted."""
     response = wording.response
@@ -129,7 +133,8 @@ async def _run(
             _LOGGER.exception("a background response failed")
             wording.end(ApiError(500, "The server failed in an unexpected way; its log says more."))
         item_ids = [item.id for item in response.output]
-        await store.end(owner, response.id, msgspec.json.encode(response), item_ids)
+        if await store.end(owner, response.id, msgspec.json.encode(response), item_ids):
+            await on_end()
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):

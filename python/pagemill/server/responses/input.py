@@ -15,6 +15,7 @@ from pagemill.server.tools.offer import function_name
 Item = dict[str, Any]
 
 _SYSTEM = "system"
+_IMAGE = "input_image"
 _ROLES = {"user": "user", "assistant": "assistant", _SYSTEM: _SYSTEM, "developer": _SYSTEM}
 _PREFIXES = {
     "message": "msg",
@@ -32,15 +33,15 @@ _MAY_BE_EMPTY = ("arguments", "input")
 _UNFINISHED = ("incomplete", "in_progress")
 
 
-def items_of(sent: str | list[Item]) -> list[Item]:
-    """The request's `input` as complete items: with types, ids, and contents that are lists.
+def items_of(sent: str | list[Item], field: str = "input") -> list[Item]:
+    """The request's `field` as complete items: with types, ids, and contents that are lists.
 
     Raises:
         ApiError: 400 naming the item.
     """
     if isinstance(sent, str):
         sent = [{"role": "user", "content": sent}]
-    return [_item(each, f"input[{at}]") for at, each in enumerate(sent)]
+    return [_item(each, f"{field}[{at}]") for at, each in enumerate(sent)]
 
 
 def continues_last(items: Sequence[Item]) -> bool:
@@ -57,7 +58,7 @@ def messages_of(instructions: str | None, items: Sequence[Item]) -> list[dict[st
     """
     messages = _Messages()
     if instructions:
-        messages.say(_SYSTEM, [instructions])
+        messages.say(_SYSTEM, [{"type": "text", "text": instructions}])
     for item in items:
         messages.add(item)
     messages.end()
@@ -96,11 +97,10 @@ class _Messages:
             self._add_results()
         match item["type"]:
             case "message":
-                texts = _texts(item["content"])
                 if item["role"] == "assistant":
-                    self._assistant("content")["content"] = "".join(texts)
+                    self._assistant("content")["content"] = "".join(_texts(item["content"]))
                 else:
-                    self.say(_ROLES[item["role"]], texts)
+                    self.say(_ROLES[item["role"]], _chat_parts(item["content"]))
             case "reasoning":
                 self._reasoning += "".join(_texts(item["content"] or item["summary"]))
             case "function_call":
@@ -120,16 +120,16 @@ class _Messages:
             case _:
                 self._result(item)
 
-    def say(self, role: str, texts: Sequence[str]) -> None:
+    def say(self, role: str, parts: Sequence[Item]) -> None:
         """Appends a message. Templates take one system message, so that the first ones are one."""
         self._end_reasoning()
+        text = "\n".join(_texts(parts))
         if role == _SYSTEM and len(self.written) == 1 and self.written[0]["role"] == _SYSTEM:
-            self.written[0]["content"] += "\n\n" + "\n".join(texts)
-        elif role == _SYSTEM or len(texts) == 1:
-            self.written.append({"role": role, "content": "\n".join(texts)})
+            self.written[0]["content"] += "\n\n" + text
+        elif role == _SYSTEM or (len(parts) == 1 and parts[0]["type"] == "text"):
+            self.written.append({"role": role, "content": text})
         else:
-            parts = [{"type": "text", "text": text} for text in texts]
-            self.written.append({"role": role, "content": parts})
+            self.written.append({"role": role, "content": [*parts]})
 
     def end(self) -> None:
         """There are no more items."""
@@ -216,6 +216,16 @@ def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and isinstance(cast(Item, part).get("text"), str)
 
 
+def _chat_parts(parts: Sequence[Item]) -> list[Item]:
+    """The parts of a message as a chat has them."""
+    return [
+        {"type": "image_url", "image_url": part["image_url"]}
+        if part["type"] == _IMAGE
+        else {"type": "text", "text": text}
+        for part, text in zip(parts, _texts(parts), strict=True)
+    ]
+
+
 def _texts(parts: Sequence[Item]) -> list[str]:
     return [part.get("text", part.get("refusal", "")) for part in parts]
 
@@ -265,20 +275,33 @@ def _complete_message(item: Item, where: str) -> None:
             "input",
         )
     kind = "output_text" if role == "assistant" else "input_text"
-    item["content"] = _parts(item.get("content"), f"{where}.content", kind)
+    item["content"] = _parts(
+        item.get("content"), f"{where}.content", kind, takes_images=role == "user"
+    )
     item.setdefault("status", "completed")
 
 
-def _parts(sent: Any, where: str, kind: str) -> list[Item]:
-    """`sent`, a text or a list of them, as parts."""
+def _parts(sent: Any, where: str, kind: str, *, takes_images: bool = False) -> list[Item]:
+    """`sent`, a text or a list of them and of images, as parts."""
     if isinstance(sent, str):
         return [{"type": kind, "text": sent}]
     if not isinstance(sent, list):
         raise bad_request(f"`{where}` must be a string or a list of parts.", "input")
     parts = cast(list[Any], sent)
     for at, part in enumerate(parts):
-        _check_part(part, f"{where}[{at}]")
+        if takes_images and isinstance(part, dict) and cast(Item, part).get("type") == _IMAGE:
+            _check_image(cast(Item, part), f"{where}[{at}]")
+        else:
+            _check_part(part, f"{where}[{at}]")
     return parts
+
+
+def _check_image(part: Item, where: str) -> None:
+    if part.get("file_id") is not None:
+        raise bad_request(f"`{where}.file_id` is not read; send `image_url`.", "input")
+    url = part.get("image_url")
+    if not isinstance(url, str) or not url:
+        raise _no_string(f"{where}.image_url")
 
 
 def _check_part(part: Any, where: str) -> None:

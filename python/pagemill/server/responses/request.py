@@ -12,6 +12,7 @@ from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.responses import (
     MAX_ITEMS,
+    ConversationRef,
     Response,
     ResponsesRequest,
     TextOptions,
@@ -72,6 +73,12 @@ def chat_request(body: ResponsesRequest, items: Sequence[Item]) -> ChatRequest:
     )
 
 
+def conversation_of(body: ResponsesRequest) -> ConversationRef | None:
+    """The conversation that the request continues."""
+    named = body.conversation
+    return ConversationRef(named) if isinstance(named, str) else named
+
+
 def wants_logprobs(body: ResponsesRequest) -> bool:
     """Whether the answer's tokens are wanted with their log probabilities."""
     return _LOGPROBS in body.include
@@ -113,6 +120,7 @@ def new_response(
         model=model,
         parallel_tool_calls=body.parallel_tool_calls,
         previous_response_id=body.previous_response_id,
+        conversation=conversation_of(body),
         prompt_cache_key=body.prompt_cache_key,
         reasoning=body.reasoning,
         safety_identifier=body.safety_identifier,

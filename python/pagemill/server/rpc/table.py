@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pagemill.server.endpoints.table import Endpoint, endpoint_named
+from pagemill.server.endpoints.endpoint import Endpoint
+from pagemill.server.endpoints.table import endpoint_named
 
 SERVICE = "pagemill.v1.Inference"
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pagemill.config import ConfigError
 from pagemill.server.errors import ApiError
+from pagemill.server.tools.listed import ListedServer
 from pagemill.server.tools.server_file import read_server_file
 from pagemill.server.tools.tool import ToolServer
 
@@ -57,4 +58,4 @@ def open_servers(path: str | None) -> ToolServers:
         raise ConfigError(
             f"--mcp-servers needs the package {error.name}: pip install 'pagemill[mcp]'"
         ) from None
-    return ToolServers([McpServer(spec) for spec in specs])
+    return ToolServers([ListedServer(McpServer(spec)) for spec in specs])

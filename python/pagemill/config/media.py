@@ -1,0 +1,81 @@
+"""Options of images in requests."""
+
+import re
+from dataclasses import dataclass
+
+from pagemill.config.fields import ConfigError, Range, check, option
+
+_DOMAIN = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?")
+_MODALITIES = ("image",)
+_MOST_IMAGES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MediaConfig:
+    """Images in requests: where they may come from, and their limits."""
+
+    allowed_media_domains: tuple[str, ...] = option(
+        (),
+        "Host from which images are fetched that requests name by an http or https URL; may be"
+        " repeated, or a list with commas. *.example.com is every name below example.com,"
+        " example.com:8443 allows that port instead of 80 and 443. Addresses that are not public"
+        " are refused, and so are redirects. Default: none; images come as data: URLs.",
+    )
+    limit_mm_per_prompt: dict[str, int] = option(
+        {},
+        'Maximum number of images in a request, as JSON: {"image": 4}. 0 = images are refused.'
+        " Default: 16.",
+    )
+    max_image_bytes: int = option(
+        20 * 2**20,
+        "Largest image, as it is sent or fetched; a larger one is refused.",
+        unit="bytes",
+        allowed=Range(1024, 2**30),
+    )
+    max_image_pixels: int = option(
+        2**25,
+        "Maximum number of pixels of an image, before it is resized for the model; one with more is"
+        " refused before it is decoded.",
+        unit="pixels",
+        allowed=Range(1024, 2**27),
+    )
+    media_fetch_timeout: float = option(
+        5.0,
+        "Time limit for fetching an image, from its URL to its last byte.",
+        unit="s",
+        allowed=Range(0.1, 600),
+    )
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`.
+
+        Raises:
+          ConfigError: a domain is not one, or a limit is of something unknown or out of range.
+        """
+        check(self)
+        for domain in self.domains:
+            if not _DOMAIN.fullmatch(domain):
+                raise ConfigError(
+                    f"--allowed-media-domains: {domain!r} is not a host; write example.com,"
+                    " *.example.com or example.com:8443"
+                )
+        for name, limit in self.limit_mm_per_prompt.items():
+            if name not in _MODALITIES:
+                raise ConfigError(
+                    f"--limit-mm-per-prompt: {name!r} is not known; write '{{\"image\": 4}}'"
+                )
+            if type(limit) is not int or not 0 <= limit <= _MOST_IMAGES:
+                raise ConfigError(
+                    f"--limit-mm-per-prompt: {name} must be a number from 0 to {_MOST_IMAGES}"
+                )
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Each of `allowed_media_domains`, in lower case."""
+        listed = ",".join(self.allowed_media_domains).lower()
+        return tuple(filter(None, map(str.strip, listed.split(","))))
+
+    @property
+    def max_images(self) -> int:
+        """Of a prompt."""
+        return self.limit_mm_per_prompt.get("image", 16)

@@ -1,0 +1,33 @@
+"""Options of images in requests."""
+
+import pytest
+
+from pagemill.config import ConfigError, MediaConfig, build
+
+
+def test_domains_are_a_list_or_several():
+    config = build(MediaConfig, {"allowed_media_domains": ["A.example, *.b.example", "c:8443"]})
+    assert config.domains == ("a.example", "*.b.example", "c:8443")
+    assert MediaConfig().domains == ()
+
+
+def test_images_are_sixteen_unless_said():
+    assert MediaConfig().max_images == 16
+    assert build(MediaConfig, {"limit_mm_per_prompt": '{"image": 0}'}).max_images == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("allowed_media_domains", "https://a.example", "not a host"),
+        ("allowed_media_domains", "*", "not a host"),
+        ("allowed_media_domains", "a.example/path", "not a host"),
+        ("limit_mm_per_prompt", '{"video": 1}', "'video' is not known"),
+        ("limit_mm_per_prompt", '{"image": -1}', "from 0 to 1024"),
+        ("limit_mm_per_prompt", '{"image": "4"}', "from 0 to 1024"),
+        ("max_image_pixels", "10", "1024"),
+    ],
+)
+def test_values_that_are_refused(name: str, value: str, why: str):
+    with pytest.raises(ConfigError, match=why):
+        build(MediaConfig, {name: value})

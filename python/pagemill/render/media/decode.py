@@ -1,0 +1,77 @@
+"""Bytes of an image file to pixels, within limits."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from typing import NamedTuple
+
+from PIL import Image, ImageOps
+
+from pagemill.render.errors import RenderError
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+
+
+class ImageLimits(NamedTuple):
+    """Of an image file, and of the image in it."""
+
+    max_bytes: int
+    max_pixels: int
+
+
+def data_of(url: str, limits: ImageLimits) -> bytes:
+    """What a data: URL holds, which must be base64.
+
+    Raises:
+      RenderError: it is not one, or is too large.
+    """
+    head, comma, text = url.partition(",")
+    if not comma or not head.lower().endswith(";base64"):
+        raise RenderError("a data: URL must be data:image/png;base64, and the file in base64")
+    if len(text) > limits.max_bytes * 4 // 3 + 4:
+        raise _too_large(limits)
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise RenderError("a data: URL does not hold base64") from None
+    if len(data) > limits.max_bytes:
+        raise _too_large(limits)
+    return data
+
+
+def decoded(data: bytes, limits: ImageLimits) -> Image.Image:
+    """The first image in a file, in RGB, upright, what is transparent on white.
+
+    Raises:
+      RenderError: it is no PNG, JPEG, WebP or GIF, is damaged, or has too many pixels: then nothing
+        was decoded.
+    """
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            if image.width * image.height > limits.max_pixels:
+                raise RenderError(
+                    f"it has {image.width} x {image.height} pixels; at most"
+                    f" {limits.max_pixels} are taken: send a smaller one"
+                )
+            image.load()
+            return _rgb(ImageOps.exif_transpose(image))
+    except RenderError:
+        raise
+    except Exception:  # decoders raise what they like
+        raise RenderError(
+            f"it cannot be decoded; files of type {', '.join(FORMATS)} are taken"
+        ) from None
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        shown = image.convert("RGBA")
+        white = Image.new("RGBA", shown.size, "white")
+        return Image.alpha_composite(white, shown).convert("RGB")
+    return image.convert("RGB")
+
+
+def _too_large(limits: ImageLimits) -> RenderError:
+    return RenderError(f"it is larger than {limits.max_bytes} bytes")

@@ -1,0 +1,206 @@
+"""Files to pixels, and pixels to what encoders take: as the processors of `transformers` do it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pagemill.render.errors import RenderError
+from pagemill.render.media.decode import FORMATS, ImageLimits, data_of, decoded
+from pagemill.render.media.processors import open_processor
+
+LIMITS = ImageLimits(max_bytes=2**20, max_pixels=10_000)
+
+
+def picture(width: int, height: int, seed: int = 1) -> Image.Image:
+    """Noise."""
+    values = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+    return Image.fromarray(values)
+
+
+def file_of(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    """The file that holds `image`."""
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_formats(kind: str) -> None:
+    image = decoded(file_of(picture(20, 10), kind), LIMITS)
+    assert image.mode == "RGB" and image.size == (20, 10)
+
+
+def test_lossless_file_is_its_pixels() -> None:
+    image = picture(20, 10)
+    assert np.array_equal(decoded(file_of(image), LIMITS), image)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "I;16", "CMYK"])
+def test_other_modes_become_colors(mode: str) -> None:
+    kind = "JPEG" if mode == "CMYK" else "PNG"
+    image = Image.new(mode, (4, 4)) if mode == "I;16" else picture(4, 4).convert(mode)
+    assert decoded(file_of(image, kind), LIMITS).mode == "RGB"
+
+
+def test_what_is_transparent_is_white() -> None:
+    image = Image.new("RGBA", (2, 1), (10, 20, 30, 255))
+    image.putpixel((1, 0), (10, 20, 30, 0))
+    pixels = np.asarray(decoded(file_of(image), LIMITS))
+    assert pixels.tolist() == [[[10, 20, 30], [255, 255, 255]]]
+
+
+def test_rotated_photographs_are_upright() -> None:
+    image = picture(20, 10)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # orientation: turned by 90 degrees
+    assert decoded(file_of(image, "JPEG", exif=exif), LIMITS).size == (10, 20)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "cannot be decoded"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "cannot be decoded"),
+        (file_of(picture(50, 50))[:-2000], "cannot be decoded"),
+        (file_of(picture(4, 4), "TIFF"), "PNG, JPEG, WEBP, GIF"),
+        (file_of(picture(101, 100)), "101 x 100 pixels; at most 10000"),
+    ],
+)
+def test_files_that_are_refused(data: bytes, why: str) -> None:
+    with pytest.raises(RenderError, match=why):
+        decoded(data, LIMITS)
+
+
+def test_bomb_is_refused_before_it_is_decoded() -> None:
+    bomb = bytearray(file_of(Image.new("1", (8, 8))))
+    bomb[16:24] = (60_000).to_bytes(4, "big") * 2  # the header's width and height
+    with pytest.raises(RenderError):
+        decoded(bytes(bomb), LIMITS)
+
+
+def test_data_urls() -> None:
+    url = "data:image/png;base64," + base64.b64encode(b"abc").decode()
+    assert data_of(url, LIMITS) == b"abc"
+    for bad, why in (
+        ("data:image/png,abc", "must be data:"),
+        ("data:image/png;base64", "must be data:"),
+        ("data:image/png;base64,a*b=", "does not hold base64"),
+        (url, "larger than 2 bytes"),
+        ("data:;base64," + "A" * 1000, "larger than 2 bytes"),
+    ):
+        with pytest.raises(RenderError, match=why):
+            data_of(bad, LIMITS._replace(max_bytes=2))
+
+
+def processor(folder: Path, max_tokens: int = 10**6, **settings: Any):
+    """What opens `settings`."""
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    return open_processor(folder, max_tokens)
+
+
+CLIP = {
+    "image_processor_type": "CLIPImageProcessor",
+    "size": {"shortest_edge": 24},
+    "crop_size": {"height": 24, "width": 24},
+}
+
+
+@pytest.mark.parametrize("size", [(50, 31), (31, 50), (24, 24), (7, 5), (25, 99)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"size": 30, "crop_size": 24},
+        {"size": {"height": 20, "width": 28}, "do_center_crop": False},
+        {"do_resize": True, "resample": 2, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.2] * 3},
+        {"do_normalize": False},
+        {"do_rescale": False},
+    ],
+)
+def test_clip_is_that_of_transformers(
+    tmp_path: Path, size: tuple[int, int], changes: dict[str, Any]
+) -> None:
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    settings = CLIP | changes
+    image = picture(*size)
+    mine = processor(tmp_path, **settings)(image)
+    settings.pop("image_processor_type")
+    (theirs,) = CLIPImageProcessorPil(**settings)(image, return_tensors="np")["pixel_values"]
+    assert isinstance(mine, np.ndarray) and mine.dtype == np.float32
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+QWEN = {
+    "image_processor_type": "Qwen2VLImageProcessor",
+    "patch_size": 4,
+    "merge_size": 2,
+    "temporal_patch_size": 2,
+    "min_pixels": 16 * 16,
+    "max_pixels": 64 * 64,
+}
+
+
+@pytest.mark.parametrize("size", [(40, 24), (33, 17), (5, 3), (1, 1), (300, 20), (500, 400)])
+def test_qwen2_vl_is_that_of_transformers(tmp_path: Path, size: tuple[int, int]) -> None:
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    settings = dict(QWEN)
+    image = picture(*size)
+    patches, grid = processor(tmp_path, **settings)(image)
+    settings.pop("image_processor_type")
+    theirs = Qwen2VLImageProcessorPil(**settings)(image, return_tensors="np")
+    assert grid == tuple(theirs["image_grid_thw"][0])
+    np.testing.assert_allclose(patches, theirs["pixel_values"], rtol=1e-5, atol=1e-5)
+
+
+def test_qwen2_vl_sizes_by_their_newer_names(tmp_path: Path) -> None:
+    settings = {key: value for key, value in QWEN.items() if not key.endswith("pixels")}
+    newer = settings | {"size": {"shortest_edge": 16 * 16, "longest_edge": 64 * 64}}
+    for size in ((5, 3), (500, 400)):
+        expected = processor(tmp_path, **QWEN)(picture(*size))[1]
+        assert processor(tmp_path, **newer)(picture(*size))[1] == expected
+
+
+@pytest.mark.parametrize("size", [(500, 400), (90, 10), (64, 64)])
+def test_qwen2_vl_images_fit_the_engine(tmp_path: Path, size: tuple[int, int]) -> None:
+    _, (_, rows, columns) = processor(tmp_path, max_tokens=10, **QWEN)(picture(*size))
+    assert rows * columns // 4 <= 10
+
+
+@pytest.mark.parametrize("settings", [CLIP, QWEN])
+def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(RenderError, match="200 times"):
+        processor(tmp_path, **settings)(picture(201, 1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "no preprocessor_config"),
+        ({"image_processor_type": "SiglipImageProcessor"}, "known: CLIP"),
+        (CLIP | {"size": {"shortest_edge": 0}}, "not a positive number"),
+        (CLIP | {"size": "large"}, "not a positive number"),
+        (CLIP | {"crop_size": {"height": 3}}, "cannot be used"),
+        (CLIP | {"do_pad": True}, "do_pad"),
+        (CLIP | {"image_mean": [1, 2]}, "cannot be used"),
+        (CLIP | {"resample": 99}, "cannot be used"),
+        (QWEN | {"patch_size": -1}, "not a positive number"),
+    ],
+)
+def test_settings_that_are_refused(tmp_path: Path, settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(RenderError, match=why):
+        processor(tmp_path, **settings)
+
+
+def test_settings_within_those_of_a_processor(tmp_path: Path) -> None:
+    (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": CLIP}))
+    assert open_processor(tmp_path, 9)(picture(30, 30)).shape == (3, 24, 24)  # type: ignore[union-attr]

@@ -1,0 +1,232 @@
+"""Pixels to what an encoder takes, as a checkpoint's `preprocessor_config.json` says.
+
+    processor = open_processor(Path("llava-1.5-7b-hf"), max_tokens=2048)
+    pixels = processor(image)
+
+The results are those of the processors of `transformers` with these names, with Pillow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from pagemill.render.errors import RenderError
+from pagemill.render.json_values import as_array, as_object
+from pagemill.render.special_tokens import read_json
+
+Prepared = np.ndarray | tuple[np.ndarray, tuple[int, int, int]]
+"""Pixels, float32 [3, height, width], or patches, float32 [patches, channels], and how many there
+are in time, height and width."""
+
+_MAX_ASPECT = 200
+_CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+_CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+
+
+class ImageProcessor(Protocol):
+    """Makes an encoder's input of an RGB image. Raises RenderError for one that it cannot take."""
+
+    def __call__(self, image: Image.Image) -> Prepared: ...
+
+
+def open_processor(folder: Path, max_tokens: int) -> ImageProcessor:
+    """The processor of the checkpoint in `folder`.
+
+    Args:
+      folder: has preprocessor_config.json, or processor_config.json with `image_processor`.
+      max_tokens: of an image; larger ones are made smaller, if the model has images of any size.
+
+    Raises:
+      RenderError: there is none, or it does what is not known here.
+    """
+    settings = read_json(folder / "preprocessor_config.json") or as_object(
+        read_json(folder / "processor_config.json").get("image_processor")
+    )
+    if not settings:
+        raise RenderError(
+            f"{folder} has no preprocessor_config.json, which says how images are cut"
+        )
+    kind = str(settings.get("image_processor_type", ""))
+    make = _PROCESSORS.get(kind.removesuffix("Fast").removesuffix("Pil"))
+    if make is None:
+        raise RenderError(f"image_processor_type is {kind[:60]!r}; known: {', '.join(_PROCESSORS)}")
+    try:
+        return make(settings, max_tokens)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RenderError(f"preprocessor_config.json cannot be used: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Colors:
+    """From bytes to numbers: scaled, and then normalized per channel."""
+
+    scale: float
+    mean: np.ndarray
+    std: np.ndarray
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> _Colors:
+        scales, normalizes = (settings.get(f"do_{what}", True) for what in ("rescale", "normalize"))
+        mean = settings.get("image_mean", _CLIP_MEAN) if normalizes else (0.0,) * 3
+        std = settings.get("image_std", _CLIP_STD) if normalizes else (1.0,) * 3
+        return cls(
+            float(settings.get("rescale_factor", 1 / 255)) if scales else 1.0,
+            np.array(mean, np.float32).reshape(3, 1, 1),
+            np.array(std, np.float32).reshape(3, 1, 1),
+        )
+
+    def __call__(self, image: Image.Image) -> np.ndarray:
+        """float32 [3, height, width]."""
+        pixels = np.asarray(image).transpose(2, 0, 1).astype(np.float32) * np.float32(self.scale)
+        return (pixels - self.mean) / self.std
+
+
+@dataclass(frozen=True, slots=True)
+class ClipProcessor:
+    """Resizes to a `size`, or so that the shorter side has `shortest_edge`; cuts out the center."""
+
+    colors: _Colors
+    resample: Image.Resampling
+    shortest_edge: int | None
+    size: tuple[int, int] | None
+    """Height and width."""
+    crop: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
+        """Reads the settings; all images have the same number of tokens."""
+        if settings.get("do_pad"):
+            raise ValueError("do_pad is not known")
+        edge, size = None, None
+        if settings.get("do_resize", True):
+            given = settings.get("size", {"shortest_edge": 224})
+            named = as_object(given)
+            edge = given if named is None else named.get("shortest_edge")
+            size = None if edge is not None or named is None else _sides(named)
+        crop = settings.get("crop_size", 224) if settings.get("do_center_crop", True) else None
+        return cls(
+            _Colors.of(settings),
+            Image.Resampling(settings.get("resample", Image.Resampling.BICUBIC)),
+            None if edge is None else _positive(edge),
+            size,
+            None if crop is None else _sides(crop),
+        )
+
+    def __call__(self, image: Image.Image) -> np.ndarray:
+        _check_aspect(image)
+        if self.shortest_edge is not None:
+            short, long = sorted(image.size)
+            longer = int(self.shortest_edge * long / short)
+            is_high = image.width <= image.height
+            width, height = (
+                (self.shortest_edge, longer) if is_high else (longer, self.shortest_edge)
+            )
+            image = image.resize((width, height), self.resample)
+        elif self.size is not None:
+            height, width = self.size
+            image = image.resize((width, height), self.resample)
+        if self.crop is not None:
+            height, width = self.crop
+            if height > image.height or width > image.width:
+                raise RenderError(f"it is smaller than {width} x {height} pixels")
+            left, top = (image.width - width) // 2, (image.height - height) // 2
+            image = image.crop((left, top, left + width, top + height))
+        return self.colors(image)
+
+
+@dataclass(frozen=True, slots=True)
+class Qwen2VlProcessor:
+    """Resizes so that an image has from `min_pixels` to `max_pixels`, keeps its shape about, and
+    consists of whole groups of patches; patches of a group to be merged are consecutive."""
+
+    colors: _Colors
+    resample: Image.Resampling
+    min_pixels: int
+    max_pixels: int
+    patch: int
+    merge: int
+    frames: int
+    """Images that a patch spans; all are the same one."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
+        """Reads the settings; an image becomes no larger than `max_tokens`."""
+        if not settings.get("do_resize", True):
+            raise ValueError("do_resize must be true")
+        size = as_object(settings.get("size")) or {}
+        patch, merge = (
+            _positive(settings.get(f"{name}_size", default))
+            for name, default in (("patch", 14), ("merge", 2))
+        )
+        # The older keys win, as in `transformers`.
+        least = settings.get("min_pixels", size.get("shortest_edge", 56 * 56))
+        most = settings.get("max_pixels", size.get("longest_edge", 28 * 28 * 1280))
+        room = max_tokens * (patch * merge) ** 2
+        return cls(
+            _Colors.of(settings),
+            Image.Resampling(settings.get("resample", Image.Resampling.BICUBIC)),
+            min(_positive(least), room),
+            min(_positive(most), room),
+            patch,
+            merge,
+            _positive(settings.get("temporal_patch_size", 2)),
+        )
+
+    def __call__(self, image: Image.Image) -> tuple[np.ndarray, tuple[int, int, int]]:
+        _check_aspect(image)
+        height, width = self._size(image.height, image.width)
+        pixels = self.colors(image.resize((width, height), self.resample))
+        patch, merge = self.patch, self.merge
+        rows, columns = height // patch, width // patch
+        cut = pixels.reshape(3, rows // merge, merge, patch, columns // merge, merge, patch)
+        groups = cut.transpose(1, 4, 2, 5, 0, 3, 6)[:, :, :, :, :, None]
+        patches = np.broadcast_to(groups, (*groups.shape[:5], self.frames, patch, patch))
+        return patches.reshape(rows * columns, -1), (1, rows, columns)
+
+    def _size(self, height: int, width: int) -> tuple[int, int]:
+        factor = self.patch * self.merge
+        rows, columns = (round(side / factor) * factor for side in (height, width))
+        if rows * columns > self.max_pixels:
+            ratio = math.sqrt(height * width / self.max_pixels)
+            rows, columns = (
+                max(factor, math.floor(side / ratio / factor) * factor) for side in (height, width)
+            )
+        elif rows * columns < self.min_pixels:
+            ratio = math.sqrt(self.min_pixels / (height * width))
+            rows, columns = (math.ceil(side * ratio / factor) * factor for side in (height, width))
+        return rows, columns
+
+
+_PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
+    "CLIPImageProcessor": ClipProcessor.of,
+    "Qwen2VLImageProcessor": Qwen2VlProcessor.of,
+}
+
+
+def _check_aspect(image: Image.Image) -> None:
+    """Long and thin images would become large ones."""
+    short, long = sorted(image.size)
+    if long > _MAX_ASPECT * short:
+        raise RenderError(f"its longer side is more than {_MAX_ASPECT} times the shorter one")
+
+
+def _positive(value: Any) -> int:
+    if type(value) is not int or not 0 < value < 2**31:
+        raise ValueError(f"{value!r} is not a positive number")
+    return value
+
+
+def _sides(value: Any) -> tuple[int, int]:
+    """Height and width of an object, or of a square."""
+    named = as_object(value)
+    if named is not None:
+        return _positive(named["height"]), _positive(named["width"])
+    listed = as_array(value) or [value, value]
+    return _positive(listed[0]), _positive(listed[1])

@@ -1,0 +1,205 @@
+"""Images of requests: what is read, in which threads, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pagemill.config import MediaConfig
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.render.errors import RenderError
+from pagemill.server import images
+from pagemill.server.errors import ApiError
+from pagemill.server.images import ImageReader, NoImages, open_images
+from pagemill.server.protocol.images import SentImage, image_parts, without_urls
+from pagemill.server.testing.fake_server import fake_server
+
+URL = "https://images.example/cat.png"
+PROMPT = RenderedPrompt.of([1])
+
+
+def file_of(width: int = 4) -> bytes:
+    """A PNG file."""
+    file = io.BytesIO()
+    Image.new("RGB", (width, 2)).save(file, "PNG")
+    return file.getvalue()
+
+
+def data_url(width: int = 4) -> str:
+    """The same as a data: URL."""
+    return "data:image/png;base64," + base64.b64encode(file_of(width)).decode()
+
+
+def width_of(image: Image.Image) -> np.ndarray:
+    """A processor whose result says which image it was."""
+    return np.full((3, 1, 1), image.width, np.float32)
+
+
+def reader(
+    fetch: Callable[[str], bytes] = lambda url: file_of(9), config: MediaConfig | None = None
+) -> ImageReader:
+    """One whose images are their widths."""
+    return ImageReader(config or MediaConfig(), width_of, lambda prompt, _: prompt, fetch)
+
+
+def sent(*urls: str) -> list[SentImage]:
+    """Parts of a message."""
+    return [SentImage(f"messages[0].content[{at}]", url) for at, url in enumerate(urls)]
+
+
+def test_order_is_that_of_the_parts():
+    async def run() -> None:
+        read = await reader().read(sent(data_url(5), URL, data_url(6), URL))
+        assert [int(image.flat[0]) for image in read if isinstance(image, np.ndarray)] == [
+            *(5, 9, 6, 9)
+        ]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("urls", "config", "why"),
+    [
+        ([data_url()] * 3, MediaConfig(limit_mm_per_prompt={"image": 2}), "3 images; at most 2"),
+        ([data_url()], MediaConfig(limit_mm_per_prompt={"image": 0}), "at most 0"),
+        ([data_url(), "data:x"], MediaConfig(), r"`messages\[0\].content\[1\]` cannot be read"),
+        ([data_url(2000)], MediaConfig(max_image_pixels=1024), "at most 1024"),
+        (["data:;base64," + "A" * 9000], MediaConfig(max_image_bytes=1024), "1024 bytes"),
+    ],
+)
+def test_refusals(urls: list[str], config: MediaConfig, why: str):
+    with pytest.raises(ApiError, match=why) as error:
+        asyncio.run(reader(config=config).read(sent(*urls)))
+    assert error.value.status == 400 and error.value.param == "messages"
+
+
+def test_images_together_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(images, "MAX_PREPARED_BYTES", 30)
+    asyncio.run(reader().read(sent(data_url(), data_url())))
+    with pytest.raises(ApiError, match="too large together"):
+        asyncio.run(reader().read(sent(data_url(), data_url(), data_url())))
+
+
+def test_failed_fetch_names_the_part():
+    def fail(url: str) -> bytes:
+        raise RenderError("the host is away")
+
+    with pytest.raises(ApiError, match=r"content\[1\]` cannot be read: the host is away"):
+        asyncio.run(reader(fail).read(sent(data_url(), URL)))
+
+
+def test_requests_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(images, "MAX_WAITING", 2)
+    go = threading.Event()
+
+    def wait(url: str) -> bytes:
+        assert go.wait(20)
+        return file_of()
+
+    async def run() -> None:
+        slow = reader(wait)
+        waiting = [asyncio.create_task(slow.read(sent(URL))) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(ApiError) as error:
+            await slow.read(sent(data_url()))
+        assert error.value.status == 429
+        assert await slow.read([]) == ()
+        go.set()
+        await asyncio.gather(*waiting)
+        assert len(await slow.read(sent(data_url()))) == 1
+
+    asyncio.run(run())
+
+
+def test_cancelled_requests_leave(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(images, "MAX_WAITING", 1)
+    go = threading.Event()
+
+    def wait(url: str) -> bytes:
+        assert go.wait(20)
+        return file_of()
+
+    async def run() -> None:
+        slow = reader(wait)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(slow.read(sent(URL)), 0.01)
+        go.set()
+        assert len(await slow.read(sent(data_url()))) == 1
+
+    asyncio.run(run())
+
+
+def test_domains_are_needed_for_urls():
+    plain = ImageReader(MediaConfig(), width_of, lambda prompt, _: prompt)
+    with pytest.raises(ApiError, match="--allowed-media-domains"):
+        asyncio.run(plain.read(sent(URL)))
+
+
+def test_model_without_a_known_processor(tmp_path: Path):
+    none = open_images(MediaConfig(), tmp_path, 9, lambda prompt, _: prompt)
+    assert isinstance(none, NoImages)
+    with pytest.raises(ApiError, match=r"preprocessor_config\.json"):
+        asyncio.run(none.read(sent(URL)))
+    assert asyncio.run(none.place(PROMPT, ())) is PROMPT
+
+
+def test_parts_of_messages():
+    image = {"type": "image_url", "image_url": {"url": URL}}
+    messages = [
+        {"role": "system", "content": "a"},
+        {"role": "user", "content": ["b", image, {"type": "image_url", "image_url": "data:,"}]},
+    ]
+    assert image_parts(messages) == [
+        SentImage("messages[1].content[1]", URL),
+        SentImage("messages[1].content[2]", "data:,"),
+    ]
+    bare = {"role": "user", "content": ["b", {"type": "image"}, {"type": "image"}]}
+    assert without_urls(messages) == [messages[0], bare]
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "part"),
+    [
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": URL}]}]},
+            "`messages[0].content[0]",
+        ),
+        (
+            "/v1/responses",
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": URL}]}]},
+            "`input[0].content[0]",
+        ),
+        (
+            "/v1/messages",
+            {
+                "max_tokens": 1,
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "image", "source": {"type": "url", "url": URL}}],
+                    }
+                ],
+            },
+            "`messages[0].content[0]",
+        ),
+    ],
+)
+def test_model_without_images_names_the_part(route: str, body: dict[str, object], part: str):
+    async def run() -> None:
+        async with fake_server() as fake:
+            answer = await fake.client.post(route, json=body)
+            assert answer.status_code == 400
+            message = answer.json()["error"]["message"]
+            assert part in message and "this model takes parts of type `text` only" in message
+
+    asyncio.run(run())

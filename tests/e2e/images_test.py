@@ -1,0 +1,244 @@
+"""Images over HTTP: a server answers as the offline model does with the same pixels."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from pagemill.engine.llm import LLM
+from PIL import Image
+from tokenizers import Tokenizer
+from tokenizers.decoders import WordPiece
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from tests.e2e.server_process import NAME, ServerProcess, serve
+from tests.parity.tiny_models import LLAVA_PLACEHOLDER, QWEN2_VL_PLACEHOLDER, make
+
+assert LLAVA_PLACEHOLDER == QWEN2_VL_PLACEHOLDER
+IMAGE = "<image>"
+# Words of the vocabulary around each message, and an image where the message has one.
+TEMPLATE = (
+    "{% for message in messages %}t20 {% if message['content'] is string %}"
+    "{{ message['content'] }}{% else %}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %} <image> {% else %} {{ part['text'] }} {% endif %}"
+    "{% endfor %}{% endif %} t21 {% endfor %}t22"
+)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "llava": {"size": {"shortest_edge": 24}, "crop_size": {"height": 24, "width": 24}},
+    "qwen2_vl": {"patch_size": 4, "min_pixels": 256, "max_pixels": 4096},
+}
+TYPES = {"llava": "CLIPImageProcessor", "qwen2_vl": "Qwen2VLImageProcessor"}
+OPTIONS = {
+    "max_model_len": 400,
+    "max_num_batched_tokens": 128,
+    "max_num_seqs": 4,
+    "kv_cache_dtype": "f32",
+    "activation_dtype": "f32",
+}
+MAX_TOKENS = 6
+
+
+def picture(seed: int, width: int = 40, height: int = 30) -> Image.Image:
+    """Noise."""
+    values = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+    return Image.fromarray(values)
+
+
+CAT, DOG = picture(1), picture(2, 20, 50)
+
+
+def base64_of(image: Image.Image) -> str:
+    """The image's PNG file."""
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def url(image: Image.Image) -> str:
+    """The image as a data: URL."""
+    return "data:image/png;base64," + base64_of(image)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server of a family, and its model's folder."""
+
+    family: str
+    path: Path
+    server: ServerProcess
+
+    def post(self, route: str, **body: Any) -> httpx.Response:
+        return httpx.post(f"{self.server.base_url}{route}", json=body, timeout=60)
+
+    def chat(self, *content: Any, **fields: Any) -> httpx.Response:
+        """One message with the parts of `content`: texts, images, or parts."""
+        parts = [_part(each) for each in content]
+        message = {"role": "user", "content": parts}
+        fields = {"temperature": 0, "max_tokens": MAX_TOKENS, "ignore_eos": True} | fields
+        return self.post("/v1/chat/completions", model=NAME, messages=[message], **fields)
+
+    def answers(self, *prompts: tuple[str, list[Image.Image]]) -> list[str]:
+        """Texts of the offline model, with images by `transformers`."""
+        settings = SETTINGS[self.family]
+        images: list[list[Any]]
+        if self.family == "llava":
+            clip = CLIPImageProcessorPil(**settings)
+            found = [[clip(i, return_tensors="np") for i in own] for _, own in prompts]
+            images = [[f["pixel_values"][0] for f in own] for own in found]
+        else:
+            qwen = Qwen2VLImageProcessorPil(**settings)
+            found = [[qwen(i, return_tensors="np") for i in own] for _, own in prompts]
+            images = [
+                [(f["pixel_values"], tuple(f["image_grid_thw"][0])) for f in own] for own in found
+            ]
+        with LLM(str(self.path), **OPTIONS) as llm:
+            outputs = llm.generate(
+                [text for text, _ in prompts],
+                images=images,
+                temperature=0.0,
+                max_tokens=MAX_TOKENS,
+                ignore_eos=True,
+                progress=io.StringIO(),
+            )
+        return [output.choices[0].text for output in outputs]
+
+
+def _part(content: Any) -> dict[str, Any]:
+    if isinstance(content, str):
+        return {"type": "text", "text": content}
+    if isinstance(content, Image.Image):
+        return {"type": "image_url", "image_url": {"url": url(content)}}
+    return content
+
+
+def save_files(family: str, path: Path) -> None:
+    """Tokenizer, template and the image processor's settings."""
+    vocab = {IMAGE if i == LLAVA_PLACEHOLDER else f"t{i}": i for i in range(257)}
+    tokenizer = Tokenizer(WordLevel(vocab, unk_token="t0"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.decoder = WordPiece()
+    tokenizer.add_special_tokens([IMAGE])
+    tokenizer.save(str(path / "tokenizer.json"))
+    (path / "chat_template.jinja").write_text(TEMPLATE)
+    settings = {"image_processor_type": TYPES[family]} | SETTINGS[family]
+    (path / "preprocessor_config.json").write_text(json.dumps(settings))
+
+
+@pytest.fixture(scope="module", params=sorted(SETTINGS))
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    family: str = request.param
+    path = tmp_path_factory.mktemp(family)
+    make(family, path)
+    save_files(family, path)
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items()]
+    if family == "llava":
+        options.append("--isolate-engine")  # pixels cross a socket
+    options += ['--limit-mm-per-prompt={"image": 3}', "--max-image-pixels=10000"]
+    with serve(str(path), tmp_path_factory.mktemp("log"), options) as server:
+        yield Served(family, path, server)
+
+
+def test_answers_are_those_of_the_offline_model(served: Served) -> None:
+    one, two, none = served.answers(
+        (f"t20 t50 t51 {IMAGE} t21 t22", [CAT]),
+        (f"t20 {IMAGE} t60 {IMAGE} t21 t22", [DOG, CAT]),
+        ("t20 t50 t21 t22", []),
+    )
+    assert one != none
+    for content, expected in (
+        (["t50 t51", CAT], one),
+        ([DOG, "t60", CAT], two),
+        (["t50"], none),
+    ):
+        answer = served.chat(*content)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["choices"][0]["message"]["content"] == expected
+
+    message = {"role": "user", "content": [{"type": "input_text", "text": "t50 t51"}]}
+    message["content"].append({"type": "input_image", "image_url": url(CAT), "detail": "auto"})
+    sampling = {"temperature": 0, "ignore_eos": True, "max_output_tokens": MAX_TOKENS}
+    response = served.post("/v1/responses", model=NAME, input=[message], **sampling)
+    assert response.status_code == 200, response.text
+    assert response.json()["output"][0]["content"][0]["text"] == one
+
+    source = {"type": "base64", "media_type": "image/png", "data": base64_of(CAT)}
+    blocks = [{"type": "text", "text": "t50 t51"}, {"type": "image", "source": source}]
+    body = {"model": NAME, "messages": [{"role": "user", "content": blocks}]}
+    reply = served.post("/v1/messages", **body, temperature=0, max_tokens=MAX_TOKENS)
+    assert reply.status_code == 200, reply.text
+    assert one.startswith(reply.json()["content"][0]["text"])
+    usage = reply.json()["usage"]
+    count = served.post("/v1/messages/count_tokens", **body).json()["input_tokens"]
+    assert count == usage["input_tokens"] + usage["cache_read_input_tokens"] > 10
+
+
+def test_stored_responses_keep_their_images(served: Served) -> None:
+    image = {"type": "input_image", "image_url": url(CAT)}
+    sampling = {"temperature": 0, "max_output_tokens": 2, "ignore_eos": True}
+    first = served.post(
+        "/v1/responses", input=[{"role": "user", "content": [image]}], **sampling
+    ).json()
+    second = served.post(
+        "/v1/responses", input="t70", previous_response_id=first["id"], **sampling
+    ).json()
+    assert second["status"] == "incomplete", second
+    assert second["usage"]["input_tokens"] > first["usage"]["input_tokens"]
+    items = httpx.get(f"{served.server.base_url}/v1/responses/{second['id']}/input_items").json()
+    assert image in [part for item in items["data"] for part in item["content"]]
+
+
+def test_prefix_cache_keeps_images_apart(served: Served) -> None:
+    words = " ".join(f"t{100 + i}" for i in range(40))
+    cached = []
+    for image in (CAT, DOG, CAT):
+        usage = served.chat(image.resize((24, 24)), words).json()["usage"]
+        cached.append(usage["prompt_tokens_details"]["cached_tokens"])
+    assert cached[1] == 0 < cached[2]
+
+
+def test_users_text_is_no_image(served: Served) -> None:
+    """The placeholder in a message is text."""
+    answer = served.chat(f"t50 {IMAGE} t51")
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ([{"type": "image_url", "image_url": {"url": "data:,x"}}], "content[0]` cannot be read"),
+        ([{"type": "image_url", "image_url": {"url": "data:;base64,eHg="}}], "cannot be decoded"),
+        (["t5", picture(1, 200, 51)], "200 x 51 pixels; at most 10000"),
+        ([CAT] * 4, "has 4 images; at most 3"),
+        ([{"type": "image_url", "image_url": {}}], "image_url` must be"),
+        (
+            [{"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x"}}],
+            "--allowed-media-domains",
+        ),
+        ([{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}], "begin with"),
+        ([{"type": "video_url", "video_url": {"url": "data:,"}}], "parts are of type `text`"),
+    ],
+)
+def test_refusals(served: Served, content: list[Any], why: str) -> None:
+    answer = served.chat(*content)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert why in error["message"] and error["param"] == "messages"
+
+
+def test_images_are_no_tokens(served: Served) -> None:
+    message = {"role": "user", "content": [_part(CAT)]}
+    answer = served.post("/v1/chat/completions/render", model=NAME, messages=[message])
+    assert answer.status_code == 400 and "cannot be rendered" in answer.text
