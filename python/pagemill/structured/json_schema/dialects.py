@@ -38,9 +38,10 @@ def dialect(uri: str, metaschema: Any, otherwise: Dialect) -> Dialect:
     draft = next((draft for part, draft in _DRAFTS if part in uri), None)
     if draft is None:
         return otherwise
-    found = cast(Mapping[str, Any], metaschema) if isinstance(metaschema, dict) else {}
-    vocabulary = found.get("$vocabulary")
-    if draft < 2019 or not isinstance(vocabulary, dict):
+    if draft < 2019 or not isinstance(metaschema, dict):
+        return Dialect(draft)
+    vocabulary = cast(dict[str, Any], metaschema).get("$vocabulary")
+    if not isinstance(vocabulary, dict):
         return Dialect(draft)
     return Dialect(draft, _ignored(cast(Mapping[str, Any], vocabulary)))
 
