@@ -23,7 +23,8 @@ from pagemill.structured.testing.byte_tokenizer import MODEL_VOCAB
 from pagemill.structured.testing.walks import random_walk
 from referencing.jsonschema import DRAFT7
 
-from tests.json_schema.schemas import Begin, Matchers, real_schemas
+from tests.json_schema.schemas import Begin, Matchers
+from tools.bench.structured.real_schemas import real_schemas
 
 _NUM_WALKS = int(os.environ.get("PAGEMILL_TEST_WALKS", "50"))
 _MIN_ACCEPTED = 0.95
