@@ -16,18 +16,20 @@ from typing import Any
 import numpy as np
 import referencing
 import referencing.exceptions
-from jsonschema import Draft202012Validator, validators
+from jsonschema import Draft201909Validator, Draft202012Validator, validators
 from pagemill.structured.expansion import metaschemas
 from pagemill.structured.grammar import GrammarError
 from pagemill.structured.testing.byte_tokenizer import MODEL_VOCAB
 from pagemill.structured.testing.walks import random_walk
 from referencing.jsonschema import DRAFT7
 
-from tests.json_schema.schemas import Begin, Matchers, real_schemas
+from tests.json_schema.schemas import Begin, Matchers
+from tools.bench.structured.real_schemas import real_schemas
 
 _NUM_WALKS = int(os.environ.get("PAGEMILL_TEST_WALKS", "50"))
 _MIN_ACCEPTED = 0.95
 _SECONDS_A_SCHEMA = 20.0
+_ANNOTATE_FORMAT = (Draft201909Validator, Draft202012Validator)
 _HTTP = "http://json-schema.org/draft-"
 
 
@@ -44,7 +46,8 @@ class Oracle:
         if isinstance(schema, dict) and isinstance(schema.get("$schema"), str):
             draft = {"$schema": schema["$schema"].replace("https://json-schema.org/draft-", _HTTP)}
         kind = validators.validator_for(draft, default=Draft202012Validator)
-        checker = kind.FORMAT_CHECKER
+        is_annotation = kind in _ANNOTATE_FORMAT and "$schema" in schema
+        checker = None if is_annotation else kind.FORMAT_CHECKER
         validator = kind(schema, registry=self._registry, format_checker=checker)
         try:
             return [error.message for error in validator.iter_errors(json.loads(text))]

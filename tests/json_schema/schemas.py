@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
-import pickle
-import sqlite3
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -80,19 +78,6 @@ def official_suite(archive: Path) -> tuple[list[Group], dict[str, Any]]:
     return groups, remotes
 
 
-def real_schemas(database: Path) -> dict[str, Any]:
-    """The responses that are JSON, by their addresses."""
-    found: dict[str, Any] = {}
-    with sqlite3.connect(database) as connection:
-        for (value,) in connection.execute("SELECT value FROM responses ORDER BY key"):
-            response = _Responses(io.BytesIO(value)).load()
-            try:
-                found[response["url"]] = json.loads(response["_content"])
-            except ValueError:
-                continue
-    return found
-
-
 def admits(begin: Begin, value: Any) -> bool:
     """Whether any spelling of `value` may be written."""
     texts = (json.dumps(each, ensure_ascii=False) for each in _orders(_plain(value)))
@@ -108,14 +93,21 @@ def _groups(name: str, draft: str, content: Any) -> Iterator[Group]:
         schema = group["schema"]
         if isinstance(schema, dict):
             schema = {"$schema": DRAFTS[draft], **schema}
+            if _asserts_format(name):
+                del schema["$schema"]
         tests = tuple((t["description"], t["data"], t["valid"]) for t in group["tests"])
         yield Group(f"{name}: {group['description']}", schema, tests)
 
 
+def _asserts_format(name: str) -> bool:
+    """Whether tests assert `format`, which the `$schema` of newer drafts does not ask for."""
+    return "/optional/format/" in name and not name.startswith(("draft4", "draft6", "draft7"))
+
+
 def _plain(value: Any) -> Any:
-    """`value` without fractions that are zero and without exponents: 1.0 is written 1."""
+    """`value` with integers as digits: 1.0 is written 1."""
     if isinstance(value, float) and value.is_integer():
-        return int(value)
+        return int(Decimal(repr(value)))
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if isinstance(value, dict):
@@ -133,19 +125,3 @@ def _orders(value: Any) -> Iterator[Any]:
             if isinstance(inner, dict) and 1 < len(inner) < 4:
                 for order in itertools.permutations(inner.items()):
                     yield {**value, name: dict(order)}
-
-
-class _Responses(pickle.Unpickler):
-    """Reads plain values only; what else is in a response is an empty object."""
-
-    def find_class(self, module: str, name: str) -> type[_Nothing]:
-        """Nothing is looked up."""
-        return _Nothing
-
-
-class _Nothing:
-    def __init__(self, *values: object) -> None:
-        """Takes what comes."""
-
-    def __setstate__(self, state: object) -> None:
-        """Takes what comes."""

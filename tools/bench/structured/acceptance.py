@@ -23,9 +23,10 @@ from absl import app, flags
 from pagemill.structured.grammar import GrammarError
 from tqdm import tqdm
 
-from tests.json_schema.schemas import Matchers, real_schemas
+from tests.json_schema.schemas import Matchers
 from tools.bench.compare.environment import Environment, PeerError
 from tools.bench.compare.peers.vllm_server import Vllm
+from tools.bench.structured.real_schemas import real_schemas
 
 _TOKENIZER = flags.DEFINE_string("tokenizer", None, "Folder with a tokenizer. Default: no vLLM.")
 _FOLDER = flags.DEFINE_string("folder", "~/.cache/pagemill-compare", "Folder of environments.")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
+from pagemill.structured.json_schema.dialects import NEWEST, Dialect, dialect
 from pagemill.structured.json_schema.errors import SchemaError, UnwritableError
 
 FindDocument = Callable[[str], Any]
@@ -26,24 +27,16 @@ _SINGLE = (
     "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
 )  # fmt: skip
 _LISTED = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
-_DRAFTS = (
-    ("draft-03", 3), ("draft-04", 4), ("draft-06", 6), ("draft-07", 7),
-    ("2019-09", 2019), ("2020-12", 2020),
-)  # fmt: skip
-NEWEST = 2020
-_VALIDATION = "/vocab/validation"
 _MAX_DOCUMENTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a schema stands. `scope`: resources with dynamic anchors, the outermost first.
-    `validates`: whether its dialect has the vocabulary of validation."""
+    """Where a schema stands. `scope`: resources with dynamic anchors, the outermost first."""
 
     base: str
-    draft: int
+    dialect: Dialect
     scope: tuple[str, ...] = ()
-    validates: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +52,7 @@ class _Resource:
     """A document, or the part of one that has an `$id`."""
 
     root: Any
-    draft: int
-    validates: bool = True
+    dialect: Dialect
     anchors: dict[str, Any] = field(default_factory=dict[str, Any])
     dynamic_anchors: dict[str, Any] = field(default_factory=dict[str, Any])
     is_recursive: bool = False
@@ -75,7 +67,7 @@ class Documents:
         self._bases: dict[int, str] = {}
         """The base URI of each object within a resource, by its identity."""
         self._num_documents = 0
-        self._root = self._add(schema, "", NEWEST)
+        self._root = self._add(schema, "", Dialect(NEWEST))
 
     def root(self) -> Located:
         """The schema itself."""
@@ -97,7 +89,7 @@ class Documents:
             UnwritableError: to no document that is known, or to nothing in it.
         """
         uri, fragment = urldefrag(_joined(place.base, reference))
-        self._open(uri, reference, place.draft)
+        self._open(uri, reference, place.dialect)
         return self._located(self._target(uri, unquote(fragment), reference), uri, place.scope)
 
     def resolve_dynamic(self, reference: str, place: Place) -> Located:
@@ -126,9 +118,9 @@ class Documents:
         is_dynamic = resource.is_recursive or resource.dynamic_anchors
         if is_dynamic and base not in scope:
             scope = (*scope, base)
-        return Located(schema, Place(base, resource.draft, scope, resource.validates))
+        return Located(schema, Place(base, resource.dialect, scope))
 
-    def _open(self, uri: str, reference: str, draft: int) -> None:
+    def _open(self, uri: str, reference: str, otherwise: Dialect) -> None:
         if uri in self._resources:
             return
         document = self._find(uri)
@@ -138,7 +130,7 @@ class Documents:
                 " so put its schemas into `$defs`"
             )
         self._num_documents += 1
-        added = self._add(document, uri, draft)
+        added = self._add(document, uri, otherwise)
         self._resources[uri] = self._resources[added]
 
     def _target(self, uri: str, fragment: str, reference: str) -> Any:
@@ -154,11 +146,12 @@ class Documents:
                 raise UnwritableError(f"`$ref` {reference[:200]!r} leads nowhere")
         return at
 
-    def _add(self, document: Any, uri: str, draft: int) -> str:
+    def _add(self, document: Any, uri: str, otherwise: Dialect) -> str:
         """Takes the resources of a document: the base URI of its root."""
-        identified = _identifier(document, _draft(document, draft))
+        resource = _Resource(document, self._dialect(document, otherwise))
+        identified = _identifier(document, resource.dialect.draft)
         root = urldefrag(_joined(uri, identified))[0] if identified else uri
-        self._resources.setdefault(root, self._resource(document, draft))
+        self._resources.setdefault(root, resource)
         waiting: list[tuple[Any, str]] = [(document, root)]
         while waiting:
             at, base = waiting.pop()
@@ -169,20 +162,9 @@ class Documents:
                 waiting += ((part, base) for part in _parts(found))
         return root
 
-    def _resource(self, root: Any, draft: int, validates: bool = True) -> _Resource:
-        """A resource within one of this draft and dialect, unless it names its own."""
-        vocabulary = _field(self._find_dialect(_field(root, "$schema")), "$vocabulary")
-        if isinstance(vocabulary, dict):
-            names = cast(Mapping[str, Any], vocabulary)
-            validates = any(name.endswith(_VALIDATION) for name in names)
-        return _Resource(root, _draft(root, draft), validates)
-
-    def _find_dialect(self, name: Any) -> Any:
-        return self._find(name.rstrip("#")) if isinstance(name, str) else None
-
     def _base(self, schema: Mapping[str, Any], base: str, *, is_root: bool) -> str:
         """Notes the identifiers of `schema`; the base URI that it has."""
-        outer = self._resources[base]
+        outer = self._resources[base].dialect
         identifier = _identifier(schema, outer.draft)
         if identifier and not is_root:
             uri, fragment = urldefrag(_joined(base, identifier))
@@ -190,8 +172,7 @@ class Documents:
                 self._resources[base].anchors.setdefault(unquote(fragment), schema)
             else:
                 base = uri
-                inner = self._resource(schema, outer.draft, outer.validates)
-                self._resources.setdefault(uri, inner)
+                self._resources.setdefault(uri, _Resource(schema, self._dialect(schema, outer)))
         resource = self._resources[base]
         for name, anchors in (("$anchor", resource.anchors), ("$dynamicAnchor", resource.anchors)):
             if isinstance(schema.get(name), str):
@@ -201,6 +182,12 @@ class Documents:
         if schema.get("$recursiveAnchor") is True and schema is resource.root:
             resource.is_recursive = True
         return base
+
+    def _dialect(self, schema: Any, otherwise: Dialect) -> Dialect:
+        name = cast(dict[str, Any], schema).get("$schema") if isinstance(schema, dict) else None
+        if not isinstance(name, str):
+            return otherwise
+        return dialect(name, self._find(name.removesuffix("#")), otherwise)
 
 
 def _parts(schema: Mapping[str, Any]) -> Iterator[Any]:
@@ -232,17 +219,6 @@ def _identifier(schema: Any, draft: int) -> str:
         return ""
     name = found.get("$id", found.get("id") if draft <= 4 else None)
     return name if isinstance(name, str) else ""
-
-
-def _field(value: Any, name: str) -> Any:
-    return cast(Mapping[str, Any], value).get(name) if isinstance(value, dict) else None
-
-
-def _draft(schema: Any, otherwise: int) -> int:
-    name = _field(schema, "$schema")
-    if isinstance(name, str):
-        return next((draft for part, draft in _DRAFTS if part in name), otherwise)
-    return otherwise
 
 
 def _member(value: Any, name: str) -> Any:

@@ -16,6 +16,7 @@ from pagemill.structured.testing.byte_tokenizer import admits, byte_vocabulary
 from pagemill.structured.testing.walks import random_walk
 
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+_DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
 NODE = {
     "$ref": "#/$defs/node",
     "$defs": {
@@ -223,6 +224,13 @@ CASES: list[tuple[str, Any, list[str], list[str]]] = [
         {"type": "object", "properties": {"a": {"$ref": "http://x/y"}, "b": {"type": "null"}}},
         ["{}", '{"b":null}'],
         ['{"a":1}'],
+    ),
+    ("a format", {"type": "string", "format": "date"}, ['"2024-02-29"'], ['"2023-02-29"']),
+    (
+        "a format that is an annotation",
+        {"$schema": _DRAFT_2020, "type": "string", "format": "date"},
+        ['"2023-02-29"'],
+        ["1"],
     ),
     ("true and 1", {"enum": [True, 0]}, ["true", "0"], ["1", "false"]),
 ]

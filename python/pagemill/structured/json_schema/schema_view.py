@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, cast
 
 from pagemill.structured.json_schema.container_keywords import nothing_but
+from pagemill.structured.json_schema.dialects import NEWEST, Dialect
 from pagemill.structured.json_schema.documents import Located
 from pagemill.structured.json_schema.errors import SchemaError
 from pagemill.structured.json_schema.shapes import (
@@ -45,14 +46,6 @@ _SINCE = {
 """The draft that has a keyword first; others ignore it."""
 
 
-_VALIDATION = frozenset({
-    "const", "dependentRequired", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxContains",
-    "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength",
-    "minProperties", "minimum", "multipleOf", "pattern", "required", "type", "uniqueItems",
-})  # fmt: skip
-"""The vocabulary that a dialect may lack."""
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """A schema, or one of `options`."""
@@ -69,10 +62,9 @@ class SchemaView:
         self._shapes = shapes
         self._source = source
         self._place = source.located.place
-        alone = self._place.draft <= 7 and "$ref" in schema
-        known = {k: v for k, v in schema.items() if _SINCE.get(k, 0) <= self._place.draft}
-        if not self._place.validates:
-            known = {k: v for k, v in known.items() if k not in _VALIDATION}
+        draft, ignored = self._place.dialect.draft, self._place.dialect.ignored
+        alone = draft <= 7 and "$ref" in schema
+        known = {k: v for k, v in schema.items() if _SINCE.get(k, 0) <= draft and k not in ignored}
         self._schema: Schema = {"$ref": schema["$ref"]} if alone else known
 
     def pieces(self, *, holds: bool) -> Iterator[Shapes]:
@@ -124,7 +116,7 @@ class SchemaView:
     def _with_unevaluated_items(self, given: Arrays, rest: Literal) -> Arrays:
         if given.evaluated is None:
             return given
-        if given.contains and self._place.draft > 2019:
+        if given.contains and self._place.dialect.draft > 2019:
             seen = [each.literal for each in given.contains if each.literal[1]]
             rest = self._shapes.any_of([rest, *seen])
         length = max(len(given.prefix), given.evaluated)
@@ -147,7 +139,7 @@ class SchemaView:
             if shapes is None:
                 made = _constant(value)
                 self._shapes.keep(made)
-                place = replace(self._place, draft=2020)
+                place = replace(self._place, dialect=Dialect(NEWEST))
                 made_at = self._shapes.index_of(Located(made, place), self._source.path)
                 shapes = self._shapes.of_literal((made_at, holds))
             found.append(shapes)
