@@ -96,7 +96,7 @@ bool Block::RunWarp(int warp) {
     ran = true;
     thread().fiber.Resume();
     if (thread().fiber.finished() && !(thread().committed.empty() && thread().issued.empty())) {
-      SetError("a thread returned without a wait for its asynchronous copies", thread().location);
+      SetError("a thread returned without a wait for its asynchronous copies", thread());
     }
   }
   return ran;
@@ -135,20 +135,20 @@ bool Block::ReleaseBlock() {
       ++finished;
     } else if (thread->wait == Wait::kWarp) {
       SetError("a lane that the mask names does not get here (it returned or waits elsewhere)",
-               thread->location);
+               *thread);
       return false;
     } else if (waiting == nullptr) {
       waiting = thread.get();
     } else if (!IsSamePlace(waiting->location, thread->location)) {
       SetError("threads of the block wait at different barriers, another is " +
                    ToString(thread->location),
-               waiting->location);
+               *waiting);
       return false;
     }
   }
   if (waiting == nullptr) return false;
   if (finished > 0) {
-    SetError("the barrier is not reached by threads that returned", waiting->location);
+    SetError("the barrier is not reached by threads that returned", *waiting);
     return false;
   }
   for (const std::unique_ptr<Thread>& thread : threads_) thread->wait = Wait::kNone;
@@ -167,16 +167,20 @@ void Block::WaitForWarp(uint64_t mask, Location location) {
   WaitAs(Wait::kWarp, mask, location);
 }
 
-void Block::Fail(const std::string& message, Location location) {
-  SetError(message, location);
+void Block::Fail(const char* message, Location location) {
+  thread().location = location;
+  SetError(message, thread());
   thread().fiber.Suspend();
   std::abort();
 }
 
-void Block::SetError(const std::string& message, const Location& location) {
-  error_ = message + ": block (" + std::to_string(index_.x) + ", " + std::to_string(index_.y) +
-           ", " + std::to_string(index_.z) + "), thread " + std::to_string(current_) + ", at " +
-           ToString(location);
+void Block::SetError(const std::string& message, const Thread& thread) {
+  const auto text = [](const Dim& dim) {
+    return "(" + std::to_string(dim.x) + ", " + std::to_string(dim.y) + ", " +
+           std::to_string(dim.z) + ")";
+  };
+  error_ = message + ": block " + text(index_) + ", thread " + text(thread.index) + ", at " +
+           ToString(thread.location);
 }
 
 Status Launch(const LaunchOptions& options, const std::function<void()>& thread) {

@@ -37,7 +37,7 @@ struct Thread {
   Dim index;
   Wait wait = Wait::kNone;
   uint64_t mask = 0;   // of the lanes that it waits for
-  Location location;   // where it waits
+  Location location;   // where it waits, or waited last
   std::vector<std::vector<AsyncCopy>> committed;
   std::vector<AsyncCopy> issued;  // since the last commit
   alignas(16) std::byte exchanged[kMaxExchangeBytes];
@@ -64,8 +64,8 @@ class Block {
   void WaitForBlock(Location location) { WaitAs(Wait::kBlock, 0, location); }
   // Waits for the lanes of `mask`, which must include this one.
   void WaitForWarp(uint64_t mask, Location location);
-  // Ends the launch with this message.
-  [[noreturn]] void Fail(const std::string& message, Location location);
+  // Ends the launch with this message. Nothing on the thread's stack is destroyed.
+  [[noreturn]] void Fail(const char* message, Location location);
 
  private:
   void WaitAs(Wait wait, uint64_t mask, Location location);
@@ -74,7 +74,7 @@ class Block {
   bool RunWarp(int warp);                         // false: no lane could run
   bool ReleaseWarp(int warp);                     // true: lanes that met go on
   bool ReleaseBlock();
-  void SetError(const std::string& message, const Location& location);
+  void SetError(const std::string& message, const Thread& thread);
 
   LaunchOptions options_;
   const std::function<void()>& body_;
