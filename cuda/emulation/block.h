@@ -90,21 +90,21 @@ class Block {
 // The block that runs now; a launch sets it.
 Block& CurrentBlock();
 
-// A variable in static shared memory.
+// A variable in static shared memory, which is on the heap: AddressSanitizer guards its ends there.
 template <typename T>
 class SharedVariable {
  public:
   T& Get() {
     if (serial_ != CurrentBlock().serial()) {
       serial_ = CurrentBlock().serial();
-      std::memset(static_cast<void*>(&value_), 0xff, sizeof(T));
+      std::memset(bytes_.get(), 0xff, sizeof(T));
     }
-    return value_;
+    return *reinterpret_cast<T*>(bytes_.get());
   }
 
  private:
   uint64_t serial_ = 0;
-  alignas(16) T value_;
+  std::unique_ptr<std::byte[]> bytes_ = std::make_unique_for_overwrite<std::byte[]>(sizeof(T));
 };
 
 }  // namespace pagemill::gpu::emulation

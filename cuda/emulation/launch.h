@@ -4,7 +4,8 @@
 //
 //   Status ran = Launch({.grid = {rows}, .block = {128}, .seed = 3}, [&] { Kernel(x, y); });
 //
-// A kernel that depends on what a GPU does not promise gives a wrong result or an error:
+// A kernel that depends on what a GPU does not promise gives a wrong result, for most seeds, or an
+// error:
 //   * warps run in a random order (of the seed), and so do the lanes of a warp;
 //   * shared memory holds 0xff bytes (NaN) when a block begins;
 //   * an asynchronous copy writes 0xff bytes when it is issued, and the data at its wait;
