@@ -1,0 +1,206 @@
+#include "cuda/emulation/block.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+namespace pagemill::gpu::emulation {
+namespace {
+
+std::mutex launching;
+Block* running = nullptr;    // guarded by `launching`
+uint64_t blocks_so_far = 0;  // guarded by `launching`
+
+// A warp goes on after its lanes met with this probability: it may get far ahead of the others.
+constexpr double kSameWarp = 0.75;
+
+bool IsSamePlace(const Location& a, const Location& b) {
+  return a.line() == b.line() && a.column() == b.column() &&
+         std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+std::string ToString(const Location& location) {
+  return std::string(location.file_name()) + ":" + std::to_string(location.line());
+}
+
+}  // namespace
+
+Block& CurrentBlock() { return *running; }
+
+Block::Block(const LaunchOptions& options, const std::function<void()>& thread)
+    : options_(options),
+      body_(thread),
+      dynamic_shared_(
+          std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(options.shared_bytes))),
+      random_(options.seed) {
+  for (uint32_t z = 0; z < options.block.z; ++z) {
+    for (uint32_t y = 0; y < options.block.y; ++y) {
+      for (uint32_t x = 0; x < options.block.x; ++x) {
+        threads_.push_back(std::make_unique<Thread>());
+        threads_.back()->index = {x, y, z};
+      }
+    }
+  }
+}
+
+int Block::warps() const {
+  const int threads = static_cast<int>(threads_.size());
+  return (threads + options_.warp_lanes - 1) / options_.warp_lanes;
+}
+
+std::pair<int, int> Block::ThreadsOf(int warp) const {
+  const int first = warp * options_.warp_lanes;
+  return {first, std::min(first + options_.warp_lanes, static_cast<int>(threads_.size()))};
+}
+
+Status Block::Run(Dim index) {
+  index_ = index;
+  serial_ = ++blocks_so_far;
+  std::memset(dynamic_shared_.get(), 0xff, static_cast<size_t>(options_.shared_bytes));
+  for (const std::unique_ptr<Thread>& thread : threads_) {
+    thread->wait = Wait::kNone;
+    thread->committed.clear();
+    thread->issued.clear();
+    thread->fiber.Start(body_);
+  }
+  std::vector<int> order(static_cast<size_t>(warps()));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+  std::bernoulli_distribution goes_on(kSameWarp);
+  do {
+    bool ran = true;
+    while (ran && error_.empty()) {
+      ran = false;
+      std::shuffle(order.begin(), order.end(), random_);
+      for (int warp : order) {
+        while (error_.empty() && RunWarp(warp)) {
+          ran = true;
+          ReleaseWarp(warp);
+          if (!goes_on(random_)) break;
+        }
+        if (ran) break;
+      }
+    }
+  } while (error_.empty() && ReleaseBlock());
+  return error_.empty() ? OkStatus() : Internal(error_);
+}
+
+bool Block::RunWarp(int warp) {
+  const auto [first, last] = ThreadsOf(warp);
+  const int lanes = last - first;
+  const int start = static_cast<int>(random_() % static_cast<uint64_t>(lanes));
+  bool ran = false;
+  for (int i = 0; i < lanes && error_.empty(); ++i) {
+    current_ = first + (start + i) % lanes;
+    if (thread().fiber.finished() || thread().wait != Wait::kNone) continue;
+    ran = true;
+    thread().fiber.Resume();
+    if (thread().fiber.finished() && !(thread().committed.empty() && thread().issued.empty())) {
+      SetError("a thread returned without a wait for its asynchronous copies", thread());
+    }
+  }
+  return ran;
+}
+
+bool Block::ReleaseWarp(int warp) {
+  const auto [first, last] = ThreadsOf(warp);
+  bool released = false;
+  for (int i = first; i < last; ++i) {
+    const Thread& waiting = *threads_[static_cast<size_t>(i)];
+    if (waiting.wait != Wait::kWarp) continue;
+    const uint64_t mask = waiting.mask;
+    bool complete = true;
+    for (int lane = 0; lane < options_.warp_lanes && complete; ++lane) {
+      if (!(mask >> lane & 1)) continue;
+      const int other = first + lane;
+      complete = other < last && threads_[static_cast<size_t>(other)]->wait == Wait::kWarp &&
+                 threads_[static_cast<size_t>(other)]->mask == mask &&
+                 IsSamePlace(threads_[static_cast<size_t>(other)]->location, waiting.location);
+    }
+    if (!complete) continue;
+    for (int lane = 0; lane < options_.warp_lanes; ++lane) {
+      if (mask >> lane & 1) threads_[static_cast<size_t>(first + lane)]->wait = Wait::kNone;
+    }
+    released = true;
+  }
+  return released;
+}
+
+// No thread can run: either all stand at one barrier, or all are finished, or a rule is broken.
+bool Block::ReleaseBlock() {
+  const Thread* waiting = nullptr;
+  size_t finished = 0;
+  for (const std::unique_ptr<Thread>& thread : threads_) {
+    if (thread->fiber.finished()) {
+      ++finished;
+    } else if (thread->wait == Wait::kWarp) {
+      SetError("a lane that the mask names does not get here (it returned or waits elsewhere)",
+               *thread);
+      return false;
+    } else if (waiting == nullptr) {
+      waiting = thread.get();
+    } else if (!IsSamePlace(waiting->location, thread->location)) {
+      SetError("threads of the block wait at different barriers, another is " +
+                   ToString(thread->location),
+               *waiting);
+      return false;
+    }
+  }
+  if (waiting == nullptr) return false;
+  if (finished > 0) {
+    SetError("the barrier is not reached by threads that returned", *waiting);
+    return false;
+  }
+  for (const std::unique_ptr<Thread>& thread : threads_) thread->wait = Wait::kNone;
+  return true;
+}
+
+void Block::WaitAs(Wait wait, uint64_t mask, Location location) {
+  thread().wait = wait;
+  thread().mask = mask;
+  thread().location = location;
+  thread().fiber.Suspend();
+}
+
+void Block::WaitForWarp(uint64_t mask, Location location) {
+  if (!(mask >> lane() & 1)) Fail("a lane is not in the mask that it waits with", location);
+  WaitAs(Wait::kWarp, mask, location);
+}
+
+void Block::Fail(const char* message, Location location) {
+  thread().location = location;
+  SetError(message, thread());
+  thread().fiber.Suspend();
+  std::abort();
+}
+
+void Block::SetError(const std::string& message, const Thread& thread) {
+  const auto text = [](const Dim& dim) {
+    return "(" + std::to_string(dim.x) + ", " + std::to_string(dim.y) + ", " +
+           std::to_string(dim.z) + ")";
+  };
+  error_ = message + ": block " + text(index_) + ", thread " + text(thread.index) + ", at " +
+           ToString(thread.location);
+}
+
+Status Launch(const LaunchOptions& options, const std::function<void()>& thread) {
+  if (options.warp_lanes != 32 && options.warp_lanes != 64) {
+    return InvalidArgument("warp_lanes is 32 or 64");
+  }
+  if (options.block.size() < 1 || options.block.size() > kMaxBlockThreads) {
+    return InvalidArgument("a block has 1 to 1024 threads");
+  }
+  std::lock_guard lock(launching);
+  Block block(options, thread);
+  running = &block;
+  for (uint32_t z = 0; z < options.grid.z; ++z) {
+    for (uint32_t y = 0; y < options.grid.y; ++y) {
+      for (uint32_t x = 0; x < options.grid.x; ++x) {
+        if (Status ran = block.Run({x, y, z}); !ran.ok()) return ran;
+      }
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace pagemill::gpu::emulation

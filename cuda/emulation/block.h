@@ -1,0 +1,112 @@
+// File: cuda/emulation/block.h
+// The block that is being emulated: what vocabulary.h is made of. Kernels do not use this header.
+#ifndef PAGEMILL_CUDA_EMULATION_BLOCK_H_
+#define PAGEMILL_CUDA_EMULATION_BLOCK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/emulation/fiber.h"
+#include "cuda/emulation/launch.h"
+
+namespace pagemill::gpu::emulation {
+
+inline constexpr int kMaxLanes = 64;
+inline constexpr size_t kMaxExchangeBytes = 32;  // what a lane hands to its warp at once
+
+using Location = std::source_location;
+
+struct AsyncCopy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
+// Why a thread does not run.
+enum class Wait { kNone, kWarp, kBlock };
+
+struct Thread {
+  Fiber fiber;
+  Dim index;
+  Wait wait = Wait::kNone;
+  uint64_t mask = 0;   // of the lanes that it waits for
+  Location location;   // where it waits, or waited last
+  std::vector<std::vector<AsyncCopy>> committed;
+  std::vector<AsyncCopy> issued;  // since the last commit
+  alignas(16) std::byte exchanged[kMaxExchangeBytes];
+};
+
+class Block {
+ public:
+  Block(const LaunchOptions& options, const std::function<void()>& thread);
+
+  Status Run(Dim index);
+
+  // The rest is for the thread that runs.
+  Thread& thread() { return *threads_[static_cast<size_t>(current_)]; }
+  int lane() const { return current_ % options_.warp_lanes; }
+  int warp() const { return current_ / options_.warp_lanes; }
+  const Thread& LaneOfWarp(int lane) const {
+    return *threads_[static_cast<size_t>(current_ - this->lane() + lane)];
+  }
+  Dim index() const { return index_; }
+  const LaunchOptions& options() const { return options_; }
+  uint64_t serial() const { return serial_; }  // of this block among all in the process
+  std::byte* dynamic_shared() { return dynamic_shared_.get(); }
+
+  void WaitForBlock(Location location) { WaitAs(Wait::kBlock, 0, location); }
+  // Waits for the lanes of `mask`, which must include this one.
+  void WaitForWarp(uint64_t mask, Location location);
+  // Ends the launch with this message. Nothing on the thread's stack is destroyed.
+  [[noreturn]] void Fail(const char* message, Location location);
+
+ private:
+  void WaitAs(Wait wait, uint64_t mask, Location location);
+  int warps() const;
+  std::pair<int, int> ThreadsOf(int warp) const;  // [first, last)
+  bool RunWarp(int warp);                         // false: no lane could run
+  bool ReleaseWarp(int warp);                     // true: lanes that met go on
+  bool ReleaseBlock();
+  void SetError(const std::string& message, const Thread& thread);
+
+  LaunchOptions options_;
+  const std::function<void()>& body_;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  std::unique_ptr<std::byte[]> dynamic_shared_;
+  std::mt19937_64 random_;
+  Dim index_;
+  uint64_t serial_ = 0;
+  int current_ = 0;
+  std::string error_;
+};
+
+// The block that runs now; a launch sets it.
+Block& CurrentBlock();
+
+// A variable in static shared memory, which is on the heap: AddressSanitizer guards its ends there.
+template <typename T>
+class SharedVariable {
+ public:
+  T& Get() {
+    if (serial_ != CurrentBlock().serial()) {
+      serial_ = CurrentBlock().serial();
+      std::memset(bytes_.get(), 0xff, sizeof(T));
+    }
+    return *reinterpret_cast<T*>(bytes_.get());
+  }
+
+ private:
+  uint64_t serial_ = 0;
+  std::unique_ptr<std::byte[]> bytes_ = std::make_unique_for_overwrite<std::byte[]>(sizeof(T));
+};
+
+}  // namespace pagemill::gpu::emulation
+
+#endif  // PAGEMILL_CUDA_EMULATION_BLOCK_H_

@@ -1,0 +1,49 @@
+// File: cuda/emulation/launch.h
+// Runs a kernel on the CPU, for tests: every thread of a block is a fiber, and blocks run one after
+// another. Kernels are written in the vocabulary of cuda/gpu_vendor.h.
+//
+//   Status ran = Launch({.grid = {rows}, .block = {128}, .seed = 3}, [&] { Kernel(x, y); });
+//
+// A kernel that depends on what a GPU does not promise gives a wrong result, for most seeds, or an
+// error:
+//   * warps run in a random order (of the seed), and so do the lanes of a warp;
+//   * shared memory holds 0xff bytes (NaN) when a block begins;
+//   * an asynchronous copy writes 0xff bytes when it is issued, and the data at its wait;
+//   * lanes of a warp, or threads of a block, that wait at different places are an error, and so
+//     are a mask that names a lane that returned or waits elsewhere, a barrier that some threads
+//     left out by returning, and copies without a wait.
+// Not emulated: the order of memory operations between blocks, wgmma, TMA, clusters.
+//
+// One launch runs at a time in a process; a second caller waits.
+#ifndef PAGEMILL_CUDA_EMULATION_LAUNCH_H_
+#define PAGEMILL_CUDA_EMULATION_LAUNCH_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "cc/base/status.h"
+
+namespace pagemill::gpu::emulation {
+
+struct Dim {
+  uint32_t x = 1, y = 1, z = 1;
+  int64_t size() const { return int64_t{x} * y * z; }
+};
+
+inline constexpr int64_t kMaxBlockThreads = 1024;
+
+struct LaunchOptions {
+  Dim grid = {};
+  Dim block = {};
+  int64_t shared_bytes = 0;  // dynamic shared memory of a block
+  int warp_lanes = 32;       // 32 or 64
+  uint64_t seed = 1;         // of the order of warps and lanes
+};
+
+// `thread` is the kernel as one thread runs it. InvalidArgument: a block of this shape is
+// impossible. Internal: the kernel broke a rule; the message names the rule, block and line.
+Status Launch(const LaunchOptions& options, const std::function<void()>& thread);
+
+}  // namespace pagemill::gpu::emulation
+
+#endif  // PAGEMILL_CUDA_EMULATION_LAUNCH_H_

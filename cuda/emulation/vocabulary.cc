@@ -1,0 +1,68 @@
+#include "cuda/emulation/vocabulary.h"
+
+#include <array>
+#include <utility>
+
+namespace pagemill::gpu::emulation {
+namespace {
+
+struct Fragments {
+  std::array<uint32_t, 4> a;
+  std::array<uint32_t, 2> b;
+};
+
+float Half(uint32_t pair, int which) {
+  return std::bit_cast<float>(which == 0 ? pair << 16 : pair & 0xffff0000u);
+}
+
+}  // namespace
+
+void IssueCopy(void* to, const void* from, size_t bytes, const Location& where) {
+  Block& block = CurrentBlock();
+  if (reinterpret_cast<uintptr_t>(to) % bytes != 0 ||
+      reinterpret_cast<uintptr_t>(from) % bytes != 0) {
+    block.Fail("an asynchronous copy is not aligned to its size", where);
+  }
+  std::memset(to, 0xff, bytes);
+  block.thread().issued.push_back({to, from, bytes});
+}
+
+void CommitIssuedCopies() {
+  Thread& thread = CurrentBlock().thread();
+  thread.committed.push_back(std::exchange(thread.issued, {}));
+}
+
+void LandCopies(size_t under_way) {
+  std::vector<std::vector<AsyncCopy>>& groups = CurrentBlock().thread().committed;
+  while (groups.size() > under_way) {
+    for (const AsyncCopy& copy : groups.front()) std::memcpy(copy.to, copy.from, copy.bytes);
+    groups.erase(groups.begin());
+  }
+}
+
+void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                       const Location& where) {
+  if (CurrentBlock().options().warp_lanes != 32) {
+    CurrentBlock().Fail("Mma16x8x16 is for warps of 32 lanes", where);
+  }
+  const Fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const int group = CurrentBlock().lane() / 4, in_group = CurrentBlock().lane() % 4;
+  const auto products = Exchange(0xffffffffu, own, where, [&](Block& block) {
+    std::array<float, 4> sums = {};
+    for (int i = 0; i < 4; ++i) {
+      const int row = group + 8 * (i / 2), column = 2 * in_group + i % 2;
+      for (int k = 0; k < 16; ++k) {
+        const int pair = k % 8 / 2;
+        const auto of_a = ExchangedBy<Fragments>(block, row % 8 * 4 + pair);
+        const auto of_b = ExchangedBy<Fragments>(block, column * 4 + pair);
+        sums[static_cast<size_t>(i)] +=
+            Half(of_a.a[static_cast<size_t>(row / 8 + k / 8 * 2)], k % 2) *
+            Half(of_b.b[static_cast<size_t>(k / 8)], k % 2);
+      }
+    }
+    return sums;
+  });
+  for (size_t i = 0; i < 4; ++i) c[i] += products[i];
+}
+
+}  // namespace pagemill::gpu::emulation

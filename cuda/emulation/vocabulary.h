@@ -1,0 +1,122 @@
+// File: cuda/emulation/vocabulary.h
+// The vocabulary of cuda/gpu_vendor.h, for the emulation. Kernels include that header.
+#ifndef PAGEMILL_CUDA_EMULATION_VOCABULARY_H_
+#define PAGEMILL_CUDA_EMULATION_VOCABULARY_H_
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <source_location>
+#include <type_traits>
+
+#include "cuda/emulation/block.h"
+
+#define PAGEMILL_KERNEL inline void
+#define PAGEMILL_DEVICE inline
+#define PAGEMILL_SHARED(type, name)                                                       \
+  static ::pagemill::gpu::emulation::SharedVariable<std::type_identity_t<type>> name##_of; \
+  auto& name = name##_of.Get()
+
+namespace pagemill::gpu {
+
+using Dim = emulation::Dim;
+using LaneMask = uint64_t;
+using emulation::Location;
+
+inline Dim ThreadIndex() { return emulation::CurrentBlock().thread().index; }
+inline Dim BlockIndex() { return emulation::CurrentBlock().index(); }
+inline Dim BlockSize() { return emulation::CurrentBlock().options().block; }
+inline Dim GridSize() { return emulation::CurrentBlock().options().grid; }
+inline int WarpLanes() { return emulation::CurrentBlock().options().warp_lanes; }
+inline int Lane() { return emulation::CurrentBlock().lane(); }
+inline int Warp() { return emulation::CurrentBlock().warp(); }
+inline LaneMask AllLanes() { return ~uint64_t{0} >> (64 - WarpLanes()); }
+
+template <typename T>
+T* DynamicShared() {
+  return reinterpret_cast<T*>(emulation::CurrentBlock().dynamic_shared());
+}
+
+inline void SyncBlock(Location where = Location::current()) {
+  emulation::CurrentBlock().WaitForBlock(where);
+}
+inline void SyncWarp(LaneMask mask, Location where = Location::current()) {
+  emulation::CurrentBlock().WaitForWarp(mask, where);
+}
+
+namespace emulation {
+
+// Gives `value` to the warp, calls read() once all lanes of `mask` did, and returns its result.
+template <typename T, typename Read>
+auto Exchange(LaneMask mask, const T& value, const Location& where, Read read) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kMaxExchangeBytes);
+  Block& block = CurrentBlock();
+  std::memcpy(block.thread().exchanged, &value, sizeof(T));
+  block.WaitForWarp(mask, where);
+  auto result = read(block);
+  block.WaitForWarp(mask, where);  // the others have read
+  return result;
+}
+
+template <typename T>
+T ExchangedBy(const Block& block, int lane) {
+  T value;
+  std::memcpy(&value, block.LaneOfWarp(lane).exchanged, sizeof(T));
+  return value;
+}
+
+// Lands all groups of copies but the last `under_way`.
+void LandCopies(size_t under_way);
+void IssueCopy(void* to, const void* from, size_t bytes, const Location& where);
+void CommitIssuedCopies();
+void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                       const Location& where);
+
+}  // namespace emulation
+
+template <typename T>
+T Shuffle(LaneMask mask, T value, int source, Location where = Location::current()) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  return emulation::Exchange(mask, value, where, [&](emulation::Block& block) {
+    if (source < 0 || source >= WarpLanes() || !(mask >> source & 1)) {
+      block.Fail("a shuffle reads from a lane that is not in its mask", where);
+    }
+    return emulation::ExchangedBy<T>(block, source);
+  });
+}
+template <typename T>
+T ShuffleXor(LaneMask mask, T value, int bits, Location where = Location::current()) {
+  return Shuffle(mask, value, Lane() ^ bits, where);
+}
+inline LaneMask Ballot(LaneMask mask, bool predicate, Location where = Location::current()) {
+  return emulation::Exchange(mask, predicate, where, [&](emulation::Block& block) {
+    LaneMask result = 0;
+    for (int lane = 0; lane < WarpLanes(); ++lane) {
+      if (mask >> lane & 1 && emulation::ExchangedBy<bool>(block, lane)) {
+        result |= LaneMask{1} << lane;
+      }
+    }
+    return result;
+  });
+}
+
+inline void CopyAsync16(void* to, const void* from, Location where = Location::current()) {
+  emulation::IssueCopy(to, from, 16, where);
+}
+inline void CommitCopies() { emulation::CommitIssuedCopies(); }
+template <int N>
+void WaitCopies() {
+  emulation::LandCopies(N);
+}
+
+inline void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                       Location where = Location::current()) {
+  emulation::MultiplyFragments(c, a, b, where);
+}
+
+inline float BitsToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
+inline uint32_t FloatToBits(float value) { return std::bit_cast<uint32_t>(value); }
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_EMULATION_VOCABULARY_H_

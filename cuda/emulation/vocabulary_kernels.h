@@ -1,0 +1,102 @@
+// File: cuda/emulation/vocabulary_kernels.h
+// Kernels that together use every word of cuda/gpu_vendor.h, for vocabulary_test.cc; nvcc compiles
+// them too. `Mutation` removes what a rule requires: the test checks that the emulation notices.
+#ifndef PAGEMILL_CUDA_EMULATION_VOCABULARY_KERNELS_H_
+#define PAGEMILL_CUDA_EMULATION_VOCABULARY_KERNELS_H_
+
+#include <cstdint>
+
+#include "cuda/gpu_vendor.h"
+
+namespace pagemill::gpu {
+
+enum class Mutation { kNone, kNoBarrier, kWrongMask, kNoWait, kDivergentBarrier, kEarlyReturn };
+
+inline constexpr int kMaxWarps = 8;
+
+PAGEMILL_DEVICE float SumOfWarp(float value) {
+  for (int bits = WarpLanes() / 2; bits > 0; bits /= 2) {
+    value += ShuffleXor(AllLanes(), value, bits);
+  }
+  return value;
+}
+
+// total[block] = sum of x [blocks, size], one block a row.
+template <Mutation kMutation>
+PAGEMILL_KERNEL SumRows(const float* x, int size, float* total) {
+  PAGEMILL_SHARED(float[kMaxWarps], partial);
+  const int thread = static_cast<int>(ThreadIndex().x);
+  const int threads = static_cast<int>(BlockSize().x);
+  const float* row = x + static_cast<int64_t>(BlockIndex().x) * size;
+  float sum = 0;
+  for (int i = thread; i < size; i += threads) sum += row[i];
+  if constexpr (kMutation == Mutation::kWrongMask) {
+    if (Lane() != 0) sum = SumOfWarp(sum);
+  } else {
+    sum = SumOfWarp(sum);
+  }
+  if (Lane() == 0) partial[Warp()] = sum;
+  if constexpr (kMutation == Mutation::kEarlyReturn) {
+    if (thread == threads - 1) return;
+  }
+  if constexpr (kMutation == Mutation::kDivergentBarrier) {
+    if (thread % 2 == 0) {
+      SyncBlock();
+    } else {
+      SyncBlock();
+    }
+  } else if constexpr (kMutation != Mutation::kNoBarrier) {
+    SyncBlock();
+  }
+  if (thread != 0) return;
+  sum = 0;
+  for (int warp = 0; warp < threads / WarpLanes(); ++warp) sum += partial[warp];
+  total[BlockIndex().x] = sum;
+}
+
+// y [threads * 4] = x reversed in groups of four, through dynamic shared memory.
+template <Mutation kMutation>
+PAGEMILL_KERNEL ReverseGroups(const float* x, float* y) {
+  using Four = Vector<float, 4>;
+  Four* const staged = DynamicShared<Four>();
+  const int thread = static_cast<int>(ThreadIndex().x);
+  const int threads = static_cast<int>(BlockSize().x);
+  CopyAsync16(&staged[thread], x + thread * 4);
+  CommitCopies();
+  if constexpr (kMutation != Mutation::kNoWait) WaitCopies<0>();
+  SyncBlock();
+  reinterpret_cast<Four*>(y)[thread] = staged[threads - 1 - thread];
+  if constexpr (kMutation == Mutation::kNoWait) WaitCopies<0>();
+}
+
+// c f32 [16, 8] = a bf16 [16, size] times b bf16 [8, size], transposed; one warp; size % 16 == 0.
+PAGEMILL_KERNEL MultiplyTile(const BFloat16* a, const BFloat16* b, int size, float* c) {
+  using Two = Vector<BFloat16, 2>;
+  const int group = Lane() / 4, in_group = Lane() % 4;
+  const auto load = [size](const BFloat16* from, int row, int column) {
+    const Two two = *reinterpret_cast<const Two*>(from + row * size + column);
+    return static_cast<uint32_t>(two.values[0].bits) |
+           static_cast<uint32_t>(two.values[1].bits) << 16;
+  };
+  float sums[4] = {};
+  for (int k = 2 * in_group; k < size; k += 16) {
+    const uint32_t of_a[4] = {load(a, group, k), load(a, group + 8, k), load(a, group, k + 8),
+                              load(a, group + 8, k + 8)};
+    const uint32_t of_b[2] = {load(b, group, k), load(b, group, k + 8)};
+    Mma16x8x16(sums, of_a, of_b);
+  }
+  for (int i = 0; i < 4; ++i) c[(group + 8 * (i / 2)) * 8 + 2 * in_group + i % 2] = sums[i];
+}
+
+// kept[warp] = a bit for each lane whose x is positive; first[thread] = x of the warp's lane 0.
+PAGEMILL_KERNEL VoteAndBroadcast(const float* x, uint64_t* kept, float* first) {
+  const int thread = static_cast<int>(ThreadIndex().x);
+  const LaneMask positive = Ballot(AllLanes(), x[thread] > 0);
+  if (Lane() == 0) kept[Warp()] = positive;
+  SyncWarp(AllLanes());
+  first[thread] = Shuffle(AllLanes(), x[thread], 0);
+}
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_EMULATION_VOCABULARY_KERNELS_H_

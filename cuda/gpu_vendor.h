@@ -1,0 +1,66 @@
+// File: cuda/gpu_vendor.h
+// What kernels are written in: one vocabulary, compiled by nvcc, and by g++ for the emulation
+// (cuda/emulation/launch.h). A kernel uses nothing of a vendor but these names:
+//
+//   PAGEMILL_KERNEL, PAGEMILL_DEVICE     a kernel; a function that kernels call
+//   PAGEMILL_SHARED(type, name);         static shared memory; type may be an array: float[4]
+//   Dim  ThreadIndex() BlockIndex() BlockSize() GridSize()
+//   int  WarpLanes() Lane() Warp()       lanes of a warp: 32 (64 on some AMD GPUs)
+//   T*   DynamicShared<T>()              16-byte aligned
+//   void SyncBlock()                     every thread of the block
+//   void SyncWarp(mask)                  LaneMask: a bit a lane; AllLanes() names the whole warp
+//   T    Shuffle(mask, value, source)    the value of a lane; T of 4 or 8 bytes
+//   T    ShuffleXor(mask, value, bits)   the value of lane `Lane() ^ bits`
+//   LaneMask Ballot(mask, predicate)     the lanes of `mask` that pass true
+//   void CopyAsync16(to, from)           16 bytes from global to shared memory, both aligned
+//   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.
+//                                        Other threads see the bytes after a further SyncBlock().
+//   void Mma16x8x16(c, a, b)             bf16 tensor core product of a warp of 32 lanes, below
+//   Vector<T, N>                         N values in one aligned load or store
+//   BFloat16, ToFloat(), ToBFloat16()    rounds to nearest even; NaN stays NaN
+//
+// Every lane in `mask` calls the same line with the same mask.
+//
+// Mma16x8x16 adds A [16, 16] times B [16, 8] to C [16, 8] (PTX ISA, "Matrix Fragments for
+// mma.m16n8k16"). With g = Lane() / 4 and t = Lane() % 4, a lane holds, two bf16 a register:
+//   a[i], i in 0..3   row g + 8 * (i % 2), columns 2 * t + 8 * (i / 2) and the next one
+//   b[i], i in 0..1   rows 2 * t + 8 * i and the next one, column g
+//   c[i], i in 0..3   row g + 8 * (i / 2), column 2 * t + i % 2
+#ifndef PAGEMILL_CUDA_GPU_VENDOR_H_
+#define PAGEMILL_CUDA_GPU_VENDOR_H_
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#include "cuda/internal/nvcc_vocabulary.h"
+#else
+#include "cuda/emulation/vocabulary.h"
+#endif
+
+namespace pagemill::gpu {
+
+template <typename T, int N>
+struct alignas(sizeof(T) * N) Vector {
+  T values[N];
+};
+
+// The type has no arithmetic: kernels widen, compute in fp32 and round once.
+struct BFloat16 {
+  uint16_t bits;
+};
+
+PAGEMILL_DEVICE float ToFloat(BFloat16 value) {
+  return BitsToFloat(static_cast<uint32_t>(value.bits) << 16);
+}
+
+PAGEMILL_DEVICE BFloat16 ToBFloat16(float value) {
+  const uint32_t bits = FloatToBits(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) {
+    return {static_cast<uint16_t>(bits >> 16 | 0x40u)};  // a quiet NaN
+  }
+  return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
+}
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_GPU_VENDOR_H_

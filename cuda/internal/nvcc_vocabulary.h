@@ -1,0 +1,76 @@
+// File: cuda/internal/nvcc_vocabulary.h
+// The vocabulary of cuda/gpu_vendor.h, for nvcc. Include that header.
+#ifndef PAGEMILL_CUDA_INTERNAL_NVCC_VOCABULARY_H_
+#define PAGEMILL_CUDA_INTERNAL_NVCC_VOCABULARY_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#define PAGEMILL_KERNEL __global__ inline void
+#define PAGEMILL_DEVICE __device__ __forceinline__
+#define PAGEMILL_SHARED(type, name) __shared__ std::type_identity_t<type> name
+
+namespace pagemill::gpu {
+
+using Dim = uint3;
+using LaneMask = uint32_t;
+
+PAGEMILL_DEVICE Dim ThreadIndex() { return threadIdx; }
+PAGEMILL_DEVICE Dim BlockIndex() { return blockIdx; }
+PAGEMILL_DEVICE Dim BlockSize() { return {blockDim.x, blockDim.y, blockDim.z}; }
+PAGEMILL_DEVICE Dim GridSize() { return {gridDim.x, gridDim.y, gridDim.z}; }
+PAGEMILL_DEVICE int LinearThread() {
+  return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+}
+PAGEMILL_DEVICE constexpr int WarpLanes() { return 32; }
+PAGEMILL_DEVICE int Lane() { return LinearThread() % WarpLanes(); }
+PAGEMILL_DEVICE int Warp() { return LinearThread() / WarpLanes(); }
+PAGEMILL_DEVICE constexpr LaneMask AllLanes() { return 0xffffffffu; }
+
+template <typename T>
+PAGEMILL_DEVICE T* DynamicShared() {
+  extern __shared__ __align__(16) unsigned char pagemill_dynamic_shared[];
+  return reinterpret_cast<T*>(pagemill_dynamic_shared);
+}
+
+PAGEMILL_DEVICE void SyncBlock() { __syncthreads(); }
+PAGEMILL_DEVICE void SyncWarp(LaneMask mask) { __syncwarp(mask); }
+
+template <typename T>
+PAGEMILL_DEVICE T Shuffle(LaneMask mask, T value, int source) {
+  return __shfl_sync(mask, value, source);
+}
+template <typename T>
+PAGEMILL_DEVICE T ShuffleXor(LaneMask mask, T value, int bits) {
+  return __shfl_xor_sync(mask, value, bits);
+}
+PAGEMILL_DEVICE LaneMask Ballot(LaneMask mask, bool predicate) {
+  return __ballot_sync(mask, predicate);
+}
+
+PAGEMILL_DEVICE void CopyAsync16(void* to, const void* from) {
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+}
+PAGEMILL_DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N>
+PAGEMILL_DEVICE void WaitCopies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+PAGEMILL_DEVICE void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+PAGEMILL_DEVICE float BitsToFloat(uint32_t bits) { return __uint_as_float(bits); }
+PAGEMILL_DEVICE uint32_t FloatToBits(float value) { return __float_as_uint(value); }
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_INTERNAL_NVCC_VOCABULARY_H_
