@@ -31,7 +31,9 @@ class ShapeRecorder:
     def _read(self, name: str, stored: Sequence[int], used: Sequence[int] | None = None) -> Tensor:
         """Records the tensor `name` of shape `stored`, and returns what is `used` of it."""
         self.shapes[name] = tuple(stored)
-        shape = tuple(stored if used is None else used)
+        return self._made(name, tuple(stored if used is None else used))
+
+    def _made(self, name: str, shape: tuple[int, ...]) -> Tensor:
         if (name, shape) not in self._tensors:
             self._tensors[name, shape] = self._declare(name, shape)
         return self._tensors[name, shape]
@@ -143,6 +145,20 @@ class ShapeRecorder:
         del row_factors
         return self._read(name, shape, (len(row_order) or shape[0], *shape[1:]))
 
+    def vectors(self, names: Sequence[str], length: int) -> Tensor:
+        for name in names:
+            self.shapes[name] = (length,)
+        return self._made(f"{names[0]} to {names[-1]}", (len(names) * length,))
+
+    def small_columns(
+        self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
+    ) -> Tensor:
+        return self._read(name, shape, (columns.size, len(rows)))
+
+    def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
+        self.shapes[name] = shape
+        return self._made(f"{name} norms", shape[:1])
+
     def block_elements(self, name: str) -> int:
         del name
         return 1
@@ -166,9 +182,7 @@ class ShapeRecorder:
         rows = len(values)
         first = values[0]
         shape = (rows,) if isinstance(first, (int, float)) else (rows, len(first))
-        if (name, shape) not in self._tensors:
-            self._tensors[name, shape] = self._declare(name, shape)
-        return self._tensors[name, shape]
+        return self._made(name, shape)
 
 
 def _part(shape: tuple[int, int], rows: Part | None, columns: Part | None) -> tuple[int, int]:
