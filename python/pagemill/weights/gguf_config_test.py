@@ -173,10 +173,10 @@ def test_gemma3(tmp_path: Path):
     ("architecture", "keys", "tensors", "message"),
     [
         (
-            "mamba",
+            "rwkv6",
             {},
             ("token_embd.weight",),
-            "'mamba'; known: afmoe, apertus, arcee",
+            "'rwkv6'; known: afmoe, apertus, arcee",
         ),
         ("llama", {}, ("other",), "token_embd.weight is missing"),
         ("llama", {"block_count": "two"}, ("token_embd.weight",), "llama.block_count is 'two'"),
