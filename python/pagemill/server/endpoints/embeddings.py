@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from pagemill.server.caller import Caller
-from pagemill.server.pooling.rows import encoded, pooled_input, shortened
+from pagemill.server.pooling.rows import check_dimensions, encoded, pooled_input, shortened
 from pagemill.server.protocol.embedding import Embedding, EmbeddingRequest, EmbeddingResponse
 from pagemill.server.protocol.pooling import PoolingUsage
 from pagemill.server.state import ServerState
@@ -16,6 +16,7 @@ async def create(server: ServerState, body: EmbeddingRequest, caller: Caller) ->
     pipeline, _ = server.models.resolve(body.model, caller)
     pooled = pipeline.model.pooled
     assert pooled is not None, "the route is of models that embed"
+    check_dimensions(body.dimensions, pooled)
     vectors, num_tokens = await pooled_input(pipeline, body, caller)
     vectors = shortened(vectors, body.dimensions, pooled)
     return EmbeddingResponse(

@@ -70,17 +70,15 @@ async def _rendered(pipeline: Pipeline, body: InputFields) -> Sequence[RenderedP
     return [await rendered_prompt(pipeline.rendering, chat)]
 
 
-def shortened(
-    vectors: Sequence[np.ndarray], size: int | None, pooled: Pooled
-) -> Sequence[np.ndarray]:
-    """The first `size` elements of each vector, as models are trained to be shortened; None = all.
+def check_dimensions(size: int | None, pooled: Pooled) -> None:
+    """Checks a size of vectors before any is computed; None = all elements.
 
     Raises:
         ApiError: 400: the model's vectors cannot have this size.
     """
     full, sizes = pooled.width, pooled.sizes
     if size is None or size == full:
-        return vectors
+        return
     if sizes is None:
         raise bad_request(
             f"`dimensions` must be {full}: this model's embeddings cannot be shortened.",
@@ -89,10 +87,17 @@ def shortened(
     if size > full or (sizes and size not in sizes):
         known = ", ".join(map(str, sizes)) if sizes else f"from 1 to {full}"
         raise bad_request(f"`dimensions` must be {full}, or {known}.", "dimensions")
+
+
+def shortened(
+    vectors: Sequence[np.ndarray], size: int | None, pooled: Pooled
+) -> Sequence[np.ndarray]:
+    """The first `size` elements of each vector, as models are trained to be shortened; None = all.
+    `check_dimensions` has seen the size."""
+    if size is None or size == pooled.width:
+        return vectors
     parts = [vector[..., :size] for vector in vectors]
-    if not pooled.normalizes:
-        return parts
-    return list(map(normalized, parts))
+    return list(map(normalized, parts)) if pooled.normalizes else parts
 
 
 def encoded(rows: np.ndarray, body: EncodedFields) -> list[Any] | str:
