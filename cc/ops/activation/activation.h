@@ -6,8 +6,8 @@
 //   attributes  kind: an ActivationKind; limit = 0 (none): x from -limit to limit
 //   aliasing    y may be x
 //
-// Error bound: that of the function in cc/ops/vec/vec_math.h: 1e-6 max(1, |x|). The square of ReLU is
-// rounded once, and infinite above 1.8e19.
+// Error bound: that of the function in cc/ops/vec/vec_math.h: 1e-6 max(1, |x|). The square of ReLU
+// is rounded once, and infinite above 1.8e19.
 //
 // Kernels: "avx512", "avx2", "portable", "reference" (computes in double).
 #ifndef PAGEMILL_CC_OPS_ACTIVATION_ACTIVATION_H_

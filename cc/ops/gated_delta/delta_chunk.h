@@ -1,6 +1,6 @@
 // File: cc/ops/gated_delta/delta_chunk.h
-// A chunk of tokens of one head of `gated_delta`, for each instruction set. Plain data and functions
-// only: files compiled for wide instructions include this header (docs/build.md).
+// A chunk of tokens of one head of `gated_delta`, for each instruction set. Plain data and
+// functions only: files compiled for wide instructions include this header (docs/build.md).
 #ifndef PAGEMILL_CC_OPS_GATED_DELTA_DELTA_CHUNK_H_
 #define PAGEMILL_CC_OPS_GATED_DELTA_DELTA_CHUNK_H_
 

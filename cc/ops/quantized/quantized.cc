@@ -99,8 +99,9 @@ Status CheckPacked(const TensorView& w, const QuantizedParts& parts, const Tenso
   const bool is_mxfp4 = format.layout == QuantizedLayout::kMxfp4;
   const bool has_4_bits = is_mxfp4 || format.layout == QuantizedLayout::kAwq;
   if (w.dtype != DType::kU4 && (w.dtype != DType::kU8 || has_4_bits)) {
-    return InvalidArgument("W in layout " + std::string(NameOf(format.layout)) + " must be u4" +
-                           (has_4_bits ? "" : " or u8") + ", got " + std::string(Info(w.dtype).name));
+    const std::string wanted = has_4_bits ? "u4" : "u4 or u8";
+    return InvalidArgument("W in layout " + std::string(NameOf(format.layout)) + " must be " +
+                           wanted + ", got " + std::string(Info(w.dtype).name));
   }
   const int64_t group = format.block_columns;
   if (format.block_rows != 1 || group < kPackedBlock || group > kMaxGroup ||
