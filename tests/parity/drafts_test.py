@@ -147,7 +147,7 @@ def test_a_draft_model_needs_the_native_executor_and_one_rank(tmp_path: Path) ->
     require_native()
     make("llama", tmp_path)
     for options, words in (
-        ({"executor": "torch"}, "needs --executor native"),
+        ({"executor": "torch"}, "and --executor native"),
         ({"tensor_parallel_size": 2}, "needs --tensor-parallel-size 1"),
     ):
         with pytest.raises(ConfigError, match=words):

@@ -87,19 +87,17 @@ def test_kv_of_both_groups_comes_back(
     # Room for what one request has computed: each evicts the other's.
     options = _medium(medium, tmp_path)
     with engine(path, kv_cache_memory_bytes="720KiB", **options) as core:
-        native = core.bindings.engine
         first = [generate_one(core, prompt) for prompt in prompts]
-        before, again, deadline = native.stats(), first, time.monotonic() + 30
-        # A busy machine may drop what it cannot store in time.
-        while not all(cached for _, cached in again):
+        again, is_loaded, deadline = first, False, time.monotonic() + 30
+        # A busy machine may drop what it cannot store in time, and find some of it in the pool.
+        while not (all(cached for _, cached in again) and is_loaded):
             assert time.monotonic() < deadline
-            before = native.stats()
+            before = core.bindings.engine.stats()
             again = [generate_one(core, prompt) for prompt in prompts]
-        after = native.stats()
-        blocks = (after.kv_loaded_tokens - before.kv_loaded_tokens) // 16
-        assert blocks > 0
-        loaded = after.kv_blocks_loaded - before.kv_blocks_loaded
-        assert blocks <= loaded < TABLES * blocks / 2
+            after = core.bindings.engine.stats()
+            blocks = (after.kv_loaded_tokens - before.kv_loaded_tokens) // 16
+            loaded = after.kv_blocks_loaded - before.kv_blocks_loaded
+            is_loaded = 0 < blocks <= loaded < TABLES * blocks / 2
     for prompt, (tokens, _), (same, cached) in zip(prompts, first, again, strict=True):
         assert tokens == same == greedy_choices(reference, prompt, tokens)
         assert cached >= 16
