@@ -20,7 +20,6 @@ from tests.families.family import SHARED_EXPERT, SIZES, SLIDING
 
 _EQUAL_HEADS = {"num_key_value_heads": 2, "head_dim": 16}
 _DECODER = {"is_decoder": True, "num_key_value_heads": 6, "head_dim": 16}
-_CHOSEN = {"num_local_experts": 4, "num_experts_per_tok": 2}
 DECODERS: Mapping[str, Mapping[str, Any]] = {
     "aria_text": {"moe_num_experts": 4, "moe_topk": 2, "moe_num_shared_experts": 1},
     "bert-generation": _DECODER,
@@ -30,15 +29,11 @@ DECODERS: Mapping[str, Mapping[str, Any]] = {
     "electra": _DECODER,
     "ernie": _DECODER,
     "gemma4_unified_text": {"global_head_dim": 32, "num_global_key_value_heads": 2} | SLIDING,
-    "kolibri1": {"moe_intermediate_size": 24, **_CHOSEN, **SLIDING},
     "laguna": {"num_attention_heads_per_layer": [6] * 4, **SHARED_EXPERT, **SLIDING},
-    "modernbert-decoder": _EQUAL_HEADS | {"local_attention": 14},
-    "phimoe": _CHOSEN,
     "roberta-prelayernorm": _DECODER,
     "roc_bert": _DECODER,
 }
 ENCODERS: Mapping[str, Mapping[str, Any]] = {
-    "data2vec-text": {"head_dim": 16},
     "ernie": {"head_dim": 16},
     "roberta-prelayernorm": {"head_dim": 16},
 }
