@@ -13,7 +13,9 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.output_machine import Formats
+from pagemill.server.caller import Caller
 from pagemill.server.http_server import HttpServer, listen
+from pagemill.server.images import Images
 from pagemill.server.keys import ApiKey
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
@@ -38,7 +40,11 @@ class ScriptedModel:
 
 @contextlib.contextmanager
 def scripted_server(
-    *outputs: str, step_s: float = 0.0005, fail_at: int = -1, keys: Sequence[ApiKey] = ()
+    *outputs: str,
+    step_s: float = 0.0005,
+    fail_at: int = -1,
+    keys: Sequence[ApiKey] = (),
+    images: Images | None = None,
 ) -> Iterator[tuple[str, FakeServer]]:
     """Runs a server whose model writes `outputs`; yields its URL and its parts.
 
@@ -47,6 +53,7 @@ def scripted_server(
         step_s: the pause between two tokens, in seconds.
         fail_at: a request that reaches this position of its output fails.
         keys: the API keys; none: no key is needed.
+        images: what is done with the images of messages; None: they are refused.
     """
     started: queue.Queue[tuple[str, FakeServer, asyncio.AbstractEventLoop]] = queue.Queue()
     options = FakeOptions(
@@ -58,6 +65,9 @@ def scripted_server(
     async def serve() -> None:
         listener = listen("127.0.0.1", 0)
         async with fake_server(options, renderer=renderer, max_model_len=2048, keys=keys) as server:
+            if images is not None:
+                resolved = server.state.models.resolve("fake", Caller("test"))
+                resolved.model.rendering.images = images
             http = HttpServer(server.app, ConnectionConfig())
             serving = asyncio.create_task(http.serve([listener]))
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -37,7 +37,11 @@ Place = Callable[[RenderedPrompt, Sequence[Any]], RenderedPrompt]
 
 
 class Images(Protocol):
-    """What a server does with the images of requests. Belongs to one event loop."""
+    """What a server does with the images of requests. Belongs to one event loop. `most`: of one
+    request."""
+
+    @property
+    def most(self) -> int: ...
 
     async def read(self, sent: Sequence[SentImage]) -> Sequence[Prepared]:
         """The images as the model's encoder takes them.
@@ -63,6 +67,7 @@ class NoImages:
     def __init__(self, why: str = "this model takes parts of type `text` only") -> None:
         """`why` is the sentence of refusals."""
         self._why = why
+        self.most = 0
 
     async def read(self, sent: Sequence[SentImage]) -> Sequence[Prepared]:
         """Refuses the first image."""
@@ -90,7 +95,7 @@ class ImageReader:
         from pagemill.render.media.decode import ImageLimits
         from pagemill.render.media.fetch import MediaFetcher
 
-        self._most = config.max_images
+        self.most = config.max_images
         self._limits = ImageLimits(config.max_image_bytes, config.max_image_pixels)
         fetcher = MediaFetcher(
             domains=config.domains,
@@ -109,9 +114,9 @@ class ImageReader:
         """See `Images.read`."""
         if not sent:
             return ()
-        if len(sent) > self._most:
+        if len(sent) > self.most:
             raise bad_request(
-                f"`messages` has {len(sent)} images; at most {self._most} are taken"
+                f"`messages` has {len(sent)} images; at most {self.most} are taken"
                 " (--limit-mm-per-prompt).",
                 "messages",
             )

@@ -48,6 +48,11 @@ class ModelRegistry:
         return f"The model `{self.names[0]}` {_VERBS[self.task]}"
 
     @property
+    def takes_images(self) -> bool:
+        """Whether messages may have images."""
+        return self._model.rendering.images.most > 0
+
+    @property
     def base(self) -> ModelInfo:
         """The model itself."""
         return self._model.model

@@ -36,16 +36,16 @@ async def retrieve(server: ServerState, body: ModelName, caller: Caller) -> Mode
 
 
 def _card(models: ModelRegistry, name: str, caller: Caller) -> ModelCard:
-    return _card_of(models.resolve(name, caller).model.model, name)
+    return _card_of(models, models.resolve(name, caller).model.model, name)
 
 
 def _adapter_card(models: ModelRegistry, adapter: Mapping[str, Any]) -> ModelCard:
-    card = _card_of(models.base, adapter["name"])
+    card = _card_of(models, models.base, adapter["name"])
     card.root, card.parent = adapter["path"], models.base.name
     return card
 
 
-def _card_of(model: ModelInfo, name: str) -> ModelCard:
+def _card_of(models: ModelRegistry, model: ModelInfo, name: str) -> ModelCard:
     return ModelCard(
         id=name,
         created=model.created,
@@ -55,4 +55,5 @@ def _card_of(model: ModelInfo, name: str) -> ModelCard:
         display_name=name,
         max_input_tokens=model.max_model_len,
         max_tokens=model.max_model_len,
+        input_modalities=("text", "image") if models.takes_images else ("text",),
     )

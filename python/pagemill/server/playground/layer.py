@@ -24,10 +24,11 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 # Nothing of another origin, nothing inline, no frame around the page, and no text that becomes
-# markup: the page shows what models write.
+# markup: the page shows what models write. Images are the server's icon, and those that the user
+# attaches.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
     " require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _PAGES = {"/": "index.html", "/docs": "reference.html"}

@@ -22,7 +22,8 @@ class ModelCard(msgspec.Struct):
     """One served name, with the fields of both OpenAI's and Anthropic's API.
 
     `created` and `created_at` are the same time. `max_input_tokens` and `max_tokens` are
-    `max_model_len`, the bound of both together.
+    `max_model_len`, the bound of both together. `input_modalities`: "text", and "image" if messages
+    may have images.
     """
 
     id: str
@@ -39,6 +40,7 @@ class ModelCard(msgspec.Struct):
     max_input_tokens: int = 0
     max_tokens: int = 0
     type: str = "model"
+    input_modalities: tuple[str, ...] = ("text",)
 
 
 class ModelList(msgspec.Struct):

@@ -21,10 +21,13 @@ export class Api {
     this.key = key;
   }
 
-  /** The ids of the served models. */
+  /** The served models: {id, takesImages} of each. */
   async models() {
     const response = await this.#fetch("v1/models");
-    return (await response.json()).data.map((model) => model.id);
+    return (await response.json()).data.map(({ id, input_modalities }) => ({
+      id,
+      takesImages: input_modalities?.includes("image") ?? false,
+    }));
   }
 
   /** The server's OpenAPI document. */

@@ -68,7 +68,13 @@ export function parseRecord(text) {
 
 /** What each role follows, and how the content of its messages is read. */
 const KINDS = new Map([
-  ["user", { follows: ["root", "assistant"], read: ({ text }) => ({ text: stringOf(text) }) }],
+  [
+    "user",
+    {
+      follows: ["root", "assistant"],
+      read: ({ text, images }) => ({ text: stringOf(text), images: imagesOf(images ?? []) }),
+    },
+  ],
   [
     "assistant",
     { follows: ["root", "user", "tool"], read: ({ answer }) => ({ answer: answerOf(answer) }) },
@@ -76,8 +82,8 @@ const KINDS = new Map([
   ["tool", { follows: ["assistant"], read: ({ results }) => ({ results: resultsOf(results) }) }],
 ]);
 
-function contentOf({ role, text, answer, results }) {
-  if (role === "user") return { text };
+function contentOf({ role, text, images, answer, results }) {
+  if (role === "user") return images.length === 0 ? { text } : { text, images };
   if (role === "tool") return { results };
   const { model, state, reasoning, content, calls, finishReason, usage, error } = answer;
   return {
@@ -110,6 +116,13 @@ function answerOf(data) {
   answer.firstAt = numberOf(data.firstMs);
   answer.lastAt = numberOf(data.lastMs);
   return answer;
+}
+
+/** Images are in the record itself: a chat of a file loads nothing from elsewhere. */
+function imagesOf(data) {
+  const holds = Array.isArray(data) && data.every((url) => /^data:image\//.test(url));
+  check(holds, "A message has something else for an image.");
+  return data;
 }
 
 function resultsOf(data) {

@@ -1,10 +1,12 @@
 // The field for the next message, with Send, which is Stop while an answer arrives.
 
+import { Attachments } from "./attachments.js";
 import { byId, sends } from "./elements.js";
 
-/** `onSend` gets the text; `onStop` ends the answer. */
+/** `onSend` gets the text and the images; `onStop` ends the answer; `onProblem` gets a sentence. */
 export class Composer {
-  constructor({ onSend, onStop }) {
+  constructor({ onSend, onStop, onProblem }) {
+    this.attachments = new Attachments(onProblem);
     this.input = byId("prompt");
     this.sendButton = byId("send");
     this.stopButton = byId("stop");
@@ -43,9 +45,11 @@ export class Composer {
 
   #send(onSend) {
     const text = this.input.value;
-    if (this.busy || text.trim() === "") return;
-    if (!onSend(text)) return;
+    const images = this.attachments.urls;
+    if (this.busy || (text.trim() === "" && images.length === 0)) return;
+    if (!onSend(text, images)) return;
     this.input.value = "";
+    this.attachments.clear();
     this.#grow();
   }
 

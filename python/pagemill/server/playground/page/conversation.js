@@ -1,7 +1,7 @@
 // The messages of a chat as a tree: regenerating and editing add a branch, and nothing is lost.
 
 /**
- * A message and what followed it. `role` is "user" (with `text`), "assistant" (with `answer`) or
+ * A message and what followed it. `role` is "user" (with `text` and `images`, a list of data: URLs), "assistant" (with `answer`) or
  * "tool" (with `results`, a list of {id, name, text}).
  */
 class Node {
@@ -16,8 +16,14 @@ class Node {
   /** The messages that requests carry for this node. */
   messages() {
     if (this.role === "assistant") return [this.answer.message()];
-    if (this.role === "user") return [{ role: "user", content: this.text }];
+    if (this.role === "user") return [{ role: "user", content: this.#content() }];
     return this.results.map(({ id, text }) => ({ role: "tool", tool_call_id: id, content: text }));
+  }
+
+  #content() {
+    if (this.images.length === 0) return this.text;
+    const images = this.images.map((url) => ({ type: "image_url", image_url: { url } }));
+    return this.text.trim() === "" ? images : [...images, { type: "text", text: this.text }];
   }
 }
 

@@ -19,18 +19,20 @@ class Playground {
   constructor() {
     this.key = new ApiKey(() => this.connect());
     this.api = new Api(() => this.key.value);
+    this.models = []; // {id, takesImages}
     this.settings = new Settings();
     this.figures = new Figures(this.api);
     this.conversation = new Conversation();
     this.view = new ChatView(byId("messages"), byId("scroller"), {
-      edit: (node, text) => this.ask(node.parent, text),
+      edit: (node, text) => this.ask(node.parent, text, node.images),
       regenerate: (node) => this.answer(node.parent),
       turn: (node, step) => this.turn(node, step),
       results: (node, results) => this.answer(node, "tool", { results }),
     });
     this.composer = new Composer({
-      onSend: (text) => this.ask(this.conversation.last(), text),
+      onSend: (text, images) => this.ask(this.conversation.last(), text, images),
       onStop: () => this.stop?.abort(),
+      onProblem: showStatus,
     });
     this.store = new ChatStore();
     this.chats = new ChatsDialog({
@@ -43,6 +45,7 @@ class Playground {
       importText: (text) => this.import(text),
     });
     byId("new-chat").addEventListener("click", () => this.clear());
+    byId("model").addEventListener("change", () => this.#allowImages());
     addEventListener("beforeunload", () => (this.leaving = true));
     addEventListener("pagehide", () => this.composer.busy && this.keep());
     for (const example of document.querySelectorAll(".example")) {
@@ -59,7 +62,9 @@ class Playground {
   async connect() {
     clearTimeout(this.retry);
     try {
-      this.settings.setModels(await this.api.models());
+      this.models = await this.api.models();
+      this.settings.setModels(this.models.map(({ id }) => id));
+      this.#allowImages();
       showStatus("");
       this.figures.retry();
     } catch (error) {
@@ -75,8 +80,8 @@ class Playground {
   }
 
   /** Adds a message of the user after `parent`, and answers it; returns whether it did. */
-  ask(parent, text) {
-    return this.answer(parent, "user", { text });
+  ask(parent, text, images = []) {
+    return this.answer(parent, "user", { text, images });
   }
 
   /**
@@ -169,6 +174,11 @@ class Playground {
       showStatus(error.message);
       return null;
     }
+  }
+
+  #allowImages() {
+    const chosen = this.models.find(({ id }) => id === this.settings.model);
+    this.composer.attachments.allowed = chosen?.takesImages ?? false;
   }
 
   #forget() {

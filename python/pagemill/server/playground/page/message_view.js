@@ -57,8 +57,15 @@ export class MessageView {
     } else if (node.role === "tool") {
       this.body.replaceChildren(...resultCards(node.results));
     } else {
-      this.body.replaceChildren(element("p", { className: "text" }, node.text));
+      this.body.replaceChildren(...this.#asked());
     }
+  }
+
+  #asked() {
+    const { text, images } = this.node;
+    const shown = images.map((url, at) => element("img", { src: url, alt: `Image ${at + 1}` }));
+    const parts = shown.length > 0 ? [element("div", { className: "images" }, ...shown)] : [];
+    return text.trim() === "" ? parts : [...parts, element("p", { className: "text" }, text)];
   }
 
   #branches(at, count) {
@@ -112,7 +119,8 @@ export class MessageView {
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (input.value.trim() !== "") this.actions.edit(node, input.value);
+      const isEmpty = input.value.trim() === "" && node.images.length === 0;
+      if (!isEmpty) this.actions.edit(node, input.value);
     });
     form.addEventListener("keydown", (event) => {
       if (event.key === "Escape") end();
