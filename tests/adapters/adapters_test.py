@@ -176,6 +176,11 @@ def test_adapters_of_a_folder_come_and_go(tmp_path: Path) -> None:
             assert {each["name"] for each in adapters.adapters()} == {"sql", name}
         adapters.require_adapter("dora")
         assert adapters.id_of("dora") == before[2] != before[0]
+        (tmp_path / "broken").mkdir()
+        (tmp_path / "broken" / "adapter_config.json").write_text("{}")
+        with pytest.raises(EngineError, match="cannot be used"):
+            adapters.require_adapter("broken")
+        assert adapters.id_of("dora") == before[2]  # what cannot be loaded takes no place
         for name in ("other", "..", "", "../" + tmp_path.name + "/all", "model"):
             with pytest.raises(EngineError, match="does not exist"):
                 adapters.require_adapter(name)

@@ -97,7 +97,7 @@ class Adapters:
 
         Raises:
             EngineError: NOT_FOUND: there is none. INVALID_ARGUMENT: it cannot be used.
-                RESOURCE_EXHAUSTED: memory is full of adapters that the operator has loaded.
+                Or memory is full of adapters that the operator has loaded.
         """
         with self._loading:
             if name in self._loaded:
@@ -106,8 +106,8 @@ class Adapters:
             path = self._in_folder(name)
             if path is None:
                 raise _unknown(name)
-            self._make_room()
-            self._keep(name, self._read(path, stays=False))
+            leaving = self._leaving()
+            self._keep(name, self._read(path, stays=False), leaving)
 
     def load_adapter(self, name: str, path: str, load_inplace: bool = False) -> dict[str, Any]:
         """Loads the adapter in the folder `path`, or of this name on the hub. With `load_inplace`
@@ -133,10 +133,9 @@ class Adapters:
                     " `load_inplace: true`.",
                     "lora_name",
                 )
-            if before is None:
-                self._make_room()
+            leaving = self._leaving() if before is None else None
             loaded = self._read(self._resolved(path), stays=True)
-            self._keep(name, loaded)
+            self._keep(name, loaded, leaving)
             self._forget_replaced(name)
             if before is not None:
                 self._replaced[name] = before.id
@@ -159,7 +158,9 @@ class Adapters:
         """The loaded ones: name, path, rank and bytes of each."""
         return [_facts(name, loaded) for name, loaded in list(self._loaded.items())]
 
-    def _keep(self, name: str, loaded: LoadedAdapter) -> None:
+    def _keep(self, name: str, loaded: LoadedAdapter, leaving: str | None) -> None:
+        if leaving is not None:
+            self._forget(leaving, self._loaded.pop(leaving))
         self._last_use[name] = next(self._uses)
         self._loaded[name] = loaded
         _LOGGER.info(
@@ -176,21 +177,20 @@ class Adapters:
         self._forget_replaced(name)
         _LOGGER.info("adapter %s left memory", name)
 
-    def _make_room(self) -> None:
-        """For one more. Requests that run keep what leaves; those that wait for it fail, to be sent
-        again."""
+    def _leaving(self) -> str | None:
+        """The name of the adapter whose place one more takes, once it is read; None if there is
+        room. Requests that run keep what leaves; those that wait for it fail, to be sent again."""
         if len(self._loaded) < self._max_loaded:
-            return
+            return None
         leaving = [name for name, loaded in self._loaded.items() if not loaded.stays]
         if not leaving:
             raise EngineError(
-                "RESOURCE_EXHAUSTED",
+                "INVALID_ARGUMENT",
                 f"{len(self._loaded)} adapters are loaded, as many as --max-cpu-loras allows;"
                 " unload one.",
                 "lora_name",
             )
-        oldest = min(leaving, key=lambda name: self._last_use.get(name, -1))
-        self._forget(oldest, self._loaded.pop(oldest))
+        return min(leaving, key=lambda name: self._last_use[name])
 
     def _in_folder(self, name: str) -> Path | None:
         """The adapter of this name; names that lead out of the folder have none."""

@@ -16,7 +16,7 @@ from pagemill.runner.fallback.attention import attach, register
 from pagemill.runner.fallback.module import LayerSpec
 
 NAME = "pagemill_trace"
-"""In the registry; masks are made, as descriptions of who sees whom."""
+"""In the registry; masks are made, as descriptions of which token sees which."""
 _TOKENS = 4
 _CAUSAL, _ALL, _OTHER = 0, -1, -2  # descriptions of masks; a positive one is a window
 # Options of the library's attention that change nothing here: training, and other back ends.
