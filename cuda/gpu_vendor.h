@@ -19,6 +19,7 @@
 //   Vector<T, N>                         N values in one aligned load or store
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even
+//   float RoundedProduct(a, b)           never fused with an addition
 //   float Exp(x) InverseSqrt(x)          and functions of <cmath> for float: sqrtf, fmaxf, ...
 //
 // Every lane in `mask` calls the same line with the same mask.

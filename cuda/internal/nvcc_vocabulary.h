@@ -87,6 +87,7 @@ PAGEMILL_DEVICE float HalfBitsToFloat(uint16_t bits) {
   return value;
 }
 
+PAGEMILL_DEVICE float RoundedProduct(float a, float b) { return __fmul_rn(a, b); }
 PAGEMILL_DEVICE float Exp(float value) { return expf(value); }
 PAGEMILL_DEVICE float InverseSqrt(float value) { return rsqrtf(value); }
 
