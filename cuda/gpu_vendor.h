@@ -4,6 +4,7 @@
 //
 //   PAGEMILL_KERNEL, PAGEMILL_DEVICE     a kernel; a function that kernels call
 //   PAGEMILL_SHARED(type, name);         static shared memory; type may be an array: float[4]
+//   PAGEMILL_UNROLL                      before a loop: its arrays stay in registers
 //   Dim  ThreadIndex() BlockIndex() BlockSize() GridSize()
 //   int  WarpLanes() Lane() Warp()       lanes of a warp: 32 (64 on some AMD GPUs)
 //   T*   DynamicShared<T>()              16-byte aligned
