@@ -115,6 +115,9 @@ inline LaneMask Ballot(LaneMask mask, bool predicate, Location where = Location:
   });
 }
 
+// Threads switch at the calls of this vocabulary only.
+inline void AtomicAdd(uint64_t* to, uint64_t value) { *to += value; }
+
 inline void CopyAsync16(void* to, const void* from, Location where = Location::current()) {
   emulation::IssueCopy(to, from, 16, where);
 }
