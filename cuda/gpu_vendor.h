@@ -3,6 +3,7 @@
 // (cuda/emulation/launch.h). A kernel uses nothing of a vendor but these names:
 //
 //   PAGEMILL_KERNEL, PAGEMILL_DEVICE     a kernel; a function that kernels call
+//   PAGEMILL_UNROLL                      before a loop: its variables are constants
 //   PAGEMILL_SHARED(type, name);         static shared memory; type may be an array: float[4]
 //   PAGEMILL_UNROLL                      before a loop: its arrays stay in registers
 //   Dim  ThreadIndex() BlockIndex() BlockSize() GridSize()

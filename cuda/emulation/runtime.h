@@ -66,7 +66,7 @@ enum emulatedStreamCaptureMode { emulatedStreamCaptureModeThreadLocal = 1 };
 
 struct emulatedDeviceProp {
   char name[256];
-  int major, minor, multiProcessorCount;
+  int major, minor, multiProcessorCount, warpSize;
   size_t totalGlobalMem, sharedMemPerBlockOptin;
 };
 

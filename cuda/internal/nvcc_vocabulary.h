@@ -10,6 +10,7 @@
 
 #define PAGEMILL_KERNEL static __global__ void
 #define PAGEMILL_DEVICE __device__ __forceinline__
+#define PAGEMILL_UNROLL _Pragma("unroll")
 #define PAGEMILL_SHARED(type, name) __shared__ std::type_identity_t<type> name
 #define PAGEMILL_UNROLL _Pragma("unroll")
 
