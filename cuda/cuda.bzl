@@ -88,7 +88,7 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
     Args:
       name: of the target.
       srcs: .cc files with kernels.
-      hdrs: headers of this tree that they include, but for those of //cuda:headers.
+      hdrs: headers of this tree that they include, except those of //cuda:headers.
       deps: C++ libraries whose headers they include.
       **kwargs: attributes that every rule has.
     """

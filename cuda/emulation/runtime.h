@@ -70,7 +70,7 @@ struct emulatedDeviceProp {
   size_t totalGlobalMem, sharedMemPerBlockOptin;
 };
 
-// Of the error that a function of this thread returned last.
+// The text of the error that a function of this thread returned last.
 const char* emulatedGetErrorString(emulatedError_t error);
 emulatedError_t emulatedGetLastError();  // that of a launch; and forgets it
 emulatedError_t emulatedGetDeviceCount(int* count);

@@ -15,7 +15,7 @@ from tests.parity.tiny_models import make
 
 PROGRAM = os.environ.get("PAGEMILL_TEST_GENERATE_ON_GPU", "")
 
-# Of the largest logit. Sums of f32 in another order, in models of few layers.
+# A fraction of the largest logit: sums of f32 in another order, in models of few layers.
 TOLERANCE = "1e-4"
 
 
