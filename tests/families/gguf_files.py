@@ -269,6 +269,28 @@ def _delta_in_order(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     return changed
 
 
+def _delta_in_turn(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """The heads of values with the first of all groups first, then the second of all groups."""
+    groups, size = config.linear_num_key_heads, config.linear_value_head_dim
+    keys = 2 * groups * config.linear_key_head_dim
+
+    def in_turn(values: Array, width: int) -> Array:
+        by_group = values.reshape(groups, -1, width, *values.shape[1:])
+        return by_group.swapaxes(0, 1).reshape(values.shape)
+
+    changed = _delta(tensors, config)
+    for name, values in changed.items():
+        if name.endswith(("in_proj_qkv.weight", "conv1d.weight")):
+            changed[name] = np.concatenate([values[:keys], in_turn(values[keys:], size)])
+        elif "in_proj_z" in name:
+            changed[name] = in_turn(values, size)
+        elif name.endswith(("in_proj_a.weight", "in_proj_b.weight", "A_log", "dt_proj.bias")):
+            changed[name] = in_turn(values, 1)
+        elif "linear_attn.out_proj" in name:
+            changed[name] = in_turn(values.T, size).T
+    return changed
+
+
 def _split_latents(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     """The projection of latents in two: to keys, transposed, and to values."""
     nope, heads = config.qk_nope_head_dim, config.num_attention_heads
@@ -281,6 +303,70 @@ def _split_latents(tensors: Tensors, config: PretrainedConfig) -> Tensors:
         changed[name.replace("kv_b", "k_b")] = by_head[:, :nope].swapaxes(1, 2)
         changed[name.replace("kv_b", "v_b")] = by_head[:, nope:]
     return changed
+
+
+def _full_sizes(config: PretrainedConfig) -> tuple[int, int]:
+    """Of Gemma 4's layers without a window: the size of heads, the number of key-value heads."""
+    own = config.per_layer_config[config.layer_types.index("full_attention")]
+    return own.head_dim, own.num_key_value_heads
+
+
+def _gemma4(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Names that have no kind, and divisors that leave a part of wide heads as it is."""
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        layer = name.split(".")[2]
+        if name.endswith("router.scale"):
+            changed[f"blk.{layer}.ffn_gate_inp.scale"] = values
+        elif name.endswith("per_expert_scale"):
+            changed[f"blk.{layer}.ffn_down_exps.scale"] = values
+        else:
+            plain = name.endswith("layer_scalar") or ".experts." in name
+            changed[f"{name}.weight" if plain else name] = values
+    rope, (dim, _) = config.rope_parameters["full_attention"], _full_sizes(config)
+    rotated = int(dim * rope["partial_rotary_factor"] / 2)
+    divisors = [1.0] * rotated + [1e30] * (dim // 2 - rotated)
+    return changed | {"rope_freqs.weight": np.array(divisors, np.float32)}
+
+
+def _gemma4_settings(config: PretrainedConfig) -> dict[str, Any]:
+    layers, size = config.num_hidden_layers, config.intermediate_size
+    slides = [kind == "sliding_attention" for kind in config.layer_types]
+    full_dim, full_heads = _full_sizes(config)
+    shared = config.num_kv_shared_layers
+    settings: dict[str, Any] = {
+        "shared_kv_layers": shared,
+        "embedding_length_per_layer_input": config.hidden_size_per_layer_input or 0,
+        "sliding_window_pattern": slides,
+        "key_length": full_dim,
+        "key_length_swa": config.head_dim,
+        "rope_dimension_count": full_dim,
+        "rope_dimension_count_swa": config.head_dim,
+        "rope_freq_base_swa": config.rope_parameters["sliding_attention"]["rope_theta"],
+        "expert_used_count": config.top_k_experts,
+    }
+    if config.use_double_wide_mlp:
+        sizes = [size if layer < layers - shared else 2 * size for layer in range(layers)]
+        settings["feed_forward_length"] = sizes
+    if full_heads != config.num_key_value_heads:
+        heads = [config.num_key_value_heads if slide else full_heads for slide in slides]
+        settings["head_count_kv"] = heads
+    return settings
+
+
+def _mistral3_settings(config: PretrainedConfig) -> dict[str, Any]:
+    rope = config.rope_parameters
+    return {
+        "rope_scaling_yarn_log_mul": rope["mscale_all_dim"],
+        "attn_temperature_scale": rope["llama_4_scaling_beta"],
+    }
+
+
+def _minicpm3_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        "key_length": config.qk_nope_head_dim + config.qk_rope_head_dim,
+        "rope_dimension_count": config.qk_rope_head_dim,
+    }
 
 
 def _gpt2_settings(config: PretrainedConfig) -> dict[str, Any]:
@@ -481,7 +567,11 @@ NEMOTRON_H = Converter(_mixers, _nemotron_h_settings)
 NEMOTRON_H_MOE = Converter(_mixers, _nemotron_h_moe_settings)
 HUNYUAN_MOE = Converter(settings=lambda config: {"expert_used_count": config.moe_topk[0]})
 INTERNLM2 = Converter(lambda tensors, config: _permuted(_divided(tensors, config), config))
+GEMMA4 = Converter(_gemma4, _gemma4_settings)
+MINICPM3 = Converter(settings=_minicpm3_settings)
+MISTRAL3 = Converter(_permuted, _mistral3_settings)
 MINICPM = Converter(_permuted, lambda config: {"attention_scale": None})
+QWEN3_5 = Converter(_delta_in_turn, _delta_settings)
 QWEN3_NEXT = Converter(_delta_in_order, _delta_settings)
 EARLY_QWEN3_NEXT = Converter(_delta, _delta_settings)
 GPT_OSS = Converter(
@@ -502,6 +592,7 @@ def write_gguf(
 ) -> None:
     """Write the checkpoint of `model` to `path`, all tensors in f32."""
     config = model.config
+    config.allow_global_per_layer_attribute_access = True  # Gemma 4's have both
     writer = gguf.GGUFWriter(path, architecture)
     settings: dict[str, Any] = {
         setting: getattr(config, name)
@@ -582,7 +673,7 @@ def _stacked(tensors: Tensors) -> Tensors:
 
 
 def _stored(names: gguf.TensorNameMap, name: str) -> str:
-    if name.startswith("rope_"):
+    if name.startswith(("rope_", "blk.")):
         return name
     name = name.replace("e_score_correction_bias", "e_score_correction.bias")
     name = re.sub(r"backbone(\.layers\.\d+\.)mixer(\.experts\.)", r"model\1mlp\2", name)

@@ -78,6 +78,23 @@ _YARN = {
     "original_max_position_embeddings": 32,
 }
 
+_MINICPM3 = {
+    **_NO_BIAS,
+    "scale_emb": 12,
+    "scale_depth": 1.4,
+    "dim_model_base": 256,
+    "v_head_dim": 16,
+}
+_MISTRAL3_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 16.0,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 16,
+    "llama_4_scaling_beta": 0.3,
+}
+
 ROWS = [
     Row("afmoe", "afmoe", files.SIGMOID, _PATTERN),
     Row("apertus", "apertus"),
@@ -103,6 +120,9 @@ ROWS = [
     Row("falcon_h1_norm", "falcon-h1", files.FALCON_H1, _FALCON_H1_NORM),
     Row("gemma", "gemma", files.GEMMA),
     Row("gemma2", "gemma2", files.GEMMA, {"query_pre_attn_scalar": 20}),
+    Row("gemma4", "gemma4", files.GEMMA4, _NO_BIAS),
+    Row("gemma4_one_matrix", "gemma4", files.GEMMA4),
+    Row("gemma4_experts", "gemma4", files.GEMMA4),
     Row("glm4", "glm4"),
     Row("glm4_moe", "glm4moe", files.SIGMOID),
     Row("glm4_moe_lite", "deepseek2", files.SPLIT_LATENT, _NO_BIAS | _DENSE_FIRST),
@@ -126,6 +146,8 @@ ROWS = [
     Row("mamba", "mamba", files.MAMBA),
     Row("mamba2", "mamba2", files.MAMBA2),
     Row("minicpm", "minicpm", files.MINICPM),
+    Row("minicpm3", "minicpm3", files.MINICPM3, _MINICPM3),
+    Row("ministral3", "mistral3", files.MISTRAL3, _FULL | {"rope_parameters": _MISTRAL3_YARN}),
     Row("minimax_m2", "minimax-m2", files.SIGMOID),
     Row("mpt", "mpt", files.MPT),
     Row("nemotron", "nemotron", files.NEMOTRON),
@@ -139,6 +161,8 @@ ROWS = [
     Row("phi3", "phi3"),
     Row("phi3_long", "phi3"),
     Row("qwen2_moe", "qwen2moe", changes={"mlp_only_layers": []}),
+    Row("qwen3_5", "qwen35", files.QWEN3_5, {"linear_num_value_heads": 6}),
+    Row("qwen3_5_moe", "qwen35moe", files.QWEN3_5),
     Row("qwen3_next", "qwen3next", files.QWEN3_NEXT, {"mlp_only_layers": []}),
     Row("qwen3_next", "qwen3next", files.EARLY_QWEN3_NEXT, {"mlp_only_layers": []}),
     Row("seed_oss", "seed_oss"),

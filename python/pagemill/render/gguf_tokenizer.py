@@ -42,7 +42,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], cache: Path | None = None) 
         raise RenderError("the GGUF file holds no tokenizer: tokenizer.ggml.tokens is missing")
     if kind == "gpt2":
         tokenizer = _byte_level(metadata, tokens)
-    elif kind == "llama":
+    elif kind in ("llama", "gemma4"):
         tokenizer = _sentencepiece(metadata, tokens, cache)
     else:
         raise RenderError(
@@ -78,17 +78,15 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> Tokenizer
 
 
 def _splitter(rule: SplitRule, prefix_space: bool) -> pre_tokenizers.PreTokenizer:
+    steps: list[pre_tokenizers.PreTokenizer] = [
+        pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in rule.patterns
+    ]
+    if rule.single_digits:
+        steps.append(pre_tokenizers.Digits(individual_digits=True))
     byte_level = pre_tokenizers.ByteLevel(
-        add_prefix_space=prefix_space, use_regex=rule.pattern is None
+        add_prefix_space=prefix_space, use_regex=not rule.patterns
     )
-    first: pre_tokenizers.PreTokenizer
-    if rule.pattern is not None:
-        first = pre_tokenizers.Split(Regex(rule.pattern), behavior="isolated")
-    elif rule.single_digits:
-        first = pre_tokenizers.Digits(individual_digits=True)
-    else:
-        return byte_level
-    return pre_tokenizers.Sequence([first, byte_level])
+    return pre_tokenizers.Sequence([*steps, byte_level]) if steps else byte_level
 
 
 def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str], cache: Path | None) -> Tokenizer:

@@ -44,6 +44,15 @@ def test_merges_are_used() -> None:
         ("qwen2", "a  12 b'LL\n\n x", ["a", " ", " ", "1", "2", " b", "'LL", "\n\n", " x"]),
         ("gpt-4o", "aBc it's 1234 //\n", ["a", "Bc", " it's", " ", "123", "4", " //\n"]),
         ("llama-bpe", "12345, it's", ["123", "45", ",", " it", "'s"]),
+        ("bloom", "a bc, d(e", ["a", " bc", ",", " d", "(", "e"]),
+        ("deepseek-coder", "a bc, 12\n字x", ["a", " bc", ",", " ", "1", "2", "\n", "字", "x"]),
+        ("deepseek-llm", "a bc, 12\n字x", ["a", " bc", ",", " ", "1", "2", "\n", "字", "x"]),
+        ("deepseek-v3", "a bc.de 1234字 y", ["a", " bc", ".de", " ", "123", "4", "字", " y"]),
+        ("falcon", "a.b 1234 c", ["a", ".", "b", " ", "123", "4", " c"]),
+        ("kimi-k2", "aBc字d it's 1234", ["a", "Bc", "字", "d", " it's", " ", "123", "4"]),
+        ("qwen35", "e\u0301a 12", ["e\u0301a", " ", "1", "2"]),
+        ("seed-coder", "a,\nb", ["a", ",", "\n", "b"]),
+        ("tekken", "aBc it's 12 //\n", ["a", "Bc", " it", "'s", " ", "1", "2", " //\n"]),
     ],
 )
 def test_text_is_cut_as_the_file_says(pre: str, text: str, pieces: list[str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pagemill.weights import gguf_computed as computed
+from pagemill.weights.gguf_gemma4 import gemma4
 from pagemill.weights.gguf_reader import GgufReader
 
 Config = dict[str, Any]
@@ -42,6 +43,14 @@ _CAPS = {
 }
 _EXPERTS = {"num_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
 _EXPERT_SIZE = {"moe_intermediate_size": "expert_feed_forward_length"}
+_SHARED_SIZE = {"shared_expert_intermediate_size": "expert_shared_feed_forward_length"}
+_DELTA = {
+    "linear_num_key_heads": "ssm.group_count",
+    "linear_num_value_heads": "ssm.time_step_rank",
+    "linear_key_head_dim": "ssm.state_size",
+    "linear_conv_kernel_dim": "ssm.conv_kernel",
+}
+_IN_TURN = {"linear_heads_in_turn": True}
 _GRANITE = {
     "attention_multiplier": "attention.scale",
     "embedding_multiplier": "embedding_scale",
@@ -166,6 +175,21 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     "gemma": GgufFamily(("GemmaForCausalLM",), fixed=_ONE_OFF),
     "gemma2": GgufFamily(("Gemma2ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=computed.gemma2),
     "gemma3": GgufFamily(("Gemma3ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=computed.gemma3),
+    "gemma4": GgufFamily(
+        ("Gemma4ForCausalLM",),
+        {
+            **_CAPS,
+            **_EXPERTS,
+            **_EXPERT_SIZE,
+            "top_k_experts": "expert_used_count",
+            "num_attention_heads": "attention.head_count",
+            "num_kv_shared_layers": "attention.shared_kv_layers",
+            "hidden_size_per_layer_input": "embedding_length_per_layer_input",
+        },
+        {**_BIAS, "enable_moe_block": "ffn_gate_inp.weight"},
+        more=gemma4,
+        attention=False,  # sizes that layers do not share
+    ),
     "glm4": GgufFamily(("Glm4ForCausalLM",), flags=_BIAS),
     "glm4moe": GgufFamily(
         ("Glm4MoeForCausalLM",),
@@ -306,12 +330,22 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         fixed=_INTERLEAVED,
         more=computed.score_scale,
     ),
+    "minicpm3": GgufFamily(
+        ("MiniCPM3ForCausalLM",),
+        {"q_lora_rank": "attention.q_lora_rank", "kv_lora_rank": "attention.kv_lora_rank"},
+        # There are no keys for its scales.
+        fixed={"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256},
+        more=computed.minicpm3,
+    ),
     "minimax-m2": GgufFamily(
         ("MiniMaxM2ForCausalLM",),
         {
             "num_local_experts": "expert_count",
             "num_experts_per_tok": "expert_used_count",
         },
+    ),
+    "mistral3": GgufFamily(
+        ("Ministral3ForCausalLM",), flags=_BIAS, fixed=_INTERLEAVED, more=computed.mistral3
     ),
     "mpt": GgufFamily(
         ("MptForCausalLM",),
@@ -345,11 +379,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     "qwen2": GgufFamily(("Qwen2ForCausalLM",)),
     "qwen2moe": GgufFamily(
         ("Qwen2MoeForCausalLM",),
-        {
-            **_EXPERTS,
-            **_EXPERT_SIZE,
-            "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
-        },
+        {**_EXPERTS, **_EXPERT_SIZE, **_SHARED_SIZE},
         {"qkv_bias": "attn_q.bias"},
         more=computed.dense_layers,
     ),
@@ -360,17 +390,19 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         fixed={"norm_topk_prob": True},  # all models of the family do, and there is no key
         more=computed.dense_layers,
     ),
+    "qwen35": GgufFamily(
+        ("Qwen3_5ForCausalLM",), _DELTA, _BIAS, {**_ONE_OFF, **_IN_TURN}, computed.qwen3_5
+    ),
+    "qwen35moe": GgufFamily(
+        ("Qwen3_5MoeForCausalLM",),
+        {**_EXPERTS, **_EXPERT_SIZE, **_SHARED_SIZE, **_DELTA},
+        _BIAS,
+        {**_ONE_OFF, **_IN_TURN},
+        computed.qwen3_5,
+    ),
     "qwen3next": GgufFamily(
         ("Qwen3NextForCausalLM",),
-        {
-            **_EXPERTS,
-            **_EXPERT_SIZE,
-            "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
-            "linear_num_key_heads": "ssm.group_count",
-            "linear_num_value_heads": "ssm.time_step_rank",
-            "linear_key_head_dim": "ssm.state_size",
-            "linear_conv_kernel_dim": "ssm.conv_kernel",
-        },
+        {**_EXPERTS, **_EXPERT_SIZE, **_SHARED_SIZE, **_DELTA},
         _BIAS,
         _ONE_OFF,
         computed.qwen3_next,

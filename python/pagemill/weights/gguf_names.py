@@ -125,6 +125,15 @@ _FURTHER = {
     "shared_head.head": "nextn.shared_head_head",
     "shared_head.norm": "nextn.shared_head_norm",
 }
+_DELTA = {
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.dt_bias": "ssm_dt.bias",
+    "linear_attn.A_log": "ssm_a",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
+}
 _LLAMA = _NORMS | _ATTENTION | _MLP
 _POST_NORM = _LLAMA | _NORMS_BEHIND
 _BOTH_NORMS = _LLAMA | _NORMS_BEHIND | {"pre_feedforward_layernorm": "ffn_norm"}
@@ -193,6 +202,47 @@ _NEMOTRON_H = GgufNames(
     rows=_MIXER_ROWS,
 )
 
+
+_GEMMA4 = GgufNames(
+    {
+        "layer_scalar": "layer_output_scale.weight",
+        "router.scale": "ffn_gate_inp.scale",
+        "router.per_expert_scale": "ffn_down_exps.scale",
+        "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+        "experts.down_proj": "ffn_down_exps.weight",
+        **_BOTH_NORMS,
+        **_QK_NORMS,
+        "router.proj": "ffn_gate_inp",
+        "post_feedforward_layernorm_1": "post_ffw_norm_1",
+        "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+        "post_feedforward_layernorm_2": "post_ffw_norm_2",
+        "per_layer_input_gate": "inp_gate",
+        "per_layer_projection": "proj",
+        "post_per_layer_input_norm": "post_norm",
+    },
+    {
+        **_TOP,
+        "model.embed_tokens_per_layer": "per_layer_token_embd",
+        "model.per_layer_model_projection": "per_layer_model_proj",
+        "model.per_layer_projection_norm": "per_layer_proj_norm",
+    },
+)
+
+_QWEN3_5 = GgufNames(
+    {
+        **_LLAMA,
+        **_QK_NORMS,
+        **_EXPERTS,
+        **_GATED_EXPERT,
+        **_DELTA,
+        **_FURTHER,
+        "post_attention_layernorm": "post_attention_norm",
+        "linear_attn.in_proj_b": "ssm_beta",
+        "linear_attn.in_proj_a": "ssm_alpha",
+    },
+    _TOP,
+    negated_exp=_NEGATED_EXP,
+)
 
 GGUF_NAMES: Mapping[str, GgufNames] = {
     "afmoe": _llama(
@@ -288,6 +338,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     "gemma": _llama(_LLAMA),
     "gemma2": _llama(_BOTH_NORMS),
     "gemma3": _llama(_BOTH_NORMS | _QK_NORMS),
+    "gemma4": _GEMMA4,
     "glm4": _llama(
         {
             **_LLAMA,
@@ -412,6 +463,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         rows=_MIXER_ROWS,
     ),
     "minicpm": _llama(_LLAMA),
+    "minicpm3": _llama(_NORMS | _LATENT | _MLP),
     "minimax-m2": _llama(
         {
             **_LLAMA,
@@ -420,6 +472,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             "block_sparse_moe.e_score_correction_bias": "exp_probs_b.bias",
         }
     ),
+    "mistral3": _llama(_LLAMA | _MIXTRAL_EXPERTS),
     "mpt": GgufNames(
         {
             "norm_1": "attn_norm",
@@ -460,6 +513,8 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         }
     ),
     "qwen3": _llama(_LLAMA | _QK_NORMS),
+    "qwen35": _QWEN3_5,
+    "qwen35moe": _QWEN3_5,
     "qwen3moe": _llama(_LLAMA | _QK_NORMS | _EXPERTS),
     "qwen3next": GgufNames(
         {
@@ -467,16 +522,10 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             **_QK_NORMS,
             **_EXPERTS,
             **_GATED_EXPERT,
+            **_DELTA,
             "post_attention_layernorm": "post_attention_norm",
             "linear_attn.in_proj_qkvz": "ssm_in",  # of files of earlier converters
-            "linear_attn.in_proj_qkv": "attn_qkv",
-            "linear_attn.in_proj_z": "attn_gate",
             "linear_attn.in_proj_ba": "ssm_ba",
-            "linear_attn.conv1d": "ssm_conv1d",
-            "linear_attn.dt_bias": "ssm_dt.bias",
-            "linear_attn.A_log": "ssm_a",
-            "linear_attn.norm": "ssm_norm",
-            "linear_attn.out_proj": "ssm_out",
         },
         _TOP,
         negated_exp=_NEGATED_EXP,
