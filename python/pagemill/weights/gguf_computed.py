@@ -248,6 +248,33 @@ def qwen3_next(reader: GgufReader, config: Config) -> Config:
     return {"layer_types": kinds, "linear_value_head_dim": values}
 
 
+def encoder(reader: GgufReader, config: Config) -> Config:
+    """Tables have the rows that converters keep: RoBERTa's begin at the first position."""
+    types, positions = reader.tensor("token_types.weight"), reader.tensor("position_embd.weight")
+    return {
+        "type_vocab_size": types.shape[0] if types else 0,
+        "max_position_embeddings": positions.shape[0]
+        if positions
+        else config["max_position_embeddings"],
+    }
+
+
+def modern_bert(reader: GgufReader, config: Config) -> Config:
+    every, layers = (
+        reader.number("attention.sliding_window_pattern", 3),
+        config["num_hidden_layers"],
+    )
+    kinds = ["sliding_attention" if i % every else "full_attention" for i in range(layers)]
+    local = {"rope_type": "default", "rope_theta": reader.number("rope.freq_base_swa", 10000.0)}
+    return {
+        "layer_types": kinds,
+        "rope_parameters": {
+            "full_attention": config["rope_parameters"],
+            "sliding_attention": local,
+        },
+    }
+
+
 def qwen3_5(reader: GgufReader, config: Config) -> Config:
     fewer = without_further_layers(reader, config)
     return fewer | qwen3_next(reader, config | fewer)

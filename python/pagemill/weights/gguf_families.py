@@ -41,6 +41,7 @@ _CAPS = {
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
 }
+_ENCODER = {"layer_norm_eps": _LAYER_NORM}
 _EXPERTS = {"num_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
 _EXPERT_SIZE = {"moe_intermediate_size": "expert_feed_forward_length"}
 _SHARED_SIZE = {"shared_expert_intermediate_size": "expert_shared_feed_forward_length"}
@@ -117,6 +118,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         flags={**_BIAS, "mlp_bias": "ffn_up.bias"},
         fixed={**_INTERLEAVED, "hidden_act": "relu2"},
     ),
+    "bert": GgufFamily(("BertModel",), _ENCODER, more=computed.encoder),
     "bloom": GgufFamily(
         ("BloomForCausalLM",), {"layer_norm_epsilon": _LAYER_NORM}, fixed=_IN_ORDER
     ),
@@ -147,6 +149,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         },
         {"use_bias": "attn_q.bias"},
     ),
+    "eurobert": GgufFamily(("EuroBertModel",), fixed={"hidden_act": "silu"}),
     "exaone": GgufFamily(
         ("ExaoneForCausalLM",),
         {
@@ -272,6 +275,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         flags=_BIAS,
         fixed=_INTERLEAVED,
     ),
+    "jina-bert-v3": GgufFamily(("JinaEmbeddingsV3Model",), _ENCODER, more=computed.encoder),
     "lfm2": GgufFamily(
         ("Lfm2ForCausalLM",),
         {"conv_L_cache": "shortconv.l_cache", "norm_eps": "attention.layer_norm_rms_epsilon"},
@@ -347,6 +351,16 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     "mistral3": GgufFamily(
         ("Ministral3ForCausalLM",), flags=_BIAS, fixed=_INTERLEAVED, more=computed.mistral3
     ),
+    "modern-bert": GgufFamily(
+        ("ModernBertModel",),
+        {"norm_eps": _LAYER_NORM, "local_attention": "attention.sliding_window"},
+        {
+            "attention_bias": "attn_qkv.bias",
+            "mlp_bias": "ffn_up.bias",
+            "norm_bias": "ffn_norm.bias",
+        },
+        more=computed.modern_bert,
+    ),
     "mpt": GgufFamily(
         ("MptForCausalLM",),
         {
@@ -366,6 +380,9 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     ),
     "nemotron_h": _NEMOTRON_H,
     "nemotron_h_moe": _NEMOTRON_H,
+    "nomic-bert": GgufFamily(
+        ("NomicBertModel",), _ENCODER, fixed={"hidden_act": "silu"}, more=computed.encoder
+    ),
     "olmo": GgufFamily(
         ("OlmoForCausalLM",),
         {"clip_qkv": "attention.clamp_kqv"},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from pagemill.weights.gguf_encoder_names import ENCODER_NAMES
+from pagemill.weights.gguf_name_map import GgufNames
 
 _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
@@ -157,22 +159,6 @@ _MIXER_ROWS = (".mixer.norm.weight", ".mamba.norm.weight")
 _LATENT_ROWS = (".k_b_proj.weight", ".v_b_proj.weight")
 
 
-@dataclass(frozen=True, slots=True)
-class GgufNames:
-    """What stands for the modules of a layer, and for those around the layers; a whole name stands
-    for a tensor that has no kind. `layers` is what is in front of a layer's number; `negated_exp`
-    are ends of names of tensors x that are stored as -exp(x), `rows` those of tensors whose
-    first dimension is stored as two. `otherwise` is what stands for modules in files that do not
-    have what `modules` says."""
-
-    modules: Mapping[str, str]
-    top: Mapping[str, str]
-    layers: str = "model.layers"
-    negated_exp: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
-    otherwise: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
 def _llama(modules: Mapping[str, str]) -> GgufNames:
     return GgufNames(modules, _TOP)
 
@@ -245,6 +231,7 @@ _QWEN3_5 = GgufNames(
 )
 
 GGUF_NAMES: Mapping[str, GgufNames] = {
+    **ENCODER_NAMES,
     "afmoe": _llama(
         {
             **_ATTENTION,
@@ -295,6 +282,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             "mlp.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
         }
     ),
+    "eurobert": _llama(_LLAMA),
     "exaone": GgufNames(
         {
             "ln_1": "attn_norm",
