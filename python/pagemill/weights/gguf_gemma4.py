@@ -72,7 +72,7 @@ def _listed(reader: GgufReader, key: str, layers: int) -> list[int]:
     value: object = reader.find(key)
     entries = cast("list[object]", value) if isinstance(value, list) else [value] * layers
     if len(entries) != layers or not all(isinstance(entry, int) for entry in entries):
-        raise reader.error(f"{reader.architecture}.{key} is {shown(value)}; layers need one each")
+        raise reader.error(f"{reader.architecture}.{key} is {shown(entries)}; layers need one each")
     return cast("list[int]", entries)
 
 
