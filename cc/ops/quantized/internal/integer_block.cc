@@ -74,7 +74,9 @@ void LoadQ3K(const uint8_t* block, IntegerBlock* out) {
     LoadBitPairs(block + 32 + 32 * half, out->q.data() + 128 * half);
   }
   for (int i = 0; i < kBlockElements; ++i) {
-    if ((block[i % 32] >> (i / 32) & 1) == 0) out->q[static_cast<size_t>(i)] -= 4;
+    const int third = block[i % 32] >> (i / 32) & 1;
+    int8_t& q = out->q[static_cast<size_t>(i)];
+    q = static_cast<int8_t>(q + 4 * third - 4);
   }
 }
 
