@@ -54,14 +54,32 @@ def _pooled_by(kind: gguf.PoolingType) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Row:
-    """A family, as an architecture, and how its vectors are pooled."""
+    """A family, as an architecture, how its vectors are pooled, and what of its configuration GGUF
+    cannot say."""
 
     family: str
     architecture: str
     converter: Converter
     pooling: str
+    changes: Mapping[str, Any] | None = None
 
 
+def _t5_settings(config: PretrainedConfig) -> Mapping[str, Any]:
+    return {
+        "context_length": config.n_positions,
+        "embedding_length": config.d_model,
+        "feed_forward_length": config.d_ff,
+        "head_count": config.num_heads,
+        "head_count_kv": None,
+        "key_length": config.d_kv,
+        "layer_norm_rms_eps": config.layer_norm_epsilon,
+        "relative_attn_buckets_count": config.relative_attention_num_buckets,
+        "pooling_type": gguf.PoolingType.MEAN,
+    }
+
+
+_T5 = Converter(settings=_t5_settings)
+_REACH = {"relative_attention_max_distance": 128}
 _MEAN = Converter(_without_pooler, lambda config: _pooled_by(gguf.PoolingType.MEAN))
 _MODERN = Converter(settings=_modernbert_settings)
 ROWS = [
@@ -70,6 +88,9 @@ ROWS = [
     Row("jina3", "jina-bert-v3", _MEAN, "mean"),
     Row("modernbert", "modern-bert", _MODERN, "first"),
     Row("nomic_bert", "nomic-bert", _MEAN, "mean"),
+    Row("mt5", "t5encoder", _T5, "mean", _REACH),
+    Row("t5", "t5encoder", _T5, "mean", _REACH),
+    Row("umt5", "t5encoder", _T5, "mean", _REACH),
     Row(
         "xlm_roberta",
         "bert",
@@ -88,7 +109,7 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.family)
 def test_rows(row: Row, tmp_path: Path) -> None:
     """A tensor that is not read is an error, too."""
-    reference = make(row.family, Task.TOKEN_EMBED, tmp_path)
+    reference = make(row.family, Task.TOKEN_EMBED, tmp_path, changes=row.changes)
     path = tmp_path / "model.gguf"
     write_gguf(reference, tmp_path, row.architecture, path, row.converter)
     source = ModelSource.open(path)

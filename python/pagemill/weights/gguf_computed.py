@@ -259,6 +259,13 @@ def encoder(reader: GgufReader, config: Config) -> Config:
     }
 
 
+def t5_encoder(reader: GgufReader, config: Config) -> Config:
+    """There is no key for activations: those with gates are T5 1.1's."""
+    del config
+    gated = reader.tensor("enc.blk.0.ffn_gate.weight") is not None
+    return {"feed_forward_proj": "gated-gelu" if gated else "relu"}
+
+
 def modern_bert(reader: GgufReader, config: Config) -> Config:
     every, layers = (
         reader.number("attention.sliding_window_pattern", 3),

@@ -78,4 +78,19 @@ ENCODER_NAMES: Mapping[str, GgufNames] = {
         _post_norm_top("nomic_bert"),
         "nomic_bert.encoder.layers",
     ),
+    "t5encoder": GgufNames(
+        {
+            "layer.0.layer_norm": "attn_norm",
+            **{f"layer.0.SelfAttention.{which}": f"attn_{which}" for which in "qkvo"},
+            "layer.0.SelfAttention.relative_attention_bias": "attn_rel_b",
+            "layer.1.layer_norm": "ffn_norm",
+            "layer.1.DenseReluDense.wi_0": "ffn_gate",
+            "layer.1.DenseReluDense.wi_1": "ffn_up",
+            "layer.1.DenseReluDense.wo": "ffn_down",
+        },
+        {"shared": "token_embd", "encoder.final_layer_norm": "enc.output_norm"},
+        "encoder.block",
+        "enc.blk",
+        otherwise={"layer.1.DenseReluDense.wi": "ffn_up"},
+    ),
 }

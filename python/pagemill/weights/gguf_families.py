@@ -42,6 +42,16 @@ _CAPS = {
     "final_logit_softcapping": "final_logit_softcapping",
 }
 _ENCODER = {"layer_norm_eps": _LAYER_NORM}
+_T5 = {
+    "d_model": "embedding_length",
+    "d_ff": "feed_forward_length",
+    "d_kv": "attention.key_length",
+    "num_layers": "block_count",
+    "num_heads": "attention.head_count",
+    "n_positions": "context_length",
+    "layer_norm_epsilon": "attention.layer_norm_rms_epsilon",
+    "relative_attention_num_buckets": "attention.relative_buckets_count",
+}
 _EXPERTS = {"num_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
 _EXPERT_SIZE = {"moe_intermediate_size": "expert_feed_forward_length"}
 _SHARED_SIZE = {"shared_expert_intermediate_size": "expert_shared_feed_forward_length"}
@@ -441,6 +451,9 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     "starcoder": GgufFamily(("GPTBigCodeForCausalLM",), _GPT2),
     "starcoder2": GgufFamily(
         ("Starcoder2ForCausalLM",), {"norm_epsilon": _LAYER_NORM}, {"use_bias": "attn_q.bias"}
+    ),
+    "t5encoder": GgufFamily(
+        ("T5EncoderModel", "MT5EncoderModel", "UMT5EncoderModel"), _T5, more=computed.t5_encoder
     ),
 }
 """By the name of the architecture in a file."""
