@@ -947,3 +947,9 @@ def memory_placement(*, ranks: int = 1) -> str:
 
 def data_caches() -> list[tuple[int, int, int]]:
     """(level, bytes, logical CPUs that share it) of the first CPU; empty if unknown."""
+
+# --- weights --------------------------------------------------------------------------------------
+
+def dequantize_blocks(dtype: str, blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
+    """Writes the values of whole blocks of a format that is converted
+    (cc/ops/quantized/converted_blocks.h) to `out`. StatusError if their numbers do not fit."""

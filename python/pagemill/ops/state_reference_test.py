@@ -158,15 +158,17 @@ def _delta_by_hand(q, k, v, share, decay):
     y = np.zeros(v.shape)
     for t in range(v.shape[0]):
         for head in range(v.shape[1]):
-            s, group = state[head], head // (v.shape[1] // k.shape[1])
+            s = state[head]
             s *= decay[t, head, :, None]
-            s += np.outer(k[t, group], share[t, head] * (v[t, head] - k[t, group] @ s))
-            y[t, head] = q[t, group] @ s / np.sqrt(k.shape[2])
+            s += np.outer(k[t, head], share[t, head] * (v[t, head] - k[t, head] @ s))
+            y[t, head] = q[t, head] @ s / np.sqrt(k.shape[2])
     return y, state
 
 
-@pytest.mark.parametrize(("by_group", "decays"), [(0, 1), (1, 1), (0, 5)])
-def test_gated_delta_goes_on_from_its_state(by_group, decays):
+@pytest.mark.parametrize(
+    ("by_group", "in_turn", "decays"), [(0, 0, 1), (1, 0, 1), (0, 0, 5), (0, 1, 1)]
+)
+def test_gated_delta_goes_on_from_its_state(by_group, in_turn, decays):
     tokens, heads, groups, keys, values = 45, 4, 2, 5, 3
     b, a = _random(tokens, heads), _random(heads * decays, tokens).T
     a_log, bias = _random(1, heads), _random(heads * decays, 1).T - 1
@@ -180,6 +182,8 @@ def test_gated_delta_goes_on_from_its_state(by_group, decays):
     steps = np.log1p(np.exp(wide[4] + wide[6]))
     decay = np.exp(-np.exp(wide[5])[:, None] * steps.reshape(tokens, heads, decays))
     decay = np.broadcast_to(decay, (tokens, heads, keys))
+    of_head = [head % groups if in_turn else head * groups // heads for head in range(heads)]
+    wide[:2] = [x[:, of_head] for x in wide[:2]]
     expected, last = _delta_by_hand(*wide[:3], 1.5 / (1 + np.exp(-wide[3])), decay)
     pages = torch.full((14, heads, keys, values), math.nan)
     table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
@@ -188,7 +192,7 @@ def test_gated_delta_goes_on_from_its_state(by_group, decays):
         step = _state_step([end], [end - begin], table)
         parts = qkv[begin:end], b[begin:end], a[begin:end]
         inputs = [*parts, a_log[0], bias[0], TorchState(pages)]
-        attributes = {"by_group": by_group, "share_scale": 1.5}
+        attributes = {"by_group": by_group, "in_turn": in_turn, "share_scale": 1.5}
         rows.append(reference("gated_delta")(inputs, attributes, step)[0])
     np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
     np.testing.assert_allclose(pages[12].numpy(), last, atol=2e-5)

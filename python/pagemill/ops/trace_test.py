@@ -358,7 +358,7 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), v.weight("f32", 8)), "bias"),
     (
         lambda v: ops.linear(v.act("tokens", 8), v.weight("i8", 6, 8)),
-        "weight \\(w0\\) is i8; expected bf16, f16, f32, iq4_nl",
+        "weight \\(w0\\) is i8; expected bf16, f16, f32, iq1_m",
     ),
     (
         lambda v: ops.embedding(v.i32("tokens"), v.scaled("i8", (6, 8), (1, 8))),

@@ -1,5 +1,5 @@
-"""How a sentence-transformers directory turns token vectors into one: `modules.json`,
-`<n>_Pooling/config.json` and `sentence_bert_config.json`."""
+"""How a model turns token vectors into one: `modules.json`, `<n>_Pooling/config.json` and
+`sentence_bert_config.json` of a sentence-transformers directory, or metadata of a GGUF file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ _MODES = {
     "pooling_mode_cls_token": "first",
     "pooling_mode_lasttoken": "last",
 }
+
+
+_GGUF_KINDS = {1: "mean", 2: "first", 3: "last"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,25 @@ def read_pooling(directory: Path) -> Pooling | None:
     if not kind:
         raise WeightsError(f"{modules_path}: no Pooling module")
     return Pooling(kind, normalize, _longest(directory / "sentence_bert_config.json"))
+
+
+def gguf_pooling(path: Path, metadata: Mapping[str, Any]) -> Pooling | None:
+    """The pooling that the metadata of the GGUF file at `path` states; None if there is none.
+    Programs that read such files divide vectors by their lengths.
+
+    Raises:
+        WeightsError: the file states another pooling.
+    """
+    kind: Any = metadata.get(f"{metadata.get('general.architecture')}.pooling_type", 0)
+    if kind == 0:
+        return None
+    if not isinstance(kind, int) or kind not in _GGUF_KINDS:
+        known = ", ".join(f"{number} ({name})" for number, name in _GGUF_KINDS.items())
+        raise WeightsError(
+            f"{path}: pooling_type {shown(kind)} is not supported; known: 0 (none), {known}."
+            " Classifiers need a directory of safetensors"
+        )
+    return Pooling(_GGUF_KINDS[kind], normalize=True)
 
 
 def matryoshka_sizes(config: Mapping[str, Any]) -> tuple[int, ...] | None:
