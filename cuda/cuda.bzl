@@ -31,31 +31,43 @@ def _gencodes(architectures):
 
 def _cuda_objects_impl(ctx):
     objects = []
+    resources = []
     headers = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps]
     for src in ctx.files.srcs:
         out = ctx.actions.declare_file("{}_objs/{}.pic.o".format(ctx.label.name, src.basename))
-        ctx.actions.run(
-            arguments = _gencodes(ctx.attr.architectures) + [
+        used = ctx.actions.declare_file("{}_objs/{}.resources".format(ctx.label.name, src.basename))
+        ctx.actions.run_shell(
+            # What ptxas says of each kernel goes to a file; the rest is shown.
+            command = """nvcc="$1" used="$2"; shift 2
+"$nvcc" "$@" 2> "$used" || { cat "$used" >&2; exit 1; }
+grep -E 'warning|error' "$used" >&2 || true""",
+            arguments = [TOOLS["nvcc"], used.path] + _gencodes(ctx.attr.architectures) + [
                 "-std=c++20",
                 "-O3",
                 "-Xcompiler=-fPIC",
+                "-Xptxas=-v",
                 "-I.",
                 "-x=cu",
                 # Reports assignments to values of [[nodiscard]] types.
                 "-diag-suppress=2810",
+                # Kernels call constexpr functions of //cc.
+                "--expt-relaxed-constexpr",
                 "-c",
                 src.path,
                 "-o",
                 out.path,
             ],
-            executable = TOOLS["nvcc"],
             inputs = depset([src] + ctx.files.hdrs, transitive = headers),
             mnemonic = "CudaCompile",
-            outputs = [out],
+            outputs = [out, used],
             use_default_shell_env = True,
         )
+        resources.append(used)
         objects.append(out)
-    return [DefaultInfo(files = depset(objects))]
+    return [
+        DefaultInfo(files = depset(objects)),
+        OutputGroupInfo(resources = depset(resources)),
+    ]
 
 _cuda_objects = rule(
     implementation = _cuda_objects_impl,
@@ -70,7 +82,8 @@ _cuda_objects = rule(
 def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
     """Objects by nvcc; skipped where it is missing.
 
-    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all.
+    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
+    output group `resources` has what each kernel uses.
 
     Args:
       name: of the target.
@@ -94,8 +107,16 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
             **kwargs
         )
 
+def _part(label, suffix):
+    """The label of a part of a gpu_library."""
+    if ":" not in label:
+        label += ":" + label.split("/")[-1]
+    return label + suffix
+
 def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
+
+    `<name>_resources` has what its kernels use.
 
     Args:
       name: of the target.
@@ -123,9 +144,16 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     cuda_objects(
         name = name + "_objects",
         srcs = srcs,
-        hdrs = hdrs + [dep + "_headers" for dep in gpu_deps],
+        hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
         deps = deps,
         **kwargs
+    )
+    native.filegroup(
+        name = name + "_resources",
+        srcs = [name + "_objects"],
+        output_group = "resources",
+        target_compatible_with = requires("nvcc"),
+        visibility = ["//cuda:__subpackages__"],
     )
 
 def gpu_op(name, srcs = None, hdrs = None, deps = [], gpu_deps = [], test_deps = [], size = "small"):

@@ -15,6 +15,7 @@
 //   T    Shuffle(mask, value, source)    the value of a lane; T of 4 or 8 bytes
 //   T    ShuffleXor(mask, value, bits)   the value of lane `Lane() ^ bits`
 //   LaneMask Ballot(mask, predicate)     the lanes of `mask` that pass true
+//   void AtomicAdd(uint64_t*, value)     whole numbers only: their sum has no order
 //   void CopyAsync16(to, from)           16 bytes from global to shared memory, both aligned
 //   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.
 //                                        Other threads see the bytes after a further SyncBlock().
@@ -22,6 +23,7 @@
 //   Vector<T, N>                         N values in one aligned load or store
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even
+//   float RoundedProduct(a, b)           never fused with an addition
 //   float Exp(x) InverseSqrt(x)          and functions of <cmath> for float: sqrtf, fmaxf, ...
 //
 // Every lane in `mask` calls the same line with the same mask.

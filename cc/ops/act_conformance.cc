@@ -213,7 +213,7 @@ void CheckActTypes(const ActCase& c) {
     EXPECT_FALSE(kernels.empty());
     for (const Kernel* kernel : kernels) {
       Bytes first;
-      for (int32_t threads : {1, 3}) {
+      for (int32_t threads : ThreadCounts(c.caps)) {
         device::ThreadPool pool({.num_threads = threads});
         narrow.Poison();
         const Bytes bytes = narrow.Run(*kernel, pool, c.cache);

@@ -52,6 +52,10 @@ PAGEMILL_DEVICE LaneMask Ballot(LaneMask mask, bool predicate) {
   return __ballot_sync(mask, predicate);
 }
 
+PAGEMILL_DEVICE void AtomicAdd(uint64_t* to, uint64_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+}
+
 PAGEMILL_DEVICE void CopyAsync16(void* to, const void* from) {
   const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
@@ -89,6 +93,7 @@ PAGEMILL_DEVICE float HalfBitsToFloat(uint16_t bits) {
   return value;
 }
 
+PAGEMILL_DEVICE float RoundedProduct(float a, float b) { return __fmul_rn(a, b); }
 PAGEMILL_DEVICE float Exp(float value) { return expf(value); }
 PAGEMILL_DEVICE float InverseSqrt(float value) { return rsqrtf(value); }
 

@@ -184,7 +184,13 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
   if (!logits) return InvalidArgument("the program has no logits");
   const auto vocab_size = static_cast<int32_t>(program.value(*logits).shape.RowElements());
   Generated generated;
-  TestDevice device;
+  TestDevice test_device;
+  const program::testing::DeviceUnderTest own = {
+      .target = {.ops = ops::testing::TestDeviceOps()},
+      .device = test_device,
+      .num_replays = [&] { return test_device.num_replays(); }};
+  const program::testing::DeviceUnderTest& device = run.device == nullptr ? own : *run.device;
+  const int64_t replays_before = device.num_replays();
   device::ThreadPool pool({.num_threads = 1});
   std::unique_ptr<program::Executor> executor;
   engine::RunnerLimits limits;
@@ -200,8 +206,7 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
     if (run.graphs) device_options.graph_sizes = {1, 3, 5};
     PAGEMILL_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceExecutor> on_device,
-        DeviceExecutor::Create(program, {.ops = ops::testing::TestDeviceOps()}, device, options,
-                               device_options));
+        DeviceExecutor::Create(program, device.target, device.device, options, device_options));
     limits = LimitsOf(on_device->program(), on_device->kv_layout(), options, vocab_size);
     executor = std::move(on_device);
   }
@@ -218,7 +223,7 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
       runner::ModelRunner::Create(&observed, &pool, limits, std::move(parts)));
   PAGEMILL_RETURN_IF_ERROR(
       RunRequests(requests, std::max(1, run.steps_in_flight), runner.get(), &generated));
-  generated.num_replays = device.num_replays();
+  generated.num_replays = device.num_replays() - replays_before;
   return generated;
 }
 
