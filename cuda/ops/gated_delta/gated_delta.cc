@@ -31,7 +31,7 @@ struct Operands {
 
 // Offsets in a row of qkv.
 struct HeadOffsets {
-  int64_t q, k, v;
+  int q, k, v;
 };
 
 // What the tokens of a chunk have for one head.
@@ -93,9 +93,9 @@ PAGEMILL_KERNEL_OF(kMaxTileThreads, 2) DeltaHead(Operands<T> args, HeadOffsets b
   const int head = static_cast<int>(BlockIndex().x) / tiles, group = head / (heads / groups);
   const HeadOffsets head_at = {
       begin.q + group * of_group.q, begin.k + group * of_group.k,
-      begin.v + group * of_group.v + head % (heads / groups) * int64_t{args.values}};
+      begin.v + group * of_group.v + head % (heads / groups) * args.values};
   StateTile<kLanes> tile(args.keys, args.values, static_cast<int>(BlockIndex().x) % tiles);
-  const int64_t matrix = int64_t{head} * args.keys * args.values;
+  const int matrix = head * args.keys * args.values;
   ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
     tile.Load(run.source == ops::kNullPage ? nullptr : args.states[run.source] + matrix);
     for (int32_t first = run.begin; first < run.end; first += kTokens) {
@@ -138,9 +138,12 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::GatedDeltaArgs args = ops::ToGatedDeltaArgs(call);
   const int64_t next = args.heads / args.groups % args.heads;  // the first head of the next group
-  const HeadOffsets begin = {args.QOffset(0), args.KOffset(0), args.VOffset(0)};
-  const HeadOffsets of_group = {args.QOffset(next) - begin.q, args.KOffset(next) - begin.k,
-                                args.VOffset(next) - begin.v};
+  const auto offsets_of = [&](int64_t head) -> HeadOffsets {
+    return {static_cast<int>(args.QOffset(head)), static_cast<int>(args.KOffset(head)),
+            static_cast<int>(args.VOffset(head))};
+  };
+  const HeadOffsets begin = offsets_of(0), second = offsets_of(next);
+  const HeadOffsets of_group = {second.q - begin.q, second.k - begin.k, second.v - begin.v};
   const StateTileSizes tiles = TilesOf(args.keys, args.values);
   const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.heads) * tiles.blocks,
                                         static_cast<uint32_t>(args.batch->num_requests)},

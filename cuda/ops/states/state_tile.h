@@ -64,21 +64,22 @@ class StateTile {
   PAGEMILL_DEVICE bool is_first() const { return lane_ == 0 && has_column(); }
 
   PAGEMILL_DEVICE void Load(const float* matrix) {
+    int at = FirstElement();  // counted up: offsets of all elements would take registers
     ForEachQuad([&](float* h, int quad) {
-      for (int i = 0; i < 4; ++i) {
-        const int row = quad * 4 + i;
-        const bool stored = matrix != nullptr && row < rows_ && has_column();
-        h[i] = stored ? matrix[int64_t{row} * columns_ + column_] : 0;
+      for (int i = 0; i < 4; ++i, at += columns_) {
+        h[i] = matrix != nullptr && IsStored(quad * 4 + i) ? matrix[at] : 0;
       }
+      at += (kLanes - 1) * 4 * columns_;
     });
   }
 
   PAGEMILL_DEVICE void Store(float* matrix) {
+    int at = FirstElement();
     ForEachQuad([&](float* h, int quad) {
-      for (int i = 0; i < 4; ++i) {
-        const int row = quad * 4 + i;
-        if (row < rows_ && has_column()) matrix[int64_t{row} * columns_ + column_] = h[i];
+      for (int i = 0; i < 4; ++i, at += columns_) {
+        if (IsStored(quad * 4 + i)) matrix[at] = h[i];
       }
+      at += (kLanes - 1) * 4 * columns_;
     });
   }
 
@@ -100,6 +101,9 @@ class StateTile {
   }
 
  private:
+  PAGEMILL_DEVICE int FirstElement() const { return lane_ * 4 * columns_ + column_; }
+  PAGEMILL_DEVICE bool IsStored(int row) const { return row < rows_ && has_column(); }
+
   const int rows_, columns_, in_block_, lane_, column_;
   float elements_[kStateQuads][4];
 };
