@@ -14,6 +14,7 @@
 #include "cuda/emulation/block.h"
 
 #define PAGEMILL_KERNEL inline void
+#define PAGEMILL_KERNEL_OF(threads, blocks) inline void
 #define PAGEMILL_DEVICE inline
 #define PAGEMILL_UNROLL
 #define PAGEMILL_SHARED(type, name)                                                       \

@@ -1,37 +1,38 @@
 #include "cc/ops/linear/linear.h"
 
 #include "cuda/gpu_launch.h"
-#include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/linear/linear.h"
+<<<<<<< HEAD
 #include "cuda/ops/linear/tensor_cores.h"
+=======
+#include "cuda/ops/linear/row_products.h"
+>>>>>>> cudaops
 #include "cuda/ops/linear/weight_row.h"
 
 namespace pagemill::gpu {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kLanes = 32;  // for one output, also where warps have 64
-constexpr int kOutputs = kThreads / kLanes;
-constexpr int kRowsAtOnce = 4;  // of x, for each weight that is read
+constexpr int kOutputs = kThreads / kProductLanes;
 
 struct ProductShape {
   int64_t rows, outputs, columns;  // N, M, K
   bool wide;                       // y is f32
 };
 
-// kLanes threads for output m of kRowsAtOnce rows of x, each of which sums every kLanes-th group of
-// eight columns. So bits depend on the row of x and K alone.
+// kProductLanes threads for output m of kRowsAtOnce rows of x.
 template <typename T, DType kFormat>
 PAGEMILL_KERNEL MultiplyRows(ProductShape shape, Rows<const T> x, Rows<const uint8_t> w,
                              const float* bias, Rows<T> y, Rows<float> wide_y) {
   const int thread = static_cast<int>(ThreadIndex().x);
-  const int64_t m = static_cast<int64_t>(BlockIndex().x) * kOutputs + thread / kLanes;
+  const int64_t m = static_cast<int64_t>(BlockIndex().x) * kOutputs + thread / kProductLanes;
   const int64_t first_row = static_cast<int64_t>(BlockIndex().y) * kRowsAtOnce;
   const bool exists = m < shape.outputs;  // if not, it sums with the others of its warp
   const int64_t rows_left = shape.rows - first_row;
   const int rows = rows_left < kRowsAtOnce ? static_cast<int>(rows_left) : kRowsAtOnce;
+<<<<<<< HEAD
   const uint8_t* const weights = w[exists ? m : 0];
   float sums[kRowsAtOnce] = {};
   for (int64_t k = thread % kLanes * kWeightsAtOnce; k < shape.columns;
@@ -48,12 +49,18 @@ PAGEMILL_KERNEL MultiplyRows(ProductShape shape, Rows<const T> x, Rows<const uin
       for (int i = 0; i < kWeightsAtOnce; ++i) sums[row] += of_w[i] * of_x[i];
     }
   }
+=======
+  const T* of_x[kRowsAtOnce];
+  PAGEMILL_UNROLL
+  for (int row = 0; row < kRowsAtOnce; ++row) of_x[row] = x[first_row + row];
+  float sums[kRowsAtOnce];
+  MultiplyWithRow<kFormat>(of_x, rows, w[exists ? m : 0], shape.columns, sums);
+  if (thread % kProductLanes != 0 || !exists) return;
+>>>>>>> cudaops
   PAGEMILL_UNROLL
   for (int row = 0; row < kRowsAtOnce; ++row) {
     if (row >= rows) break;
-    float sum = WarpReduce(sums[row], Sum{}, kLanes);
-    if (thread % kLanes != 0 || !exists) continue;
-    if (bias != nullptr) sum += bias[m];
+    const float sum = bias == nullptr ? sums[row] : sums[row] + bias[m];
     if (shape.wide) {
       wide_y[first_row + row][m] = sum;
     } else {

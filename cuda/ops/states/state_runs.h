@@ -1,7 +1,7 @@
 // File: cuda/ops/states/state_runs.h
 // Pages of recurrent states (cc/ops/states/state_pages.h), for kernels.
 //
-//   PAGEMILL_KERNEL Scan(..., StateBatch batch) {
+//   PAGEMILL_KERNEL Scan(..., StepTokens batch) {
 //     ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
 //       Load(run.source);                          // zeros if it is kNullPage
 //       Advance(/*rows=*/run.begin, run.end);
@@ -9,7 +9,7 @@
 //     });
 //   }
 //   ...
-//   Launch(stream, shape, Scan, ..., StateBatchOf(*call.batch));
+//   Launch(stream, shape, Scan, ..., StepTokensOf(*call.batch));
 //
 // The target is the null page for padding requests alone.
 #ifndef PAGEMILL_CUDA_OPS_STATES_STATE_RUNS_H_
@@ -17,27 +17,14 @@
 
 #include <cstdint>
 
-#include "cc/ops/batch_view.h"
 #include "cc/ops/states/state_pages.h"
+#include "cuda/gpu_batch.h"
 #include "cuda/gpu_vendor.h"
 
 namespace pagemill::gpu {
 
-struct StateBatch {
-  const int32_t* data;  // the block table
-  int64_t table_stride;
-  int32_t block_size;
-  const int32_t* query_start;
-  const int32_t* seq_lens;
-};
-
-inline StateBatch StateBatchOf(const ops::BatchView& batch) {
-  return {batch.block_table, batch.block_table_stride, batch.block_size, batch.query_start,
-          batch.seq_lens};
-}
-
 template <typename Visit>
-PAGEMILL_DEVICE void ForEachStateRun(const StateBatch& batch, int64_t request,
+PAGEMILL_DEVICE void ForEachStateRun(const StepTokens& batch, int64_t request,
                                      const Visit& visit) {
   const int32_t* const table = batch.data + request * batch.table_stride;
   const int32_t size = batch.block_size, last_row = batch.query_start[request + 1];
