@@ -152,7 +152,6 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
         name = name + "_resources",
         srcs = [name + "_objects"],
         output_group = "resources",
-        target_compatible_with = requires("nvcc"),
         visibility = ["//cuda:__subpackages__"],
     )
 

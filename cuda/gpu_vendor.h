@@ -3,12 +3,8 @@
 // (cuda/emulation/launch.h). A kernel uses nothing of a vendor but these names:
 //
 //   PAGEMILL_KERNEL, PAGEMILL_DEVICE     a kernel; a function that kernels call
-<<<<<<< HEAD
-//   PAGEMILL_UNROLL                      before a loop: its variables are constants
-=======
 //   PAGEMILL_KERNEL_OF(threads, blocks)  a kernel that has registers for this many blocks at a time
 //                                        on a multiprocessor, of at most this many threads
->>>>>>> cudaops
 //   PAGEMILL_SHARED(type, name);         static shared memory; type may be an array: float[4]
 //   PAGEMILL_UNROLL                      before a loop: its arrays stay in registers
 //   Dim  ThreadIndex() BlockIndex() BlockSize() GridSize()

@@ -20,7 +20,6 @@
 #define PAGEMILL_SHARED(type, name)                                                       \
   static ::pagemill::gpu::emulation::SharedVariable<std::type_identity_t<type>> name##_of; \
   auto& name = name##_of.Get()
-#define PAGEMILL_UNROLL
 
 namespace pagemill::gpu {
 

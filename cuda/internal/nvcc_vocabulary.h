@@ -13,7 +13,6 @@
 #define PAGEMILL_DEVICE __device__ __forceinline__
 #define PAGEMILL_UNROLL _Pragma("unroll")
 #define PAGEMILL_SHARED(type, name) __shared__ std::type_identity_t<type> name
-#define PAGEMILL_UNROLL _Pragma("unroll")
 
 namespace pagemill::gpu {
 

@@ -4,11 +4,8 @@
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/linear/linear.h"
-<<<<<<< HEAD
-#include "cuda/ops/linear/tensor_cores.h"
-=======
 #include "cuda/ops/linear/row_products.h"
->>>>>>> cudaops
+#include "cuda/ops/linear/tensor_cores.h"
 #include "cuda/ops/linear/weight_row.h"
 
 namespace pagemill::gpu {
@@ -32,31 +29,12 @@ PAGEMILL_KERNEL MultiplyRows(ProductShape shape, Rows<const T> x, Rows<const uin
   const bool exists = m < shape.outputs;  // if not, it sums with the others of its warp
   const int64_t rows_left = shape.rows - first_row;
   const int rows = rows_left < kRowsAtOnce ? static_cast<int>(rows_left) : kRowsAtOnce;
-<<<<<<< HEAD
-  const uint8_t* const weights = w[exists ? m : 0];
-  float sums[kRowsAtOnce] = {};
-  for (int64_t k = thread % kLanes * kWeightsAtOnce; k < shape.columns;
-       k += kLanes * kWeightsAtOnce) {
-    const int64_t left = shape.columns - k;
-    const int count = left < kWeightsAtOnce ? static_cast<int>(left) : kWeightsAtOnce;
-    float of_w[kWeightsAtOnce], of_x[kWeightsAtOnce];
-    LoadWeights<kFormat>(weights, k, count, of_w);
-    PAGEMILL_UNROLL
-    for (int row = 0; row < kRowsAtOnce; ++row) {
-      if (row >= rows) break;
-      LoadElements(x[first_row + row] + k, count, of_x);
-      PAGEMILL_UNROLL
-      for (int i = 0; i < kWeightsAtOnce; ++i) sums[row] += of_w[i] * of_x[i];
-    }
-  }
-=======
   const T* of_x[kRowsAtOnce];
   PAGEMILL_UNROLL
   for (int row = 0; row < kRowsAtOnce; ++row) of_x[row] = x[first_row + row];
   float sums[kRowsAtOnce];
   MultiplyWithRow<kFormat>(of_x, rows, w[exists ? m : 0], shape.columns, sums);
   if (thread % kProductLanes != 0 || !exists) return;
->>>>>>> cudaops
   PAGEMILL_UNROLL
   for (int row = 0; row < kRowsAtOnce; ++row) {
     if (row >= rows) break;
