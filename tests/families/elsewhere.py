@@ -127,6 +127,11 @@ EXAONE = Elsewhere(
 GEMMA3 = Elsewhere(
     "Gemma3ForConditionalGeneration", names={"^": "language_model."}, nest="text_config"
 )
+GEMMA3N = Elsewhere(
+    "Gemma3nForConditionalGeneration",
+    names={r"^model\.": "model.language_model."},
+    nest="text_config",
+)
 GEMMA4 = Elsewhere(
     "Gemma4ForConditionalGeneration",
     names={r"^model\.": "model.language_model."},

@@ -33,6 +33,17 @@ _SPARSE = {
     "index_head_dim": 26,
     "index_n_heads": 12,  # few scores of all tokens are 0, which would be equal
 }
+_HALVES = {kind: {**rope, "partial_rotary_factor": 0.5} for kind, rope in BY_LAYER_TYPE.items()}
+_LAGUNA = {
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40,
+    "num_experts": 6,
+    "num_experts_per_tok": 3,
+    "moe_routed_scaling_factor": 2.5,
+    "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+    "rope_parameters": BY_LAYER_TYPE,
+    **SLIDING,
+}
 _LLAMA4 = {
     "num_local_experts": 3,  # of which each is chosen by some token
     "intermediate_size_mlp": 88,
@@ -358,6 +369,17 @@ WITH_EXPERTS: Mapping[str, Family] = {
             **SLIDING,
         },
     ),
+    "laguna": Family(
+        "laguna",
+        {
+            **_LAGUNA,
+            "num_attention_heads_per_layer": [6, 4, 2, 6],
+            "moe_router_logit_softcapping": 1.5,
+            "attention_bias": True,
+        },
+        frozenset({"num_attention_heads"}),  # the list stands for it
+    ),
+    "laguna_by_element": Family("laguna", {**_LAGUNA, "gating": "per-element"}),
     "llama4": Family("llama4_text", _LLAMA4),
     "llama4_with_images": Family("llama4_text", _LLAMA4, elsewhere=LLAMA4),
     "longcat_flash": Family(
@@ -386,6 +408,23 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
             **SLIDING,
             "rope_parameters": BY_LAYER_TYPE,
+        },
+    ),
+    "mimo_v2": Family(
+        "mimo_v2_flash",
+        {
+            "num_attention_heads": 8,
+            "v_head_dim": 14,
+            "moe_intermediate_size": 24,
+            "n_routed_experts": 6,
+            "n_group": 3,
+            "topk_group": 2,
+            "num_experts_per_tok": 3,
+            "routed_scaling_factor": 2.5,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            "rope_parameters": _HALVES,
+            "attention_bias": True,
+            **SLIDING,
         },
     ),
     "minimax_m2": Family("minimax_m2", _EXPERTS),

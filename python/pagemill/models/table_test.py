@@ -65,6 +65,11 @@ QWEN2_VL = DECODER | {
     "vision_config": QWEN2_VL_VISION,
     "image_token_id": 99,
 }
+GEMMA3N = DECODER | {
+    "model_type": "gemma3n_text",
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "num_kv_shared_layers": 2,
+}
 QWEN3_5_TEXT = DECODER | {"model_type": "qwen3_5_text"}
 CHATGLM = {
     "padded_vocab_size": 100,
@@ -89,7 +94,10 @@ CONFIGS = {
     "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
     "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
+    "Gemma3nForCausalLM": GEMMA3N,
+    "Gemma3nForConditionalGeneration": {"text_config": GEMMA3N},
     "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},
+    "MiMoV2FlashForCausalLM": DECODER | {"num_key_value_heads": 2},
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
     "Qwen3VLForConditionalGeneration": {"text_config": DECODER | {"model_type": "qwen3_vl_text"}},
     "Qwen3VLMoeForConditionalGeneration": {
