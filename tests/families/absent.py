@@ -21,6 +21,8 @@ from transformers import (
     PreTrainedModel,
 )
 
+from tests.families.plamo2_reference import Plamo2Config, Plamo2ForCausalLM
+
 
 def _rotated(x: torch.Tensor, base: float) -> torch.Tensor:
     """x [B, heads, T, D] with its halves rotated by position * base^(-2i / D)."""
@@ -164,4 +166,6 @@ def register() -> None:
     causal models lacks."""
     AutoModelForCausalLM.register(Mistral4Config, Mistral4ForCausalLM, exist_ok=True)
     AutoConfig.register("grok-1", Grok1Config, exist_ok=True)
+    AutoConfig.register("plamo2", Plamo2Config, exist_ok=True)
+    AutoModelForCausalLM.register(Plamo2Config, Plamo2ForCausalLM, exist_ok=True)
     AutoModelForCausalLM.register(Grok1Config, Grok1ModelForCausalLM, exist_ok=True)
