@@ -14,6 +14,8 @@ from torch import nn
 from torch.nn import functional
 from transformers import PretrainedConfig, PreTrainedModel
 
+from tests.families.reference_parts import rotated
+
 
 class Plamo2Config(PretrainedConfig):
     """PLaMo 2's, of the sizes that differ by default; the others are those of the suite."""
@@ -57,15 +59,6 @@ class _Norm(nn.Module):
         return _unit(x, self.eps) * (self.weight + self.offset)
 
 
-def _rotated(x: torch.Tensor, base: float) -> torch.Tensor:
-    """x [B, heads, T, D] with its halves rotated by position * base^(-2i / D)."""
-    tokens, half = x.shape[-2], x.shape[-1] // 2
-    angles = torch.arange(tokens)[:, None] * base ** (-torch.arange(half) / half)
-    a, b = x[..., :half], x[..., half:]
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
-
-
 class _Attention(nn.Module):
     def __init__(self, config: Any, layer: int) -> None:
         super().__init__()
@@ -86,8 +79,8 @@ class _Attention(nn.Module):
         heads, kv = config.num_attention_heads, config.num_key_value_heads
         qkv = self.qkv_proj(x).view(batch, tokens, heads + 2 * kv, -1).transpose(1, 2)
         q, k, v = qkv.split([heads, kv, kv], 1)
-        q = _rotated(_unit(q, 1e-6) * self.q_weight[:, None], config.rope_theta)
-        k = _rotated(_unit(k, 1e-6) * self.k_weight[:, None], config.rope_theta)
+        q = rotated(_unit(q, 1e-6) * self.q_weight[:, None], config.rope_theta)
+        k = rotated(_unit(k, 1e-6) * self.k_weight[:, None], config.rope_theta)
         k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
         seen = torch.ones(tokens, tokens, dtype=torch.bool).tril()
         if self.window is not None:

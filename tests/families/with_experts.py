@@ -345,6 +345,19 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "head_dim": None,
         },
     ),
+    "grok2": Family(
+        "grok-2",
+        {
+            "moe_intermediate_size": 24,
+            "num_local_experts": 5,
+            "attn_logit_softcapping": 2.0,
+            "attn_temperature_len": 8,
+            "router_logit_softcapping": 1.5,
+            "final_logit_softcapping": 3.0,
+            "embedding_multiplier_scale": 3.0,
+            "rope_theta": 1e4,
+        },
+    ),
     "hunyuan_moe": Family(
         "hunyuan_v1_moe", {"num_experts": 5, "moe_topk": [2, 2, 2, 2], "attention_bias": True}
     ),

@@ -71,7 +71,8 @@ def mlp(
     """
     down = f"{prefix}.{parts.down}"
     part = weights.shard.part(intermediate, weights.block_elements(f"{down}.weight"))
-    if parts.deviations is not None:
+    if parts.deviations is not None and not part.whole:
+        weights.note("every rank computes whole feed-forward layers with sparse gates")
         part = Part(0, intermediate, intermediate)
     matrices = 2 if parts.gated else 1
 

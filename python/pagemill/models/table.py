@@ -136,6 +136,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GraniteSWAForCausalLM": Architecture(
         "granite_swa:GraniteSwaModel", "Granite Swash", ("granite_swa",)
     ),
+    "Grok1ForCausalLM": Architecture("grok2:Grok2Model", "Grok-2", ("grok-2",)),
     "Grok1ModelForCausalLM": Architecture("grok1:Grok1Model", "Grok-1", ("grok-1",)),
     "GteModel": Architecture("gte:GteModel", "GTE", ("gte",), "embeddings"),
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3", ("hy_v3",)),
