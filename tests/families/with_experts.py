@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.families.elsewhere import LLAMA4, PHIMOE
+from tests.families.elsewhere import LLAMA4, MIMO_V2, PHIMOE
 from tests.families.family import (
     BY_LAYER_TYPE,
     LATENT,
@@ -43,6 +43,18 @@ _LAGUNA = {
     "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
     "rope_parameters": BY_LAYER_TYPE,
     **SLIDING,
+}
+_MIMO_V2 = {
+    "num_attention_heads": 8,
+    "v_head_dim": 14,
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 6,
+    "n_group": 3,
+    "topk_group": 2,
+    "num_experts_per_tok": 3,
+    "routed_scaling_factor": 2.5,
+    "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+    "rope_parameters": _HALVES,
 }
 _LLAMA4 = {
     "num_local_experts": 3,  # of which each is chosen by some token
@@ -423,22 +435,19 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "rope_parameters": BY_LAYER_TYPE,
         },
     ),
-    "mimo_v2": Family(
+    "mimo_v2": Family("mimo_v2_flash", {**_MIMO_V2, **SLIDING, "attention_bias": True}),
+    "mimo_v2_published": Family(
         "mimo_v2_flash",
         {
-            "num_attention_heads": 8,
-            "v_head_dim": 14,
-            "moe_intermediate_size": 24,
-            "n_routed_experts": 6,
-            "n_group": 3,
-            "topk_group": 2,
-            "num_experts_per_tok": 3,
-            "routed_scaling_factor": 2.5,
-            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
-            "rope_parameters": _HALVES,
-            "attention_bias": True,
-            **SLIDING,
+            **_MIMO_V2,
+            "sliding_window": WINDOW,
+            "layer_types": ["full_attention", "sliding_attention"] * 2,
+            "rope_parameters": {
+                "full_attention": rope(rope_theta=1e6, partial_rotary_factor=0.5),
+                "sliding_attention": rope(partial_rotary_factor=0.5),
+            },
         },
+        elsewhere=MIMO_V2,
     ),
     "minimax_m2": Family("minimax_m2", _EXPERTS),
     "mistral4": Family(
