@@ -5,8 +5,8 @@
 //                  `outside` is set
 //            W     f32, bf16, f16 or a block format [V, H]; H is a multiple of its block size
 //   outputs  y     act [N, H]
-//   attributes     scale = 1; outside = -1, or the row, of [0, V), that other ids read: of a table that
-//                  has rows for a part of the vocabulary
+//   attributes     scale = 1; outside = -1, or the row, of [0, V), that other ids read: of a table
+//                  that has rows for a part of the vocabulary
 //   aliasing       none
 //
 // Kernels: "packed_blocks" and "packed_bf16" read a table that `linear` has packed (a tied

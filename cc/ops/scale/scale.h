@@ -4,8 +4,8 @@
 //
 //   y[n] = x[n] * by * (1 + growth * ln(1 + floor((positions[n] + offset) / context)))
 //
-// or each column by a factor of its own: y[n][i] = x[n][i] * by * factors[i]; or each group of a row,
-// a head of an attention's result: y[n][g][i] = x[n][g][i] * by * factors[n][g].
+// or each column by a factor of its own: y[n][i] = x[n][i] * by * factors[i]; or each group of a
+// row, a head of an attention's result: y[n][g][i] = x[n][g][i] * by * factors[n][g].
 //
 //   inputs   x          act [N, ...]   rows of H elements, any trailing shape
 //            positions  i32 [N]        >= 0; left out if nothing grows; or
