@@ -23,9 +23,9 @@
 // anew at each multiple of it: keys [floor(p / window) window, p]. Scores are q k^T scale, then
 // soft_cap tanh(score / soft_cap), then, of a query at p > grows_from, score ln p / ln grows_from,
 // as in Grok-2, then score + slope d, with d = position of the key - position of the query, and
-// score + bias[reach + d], with d from -reach to reach. Weights are e^score over the sum of those of
-// the visible keys, to which e^sink is added. Head h of q reads head h / (Hq / Hk)
-// of the cache. Slots that a query does not see may hold anything, NaN included, and blocks that no
+// score + bias[reach + d], with d from -reach to reach. Weights are e^score over the sum of those
+// of the visible keys, to which e^sink is added. Head h of q reads head h / (Hq / Hk) of the cache.
+// Slots that a query does not see may hold anything, NaN included, and blocks that no
 // query of the request sees are not read (their entries in the block table may be anything).
 //
 // Result: the bits of one query's output depend on its q, its position and the keys and values it
