@@ -268,6 +268,17 @@ RECURRENT: Mapping[str, Family] = {
             "layer_types": ["linear_attention", "full_attention"] * 2,
         },
     ),
+    "plamo2": Family(
+        "plamo2",
+        {
+            "hidden_size_per_head": 20,
+            "attention_window_size": WINDOW,
+            "full_attention_idx": [3],
+            "mamba_d_state": 24,
+            "mamba_num_heads": 6,
+            "tie_word_embeddings": False,
+        },
+    ),
     "qwen3_next": Family(
         "qwen3_next",
         {

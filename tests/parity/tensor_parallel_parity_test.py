@@ -96,14 +96,32 @@ def test_two_processes_say_what_one_says(
 
 
 # What these attentions have besides heads: ALiBi, norms of each head, rows by KV head, transposed
-# matrices, sinks, a gate, caches of other layers.
+# matrices, sinks, a gate of elements or heads, caches of other layers, values narrower than keys.
 @pytest.mark.parametrize(
-    "row", ["afmoe", "bloom", "cohere_plus", "falcon", "gemma4", "gpt2", "granite_swa"]
+    "row",
+    [
+        "afmoe",
+        "bloom",
+        "cohere_plus",
+        "falcon",
+        "gemma4",
+        "gpt2",
+        "granite_swa",
+        "laguna",
+        "mimo_v2",
+    ],
 )
 def test_parts_of_attention_are_divided(row: str, tmp_path: Path) -> None:
     require_native()
     families.make(row, tmp_path)
     _check(tmp_path, True)
+
+
+def test_rows_that_set_a_cutoff_are_whole(tmp_path: Path) -> None:
+    """The mean and the deviation of gates are those of all."""
+    require_native()
+    families.make("gemma3n", tmp_path)
+    _check(tmp_path, False)
 
 
 # Stacks one below the other and transposed, experts that compute nothing, tokens that every rank

@@ -94,6 +94,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Gemma3ForConditionalGeneration": Architecture(
         "language_part:Gemma3LanguagePart", "Gemma 3 with images; its text", ("gemma3",)
     ),
+    "Gemma3nForCausalLM": Architecture(
+        "gemma3n:Gemma3nModel", "Gemma 3n (text)", ("gemma3n_text",)
+    ),
+    "Gemma3nForConditionalGeneration": Architecture(
+        "language_part:Gemma3nLanguagePart",
+        "Gemma 3n with images and sound; its text",
+        ("gemma3n",),
+    ),
     "Gemma4ForCausalLM": Architecture("gemma4:Gemma4Model", "Gemma 4 (text)", ("gemma4_text",)),
     "Gemma4ForConditionalGeneration": Architecture(
         "language_part:Gemma4LanguagePart", "Gemma 4 with images; its text", ("gemma4",)
@@ -128,6 +136,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GraniteSWAForCausalLM": Architecture(
         "granite_swa:GraniteSwaModel", "Granite Swash", ("granite_swa",)
     ),
+    "Grok1ForCausalLM": Architecture("grok2:Grok2Model", "Grok-2", ("grok-2",)),
     "Grok1ModelForCausalLM": Architecture("grok1:Grok1Model", "Grok-1", ("grok-1",)),
     "GteModel": Architecture("gte:GteModel", "GTE", ("gte",), "embeddings"),
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3", ("hy_v3",)),
@@ -152,6 +161,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",)
     ),
     "Kolibri1ForCausalLM": Architecture("kolibri1:Kolibri1Model", "Kolibri 1", ("kolibri1",)),
+    "LagunaForCausalLM": Architecture("laguna:LagunaModel", "Laguna", ("laguna",)),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
     "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
@@ -175,6 +185,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),
     "MellumForCausalLM": Architecture("mellum:MellumModel", "Mellum 2", ("mellum",)),
     "MiMoForCausalLM": Architecture("mimo:MiMoModel", "MiMo", ("mimo",)),
+    "MiMoV2FlashForCausalLM": Architecture("mimo_v2:MiMoV2Model", "MiMo V2", ("mimo_v2_flash",)),
     "MiniCPM3ForCausalLM": Architecture("minicpm3:MiniCpm3Model", "MiniCPM3", ("minicpm3",)),
     "MiniCPMForCausalLM": Architecture("minicpm:MiniCpmModel", "MiniCPM", ("minicpm",)),
     "MiniMaxForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-Text-01", ("minimax",)),
@@ -229,6 +240,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2", ("phi",)),
     "PhiMoEForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ()),
     "PhimoeForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ("phimoe",)),
+    "Plamo2ForCausalLM": Architecture("plamo2:Plamo2Model", "PLaMo 2", ("plamo2",)),
     "Plamo3ForCausalLM": Architecture("plamo3:Plamo3Model", "PLaMo 3", ("plamo3",)),
     "QWenLMHeadModel": Architecture("qwen:QwenModel", "Qwen", ("qwen",)),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5", ("qwen2",)),
