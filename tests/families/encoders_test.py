@@ -20,6 +20,7 @@ from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
+from tests.families.divided import check_ranks, check_stages
 from tests.families.encoders import ENCODERS, LABELS, make
 from tests.families.sensitivity import unmoved_fields, unmoved_tensors
 from tests.parity import small_engine
@@ -43,6 +44,10 @@ class Case:
     path: Path
     prompts: Mapping[int, list[int]]
     rows: Array
+
+    @property
+    def options(self) -> BuildOptions:
+        return BuildOptions(task=self.task, normalize=False)
 
     def executed(self, path: Path, kind: str = "native") -> Array:
         """The rows of all prompts in one step, by the checkpoint at `path`."""
@@ -126,6 +131,16 @@ def test_what_is_built(case: Case) -> None:
     classes = tuple(f"LABEL_{i}" for i in range(LABELS)) if case.task.classifies else ()
     assert built.pooled.labels == classes
     assert built.output_size == built.pooled.width == case.rows.shape[1]
+
+
+def test_two_ranks(case: Case) -> None:
+    source = ModelSource.open(case.path)
+    check_ranks(source, case.options, [case.prompts], case.distance, SECONDS)
+
+
+def test_two_stages(case: Case) -> None:
+    source = ModelSource.open(case.path)
+    check_stages(source, case.options, [case.prompts], case.distance, SECONDS)
 
 
 def test_prompts_in_the_engine(case: Case) -> None:

@@ -19,6 +19,7 @@ from pagemill.weights.random_file import random_file
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
+from tests.families.divided import check_ranks, check_stages
 from tests.families.families import FAMILIES, make
 from tests.families.family import NEUTRAL, Family
 from tests.families.sensitivity import unmoved_fields, unmoved_tensors
@@ -117,6 +118,21 @@ def test_greedy_tokens(case: Case) -> None:
         assert model.run(core, turn)[0].cached >= (len(turn) - 2) // model.block * model.block
     # A model that always generates the same token would prove little.
     assert len({token for answer in answers for token in answer.tokens}) > 1
+
+
+def _chunks(prompt: list[int]) -> list[dict[int, list[int]]]:
+    """The prompt in chunks, then one token."""
+    return [{0: prompt[:37]}, {0: prompt[37:-1]}, {0: prompt[-1:]}]
+
+
+def test_two_ranks(case: Case) -> None:
+    source = ModelSource.open(case.model.path)
+    check_ranks(source, BuildOptions(), _chunks(case.prompt), case.distance)
+
+
+def test_two_stages(case: Case) -> None:
+    source = ModelSource.open(case.model.path)
+    check_stages(source, BuildOptions(), _chunks(case.prompt), case.distance)
 
 
 def test_requests_that_are_preempted(case: Case) -> None:

@@ -14,12 +14,19 @@ from pagemill.models.base import Model, ModelConfigError
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """A row: the class, as `module:Class` of this package, what people call such models, their
-    `model_type` in a config.json, and what they are for. Those that generate may embed, too."""
+    `model_type` in a config.json, and what they are for. Those that generate may embed, too.
+
+    `tensor_parallel`: whether ranks divide the model, "partly" if every rank computes some layers
+    or attentions whole; models that are not divided are refused by several ranks. `cuts`: behind
+    which layers the program can be cut into stages of a pipeline; "some layers" if others read what
+    is in front of them."""
 
     location: str
     title: str
     model_types: tuple[str, ...]
     task: Literal["text", "text and images", "embeddings"] = "text"
+    tensor_parallel: Literal["yes", "partly", "no"] = "yes"
+    cuts: Literal["any layer", "some layers"] = "any layer"
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -32,7 +39,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         "baichuan:BaichuanModel", "Baichuan, as 7B was first saved", ()
     ),
     "BaichuanForCausalLM": Architecture("baichuan:BaichuanModel", "Baichuan", ("baichuan",)),
-    "BambaForCausalLM": Architecture("bamba:BambaModel", "Bamba", ("bamba",)),
+    "BambaForCausalLM": Architecture(
+        "bamba:BambaModel", "Bamba", ("bamba",), tensor_parallel="partly"
+    ),
     "BertModel": Architecture("bert:BertModel", "BERT", ("bert",), "embeddings"),
     "BioGptForCausalLM": Architecture("biogpt:BioGptModel", "BioGPT", ("biogpt",)),
     "BloomForCausalLM": Architecture("bloom:BloomModel", "BLOOM", ("bloom",)),
@@ -78,9 +87,15 @@ ARCHITECTURES: dict[str, Architecture] = {
     "ExaoneForCausalLM": Architecture("exaone:ExaoneModel", "EXAONE 3", ("exaone",)),
     "ExaoneMoeForCausalLM": Architecture("exaone_moe:ExaoneMoeModel", "K-EXAONE", ("exaone_moe",)),
     "FalconForCausalLM": Architecture("falcon:FalconModel", "Falcon", ("falcon",)),
-    "FalconH1ForCausalLM": Architecture("falcon_h1:FalconH1Model", "Falcon-H1", ("falcon_h1",)),
-    "FalconMambaForCausalLM": Architecture("mamba:MambaModel", "Falcon-Mamba", ("falcon_mamba",)),
-    "FlexOlmoForCausalLM": Architecture("flex_olmo:FlexOlmoModel", "FlexOlmo", ("flex_olmo",)),
+    "FalconH1ForCausalLM": Architecture(
+        "falcon_h1:FalconH1Model", "Falcon-H1", ("falcon_h1",), tensor_parallel="partly"
+    ),
+    "FalconMambaForCausalLM": Architecture(
+        "mamba:MambaModel", "Falcon-Mamba", ("falcon_mamba",), tensor_parallel="no"
+    ),
+    "FlexOlmoForCausalLM": Architecture(
+        "flex_olmo:FlexOlmoModel", "FlexOlmo", ("flex_olmo",), tensor_parallel="partly"
+    ),
     "FlintForCausalLM": Architecture("flint:FlintModel", "Flint", ("flint",)),
     "GPT2LMHeadModel": Architecture("gpt2:Gpt2Model", "GPT-2", ("gpt2", "gpt-sw3")),
     "GPTBigCodeForCausalLM": Architecture(
@@ -94,9 +109,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Gemma3ForConditionalGeneration": Architecture(
         "language_part:Gemma3LanguagePart", "Gemma 3 with images; its text", ("gemma3",)
     ),
-    "Gemma4ForCausalLM": Architecture("gemma4:Gemma4Model", "Gemma 4 (text)", ("gemma4_text",)),
+    "Gemma4ForCausalLM": Architecture(
+        "gemma4:Gemma4Model", "Gemma 4 (text)", ("gemma4_text",), cuts="some layers"
+    ),
     "Gemma4ForConditionalGeneration": Architecture(
-        "language_part:Gemma4LanguagePart", "Gemma 4 with images; its text", ("gemma4",)
+        "language_part:Gemma4LanguagePart",
+        "Gemma 4 with images; its text",
+        ("gemma4",),
+        cuts="some layers",
     ),
     "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma", ("gemma",)),
     "Glm4ForCausalLM": Architecture("glm4:Glm4Model", "GLM-4-0414", ("glm4",)),
@@ -109,7 +129,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "GlmForCausalLM": Architecture("glm:GlmModel", "GLM-4", ("glm",)),
     "GlmMoeDsaForCausalLM": Architecture(
-        "deepseek_v32:DeepseekV32Model", "GLM-5", ("glm_moe_dsa",)
+        "deepseek_v32:DeepseekV32Model", "GLM-5", ("glm_moe_dsa",), cuts="some layers"
     ),
     "GptOssForCausalLM": Architecture("gpt_oss:GptOssModel", "gpt-oss", ("gpt_oss",)),
     "GraniteForCausalLM": Architecture("granite:GraniteModel", "Granite 3", ("granite",)),
@@ -117,7 +137,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         "granite_moe:GraniteMoeModel", "Granite 3, experts", ("granitemoe",)
     ),
     "GraniteMoeHybridForCausalLM": Architecture(
-        "granite_hybrid:GraniteHybridModel", "Granite 4", ("granitemoehybrid",)
+        "granite_hybrid:GraniteHybridModel",
+        "Granite 4",
+        ("granitemoehybrid",),
+        tensor_parallel="partly",
     ),
     "GraniteMoeSWAForCausalLM": Architecture(
         "granite_swa:GraniteSwaModel", "Granite Swash, experts", ("granitemoe_swa",)
@@ -144,16 +167,20 @@ ARCHITECTURES: dict[str, Architecture] = {
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2", ("internlm2",)),
     "InternLMForCausalLM": Architecture("internlm:InternLmModel", "InternLM", ("internlm",)),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2", ("jais2",)),
-    "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba", ("jamba",)),
+    "JambaForCausalLM": Architecture(
+        "jamba:JambaModel", "Jamba", ("jamba",), tensor_parallel="partly"
+    ),
     "JinaEmbeddingsV3Model": Architecture(
         "jina3:Jina3Model", "Jina embeddings 3", ("jina_embeddings_v3",), "embeddings"
     ),
     "KimiLinearForCausalLM": Architecture(
-        "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",)
+        "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",), tensor_parallel="partly"
     ),
     "Kolibri1ForCausalLM": Architecture("kolibri1:Kolibri1Model", "Kolibri 1", ("kolibri1",)),
-    "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
-    "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
+    "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",), tensor_parallel="partly"),
+    "Lfm2MoeForCausalLM": Architecture(
+        "lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",), tensor_parallel="partly"
+    ),
     "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
     "Llama4ForConditionalGeneration": Architecture(
         "language_part:Llama4LanguagePart", "Llama 4 with images; its text", ("llama4",)
@@ -171,19 +198,28 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "MPNetModel": Architecture("mpnet:MpNetModel", "MPNet", ("mpnet",), "embeddings"),
     "MT5EncoderModel": Architecture("t5:T5Model", "mT5, its encoder", ("mt5",), "embeddings"),
-    "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2", ("mamba2",)),
-    "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),
+    "Mamba2ForCausalLM": Architecture(
+        "mamba2:Mamba2Model", "Mamba-2", ("mamba2",), tensor_parallel="no"
+    ),
+    "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",), tensor_parallel="no"),
     "MellumForCausalLM": Architecture("mellum:MellumModel", "Mellum 2", ("mellum",)),
     "MiMoForCausalLM": Architecture("mimo:MiMoModel", "MiMo", ("mimo",)),
     "MiniCPM3ForCausalLM": Architecture("minicpm3:MiniCpm3Model", "MiniCPM3", ("minicpm3",)),
     "MiniCPMForCausalLM": Architecture("minicpm:MiniCpmModel", "MiniCPM", ("minicpm",)),
-    "MiniMaxForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-Text-01", ("minimax",)),
-    "MiniMaxM1ForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-M1", ("minimax_m1",)),
+    "MiniMaxForCausalLM": Architecture(
+        "minimax:MiniMaxModel", "MiniMax-Text-01", ("minimax",), tensor_parallel="partly"
+    ),
+    "MiniMaxM1ForCausalLM": Architecture(
+        "minimax:MiniMaxModel", "MiniMax-M1", ("minimax_m1",), tensor_parallel="partly"
+    ),
     "MiniMaxM2ForCausalLM": Architecture(
-        "minimax_m2:MiniMaxM2Model", "MiniMax-M2", ("minimax_m2",)
+        "minimax_m2:MiniMaxM2Model", "MiniMax-M2", ("minimax_m2",), tensor_parallel="partly"
     ),
     "MiniMaxText01ForCausalLM": Architecture(
-        "minimax:MiniMaxModel", "MiniMax-Text-01, as first saved", ("minimax_text_01",)
+        "minimax:MiniMaxModel",
+        "MiniMax-Text-01, as first saved",
+        ("minimax_text_01",),
+        tensor_parallel="partly",
     ),
     "Ministral3ForCausalLM": Architecture(
         "ministral3:Ministral3Model", "Ministral 3", ("ministral3",)
@@ -209,19 +245,28 @@ ARCHITECTURES: dict[str, Architecture] = {
         "nemotron:NemotronModel", "Nemotron, Minitron", ("nemotron",)
     ),
     "NemotronHForCausalLM": Architecture(
-        "nemotron_h:NemotronHModel", "Nemotron-H, Nemotron 3", ("nemotron_h",)
+        "nemotron_h:NemotronHModel",
+        "Nemotron-H, Nemotron 3",
+        ("nemotron_h",),
+        tensor_parallel="partly",
     ),
     "NomicBertModel": Architecture(
         "nomic_bert:NomicBertModel", "Nomic BERT", ("nomic_bert",), "embeddings"
     ),
     "OPTForCausalLM": Architecture("opt:OptModel", "OPT", ("opt",)),
-    "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2", ("olmo2",)),
-    "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3", ("olmo3",)),
+    "Olmo2ForCausalLM": Architecture(
+        "olmo2:Olmo2Model", "OLMo 2", ("olmo2",), tensor_parallel="partly"
+    ),
+    "Olmo3ForCausalLM": Architecture(
+        "olmo3:Olmo3Model", "OLMo 3", ("olmo3",), tensor_parallel="partly"
+    ),
     "OlmoForCausalLM": Architecture("olmo:OlmoModel", "OLMo", ("olmo",)),
     "OlmoHybridForCausalLM": Architecture(
-        "olmo_hybrid:OlmoHybridModel", "OLMo Hybrid", ("olmo_hybrid",)
+        "olmo_hybrid:OlmoHybridModel", "OLMo Hybrid", ("olmo_hybrid",), tensor_parallel="partly"
     ),
-    "OlmoeForCausalLM": Architecture("olmoe:OlmoeModel", "OLMoE", ("olmoe",)),
+    "OlmoeForCausalLM": Architecture(
+        "olmoe:OlmoeModel", "OLMoE", ("olmoe",), tensor_parallel="partly"
+    ),
     "OpenAIGPTLMHeadModel": Architecture("openai_gpt:OpenAiGptModel", "GPT", ("openai-gpt",)),
     "OrionForCausalLM": Architecture("orion:OrionModel", "Orion", ("orion",)),
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon", ("persimmon",)),
@@ -243,7 +288,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "qwen3_moe:Qwen3MoeModel", "Qwen3, experts", ("qwen3_moe",)
     ),
     "Qwen3NextForCausalLM": Architecture(
-        "qwen3_next:Qwen3NextModel", "Qwen3-Next", ("qwen3_next",)
+        "qwen3_next:Qwen3NextModel", "Qwen3-Next", ("qwen3_next",), tensor_parallel="partly"
     ),
     "Qwen3VLForConditionalGeneration": Architecture(
         "language_part:Qwen3VlLanguagePart", "Qwen3-VL; its text", ("qwen3_vl",)
@@ -252,21 +297,31 @@ ARCHITECTURES: dict[str, Architecture] = {
         "language_part:Qwen3VlLanguagePart", "Qwen3-VL, experts; its text", ("qwen3_vl_moe",)
     ),
     "Qwen3_5ForCausalLM": Architecture(
-        "qwen3_next:Qwen3NextModel", "Qwen3.5 (text)", ("qwen3_5_text",)
+        "qwen3_next:Qwen3NextModel", "Qwen3.5 (text)", ("qwen3_5_text",), tensor_parallel="partly"
     ),
     "Qwen3_5ForConditionalGeneration": Architecture(
-        "language_part:Qwen35LanguagePart", "Qwen3.5 with images; its text", ("qwen3_5",)
+        "language_part:Qwen35LanguagePart",
+        "Qwen3.5 with images; its text",
+        ("qwen3_5",),
+        tensor_parallel="partly",
     ),
     "Qwen3_5MoeForCausalLM": Architecture(
-        "qwen3_next:Qwen3NextModel", "Qwen3.5, experts (text)", ("qwen3_5_moe_text",)
+        "qwen3_next:Qwen3NextModel",
+        "Qwen3.5, experts (text)",
+        ("qwen3_5_moe_text",),
+        tensor_parallel="partly",
     ),
     "Qwen3_5MoeForConditionalGeneration": Architecture(
         "language_part:Qwen35LanguagePart",
         "Qwen3.5 with images, experts; its text",
         ("qwen3_5_moe",),
+        tensor_parallel="partly",
     ),
     "RecurrentGemmaForCausalLM": Architecture(
-        "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
+        "recurrent_gemma:RecurrentGemmaModel",
+        "RecurrentGemma",
+        ("recurrent_gemma",),
+        tensor_parallel="partly",
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS", ("seed_oss",)),
@@ -288,7 +343,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "XverseForCausalLM": Architecture("llama:LlamaModel", "XVERSE", ("xverse",)),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM", ("youtu",)),
-    "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2", ("zamba2",)),
+    "Zamba2ForCausalLM": Architecture(
+        "zamba2:Zamba2Model", "Zamba2", ("zamba2",), tensor_parallel="partly"
+    ),
 }
 
 # The ends of names of architectures, and what a checkpoint of that kind is for.
