@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from pagemill.config import EngineConfig, build
 from pagemill.engine.loading import LoadedModel, load
-from pagemill.inputs.task import Task
 
-from tests.families import encoders, families
+from tests.families import families
 from tests.parity.executors import require_native
 from tests.parity.mxfp4_checkpoints import tiny_gpt_oss, write_mxfp4
 from tests.parity.packed_checkpoints import Scheme, write_packed
 from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_experts
-from tests.parity.small_engine import pool
 from tests.parity.tiny_models import make, tiny_llama
 
 PROMPTS = [[5, 9, 100, 7, 3, 120, 64, 31, 8], [77], list(range(2, 60))]
@@ -32,11 +29,10 @@ TOKENS = 12
 
 
 @contextlib.contextmanager
-def engine(directory: Path, ranks: int, *, task: str = "auto") -> Iterator[LoadedModel]:
+def engine(directory: Path, ranks: int) -> Iterator[LoadedModel]:
     options = {
         "model": str(directory),
-        "task": task,
-        "max_model_len": 512 if task == "auto" else 200,
+        "max_model_len": 512,
         "kv_cache_memory_bytes": "16MiB",
         "kv_cache_dtype": "f32",
         "activation_dtype": "f32",
@@ -97,18 +93,6 @@ def test_two_processes_divide_bf16(tmp_path: Path) -> None:
     require_native()
     make("llama", tmp_path, "bf16")
     _check(tmp_path, True)
-
-
-def test_two_processes_pool_what_one_pools(tmp_path: Path) -> None:
-    """Pairs of texts, whose second ones have another token type."""
-    require_native()
-    encoders.make("bert", Task.TOKEN_EMBED, tmp_path)
-    rows: list[npt.NDArray[np.float32]] = []
-    for ranks in (1, 2):
-        with engine(tmp_path, ranks, task="token_embed") as loaded:
-            rows.append(pool(loaded.core, PROMPTS, {0: 4, 2: 30}))
-    # Vectors have the length 1; see _check for the terms.
-    np.testing.assert_allclose(rows[1], rows[0], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["w8a8", "fp8-tensor", "fp8-block"])
