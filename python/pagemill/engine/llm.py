@@ -302,7 +302,7 @@ class LLM:
         pooled = self._pooled(Task.CLASSIFY, Task.EMBED, Task.TOKEN_EMBED)
         if pooled.task is not Task.CLASSIFY:
             first, *others = self._pool(pooled, self._rendered_texts([query, *listed]), progress)
-            return np.array([likeness(first, other) for other in others], np.float32)
+            return np.array([likeness(first, other, pooled) for other in others], np.float32)
         if pooled.width != 1:
             raise EngineError(
                 "FAILED_PRECONDITION", f"a score needs one class; the model has {pooled.width}"

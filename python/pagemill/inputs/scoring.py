@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pagemill.inputs.task import Activation
+from pagemill.inputs.task import Activation, Pooled
 
 _LEAST_NORM = 1e-12
 
@@ -16,6 +16,8 @@ def activated(logits: np.ndarray, activation: Activation) -> np.ndarray:
         return powers / powers.sum(axis=-1, keepdims=True)
     if activation == "sigmoid":
         return np.exp(-np.logaddexp(0, -logits))  # large logits do not overflow
+    if activation == "relu":
+        return np.maximum(logits, 0)
     return logits
 
 
@@ -25,13 +27,15 @@ def normalized(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(norms, _LEAST_NORM)
 
 
-def likeness(query: np.ndarray, document: np.ndarray) -> float:
-    """How well a document fits a query.
+def likeness(query: np.ndarray, document: np.ndarray, pooled: Pooled) -> float:
+    """How well a document fits a query, by rows of a model that gives what `pooled` says.
 
-    Of vectors [width] the cosine of their angle. Of vectors of tokens [tokens, width] the largest
-    product of each of the query with one of the document, in sum: late interaction (arXiv
-    2004.12832).
+    Of vectors [width] the cosine of their angle, or if they are sparse their product. Of vectors of
+    tokens [tokens, width] the largest product of each of the query with one of the document, in
+    sum: late interaction (arXiv 2004.12832).
     """
+    if pooled.sparse:
+        return float(query @ document)
     if query.ndim == 1:
         return float(normalized(query) @ normalized(document))
     return float((query @ document.T).max(axis=1).sum())

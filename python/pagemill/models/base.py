@@ -154,6 +154,14 @@ class Classifier(Model, Protocol):
 
 
 @runtime_checkable
+class MaskedModel(Model, Protocol):
+    """A model whose checkpoints may have the head of a masked language model: `masked_logits`
+    traces it on vectors [N, H], the logits of the vocabulary [N, vocab]."""
+
+    def masked_logits(self, weights: Weights, rows: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
 class MediaModel(Model, Protocol):
     """A model that takes images; its traits have `media`.
 

@@ -53,6 +53,17 @@ class EncoderNames:
 
 
 @dataclass(frozen=True, slots=True)
+class MaskedHead:
+    """Modules of the head of a masked language model: a linear layer and a norm; and the matrix
+    that is left out if it is that of words, with the vector of its biases."""
+
+    dense: str
+    norm: str
+    decoder: str
+    bias: str
+
+
+@dataclass(frozen=True, slots=True)
 class EncoderSizes:
     """Sizes of every encoder, under BERT's keys."""
 
@@ -103,7 +114,8 @@ class Encoder:
       before and after it, itself included, a token attends to in each layer, 0 = all.
     - `embed`, `attention`, `feed_forward`, `layer`: the parts of the model; `distance_biases`: what
       attention adds to scores.
-    - `classify`, `classify_tokens`: its heads.
+    - `classify`, `classify_tokens`: its heads; `masked`: the names of that of a masked language
+      model, if there is one.
     """
 
     ignored: Mapping[str, str] = {
@@ -112,9 +124,11 @@ class Encoder:
         r"(cls|lm_head|vocab_\w+|generator_\w+|discriminator_\w+)\..*": "heads of the training"
         " objectives",
         r"(classifier|pre_classifier)\..*": "no classifier if vectors are pooled",
+        r"linear\.weight": "ColBERT's layer, of vectors of tokens",
     }
     base_prefix: ClassVar[str]
     names: ClassVar[EncoderNames] = EncoderNames()
+    masked: ClassVar[MaskedHead | None] = None
 
     def __init__(self, config: Config, *, eps: str = "layer_norm_eps") -> None:
         """`eps` is the key of what norms add to the variance.
@@ -256,3 +270,17 @@ class Encoder:
 
     def classify_tokens(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         return linear(weights, "classifier", rows, (labels,), bias=True, dtype="f32")
+
+    def masked_logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        head, sizes = self.masked, self.sizes
+        if head is None:
+            raise ModelConfigError("the head of a masked language model is not supported here")
+        x = linear(weights, head.dense, rows, (rows.width,), bias=True)
+        x = self.norm(weights, head.norm, ops.activation(x, self.activation))
+        own = weights.has(f"{head.decoder}.weight")
+        matrix = head.decoder if own else self.name(self.names.words)
+        part = weights.shard.part(sizes.vocab_size)
+        biases = weights.vector(head.bias, part.total, part=part)
+        table = (part.total, rows.width)
+        y = ops.linear(x, weights.matrix(f"{matrix}.weight", table, rows=part), biases)
+        return y if part.whole else ops.all_gather(y, part.total, shard=weights.shard)

@@ -153,6 +153,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Grok1ModelForCausalLM": Architecture("grok1:Grok1Model", "Grok-1", ("grok-1",)),
     "GteModel": Architecture("gte:GteModel", "GTE", ("gte",), "embeddings"),
+    "HF_ColBERT": Architecture("bert:BertModel", "ColBERT", (), "embeddings"),
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3", ("hy_v3",)),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium", ("helium",)),
     "HunYuanDenseV1ForCausalLM": Architecture(

@@ -195,13 +195,15 @@ class Pipeline:
         Raises:
             ApiError: the request cannot be served, or one of its prompts failed.
         """
-        pooled, num_tokens = self.model.pooled, sum(map(len, prompts))
-        if pooled is not None and pooled.task.by_token:
-            most = MAX_POOLED_NUMBERS // pooled.width
-            if num_tokens > most:
+        pooled = self.model.pooled
+        if pooled is not None:
+            by_token, most = pooled.task.by_token, MAX_POOLED_NUMBERS // pooled.width
+            count = sum(map(len, prompts)) if by_token else len(prompts)
+            if count > most:
                 raise bad_request(
-                    f"`{options.param}` has {num_tokens} tokens, of which each has {pooled.width}"
-                    f" numbers; a response holds those of {most}: send less at a time.",
+                    f"`{options.param}` has {count} {'tokens' if by_token else 'texts'}, of which"
+                    f" each has {pooled.width} numbers; a response holds those of {most}: send less"
+                    " at a time.",
                     options.param,
                 )
         rows: dict[int, np.ndarray] = {}
@@ -393,7 +395,7 @@ class Pipeline:
         if output.pooled is None or pooled is None:
             raise EngineError("INTERNAL", f"The engine ended with {output.finish_reason}.")
         self.metrics.finished("stop")
-        return output.pooled.reshape(-1, pooled.width) if pooled.task.by_token else output.pooled
+        return pooled.rows(output.pooled)
 
 
 def _submission(prompts: Sequence[Prompt], sampling: SamplingParams) -> Submission:

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
 
-_Activation = Literal["identity", "sigmoid", "softmax"]
+_Activation = Literal["identity", "relu", "sigmoid", "softmax"]
 _DEFAULT_LABELS = 2  # of a configuration that states none, as in `transformers`
 _MAX_LABELS = 2**20
 # By the kind of problem that the model was trained for.

@@ -64,7 +64,7 @@ async def score(
             return scores
         values = activated(np.array(scores.values), pooled.activation)
         return Scores(values.tolist(), scores.num_tokens)
-    return await _compared(pipeline, queries, documents, options)
+    return await _compared(pipeline, pooled, queries, documents, options)
 
 
 async def _read_together(
@@ -101,6 +101,7 @@ async def _read_together(
 
 async def _compared(
     pipeline: Pipeline,
+    pooled: Pooled,
     queries: Texts,
     documents: Texts,
     options: GenerationOptions,
@@ -111,7 +112,7 @@ async def _compared(
     values = [0.0] * len(documents.texts)
 
     def take(index: int, rows: np.ndarray) -> None:
-        values[index] = likeness(found[index if len(found) > 1 else 0], rows)
+        values[index] = likeness(found[index if len(found) > 1 else 0], rows, pooled)
 
     num_tokens += await pipeline.pool_each(
         document_prompts, replace(options, param=documents.param), take
