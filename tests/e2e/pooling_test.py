@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 
 from tests.e2e.server_process import serve
 from tests.families.encoders import make
-from tests.families.heads import bge_m3, splade
+from tests.families.heads import bge_m3, qwen3_reranker, splade
 from tests.families.word_tokenizer import save_tokenizer
 
 # Of scores and probabilities, by f32 on both sides, and by activations of 1 in 10 digits.
@@ -191,6 +191,43 @@ def test_the_other_heads_of_bge_m3(
     for document, each in zip(DOCUMENTS, scored["data"], strict=True):
         expected = float((vectors(QUERY) @ vectors(document).T).max(1).sum())
         assert abs(each["score"] - expected) <= TOLERANCE * len(QUERY.split())
+
+
+RERANKER_TEMPLATE = (
+    "{{ messages | selectattr('role', 'eq', 'system') | map(attribute='content') | first"
+    " | default('w20') }} {% for message in messages if message.role in ['query', 'document'] %}"
+    "{{ message.content }} w21 {% endfor %}w22"
+)
+
+
+def test_a_reranker_that_says_yes(
+    served_at: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A language model, as Qwen3-Reranker is published: with a template of the operator."""
+    path = tmp_path_factory.mktemp("reranker")
+    headed = qwen3_reranker(path, (40, 9))
+    file = path / "score.jinja"
+    file.write_text(RERANKER_TEMPLATE)
+    server = served_at(path, headed.model, f"--chat-template={file}")
+
+    def expected(document: str, instruction: str) -> float:
+        text = f"{instruction} {QUERY} w21 {document} w21 w22"
+        ids = server.tokenizer.encode(text, add_special_tokens=False).ids
+        return float(headed.expected(ids)[0])
+
+    for fields, instruction in (({}, "w20"), ({"instruction": "w30 w31"}, "w30 w31")):
+        got = server.post("/score", queries=QUERY, documents=DOCUMENTS, **fields)
+        scores = [each["score"] for each in got["data"]]
+        wanted = [expected(document, instruction) for document in DOCUMENTS]
+        np.testing.assert_allclose(scores, wanted, rtol=0, atol=TOLERANCE)
+        assert np.ptp(wanted) > 100 * TOLERANCE
+    ranked = server.post("/rerank", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=1)
+    firsts = [expected(document.split()[0], "w20") for document in DOCUMENTS]
+    found = {each["index"]: each["relevance_score"] for each in ranked["results"]}
+    np.testing.assert_allclose([found[i] for i in range(len(DOCUMENTS))], firsts, atol=TOLERANCE)
+    with LLM(str(path), activation_dtype="f32", chat_template=str(file)) as llm:
+        offline = llm.score(QUERY, DOCUMENTS, instruction="w30 w31")
+        np.testing.assert_allclose(offline, wanted, rtol=0, atol=TOLERANCE)
 
 
 def test_offline(tmp_path: Path) -> None:

@@ -16,9 +16,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from transformers import CONFIG_MAPPING, AutoModelForMaskedLM, PreTrainedModel
 
+from tests.families import families
 from tests.families.encoders import ENCODERS, make
 from tests.families.families import randomize
 from tests.families.family import SIZES
+from tests.families.word_tokenizer import save_tokenizer
 
 _SENTENCE_TRANSFORMERS = "sentence_transformers.models"
 
@@ -153,3 +155,22 @@ def splade(path: Path, name: str = "bert", *, modules: bool = True) -> Headed:
             path, (f"{sparse}.MLMTransformer", "", {}), (f"{sparse}.SpladePooling", "1_S", fields)
         )
     return Headed(model, Task.EMBED, lambda x: x.relu().log1p().amax(0))
+
+
+def qwen3_reranker(path: Path, tokens: tuple[int, int], *, opposed: bool = True) -> Headed:
+    """A language model that says "no" or "yes", with the keys that make a classifier of it; the
+    tokenizer calls `tokens` w<id>."""
+    model = families.make("qwen3", path)
+    file = path / "config.json"
+    names = [f"w{token}" for token in tokens]
+    keys = {"architectures": ["Qwen3ForSequenceClassification"], "classifier_from_token": names}
+    config = json.loads(file.read_text()) | keys | {"is_original_qwen3_reranker": opposed}
+    file.write_text(json.dumps(config))
+    save_tokenizer(path)
+
+    def rows(logits: Tensor) -> Tensor:
+        found = logits[-1, list(tokens)]
+        # A softmax over both is a sigmoid of the difference.
+        return found.softmax(-1)[1:] if opposed else found.softmax(-1)
+
+    return Headed(model, Task.CLASSIFY, rows)

@@ -35,6 +35,8 @@ CASES: dict[str, Make] = {
     "bge_m3": heads.bge_m3,
     "bge_m3_tokens": partial(heads.bge_m3, task=Task.TOKEN_EMBED),
     "bge_m3_weights": partial(heads.bge_m3, task=Task.TOKEN_CLASSIFY),
+    "qwen3_reranker": partial(heads.qwen3_reranker, tokens=(40, 9)),
+    "qwen3_tokens": partial(heads.qwen3_reranker, tokens=(40, 9), opposed=False),
     "splade": heads.splade,
     "splade_distilbert": partial(heads.splade, name="distilbert"),
     "splade_roberta": partial(heads.splade, name="roberta"),
@@ -90,6 +92,21 @@ def test_a_model_without_the_head_is_refused(tmp_path: Path) -> None:
     make("modernbert", Task.TOKEN_EMBED, tmp_path)
     with pytest.raises(ModelConfigError, match="the head of a masked language model"):
         build(ModelSource.open(tmp_path), BuildOptions(task=Task.EMBED, pooling="splade"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"classifier_from_token": ["w40", "maybe"]}, "has no token 'maybe'"),
+        ({"classifier_from_token": "w40"}, "a list of 1 to 64 tokens"),
+        ({"classifier_from_token": ["w40"]}, "needs 2 tokens, not 1"),
+        ({"method": "mean"}, "method is 'mean'"),
+    ],
+)
+def test_tokens_that_are_no_classes(keys: dict[str, object], words: str, tmp_path: Path) -> None:
+    heads.qwen3_reranker(tmp_path, (40, 9))
+    with pytest.raises((ModelConfigError, WeightsError), match=words):
+        build(ModelSource.open(tmp_path, keys), BuildOptions())
 
 
 @pytest.mark.parametrize(

@@ -39,3 +39,21 @@ def likeness(query: np.ndarray, document: np.ndarray, pooled: Pooled) -> float:
     if query.ndim == 1:
         return float(normalized(query) @ normalized(document))
     return float((query @ document.T).max(axis=1).sum())
+
+
+_ROLES = ("query", "document")
+
+
+def reads_pairs(template: str | None) -> bool:
+    """Whether a chat template is one for pairs of texts: it has messages of the roles `query` and
+    `document`."""
+    return template is not None and all(
+        f'"{role}"' in template or f"'{role}'" in template for role in _ROLES
+    )
+
+
+def pair_messages(query: str, document: str, instruction: str = "") -> list[dict[str, str]]:
+    """What such a template takes; an instruction is the system's message."""
+    pair = zip(_ROLES, (query, document), strict=True)
+    messages = [{"role": role, "content": text} for role, text in pair]
+    return [{"role": "system", "content": instruction}, *messages] if instruction else messages

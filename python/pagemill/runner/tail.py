@@ -15,14 +15,21 @@ from pagemill.inputs.task import Pooled, Task
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.pooler import KINDS, pool
-from pagemill.models.base import Classifier, MaskedModel, Model, ModelConfigError
+from pagemill.models.base import (
+    Classifier,
+    MaskedModel,
+    Model,
+    ModelConfigError,
+    TokenScorer,
+)
 from pagemill.models.table import find
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Tensor
-from pagemill.weights.classes import Classes, read_classes
+from pagemill.weights.classes import FROM_TOKENS, Classes, read_classes
 from pagemill.weights.heads import COLBERT, HEADS, SPARSE
 from pagemill.weights.pooling import Dense, matryoshka_sizes
 from pagemill.weights.source import ModelSource
+from pagemill.weights.vocabulary import vocabulary
 
 _ALL, _SPLADE = "all", "splade"
 _ACTIVATIONS: Mapping[str, ops.ActivationKind] = {
@@ -52,6 +59,8 @@ class Tail:
     max_seq_length: int | None = None
     dense: tuple[Dense, ...] = ()
     skipped: int = 0
+    sums: tuple[Mapping[int, float], ...] = ()
+    """Of logits of tokens: those of classes, instead of a head."""
 
     def pooled(self, model: Model, source: ModelSource) -> Pooled | None:
         """What front ends need to know of its rows; None if the model generates.
@@ -99,6 +108,8 @@ def choose_tail(
     """
     made_for = find(source.architecture).task
     by_token = _token_layers(source)
+    if task is None and source.config.get(FROM_TOKENS) is not None:
+        task = Task.CLASSIFY
     if task is None:
         embeds = source.pooling is not None or pooling is not None
         task = Task.EMBED if embeds and made_for is Task.GENERATE else made_for
@@ -150,6 +161,9 @@ def _classifier(source: ModelSource, model: Model, task: Task, pooling: str | No
     if task is Task.TOKEN_CLASSIFY and source.has(f"{SPARSE}.weight"):
         weight = Classes(("weight",), "relu")
         return Tail(task, _ALL, classes=weight, dense=(Dense(SPARSE, 1, bias=True),))
+    if task is Task.CLASSIFY and source.config.get(FROM_TOKENS) is not None:
+        classes = read_classes(source.config)
+        return Tail(task, pooling or "last", classes=classes, sums=_sums(source, classes))
     if find(source.architecture).task is not task or not isinstance(model, Classifier):
         end = "ForTokenClassification" if task.by_token else "ForSequenceClassification"
         raise ModelConfigError(
@@ -160,6 +174,21 @@ def _classifier(source: ModelSource, model: Model, task: Task, pooling: str | No
     return Tail(task, kind, classes=read_classes(source.config))
 
 
+def _sums(source: ModelSource, classes: Classes) -> tuple[Mapping[int, float], ...]:
+    """The logits of classes, as sums of those of tokens."""
+    ids = {piece: index for index, piece in vocabulary(source).items()}
+    for token in classes.tokens:
+        if token not in ids:
+            raise ModelConfigError(
+                f"{FROM_TOKENS}: the tokenizer of {source.path} has no token {token!r:.40}; name"
+                " them as its vocabulary does"
+            )
+    found = [ids[token] for token in classes.tokens]
+    if classes.opposed:
+        return ({found[1]: 1.0, found[0]: -1.0},)
+    return tuple({index: 1.0} for index in found)
+
+
 def trace_tail(weights: Weights, model: Model, hidden: Tensor, tail: Tail) -> None:
     """Traces the tail on hidden [T, H], up to the outputs of the program."""
     trace = weights.trace
@@ -168,6 +197,11 @@ def trace_tail(weights: Weights, model: Model, hidden: Tensor, tail: Tail) -> No
         trace.output("logits", model.logits(weights, rows))
     elif tail.classes is None or tail.dense:
         trace.output("pooled", _vectors(weights, model, hidden, tail, tail.pooling))
+    elif tail.sums:
+        if not isinstance(model, TokenScorer):
+            raise ModelConfigError(f"{FROM_TOKENS} needs a decoder; use another --task")
+        rows = pool(hidden, tail.pooling, dtype=ACT)
+        trace.output("pooled", model.token_logits(weights, rows, tail.sums))
     else:
         assert isinstance(model, Classifier)
         labels = len(tail.classes.labels)

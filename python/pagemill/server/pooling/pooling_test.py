@@ -287,6 +287,28 @@ def test_documents_are_sorted(path: str) -> None:
     run(body, Task.CLASSIFY, 1, activation="sigmoid")
 
 
+def test_a_template_for_pairs() -> None:
+    async def body(server: FakeServer) -> None:
+        renderer = server.renderer
+        renderer.chat_template = "{{ messages | selectattr('role', 'eq', 'query') }} 'document'"
+        got = await post(server, "/score", queries="ab", documents=["cde"], instruction="find")
+        (message, query, document) = renderer.rendered[-1].messages
+        assert (message["role"], message["content"]) == ("system", "find")
+        assert (query["role"], query["content"]) == ("query", "ab")
+        assert (document["role"], document["content"]) == ("document", "cde")
+        text = "system:find\nquery:ab\ndocument:cde\nassistant:"
+        logit = row(Task.CLASSIFY, text, 1)[0]
+        assert got["data"][0]["score"] == pytest.approx(1 / (1 + np.exp(-logit)), rel=1e-6)
+        assert got["usage"]["prompt_tokens"] == len(text)
+        await post(server, "/rerank", query="abc", documents=["defg"], max_tokens_per_doc=2)
+        assert [each["content"] for each in renderer.rendered[-1].messages] == ["abc", "de"]
+        cut = {"queries": "a", "documents": "b", "truncate_prompt_tokens": 5}
+        await refused(server, "/score", "truncate_prompt_tokens", **cut)
+        await refused(server, "/score", "instruction", queries="a", documents="b", instruction=5)
+
+    run(body, Task.CLASSIFY, 1, activation="sigmoid")
+
+
 def test_invocations_go_where_the_model_serves_them() -> None:
     async def body(server: FakeServer) -> None:
         for fields, kind in (
