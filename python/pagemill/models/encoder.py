@@ -28,6 +28,7 @@ from pagemill.layers.stack import stack
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.config_keys import activation, epsilon, number, positive_int, refuse
 from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +127,25 @@ class Encoder:
         r"(classifier|pre_classifier)\..*": "no classifier if vectors are pooled",
         r"linear\.weight": "ColBERT's layer, of vectors of tokens",
     }
-    base_prefix: ClassVar[str]
+    base_prefix: str
     names: ClassVar[EncoderNames] = EncoderNames()
     masked: ClassVar[MaskedHead | None] = None
 
-    def __init__(self, config: Config, *, eps: str = "layer_norm_eps") -> None:
-        """`eps` is the key of what norms add to the variance.
+    def __init__(
+        self, config: Config, *, eps: str = "layer_norm_eps", positions: str = "absolute"
+    ) -> None:
+        """`eps` is the key of what norms add to the variance; `positions` the kind that the
+        configuration states if it states one.
 
         Raises:
             ModelConfigError: a key is missing, or asks for what is not supported.
         """
         refuse(config, "is_decoder", "add_cross_attention")
-        if config.get("position_embedding_type", "absolute") != "absolute":
-            raise ModelConfigError("an encoder with relative position embeddings is not supported")
+        if config.get("position_embedding_type", positions) != positions:
+            raise ModelConfigError(
+                f"position_embedding_type {shown(config['position_embedding_type'])} is not"
+                f" supported here, only {positions}"
+            )
         self.sizes = EncoderSizes.read(config, eps=eps)
         self.classifier_pooling = "first"
         self.num_types = int(number(config, "type_vocab_size", 2, least=0))

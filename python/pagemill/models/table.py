@@ -251,6 +251,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         ("nemotron_h",),
         tensor_parallel="partly",
     ),
+    "NewModel": Architecture("gte:GteModel", "GTE, as first saved", ("new",), "embeddings"),
     "NomicBertModel": Architecture(
         "nomic_bert:NomicBertModel", "Nomic BERT", ("nomic_bert",), "embeddings"
     ),

@@ -60,8 +60,9 @@ def _of_tokens(config: Mapping[str, Any]) -> Classes:
     listed: Any = config[FROM_TOKENS]
     tokens = tuple(cast("list[Any]", listed)) if isinstance(listed, list) else ()
     if not all(isinstance(token, str) for token in tokens) or not 1 <= len(tokens) <= _MAX_TOKENS:
+        stated = shown(config[FROM_TOKENS])
         raise WeightsError(
-            f"config.json: {FROM_TOKENS} is {shown(config[FROM_TOKENS])}; a list of 1 to {_MAX_TOKENS} tokens"
+            f"config.json: {FROM_TOKENS} is {stated}; a list of 1 to {_MAX_TOKENS} tokens"
         )
     is_opposed = config.get("is_original_qwen3_reranker") is True
     method = config.get("method") or ("from_2_way_softmax" if is_opposed else "no_post_processing")
