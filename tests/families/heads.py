@@ -27,17 +27,20 @@ _SENTENCE_TRANSFORMERS = "sentence_transformers.models"
 
 @dataclass(frozen=True)
 class Headed:
-    """A saved model: `rows` of the vectors [tokens, width] of a text's tokens, or of logits."""
+    """A saved model: `rows` of the vectors [tokens, width] of a text's tokens, or of logits; those
+    of tokens STEP_TAG if it is `by_step`."""
 
     model: PreTrainedModel
     task: Task
     rows: Callable[[Tensor], Tensor]
+    by_step: bool = False
 
     @torch.no_grad()
     def expected(self, token_ids: list[int]) -> Tensor:
         outputs = self.model(torch.tensor([token_ids]))
         name = "logits" if "logits" in outputs else "last_hidden_state"
-        return self.rows(outputs[name][0])
+        rows = self.rows(outputs[name][0])
+        return rows[torch.tensor(token_ids) == STEP_TAG] if self.by_step else rows
 
 
 def _modules(path: Path, *modules: tuple[str, str, Mapping[str, Any]]) -> None:
@@ -111,8 +114,7 @@ def colbert(path: Path) -> Headed:
     file = path / "model.safetensors"
     tensors = {f"bert.{name}": tensor for name, tensor in load_file(file).items()}
     save_file(tensors | _state(layer), file)
-    config = json.loads((path / "config.json").read_text()) | {"architectures": ["HF_ColBERT"]}
-    (path / "config.json").write_text(json.dumps(config))
+    _configure(path, "HF_ColBERT", {})
     return Headed(model, Task.TOKEN_EMBED, lambda x: normalize(layer(x), dim=-1))
 
 
@@ -134,6 +136,45 @@ def bge_m3(path: Path, task: Task = Task.EMBED) -> Headed:
         Task.TOKEN_CLASSIFY: lambda x: weights(x).relu(),
     }
     return Headed(model, task, rows[task])
+
+
+STEP_TAG = 8
+
+
+def step_rewards(path: Path, tokens: tuple[int, ...] = ()) -> Headed:
+    """Scores behind each step of a solution: as Qwen2's process reward models, by a head of their
+    own, or of a language model by the logits of `tokens`."""
+    model = families.make("qwen2", path)
+    save_tokenizer(path)
+    keys: dict[str, Any] = {"step_tag_id": STEP_TAG}
+    if tokens:
+        keys["classifier_from_token"] = [f"w{token}" for token in tokens]
+        _configure(path, "Qwen2ForTokenClassification", keys)
+        return Headed(model, Task.TOKEN_CLASSIFY, lambda x: x[:, list(tokens)].softmax(-1), True)
+    head = _reward_head(path, 2)
+    _configure(path, "Qwen2ForProcessRewardModel", keys)
+    return Headed(model.base_model, Task.TOKEN_CLASSIFY, lambda x: head(x).softmax(-1), True)
+
+
+def rewards(path: Path) -> Headed:
+    """A score for each token, as Qwen2's reward models."""
+    model, head = families.make("qwen2", path), _reward_head(path, 1)
+    _configure(path, "Qwen2ForRewardModel", {})
+    return Headed(model.base_model, Task.TOKEN_CLASSIFY, head)
+
+
+def _reward_head(path: Path, size: int) -> torch.nn.Sequential:
+    head = torch.nn.Sequential(_linear(96, 96), torch.nn.ReLU(), _linear(96, size))
+    file = path / "model.safetensors"
+    tensors = {name: tensor for name, tensor in load_file(file).items() if "lm_head" not in name}
+    save_file(tensors | {f"score.{name}": t for name, t in head.state_dict().items()}, file)
+    return head
+
+
+def _configure(path: Path, architecture: str, keys: Mapping[str, Any]) -> None:
+    file = path / "config.json"
+    config = json.loads(file.read_text()) | {"architectures": [architecture]} | dict(keys)
+    file.write_text(json.dumps(config))
 
 
 def splade(path: Path, name: str = "bert", *, modules: bool = True) -> Headed:
@@ -161,11 +202,9 @@ def qwen3_reranker(path: Path, tokens: tuple[int, int], *, opposed: bool = True)
     """A language model that says "no" or "yes", with the keys that make a classifier of it; the
     tokenizer calls `tokens` w<id>."""
     model = families.make("qwen3", path)
-    file = path / "config.json"
     names = [f"w{token}" for token in tokens]
-    keys = {"architectures": ["Qwen3ForSequenceClassification"], "classifier_from_token": names}
-    config = json.loads(file.read_text()) | keys | {"is_original_qwen3_reranker": opposed}
-    file.write_text(json.dumps(config))
+    keys = {"classifier_from_token": names, "is_original_qwen3_reranker": opposed}
+    _configure(path, "Qwen3ForSequenceClassification", keys)
     save_tokenizer(path)
 
     def rows(logits: Tensor) -> Tensor:

@@ -37,6 +37,9 @@ CASES: dict[str, Make] = {
     "bge_m3_weights": partial(heads.bge_m3, task=Task.TOKEN_CLASSIFY),
     "qwen3_reranker": partial(heads.qwen3_reranker, tokens=(40, 9)),
     "qwen3_tokens": partial(heads.qwen3_reranker, tokens=(40, 9), opposed=False),
+    "step_rewards": heads.step_rewards,
+    "steps_by_tokens": partial(heads.step_rewards, tokens=(40, 9)),
+    "rewards": heads.rewards,
     "splade": heads.splade,
     "splade_distilbert": partial(heads.splade, name="distilbert"),
     "splade_roberta": partial(heads.splade, name="roberta"),
@@ -58,7 +61,8 @@ def test_rows(name: str, tmp_path: Path) -> None:
         rows = run(new_batches(run).step(PROMPTS))["pooled"]
         if headed.task.by_token:
             ends = np.cumsum([len(prompt) for prompt in PROMPTS.values()])[:-1]
-            parts = [pooled.rows(part) for part in np.split(rows, ends)]
+            prompts = map(np.array, PROMPTS.values())
+            parts = list(map(pooled.rows, np.split(rows, ends), prompts))
         else:
             parts = list(rows)
         for part, wanted in zip(parts, expected, strict=True):

@@ -46,6 +46,7 @@ def pool(
             if output.error is not None:
                 raise output.error
             if output.pooled is not None:
-                rows[output.index] = pooled.rows(output.pooled)
+                prompt = prompts[output.index]
+                rows[output.index] = pooled.rows(output.pooled, prompt.token_ids)
             bar.add(tokens=0, finished=output.finish_reason is not None)
     return [rows[index] for index in range(len(prompts))]

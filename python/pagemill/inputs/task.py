@@ -50,15 +50,18 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
     """What rows of a classifier do not have yet."""
     skipped: int = 0
     """How many tokens in front have no row, of those that have one each."""
+    step_tag: int | None = None
+    """The only token that has rows then; None if all have."""
 
     @property
     def sparse(self) -> bool:
         """Whether vectors have a weight for each token of the vocabulary, most of them 0."""
         return self.pooling == "splade"
 
-    def rows(self, numbers: np.ndarray) -> np.ndarray:
+    def rows(self, numbers: np.ndarray, token_ids: np.ndarray) -> np.ndarray:
         """The row of a text, float32 [width], or those of its tokens [tokens, width], from what
-        the engine computed."""
+        the engine computed for `token_ids`."""
         if not self.task.by_token:
             return numbers.reshape(self.width)
-        return numbers.reshape(-1, self.width)[self.skipped :]
+        rows = numbers.reshape(-1, self.width)
+        return rows[self.skipped :] if self.step_tag is None else rows[token_ids == self.step_tag]

@@ -222,6 +222,10 @@ class Decoder:
         return linear(weights, "score", rows, (labels,), dtype="f32")
 
     def classify_tokens(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
+        if weights.has("score.2.weight"):  # reward models of Qwen2
+            x = linear(weights, "score.0", rows, (rows.width,), bias=True)
+            x = ops.activation(x, ops.ActivationKind.RELU)
+            return linear(weights, "score.2", x, (labels,), bias=True, dtype="f32")
         return linear(weights, "score", rows, (labels,), bias=True, dtype="f32")
 
 

@@ -356,6 +356,8 @@ _OF_ENCODERS = ("ForMaskedLM", "ForPreTraining")
 _KINDS = {
     "ForMaskedLM": Task.EMBED,
     "ForPreTraining": Task.EMBED,
+    "ForProcessRewardModel": Task.TOKEN_CLASSIFY,
+    "ForRewardModel": Task.TOKEN_CLASSIFY,
     "ForSequenceClassification": Task.CLASSIFY,
     "ForTokenClassification": Task.TOKEN_CLASSIFY,
     "TextModel": Task.EMBED,

@@ -27,6 +27,7 @@ from pagemill.ops.program import ACT
 from pagemill.ops.trace import Tensor
 from pagemill.weights.classes import FROM_TOKENS, Classes, read_classes
 from pagemill.weights.heads import COLBERT, HEADS, SPARSE
+from pagemill.weights.json_file import shown
 from pagemill.weights.pooling import Dense, matryoshka_sizes
 from pagemill.weights.source import ModelSource
 from pagemill.weights.vocabulary import vocabulary
@@ -40,6 +41,8 @@ _ACTIVATIONS: Mapping[str, ops.ActivationKind] = {
     "Sigmoid": ops.ActivationKind.SIGMOID,
     "Tanh": ops.ActivationKind.TANH,
 }
+_REWARD = "score.2.weight"  # of the head of Qwen2's reward models
+_STEP_TAG = "step_tag_id"
 OTHER_TAILS: Mapping[str, str] = {
     rf"({'|'.join(head.rstrip('.') for head in HEADS)})\..*": "layers of another task"
 }
@@ -59,6 +62,8 @@ class Tail:
     max_seq_length: int | None = None
     dense: tuple[Dense, ...] = ()
     skipped: int = 0
+    step_tag: int | None = None
+    """The only token whose rows are wanted."""
     sums: tuple[Mapping[int, float], ...] = ()
     """Of logits of tokens: those of classes, instead of a head."""
 
@@ -77,6 +82,7 @@ class Tail:
                 pooling=self.pooling,
                 labels=self.classes.labels,
                 activation=self.classes.activation,
+                step_tag=self.step_tag,
             )
         sparse = self.pooling == _SPLADE
         width = model.traits.vocab_size if sparse else model.traits.hidden_size
@@ -109,7 +115,8 @@ def choose_tail(
     made_for = find(source.architecture).task
     by_token = _token_layers(source)
     if task is None and source.config.get(FROM_TOKENS) is not None:
-        task = Task.CLASSIFY
+        steps = source.config.get(_STEP_TAG) is not None
+        task = Task.TOKEN_CLASSIFY if steps else Task.CLASSIFY
     if task is None:
         embeds = source.pooling is not None or pooling is not None
         task = Task.EMBED if embeds and made_for is Task.GENERATE else made_for
@@ -161,9 +168,10 @@ def _classifier(source: ModelSource, model: Model, task: Task, pooling: str | No
     if task is Task.TOKEN_CLASSIFY and source.has(f"{SPARSE}.weight"):
         weight = Classes(("weight",), "relu")
         return Tail(task, _ALL, classes=weight, dense=(Dense(SPARSE, 1, bias=True),))
-    if task is Task.CLASSIFY and source.config.get(FROM_TOKENS) is not None:
-        classes = read_classes(source.config)
-        return Tail(task, pooling or "last", classes=classes, sums=_sums(source, classes))
+    tag = _step_tag(source, task)
+    if source.config.get(FROM_TOKENS) is not None:
+        classes, kind = read_classes(source.config), _ALL if task.by_token else pooling or "last"
+        return Tail(task, kind, classes=classes, step_tag=tag, sums=_sums(source, classes))
     if find(source.architecture).task is not task or not isinstance(model, Classifier):
         end = "ForTokenClassification" if task.by_token else "ForSequenceClassification"
         raise ModelConfigError(
@@ -171,7 +179,25 @@ def _classifier(source: ModelSource, model: Model, task: Task, pooling: str | No
             f" have: use a checkpoint of an architecture that ends in {end}, or --task embed"
         )
     kind = _ALL if task.by_token else pooling or model.classifier_pooling
-    return Tail(task, kind, classes=read_classes(source.config))
+    if task.by_token and source.has(_REWARD):
+        classes = read_classes(source.config, source.tensor(_REWARD).shape[0])
+    else:
+        classes = read_classes(source.config)
+    return Tail(task, kind, classes=classes, step_tag=tag)
+
+
+def _step_tag(source: ModelSource, task: Task) -> int | None:
+    """The token behind each step of a solution, of models that judge steps: `step_tag_id`, or that
+    of Qwen2's process reward models."""
+    if task is not Task.TOKEN_CLASSIFY:
+        return None
+    stated = source.config.get(_STEP_TAG)
+    if stated is not None and type(stated) is not int:
+        raise ModelConfigError(f"{_STEP_TAG} is {shown(stated)}, not the id of a token")
+    if stated is None and source.architecture.endswith("ForProcessRewardModel"):
+        pieces = vocabulary(source).items()
+        return next((index for index, piece in pieces if piece == "<extra_0>"), None)
+    return stated
 
 
 def _sums(source: ModelSource, classes: Classes) -> tuple[Mapping[int, float], ...]:
@@ -200,7 +226,8 @@ def trace_tail(weights: Weights, model: Model, hidden: Tensor, tail: Tail) -> No
     elif tail.sums:
         if not isinstance(model, TokenScorer):
             raise ModelConfigError(f"{FROM_TOKENS} needs a decoder; use another --task")
-        rows = pool(hidden, tail.pooling, dtype=ACT)
+        by_token = tail.pooling == _ALL
+        rows = hidden if by_token else pool(hidden, tail.pooling, dtype=ACT)
         trace.output("pooled", model.token_logits(weights, rows, tail.sums))
     else:
         assert isinstance(model, Classifier)

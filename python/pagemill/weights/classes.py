@@ -40,18 +40,20 @@ class Classes:
     opposed: bool = False
 
 
-def read_classes(config: Mapping[str, Any]) -> Classes:
+def read_classes(config: Mapping[str, Any], count: int = _DEFAULT_LABELS) -> Classes:
     """The classes by `classifier_from_token`, `id2label` or `num_labels`. The activation is that of
     `problem_type`, or the one that sentence-transformers states, or else softmax, and sigmoid for a
-    single class.
+    single class. A configuration that says nothing of classes has `count`; one of them is a reward,
+    whose logit is the score.
 
     Raises:
         WeightsError: a key has another type, or names an unknown activation.
     """
     if config.get(FROM_TOKENS) is not None:
         return _of_tokens(config)
-    labels = _labels(config)
-    return Classes(labels, _activation(config) or ("softmax" if len(labels) > 1 else "sigmoid"))
+    labels = _labels(config, count)
+    default = "softmax" if len(labels) > 1 else "identity" if count == 1 else "sigmoid"
+    return Classes(labels, _activation(config) or default)
 
 
 def _of_tokens(config: Mapping[str, Any]) -> Classes:
@@ -78,10 +80,10 @@ def _of_tokens(config: Mapping[str, Any]) -> Classes:
     return Classes(labels, activation, tokens, opposed)
 
 
-def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+def _labels(config: Mapping[str, Any], default: int) -> tuple[str, ...]:
     names = config.get("id2label")
     if names is None:
-        count = config.get("num_labels", _DEFAULT_LABELS)
+        count = config.get("num_labels", default)
         if type(count) is not int or not 1 <= count <= _MAX_LABELS:
             raise WeightsError(f"config.json: num_labels is {shown(count)}")
         return tuple(f"LABEL_{i}" for i in range(count))

@@ -136,6 +136,16 @@ def test_classes_of_tokens() -> None:
     run(body, Task.TOKEN_CLASSIFY, activation="softmax")
 
 
+def test_rows_of_steps() -> None:
+    async def body(server: FakeServer) -> None:
+        got = await post(server, "/pooling", input=["abcb", "a"], use_activation=False)
+        steps = row(Task.TOKEN_CLASSIFY, "abcb")[[1, 3]]
+        np.testing.assert_allclose(got["data"][0]["data"], steps, rtol=1e-6)
+        assert got["data"][1]["data"] == []
+
+    run(body, Task.TOKEN_CLASSIFY, step_tag=ord("b"))
+
+
 def test_rows_of_tokens_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelines, "MAX_POOLED_NUMBERS", 4 * SIZE)
 
