@@ -37,17 +37,19 @@ def check_ranks(
     steps: Steps,
     distance: Distance,
     seconds: Mapping[int, int] = _NO_PAIRS,
+    *,
+    count: int = 2,
 ) -> None:
-    """Two ranks compute the rows of the steps, and divide what the row of the table says; or they
+    """Ranks, two by default, compute the rows of the steps, and divide what the row of the table says; or they
     are refused. `seconds` are `SimpleBatch`'s."""
     divided = find(source.architecture).row.tensor_parallel
     if divided == "no":
         with pytest.raises(ModelConfigError, match="use --tensor-parallel-size 1"):
-            build(source, replace(options, shard=Shard(0, 2)))
+            build(source, replace(options, shard=Shard(0, count)))
         return
-    ranks = [build(source, replace(options, shard=Shard(rank, 2))) for rank in range(2)]
-    assert [bool(rank.notes) for rank in ranks] == [divided == "partly"] * 2
-    segment = _native.SharedSegment(2)
+    ranks = [build(source, replace(options, shard=Shard(rank, count))) for rank in range(count)]
+    assert [bool(rank.notes) for rank in ranks] == [divided == "partly"] * count
+    segment = _native.SharedSegment(count)
 
     def run(rank: int) -> Array:
         world = _native.World(segment, rank)
@@ -55,8 +57,8 @@ def check_ranks(
         world.meet()
         return _run([executor], steps, seconds)
 
-    with ThreadPoolExecutor(2) as threads:
-        for rows in threads.map(run, range(2)):
+    with ThreadPoolExecutor(count) as threads:
+        for rows in threads.map(run, range(count)):
             assert distance(rows) <= 1
 
 

@@ -141,6 +141,17 @@ def test_two_ranks(case: Case) -> None:
     check_ranks(source, BuildOptions(), _chunks(case.prompt), case.distance)
 
 
+def test_four_ranks_normalize_all_heads(tmp_path: Path) -> None:
+    """Each takes its own out of the middle; two have the same KV head."""
+    heads = {"num_attention_heads": 8, "hidden_size": 96, "num_key_value_heads": 2}
+    model = Model(tmp_path, make("olmo2", tmp_path, changes=heads))
+    prompt = model.prompt(4, 61)
+    with torch.no_grad():
+        logits = model.reference(torch.tensor([prompt])).logits[0].numpy()
+    case, source = Case("olmo2", model, prompt, logits), ModelSource.open(tmp_path)
+    check_ranks(source, BuildOptions(), _chunks(prompt), case.distance, count=4)
+
+
 def test_two_stages(case: Case) -> None:
     source = ModelSource.open(case.model.path)
     check_stages(source, BuildOptions(), _chunks(case.prompt), case.distance)

@@ -68,30 +68,41 @@ def project_qkv(
     shape: AttentionShape,
     *,
     bias: bool = False,
-    flat: bool = False,
+    whole: bool = False,
     transposed: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """x [T, H] -> q [T, heads, head_dim], k and v [T, kv_heads, head_dim], of this rank's heads.
 
     `names` are those of three linear layers, or of one with the rows of q, k and v one after the
-    other; their weights are stored `transposed` if that is set. If `flat`, q and k are [T, heads *
-    head_dim] and [T, kv_heads * head_dim].
+    other; their weights are stored `transposed` if that is set. If `whole`, q and k are [T, heads *
+    head_dim] and [T, kv_heads * head_dim] of the heads of all ranks (see `own_heads`).
     """
     heads = (shape.heads, shape.kv_heads, shape.kv_heads)
     total = sum(heads) * shape.head_dim
 
     def project(index: int) -> Tensor:
-        rows = shape.features(heads[index])
-        row_shape = (rows.size // shape.head_dim, shape.head_dim)
+        of_all = whole and index < 2
+        size = heads[index] * shape.head_dim
+        rows = Part(0, size, size) if of_all else shape.features(heads[index])
+        row_shape = (size,) if of_all else (rows.size // shape.head_dim, shape.head_dim)
         if len(names) == 1:
             first = sum(heads[:index]) * shape.head_dim
             rows = Part(first + rows.begin, first + rows.end, total)
-        if flat and index < 2:
-            row_shape = (rows.size,)
         name = names[index % len(names)]
         return linear(weights, name, x, row_shape, bias=bias, rows=rows, transposed=transposed)
 
     return project(0), project(1), project(2)
+
+
+def own_heads(x: Tensor, shape: AttentionShape, heads: int) -> Tensor:
+    """x [T, heads * head_dim] of all ranks -> [T, own heads, head_dim]."""
+    part = shape.features(heads)
+    rows = (part.size // shape.head_dim, shape.head_dim)
+    if part.begin:
+        _, x = ops.split(x, part.begin, row_shapes=(None, rows if part.end == part.total else None))
+    if part.end < part.total:
+        x, _ = ops.split(x, part.size, row_shapes=(rows, None))
+    return x
 
 
 def project_by_head(
