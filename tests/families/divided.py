@@ -10,9 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 from pagemill import _native
-from pagemill.models.base import ModelConfigError
 from pagemill.models.table import find
 from pagemill.ops.cut import cut
 from pagemill.ops.program_text import from_text, to_text
@@ -40,13 +38,9 @@ def check_ranks(
     *,
     count: int = 2,
 ) -> None:
-    """Ranks, two by default, compute the rows of the steps, and divide what the row of the table says; or they
-    are refused. `seconds` are `SimpleBatch`'s."""
+    """Ranks, two by default, compute the rows of the steps, and divide what the row of the table
+    says. `seconds` are `SimpleBatch`'s."""
     divided = find(source.architecture).row.tensor_parallel
-    if divided == "no":
-        with pytest.raises(ModelConfigError, match="use --tensor-parallel-size 1"):
-            build(source, replace(options, shard=Shard(0, count)))
-        return
     ranks = [build(source, replace(options, shard=Shard(rank, count))) for rank in range(count)]
     assert [bool(rank.notes) for rank in ranks] == [divided == "partly"] * count
     segment = _native.SharedSegment(count)

@@ -78,9 +78,10 @@ def greedy(
     [
         ("deepseek_v2", True),  # each rank has all latents
         ("gemma3", True),
-        ("granite_hybrid_experts", False),  # every rank computes the state-space layers
+        ("granite_hybrid_experts", True),  # heads of state-space layers, with their states
         ("llama", True),
         ("qwen3_moe", True),  # ranks divide the features of each expert
+        ("qwen3_next", False),  # every rank computes the layers of the gated delta rule
     ],
 )
 def test_two_processes_say_what_one_says(family: str, divided: bool, tmp_path: Path) -> None:

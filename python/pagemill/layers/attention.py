@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear, row_parallel
+from pagemill.layers.linear import linear, own_columns, row_parallel
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor
 
@@ -97,12 +97,7 @@ def project_qkv(
 def own_heads(x: Tensor, shape: AttentionShape, heads: int) -> Tensor:
     """x [T, heads * head_dim] of all ranks -> [T, own heads, head_dim]."""
     part = shape.features(heads)
-    rows = (part.size // shape.head_dim, shape.head_dim)
-    if part.begin:
-        _, x = ops.split(x, part.begin, row_shapes=(None, rows if part.end == part.total else None))
-    if part.end < part.total:
-        x, _ = ops.split(x, part.size, row_shapes=(rows, None))
-    return x
+    return own_columns(x, part, (part.size // shape.head_dim, shape.head_dim))
 
 
 def project_by_head(

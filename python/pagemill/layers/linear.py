@@ -62,3 +62,13 @@ def row_parallel(
     y = ops.linear(x, weight, vector, row_shape=row_shape)
     y = weights.adapted(name, x, y, columns=columns)
     return y if columns.whole else ops.all_reduce(y, shard=weights.shard)
+
+
+def own_columns(x: Tensor, columns: Part, row_shape: Sequence[int]) -> Tensor:
+    """x [N, columns.total], complete on every rank -> [N, *row_shape], this rank's part of it."""
+    if columns.begin:
+        last = columns.end == columns.total
+        _, x = ops.split(x, columns.begin, row_shapes=(None, row_shape if last else None))
+    if columns.end < columns.total:
+        x, _ = ops.split(x, columns.size, row_shapes=(row_shape, None))
+    return x

@@ -16,16 +16,15 @@ class Architecture:
     """A row: the class, as `module:Class` of this package, what people call such models, their
     `model_type` in a config.json, and what they are for. Those that generate may embed, too.
 
-    `tensor_parallel`: whether ranks divide the model, "partly" if every rank computes some layers
-    or attentions whole; models that are not divided are refused by several ranks. `cuts`: behind
-    which layers the program can be cut into stages of a pipeline; "some layers" if others read what
-    is in front of them."""
+    `tensor_parallel`: whether ranks divide all large matrices of the model, "partly" if every rank
+    computes some layers or projections whole. `cuts`: behind which layers the program can be cut
+    into stages of a pipeline; "some layers" if others read what is in front of them."""
 
     location: str
     title: str
     model_types: tuple[str, ...]
     task: Literal["text", "text and images", "embeddings"] = "text"
-    tensor_parallel: Literal["yes", "partly", "no"] = "yes"
+    tensor_parallel: Literal["yes", "partly"] = "yes"
     cuts: Literal["any layer", "some layers"] = "any layer"
 
 
@@ -39,9 +38,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "baichuan:BaichuanModel", "Baichuan, as 7B was first saved", ()
     ),
     "BaichuanForCausalLM": Architecture("baichuan:BaichuanModel", "Baichuan", ("baichuan",)),
-    "BambaForCausalLM": Architecture(
-        "bamba:BambaModel", "Bamba", ("bamba",), tensor_parallel="partly"
-    ),
+    "BambaForCausalLM": Architecture("bamba:BambaModel", "Bamba", ("bamba",)),
     "BertModel": Architecture("bert:BertModel", "BERT", ("bert",), "embeddings"),
     "BioGptForCausalLM": Architecture("biogpt:BioGptModel", "BioGPT", ("biogpt",)),
     "BloomForCausalLM": Architecture("bloom:BloomModel", "BLOOM", ("bloom",)),
@@ -87,12 +84,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "ExaoneForCausalLM": Architecture("exaone:ExaoneModel", "EXAONE 3", ("exaone",)),
     "ExaoneMoeForCausalLM": Architecture("exaone_moe:ExaoneMoeModel", "K-EXAONE", ("exaone_moe",)),
     "FalconForCausalLM": Architecture("falcon:FalconModel", "Falcon", ("falcon",)),
-    "FalconH1ForCausalLM": Architecture(
-        "falcon_h1:FalconH1Model", "Falcon-H1", ("falcon_h1",), tensor_parallel="partly"
-    ),
-    "FalconMambaForCausalLM": Architecture(
-        "mamba:MambaModel", "Falcon-Mamba", ("falcon_mamba",), tensor_parallel="no"
-    ),
+    "FalconH1ForCausalLM": Architecture("falcon_h1:FalconH1Model", "Falcon-H1", ("falcon_h1",)),
+    "FalconMambaForCausalLM": Architecture("mamba:MambaModel", "Falcon-Mamba", ("falcon_mamba",)),
     "FlexOlmoForCausalLM": Architecture(
         "flex_olmo:FlexOlmoModel", "FlexOlmo", ("flex_olmo",), tensor_parallel="partly"
     ),
@@ -137,10 +130,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "granite_moe:GraniteMoeModel", "Granite 3, experts", ("granitemoe",)
     ),
     "GraniteMoeHybridForCausalLM": Architecture(
-        "granite_hybrid:GraniteHybridModel",
-        "Granite 4",
-        ("granitemoehybrid",),
-        tensor_parallel="partly",
+        "granite_hybrid:GraniteHybridModel", "Granite 4", ("granitemoehybrid",)
     ),
     "GraniteMoeSWAForCausalLM": Architecture(
         "granite_swa:GraniteSwaModel", "Granite Swash, experts", ("granitemoe_swa",)
@@ -168,9 +158,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2", ("internlm2",)),
     "InternLMForCausalLM": Architecture("internlm:InternLmModel", "InternLM", ("internlm",)),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2", ("jais2",)),
-    "JambaForCausalLM": Architecture(
-        "jamba:JambaModel", "Jamba", ("jamba",), tensor_parallel="partly"
-    ),
+    "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba", ("jamba",)),
     "JinaEmbeddingsV3Model": Architecture(
         "jina3:Jina3Model", "Jina embeddings 3", ("jina_embeddings_v3",), "embeddings"
     ),
@@ -199,10 +187,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "MPNetModel": Architecture("mpnet:MpNetModel", "MPNet", ("mpnet",), "embeddings"),
     "MT5EncoderModel": Architecture("t5:T5Model", "mT5, its encoder", ("mt5",), "embeddings"),
-    "Mamba2ForCausalLM": Architecture(
-        "mamba2:Mamba2Model", "Mamba-2", ("mamba2",), tensor_parallel="no"
-    ),
-    "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",), tensor_parallel="no"),
+    "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2", ("mamba2",)),
+    "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),
     "MellumForCausalLM": Architecture("mellum:MellumModel", "Mellum 2", ("mellum",)),
     "MiMoForCausalLM": Architecture("mimo:MiMoModel", "MiMo", ("mimo",)),
     "MiniCPM3ForCausalLM": Architecture("minicpm3:MiniCpm3Model", "MiniCPM3", ("minicpm3",)),
@@ -246,10 +232,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "nemotron:NemotronModel", "Nemotron, Minitron", ("nemotron",)
     ),
     "NemotronHForCausalLM": Architecture(
-        "nemotron_h:NemotronHModel",
-        "Nemotron-H, Nemotron 3",
-        ("nemotron_h",),
-        tensor_parallel="partly",
+        "nemotron_h:NemotronHModel", "Nemotron-H, Nemotron 3", ("nemotron_h",)
     ),
     "NewModel": Architecture("gte:GteModel", "GTE, as first saved", ("new",), "embeddings"),
     "NomicBertModel": Architecture(
@@ -345,9 +328,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "XverseForCausalLM": Architecture("llama:LlamaModel", "XVERSE", ("xverse",)),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM", ("youtu",)),
-    "Zamba2ForCausalLM": Architecture(
-        "zamba2:Zamba2Model", "Zamba2", ("zamba2",), tensor_parallel="partly"
-    ),
+    "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2", ("zamba2",)),
 }
 
 # The ends of names of architectures, and what a checkpoint of that kind is for.

@@ -125,11 +125,6 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         return _build_by_library(source, options, missing)
     source = _with_architecture(source)
     _check_sizes(source)
-    if options.shard.ranks > 1 and find(source.architecture).row.tensor_parallel == "no":
-        raise ModelConfigError(
-            f"{source.architecture} is not divided among ranks: each would compute all layers; use"
-            " --tensor-parallel-size 1"
-        )
     model = model_class(source.architecture).from_config(_limited(source, options))
     if isinstance(model, Classifier):
         source = source.with_prefix(model.base_prefix)
@@ -143,6 +138,10 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     program = weights.trace.program
     encoder = _build_encoder(model, source, options, weights)
     weights.check_all_used({**model.ignored, **OTHER_TAILS})
+    if options.shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
+        raise ModelConfigError(
+            f"{source.architecture} is not divided among ranks; use --tensor-parallel-size 1"
+        )
     text = _text_of(program, options)
     # A row is computed from the tokens of one step. So a prompt must run in one step, unless its
     # last token is all that counts and has seen the others in the KV cache; and a step that skips a
