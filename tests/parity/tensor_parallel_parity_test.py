@@ -81,7 +81,8 @@ def greedy(
         ("granite_hybrid_experts", True),  # heads of state-space layers, with their states
         ("llama", True),
         ("qwen3_moe", True),  # ranks divide the features of each expert
-        ("qwen3_next", False),  # every rank computes the layers of the gated delta rule
+        ("qwen3_next", True),  # groups of heads of the gated delta rule
+        ("recurrent_gemma", False),  # every rank computes the recurrent layers
     ],
 )
 def test_two_processes_say_what_one_says(family: str, divided: bool, tmp_path: Path) -> None:

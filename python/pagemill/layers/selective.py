@@ -48,11 +48,10 @@ def selective_mixer(
     channels, out = shape.channels, f"{prefix}.out_proj"
     blocks = (weights.block_elements(f"{prefix}.{name}.weight") for name in ("x_proj", "out_proj"))
     own = weights.shard.part(channels, max(blocks))
-    order = [] if own.whole else list(range(own.begin, own.end))
+    order = () if own.whole else own.indices
 
     def project(index: int) -> Tensor:
-        first = index * channels
-        rows = Part(first + own.begin, first + own.end, 2 * channels)
+        rows = own.within(2 * channels, index * channels)
         return linear(weights, f"{prefix}.in_proj", x, (own.size,), bias=shape.bias, rows=rows)
 
     def vector(name: str) -> Tensor:

@@ -11,7 +11,7 @@ from enum import Enum
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear, own_columns, row_parallel
+from pagemill.layers.linear import divide_evenly, linear, own_columns, row_parallel
 from pagemill.ops.program import GroupEntry
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Cache, Tensor, Trace
@@ -82,7 +82,7 @@ class _Own:
     @property
     def features(self) -> Part:
         """Of the heads."""
-        return _times(self.heads, self.shape.head_dim)
+        return self.heads.times(self.shape.head_dim)
 
     @property
     def row_shape(self) -> tuple[int, int]:
@@ -93,20 +93,12 @@ class _Own:
     def channels(self) -> tuple[Part, Part, Part]:
         """Of the convolution: x, B and C."""
         shape, total = self.shape, self.shape.channels
-        states = _times(self.groups, shape.states)
+        states = self.groups.times(shape.states)
         return (
-            _shifted(self.features, 0, total),
-            _shifted(states, shape.inner, total),
-            _shifted(states, shape.inner + states.total, total),
+            self.features.within(total, 0),
+            states.within(total, shape.inner),
+            states.within(total, shape.inner + states.total),
         )
-
-
-def _times(part: Part, size: int) -> Part:
-    return Part(part.begin * size, part.end * size, part.total * size)
-
-
-def _shifted(part: Part, by: int, total: int) -> Part:
-    return Part(part.begin + by, part.end + by, total)
 
 
 def mixer(
@@ -149,20 +141,13 @@ def mixer(
 
 def _divide(weights: Weights, out: str, shape: MixerShape) -> _Own:
     """The heads that this rank computes: all if they do not divide evenly."""
-    whole = _Own(shape, Part(0, shape.heads, shape.heads), Part(0, shape.groups, shape.groups))
-    ranks = weights.shard.ranks
-    if ranks == 1:
-        return whole
-    block = weights.block_elements(f"{out}.weight")
-    if shape.heads % ranks or (shape.groups > 1 and shape.groups % ranks):
-        why = f"{shape.heads} heads in {shape.groups} groups do not divide among {ranks} ranks"
-    elif shape.inner // ranks % block:
-        why = f"a rank's part of {out} is not a whole number of blocks of {block}"
-    else:
-        groups = whole.groups if shape.groups == 1 else weights.shard.part(shape.groups)
-        return _Own(shape, weights.shard.part(shape.heads), groups)
-    weights.note(f"every rank computes whole state-space layers: {why}")
-    return whole
+    groups, of_group = shape.groups, shape.heads // shape.groups
+    if groups > 1:
+        size = of_group * shape.head_dim
+        own = divide_evenly(weights, out, groups, size, "state-space layers, by groups of heads")
+        return _Own(shape, own.times(of_group), own)
+    own = divide_evenly(weights, out, shape.heads, shape.head_dim, "state-space layers, by heads")
+    return _Own(shape, own, Part(0, 1, 1))
 
 
 def _norm(weights: Weights, prefix: str, y: Tensor, own: _Own, eps: float) -> Tensor:
@@ -194,7 +179,7 @@ def _order(own: _Own) -> list[int]:
     """The rank's channels; none stands for all."""
     if own.heads.whole:
         return []
-    return [channel for part in own.channels for channel in range(part.begin, part.end)]
+    return [channel for part in own.channels for channel in part.indices]
 
 
 def _project(weights: Weights, name: str, x: Tensor, own: _Own) -> tuple[Tensor, Tensor, Tensor]:
@@ -204,7 +189,7 @@ def _project(weights: Weights, name: str, x: Tensor, own: _Own) -> tuple[Tensor,
     total = shape.inner + shape.channels + shape.heads
 
     def project(part: Part, first: int, row_shape: tuple[int, ...] = ()) -> Tensor:
-        rows = _shifted(part, first, total)
+        rows = part.within(total, first)
         return linear(weights, name, x, row_shape or (rows.size,), bias=shape.bias, rows=rows)
 
     gate = project(own.features, 0, own.row_shape)

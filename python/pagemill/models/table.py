@@ -163,13 +163,11 @@ ARCHITECTURES: dict[str, Architecture] = {
         "jina3:Jina3Model", "Jina embeddings 3", ("jina_embeddings_v3",), "embeddings"
     ),
     "KimiLinearForCausalLM": Architecture(
-        "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",), tensor_parallel="partly"
+        "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",)
     ),
     "Kolibri1ForCausalLM": Architecture("kolibri1:Kolibri1Model", "Kolibri 1", ("kolibri1",)),
-    "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",), tensor_parallel="partly"),
-    "Lfm2MoeForCausalLM": Architecture(
-        "lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",), tensor_parallel="partly"
-    ),
+    "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
+    "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
     "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
     "Llama4ForConditionalGeneration": Architecture(
         "language_part:Llama4LanguagePart", "Llama 4 with images; its text", ("llama4",)
@@ -193,20 +191,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MiMoForCausalLM": Architecture("mimo:MiMoModel", "MiMo", ("mimo",)),
     "MiniCPM3ForCausalLM": Architecture("minicpm3:MiniCpm3Model", "MiniCPM3", ("minicpm3",)),
     "MiniCPMForCausalLM": Architecture("minicpm:MiniCpmModel", "MiniCPM", ("minicpm",)),
-    "MiniMaxForCausalLM": Architecture(
-        "minimax:MiniMaxModel", "MiniMax-Text-01", ("minimax",), tensor_parallel="partly"
-    ),
-    "MiniMaxM1ForCausalLM": Architecture(
-        "minimax:MiniMaxModel", "MiniMax-M1", ("minimax_m1",), tensor_parallel="partly"
-    ),
+    "MiniMaxForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-Text-01", ("minimax",)),
+    "MiniMaxM1ForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-M1", ("minimax_m1",)),
     "MiniMaxM2ForCausalLM": Architecture(
         "minimax_m2:MiniMaxM2Model", "MiniMax-M2", ("minimax_m2",), tensor_parallel="partly"
     ),
     "MiniMaxText01ForCausalLM": Architecture(
-        "minimax:MiniMaxModel",
-        "MiniMax-Text-01, as first saved",
-        ("minimax_text_01",),
-        tensor_parallel="partly",
+        "minimax:MiniMaxModel", "MiniMax-Text-01, as first saved", ("minimax_text_01",)
     ),
     "Ministral3ForCausalLM": Architecture(
         "ministral3:Ministral3Model", "Ministral 3", ("ministral3",)
@@ -273,7 +264,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "qwen3_moe:Qwen3MoeModel", "Qwen3, experts", ("qwen3_moe",)
     ),
     "Qwen3NextForCausalLM": Architecture(
-        "qwen3_next:Qwen3NextModel", "Qwen3-Next", ("qwen3_next",), tensor_parallel="partly"
+        "qwen3_next:Qwen3NextModel", "Qwen3-Next", ("qwen3_next",)
     ),
     "Qwen3VLForConditionalGeneration": Architecture(
         "language_part:Qwen3VlLanguagePart", "Qwen3-VL; its text", ("qwen3_vl",)
@@ -282,25 +273,18 @@ ARCHITECTURES: dict[str, Architecture] = {
         "language_part:Qwen3VlLanguagePart", "Qwen3-VL, experts; its text", ("qwen3_vl_moe",)
     ),
     "Qwen3_5ForCausalLM": Architecture(
-        "qwen3_next:Qwen3NextModel", "Qwen3.5 (text)", ("qwen3_5_text",), tensor_parallel="partly"
+        "qwen3_next:Qwen3NextModel", "Qwen3.5 (text)", ("qwen3_5_text",)
     ),
     "Qwen3_5ForConditionalGeneration": Architecture(
-        "language_part:Qwen35LanguagePart",
-        "Qwen3.5 with images; its text",
-        ("qwen3_5",),
-        tensor_parallel="partly",
+        "language_part:Qwen35LanguagePart", "Qwen3.5 with images; its text", ("qwen3_5",)
     ),
     "Qwen3_5MoeForCausalLM": Architecture(
-        "qwen3_next:Qwen3NextModel",
-        "Qwen3.5, experts (text)",
-        ("qwen3_5_moe_text",),
-        tensor_parallel="partly",
+        "qwen3_next:Qwen3NextModel", "Qwen3.5, experts (text)", ("qwen3_5_moe_text",)
     ),
     "Qwen3_5MoeForConditionalGeneration": Architecture(
         "language_part:Qwen35LanguagePart",
         "Qwen3.5 with images, experts; its text",
         ("qwen3_5_moe",),
-        tensor_parallel="partly",
     ),
     "RecurrentGemmaForCausalLM": Architecture(
         "recurrent_gemma:RecurrentGemmaModel",

@@ -19,8 +19,12 @@ _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w./-]+\.gguf))?")
 _DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model*")
 _LEFT_OUT = ("*/*.safetensors", "consolidated*", "onnx/*", "original/*", "openvino/*")
 # Layers beside a model (`heads`); files of torch are read without running them.
-_HEADS = ("*_Dense/model.safetensors", "*_Dense/pytorch_model.bin", "*_linear.safetensors")
-_HEADS += ("colbert_linear.pt", "sparse_linear.pt")
+_HEADS = (
+    "*_Dense/model.safetensors",
+    "*_Dense/pytorch_model.bin",
+    "colbert_linear.*",
+    "sparse_linear.*",
+)
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 
 
