@@ -199,7 +199,7 @@ def gpu_op(
         size = size,
         srcs = [name + "_test.cc"],
         target_compatible_with = ["@platforms//cpu:x86_64"],
-        deps = [":" + name] + conformance,
+        deps = depset([":" + name] + conformance).to_list(),
     )
     cc_test(
         name = name + "_asan_test",
@@ -211,5 +211,7 @@ def gpu_op(
         env = {"ASAN_OPTIONS": "detect_leaks=0"},
         linkopts = ["-fsanitize=address"],
         target_compatible_with = ["@platforms//cpu:x86_64"],
-        deps = ["//cc/ops/" + name, "//cuda/device:gpu_device"] + deps + gpu_deps + conformance,
+        deps = depset(
+            ["//cc/ops/" + name, "//cuda/device:gpu_device"] + deps + gpu_deps + conformance,
+        ).to_list(),
     )

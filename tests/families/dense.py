@@ -145,7 +145,7 @@ DENSE: Mapping[str, Family] = {
     "falcon_multi_query": Family("falcon", {"multi_query": True}),
     "falcon_one_norm": Family(
         "falcon",
-        {"new_decoder_architecture": True, "num_kv_heads": 3, "num_ln_in_parallel_attn": 1},
+        {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
     ),
     "gemma": Family("gemma"),
     "gemma2": Family(
@@ -192,7 +192,7 @@ DENSE: Mapping[str, Family] = {
         {
             **_GEMMA4,
             "attention_k_eq_v": True,
-            "num_global_key_value_heads": 3,
+            "num_global_key_value_heads": 1,
             "hidden_size_per_layer_input": 0,
         },
         frozenset({"use_double_wide_mlp", "vocab_size_per_layer_input"}),

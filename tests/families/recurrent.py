@@ -98,7 +98,7 @@ RECURRENT: Mapping[str, Family] = {
             **_MAMBA,
             **_FALCON_MULTIPLIERS,
             "mamba_d_ssm": 192,
-            "mamba_n_groups": 3,
+            "mamba_n_groups": 2,
             "mamba_proj_bias": True,
             "mlp_bias": True,
         },

@@ -21,7 +21,7 @@ from pagemill.weights.source import ModelSource
 
 from tests.families import families
 from tests.parity.executors import Run
-from tests.parity.tiny_models import DECODERS, make
+from tests.parity.tiny_models import make
 
 NUM_BLOCKS = 64
 Array = npt.NDArray[np.float32]
@@ -54,7 +54,8 @@ class Stages:
         return outputs
 
 
-@pytest.fixture(scope="module", params=[*DECODERS, "bert"])
+# Attention alone, beside states and experts, and without a cache; tests/families cuts all families.
+@pytest.fixture(scope="module", params=["llama", "granite_experts", "bert"])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
     path: Path = tmp_path_factory.mktemp(request.param)
     make(request.param, path)

@@ -17,7 +17,7 @@ from tests.parity.greedy import wrong_tokens
 from tests.parity.small_engine import Answer, random_prompt
 
 PROMPT, GENERATED, MODEL_LEN = 150, 20, 256  # tokens
-# Either of two logits may be off by 1e-4 of logits of about 5 (decoder_parity_test.py).
+# Either of two logits may be off by 1e-4 of logits of about 5 (tests/families/families_test.py).
 _NEAR_TIE = 1e-3
 
 

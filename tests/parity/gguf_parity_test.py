@@ -12,7 +12,7 @@ from tests.parity.gguf_files import write_gguf
 from tests.parity.one_request import difference
 from tests.parity.tiny_models import make, tiny_llama
 
-# As in decoder_parity_test.py: both sides take the same rounded weights and compute in f32.
+# As in tests/families: both sides take the same rounded weights and compute in f32.
 TOLERANCE = 1e-4
 
 # Formats that the native executor converts, with the squared errors that this adds to weights of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear, row_parallel
+from pagemill.layers.linear import linear, own_columns, row_parallel
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor
 
@@ -79,15 +79,15 @@ def project_qkv(
     shape: AttentionShape,
     *,
     bias: bool = False,
-    flat: bool = False,
+    whole: bool = False,
     transposed: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """x [T, H] -> q [T, heads, head_dim], k [T, kv_heads, head_dim] and v [T, kv_heads, values], of
     this rank's heads.
 
     `names` are those of three linear layers, or of one with the rows of q, k and v one after the
-    other; their weights are stored `transposed` if that is set. If `flat`, q and k are [T, heads *
-    head_dim] and [T, kv_heads * head_dim].
+    other; their weights are stored `transposed` if that is set. If `whole`, q and k are [T, heads *
+    head_dim] and [T, kv_heads * head_dim] of the heads of all ranks (see `own_heads`).
     """
     heads = (shape.heads, shape.kv_heads, shape.kv_heads)
     widths = (shape.head_dim, shape.head_dim, shape.values)
@@ -95,17 +95,23 @@ def project_qkv(
     total = sum(sizes)
 
     def project(index: int) -> Tensor:
-        rows = shape.features(heads[index], widths[index])
-        row_shape = (rows.size // widths[index], widths[index])
+        of_all = whole and index < 2
+        size = heads[index] * widths[index]
+        rows = Part(0, size, size) if of_all else shape.features(heads[index], widths[index])
+        row_shape = (size,) if of_all else (rows.size // widths[index], widths[index])
         if len(names) == 1:
             first = sum(sizes[:index])
             rows = Part(first + rows.begin, first + rows.end, total)
-        if flat and index < 2:
-            row_shape = (rows.size,)
         name = names[index % len(names)]
         return linear(weights, name, x, row_shape, bias=bias, rows=rows, transposed=transposed)
 
     return project(0), project(1), project(2)
+
+
+def own_heads(x: Tensor, shape: AttentionShape, heads: int) -> Tensor:
+    """x [T, heads * head_dim] of all ranks -> [T, own heads, head_dim]."""
+    part = shape.features(heads)
+    return own_columns(x, part, (part.size // shape.head_dim, shape.head_dim))
 
 
 def project_by_head(

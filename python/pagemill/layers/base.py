@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
@@ -164,6 +164,13 @@ class Weights(Protocol):
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """One row of a matrix of `shape`, as an f32 vector."""
+        ...
+
+    def combined_rows(
+        self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        """Sums of some rows of the matrix `name` of `shape`, each row times a factor: f32 [sums,
+        shape[1]]."""
         ...
 
     def number(self, name: str) -> float:

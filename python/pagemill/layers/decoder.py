@@ -87,7 +87,7 @@ def rotary_attention(
     else:
         whole = by is not None and by.whole
         q, k, v = attention.project_qkv(
-            weights, qkv, x, shape, bias=parts.bias, flat=whole, transposed=parts.transposed
+            weights, qkv, x, shape, bias=parts.bias, whole=whole, transposed=parts.transposed
         )
     if parts.limit:
         q, k, v = (ops.activation(x, _CLIP, limit=parts.limit) for x in (q, k, v))
@@ -139,10 +139,8 @@ def _divide(
 ) -> AttentionShape:
     """`shape` with the heads divided among ranks, if what the attention has allows it."""
     ranks, by = weights.shard.ranks, parts.qk_norm
-    if by is not None and by.whole:
-        if ranks > 1:
-            weights.note("every rank computes the whole attention: its norms are over all heads")
-        return shape
+    if by is not None and by.whole and ranks > 1:
+        weights.note("every rank computes all queries and keys: their norms are over all heads")
     if parts.by_head and shape.kv_heads % ranks:
         weights.note(
             f"every rank computes the whole attention: {shape.kv_heads} KV heads, whose rows lie"
@@ -163,6 +161,9 @@ def _normalize(
             part = shape.features(heads)
             weight = _weights_of_heads(weights, name, part, dim, apart=by.apart)
             return ops.layer_norm(x, weight, norm.zeros(weights, part.size), eps=by.eps)
+        if by.whole and not shape.features(heads).whole:
+            y = norm.rms_norm(weights, name, x, by.eps, weight=by.weight, weight_offset=by.offset)
+            return attention.own_heads(y, shape, heads)
         if by.mean:
             return norm.layer_norm(weights, name, x, by.eps, weight=by.weight, bias=by.bias)
         return norm.rms_norm(
