@@ -160,6 +160,7 @@ StatusOr<std::vector<step::KvGroupOptions>> ReadGroups(const pagemill_runner& r)
                              "; it must be a pagemill_state_checkpoints, 0 to 2");
     }
     group.checkpoints = static_cast<step::StateCheckpoints>(g.checkpoints);
+    group.recent_states = g.recent_states;
   }
   if (groups.empty()) groups.emplace_back();
   return groups;

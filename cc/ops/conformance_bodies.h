@@ -60,6 +60,7 @@ void CheckSelectiveScanConformance(const OpDefinition& op, const device::Capabil
 void CheckSplitConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckStateSpaceScanConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckTakeTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckWkvConformance(const OpDefinition& op, const device::Capabilities& caps);
 
 }  // namespace pagemill::ops
 

@@ -40,6 +40,7 @@
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
 #include "cc/ops/take_tokens/take_tokens.h"
+#include "cc/ops/wkv/wkv.h"
 
 namespace pagemill::ops {
 
@@ -84,6 +85,7 @@ std::span<const OpDefinition> CpuOps() {
       SplitOp(),
       StateSpaceScanOp(),
       TakeTokensOp(),
+      WkvOp(),
   };
   // clang-format on
   return kOps;

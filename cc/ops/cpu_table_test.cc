@@ -50,7 +50,8 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "select_tokens",
                                     "selective_scan",
                                     "split",
-                                    "take_tokens"};
+                                    "take_tokens",
+                                    "wkv"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));

@@ -103,7 +103,8 @@ CacheGeometry GeometryOf(const ExecutorOptions& options) {
   return {.num_blocks = options.num_blocks,
           .block_size = options.block_size,
           .dtype = options.kv_cache_dtype,
-          .page_bytes = options.kv_page_bytes};
+          .page_bytes = options.kv_page_bytes,
+          .recent_states = options.max_draft_tokens == 0 ? 0 : options.max_draft_tokens + 1};
 }
 
 StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,

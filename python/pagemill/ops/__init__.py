@@ -37,6 +37,7 @@ from pagemill.ops.select_tokens import select_tokens
 from pagemill.ops.selective_scan import selective_scan
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
+from pagemill.ops.wkv import wkv
 
 __all__ = [
     "ActivationKind",
@@ -77,4 +78,5 @@ __all__ = [
     "selective_scan",
     "split",
     "state_space_scan",
+    "wkv",
 ]

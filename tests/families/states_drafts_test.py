@@ -1,0 +1,56 @@
+"""Drafts on families with recurrent states: tokens are those of `transformers`, with prompts in
+chunks, cached prefixes and preemption, whatever is rejected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.families.families import make
+from tests.parity.engine_model import MODEL_LEN, Model
+from tests.parity.executors import require_native
+
+# One for each op with a state, and two that have layers of attention too.
+FAMILIES = ("lfm2", "mamba", "mamba2", "minimax", "qwen3_next", "recurrent_gemma", "rwkv")
+DRAFTS = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 1}
+TOKENS = 64  # generated
+
+
+@pytest.fixture(name="model", scope="module", params=FAMILIES)
+def _model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    require_native()
+    path: Path = tmp_path_factory.mktemp(request.param)
+    return Model(path, make(request.param, path))
+
+
+def prompts_of(model: Model) -> list[list[int]]:
+    """Some of them repeat themselves, so that drafts are proposed from the start."""
+    common = model.prompt(1, 37)
+    return [common * 3, [*common, 5], model.prompt(2, 9) * 8, [*common, 7, 7], model.prompt(3, 60)]
+
+
+@pytest.mark.parametrize("options", [{}, {"executor": "torch"}, {"enable_prefix_caching": False}])
+def test_tokens_are_those_of_the_reference(model: Model, options: dict[str, Any]) -> None:
+    with model.engine(speculative_config=DRAFTS, max_num_seqs=4, **options) as core:
+        answers = model.run(core, *prompts_of(model), num_tokens=TOKENS)
+        # The next turn goes on from a checkpoint behind accepted drafts.
+        turn = [*prompts_of(model)[0], *answers[0].tokens, 5]
+        cached = model.run(core, turn, num_tokens=TOKENS)[0].cached
+        assert cached >= (len(turn) - 2) // model.block * model.block or options
+        stats = core.bindings.engine.stats()
+        print("STATS", stats.draft_tokens, stats.accepted_draft_tokens)
+    assert 0 < stats.accepted_draft_tokens < stats.draft_tokens
+
+
+def test_requests_that_are_preempted(model: Model) -> None:
+    options = {"speculative_config": DRAFTS, "max_num_seqs": 8}
+    pages = model.pages(MODEL_LEN, drafts=DRAFTS["num_speculative_tokens"])
+    pool = str((1 + pages) * model.page_bytes)
+    with model.engine(kv_cache_memory_bytes=pool, **options) as core:
+        model.run(
+            core, *[model.prompt(seed, 40 + 7 * seed) for seed in range(8)], num_tokens=TOKENS
+        )
+        stats = core.bindings.engine.stats()
+    assert stats.num_preemptions > 0 or not model.grows
