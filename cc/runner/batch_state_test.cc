@@ -230,6 +230,22 @@ TEST(BatchStateTest, PagesOfRecentStatesComeBeforeThoseOfBlocks) {
   EXPECT_NE(full.message().find("do not fit in its blocks of 8"), std::string::npos);
 }
 
+TEST(BatchStateTest, StatesWithoutCheckpointsNeedNoBlocks) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.kv_groups = {{.kind = "state_space",
+                       .checkpoints = step::StateCheckpoints::kNone,
+                       .recent_states = 1}};
+  BatchState state(limits);
+  ScheduledRequest a = Entry(3, 0, {10, 11, 12, 13, 14, 15}, {7});
+  a.start = MakeRequest({10, 11, 12, 13, 14, 15, 16, 17, 18});
+  ASSERT_TRUE(state.Apply(PlanOf({a})).ok());
+  const ops::KvArrays& kv = state.view().kv[0];
+  EXPECT_EQ(std::vector(kv.block_table, kv.block_table + 3), (std::vector{7, 0, 0}));
+  ScheduledRequest b = Entry(2, 0, {10}, {});
+  b.start = MakeRequest({10, 11});
+  EXPECT_FALSE(state.Apply(PlanOf({b})).ok()) << "it has no page";
+}
+
 TEST(BatchStateTest, FillsTheArraysOfAStep) {
   BatchState state(SmallLimits());
   ScheduledRequest a = Entry(2, 0, {10, 11, 12, 13, 14}, {7, 9});

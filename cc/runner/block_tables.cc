@@ -9,6 +9,7 @@ BlockTables::BlockTables(const step::KvGroupOptions& group, const engine::Runner
     : block_size_(group.block_size > 0 ? group.block_size : limits.block_size),
       num_blocks_(limits.num_blocks),
       recent_states_(group.recent_states),
+      has_blocks_(recent_states_ == 0 || group.checkpoints != step::StateCheckpoints::kNone),
       stride_(recent_states_ + (limits.max_model_len + block_size_ - 1) / block_size_),
       slots_(static_cast<size_t>(limits.max_num_seqs)),
       slot_tables_(At(slots_.size())),
@@ -45,6 +46,7 @@ Status BlockTables::Append(int32_t slot, std::span<const step::BlockId> blocks) 
 
 int64_t BlockTables::NumTokens(int32_t slot) const {
   const int64_t blocks = slots_[static_cast<size_t>(slot)].num_blocks - recent_states_;
+  if (!has_blocks_) return blocks < 0 ? 0 : stride_ * block_size_;
   return std::max<int64_t>(0, blocks) * block_size_;
 }
 

@@ -43,7 +43,8 @@ TEST(Wkv, ByHand) {
     state.Poison();
     conformance::RunKernel(*kernel, call, pool);
     EXPECT_TRUE(conformance::AllClose(y.ToFloat(), means, {.rel = 3e-6})) << kernel->name;
-    EXPECT_TRUE(conformance::AllClose(std::span(state.ToFloat()).subspan(9), states,
+    const std::vector<float> pages = state.ToFloat();
+    EXPECT_TRUE(conformance::AllClose(std::span(pages).subspan(9), states,
                                       {.abs = 1e-6, .rel = 3e-6}))
         << kernel->name;
   }

@@ -195,6 +195,9 @@ std::vector<step::KvGroupOptions> KvGroupsOf(const Program& program, const KvLay
     groups.push_back({.kind = group.kind,
                       .block_size = table.block_size,
                       .window_tokens = group.window_tokens,
+                      .checkpoints = layout.geometry.state_checkpoints
+                                         ? step::StateCheckpoints::kLastBoundary
+                                         : step::StateCheckpoints::kNone,
                       .recent_states = table.recent_states});
   }
   return groups;

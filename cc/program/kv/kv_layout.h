@@ -45,6 +45,7 @@ struct CacheGeometry {
   int64_t page_bytes = 0;
   // Pages of the newest states in front of each table of states (ops/states/state_pages.h).
   int32_t recent_states = 0;
+  bool state_checkpoints = true;  // false: tables of states have no positions
 };
 
 struct KvLayout {

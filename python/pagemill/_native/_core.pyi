@@ -42,6 +42,7 @@ class ExecutorOptions:
         kv_page_bytes: int = 0,
         max_adapters: int = 0,
         max_draft_tokens: int = 0,
+        state_checkpoints: bool = True,
     ) -> None: ...
     @property
     def num_threads(self) -> int: ...
@@ -130,6 +131,7 @@ class KvGroupOptions:
         kind: str = "full",
         block_size: int = 0,
         window_tokens: int = 0,
+        checkpoints: bool = True,
         recent_states: int = 0,
     ) -> None: ...
     @property

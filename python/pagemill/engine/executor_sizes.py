@@ -141,12 +141,14 @@ class ExecutorSizes:
                 for window, times in zip(layout.windows, layout.times, strict=True)
             ]
         # The torch executor gives each group a block table of its own.
-        drafts = config.speculation.max_tokens
+        drafts, checkpoints = config.speculation.max_tokens, config.cache.enable_prefix_caching
+        states = drafts + 1 if drafts or not checkpoints else 0
         return [
             _native.KvGroupOptions(
                 kind=group.kind,
                 window_tokens=group.window,
-                recent_states=drafts + 1 if drafts and group.kind == "state_space" else 0,
+                checkpoints=checkpoints,
+                recent_states=states if group.kind == "state_space" else 0,
             )
             for group in built.kv_groups
         ]
@@ -185,6 +187,7 @@ class ExecutorSizes:
             "place_memory": config.executor.numa == "auto",
             "max_adapters": config.lora.slots,
             "max_draft_tokens": config.speculation.max_tokens,
+            "state_checkpoints": config.cache.enable_prefix_caching,
         }
 
 
