@@ -32,8 +32,8 @@ class RequestBlocks {
   }
 
   // One block table per group, pages_per_block entries per block, after the pages of its
-  // recent_states; empty while the request holds nothing. The null block stands where the request holds no page (any more). A runner may keep
-  // what stood there before: nothing reads it.
+  // recent_states; empty while the request holds nothing. The null block stands where the request
+  // holds no page (any more). A runner may keep what stood there before: nothing reads it.
   const std::vector<std::vector<BlockId>>& groups() const { return groups_; }
   bool empty() const { return groups_.empty(); }
   // Hashes of the leading full blocks of the known tokens, as far as the cache has computed them.

@@ -70,7 +70,7 @@ struct KvArrays {
   // Leading entries of the block table that are the same for all requests and whose tokens were
   // stored by earlier steps; 0 if unknown.
   int32_t num_common_blocks = 0;
-  // Of a table of states: its leading entries, pages of the newest states (states/state_pages.h).
+  // Leading entries of a table of states: pages of the newest ones (states/state_pages.h).
   int32_t recent_states = 0;
   const int32_t* slot_mapping = nullptr;  // [tokens]
   const int32_t* block_table = nullptr;   // [requests, block_table_stride]

@@ -30,10 +30,10 @@ Status SchedulerOptions::Validate() const {
   PAGEMILL_RETURN_IF_ERROR(MakePolicy(policy, tenant_weights).status());
   PAGEMILL_RETURN_IF_ERROR(kv_cache.Validate());
   if (max_draft_tokens > kv_cache.MaxRejectedTokens()) {
-    return InvalidArgument(
-        "max_draft_tokens is " + std::to_string(max_draft_tokens) + ", but of the model's recurrent " +
-        "states only those of " + std::to_string(kv_cache.MaxRejectedTokens()) +
-        " draft tokens are kept: KvGroupOptions.recent_states must be one more than the drafts");
+    return InvalidArgument("max_draft_tokens is " + std::to_string(max_draft_tokens) +
+                           ", but the model's recurrent states are kept for " +
+                           std::to_string(kv_cache.MaxRejectedTokens()) +
+                           " draft tokens: KvGroupOptions.recent_states must be one more");
   }
   return OkStatus();
 }

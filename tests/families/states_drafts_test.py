@@ -35,7 +35,7 @@ def prompts_of(model: Model) -> list[list[int]]:
 def test_tokens_are_those_of_the_reference(model: Model, options: dict[str, Any]) -> None:
     with model.engine(speculative_config=DRAFTS, max_num_seqs=4, **options) as core:
         answers = model.run(core, *prompts_of(model), num_tokens=TOKENS)
-        # The next turn goes on from a checkpoint behind accepted drafts.
+        # The next turn continues from a checkpoint behind accepted drafts.
         turn = [*prompts_of(model)[0], *answers[0].tokens, 5]
         cached = model.run(core, turn, num_tokens=TOKENS)[0].cached
         assert cached >= (len(turn) - 2) // model.block * model.block or options

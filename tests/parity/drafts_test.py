@@ -82,7 +82,8 @@ def by_model(directory: Path) -> dict[str, Any]:
     return {"method": "draft_model", "model": str(directory), "num_speculative_tokens": 4}
 
 
-# The target has windows, states, a latent cache, or other sizes of KV and vocabulary than the draft model.
+# The target has windows, states, a latent cache, or other sizes of KV and vocabulary than the draft
+# model.
 @pytest.mark.parametrize("family", ["llama", "gemma3", "deepseek_v2", "qwen3", "mamba2"])
 def test_greedy_tokens_with_a_draft_model_are_those_without(family: str, tmp_path: Path) -> None:
     require_native()

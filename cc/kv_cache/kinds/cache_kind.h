@@ -105,7 +105,7 @@ class CacheKind {
   struct Traits {
     bool cacheable = true;      // false: the content is of use to its request only
     bool prefixes_nest = true;  // if n blocks can be reused, so can any fewer
-    bool truncates = true;      // can go on from the end of a block whose position is still held
+    bool truncates = true;      // can continue at the end of a block whose position is still held
     bool checkpoints = false;  // content exists only at requested boundaries (branch_tokens)
     // Pages in front of the table's positions that a request holds from its first block to its end:
     // of use to it only.

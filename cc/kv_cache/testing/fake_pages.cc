@@ -114,7 +114,8 @@ BlockId FakePages::BoundaryPage(const FakeRequest& request, size_t group, int32_
   if (is_one_state(group)) return kNullBlock;
   const KvGroupOptions& options = options_.groups[group];
   const int32_t position = options.recent_states + tokens / block_tokens_[group] - 1;
-  return request.tables[group].at(static_cast<size_t>((position + 1) * options.pages_per_block - 1));
+  const int32_t end = (position + 1) * options.pages_per_block;
+  return request.tables[group].at(static_cast<size_t>(end - 1));
 }
 
 BlockId FakePages::StatePage(const FakeRequest& request, size_t group, int32_t tokens) const {

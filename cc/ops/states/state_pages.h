@@ -53,9 +53,9 @@ class StateTable {
 
   // The page of the state after `tokens` > 0 tokens, where a step begins or ends.
   int32_t PageAfter(int32_t tokens) const {
-    const int32_t position = positions_[(tokens - 1) / block_size_];
-    const bool in_position = num_recent_ == 0 || (tokens % block_size_ == 0 && position != kNullPage);
-    return in_position ? position : recent_[tokens % num_recent_];
+    const int32_t page = positions_[(tokens - 1) / block_size_];
+    const bool at_boundary = tokens % block_size_ == 0 && page != kNullPage;
+    return num_recent_ == 0 || at_boundary ? page : recent_[tokens % num_recent_];
   }
   // The page of the state at a boundary, if it has one.
   int32_t PageAtBoundary(int32_t tokens) const { return positions_[tokens / block_size_ - 1]; }

@@ -18,9 +18,9 @@
 //   aliasing none
 //
 // Tokens are computed one after the other, so the bits of y and of the state do not depend on how a
-// request is divided into steps, or on other requests. Error bound, relative to the largest |value|:
-// 1e-6 + 1.2e-7 max |key| for each token with a significant weight, about 1 / (1 - exp(-exp(decay)))
-// of them: m is rounded with each token.
+// request is divided into steps, or on other requests. Error bound, relative to the largest
+// |value|: 1e-6 + 1.2e-7 max |key|, since m is rounded with each token, for each token with a
+// significant weight, about 1 / (1 - exp(-exp(decay))) of them.
 //
 // Kernels: "avx512", "avx2", "portable", "reference" (in double between two states).
 #ifndef PAGEMILL_CC_OPS_WKV_WKV_H_

@@ -10,7 +10,7 @@ namespace pagemill::ops {
 
 // Strides are in floats.
 struct WkvRun {
-  const float* source = nullptr;  // rows of `state_stride`; null: these are a request's first tokens
+  const float* source = nullptr;  // rows of `state_stride`; null: a request's first tokens
   float* target = nullptr;        // may be source
   const float* key = nullptr;     // [tokens], rows of `key_stride`
   const float* value = nullptr;   // [tokens]

@@ -131,7 +131,8 @@ void AddDraftsAhead(std::vector<Setup>* setups) {
                                  {.kind = "chunked_local", .window_tokens = 12}};
     s.options.kv_cache.num_blocks = 50, s.runs_late = true;
   });
-  const auto add_states = [&add](const char* name, step::KvGroupOptions states, int32_t num_blocks) {
+  const auto add_states = [&add](const char* name, step::KvGroupOptions states,
+                                 int32_t num_blocks) {
     states.kind = "state_space";
     states.recent_states = 5;
     add(name, [&](Setup& s) {

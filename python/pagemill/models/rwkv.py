@@ -25,8 +25,8 @@ from pagemill.models.config_keys import epsilon, flag, number, positive_int
 from pagemill.ops.trace import Tensor
 
 _EMBEDDING = "rwkv.embeddings"
-# `context_length` is the length of texts in training; states have no limit, but tables of
-# checkpoints have a size.
+# For models that state none: states have no positions, but tables of checkpoints have a size.
+# `context_length` is that of texts in training.
 _MAX_MODEL_LEN = 2**17
 _FINAL_EPS = 1e-5  # of ln_out, which has no key
 
@@ -42,6 +42,7 @@ class RwkvModel:
         self._layers = positive_int(config, "num_hidden_layers")
         self._channels = positive_int(config, "attention_hidden_size", self._hidden_size)
         self._intermediate_size = positive_int(config, "intermediate_size", 4 * self._hidden_size)
+        self._max_model_len = positive_int(config, "max_position_embeddings", _MAX_MODEL_LEN)
         self._eps = epsilon(config, "layer_norm_epsilon", 1e-5)
         self._rescale_every = _rescale_every(config)
         self._tied = flag(config, "tie_word_embeddings", False)
@@ -53,7 +54,7 @@ class RwkvModel:
     @property
     def traits(self) -> ModelTraits:
         return ModelTraits(
-            self._vocab_size, self._hidden_size, _MAX_MODEL_LEN, causal=True, generates=True
+            self._vocab_size, self._hidden_size, self._max_model_len, causal=True, generates=True
         )
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
