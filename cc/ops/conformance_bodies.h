@@ -61,6 +61,7 @@ void CheckSparseReluConformance(const OpDefinition& op, const device::Capabiliti
 void CheckSplitConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckStateSpaceScanConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckTakeTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckWkvConformance(const OpDefinition& op, const device::Capabilities& caps);
 
 }  // namespace pagemill::ops
 

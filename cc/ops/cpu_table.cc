@@ -41,6 +41,7 @@
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
 #include "cc/ops/take_tokens/take_tokens.h"
+#include "cc/ops/wkv/wkv.h"
 
 namespace pagemill::ops {
 
@@ -86,6 +87,7 @@ std::span<const OpDefinition> CpuOps() {
       SplitOp(),
       StateSpaceScanOp(),
       TakeTokensOp(),
+      WkvOp(),
   };
   // clang-format on
   return kOps;

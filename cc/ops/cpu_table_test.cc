@@ -51,7 +51,8 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "selective_scan",
                                     "sparse_relu",
                                     "split",
-                                    "take_tokens"};
+                                    "take_tokens",
+                                    "wkv"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));

@@ -298,6 +298,11 @@ RECURRENT: Mapping[str, Family] = {
             "attention_bias": True,
         },
     ),
+    "rwkv": Family(
+        "rwkv",
+        # The states of the reference have as many channels as its tokens.
+        {"attention_hidden_size": 72, "rescale_every": 2, "use_cache": False},
+    ),
     "zamba2": Family(
         "zamba2",
         {

@@ -19,7 +19,7 @@
 //   attributes  by_group = 0: a row of qkv has q of all groups, k of all groups, v of all heads;
 //               1: for each group its q, its k, and v of its heads; in_turn = 0: head i belongs to
 //               group i / (H / G), 1: to group i % G, not with by_group; share_scale = 1, from 0 to 2
-//   batch    query_start, seq_lens, block_table, block_size
+//   batch    query_start, seq_lens, block_table, block_size, recent_states
 //   aliasing none
 //
 // K <= kMaxDeltaKeys. G follows from the width of qkv.

@@ -106,6 +106,7 @@ constexpr OpBody kBodies[] = {
     {"split", CheckSplitConformance},
     {"state_space_scan", CheckStateSpaceScanConformance},
     {"take_tokens", CheckTakeTokensConformance},
+    {"wkv", CheckWkvConformance},
 };
 
 class DeviceConformance : public ::testing::TestWithParam<OpBody> {};

@@ -142,6 +142,11 @@ class Weights(Protocol):
         """Vectors of these names and this length one after the other, f32 [len(names) * length]."""
         ...
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        """1 - v and v of each entry v of a vector: f32 [length, 2], the taps that mix two tokens;
+        `stored` in this shape, by default as a vector."""
+        ...
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:

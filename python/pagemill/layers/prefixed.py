@@ -130,6 +130,9 @@ class PrefixedWeights:
     def vectors(self, names: Sequence[str], length: int) -> Tensor:
         return self._whole.vectors([self._named(name) for name in names], length)
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        return self._whole.shares(self._named(name), length, stored=stored)
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:

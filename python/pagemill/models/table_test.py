@@ -256,6 +256,7 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("Qwen3NextForCausalLM", {"linear_num_value_heads": 24}, "not a multiple of linear_num"),
         ("MambaForCausalLM", {"time_step_rank": "all"}, "time_step_rank > 0 and below"),
         ("MambaForCausalLM", {"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
+        ("RwkvForCausalLM", {"rescale_every": 1.5}, "must be a number of layers, it is 1.5"),
         ("JambaForCausalLM", {"attn_layer_offset": 8}, "must be less than attn_layer_period, 8"),
         ("Qwen3_5ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
         ("KimiLinearForCausalLM", {"linear_attn_config": 1}, "linear_attn_config to be an object"),

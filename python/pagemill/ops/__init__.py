@@ -38,6 +38,7 @@ from pagemill.ops.selective_scan import selective_scan
 from pagemill.ops.sparse_relu import sparse_relu
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
+from pagemill.ops.wkv import wkv
 
 __all__ = [
     "ActivationKind",
@@ -80,4 +81,5 @@ __all__ = [
     "sparse_relu",
     "split",
     "state_space_scan",
+    "wkv",
 ]

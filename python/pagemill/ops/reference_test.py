@@ -429,7 +429,14 @@ def test_paged_attention_over_shuffled_blocks(
         "logits_rows": empty,
         "query_start": starts,
         "seq_lens": np.array(lengths, np.int32),
-        "kv": [{"block_size": block_size, "slot_mapping": empty, "block_table": table}],
+        "kv": [
+            {
+                "block_size": block_size,
+                "slot_mapping": empty,
+                "block_table": table,
+                "recent_states": 0,
+            }
+        ],
     }
     q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
     attributes = {"scale": 0.4, "window": window, "causal": causal, "soft_cap": soft_cap}
@@ -496,7 +503,14 @@ def test_latent_attention_over_shuffled_blocks(sparse):
         "logits_rows": mapping,
         "query_start": starts,
         "seq_lens": np.array(lengths, np.int32),
-        "kv": [{"block_size": block_size, "slot_mapping": mapping, "block_table": table}],
+        "kv": [
+            {
+                "block_size": block_size,
+                "slot_mapping": mapping,
+                "block_table": table,
+                "recent_states": 0,
+            }
+        ],
     }
     step = make_step(batch, DEVICE)
     cache = TorchLatentCache(torch.full((40, size + rope_size), 1e6))

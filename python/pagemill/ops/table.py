@@ -46,6 +46,7 @@ OPS: dict[str, str] = {
     "split": "pagemill.ops.split",
     "state_space_scan": "pagemill.ops.state_space_scan",
     "take_tokens": "pagemill.ops.take_tokens",
+    "wkv": "pagemill.ops.wkv",
 }
 
 

@@ -259,6 +259,13 @@ def test_selective_scan_has_rows_of_channels():
     assert (y.shape, y.dtype) == (("tokens", 6), "act")
 
 
+def test_wkv_keeps_the_shape_of_rows():
+    v = _Values()
+    key, value = v.act("tokens", 2, 3), v.act("tokens", 2, 3)
+    y = ops.wkv(key, value, v.weight("f32", 6), v.weight("f32", 6), v.state(3, 6))
+    assert (y.shape, y.dtype) == (("tokens", 2, 3), "act")
+
+
 def test_gated_recurrence_keeps_the_shape_of_rows():
     v = _Values()
     x, gate = v.act("tokens", 2, 3), v.act("tokens", 2, 3)
@@ -279,6 +286,14 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
             v.act("tokens", 6), v.act("tokens", 6), v.weight("f32", 6), v.state(2, 3)
         ),
         r"holds state \(2, 3\), it must be state \(6,\)",
+    ),
+    (
+        lambda v: ops.wkv(
+            *(v.act("tokens", 6) for _ in range(2)),
+            *(v.weight("f32", 6) for _ in range(2)),
+            v.state(2, 6),
+        ),
+        r"holds state \(2, 6\), it must be state \(3, 6\)",
     ),
     (
         lambda v: ops.scale_columns(v.act("tokens", 6), v.weight("f32", 5)),

@@ -335,6 +335,19 @@ class WeightBinder:
             values.append(read_f32(location).reshape(length))
         return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", np.concatenate(values))
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        """1 - v and v of each entry v of a vector: f32 [length, 2], the taps that mix two tokens;
+        `stored` in this shape, by default as a vector.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, stored or (length,))
+        values = read_f32(location).reshape(length)
+        return self._tensors.constant(f"{name}.shares", np.stack([1 - values, values], axis=1))
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:

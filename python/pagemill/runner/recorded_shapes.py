@@ -150,6 +150,9 @@ class ShapeRecorder:
             self.shapes[name] = (length,)
         return self._made(f"{names[0]} to {names[-1]}", (len(names) * length,))
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        return self._read(name, stored or (length,), (length, 2))
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
