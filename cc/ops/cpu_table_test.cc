@@ -50,6 +50,10 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "select_tokens",
                                     "selective_scan",
                                     "split",
+                                    "compress_tokens",
+                                    "merge_attention",
+                                    "mix_streams",
+                                    "stream_weights",
                                     "take_tokens"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);

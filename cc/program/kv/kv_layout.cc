@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -26,7 +27,7 @@ std::vector<int64_t> BlockDims(const CacheSpec& cache, DType kv, int64_t block_s
     case CacheLayout::kKv:
       return {ops::KvBlockElements(TypeOf(cache, kv), {cache.dims[0], cache.dims[1]}, block_size)};
     case CacheLayout::kLatent:
-      return {block_size, cache.dims[0]};
+      return {block_size / cache.TokensOfRow(), cache.dims[0]};
     case CacheLayout::kState:
       break;
   }
@@ -43,27 +44,31 @@ int64_t BlockBytes(const CacheSpec& cache, DType kv, int64_t block_size) {
 struct Members {
   std::vector<size_t> values;  // indices into Program::values()
   bool holds_states = false;   // block size is independent of the tokens per block
+  int32_t smallest_block = 0;  // tokens: a multiple of the geometry's, and of those of each row
 };
 
 class Planner {
  public:
   Planner(const Program& program, const CacheGeometry& geometry)
       : program_(program), geometry_(geometry), members_(program.groups().size()) {
+    for (Members& group : members_) group.smallest_block = geometry.block_size;
     for (size_t i = 0; i < program.values().size(); ++i) {
       const Value& v = program.values()[i];
       if (v.kind != ValueKind::kCache) continue;
       Members& group = members_[static_cast<size_t>(v.cache.group)];
       group.values.push_back(i);
       group.holds_states |= v.cache.layout == CacheLayout::kState;
+      group.smallest_block = static_cast<int32_t>(
+          std::lcm(int64_t{group.smallest_block}, v.cache.TokensOfRow()));
     }
   }
 
-  // The largest cache block of one layer, in bytes, with the geometry's tokens per block.
+  // The largest cache block of one layer, in bytes, with the smallest blocks.
   int64_t LargestCacheBytes() const {
     int64_t largest = 0;
     for (const Members& group : members_) {
       for (size_t value : group.values) {
-        largest = std::max(largest, BlockBytes(Spec(value), geometry_.dtype, geometry_.block_size));
+        largest = std::max(largest, BlockBytes(Spec(value), geometry_.dtype, group.smallest_block));
       }
     }
     return largest;
@@ -102,7 +107,7 @@ class Planner {
     const int64_t largest = LargestCacheBytes();
     std::vector<int64_t> sizes;
     for (const Members& group : members_) {
-      const int64_t bytes = GroupBytes(group, geometry_.block_size);
+      const int64_t bytes = GroupBytes(group, group.smallest_block);
       if (bytes > 0) sizes.push_back((largest + bytes - 1) / bytes * bytes);
     }
     std::sort(sizes.begin(), sizes.end());
@@ -111,9 +116,9 @@ class Planner {
 
   // The tokens per block of `group` with pages of this size.
   int32_t BlockSize(const Members& group, int64_t page_bytes) const {
-    const int64_t bytes = GroupBytes(group, geometry_.block_size);
+    const int64_t bytes = GroupBytes(group, group.smallest_block);
     const int64_t times = group.holds_states ? 1 : std::max<int64_t>(1, page_bytes / bytes);
-    return static_cast<int32_t>(times) * geometry_.block_size;
+    return static_cast<int32_t>(times) * group.smallest_block;
   }
 
   KvLayout Place(int64_t page_bytes) const {

@@ -41,7 +41,8 @@ def activation_kind(name: str) -> ops.ActivationKind:
 class MlpParts:
     """The linear layers of a feed-forward layer. `up` names two, gate and up; or one with the rows
     of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`,
-    and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads.
+    and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads;
+    `limit` bounds gates from above, and what they multiply on both sides, if it is not 0.
     """
 
     up: tuple[str, ...] = ("gate_proj", "up_proj")
@@ -50,6 +51,7 @@ class MlpParts:
     bias: bool = False
     transposed: bool = False
     gate_scale: float = 1.0
+    limit: float = 0.0
 
 
 def mlp(
@@ -82,7 +84,7 @@ def mlp(
 
     if parts.gated:
         gate = ops.scale(project(0), parts.gate_scale)
-        inner = ops.gated_activation(gate, project(1), kind)
+        inner = ops.gated_activation(gate, project(1), kind, limit=parts.limit)
     else:
         inner = ops.activation(project(0), kind)
     return row_parallel(

@@ -1,0 +1,245 @@
+"""DeepSeek-V4: several residual streams; attention over the latest tokens and over rows that each
+stand for 4 or 128 tokens; experts that the first layers choose by the token alone.
+
+Weights: `model.layers.<i>.{attn_norm,ffn_norm}`, `attn.*` as `layers.compressed` has them,
+`hc_{attn,ffn}_*` as `layers.streams` has them, `ffn.gate` with `bias`, or `tid2eid`, the experts of
+each token id; `ffn.experts.<i>` and `ffn.shared_experts` with `w1` (gates), `w2` (down) and `w3`;
+`model.{embed_tokens,norm}`, `model.hc_head.hc_*`, `head`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+from pagemill import ops
+from pagemill.layers.base import Weights
+from pagemill.layers.compressed import (
+    CompressedIndexer,
+    CompressedShape,
+    Compression,
+    compressed_attention,
+)
+from pagemill.layers.mlp import MlpParts, mlp
+from pagemill.layers.moe import Experts, choose, chosen_experts, route
+from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotaries
+from pagemill.layers.stack import stack
+from pagemill.layers.streams import MAX_STREAMS, Streams, around, divide, join
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
+from pagemill.models.config_keys import (
+    SLIDING,
+    DecoderSizes,
+    Renamed,
+    as_list,
+    flag,
+    layer_types,
+    number,
+    positive_int,
+    refuse,
+)
+from pagemill.models.decoder import Decoder, DecoderNames
+from pagemill.models.expert_keys import read_routing
+from pagemill.ops import ActivationKind, Scoring
+from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+
+_SPARSE, _HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
+_MAX_TOKENS = 4096  # of a row; a power of two
+_HASHED, _ROUTED, _HASHED_BY_DEFAULT = "hash_moe", "moe", 3
+_MAX_ITERATIONS = 1000
+
+
+class DeepseekV4Model(Decoder):
+    """One DeepSeek-V4 model."""
+
+    names = DecoderNames(
+        head="head",
+        attention_norm="attn_norm",
+        attention="attn",
+        feed_forward_norm="ffn_norm",
+        feed_forward="ffn",
+    )
+    ignored: Mapping[str, str] = {
+        **IGNORED_IN_DECODERS,
+        r"head\.weight": "no head if vectors are pooled",
+    }
+
+    def __init__(self, config: Config) -> None:
+        config = Renamed(config, {"intermediate_size": "moe_intermediate_size"})
+        refuse(config, "attention_bias", "mlp_bias")
+        layers = positive_int(config, "num_hidden_layers")
+        types = layer_types(config, layers, (SLIDING, _SPARSE, _HEAVY))
+        if types is None:
+            raise ModelConfigError("layer_types is missing; it lists the attention of each layer")
+        self._types = types
+        rotary_of = ["main" if kind == SLIDING else "compress" for kind in types]
+        super().__init__(config, layer_types=rotary_of)
+        self.interleaved = True
+        self._shape = _read_attention(config, self.sizes)
+        self._compressions = _read_compressions(config)
+        self._streams = _read_streams(config, self.sizes.norm_eps)
+        self._experts = _read_experts(config, self.activation)
+        self._hashed = _hashed_layers(config, layers)
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        tables = [table for table in self.rotary if table is not None]
+        # Behind the attention, results are rotated back.
+        tables += [RotaryTable(tuple(-f for f in t.inv_freq), t.mscale) for t in tables]
+        rotary = bind_rotaries(weights, tables, inputs.positions, interleaved=self.interleaved)
+        x = divide(self.embed(weights, inputs), self._streams)
+
+        def layer(i: int, x: Tensor) -> Tensor:
+            there, back = rotary[i], rotary[self.sizes.layers + i]
+            assert there is not None and back is not None
+            begin = self.sizes.head_dim - 2 * len(tables[i].inv_freq)
+            rotaries = (replace(there, begin=begin), replace(back, begin=begin))
+            return self._layer(weights, i, x, rotaries, inputs.token_ids)
+
+        x = stack(weights, x, self.sizes.layers, layer)
+        x = join(weights, "model.hc_head.hc", x, self._streams)
+        return self.norm(weights, self.names.norm, x)
+
+    def _layer(
+        self,
+        weights: Weights,
+        layer: int,
+        x: Tensor,
+        rotaries: tuple[Rotary, Rotary],
+        token_ids: Tensor,
+    ) -> Tensor:
+        """The streams x [T, count * H] -> those behind a layer."""
+        prefix = self.prefix(layer)
+
+        def attend(x: Tensor) -> Tensor:
+            return compressed_attention(
+                weights,
+                f"{prefix}.{self.names.attention}",
+                self.norm(weights, f"{prefix}.{self.names.attention_norm}", x),
+                self._shape,
+                rotaries,
+                self._compressions[self._types[layer]],
+                f"kv{layer}",
+            )
+
+        def feed(x: Tensor) -> Tensor:
+            x = self.norm(weights, f"{prefix}.{self.names.feed_forward_norm}", x)
+            hashed = token_ids if self._hashed[layer] else None
+            return self._feed_forward(weights, f"{prefix}.{self.names.feed_forward}", x, hashed)
+
+        x = around(weights, f"{prefix}.hc_attn", x, self._streams, attend)
+        return around(weights, f"{prefix}.hc_ffn", x, self._streams, feed)
+
+    def _feed_forward(
+        self, weights: Weights, name: str, x: Tensor, token_ids: Tensor | None
+    ) -> Tensor:
+        """x [T, H] -> [T, H]; with token ids, experts are those that a table has for them."""
+        experts = self._experts
+        if token_ids is None:
+            chosen = route(weights, name, x, experts)
+        else:
+            shape = (self.sizes.vocab_size, experts.routing.choices)
+            table = weights.integers(f"{name}.gate.tid2eid", shape)
+            chosen = choose(weights, f"{name}.gate", x, experts, table=(token_ids, table))
+        y = chosen_experts(weights, name, x, chosen, experts)
+        parts, shared = experts.shared_parts, f"{name}.{experts.shared_name}"
+        return ops.add(y, mlp(weights, shared, x, experts.shared, experts.kind, parts))
+
+
+def _read_attention(config: Config, sizes: DecoderSizes) -> CompressedShape:
+    if sizes.kv_heads != 1:
+        raise ModelConfigError(
+            f"num_key_value_heads must be 1 in this family, not {sizes.kv_heads}"
+        )
+    groups = positive_int(config, "o_groups", 8)
+    if sizes.heads % groups:
+        raise ModelConfigError(f"{sizes.heads} heads do not make o_groups={groups} groups")
+    return CompressedShape(
+        heads=sizes.heads,
+        size=sizes.head_dim,
+        query=positive_int(config, "q_lora_rank", 1024),
+        window=positive_int(config, "sliding_window", 128),
+        groups=groups,
+        group_rank=positive_int(config, "o_lora_rank", 1024),
+        eps=sizes.norm_eps,
+    )
+
+
+def _read_compressions(config: Config) -> dict[str, Compression | None]:
+    """That of each kind of layer; sliding ones have none."""
+    rates = config.get("compress_rates") or {}
+    if not isinstance(rates, Mapping):
+        raise ModelConfigError(f"compress_rates must be numbers by kind, it is {shown(rates)}")
+    tokens = {
+        kind: positive_int(cast("Config", rates), kind, default)
+        for kind, default in ((_SPARSE, 4), (_HEAVY, 128))
+    }
+    for kind, count in tokens.items():
+        if count > _MAX_TOKENS or count & (count - 1):
+            raise ModelConfigError(
+                f"compress_rates: {kind} must be a power of two of at most {_MAX_TOKENS}, not"
+                f" {count}"
+            )
+    indexer = CompressedIndexer(
+        heads=positive_int(config, "index_n_heads", 64),
+        size=positive_int(config, "index_head_dim", 128),
+        # A query sees no more rows than there are positions.
+        choices=min(
+            positive_int(config, "index_topk", 512),
+            positive_int(config, "max_position_embeddings"),
+        ),
+    )
+    return {
+        SLIDING: None,
+        _SPARSE: Compression(tokens[_SPARSE], indexer),
+        _HEAVY: Compression(tokens[_HEAVY]),
+    }
+
+
+def _read_streams(config: Config, norm_eps: float) -> Streams:
+    return Streams(
+        count=int(number(config, "hc_mult", 4, least=1, most=MAX_STREAMS)),
+        iterations=int(number(config, "hc_sinkhorn_iters", 20, least=1, most=_MAX_ITERATIONS)),
+        eps=number(config, "hc_eps", 1e-6, least=0),
+        norm_eps=norm_eps,
+    )
+
+
+def _read_experts(config: Config, kind: ActivationKind) -> Experts:
+    if not flag(config, "norm_topk_prob", True):
+        raise ModelConfigError("norm_topk_prob must be true in this family")
+    scoring = config.get("scoring_func") or "sqrtsoftplus"
+    if scoring != "sqrtsoftplus":
+        raise ModelConfigError(f"scoring_func {shown(scoring)} is not sqrtsoftplus")
+    count = positive_int(config, "n_routed_experts", 256)
+    size = positive_int(config, "moe_intermediate_size", 2048)
+    limit = number(config, "swiglu_limit", 10.0, least=1e-3)
+    routing = read_routing(config, count, 6, renormalize=True)
+    return Experts(
+        count,
+        size,
+        kind,
+        replace(
+            routing,
+            scoring=Scoring.SQRT_SOFTPLUS,
+            scale=number(config, "routed_scaling_factor", 1.5),
+        ),
+        gate="w1",
+        up="w3",
+        down="w2",
+        bias="gate.bias",
+        shared=size * positive_int(config, "n_shared_experts", 1),
+        shared_parts=MlpParts(("w1", "w3"), "w2", limit=limit),
+        limit=limit,
+    )
+
+
+def _hashed_layers(config: Config, layers: int) -> list[bool]:
+    """Whether each layer has its experts from a table."""
+    value = config.get("mlp_layer_types")
+    if value is None:
+        return [layer < _HASHED_BY_DEFAULT for layer in range(layers)]
+    types = as_list(value) or []
+    if len(types) != layers or not all(kind in (_HASHED, _ROUTED) for kind in types):
+        raise ModelConfigError(f"mlp_layer_types must list {layers} layers, {_HASHED} or {_ROUTED}")
+    return [kind == _HASHED for kind in types]
