@@ -43,6 +43,8 @@ Status CheckLatentAttention(const OpCall& call) {
   if (!check.ok()) return check.Result();
   const double scale = call.attributes->Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
+  const auto sums = static_cast<int64_t>(outputs) - 1;
+  check.IntegerAttribute("sums", /*fallback=*/0, sums, sums);
   check.IntegerAttribute("window", 0, 0, int64_t{1} << 30);
   const bool has_window = call.attributes->GetInt("window", 0) > 0;
   check.Require(!has_window || (TokensOfRow(call, kCache) == 1 && !chooses),

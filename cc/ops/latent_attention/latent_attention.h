@@ -10,11 +10,11 @@
 //            chosen i32 [T, K], optional: the positions of the tokens that each query sees, as
 //                   `select_tokens` chooses them: ascending, -1 behind the last
 //   outputs  y      act [T, H, R]  the value projection of each head comes after it
-//            lse    f32 [T, H], optional: the logarithm of the sum of e^score, for
+//            lse    f32 [T, H], with sums = 1: the logarithm of the sum of e^score, for
 //                   `merge_attention`
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
-//   attributes  scale > 0;  window = 0: tokens that a query sees, itself included, 0 for all; only
-//               without `chosen` and with m = 1
+//   attributes  scale > 0;  sums = 0;  window = 0: tokens that a query sees, itself included, 0 for
+//               all; only without `chosen` and with m = 1
 //   aliasing    none
 //
 // With c and k the latent and the rotated key of a cached token, head h of a query scores it

@@ -80,6 +80,8 @@ def _emit(
     attributes = [("scale", scale)]
     if cache.window:
         attributes.append(("window", float(cache.window)))
+    if len(results) > 1:
+        attributes.append(("sums", 1))
     return q.trace.emit("latent_attention", operands, results, attributes)
 
 
@@ -140,4 +142,4 @@ def reference(
         visible = sees(part, seen_at(positions[:, None], len(slots)))
         y, lse = attend(queries[None, part], slots[None], visible[None])
         output[part], sums[part] = y[0], lse[0]
-    return output, sums
+    return (output, sums) if attributes.get("sums") else (output,)
