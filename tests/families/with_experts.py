@@ -237,7 +237,7 @@ WITH_EXPERTS: Mapping[str, Family] = {
         {**_SPARSE, **_DEEPSEEK_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
         frozenset({"head_dim", "mlp_bias", "first_k_dense_replace", "model_type"}),
     ),
-    "deepseek_v4": Family("deepseek_v4", _COMPRESSED, frozenset({"rope_theta"})),
+    "deepseek_v4": Family("deepseek_v4", _COMPRESSED),
     "dots1": Family(
         "dots1",
         {**_DEEPSEEK_EXPERTS, "first_k_dense_replace": 1, "attention_bias": True, **SLIDING},
