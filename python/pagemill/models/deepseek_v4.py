@@ -167,11 +167,12 @@ def _read_attention(config: Config, sizes: DecoderSizes) -> CompressedShape:
 
 def _read_compressions(config: Config) -> dict[str, Compression | None]:
     """That of each kind of layer; sliding ones have none."""
-    rates = config.get("compress_rates") or {}
-    if not isinstance(rates, Mapping):
-        raise ModelConfigError(f"compress_rates must be numbers by kind, it is {shown(rates)}")
+    value: object = config.get("compress_rates")
+    if value is not None and not isinstance(value, Mapping):
+        raise ModelConfigError(f"compress_rates must be numbers by kind, it is {shown(value)}")
+    rates = cast("Config", value or {})
     tokens = {
-        kind: positive_int(cast("Config", rates), kind, default)
+        kind: positive_int(rates, kind, default)
         for kind, default in ((_SPARSE, 4), (_HEAVY, 128))
     }
     for kind, count in tokens.items():

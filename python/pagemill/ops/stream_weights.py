@@ -71,8 +71,8 @@ def reference(
     width = mixes.shape[-1]
     streams = next(n for n in range(1, width) if n * (n + 2) == width)
     sizes = [streams, streams, streams * streams]
-    kinds = zip(mixes.split(sizes, -1), base.split(sizes), scale, strict=True)
-    before, after, pairs = (x * factor + summand for x, summand, factor in kinds)
+    factors = scale.repeat_interleave(torch.tensor(sizes, device=scale.device))
+    before, after, pairs = torch.split(mixes * factors + base, sizes, -1)
     pairs = pairs.reshape(-1, streams, streams).softmax(-1) + eps
     pairs = pairs / (pairs.sum(1, keepdim=True) + eps)
     for _ in range(int(attributes["iterations"]) - 1):
