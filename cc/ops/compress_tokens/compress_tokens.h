@@ -4,7 +4,7 @@
 // each channel c of a part s has a weighted sum of its x, whose weights are a softmax over tokens:
 //
 //   z[t, s, c] = gate[t, s, c] + bias[p mod m, s, c]          p: the position of token t
-//   y[t, c]    = sum_i e^z[i, s, c] x[i, s, c] / sum_i e^z[i, s, c]     if t is the last of a window
+//   y[t, c]    = sum_i e^z[i, s, c] x[i, s, c] / sum_i e^z[i, s, c]    if t is the last of a window
 //
 // With one part, the sums are over the tokens i of the window. With two, they are over part 1 of
 // the window's tokens and part 0 of the tokens of the window before: neighbouring windows overlap.

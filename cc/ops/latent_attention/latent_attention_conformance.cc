@@ -87,8 +87,9 @@ void CheckLatentAttentionConformance(const OpDefinition& op, const device::Capab
     }
     CheckCase(op, caps, {.rope_size = 0, .dtype = dtype, .sums = true}, mixed);
     for (int32_t window : {1, 7, 40, 500}) {
-      CheckCase(op, caps, {.heads = 3, .rope_size = 0, .dtype = dtype, .window = window, .sums = true},
-                mixed);
+      CheckCase(
+          op, caps,
+          {.heads = 3, .rope_size = 0, .dtype = dtype, .window = window, .sums = true}, mixed);
     }
     for (int32_t tokens : {2, 16}) {
       for (int32_t choices : {0, 3}) {

@@ -89,9 +89,13 @@ TEST(LatentAttention, NaNReachesLaterQueriesOnly) {
 
 // A query that is not the last of two tokens does not see their row; the first one sees nothing.
 TEST(LatentAttention, SeesRowsOfSeveralTokens) {
-  conformance::LatentCase c(
-      {.heads = 2, .size = 4, .rope_size = 0, .dtype = DType::kF32, .tokens_of_row = 2, .sums = true},
-      {{.context = 0, .tokens = 3}});
+  conformance::LatentCase c({.heads = 2,
+                             .size = 4,
+                             .rope_size = 0,
+                             .dtype = DType::kF32,
+                             .tokens_of_row = 2,
+                             .sums = true},
+                            {{.context = 0, .tokens = 3}});
   const TensorView& cache = c.call().inputs[2];
   const float* const row = cache.Row<const float>(c.call().batch->block_table[0]);
   device::ThreadPool pool({.num_threads = 1});

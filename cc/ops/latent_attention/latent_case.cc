@@ -108,8 +108,8 @@ std::vector<float> LatentCase::Run(const Kernel& kernel, device::ThreadPool& poo
   y_.Poison();
   sums_.Poison();
   RunKernel(kernel, call_, pool);
-  EXPECT_TRUE(y_.GuardsIntact() && sums_.GuardsIntact() && q_.GuardsIntact() && rope_.GuardsIntact() &&
-              cache_.GuardsIntact())
+  EXPECT_TRUE(y_.GuardsIntact() && sums_.GuardsIntact() && q_.GuardsIntact() &&
+              rope_.GuardsIntact() && cache_.GuardsIntact())
       << kernel.name;
   std::vector<float> results = y_.ToFloat();
   if (options_.sums) Append(results, sums_.ToFloat());

@@ -6,7 +6,8 @@
 //
 //   inputs   sinks  f32 [H], or missing (a view of rank 0)
 //            x_0    act [T, H, D]  attention over a set of keys, and
-//            lse_0  f32 [T, H]     the logarithm of the sum of its e^score; -infinity if it is empty
+//            lse_0  f32 [T, H]     the logarithm of the sum of its e^score; -infinity if it is
+//                                  empty
 //            x_1, lse_1            likewise, or left out
 //   outputs  y      act [T, ...]   rows of H D elements, any trailing shape; zeros if all sets are
 //                                  empty

@@ -1,5 +1,5 @@
-// What every kernel of `merge_attention` has to pass (rowwise_conformance.h), for odd sizes, one and
-// two sets, with and without sinks, and sets that are empty.
+// What every kernel of `merge_attention` has to pass (rowwise_conformance.h), for odd sizes, one
+// and two sets, of which some are empty.
 #include <cmath>
 #include <vector>
 

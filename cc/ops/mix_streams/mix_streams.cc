@@ -22,8 +22,8 @@ Status CheckMixStreams(const OpCall& call) {
   check.Require(mixes >= 1 && streams >= 1, "there must be at least one stream and one mix");
   if (!check.ok()) return check.Result();
   const int64_t width = check.Dim('X') / streams;
-  check.Require(width >= 1 && width * streams == check.Dim('X') && width * mixes == check.Dim('Z') &&
-                    (!joins || width == check.Dim('W')),
+  check.Require(width >= 1 && width * streams == check.Dim('X') &&
+                    width * mixes == check.Dim('Z') && (!joins || width == check.Dim('W')),
                 "rows of x must have " + std::to_string(streams) +
                     " streams of one width, rows of z " + std::to_string(mixes) + ", got rows of " +
                     std::to_string(check.Dim('X')) + " and " + std::to_string(check.Dim('Z')));

@@ -1,6 +1,7 @@
 // File: cc/ops/mix_streams/mix_streams.h
-// Mixes the residual streams of each token, and what a branch adds, to other streams, by the weights
-// of `stream_weights`: reading N streams for a branch (M = 1), or joining its result (M = N).
+// Mixes the residual streams of each token, and what a branch adds, to other streams, by the
+// weights of `stream_weights`: reading N streams for a branch (M = 1), or joining its result
+// (M = N).
 //
 //   z[t, m] = sum_n weights[t, m, n] x[t, n] (+ weights[t, m, N] y[t])
 //

@@ -1,5 +1,5 @@
-// What every kernel of `mix_streams` has to pass (rowwise_conformance.h), for odd sizes, one and many
-// mixes, with and without the result of a branch.
+// What every kernel of `mix_streams` has to pass (rowwise_conformance.h), for odd sizes, one and
+// many mixes, with and without the result of a branch.
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rowwise_conformance.h"
 

@@ -27,8 +27,8 @@
 //   weights[j] = score[ids[j]] (/ (sum_j score[ids[j]] + 1e-20)) * scale (* factors[ids[j]])
 //
 // With a table the experts of a row are table[token_ids[n]], whatever its logits; then there is no
-// bias, there are no groups, and the scoring is not SparseMixer. If one of them is not in [0, E), it
-// is 0, and all weights of the row are NaN.
+// bias, there are no groups, and the scoring is not SparseMixer. If one of them is not in [0, E),
+// it is 0, and all weights of the row are NaN.
 //
 // SparseMixer, without bias and groups, weighs each choice among the experts that are left and near
 // it: with m the logit of choice j, an expert e that is none of the choices before j counts if

@@ -13,9 +13,9 @@
 //               offset = 0, a whole number from -2^20 to 2^20: added to positions
 //   aliasing    output q may be input q, output k may be input k
 //
-// The angle is float(position + offset) * inv_freq[i], rounded to fp32 as the reference models do; its sine
-// and cosine are then accurate to 1.5e-7 for |position| up to 2^20 (the reduction by pi / 2 is in
-// double). Error bound: 4e-7 (|a| + |b|) mscale for the pair (a, b).
+// The angle is float(position + offset) * inv_freq[i], rounded to fp32 as the reference models do;
+// its sine and cosine are then accurate to 1.5e-7 for |position + offset| up to 2^20 (the reduction
+// by pi / 2 is in double). Error bound: 4e-7 (|a| + |b|) mscale for the pair (a, b).
 // Result: a token's bits depend on its q, k and position alone.
 //
 // Positions of N dimensions: the angle is the sum over d of float(position[d]) * inv_freq[d][i]. A

@@ -18,8 +18,9 @@
 // each pair (j, k), made nearly doubly stochastic (Sinkhorn and Knopp): its columns are divided by
 // their sums + eps, then `iterations` - 1 times its rows and its columns.
 //
-// Error bound: 4e-7 (8 + 4 iterations), relative: each division of a normalized matrix adds an error
-// of two roundings, and those of sums of at most N. Result: a row's bits depend on that row alone.
+// Error bound: 4e-7 (8 + 4 iterations), relative: each division of a normalized matrix adds an
+// error of two roundings, and those of sums of at most N. Result: a row's bits depend on that row
+// alone.
 //
 // Kernels: "portable", "reference" (in double).
 #ifndef PAGEMILL_CC_OPS_STREAM_WEIGHTS_STREAM_WEIGHTS_H_

@@ -1,5 +1,5 @@
-// What every kernel of `stream_weights` has to pass (rowwise_conformance.h): one to many streams, one
-// to many iterations, with and without those of results.
+// What every kernel of `stream_weights` has to pass (rowwise_conformance.h): one to many streams,
+// one to many iterations, with and without those of results.
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rowwise_conformance.h"
 

@@ -172,8 +172,7 @@ def _read_compressions(config: Config) -> dict[str, Compression | None]:
         raise ModelConfigError(f"compress_rates must be numbers by kind, it is {shown(value)}")
     rates = cast("Config", value or {})
     tokens = {
-        kind: positive_int(rates, kind, default)
-        for kind, default in ((_SPARSE, 4), (_HEAVY, 128))
+        kind: positive_int(rates, kind, default) for kind, default in ((_SPARSE, 4), (_HEAVY, 128))
     }
     for kind, count in tokens.items():
         if count > _MAX_TOKENS or count & (count - 1):
