@@ -11,25 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.compressed import (
-    CompressedIndexer,
-    CompressedShape,
-    Compression,
-    compressed_attention,
-)
+from pagemill.layers.compressed import compressed_attention
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.moe import Experts, choose, chosen_experts, route
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotaries
 from pagemill.layers.stack import stack
-from pagemill.layers.streams import MAX_STREAMS, Streams, around, divide, join
+from pagemill.layers.streams import around, divide, join
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
+from pagemill.models.compressed_keys import (
+    HEAVY,
+    SPARSE,
+    read_attention,
+    read_compressions,
+    read_streams,
+)
 from pagemill.models.config_keys import (
     SLIDING,
-    DecoderSizes,
     Renamed,
     as_list,
     flag,
@@ -44,10 +44,7 @@ from pagemill.ops import ActivationKind, Scoring
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
-_SPARSE, _HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
-_MAX_TOKENS = 4096  # of a row; a power of two
 _HASHED, _ROUTED, _HASHED_BY_DEFAULT = "hash_moe", "moe", 3
-_MAX_ITERATIONS = 1000
 
 
 class DeepseekV4Model(Decoder):
@@ -63,22 +60,24 @@ class DeepseekV4Model(Decoder):
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
         r"head\.weight": "no head if vectors are pooled",
+        r"(model\.)?mtp\..*": "further tokens are not predicted",
     }
 
     def __init__(self, config: Config) -> None:
         config = Renamed(config, {"intermediate_size": "moe_intermediate_size"})
         refuse(config, "attention_bias", "mlp_bias")
         layers = positive_int(config, "num_hidden_layers")
-        types = layer_types(config, layers, (SLIDING, _SPARSE, _HEAVY))
+        types = layer_types(config, layers, (SLIDING, SPARSE, HEAVY))
         if types is None:
             raise ModelConfigError("layer_types is missing; it lists the attention of each layer")
         self._types = types
         rotary_of = ["main" if kind == SLIDING else "compress" for kind in types]
         super().__init__(config, layer_types=rotary_of)
         self.interleaved = True
-        self._shape = _read_attention(config, self.sizes)
-        self._compressions = _read_compressions(config)
-        self._streams = _read_streams(config, self.sizes.norm_eps)
+        self._shape = read_attention(config, self.sizes)
+        self._rotated = [2 * len(table.inv_freq) for table in self.rotary if table is not None]
+        self._compressions = read_compressions(config, max(self._rotated))
+        self._streams = read_streams(config, self.sizes.norm_eps)
         self._experts = _read_experts(config, self.activation)
         self._hashed = _hashed_layers(config, layers)
 
@@ -92,7 +91,7 @@ class DeepseekV4Model(Decoder):
         def layer(i: int, x: Tensor) -> Tensor:
             there, back = rotary[i], rotary[self.sizes.layers + i]
             assert there is not None and back is not None
-            begin = self.sizes.head_dim - 2 * len(tables[i].inv_freq)
+            begin = self.sizes.head_dim - self._rotated[i]
             rotaries = (replace(there, begin=begin), replace(back, begin=begin))
             return self._layer(weights, i, x, rotaries, inputs.token_ids)
 
@@ -144,65 +143,6 @@ class DeepseekV4Model(Decoder):
         y = chosen_experts(weights, name, x, chosen, experts)
         parts, shared = experts.shared_parts, f"{name}.{experts.shared_name}"
         return ops.add(y, mlp(weights, shared, x, experts.shared, experts.kind, parts))
-
-
-def _read_attention(config: Config, sizes: DecoderSizes) -> CompressedShape:
-    if sizes.kv_heads != 1:
-        raise ModelConfigError(
-            f"num_key_value_heads must be 1 in this family, not {sizes.kv_heads}"
-        )
-    groups = positive_int(config, "o_groups", 8)
-    if sizes.heads % groups:
-        raise ModelConfigError(f"{sizes.heads} heads do not make o_groups={groups} groups")
-    return CompressedShape(
-        heads=sizes.heads,
-        size=sizes.head_dim,
-        query=positive_int(config, "q_lora_rank", 1024),
-        window=positive_int(config, "sliding_window", 128),
-        groups=groups,
-        group_rank=positive_int(config, "o_lora_rank", 1024),
-        eps=sizes.norm_eps,
-    )
-
-
-def _read_compressions(config: Config) -> dict[str, Compression | None]:
-    """That of each kind of layer; sliding ones have none."""
-    value: object = config.get("compress_rates")
-    if value is not None and not isinstance(value, Mapping):
-        raise ModelConfigError(f"compress_rates must be numbers by kind, it is {shown(value)}")
-    rates = cast("Config", value or {})
-    tokens = {
-        kind: positive_int(rates, kind, default) for kind, default in ((_SPARSE, 4), (_HEAVY, 128))
-    }
-    for kind, count in tokens.items():
-        if count > _MAX_TOKENS or count & (count - 1):
-            raise ModelConfigError(
-                f"compress_rates: {kind} must be a power of two of at most {_MAX_TOKENS}, not"
-                f" {count}"
-            )
-    indexer = CompressedIndexer(
-        heads=positive_int(config, "index_n_heads", 64),
-        size=positive_int(config, "index_head_dim", 128),
-        # A query sees no more rows than there are positions.
-        choices=min(
-            positive_int(config, "index_topk", 512),
-            positive_int(config, "max_position_embeddings"),
-        ),
-    )
-    return {
-        SLIDING: None,
-        _SPARSE: Compression(tokens[_SPARSE], indexer),
-        _HEAVY: Compression(tokens[_HEAVY]),
-    }
-
-
-def _read_streams(config: Config, norm_eps: float) -> Streams:
-    return Streams(
-        count=int(number(config, "hc_mult", 4, least=1, most=MAX_STREAMS)),
-        iterations=int(number(config, "hc_sinkhorn_iters", 20, least=1, most=_MAX_ITERATIONS)),
-        eps=number(config, "hc_eps", 1e-6, least=0),
-        norm_eps=norm_eps,
-    )
 
 
 def _read_experts(config: Config, kind: ActivationKind) -> Experts:

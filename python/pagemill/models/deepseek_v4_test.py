@@ -43,6 +43,7 @@ def test_defaults_are_those_of_the_published_models():
             {"compress_rates": {"heavily_compressed_attention": 100}},
             "heavily_compressed_attention must be a power of two of at most 4096, not 100",
         ),
+        ({"index_head_dim": 32}, "index_head_dim must be at least 64, .* it is 32"),
         ({"hc_mult": 9}, "needs hc_mult from 1 to 8, it has 9"),
         ({"scoring_func": "softmax"}, "scoring_func 'softmax' is not sqrtsoftplus"),
         ({"norm_topk_prob": False}, "norm_topk_prob must be true"),
