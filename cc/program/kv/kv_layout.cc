@@ -1,6 +1,7 @@
 #include "cc/program/kv/kv_layout.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -13,6 +14,10 @@ namespace {
 
 // Kernels read whole cache lines.
 constexpr int64_t kAlignment = 64;
+// Tokens of the largest block of a group whose rows stand for several tokens, unless one row has
+// more. Their few bytes would fill a page with thousands of tokens, and prefixes match in multiples
+// of every block.
+constexpr int64_t kMostTokensOfRows = 128;
 // Tokens of the request whose bytes are compared between layouts: short enough that a layout with
 // blocks of thousands of tokens is charged for the partly used last block.
 constexpr int64_t kTypicalTokens = 1024;
@@ -44,6 +49,7 @@ int64_t BlockBytes(const CacheSpec& cache, DType kv, int64_t block_size) {
 struct Members {
   std::vector<size_t> values;  // indices into Program::values()
   bool holds_states = false;   // block size is independent of the tokens per block
+  bool has_long_rows = false;  // some that stand for several tokens
   int32_t smallest_block = 0;  // tokens: a multiple of the geometry's, and of those of each row
 };
 
@@ -58,6 +64,7 @@ class Planner {
       Members& group = members_[static_cast<size_t>(v.cache.group)];
       group.values.push_back(i);
       group.holds_states |= v.cache.layout == CacheLayout::kState;
+      group.has_long_rows |= v.cache.TokensOfRow() > 1;
       group.smallest_block = static_cast<int32_t>(
           std::lcm(int64_t{group.smallest_block}, v.cache.TokensOfRow()));
     }
@@ -117,7 +124,12 @@ class Planner {
   // The tokens per block of `group` with pages of this size.
   int32_t BlockSize(const Members& group, int64_t page_bytes) const {
     const int64_t bytes = GroupBytes(group, group.smallest_block);
-    const int64_t times = group.holds_states ? 1 : std::max<int64_t>(1, page_bytes / bytes);
+    int64_t times = group.holds_states ? 1 : std::max<int64_t>(1, page_bytes / bytes);
+    if (group.has_long_rows) {
+      // A power of two, so that blocks have a small common multiple.
+      const int64_t most = std::max<int64_t>(1, kMostTokensOfRows / group.smallest_block);
+      times = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::min(times, most))));
+    }
     return static_cast<int32_t>(times) * group.smallest_block;
   }
 

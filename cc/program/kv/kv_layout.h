@@ -16,7 +16,8 @@
 // convolutions) share pages. Thus a block is always one page and moves in one copy. To the
 // scheduler each table is a KV group (step::KvGroupOptions).
 //
-// A block of a latent cache with a row for each m tokens has a multiple of m tokens.
+// A block of a latent cache with a row for each m tokens has m tokens times a power of two, at most
+// 128 tokens if m is not larger, however much room a page has.
 //
 // The page size and the tokens per block of each group are chosen so that a request of 1,024 tokens
 // takes the fewest bytes; among equals the smallest page wins, because prefixes match in multiples

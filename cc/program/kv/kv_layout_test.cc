@@ -64,7 +64,7 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 }
 
 // DeepSeek-V4: rows that stand for 4 and for 128 tokens beside a window; blocks have a multiple of
-// these tokens.
+// these tokens, and at most 128.
 TEST(KvLayoutTest, RowsOfSeveralTokens) {
   const Program program =
       ProgramOf({"near sliding_window window=128", "few mla", "fewer mla"},
@@ -74,6 +74,7 @@ TEST(KvLayoutTest, RowsOfSeveralTokens) {
   for (size_t i = 0; i < layout.tables.size(); ++i) {
     const int32_t tokens = layout.tables[i].group == 0 ? 16 : layout.tables[i].group == 1 ? 4 : 128;
     EXPECT_EQ(layout.tables[i].block_size % std::max(tokens, 16), 0);
+    EXPECT_EQ(128 % layout.tables[i].block_size, 0);
   }
   CheckPlaces(program, layout);
   const Value& rows = program.value(*program.Find("kv12"));

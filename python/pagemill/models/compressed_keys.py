@@ -2,18 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from pagemill.layers.compressed import CompressedIndexer, CompressedShape, Compression
 from pagemill.layers.streams import MAX_STREAMS, Streams
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import SLIDING, DecoderSizes, number, positive_int
+from pagemill.models.config_keys import (
+    SLIDING,
+    DecoderSizes,
+    Defaults,
+    as_list,
+    layer_types,
+    number,
+    positive_int,
+    rope_parameters,
+)
 from pagemill.weights.json_file import shown
 
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
+_ROTATED = 0.125  # of a head
 _MAX_TOKENS = 4096  # of a row; a power of two
 _MAX_ITERATIONS = 1000
+
+
+def with_rotary_parameters(config: Config) -> Config:
+    """`config` with those of `main`, for layers that only slide, and of `compress`, as transformers
+    writes them; published configurations have the keys of which they are made.
+
+    Raises:
+        ModelConfigError: one of these is not a number.
+    """
+    values: dict[str, Any] = {"num_key_value_heads": 1}
+    if config.get("rope_parameters") is None:
+        head_dim = positive_int(config, "head_dim", 512)
+        rope = number(config, "qk_rope_head_dim", head_dim * _ROTATED, least=2, most=head_dim)
+        main = {"rope_theta": number(config, "rope_theta", 1e4)}
+        compress = {
+            **rope_parameters(config),
+            "rope_theta": number(config, "compress_rope_theta", 16e4),
+            "attention_factor": 1.0,
+        }
+        kinds = {"main": main, "compress": compress}
+        share = {"partial_rotary_factor": rope / head_dim}
+        values["rope_parameters"] = {kind: entry | share for kind, entry in kinds.items()}
+    return Defaults(config, values)
+
+
+def attention_types(config: Config, layers: int) -> Sequence[str]:
+    """The kind of each layer: from `layer_types`, or the tokens of a row in `compress_ratios`; by
+    default two that are heavily compressed, and then these and sparse ones in turn.
+
+    Raises:
+        ModelConfigError: they are not of `layers` layers, or not known.
+    """
+    types = layer_types(config, layers, (SLIDING, SPARSE, HEAVY))
+    if types is not None:
+        return types
+    stated: object = config.get("compress_ratios")
+    if stated is None:
+        return [SPARSE if layer > 1 and layer % 2 else HEAVY for layer in range(layers)]
+    kinds = {0: SLIDING, 4: SPARSE, 128: HEAVY}
+    ratios = (as_list(stated) or [])[:layers]  # behind them those of layers that predict further
+    if len(ratios) != layers or not all(ratio in kinds for ratio in ratios):
+        raise ModelConfigError(f"compress_ratios must list 0, 4 or 128 for each of {layers} layers")
+    return [kinds[ratio] for ratio in ratios]
 
 
 def read_attention(config: Config, sizes: DecoderSizes) -> CompressedShape:

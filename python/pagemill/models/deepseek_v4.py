@@ -22,18 +22,17 @@ from pagemill.layers.stack import stack
 from pagemill.layers.streams import around, divide, join
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
 from pagemill.models.compressed_keys import (
-    HEAVY,
-    SPARSE,
+    attention_types,
     read_attention,
     read_compressions,
     read_streams,
+    with_rotary_parameters,
 )
 from pagemill.models.config_keys import (
     SLIDING,
     Renamed,
     as_list,
     flag,
-    layer_types,
     number,
     positive_int,
     refuse,
@@ -45,6 +44,7 @@ from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 _HASHED, _ROUTED, _HASHED_BY_DEFAULT = "hash_moe", "moe", 3
+_WIDTH = 2048  # of an expert
 
 
 class DeepseekV4Model(Decoder):
@@ -64,14 +64,13 @@ class DeepseekV4Model(Decoder):
     }
 
     def __init__(self, config: Config) -> None:
-        config = Renamed(config, {"intermediate_size": "moe_intermediate_size"})
+        names = {"intermediate_size": "moe_intermediate_size"}
+        config = Renamed(config, names, {"intermediate_size": _WIDTH})
+        config = with_rotary_parameters(config)
         refuse(config, "attention_bias", "mlp_bias")
         layers = positive_int(config, "num_hidden_layers")
-        types = layer_types(config, layers, (SLIDING, SPARSE, HEAVY))
-        if types is None:
-            raise ModelConfigError("layer_types is missing; it lists the attention of each layer")
-        self._types = types
-        rotary_of = ["main" if kind == SLIDING else "compress" for kind in types]
+        self._types = attention_types(config, layers)
+        rotary_of = ["main" if kind == SLIDING else "compress" for kind in self._types]
         super().__init__(config, layer_types=rotary_of)
         self.interleaved = True
         self._shape = read_attention(config, self.sizes)
@@ -152,7 +151,7 @@ def _read_experts(config: Config, kind: ActivationKind) -> Experts:
     if scoring != "sqrtsoftplus":
         raise ModelConfigError(f"scoring_func {shown(scoring)} is not sqrtsoftplus")
     count = positive_int(config, "n_routed_experts", 256)
-    size = positive_int(config, "moe_intermediate_size", 2048)
+    size = positive_int(config, "moe_intermediate_size", _WIDTH)
     limit = number(config, "swiglu_limit", 10.0, least=1e-3)
     routing = read_routing(config, count, 6, renormalize=True)
     return Experts(
@@ -175,10 +174,12 @@ def _read_experts(config: Config, kind: ActivationKind) -> Experts:
 
 
 def _hashed_layers(config: Config, layers: int) -> list[bool]:
-    """Whether each layer has its experts from a table."""
+    """Whether each layer has its experts from a table: from `mlp_layer_types`, or as many as
+    `num_hash_layers` at the start."""
     value = config.get("mlp_layer_types")
     if value is None:
-        return [layer < _HASHED_BY_DEFAULT for layer in range(layers)]
+        hashed = number(config, "num_hash_layers", _HASHED_BY_DEFAULT, least=0)
+        return [layer < hashed for layer in range(layers)]
     types = as_list(value) or []
     if len(types) != layers or not all(kind in (_HASHED, _ROUTED) for kind in types):
         raise ModelConfigError(f"mlp_layer_types must list {layers} layers, {_HASHED} or {_ROUTED}")

@@ -25,15 +25,38 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def test_defaults_are_those_of_the_published_models():
-    DeepseekV4Model.from_config(CONFIG)
+def test_what_is_published_is_read():
     DeepseekV4Model.from_config(CONFIG | {"mlp_layer_types": ["hash_moe", "moe"]})
+    # As in config.json of the published checkpoints.
+    published: dict[str, Any] = {
+        "layer_types": None,
+        "compress_ratios": [0, 4, 128],
+        "num_hash_layers": 1,
+        "rope_parameters": None,
+        "qk_rope_head_dim": 64,
+        "compress_rope_theta": 160000,
+        "rope_scaling": {
+            "type": "yarn",
+            "factor": 16,
+            "original_max_position_embeddings": 65536,
+            "beta_fast": 32,
+            "beta_slow": 1,
+        },
+    }
+    model = DeepseekV4Model.from_config(CONFIG | published)
+    main, compress = model.rotary
+    assert main is not None and compress is not None
+    assert (len(main.inv_freq), len(compress.inv_freq)) == (32, 32)
+    assert compress.mscale == 1 and compress.inv_freq[-1] < main.inv_freq[-1] / 16
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"layer_types": None}, "layer_types is missing"),
+        (
+            {"layer_types": None, "compress_ratios": [0, 5]},
+            "compress_ratios must list 0, 4 or 128 for each of 2 layers",
+        ),
         ({"layer_types": ["full_attention"] * 2}, "layer_types must list 2 layers"),
         ({"mlp_layer_types": ["moe"]}, "mlp_layer_types must list 2 layers, hash_moe or moe"),
         ({"num_key_value_heads": 2}, "num_key_value_heads must be 1 in this family, not 2"),
