@@ -161,12 +161,16 @@ class Planner {
     return layout;
   }
 
-  // The bytes of kTypicalTokens tokens, with one state in each table that holds states.
+  // The bytes of kTypicalTokens tokens, with one state in each table that holds states, and of a
+  // window the blocks that it touches.
   int64_t BytesOfRequest(const KvLayout& layout) const {
     int64_t pages = 0;
     for (const KvLayout::Table& table : layout.tables) {
-      const bool states = members_[static_cast<size_t>(table.group)].holds_states;
-      pages += states ? 1 : (kTypicalTokens + table.block_size - 1) / table.block_size;
+      const auto group = static_cast<size_t>(table.group);
+      const int64_t window = program_.groups()[group].window_tokens, size = table.block_size;
+      const int64_t tokens = window > 0 && window + size < kTypicalTokens ? window + size
+                                                                          : kTypicalTokens;
+      pages += members_[group].holds_states ? 1 : (tokens + size - 1) / size;
     }
     return pages * layout.page_bytes;
   }

@@ -20,10 +20,10 @@
 // 128 tokens if m is not larger, however much room a page has.
 //
 // The page size and the tokens per block of each group are chosen so that a request of 1,024 tokens
-// takes the fewest bytes; among equals the smallest page wins, because prefixes match in multiples
-// of every group's block. A group whose layers together are smaller than a page gets larger blocks.
-// States lie at the boundaries of the largest block; ops/states/state_pages.h describes the entries
-// of their tables.
+// takes the fewest bytes, of a window those of the blocks that it touches; among equals the
+// smallest page wins, because prefixes match in multiples of every group's block. A group whose
+// layers together are smaller than a page gets larger blocks. States lie at the boundaries of the
+// largest block; ops/states/state_pages.h describes the entries of their tables.
 #ifndef PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
 #define PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
 

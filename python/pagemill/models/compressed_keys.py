@@ -21,7 +21,7 @@ from pagemill.models.config_keys import (
 from pagemill.weights.json_file import shown
 
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
-_ROTATED = 0.125  # of a head
+_HEAD_DIM, _ROTATED = 512, 0.125  # and the part of a head that rotates
 _MAX_TOKENS = 4096  # of a row; a power of two
 _MAX_ITERATIONS = 1000
 
@@ -33,9 +33,9 @@ def with_rotary_parameters(config: Config) -> Config:
     Raises:
         ModelConfigError: one of these is not a number.
     """
-    values: dict[str, Any] = {"num_key_value_heads": 1}
+    values: dict[str, Any] = {"num_key_value_heads": 1, "head_dim": _HEAD_DIM}
     if config.get("rope_parameters") is None:
-        head_dim = positive_int(config, "head_dim", 512)
+        head_dim = positive_int(config, "head_dim", _HEAD_DIM)
         rope = number(config, "qk_rope_head_dim", head_dim * _ROTATED, least=2, most=head_dim)
         main = {"rope_theta": number(config, "rope_theta", 1e4)}
         compress = {
@@ -64,7 +64,7 @@ def attention_types(config: Config, layers: int) -> Sequence[str]:
         return [SPARSE if layer > 1 and layer % 2 else HEAVY for layer in range(layers)]
     kinds = {0: SLIDING, 4: SPARSE, 128: HEAVY}
     ratios = (as_list(stated) or [])[:layers]  # behind them those of layers that predict further
-    if len(ratios) != layers or not all(ratio in kinds for ratio in ratios):
+    if len(ratios) != layers or not all(type(r) is int and r in kinds for r in ratios):
         raise ModelConfigError(f"compress_ratios must list 0, 4 or 128 for each of {layers} layers")
     return [kinds[ratio] for ratio in ratios]
 
