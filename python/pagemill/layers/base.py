@@ -154,6 +154,11 @@ class Weights(Protocol):
         other: f32 [columns.size, len(rows)]."""
         ...
 
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Whole numbers that are no weights, such as the experts of each token id, stored as
+        integers or as real numbers: f32 of `shape`, exactly."""
+        ...
+
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows]."""
         ...

@@ -20,7 +20,7 @@ class Experts:
     chosen by `routing` of the `router`'s logits; without gates if `gate` is None. `bias` names the
     vector that is added to scores for the choice, if there is one; `logits_cap` bounds logits to
     cap * tanh(logit / cap), 0 leaves them; `shared` are the features of the layer `shared_name`,
-    which every token has, 0 for none.
+    which every token has, 0 for none; `limit` is that of `MlpParts`, of the others.
     """
 
     count: int
@@ -36,6 +36,7 @@ class Experts:
     shared: int = 0
     shared_name: str = "shared_experts"
     shared_parts: MlpParts = MlpParts()
+    limit: float = 0.0
 
 
 def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
@@ -78,7 +79,7 @@ def chosen_experts(
     modules = (experts.gate, experts.up)
     wide_stacks = [weights.stack(names, name, wide, rows=part) for name in modules if name]
     down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
-    y = run_experts(x, chosen, wide_stacks, down, experts.kind)
+    y = run_experts(x, chosen, wide_stacks, down, experts.kind, experts.limit)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
@@ -139,7 +140,7 @@ def packed_experts(
         for first in (0, inner)
     ]
     down = weights.stack(prefix, names.down, (count, x.width, inner), columns=part)
-    y = run_experts(x, chosen, wide_stacks, down, experts.kind)
+    y = run_experts(x, chosen, wide_stacks, down, experts.kind, experts.limit)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
@@ -150,14 +151,15 @@ def choose(
     experts: Experts,
     bias: Tensor | None = None,
     factors: Tensor | None = None,
+    table: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """x [N, H] -> what `route` returns, by the router `name`; `bias` and `factors` are those of
-    `ops.moe_route`."""
+    """x [N, H] -> what `route` returns, by the router `name`; `bias`, `factors` and `table` are
+    those of `ops.moe_route`."""
     logits = linear(weights, name, x, (experts.count,), dtype="f32")
     if experts.logits_cap:
         bounded = ops.scale(logits, 1 / experts.logits_cap)
         logits = ops.scale(ops.activation(bounded, ops.ActivationKind.TANH), experts.logits_cap)
-    ids, shares = ops.moe_route(logits, experts.routing, bias, factors)
+    ids, shares = ops.moe_route(logits, experts.routing, bias, factors, table=table)
     return name_in_layer(ids, EXPERTS), shares
 
 
@@ -167,13 +169,17 @@ def run_experts(
     wide_stacks: Sequence[Tensor],
     down: Tensor,
     kind: ops.ActivationKind,
+    limit: float = 0.0,
 ) -> Tensor:
     """x [N, H] and what `route` returns -> the weighted sum of each row's experts, [N, H].
     `wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part of
-    each."""
+    each. `limit` is that of gates."""
     ids, shares = chosen
     first, *rest = ops.grouped_linear(x, ids, *wide_stacks)
-    y = ops.gated_activation(first, rest[0], kind) if rest else ops.activation(first, kind)
+    if rest:
+        y = ops.gated_activation(first, rest[0], kind, limit=limit)
+    else:
+        y = ops.activation(first, kind)
     (y,) = ops.grouped_linear(y, ids, down)
     return ops.moe_combine(y, shares)
 

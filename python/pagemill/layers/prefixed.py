@@ -138,6 +138,9 @@ class PrefixedWeights:
     ) -> Tensor:
         return self._whole.small_columns(self._named(name), shape, columns=columns, rows=rows)
 
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return self._whole.integers(self._named(name), shape)
+
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         return self._whole.inverse_norms(self._named(name), shape)
 

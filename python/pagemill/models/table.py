@@ -68,6 +68,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DeepseekV3ForCausalLM": Architecture(
         "deepseek_v3:DeepseekV3Model", "DeepSeek V3 and R1, Kimi K2", ("deepseek_v3", "kimi_k2")
     ),
+    "DeepseekV4ForCausalLM": Architecture(
+        "deepseek_v4:DeepseekV4Model", "DeepSeek V4", ("deepseek_v4",)
+    ),
     "DistilBertModel": Architecture(
         "distilbert:DistilBertModel", "DistilBERT", ("distilbert",), "embeddings"
     ),

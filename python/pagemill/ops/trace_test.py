@@ -280,7 +280,47 @@ def _scan(v: _Values, width: int, state: Cache) -> Tensor:
     return ops.state_space_scan(xbc, dt, vectors[0], vectors[1], vectors[2], state)
 
 
+def test_a_layer_of_streams_and_compressed_rows():
+    v = _Values()
+    rows = v.trace.cache("rows", v.trace.kv_group(), (16, 4), layout="latent")
+    x, gate, bias = v.act("tokens", 32), v.act("tokens", 32), v.weight("f32", 4, 32)
+    y = ops.compress_tokens(x, gate, bias, v.state(2, 3, 16))
+    assert y.shape == ("tokens", 16)
+    ops.latent_write(y, None, rows)
+    q = v.act("tokens", 3, 16)
+    attended, sums = ops.latent_attention_with_sums(q, None, rows, scale=1)
+    assert (attended.shape, sums.shape, sums.dtype) == (q.shape, ("tokens", 3), "f32")
+    merged = ops.merge_attention(v.weight("f32", 3), (attended, sums), row_shape=(48,))
+    assert merged.shape == ("tokens", 48)
+    before, after = ops.stream_weights(
+        v.f32("tokens", 15), v.weight("f32", 15), v.weight("f32", 3), iterations=2, eps=0
+    )
+    assert (before.shape, after.shape) == (("tokens", 3), ("tokens", 3, 4))
+    assert ops.mix_streams(v.act("tokens", 48), before).shape == ("tokens", 16)
+    assert ops.mix_streams(v.act("tokens", 48), after, v.act("tokens", 16)).width == 48
+
+
 BAD: list[tuple[Callable[[_Values], object], str]] = [
+    (
+        lambda v: ops.compress_tokens(
+            v.act("tokens", 8), v.act("tokens", 8), v.weight("f32", 4, 8), v.state(2, 3, 8)
+        ),
+        r"must be state \(1 or 2, 3, channels\) for rows of 8",
+    ),
+    (
+        lambda v: ops.merge_attention(None, (v.act("tokens", 3, 8), v.f32("tokens", 2))),
+        r"\[tokens, 3, 8\], x1 \[tokens, 2\]",
+    ),
+    (
+        lambda v: ops.stream_weights(
+            v.f32("tokens", 16), v.weight("f32", 16), v.weight("f32", 3), iterations=1, eps=0
+        ),
+        "rows of 16 are of no number of streams",
+    ),
+    (
+        lambda v: ops.mix_streams(v.act("tokens", 9), v.f32("tokens", 2)),
+        r"do not fit: \[tokens, 9\], \[tokens, 2\]",
+    ),
     (
         lambda v: ops.gated_recurrence(
             v.act("tokens", 6), v.act("tokens", 6), v.weight("f32", 6), v.state(2, 3)

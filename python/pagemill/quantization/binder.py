@@ -364,6 +364,14 @@ class WeightBinder:
         key = f"{name}.columns{columns.begin}-{columns.end}"
         return self._tensors.constant(key, np.ascontiguousarray(values))
 
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Whole numbers that are no weights, stored as integers or as real numbers: f32 of `shape`.
+
+        Raises:
+            WeightsError: they are missing, of another shape or type, or not exact in f32.
+        """
+        return self._tensors.integers(name, shape)
+
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows].
 

@@ -158,6 +158,9 @@ class ShapeRecorder:
     ) -> Tensor:
         return self._read(name, shape, (columns.size, len(rows)))
 
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return self._read(name, shape)
+
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         self.shapes[name] = shape
         return self._made(f"{name} norms", shape[:1])
