@@ -200,10 +200,11 @@ void Run(const OpCall& call, KernelContext& context) {
   const std::span<const AdaptedRow> rows = SortRows(args, context.workspace);
   if (rows.empty()) return;  // the usual step of a server whose clients use no adapter
   const int64_t in = args.x.dtype == DType::kI32 ? 1 : args.in;
-  int64_t row_work = 0, row_units = 0;
+  int64_t row_work = 0, up_work = 0, row_units = 0;  // multiply-adds of a row, those of B
   for (const AdaptedLayer& layer : std::span(args.layers).first(args.num_layers)) {
     const int64_t rank = layer.table[rows[0].entry].rank;
     row_work += (rank + 1) * (in + layer.out);
+    up_work += (rank + 1) * layer.out;
     row_units += UnitsOf(layer);
   }
   const auto size = static_cast<int64_t>(rows.size());
@@ -216,8 +217,9 @@ void Run(const OpCall& call, KernelContext& context) {
                               });
     return;
   }
+  // Only B is divided: A x is computed by each thread.
   context.pool->ParallelFor(size * row_units,
-                            std::max<int64_t>(1, kWorkPerChunk * row_units / row_work),
+                            std::max<int64_t>(1, kWorkPerChunk * row_units / up_work),
                             [&](int64_t begin, int64_t end, int) {
                               RunColumns<kDown, kUp>(args, rows, begin, end);
                             });

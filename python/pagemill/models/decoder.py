@@ -192,9 +192,10 @@ class Decoder:
         return self.norm(weights, self.names.norm, x)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        head = self.names.embedding if self.sizes.tied else self.names.head
+        names, size = self.names, self.sizes.vocab_size
+        name = names.embedding if self.sizes.tied else names.head
         x = ops.scale(rows, self.logits_scale)
-        y = embedding.logits(weights, x, self.sizes.vocab_size, head, bias=self.head_bias)
+        y = embedding.logits(weights, x, size, name, bias=self.head_bias, head=names.head)
         if not self.logits_cap:
             return y
         bounded = ops.activation(ops.scale(y, 1 / self.logits_cap), ops.ActivationKind.TANH)
