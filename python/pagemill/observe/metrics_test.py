@@ -98,7 +98,7 @@ def test_adapters_of_requests_that_wait_and_run() -> None:
             sample
             for family in families
             for sample in family.samples
-            if sample.name == "vllm:lora_requests_info"
+            if sample.name == "pagemill:lora_requests_info"
         ]
         assert sample.value > 1e9
         return {key.removesuffix("_lora_adapters"): text for key, text in sample.labels.items()}

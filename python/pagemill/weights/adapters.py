@@ -216,7 +216,8 @@ def _check_config(path: Path, config: Mapping[str, Any]) -> None:
             raise WeightsError(f"{path / CONFIG_FILE}: {key} is not supported")
     saved = config.get("modules_to_save")
     if saved:
-        names = ", ".join(map(shown, saved)) if isinstance(saved, list) else shown(saved)
+        listed = cast("list[Any]", saved) if isinstance(saved, list) else [saved]
+        names = ", ".join(map(shown, listed))
         raise WeightsError(
             f"{path / CONFIG_FILE}: modules_to_save has {names}: whole layers beside the adapter,"
             " which are not supported; train them as target_modules"
