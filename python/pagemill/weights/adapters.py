@@ -86,14 +86,13 @@ class Scaling:
 @dataclass(frozen=True, slots=True)
 class AdapterModule:
     """The tensors of one module of the model: of a linear layer, an embedding, or the experts of a
-    layer; `base` is the layer's weight, which comes with some embeddings and heads."""
+    layer."""
 
     a: TensorLocation
     b: TensorLocation
     embedding: bool = False
     bias: TensorLocation | None = None
     magnitude: TensorLocation | None = None
-    base: TensorLocation | None = None
 
     @property
     def rank(self) -> int:
@@ -103,10 +102,12 @@ class AdapterModule:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter that was found, not read: its modules by the names of the model's layers."""
+    """An adapter that was found, not read: its modules by the names of the model's layers, and
+    the weights of embeddings and heads that come with it, which are to be the model's."""
 
     path: Path
     modules: Mapping[str, AdapterModule]
+    bases: Mapping[str, TensorLocation]
     scaling: Scaling
     stated_rank: int | None = None
 
@@ -128,11 +129,13 @@ def read_adapter(path: str | Path) -> Adapter:
     if not (path / WEIGHTS_FILE).is_file():
         raise WeightsError(f"{path} has no {WEIGHTS_FILE}; save the adapter as safetensors")
     found = _sort_tensors(path, read_file(path / WEIGHTS_FILE))
-    modules = {name: _module(path, name, tensors) for name, tensors in found.items()}
+    bases = {name: tensors.pop("base") for name, tensors in found.items() if "base" in tensors}
+    modules = {name: _module(path, name, rest) for name, rest in found.items() if rest}
     if not modules:
         raise WeightsError(f"{path} has no tensors of LoRA")
     rank = config.get("r")
-    return Adapter(path, modules, _scaling(path, config), rank if type(rank) is int else None)
+    scaling = _scaling(path, config)
+    return Adapter(path, modules, bases, scaling, rank if type(rank) is int else None)
 
 
 def adapter_layers(
@@ -144,6 +147,8 @@ def adapter_layers(
     Raises:
         WeightsError: the adapter changes a layer that is not a target, or a shape does not fit.
     """
+    for name, base in adapter.bases.items():
+        _check_base(adapter, name, base, source)
     layers: list[Layer] = []
     used: set[str] = set()
     for target in targets:
@@ -300,8 +305,6 @@ def _layer(
     if module.embedding != target.embedding:
         kind = "an embedding" if target.embedding else "a linear layer"
         raise WeightsError(f"{adapter.path}: {name} is {kind} in this model")
-    if module.base is not None:
-        _check_base(adapter, name, module.base, source)
     scale = adapter.scaling.of(name, module.rank)
     a, b = _native(module.a), _native(module.b)
     gain = offset = None
