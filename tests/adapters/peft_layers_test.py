@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from pagemill.engine.outputs import EngineError
 from peft import LoraConfig, PeftModel, get_peft_model
 
 from tests.adapters.engine_adapters import adapters_of
@@ -140,6 +141,26 @@ def test_layers_of_single_experts(tmp_path: Path) -> None:
         wrong = wrong_tokens(reference, prompt, answer.tokens, _NEAR_TIE)
         assert not wrong, "\n".join(wrong)
     assert wrong_tokens(model.reference, prompts[0], answers[0].tokens, _NEAR_TIE)
+
+
+def test_experts_that_do_not_fit(tmp_path: Path) -> None:
+    model = Model(tmp_path / "model", make("qwen3_moe", tmp_path / "model"))
+    config = model.reference.config
+    inner, hidden = 2 * config.moe_intermediate_size, config.hidden_size
+    name = "base_model.model.model.layers.1.mlp.experts"
+    with model.engine(enable_lora=True) as core:
+        for rows, columns, reason in (
+            (config.num_experts + 1, config.num_experts + 1, "not a multiple of"),
+            (config.num_experts, 2 * config.num_experts, "lora_A of .* rows and lora_B"),
+        ):
+            tensors = {
+                f"{name}.lora_A.weight": torch.zeros(rows, hidden),
+                f"{name}.lora_B.weight": torch.zeros(inner, columns),
+            }
+            (tmp_path / "adapter").mkdir(exist_ok=True)
+            write_adapter(tmp_path / "adapter", tensors, r=1, lora_alpha=1)
+            with pytest.raises(EngineError, match=reason):
+                adapters_of(core).load_adapter("broken", str(tmp_path / "adapter"))
 
 
 @pytest.mark.filterwarnings("ignore")
