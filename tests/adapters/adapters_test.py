@@ -208,7 +208,7 @@ def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> N
         ({}, {"peft_type": "IA3"}, "only LORA is served"),
         (good, {"modules_to_save": ["lm_head"]}, "modules_to_save has 'lm_head': whole layers"),
         (good, {"bias": "all"}, "only none is supported"),
-        (good, {"lora_alpha": None}, "is no number"),
+        (good, {"lora_alpha": None}, "is not a number"),
         ({f"{prefix}.lora_A.weight": a}, {}, "lacks lora_A or lora_B"),
         (good | {"model.norm.weight": b.clone()}, {}, "'model.norm.weight' is not one of"),
         (good | {f"{prefix}.lora_A.weight": a[:, 1:].contiguous()}, {}, r"lora_A must be"),

@@ -16,7 +16,7 @@ RunningAdapters::RunningAdapters(AdapterCalls calls, AdapterStore* store,
 
 void RunningAdapters::Apply(const step::StepPlan& plan) {
   for (step::RequestIndex index : plan.released) Release(index);
-  // Behind all that was set from the store: a rank that is told so later still has the weights.
+  // Behind all that was set from the store: until it receives this, a rank has the weights.
   for (step::AdapterId adapter : store_->TakeRemoved()) {
     if (calls_.forget) (void)calls_.forget(adapter);  // fails if the group has ended
   }

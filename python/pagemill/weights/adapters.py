@@ -283,7 +283,7 @@ def _scaling(path: Path, config: Mapping[str, Any]) -> Scaling:
     alpha = config.get("lora_alpha", 8)
     for value in (alpha, *patterns.values()):
         if type(value) not in (int, float) or not math.isfinite(value):
-            raise WeightsError(f"{path / CONFIG_FILE}: lora_alpha {shown(value)} is no number")
+            raise WeightsError(f"{path / CONFIG_FILE}: lora_alpha {shown(value)} is not a number")
     return Scaling(float(alpha), patterns, bool(config.get("use_rslora")))
 
 
