@@ -17,8 +17,8 @@ namespace {
 // width, for each input its type and shape. Then the arrays of the step and of each table, in the
 // order of ops::kStepArrays and ops::kKvArrays, block tables without unused columns, and the
 // elements of the inputs. Or, of tokens to choose from the step before: its kind, how many rows
-// there are and words of masks, then the words of the draws and of the masks. Or, of an adapter: its
-// kind, the slot that it gets, or kForgotten, and its id in two words.
+// there are and words of masks, then the words of the draws and of the masks. Or, of an adapter:
+// its kind, the slot that it gets, or kForgotten, and its id in two words.
 constexpr int32_t kEnd = 1, kStep = 2, kDraws = 3, kAdapter = 4;
 constexpr size_t kSlot = 1, kAdapterId = 2, kAdapterSize = 4;
 constexpr int32_t kForgotten = -1;

@@ -61,6 +61,22 @@ constexpr int64_t kWorkPerChunk = 1 << 12;
 // Columns that a thread takes at a time where rows are fewer than threads.
 constexpr int64_t kColumnUnit = 64;
 
+// More than this would not stay in the second-level cache until it is used.
+constexpr int64_t kMaxPrefetchBytes = 256 << 10;
+
+// Prefetches `columns` of `rows` rows. Matrices of a single row come from memory, and are too small
+// for the hardware's prefetchers to get going.
+void PrefetchMatrix(const AdapterMatrices& m, const void* data, int64_t rows, int64_t row_elements,
+                    int64_t first_column, int64_t columns) {
+  constexpr int64_t kLine = 64;
+  const int64_t size = m.dtype == DType::kF32 ? 4 : 2;
+  if (rows * columns * size > kMaxPrefetchBytes) return;
+  for (int64_t r = 0; r < rows; ++r) {
+    const char* row = static_cast<const char*>(data) + (r * row_elements + first_column) * size;
+    for (int64_t at = 0; at < columns * size; at += kLine) __builtin_prefetch(row + at);
+  }
+}
+
 void CopyRow(const ApplyAdapterArgs& args, const AdaptedLayer& layer, int64_t row) {
   float* const z = layer.RowOf(layer.z, row, args.choices);
   const float* const y = layer.RowOf(layer.y, row, args.choices);
@@ -100,8 +116,10 @@ class RowBlock {
   }
 
   // Computes A x of these rows, which have one entry. False if they have no adapter of `layer`.
+  // `again`: the rows before had the same entry.
   template <AdapterDown kDown>
-  bool Load(const AdaptedLayer& layer, std::span<const AdaptedRow> rows) {
+  bool Load(const AdaptedLayer& layer, std::span<const AdaptedRow> rows, bool again) {
+    again_ = again;
     const AdapterMatrices& m = layer.table[rows[0].entry];
     if (m.empty()) {
       for (const AdaptedRow& row : rows) CopyRow(args_, layer, row.row);
@@ -118,6 +136,7 @@ class RowBlock {
     if (args_.x.dtype == DType::kI32) {
       SelectColumns(args_, rows_, rows);
     } else if (m.rank > 0) {
+      if (!again) PrefetchMatrix(m, m.a, m.rank, args_.in, 0, args_.in);
       kDown(rows_);
     }
     return true;
@@ -127,12 +146,15 @@ class RowBlock {
   void Store(int64_t first_column, int64_t columns) {
     rows_.first_column = first_column;
     rows_.columns = columns;
+    const AdapterMatrices& m = *rows_.adapter;
+    if (!again_) PrefetchMatrix(m, m.b, m.rank, rows_.out, first_column, columns);
     kUp(rows_);
   }
 
  private:
   const ApplyAdapterArgs& args_;
   AdapterRows rows_;
+  bool again_ = false;
   alignas(64) float low_[kAdapterRows][kMaxAdapterRank];
 };
 
@@ -140,6 +162,7 @@ class RowBlock {
 template <AdapterDown kDown, AdapterUp kUp>
 void RunRows(const ApplyAdapterArgs& args, std::span<const AdaptedRow> rows) {
   RowBlock block(args);
+  int32_t before = -1;  // entry
   while (!rows.empty()) {
     size_t count = 1;
     while (count < std::min<size_t>(rows.size(), kAdapterRows) &&
@@ -147,9 +170,10 @@ void RunRows(const ApplyAdapterArgs& args, std::span<const AdaptedRow> rows) {
       ++count;
     }
     for (size_t i = 0; i < args.num_layers; ++i) {
-      if (!block.Load<kDown>(args.layers[i], rows.first(count))) continue;
+      if (!block.Load<kDown>(args.layers[i], rows.first(count), rows[0].entry == before)) continue;
       block.Store<kUp>(0, args.layers[i].out);
     }
+    before = rows[0].entry;
     rows = rows.subspan(count);
   }
 }
@@ -169,7 +193,8 @@ void RunColumns(const ApplyAdapterArgs& args, std::span<const AdaptedRow> rows, 
       const int64_t from = std::max<int64_t>(0, begin - first) * kColumnUnit;
       const int64_t to = std::min(layer.out, (end - first) * kColumnUnit);
       first += UnitsOf(layer);
-      if (from < to && block.Load<kDown>(layer, rows.subspan(r, 1))) {
+      const bool again = r > 0 && rows[r].entry == rows[r - 1].entry;
+      if (from < to && block.Load<kDown>(layer, rows.subspan(r, 1), again)) {
         block.Store<kUp>(from, to - from);
       }
     }

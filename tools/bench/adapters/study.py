@@ -125,11 +125,12 @@ def main(argv: Sequence[str]) -> None:
         bench = Bench(argv[1], _RANK.value, Path(folder))
         for name in _LOADS.value:
             load = _ALL_LOADS[name]
-            times: dict[str, list[float]] = {kind: [] for kind in _KINDS}
-            for number in _KINDS.values():
+            kinds = {kind: n for kind, n in _KINDS.items() if n <= load.requests}
+            times: dict[str, list[float]] = {kind: [] for kind in kinds}
+            for number in kinds.values():
                 bench.seconds(load, number)
             for _ in range(_ROUNDS.value):
-                for kind, number in _KINDS.items():
+                for kind, number in kinds.items():
                     times[kind].append(bench.seconds(load, number))
             medians = {kind: statistics.median(values) for kind, values in times.items()}
             cells = [f"{name}: {medians['none']:.3f} s"]
