@@ -50,8 +50,9 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// kAdapter: the adapters of one linear layer, a table that the executor keeps
-// (ops/apply_adapter/adapter_matrices.h). Its type is i8, its shape that of the layer's weight.
+// kAdapter: the adapters of a linear layer, an embedding, or a layer of all experts: a table that the
+// executor keeps (ops/apply_adapter/adapter_matrices.h). Its type is i8, its shape that of the
+// weight, [out, in] or [experts, out, in].
 enum class ValueKind : uint8_t { kWeight, kCache, kAdapter, kInput, kActivation };
 
 // The location of a weight's bytes.

@@ -394,12 +394,13 @@ Status ProgramParser::ParseCacheDims(std::string_view text, CacheSpec* cache) {
 }
 
 Status ProgramParser::ParseAdapter(const Fields& fields) {
-  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 3, "adapter <name> <out>,<in>"));
+  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 3, "adapter <name> [<experts>,]<out>,<in>"));
   Value value;
   value.kind = ValueKind::kAdapter;
   PAGEMILL_RETURN_IF_ERROR(ParseTypeAndShape("i8", fields[2], &value));
-  if (value.shape.dim != Dim::kNone || value.shape.rank != 2) {
-    return Error("an adapter has two dimensions, <out>,<in>, got " + Quote(fields[2]));
+  const int32_t rank = value.shape.rank;
+  if (value.shape.dim != Dim::kNone || rank < 2 || rank > 3) {
+    return Error("an adapter has the dimensions [<experts>,]<out>,<in>, got " + Quote(fields[2]));
   }
   return AddValue(fields[1], std::move(value));
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
@@ -102,6 +103,26 @@ class Weights(Protocol):
     ) -> Tensor:
         """y, what the linear layer `module`, or a part of it, makes of x, with what the adapters of
         a request make of x; y itself in a program without adapters."""
+        ...
+
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        """As `adapted`, for y, the rows `ids` i32 [N] of an embedding with `count` rows, times
+        `scale`."""
+        ...
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """As `adapted`, for y [N, choices, ...], what the experts `ids` make of x in a layer."""
         ...
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:

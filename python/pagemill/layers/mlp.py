@@ -43,8 +43,8 @@ class MlpParts:
     of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`,
     and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads;
     `limit` bounds gates from above, and what they multiply on both sides, if it is not 0. With
-    `deviations`, gates are first cut by `ops.sparse_relu`; every rank then computes the whole layer,
-    since the cutoff is that of all gates.
+    `deviations`, gates are first cut by `ops.sparse_relu`; every rank then computes the whole
+    layer, since the cutoff is that of all gates.
     """
 
     up: tuple[str, ...] = ("gate_proj", "up_proj")

@@ -106,11 +106,11 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True)
 class AdapterEntry:
-    """The adapters of a linear layer whose weight is `shape` [out, in]: a table that the executor
-    keeps."""
+    """The adapters of a layer whose weight is `shape` [out, in], or [experts, out, in]: a table
+    that the executor keeps."""
 
     name: str
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import numpy as np
 
 from pagemill import ops
 from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES, tensor_bytes
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.program import ACT
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace, format_shape
@@ -38,6 +39,7 @@ from pagemill.weights.read import as_f32, read_bytes, read_f32
 from pagemill.weights.source import ModelSource
 
 _SHOWN = 5
+_LOGITS_ROWS = "logits_rows"
 _ROWS_AT_ONCE = 4096
 _LEAST_NORM = 1e-12
 
@@ -241,16 +243,49 @@ class WeightBinder:
         columns: Part | None = None,
     ) -> Tensor:
         """y, what `module` makes of x, with what the adapters of each token make of x. As it is if
-        the program has no adapters, or the layer computes no activations of tokens."""
+        the program has no adapters, or the layer computes nothing of tokens."""
+        return self._adapted(AdapterTarget.of(module, rows, columns), (y.width, x.width), x, y)
+
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        """As `adapted`, for y, the rows `ids` i32 [N] of an embedding with `count` rows, times
+        `scale`."""
+        target = AdapterTarget.of(module, None, None, embedding=True, scale=scale)
+        return self._adapted(target, (y.width, count), ids, y)
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """As `adapted`, for y [N, choices, ...], what the experts `ids` make of x in a layer."""
+        target = AdapterTarget.of(layer.name, rows, columns, experts=layer)
+        features = x.width if len(x.shape) == 2 else x.width // ids.width
+        return self._adapted(target, (layer.count, y.width // ids.width, features), x, y, ids)
+
+    def _adapted(
+        self,
+        target: AdapterTarget,
+        shape: tuple[int, ...],
+        x: Tensor,
+        y: Tensor,
+        experts: Tensor | None = None,
+    ) -> Tensor:
         slots = self._adapter_slots
-        if slots is None or y.dtype != ACT or x.rows != slots.rows:
+        if slots is None or y.dtype not in (ACT, "f32") or x.rows not in (slots.rows, _LOGITS_ROWS):
             return y
-        target = AdapterTarget.of(module, rows, columns)
         if target in self.adapter_targets:
-            raise WeightsError(f"{self._source.path}: {module} occurs twice, with adapters")
+            raise WeightsError(f"{self._source.path}: {target.module} occurs twice, with adapters")
         self.adapter_targets.append(target)
-        table = self.trace.adapter(target.name, (y.width, x.width))
-        return ops.apply_adapter(y, x, slots, table)
+        table = self.trace.adapter(target.name, shape)
+        rows = None if x.rows == slots.rows else self.trace.declared_input(_LOGITS_ROWS)
+        return ops.apply_adapter(y, x, slots, table, rows=rows, experts=experts)
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from pagemill.layers.base import Constant
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
@@ -115,6 +116,25 @@ class ShapeRecorder:
         columns: Part | None = None,
     ) -> Tensor:
         del module, x, rows, columns
+        return y
+
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        del module, ids, count, scale
+        return y
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        del layer, ids, x, rows, columns
         return y
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
