@@ -214,6 +214,11 @@ void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
+// The error of kernels that do not round activations, with weights and a bias from -1 to 1.
+conformance::Tolerance ActTolerance(int64_t k, double largest_x) {
+  return {.abs = LinearErrorBound(k) * (static_cast<double>(k) * largest_x + 1)};
+}
+
 // Each result of a call with several matrices has the bits of a separate call.
 void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(3);
@@ -241,8 +246,12 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
       CheckMatricesTogether(op, caps, call, {&y[0], &y[1], &y[2], &y[3]});
       // Any of several results may be f32.
       if (n == 3) {
-        conformance::CheckActTypes(
-            {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .act_outputs = 0b1101});
+        conformance::CheckActTypes({.op = op,
+                                    .caps = caps,
+                                    .call = call,
+                                    .act_inputs = 0b1,
+                                    .act_outputs = 0b1101,
+                                    .tolerance = ActTolerance(k, /*largest_x=*/2)});
       }
     }
   }
@@ -261,7 +270,9 @@ void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
                                     .caps = caps,
                                     .call = operation.call,
                                     .act_inputs = 0b1,
-                                    .act_outputs = act_outputs});
+                                    .act_outputs = act_outputs,
+                                    .tolerance = ActTolerance(operation.x.view().shape[1],
+                                                              /*largest_x=*/9)});
       }
     }
   }

@@ -243,7 +243,11 @@ void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
       options.sinks = options.slopes = all;
       options.window = all ? 9 : 0;
       const AttentionCase c(options, {{0, 1}, {0, 17}, {20, 1}, {9, 0}, {15, 3}});
-      conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b1});
+      conformance::CheckActTypes({.op = op,
+                                  .caps = caps,
+                                  .call = c.call(),
+                                  .act_inputs = 0b1,
+                                  .tolerance = kTolerance});
     }
   }
 }

@@ -1,0 +1,11 @@
+#include "sycl/ops/embedding/embedding_params.h"
+#include "sycl/ops/kernel.h"
+
+// A work-item for each element of the result.
+PAGEMILL_KERNEL void embedding_kernel(EmbeddingParams p) {
+  const int64_t i = GlobalId();
+  if (i >= p.rows * p.width) return;
+  const int64_t row = i / p.width, column = i % p.width;
+  const void* source = p.table.Row<const void>(p.ids[row]);
+  Store(p.y.Row<Act>(row) + column, LoadAs(p.type, source, column) * p.scale);
+}
