@@ -130,7 +130,11 @@ void CheckRowCase(RowCase& c, const device::Capabilities& caps) {
     CheckKernel(c, *kernel, reference);
   }
   if (c.act_inputs == 0) return;
-  CheckActTypes({.op = c.op, .caps = caps, .call = whole.call, .act_inputs = c.act_inputs});
+  CheckActTypes({.op = c.op,
+                 .caps = caps,
+                 .call = whole.call,
+                 .act_inputs = c.act_inputs,
+                 .tolerance = c.tolerance});
 }
 
 void CheckBits(const OpDefinition& op, const device::Capabilities& caps, const OpCall& call,

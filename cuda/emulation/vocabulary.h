@@ -4,11 +4,13 @@
 #define PAGEMILL_CUDA_EMULATION_VOCABULARY_H_
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <source_location>
 #include <type_traits>
 
+#include "cc/tensor/float16.h"
 #include "cuda/emulation/block.h"
 
 #define PAGEMILL_KERNEL inline void
@@ -116,6 +118,13 @@ inline void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b
 
 inline float BitsToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t FloatToBits(float value) { return std::bit_cast<uint32_t>(value); }
+
+inline uint16_t FloatToBFloat16Bits(float value) { return FloatToBf16(value); }
+inline uint16_t FloatToHalfBits(float value) { return FloatToF16(value); }
+inline float HalfBitsToFloat(uint16_t bits) { return F16ToFloat(bits); }
+
+inline float Exp(float value) { return std::exp(value); }
+inline float InverseSqrt(float value) { return 1 / std::sqrt(value); }
 
 }  // namespace pagemill::gpu
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#define PAGEMILL_KERNEL __global__ inline void
+#define PAGEMILL_KERNEL static __global__ void
 #define PAGEMILL_DEVICE __device__ __forceinline__
 #define PAGEMILL_SHARED(type, name) __shared__ std::type_identity_t<type> name
 
@@ -70,6 +70,25 @@ PAGEMILL_DEVICE void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uin
 
 PAGEMILL_DEVICE float BitsToFloat(uint32_t bits) { return __uint_as_float(bits); }
 PAGEMILL_DEVICE uint32_t FloatToBits(float value) { return __float_as_uint(value); }
+
+PAGEMILL_DEVICE uint16_t FloatToBFloat16Bits(float value) {
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+PAGEMILL_DEVICE uint16_t FloatToHalfBits(float value) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+PAGEMILL_DEVICE float HalfBitsToFloat(uint16_t bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
+PAGEMILL_DEVICE float Exp(float value) { return expf(value); }
+PAGEMILL_DEVICE float InverseSqrt(float value) { return rsqrtf(value); }
 
 }  // namespace pagemill::gpu
 
