@@ -116,7 +116,7 @@ class QueueStream final : public SyclStream {
   }
 
   void Launch(const KernelLaunch& launch, std::span<const std::byte> params) override {
-    if (launch.groups == 0) return;
+    if (launch.groups == 0 || !errors_->first().ok()) return;
     const StatusOr<::sycl::kernel> kernel = kernels_.Find(launch.module, launch.kernel);
     if (!kernel.ok()) return errors_->Add(kernel.status());
     const auto size = static_cast<size_t>(launch.group_size);

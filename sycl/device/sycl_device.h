@@ -28,7 +28,9 @@ class SyclDevice final : public device::Device {
   // The first device of this kind. kUnavailable if there is none, or if it cannot compile kernels
   // or record graphs; the message says what to install.
   static StatusOr<std::unique_ptr<SyclDevice>> Open(Kind kind);
-  ~SyclDevice() override;  // all memory and streams must be gone
+  // All memory and streams must be gone, and main() must not have returned: the runtime may be gone
+  // when static objects are destroyed.
+  ~SyclDevice() override;
 
   device::Capabilities capabilities() const;
 

@@ -46,7 +46,8 @@ class SyclDeviceTest : public ::testing::Test {
     std::iota(values_.begin(), values_.end(), 0);
   }
   static SyclDevice& device() {
-    static const std::unique_ptr<SyclDevice> device = testing::OpenCpuDevice();
+    // Never closed: the runtime may be gone when static objects are destroyed.
+    static SyclDevice* const device = testing::OpenCpuDevice().release();
     return *device;
   }
   void Send() {

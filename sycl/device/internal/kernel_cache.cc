@@ -17,10 +17,12 @@ StatusOr<KernelCache::Bundle*> KernelCache::BundleOf(const KernelModule& module)
     for (const KernelFile& file : module.files) {
       files.add(std::string(file.path), std::string(file.text));
     }
+    // Files include each other by their paths from the root.
+    const experimental::properties options{experimental::build_options{"-I."}};
     auto source = experimental::create_kernel_bundle_from_source(
         context_, experimental::source_language::sycl, std::string(module.source),
         experimental::properties{files});
-    bundles_.emplace(&module, experimental::build(source));
+    bundles_.emplace(&module, experimental::build(source, options));
   });
   if (built.ok()) return &bundles_.at(&module);
   return Internal("the kernels of " + std::string(module.name) +

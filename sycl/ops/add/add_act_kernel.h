@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_ADD_ADD_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_ADD_ADD_ACT_KERNEL_H_
+
 #include "sycl/ops/add/add_params.h"
 #include "sycl/ops/kernel.h"
 
@@ -10,3 +13,5 @@ PAGEMILL_KERNEL void add_kernel(AddParams p) {
                                           : Load(p.b.Row<const Act>(row) + column);
   Store(p.y.Row<Act>(row) + column, Load(p.a.Row<const Act>(row) + column) + b);
 }
+
+#endif  // PAGEMILL_SYCL_OPS_ADD_ADD_ACT_KERNEL_H_

@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_ADD_RMS_NORM_ADD_RMS_NORM_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_ADD_RMS_NORM_ADD_RMS_NORM_ACT_KERNEL_H_
+
 #include "sycl/ops/add_rms_norm/add_rms_norm_params.h"
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/rms_norm/rms_norm_act_kernel.h"  // NormScale()
@@ -20,3 +23,5 @@ PAGEMILL_KERNEL void add_rms_norm_kernel(AddRmsNormParams p) {
     Store(y + i, Load(sum + i) * scale * (p.w[i] + p.weight_offset));
   }
 }
+
+#endif  // PAGEMILL_SYCL_OPS_ADD_RMS_NORM_ADD_RMS_NORM_ACT_KERNEL_H_

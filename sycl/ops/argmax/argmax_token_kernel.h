@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_ARGMAX_ARGMAX_TOKEN_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_ARGMAX_ARGMAX_TOKEN_KERNEL_H_
+
 #include "sycl/ops/argmax/argmax_params.h"
 #include "sycl/ops/kernel.h"
 
@@ -23,3 +26,5 @@ PAGEMILL_KERNEL void argmax_kernel(ArgmaxParams p) {
   p.columns[row] = found ? column : -1;
   p.values[row] = found ? x[column] : invalid ? kInfinity : -kInfinity;
 }
+
+#endif  // PAGEMILL_SYCL_OPS_ARGMAX_ARGMAX_TOKEN_KERNEL_H_

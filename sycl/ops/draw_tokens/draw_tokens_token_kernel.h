@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_DRAW_TOKENS_DRAW_TOKENS_TOKEN_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_DRAW_TOKENS_DRAW_TOKENS_TOKEN_KERNEL_H_
+
 #include "cc/ops/sample/philox.h"
 #include "sycl/ops/draw_tokens/draw_tokens_params.h"
 #include "sycl/ops/kernel.h"
@@ -131,3 +134,5 @@ PAGEMILL_KERNEL void draw_tokens_kernel(DrawTokensParams p) {
       {draw.seed_low, draw.seed_high});
   DrawColumn(row, kept_ties, (uint64_t{random[0]} << 32 | random[1]) >> 11 << 11, p.y + l);
 }
+
+#endif  // PAGEMILL_SYCL_OPS_DRAW_TOKENS_DRAW_TOKENS_TOKEN_KERNEL_H_

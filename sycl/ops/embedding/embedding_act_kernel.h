@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_EMBEDDING_EMBEDDING_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_EMBEDDING_EMBEDDING_ACT_KERNEL_H_
+
 #include "sycl/ops/embedding/embedding_params.h"
 #include "sycl/ops/kernel.h"
 
@@ -9,3 +12,5 @@ PAGEMILL_KERNEL void embedding_kernel(EmbeddingParams p) {
   const void* source = p.table.Row<const void>(p.ids[row]);
   Store(p.y.Row<Act>(row) + column, LoadAs(p.type, source, column) * p.scale);
 }
+
+#endif  // PAGEMILL_SYCL_OPS_EMBEDDING_EMBEDDING_ACT_KERNEL_H_

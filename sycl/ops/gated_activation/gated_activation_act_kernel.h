@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_GATED_ACTIVATION_GATED_ACTIVATION_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_GATED_ACTIVATION_GATED_ACTIVATION_ACT_KERNEL_H_
+
 #include "sycl/ops/gated_activation/gated_activation_params.h"
 #include "sycl/ops/kernel.h"
 
@@ -41,3 +44,5 @@ PAGEMILL_KERNEL void gated_activation_kernel(GatedActivationParams p) {
   }
   Store(p.y.Row<Act>(row) + column, Activate(p.kind, x) * factor);
 }
+
+#endif  // PAGEMILL_SYCL_OPS_GATED_ACTIVATION_GATED_ACTIVATION_ACT_KERNEL_H_

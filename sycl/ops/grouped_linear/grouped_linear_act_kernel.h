@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_GROUPED_LINEAR_GROUPED_LINEAR_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_GROUPED_LINEAR_GROUPED_LINEAR_ACT_KERNEL_H_
+
 #include "sycl/ops/grouped_linear/grouped_linear_params.h"
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/linear/linear_act_kernel.h"  // ProductsOf(), which gives the bits of `linear`
@@ -16,3 +19,5 @@ PAGEMILL_KERNEL void grouped_linear_kernel(GroupedLinearParams p) {
   }
   if (Lane() == 0) Store(p.y.Row<Act>(token) + choice * p.m + column, sum);
 }
+
+#endif  // PAGEMILL_SYCL_OPS_GROUPED_LINEAR_GROUPED_LINEAR_ACT_KERNEL_H_

@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_KV_WRITE_KV_WRITE_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_KV_WRITE_KV_WRITE_ACT_KERNEL_H_
+
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/kv_write/kv_write_params.h"
 
@@ -63,3 +66,5 @@ PAGEMILL_KERNEL void kv_write_kernel(KvWriteParams p) {
     StoreInBlock(p.type, block, first + d * stride, Load(x + d) * factor);
   }
 }
+
+#endif  // PAGEMILL_SYCL_OPS_KV_WRITE_KV_WRITE_ACT_KERNEL_H_

@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_LINEAR_LINEAR_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_LINEAR_LINEAR_ACT_KERNEL_H_
+
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/linear/linear_params.h"
 
@@ -48,3 +51,5 @@ PAGEMILL_KERNEL void linear_kernel(LinearParams p) {
     }
   }
 }
+
+#endif  // PAGEMILL_SYCL_OPS_LINEAR_LINEAR_ACT_KERNEL_H_

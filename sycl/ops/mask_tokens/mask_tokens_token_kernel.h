@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_MASK_TOKENS_MASK_TOKENS_TOKEN_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_MASK_TOKENS_MASK_TOKENS_TOKEN_KERNEL_H_
+
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/mask_tokens/mask_tokens_params.h"
 
@@ -12,3 +15,5 @@ PAGEMILL_KERNEL void mask_tokens_kernel(MaskTokensParams p) {
   const bool invalid = sycl::isnan(x) || x == kInfinity;
   p.y.Row<float>(row)[v] = allowed || invalid ? x : -kInfinity;
 }
+
+#endif  // PAGEMILL_SYCL_OPS_MASK_TOKENS_MASK_TOKENS_TOKEN_KERNEL_H_

@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_MOE_COMBINE_MOE_COMBINE_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_MOE_COMBINE_MOE_COMBINE_ACT_KERNEL_H_
+
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/moe_combine/moe_combine_params.h"
 
@@ -13,3 +16,5 @@ PAGEMILL_KERNEL void moe_combine_kernel(MoeCombineParams p) {
   }
   Store(p.y.Row<Act>(row) + i, sum);
 }
+
+#endif  // PAGEMILL_SYCL_OPS_MOE_COMBINE_MOE_COMBINE_ACT_KERNEL_H_

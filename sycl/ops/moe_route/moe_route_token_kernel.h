@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_MOE_ROUTE_MOE_ROUTE_TOKEN_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_MOE_ROUTE_MOE_ROUTE_TOKEN_KERNEL_H_
+
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/moe_route/moe_route_params.h"
 
@@ -102,3 +105,5 @@ PAGEMILL_KERNEL void moe_route_kernel(MoeRouteParams p) {
                                       : __builtin_nanf("");
   }
 }
+
+#endif  // PAGEMILL_SYCL_OPS_MOE_ROUTE_MOE_ROUTE_TOKEN_KERNEL_H_

@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_PAGED_ATTENTION_PAGED_ATTENTION_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_PAGED_ATTENTION_PAGED_ATTENTION_ACT_KERNEL_H_
+
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/paged_attention/paged_attention_params.h"
 
@@ -124,3 +127,5 @@ PAGEMILL_KERNEL void paged_attention_kernel(PagedAttentionParams p) {
     Store(p.y.Row<Act>(token) + at.head * p.head_dim + d, y[e] / sum * p.v_scale);
   }
 }
+
+#endif  // PAGEMILL_SYCL_OPS_PAGED_ATTENTION_PAGED_ATTENTION_ACT_KERNEL_H_

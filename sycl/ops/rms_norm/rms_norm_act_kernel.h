@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_RMS_NORM_RMS_NORM_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_RMS_NORM_RMS_NORM_ACT_KERNEL_H_
+
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/rms_norm/rms_norm_params.h"
 
@@ -23,3 +26,5 @@ PAGEMILL_KERNEL void rms_norm_kernel(RmsNormParams p) {
     Store(y + i, Load(x + i) * scale * (w[i] + p.weight_offset));
   }
 }
+
+#endif  // PAGEMILL_SYCL_OPS_RMS_NORM_RMS_NORM_ACT_KERNEL_H_

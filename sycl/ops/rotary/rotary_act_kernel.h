@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_ROTARY_ROTARY_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_ROTARY_ROTARY_ACT_KERNEL_H_
+
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/rotary/rotary_params.h"
 
@@ -29,3 +32,5 @@ PAGEMILL_KERNEL void rotary_kernel(RotaryParams p) {
   Store(y + first, a * c - b * s);
   Store(y + second, b * c + a * s);
 }
+
+#endif  // PAGEMILL_SYCL_OPS_ROTARY_ROTARY_ACT_KERNEL_H_

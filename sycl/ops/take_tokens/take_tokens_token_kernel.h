@@ -1,3 +1,6 @@
+#ifndef PAGEMILL_SYCL_OPS_TAKE_TOKENS_TAKE_TOKENS_TOKEN_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_TAKE_TOKENS_TAKE_TOKENS_TOKEN_KERNEL_H_
+
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/take_tokens/take_tokens_params.h"
 
@@ -8,3 +11,5 @@ PAGEMILL_KERNEL void take_tokens_kernel(TakeTokensParams p) {
   const int32_t id = p.ids[t];
   p.y[t] = sycl::max(0, id >= 0 ? id : p.sampled[-1 - id]);
 }
+
+#endif  // PAGEMILL_SYCL_OPS_TAKE_TOKENS_TAKE_TOKENS_TOKEN_KERNEL_H_
