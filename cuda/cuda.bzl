@@ -43,6 +43,8 @@ def _cuda_objects_impl(ctx):
                 "-x=cu",
                 # Reports assignments to values of [[nodiscard]] types.
                 "-diag-suppress=2810",
+                # Kernels call constexpr functions of //cc.
+                "--expt-relaxed-constexpr",
                 "-c",
                 src.path,
                 "-o",

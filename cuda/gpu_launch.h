@@ -3,7 +3,8 @@
 //
 //   Launch(*context.stream, {.blocks = {rows}, .threads = {256}}, ScaleRow<float>, x, size, 2.0f);
 //
-// Parameters of kernels are numbers, pointers to device memory, and Rows of gpu_rows.h. A launch
+// Parameters of kernels are numbers, pointers to device memory, and structs of both; the emulation
+// checks pointers, and the member `data` of structs (Rows of gpu_rows.h have one). A launch
 // without blocks does nothing. An error is reported by the stream's next event.
 #ifndef PAGEMILL_CUDA_GPU_LAUNCH_H_
 #define PAGEMILL_CUDA_GPU_LAUNCH_H_
@@ -59,7 +60,7 @@ template <typename Param>
 void AddPointer(const Param& param, std::vector<const void*>* pointers) {
   if constexpr (std::is_pointer_v<Param>) {
     pointers->push_back(param);
-  } else if constexpr (std::is_class_v<Param>) {
+  } else if constexpr (requires { param.data; }) {
     pointers->push_back(param.data);
   }
 }

@@ -4,6 +4,7 @@
 //
 //   PAGEMILL_KERNEL, PAGEMILL_DEVICE     a kernel; a function that kernels call
 //   PAGEMILL_SHARED(type, name);         static shared memory; type may be an array: float[4]
+//   PAGEMILL_UNROLL                      before a loop: its arrays stay in registers
 //   Dim  ThreadIndex() BlockIndex() BlockSize() GridSize()
 //   int  WarpLanes() Lane() Warp()       lanes of a warp: 32 (64 on some AMD GPUs)
 //   T*   DynamicShared<T>()              16-byte aligned
@@ -19,6 +20,7 @@
 //   Vector<T, N>                         N values in one aligned load or store
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even
+//   float RoundedProduct(a, b)           never fused with an addition
 //   float Exp(x) InverseSqrt(x)          and functions of <cmath> for float: sqrtf, fmaxf, ...
 //
 // Every lane in `mask` calls the same line with the same mask.

@@ -29,11 +29,12 @@ namespace pagemill::ops::conformance {
 struct ActCase {
   const OpDefinition& op;
   const device::Capabilities& caps;
-  const OpCall& call;           // with f32 activations; its outputs are not written
-  uint32_t act_inputs = 0;      // bit i: input i is of type `act`
-  uint32_t act_outputs = ~0u;   // likewise; others keep their type
-  TestTensor* cache = nullptr;  // an input that the op writes; its bits are always exact
-  Tolerance tolerance = {};     // of outputs before they are rounded
+  const OpCall& call;              // with f32 activations; its outputs are not written
+  uint32_t act_inputs = 0;         // bit i: input i is of type `act`
+  uint32_t act_outputs = ~0u;      // likewise; others keep their type
+  TestTensor* cache = nullptr;     // an input that the op writes
+  Tolerance tolerance = {};        // of outputs before they are rounded
+  Tolerance cache_tolerance = {};  // likewise of the cache
 };
 
 void CheckActTypes(const ActCase& c);

@@ -18,6 +18,7 @@
 #define PAGEMILL_SHARED(type, name)                                                       \
   static ::pagemill::gpu::emulation::SharedVariable<std::type_identity_t<type>> name##_of; \
   auto& name = name##_of.Get()
+#define PAGEMILL_UNROLL
 
 namespace pagemill::gpu {
 
@@ -48,23 +49,35 @@ inline void SyncWarp(LaneMask mask, Location where = Location::current()) {
 
 namespace emulation {
 
+// What the lanes of a warp have handed out.
+class Exchanged {
+ public:
+  Exchanged(const Block& block, size_t slot) : block_(block), slot_(slot) {}
+
+  template <typename T>
+  T By(int lane) const {
+    T value;
+    std::memcpy(&value, block_.LaneOfWarp(lane).exchanged[slot_], sizeof(T));
+    return value;
+  }
+
+ private:
+  const Block& block_;
+  const size_t slot_;
+};
+
 // Gives `value` to the warp, calls read() once all lanes of `mask` did, and returns its result.
 template <typename T, typename Read>
 auto Exchange(LaneMask mask, const T& value, const Location& where, Read read) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kMaxExchangeBytes);
   Block& block = CurrentBlock();
-  std::memcpy(block.thread().exchanged, &value, sizeof(T));
+  const bool whole = mask == AllLanes();
+  const size_t slot = whole ? block.thread().num_whole_exchanges++ % 2 : 2;
+  std::memcpy(block.thread().exchanged[slot], &value, sizeof(T));
   block.WaitForWarp(mask, where);
-  auto result = read(block);
-  block.WaitForWarp(mask, where);  // the others have read
+  auto result = read(Exchanged(block, slot));
+  if (!whole) block.WaitForWarp(mask, where);  // the others have read
   return result;
-}
-
-template <typename T>
-T ExchangedBy(const Block& block, int lane) {
-  T value;
-  std::memcpy(&value, block.LaneOfWarp(lane).exchanged, sizeof(T));
-  return value;
 }
 
 // Lands all groups of copies but the last `under_way`.
@@ -79,11 +92,11 @@ void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b
 template <typename T>
 T Shuffle(LaneMask mask, T value, int source, Location where = Location::current()) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-  return emulation::Exchange(mask, value, where, [&](emulation::Block& block) {
+  return emulation::Exchange(mask, value, where, [&](const emulation::Exchanged& lanes) {
     if (source < 0 || source >= WarpLanes() || !(mask >> source & 1)) {
-      block.Fail("a shuffle reads from a lane that is not in its mask", where);
+      emulation::CurrentBlock().Fail("a shuffle reads from a lane that is not in its mask", where);
     }
-    return emulation::ExchangedBy<T>(block, source);
+    return lanes.By<T>(source);
   });
 }
 template <typename T>
@@ -91,10 +104,10 @@ T ShuffleXor(LaneMask mask, T value, int bits, Location where = Location::curren
   return Shuffle(mask, value, Lane() ^ bits, where);
 }
 inline LaneMask Ballot(LaneMask mask, bool predicate, Location where = Location::current()) {
-  return emulation::Exchange(mask, predicate, where, [&](emulation::Block& block) {
+  return emulation::Exchange(mask, predicate, where, [&](const emulation::Exchanged& lanes) {
     LaneMask result = 0;
     for (int lane = 0; lane < WarpLanes(); ++lane) {
-      if (mask >> lane & 1 && emulation::ExchangedBy<bool>(block, lane)) {
+      if (mask >> lane & 1 && lanes.By<bool>(lane)) {
         result |= LaneMask{1} << lane;
       }
     }
@@ -123,6 +136,7 @@ inline uint16_t FloatToBFloat16Bits(float value) { return FloatToBf16(value); }
 inline uint16_t FloatToHalfBits(float value) { return FloatToF16(value); }
 inline float HalfBitsToFloat(uint16_t bits) { return F16ToFloat(bits); }
 
+inline float RoundedProduct(float a, float b) { return a * b; }
 inline float Exp(float value) { return std::exp(value); }
 inline float InverseSqrt(float value) { return 1 / std::sqrt(value); }
 

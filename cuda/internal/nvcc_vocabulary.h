@@ -11,6 +11,7 @@
 #define PAGEMILL_KERNEL static __global__ void
 #define PAGEMILL_DEVICE __device__ __forceinline__
 #define PAGEMILL_SHARED(type, name) __shared__ std::type_identity_t<type> name
+#define PAGEMILL_UNROLL _Pragma("unroll")
 
 namespace pagemill::gpu {
 
@@ -87,6 +88,7 @@ PAGEMILL_DEVICE float HalfBitsToFloat(uint16_t bits) {
   return value;
 }
 
+PAGEMILL_DEVICE float RoundedProduct(float a, float b) { return __fmul_rn(a, b); }
 PAGEMILL_DEVICE float Exp(float value) { return expf(value); }
 PAGEMILL_DEVICE float InverseSqrt(float value) { return rsqrtf(value); }
 

@@ -214,11 +214,6 @@ void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// The error of kernels that do not round activations, with weights and a bias from -1 to 1.
-conformance::Tolerance ActTolerance(int64_t k, double largest_x) {
-  return {.abs = LinearErrorBound(k) * (static_cast<double>(k) * largest_x + 1)};
-}
-
 // Each result of a call with several matrices has the bits of a separate call.
 void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(3);
@@ -251,7 +246,7 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
                                     .call = call,
                                     .act_inputs = 0b1,
                                     .act_outputs = 0b1101,
-                                    .tolerance = ActTolerance(k, /*largest_x=*/2)});
+                                    .tolerance = {.abs = LinearErrorBound(k) * 2.0 * k}});
       }
     }
   }
@@ -263,16 +258,17 @@ void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
   for (DType dtype : kWeightDTypes) {
     SCOPED_TRACE(std::string(Info(dtype).name));
     for (int64_t n : {0, 1, 5}) {
-      const Operation operation({n, 7, IsBlockFormat(dtype) ? 256 : 33, n == 5, 0, 0}, dtype,
-                                random);
+      const Case c = {n, 7, IsBlockFormat(dtype) ? 256 : 33, n == 5, 0, 0};
+      const Operation operation(c, dtype, random);
+      const std::vector<double> bounds = Compute(c, operation).bound;
+      const double bound = n == 0 ? 0 : *std::max_element(bounds.begin(), bounds.end());
       for (uint32_t act_outputs : {0u, 1u}) {
         conformance::CheckActTypes({.op = op,
                                     .caps = caps,
                                     .call = operation.call,
                                     .act_inputs = 0b1,
                                     .act_outputs = act_outputs,
-                                    .tolerance = ActTolerance(operation.x.view().shape[1],
-                                                              /*largest_x=*/9)});
+                                    .tolerance = {.abs = bound}});
       }
     }
   }

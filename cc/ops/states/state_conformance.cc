@@ -72,16 +72,31 @@ class StateRunner {
     });
   }
 
+  // The kernels that support a step.
+  std::vector<const Kernel*> Supported(const Step& step, const device::Capabilities& caps) {
+    std::vector<const Kernel*> kernels;
+    WithCall(step, [&](const OpCall& call, const TestTensor&) {
+      kernels = SupportedKernels(c_.op, caps, call);
+    });
+    return kernels;
+  }
+
   // Checks bf16 and f16 for a step in which all sequences begin, so that it only reads states that
   // it has stored.
-  void CheckTypes(const Step& step, const device::Capabilities& caps) {
+  void CheckTypes(const Step& step, const device::Capabilities& caps, const Tolerance& of_outputs,
+                  const Tolerance& of_states) {
     uint32_t rows = 0;
     for (size_t i = 0; i < c_.inputs.size(); ++i) {
       if (c_.inputs[i].role == Role::kRows) rows |= 1u << i;
     }
     WithCall(step, [&](const OpCall& call, const TestTensor&) {
-      CheckActTypes(
-          {.op = c_.op, .caps = caps, .call = call, .act_inputs = rows, .cache = &states()});
+      CheckActTypes({.op = c_.op,
+                     .caps = caps,
+                     .call = call,
+                     .act_inputs = rows,
+                     .cache = &states(),
+                     .tolerance = of_outputs,
+                     .cache_tolerance = of_states});
     });
   }
 
@@ -303,7 +318,8 @@ void StateCase::AddState(std::initializer_list<int64_t> dims) {
 void CheckStateCase(StateCase& c, const device::Capabilities& caps) {
   StateRunner reference(c, ReferenceKernel(c.op), /*threads=*/1, /*keep_all=*/true);
   for (int32_t s = 0; s < kSequences; ++s) reference.Run({{s, kLengths[s]}});
-  for (const Kernel* kernel : SupportedKernels(c.op, caps, {})) {
+  StateRunner any(c, ReferenceKernel(c.op), /*threads=*/1, /*keep_all=*/true);
+  for (const Kernel* kernel : any.Supported(WholeStep(), caps)) {
     StateRunner whole(c, *kernel, /*threads=*/1, /*keep_all=*/true);
     whole.Run(WholeStep());
     CheckClose(c, *kernel, whole, reference);
@@ -312,8 +328,11 @@ void CheckStateCase(StateCase& c, const device::Capabilities& caps) {
     StateRunner idle(c, *kernel, /*threads=*/1, /*keep_all=*/true);
     idle.Run({});
   }
+  double largest = 0;
+  for (const auto& [key, state] : reference.kept()) largest = std::max(largest, Largest(state));
   StateRunner(c, ReferenceKernel(c.op), /*threads=*/1, /*keep_all=*/true)
-      .CheckTypes(WholeStep(), caps);
+      .CheckTypes(WholeStep(), caps, {.abs = c.tolerance * Largest(reference.outputs())},
+                  {.abs = c.tolerance * largest});
 }
 
 }  // namespace pagemill::ops::conformance
