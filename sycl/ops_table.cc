@@ -1,39 +1,37 @@
 #include "sycl/ops_table.h"
 
-#include <algorithm>
-#include <vector>
-
-#include "cc/base/status.h"
+#include "cc/ops/device_table.h"
 #include "sycl/ops/kernels.h"
 
 namespace pagemill::sycl {
 namespace {
 
-// Sorted by the name of the op.
-const ops::Kernel* const kKernels[] = {
-    &kAdd,        &kAddRmsNorm,    &kArgmax,       &kDrawTokens, &kEmbedding,      &kGatedActivation,
-    &kGroupedLinear, &kKvWrite,    &kLinear,       &kMaskTokens, &kMoeCombine,     &kMoeRoute,
-    &kPagedAttention, &kRmsNorm,   &kRotary,       &kRotaryKvWrite, &kSelectRows,  &kTakeTokens,
+const ops::OpKernels kRows[] = {
+    {"add", {&kAdd, 1}},
+    {"add_rms_norm", {&kAddRmsNorm, 1}},
+    {"argmax", {&kArgmax, 1}},
+    {"draw_tokens", {&kDrawTokens, 1}},
+    {"embedding", {&kEmbedding, 1}},
+    {"gated_activation", {&kGatedActivation, 1}},
+    {"grouped_linear", {&kGroupedLinear, 1}},
+    {"kv_write", {&kKvWrite, 1}},
+    {"linear", {&kLinear, 1}},
+    {"mask_tokens", {&kMaskTokens, 1}},
+    {"moe_combine", {&kMoeCombine, 1}},
+    {"moe_route", {&kMoeRoute, 1}},
+    {"paged_attention", {&kPagedAttention, 1}},
+    {"rms_norm", {&kRmsNorm, 1}},
+    {"rotary", {&kRotary, 1}},
+    {"rotary_kv_write", {&kRotaryKvWrite, 1}},
+    {"select_rows", {&kSelectRows, 1}},
+    {"take_tokens", {&kTakeTokens, 1}},
 };
-
-std::vector<ops::OpDefinition> MakeTable() {
-  std::vector<ops::OpDefinition> table;
-  for (const ops::Kernel* kernel : kKernels) {
-    const StatusOr<const ops::OpDefinition*> of_cpu = ops::FindOp(ops::CpuOps(), kernel->op);
-    PAGEMILL_CHECK(of_cpu.ok());
-    PAGEMILL_CHECK(table.empty() || table.back().op < kernel->op);
-    table.push_back(**of_cpu);
-    table.back().kernels = {kernel, 1};
-    table.back().automatic_activations = nullptr;
-  }
-  return table;
-}
 
 }  // namespace
 
 std::span<const ops::OpDefinition> SyclOps() {
-  static const std::vector<ops::OpDefinition> table = MakeTable();
-  return table;
+  static const ops::DeviceTable table(kRows);
+  return table.definitions();
 }
 
 }  // namespace pagemill::sycl

@@ -1,6 +1,7 @@
 #include "sycl/device/sycl_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -65,9 +66,11 @@ class CommandGraph final : public device::Graph {
 
 class QueueStream final : public SyclStream {
  public:
-  QueueStream(const ::sycl::context& context, const ::sycl::device& device, KernelCache& kernels)
+  QueueStream(const ::sycl::context& context, const ::sycl::device& device, KernelCache& kernels,
+              std::atomic<int64_t>& num_replays)
       : errors_(std::make_shared<StreamErrors>()),
         kernels_(kernels),
+        num_replays_(num_replays),
         queue_(context, device,
                [errors = errors_](::sycl::exception_list list) {
                  for (const std::exception_ptr& error : list) {
@@ -113,6 +116,7 @@ class QueueStream final : public SyclStream {
   }
   void Replay(const device::Graph& graph) override {
     Enqueue([&] { queue_.ext_oneapi_graph(static_cast<const CommandGraph&>(graph).executable()); });
+    ++num_replays_;
   }
 
   void Launch(const KernelLaunch& launch, std::span<const std::byte> params) override {
@@ -138,6 +142,7 @@ class QueueStream final : public SyclStream {
 
   const std::shared_ptr<StreamErrors> errors_;
   KernelCache& kernels_;
+  std::atomic<int64_t>& num_replays_;  // of all streams
   ::sycl::queue queue_;
   std::optional<experimental::command_graph<experimental::graph_state::modifiable>> capture_;
 };
@@ -166,6 +171,7 @@ struct SyclDevice::State {
   const ::sycl::device device;
   const ::sycl::context context;
   KernelCache kernels;
+  std::atomic<int64_t> num_replays = 0;
 };
 
 SyclDevice::SyclDevice(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -204,6 +210,8 @@ device::Capabilities SyclDevice::capabilities() const {
   return caps;
 }
 
+int64_t SyclDevice::num_replays() const { return state_->num_replays; }
+
 StatusOr<device::DeviceMemory> SyclDevice::Allocate(int64_t bytes, const char* purpose) {
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
   void* memory = nullptr;
@@ -227,7 +235,8 @@ void SyclDevice::Free(std::span<std::byte> bytes) {
 StatusOr<std::unique_ptr<device::Stream>> SyclDevice::NewStream() {
   std::unique_ptr<device::Stream> stream;
   PAGEMILL_RETURN_IF_ERROR(Guarded([&] {
-    stream = std::make_unique<QueueStream>(state_->context, state_->device, state_->kernels);
+    stream = std::make_unique<QueueStream>(state_->context, state_->device, state_->kernels,
+                                           state_->num_replays);
   }));
   return stream;
 }

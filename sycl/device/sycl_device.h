@@ -33,6 +33,7 @@ class SyclDevice final : public device::Device {
   ~SyclDevice() override;
 
   device::Capabilities capabilities() const;
+  int64_t num_replays() const;  // of graphs, so far
 
   StatusOr<device::DeviceMemory> Allocate(int64_t bytes, const char* purpose) override;
   StatusOr<std::unique_ptr<device::Stream>> NewStream() override;

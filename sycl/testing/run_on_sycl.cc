@@ -1,5 +1,5 @@
 // Runs a program on the CPU and on the CPU as a SYCL device
-// (cc/program/device/testing/compare_with_cpu.h).
+// (cc/program/device/testing/device_parity.h).
 //
 //   run_on_sycl PROGRAM_FILE f32|bf16|f16 TOLERANCE
 //
@@ -11,7 +11,7 @@
 #include <optional>
 #include <sstream>
 
-#include "cc/program/device/testing/compare_with_cpu.h"
+#include "cc/program/device/testing/device_parity.h"
 #include "cc/tensor/dtype.h"
 #include "sycl/device/testing/cpu_device.h"
 #include "sycl/ops_table.h"
@@ -29,9 +29,11 @@ int Main(int argc, char** argv) {
   std::ostringstream text;
   text << file.rdbuf();
   const std::unique_ptr<SyclDevice> device = testing::OpenCpuDevice();
-  const Status status = program::testing::CompareWithCpu(
-      text.str(), {.act = *act, .tolerance = std::strtod(argv[3], nullptr)},
-      {.ops = SyclOps(), .capabilities = device->capabilities()}, *device);
+  const Status status = program::testing::CheckCloseLogits(
+      text.str(), *act, std::strtod(argv[3], nullptr),
+      {.target = {.ops = SyclOps(), .capabilities = device->capabilities()},
+       .device = *device,
+       .num_replays = [&] { return device->num_replays(); }});
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }
