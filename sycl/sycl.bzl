@@ -8,32 +8,40 @@ WITH_SYCL = select({
     "//conditions:default": ["//tools/bazel:unavailable"],
 })
 
-def sycl_op(name, kernel = None, deps = []):
+def sycl_op(name, kernel = None, hdrs = [], deps = [], params_deps = []):
     """An op of this tree: the host's side, and its kernels as text.
 
     Args:
       name: of the op, its folder and its files.
       kernel: "act" or "token", the module that its kernels belong to (//sycl/ops:kernel_modules);
         None if it launches those of other ops.
+      hdrs: of the host's side, for other ops.
       deps: of the host's side, next to what every op needs.
+      params_deps: of the kernels' parameters, `<name>_params.h`.
     """
-    params = [name + "_params.h"] if kernel else []
-    texts = params + ["{}_{}_kernel.h".format(name, kernel)] if kernel else []
-    native.filegroup(
-        name = "kernel_text",
-        srcs = texts,
-        visibility = ["//sycl/ops:__pkg__"],
-    )
-    header = native.glob([name + ".h"], allow_empty = True)
+    if kernel:
+        params = name + "_params.h"
+        native.filegroup(
+            name = "kernel_text",
+            srcs = [params, "{}_{}_kernel.h".format(name, kernel)],
+            visibility = ["//sycl/ops:__pkg__"],
+        )
+        cc_library(
+            name = "params",
+            hdrs = [params],
+            visibility = ["//sycl:__subpackages__"],
+            deps = ["//sycl/ops:operands"] + params_deps,
+        )
+        deps = deps + [":params"]
     cc_library(
         name = name,
-        srcs = [name + ".cc"] + params,
-        hdrs = header,
+        srcs = [name + ".cc"],
+        hdrs = hdrs,
         visibility = ["//sycl:__subpackages__"],
         deps = [
             "//cc/ops/" + name,
-            "//sycl/ops:launch",
             "//sycl/ops:kernels",
+            "//sycl/ops:launch",
         ] + deps,
     )
 

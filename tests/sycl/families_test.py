@@ -14,8 +14,8 @@ from pagemill.weights.source import ModelSource
 from tests.parity.tiny_models import make
 
 PROGRAM = os.environ["PAGEMILL_TEST_RUN_ON_SYCL"]
-# Of the largest logit. Keys and values are rounded to bf16, in f32 too: another order of additions
-# may round them to the next number.
+# Relative to the largest logit. With f32 activations, too, keys and values are rounded to bf16:
+# another order of additions may round them to the next number.
 TOLERANCES = {"f32": "0.01", "bf16": "0.05"}
 
 
