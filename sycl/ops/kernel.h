@@ -57,21 +57,20 @@ inline void Store(float* x, float value) { *x = value; }
 inline void Store(Bf16* x, float value) { x->bits = FloatToBf16(value); }
 inline void Store(F16* x, float value) { x->bits = FloatToF16(value); }
 
-// Element `i` of an array of weights or of a cache.
+// Element `i` of a block of a KV cache.
 inline float LoadAs(ElementType type, const void* data, int64_t i) {
   switch (type) {
     case ElementType::kF32:
       return static_cast<const float*>(data)[i];
     case ElementType::kBF16:
       return Bf16ToFloat(static_cast<const uint16_t*>(data)[i]);
-    case ElementType::kF16:
-      return F16ToFloat(static_cast<const uint16_t*>(data)[i]);
     case ElementType::kI8:
       return static_cast<const int8_t*>(data)[i];
     case ElementType::kF8E4M3:
       return F8E4M3ToFloat(static_cast<const uint8_t*>(data)[i]);
+    default:
+      return 0;
   }
-  return 0;
 }
 
 }  // namespace pagemill::sycl

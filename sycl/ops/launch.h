@@ -6,6 +6,7 @@
 #define PAGEMILL_SYCL_OPS_LAUNCH_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "cc/ops/op.h"
 #include "cc/tensor/tensor_view.h"
@@ -17,13 +18,11 @@ namespace pagemill::sycl {
 
 inline Rows RowsOf(const TensorView& view) { return {view.data, view.row_stride_bytes}; }
 
-inline bool IsElementType(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 ||
-         dtype == DType::kI8 || dtype == DType::kF8E4M3;
-}
-// `dtype` is one of them.
-inline ElementType ElementTypeOf(DType dtype) {
+// The types that kernels read; nothing for others.
+inline std::optional<ElementType> FindElementType(DType dtype) {
   switch (dtype) {
+    case DType::kF32:
+      return ElementType::kF32;
     case DType::kBF16:
       return ElementType::kBF16;
     case DType::kF16:
@@ -32,15 +31,32 @@ inline ElementType ElementTypeOf(DType dtype) {
       return ElementType::kI8;
     case DType::kF8E4M3:
       return ElementType::kF8E4M3;
+    case DType::kQ4_0:
+      return ElementType::kQ4_0;
+    case DType::kQ4_1:
+      return ElementType::kQ4_1;
+    case DType::kQ5_0:
+      return ElementType::kQ5_0;
+    case DType::kQ8_0:
+      return ElementType::kQ8_0;
+    case DType::kQ4_K:
+      return ElementType::kQ4_K;
+    case DType::kQ5_K:
+      return ElementType::kQ5_K;
+    case DType::kQ6_K:
+      return ElementType::kQ6_K;
     default:
-      return ElementType::kF32;
+      return std::nullopt;
   }
 }
 
-// True for weights that kernels read element by element.
+// `dtype` is one that kernels read.
+inline ElementType ElementTypeOf(DType dtype) { return *FindElementType(dtype); }
+
+// True for weights that kernels read as stored: floats, and blocks of the GGUF formats. Not those
+// with parts: scaled weights and packed integers.
 inline bool IsPlainWeight(const TensorView& weight) {
-  return weight.parts == nullptr && (weight.dtype == DType::kF32 || weight.dtype == DType::kBF16 ||
-                                     weight.dtype == DType::kF16);
+  return weight.parts == nullptr && FindElementType(weight.dtype).has_value();
 }
 
 // An optional operand: null if it is missing.

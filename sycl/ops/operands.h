@@ -25,7 +25,21 @@ struct Rows {
 
 // Types that a kernel tells apart when it runs: those of weights, caches and results. The type of
 // activations is fixed when a kernel is compiled.
-enum class ElementType : int32_t { kF32, kBF16, kF16, kI8, kF8E4M3 };
+enum class ElementType : int32_t {
+  kF32,
+  kBF16,
+  kF16,
+  kI8,
+  kF8E4M3,
+  // GGUF blocks (sycl/ops/weights.h)
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+};
 
 }  // namespace pagemill::sycl
 

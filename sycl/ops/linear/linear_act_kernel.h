@@ -3,14 +3,15 @@
 
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/linear/linear_params.h"
+#include "sycl/ops/weights.h"
 
 // sums[r] = the product of w and x[r], which have k elements, added by lanes. Their order depends
 // on k alone, so that a row has the same bits whatever the others are.
 template <int kRows, typename W>
-inline void Products(const W* w, const Act* const* x, int64_t k, float* sums) {
+inline void Products(const char* w, const Act* const* x, int64_t k, float* sums) {
   for (int r = 0; r < kRows; ++r) sums[r] = 0;
   for (int64_t i = Lane(); i < k; i += kLanes) {
-    const float weight = Load(w + i);
+    const float weight = W::At(w, i);
     for (int r = 0; r < kRows; ++r) sums[r] = sycl::fma(weight, Load(x[r] + i), sums[r]);
   }
   for (int r = 0; r < kRows; ++r) {
@@ -19,15 +20,9 @@ inline void Products(const W* w, const Act* const* x, int64_t k, float* sums) {
 }
 
 template <int kRows>
-inline void ProductsOf(ElementType type, const void* w, const Act* const* x, int64_t k,
+inline void ProductsOf(ElementType type, const char* w, const Act* const* x, int64_t k,
                        float* sums) {
-  if (type == ElementType::kF32) {
-    Products<kRows>(static_cast<const float*>(w), x, k, sums);
-  } else if (type == ElementType::kBF16) {
-    Products<kRows>(static_cast<const Bf16*>(w), x, k, sums);
-  } else {
-    Products<kRows>(static_cast<const F16*>(w), x, k, sums);
-  }
+  WithWeights(type, [&](auto weights) { Products<kRows, decltype(weights)>(w, x, k, sums); });
 }
 
 // A sub-group for each column of y and kLinearRows of its rows.
@@ -40,7 +35,7 @@ PAGEMILL_KERNEL void linear_kernel(LinearParams p) {
     x[r] = p.x.Row<const Act>(first + r < p.n ? first + r : p.n - 1);
   }
   float sums[kLinearRows];
-  ProductsOf<kLinearRows>(p.type, p.w.Row<const void>(column), x, p.k, sums);
+  ProductsOf<kLinearRows>(p.type, p.w.Row<const char>(column), x, p.k, sums);
   const float bias = p.bias == nullptr ? 0.0f : p.bias[column];
   if (Lane() != 0) return;
   for (int r = 0; r < kLinearRows && first + r < p.n; ++r) {
