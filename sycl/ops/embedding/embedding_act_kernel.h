@@ -11,8 +11,8 @@ PAGEMILL_KERNEL void embedding_kernel(EmbeddingParams p) {
   if (i >= p.rows * p.width) return;
   const int64_t row = i / p.width, column = i % p.width;
   const char* source = p.table.Row<const char>(p.ids[row]);
-  WithWeights(p.type, [&](auto weights) {
-    Store(p.y.Row<Act>(row) + column, decltype(weights)::At(source, column) * p.scale);
+  WithWeights(p.type, [&](const auto& weights) {
+    Store(p.y.Row<Act>(row) + column, weights.At(source, column) * p.scale);
   });
 }
 

@@ -7,11 +7,12 @@
 
 // sums[r] = the product of w and x[r], which have k elements, added by lanes. Their order depends
 // on k alone, so that a row has the same bits whatever the others are.
-template <int kRows, typename W>
-inline void Products(const char* w, const Act* const* x, int64_t k, float* sums) {
+template <int kRows, typename Weights>
+inline void Products(const Weights& weights, const char* w, const Act* const* x, int64_t k,
+                     float* sums) {
   for (int r = 0; r < kRows; ++r) sums[r] = 0;
   for (int64_t i = Lane(); i < k; i += kLanes) {
-    const float weight = W::At(w, i);
+    const float weight = weights.At(w, i);
     for (int r = 0; r < kRows; ++r) sums[r] = sycl::fma(weight, Load(x[r] + i), sums[r]);
   }
   for (int r = 0; r < kRows; ++r) {
@@ -22,7 +23,7 @@ inline void Products(const char* w, const Act* const* x, int64_t k, float* sums)
 template <int kRows>
 inline void ProductsOf(ElementType type, const char* w, const Act* const* x, int64_t k,
                        float* sums) {
-  WithWeights(type, [&](auto weights) { Products<kRows, decltype(weights)>(w, x, k, sums); });
+  WithWeights(type, [&](const auto& weights) { Products<kRows>(weights, w, x, k, sums); });
 }
 
 // A sub-group for each column of y and kLinearRows of its rows.
