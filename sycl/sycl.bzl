@@ -8,6 +8,13 @@ WITH_SYCL = select({
     "//conditions:default": ["//tools/bazel:unavailable"],
 })
 
+def if_sycl(labels):
+    """Labels of the runtime: none, so that it is not fetched, without --config=sycl."""
+    return select({
+        "//tools/bazel/flags:sycl": labels,
+        "//conditions:default": [],
+    })
+
 def sycl_op(name, kernel = None, hdrs = [], deps = [], params_deps = []):
     """An op of this tree: the host's side, and its kernels as text.
 

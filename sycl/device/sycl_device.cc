@@ -156,6 +156,10 @@ Status CheckAspects(::sycl::device device) {
   if (!device.has(::sycl::aspect::usm_device_allocations)) {
     return Unavailable("the SYCL device has no memory of its own that is addressed by pointers");
   }
+  const auto sizes = device.get_info<::sycl::info::device::sub_group_sizes>();
+  if (std::ranges::find(sizes, static_cast<size_t>(kSubGroupSize)) == sizes.end()) {
+    return Unavailable("the SYCL device has no sub-groups of 16 work-items, which kernels need");
+  }
   // Recording and replaying; kernels of a recorded graph are not changed.
   if (!device.has(::sycl::aspect::ext_oneapi_limited_graph)) {
     return Unavailable("the SYCL device has no command graphs: update its driver");

@@ -16,6 +16,8 @@
 
 namespace pagemill::sycl {
 
+static_assert(kLanes == kSubGroupSize);
+
 inline Rows RowsOf(const TensorView& view) { return {view.data, view.row_stride_bytes}; }
 
 // The types that kernels read; nothing for others.
