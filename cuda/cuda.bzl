@@ -31,14 +31,21 @@ def _gencodes(architectures):
 
 def _cuda_objects_impl(ctx):
     objects = []
+    resources = []
     headers = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps]
     for src in ctx.files.srcs:
         out = ctx.actions.declare_file("{}_objs/{}.pic.o".format(ctx.label.name, src.basename))
-        ctx.actions.run(
-            arguments = _gencodes(ctx.attr.architectures) + [
+        used = ctx.actions.declare_file("{}_objs/{}.resources".format(ctx.label.name, src.basename))
+        ctx.actions.run_shell(
+            # What ptxas says of each kernel goes to a file; the rest is shown.
+            command = """nvcc="$1" used="$2"; shift 2
+"$nvcc" "$@" 2> "$used" || { cat "$used" >&2; exit 1; }
+grep -E 'warning|error' "$used" >&2 || true""",
+            arguments = [TOOLS["nvcc"], used.path] + _gencodes(ctx.attr.architectures) + [
                 "-std=c++20",
                 "-O3",
                 "-Xcompiler=-fPIC",
+                "-Xptxas=-v",
                 "-I.",
                 "-x=cu",
                 # Reports assignments to values of [[nodiscard]] types.
@@ -50,14 +57,17 @@ def _cuda_objects_impl(ctx):
                 "-o",
                 out.path,
             ],
-            executable = TOOLS["nvcc"],
             inputs = depset([src] + ctx.files.hdrs, transitive = headers),
             mnemonic = "CudaCompile",
-            outputs = [out],
+            outputs = [out, used],
             use_default_shell_env = True,
         )
+        resources.append(used)
         objects.append(out)
-    return [DefaultInfo(files = depset(objects))]
+    return [
+        DefaultInfo(files = depset(objects)),
+        OutputGroupInfo(resources = depset(resources)),
+    ]
 
 _cuda_objects = rule(
     implementation = _cuda_objects_impl,
@@ -72,12 +82,13 @@ _cuda_objects = rule(
 def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
     """Objects by nvcc; skipped where it is missing.
 
-    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all.
+    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
+    output group `resources` has what each kernel uses.
 
     Args:
       name: of the target.
       srcs: .cc files with kernels.
-      hdrs: headers of this tree that they include, but for those of //cuda:headers.
+      hdrs: headers of this tree that they include, except those of //cuda:headers.
       deps: C++ libraries whose headers they include.
       **kwargs: attributes that every rule has.
     """
@@ -96,8 +107,16 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
             **kwargs
         )
 
+def _part(label, suffix):
+    """The label of a part of a gpu_library."""
+    if ":" not in label:
+        label += ":" + label.split("/")[-1]
+    return label + suffix
+
 def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
+
+    `<name>_resources` has what its kernels use.
 
     Args:
       name: of the target.
@@ -125,13 +144,30 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     cuda_objects(
         name = name + "_objects",
         srcs = srcs,
-        hdrs = hdrs + [dep + "_headers" for dep in gpu_deps],
+        hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
         deps = deps,
         **kwargs
     )
+    native.filegroup(
+        name = name + "_resources",
+        srcs = [name + "_objects"],
+        output_group = "resources",
+        visibility = ["//cuda:__subpackages__"],
+    )
 
-def gpu_op(name, srcs = None, hdrs = None, deps = [], gpu_deps = [], test_deps = [], size = "small"):
-    """Kernels of an op: a gpu_library, and `<name>_test`, its conformance in the emulation.
+def gpu_op(
+        name,
+        srcs = None,
+        hdrs = None,
+        deps = [],
+        gpu_deps = [],
+        test_deps = [],
+        size = "small",
+        asan_filter = "*Lanes32Seed1"):
+    """Kernels of an op: a gpu_library, and its conformance in the emulation.
+
+    `<name>_test` runs it with several orders of threads and both sizes of warps, `<name>_asan_test`
+    once, with kernels that AddressSanitizer watches.
 
     Args:
       name: of the op, and of the package.
@@ -140,25 +176,42 @@ def gpu_op(name, srcs = None, hdrs = None, deps = [], gpu_deps = [], test_deps =
       deps: libraries of //cc beside those of the op.
       gpu_deps: gpu_libraries.
       test_deps: of the test, beside the op's conformance body.
-      size: of the test.
+      size: of the tests.
+      asan_filter: which tests AddressSanitizer watches.
     """
+    srcs = srcs or [name + ".cc"]
+    hdrs = hdrs or [name + ".h"]
     gpu_library(
         name = name,
-        srcs = srcs or [name + ".cc"],
-        hdrs = hdrs or [name + ".h"],
+        srcs = srcs,
+        hdrs = hdrs,
         gpu_deps = ["//cuda/device:gpu_device"] + gpu_deps,
         visibility = ["//cuda:__subpackages__"],
         deps = ["//cc/ops/" + name] + deps,
     )
+    conformance = [
+        "//cc/ops/{0}:{0}_conformance".format(name),
+        "//cuda/ops/testing:gpu_conformance",
+        "@googletest//:gtest_main",
+    ] + test_deps
     cc_test(
         name = name + "_test",
         size = size,
         srcs = [name + "_test.cc"],
         target_compatible_with = ["@platforms//cpu:x86_64"],
-        deps = [
-            ":" + name,
-            "//cc/ops/{0}:{0}_conformance".format(name),
-            "//cuda/ops/testing:gpu_conformance",
-            "@googletest//:gtest_main",
-        ] + test_deps,
+        deps = depset([":" + name] + conformance).to_list(),
+    )
+    cc_test(
+        name = name + "_asan_test",
+        size = size,
+        srcs = srcs + hdrs + [name + "_test.cc"],
+        args = ["--gtest_filter=" + asan_filter],
+        copts = ["-fsanitize=address"],
+        # What is on the stack of a thread that never ends is not freed.
+        env = {"ASAN_OPTIONS": "detect_leaks=0"},
+        linkopts = ["-fsanitize=address"],
+        target_compatible_with = ["@platforms//cpu:x86_64"],
+        deps = depset(
+            ["//cc/ops/" + name, "//cuda/device:gpu_device"] + deps + gpu_deps + conformance,
+        ).to_list(),
     )

@@ -3,6 +3,8 @@
 // (cuda/emulation/launch.h). A kernel uses nothing of a vendor but these names:
 //
 //   PAGEMILL_KERNEL, PAGEMILL_DEVICE     a kernel; a function that kernels call
+//   PAGEMILL_KERNEL_OF(threads, blocks)  a kernel that has registers for this many blocks at a time
+//                                        on a multiprocessor, of at most this many threads
 //   PAGEMILL_SHARED(type, name);         static shared memory; type may be an array: float[4]
 //   PAGEMILL_UNROLL                      before a loop: its arrays stay in registers
 //   Dim  ThreadIndex() BlockIndex() BlockSize() GridSize()
@@ -13,6 +15,7 @@
 //   T    Shuffle(mask, value, source)    the value of a lane; T of 4 or 8 bytes
 //   T    ShuffleXor(mask, value, bits)   the value of lane `Lane() ^ bits`
 //   LaneMask Ballot(mask, predicate)     the lanes of `mask` that pass true
+//   void AtomicAdd(uint64_t*, value)     whole numbers only: their sum has no order
 //   void CopyAsync16(to, from)           16 bytes from global to shared memory, both aligned
 //   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.
 //                                        Other threads see the bytes after a further SyncBlock().

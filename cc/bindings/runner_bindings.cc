@@ -246,15 +246,23 @@ void BindKvGroupOptions(nb::module_& m) {
   nb::class_<KvGroupOptions>(m, "KvGroupOptions")
       .def(
           "__init__",
-          [](KvGroupOptions* self, std::string kind, int32_t block_size, int32_t window_tokens) {
-            new (self) KvGroupOptions{
-                .kind = std::move(kind), .block_size = block_size, .window_tokens = window_tokens};
+          [](KvGroupOptions* self, std::string kind, int32_t block_size, int32_t window_tokens,
+             bool checkpoints, int32_t recent_states) {
+            new (self) KvGroupOptions{.kind = std::move(kind),
+                                      .block_size = block_size,
+                                      .window_tokens = window_tokens,
+                                      .checkpoints = checkpoints
+                                                         ? step::StateCheckpoints::kLastBoundary
+                                                         : step::StateCheckpoints::kNone,
+                                      .recent_states = recent_states};
           },
           nb::kw_only(), nb::arg("kind") = "full", nb::arg("block_size") = 0,
-          nb::arg("window_tokens") = 0)
+          nb::arg("window_tokens") = 0, nb::arg("checkpoints") = true,
+          nb::arg("recent_states") = 0)
       .def_ro("kind", &KvGroupOptions::kind)
       .def_ro("block_size", &KvGroupOptions::block_size)
-      .def_ro("window_tokens", &KvGroupOptions::window_tokens);
+      .def_ro("window_tokens", &KvGroupOptions::window_tokens)
+      .def_ro("recent_states", &KvGroupOptions::recent_states);
 }
 
 void BindRunnerLimits(nb::module_& m) {

@@ -57,9 +57,11 @@ void CheckScatterRowsConformance(const OpDefinition& op, const device::Capabilit
 void CheckSelectRowsConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSelectTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSelectiveScanConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckSparseReluConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSplitConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckStateSpaceScanConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckTakeTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckWkvConformance(const OpDefinition& op, const device::Capabilities& caps);
 
 }  // namespace pagemill::ops
 

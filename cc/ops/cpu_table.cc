@@ -37,9 +37,11 @@
 #include "cc/ops/select_rows/select_rows.h"
 #include "cc/ops/select_tokens/select_tokens.h"
 #include "cc/ops/selective_scan/selective_scan.h"
+#include "cc/ops/sparse_relu/sparse_relu.h"
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
 #include "cc/ops/take_tokens/take_tokens.h"
+#include "cc/ops/wkv/wkv.h"
 
 namespace pagemill::ops {
 
@@ -81,9 +83,11 @@ std::span<const OpDefinition> CpuOps() {
       SelectRowsOp(),
       SelectTokensOp(),
       SelectiveScanOp(),
+      SparseReluOp(),
       SplitOp(),
       StateSpaceScanOp(),
       TakeTokensOp(),
+      WkvOp(),
   };
   // clang-format on
   return kOps;

@@ -32,11 +32,11 @@ static_assert(std::size(ops::kStepArrays) < 32);
 
 std::span<std::byte> BytesOf(std::span<int32_t> values) { return std::as_writable_bytes(values); }
 
-// Blocks that the longest context of the batch takes.
+// Entries of the table that the longest context of the batch takes.
 int32_t TableWidth(const ops::StepBatch& batch, const ops::KvArrays& table) {
   int32_t longest = 0;
   for (int32_t r = 0; r < batch.num_requests; ++r) longest = std::max(longest, batch.seq_lens[r]);
-  return (longest + table.block_size - 1) / table.block_size;
+  return table.recent_states + (longest + table.block_size - 1) / table.block_size;
 }
 
 // The numbers of a message; its tables have no arrays yet, and their widths as strides.
@@ -229,7 +229,8 @@ Status CheckHeader(const Header& header, const StepBounds& bounds) {
   PAGEMILL_RETURN_IF_ERROR(check(header.step.num_media_rows, "media rows", header.step.num_tokens));
   for (const ops::KvArrays& table : header.tables) {
     PAGEMILL_RETURN_IF_ERROR(
-        check(table.block_table_stride, "blocks of a request", bounds.num_blocks));
+        check(table.block_table_stride - table.recent_states, "blocks of a request",
+              bounds.num_blocks));
   }
   return CheckInputs(header, bounds);
 }

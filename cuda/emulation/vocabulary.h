@@ -14,11 +14,12 @@
 #include "cuda/emulation/block.h"
 
 #define PAGEMILL_KERNEL inline void
+#define PAGEMILL_KERNEL_OF(threads, blocks) inline void
 #define PAGEMILL_DEVICE inline
+#define PAGEMILL_UNROLL
 #define PAGEMILL_SHARED(type, name)                                                       \
   static ::pagemill::gpu::emulation::SharedVariable<std::type_identity_t<type>> name##_of; \
   auto& name = name##_of.Get()
-#define PAGEMILL_UNROLL
 
 namespace pagemill::gpu {
 
@@ -114,6 +115,9 @@ inline LaneMask Ballot(LaneMask mask, bool predicate, Location where = Location:
     return result;
   });
 }
+
+// Threads switch at the calls of this vocabulary only.
+inline void AtomicAdd(uint64_t* to, uint64_t value) { *to += value; }
 
 inline void CopyAsync16(void* to, const void* from, Location where = Location::current()) {
   emulation::IssueCopy(to, from, 16, where);

@@ -9,9 +9,10 @@
 #include <type_traits>
 
 #define PAGEMILL_KERNEL static __global__ void
+#define PAGEMILL_KERNEL_OF(threads, blocks) static __global__ void __launch_bounds__(threads, blocks)
 #define PAGEMILL_DEVICE __device__ __forceinline__
-#define PAGEMILL_SHARED(type, name) __shared__ std::type_identity_t<type> name
 #define PAGEMILL_UNROLL _Pragma("unroll")
+#define PAGEMILL_SHARED(type, name) __shared__ std::type_identity_t<type> name
 
 namespace pagemill::gpu {
 
@@ -49,6 +50,10 @@ PAGEMILL_DEVICE T ShuffleXor(LaneMask mask, T value, int bits) {
 }
 PAGEMILL_DEVICE LaneMask Ballot(LaneMask mask, bool predicate) {
   return __ballot_sync(mask, predicate);
+}
+
+PAGEMILL_DEVICE void AtomicAdd(uint64_t* to, uint64_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
 }
 
 PAGEMILL_DEVICE void CopyAsync16(void* to, const void* from) {

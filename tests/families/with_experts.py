@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.families.elsewhere import LLAMA4, PHIMOE
+from tests.families.elsewhere import LLAMA4, MIMO_V2, PHIMOE
 from tests.families.family import (
     BY_LAYER_TYPE,
     LATENT,
@@ -32,6 +32,29 @@ _SPARSE = {
     "index_topk": 9,
     "index_head_dim": 26,
     "index_n_heads": 12,  # few scores of all tokens are 0, which would be equal
+}
+_HALVES = {kind: {**rope, "partial_rotary_factor": 0.5} for kind, rope in BY_LAYER_TYPE.items()}
+_LAGUNA = {
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40,
+    "num_experts": 6,
+    "num_experts_per_tok": 3,
+    "moe_routed_scaling_factor": 2.5,
+    "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+    "rope_parameters": BY_LAYER_TYPE,
+    **SLIDING,
+}
+_MIMO_V2 = {
+    "num_attention_heads": 8,
+    "v_head_dim": 14,
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 6,
+    "n_group": 3,
+    "topk_group": 2,
+    "num_experts_per_tok": 3,
+    "routed_scaling_factor": 2.5,
+    "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+    "rope_parameters": _HALVES,
 }
 _LLAMA4 = {
     "num_local_experts": 3,  # of which each is chosen by some token
@@ -334,6 +357,19 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "head_dim": None,
         },
     ),
+    "grok2": Family(
+        "grok-2",
+        {
+            "moe_intermediate_size": 24,
+            "num_local_experts": 5,
+            "attn_logit_softcapping": 2.0,
+            "attn_temperature_len": 8,
+            "router_logit_softcapping": 1.5,
+            "final_logit_softcapping": 3.0,
+            "embedding_multiplier_scale": 3.0,
+            "rope_theta": 1e4,
+        },
+    ),
     "hunyuan_moe": Family(
         "hunyuan_v1_moe", {"num_experts": 5, "moe_topk": [2, 2, 2, 2], "attention_bias": True}
     ),
@@ -358,6 +394,17 @@ WITH_EXPERTS: Mapping[str, Family] = {
             **SLIDING,
         },
     ),
+    "laguna": Family(
+        "laguna",
+        {
+            **_LAGUNA,
+            "num_attention_heads_per_layer": [6, 4, 2, 6],
+            "moe_router_logit_softcapping": 1.5,
+            "attention_bias": True,
+        },
+        frozenset({"num_attention_heads"}),  # the list stands for it
+    ),
+    "laguna_by_element": Family("laguna", {**_LAGUNA, "gating": "per-element"}),
     "llama4": Family("llama4_text", _LLAMA4),
     "llama4_with_images": Family("llama4_text", _LLAMA4, elsewhere=LLAMA4),
     "longcat_flash": Family(
@@ -387,6 +434,20 @@ WITH_EXPERTS: Mapping[str, Family] = {
             **SLIDING,
             "rope_parameters": BY_LAYER_TYPE,
         },
+    ),
+    "mimo_v2": Family("mimo_v2_flash", {**_MIMO_V2, **SLIDING, "attention_bias": True}),
+    "mimo_v2_published": Family(
+        "mimo_v2_flash",
+        {
+            **_MIMO_V2,
+            "sliding_window": WINDOW,
+            "layer_types": ["full_attention", "sliding_attention"] * 2,
+            "rope_parameters": {
+                "full_attention": rope(rope_theta=1e6, partial_rotary_factor=0.5),
+                "sliding_attention": rope(partial_rotary_factor=0.5),
+            },
+        },
+        elsewhere=MIMO_V2,
     ),
     "minimax_m2": Family("minimax_m2", _EXPERTS),
     "mistral4": Family(

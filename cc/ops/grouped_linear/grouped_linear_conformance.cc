@@ -173,13 +173,13 @@ void CheckCase(const Case& c, DType dtype, const OpDefinition& op, const OpDefin
     }
   }
   if (c.tokens < 10) {
-    // |x| <= 3; weights are at most 1, and so is the bias.
-    const double largest = LinearErrorBound(c.k) * (3 * static_cast<double>(c.k) + 1);
+    // The bound of `linear` with |x| <= 3, and |w| <= 4 for values of blocks.
+    const double sum = 3 * 4 * static_cast<double>(c.k) + 1;
     conformance::CheckActTypes({.op = op,
                                 .caps = caps,
                                 .call = operation.call,
                                 .act_inputs = 0b1,
-                                .tolerance = {.abs = largest}});
+                                .tolerance = {.abs = LinearErrorBound(c.k) * sum}});
   }
 }
 

@@ -37,7 +37,11 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
           << kernel->name << " with " << threads << " threads";
     }
   }
-  conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b11});
+  conformance::CheckActTypes({.op = op,
+                              .caps = caps,
+                              .call = c.call(),
+                              .act_inputs = 0b11,
+                              .tolerance = kTolerance});
 }
 
 // Request 3 runs its prompt of `length` tokens alone in one step, then in pieces among other

@@ -102,9 +102,11 @@ constexpr OpBody kBodies[] = {
     {"select_rows", CheckSelectRowsConformance},
     {"select_tokens", CheckSelectTokensConformance},
     {"selective_scan", CheckSelectiveScanConformance},
+    {"sparse_relu", CheckSparseReluConformance},
     {"split", CheckSplitConformance},
     {"state_space_scan", CheckStateSpaceScanConformance},
     {"take_tokens", CheckTakeTokensConformance},
+    {"wkv", CheckWkvConformance},
 };
 
 class DeviceConformance : public ::testing::TestWithParam<OpBody> {};

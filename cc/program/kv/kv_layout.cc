@@ -126,15 +126,17 @@ class Planner {
     }
     std::vector<int64_t> used;  // bytes used in each table's page
     for (size_t g = 0; g < members_.size(); ++g) {
-      const int32_t block_size =
-          members_[g].holds_states ? largest_block : BlockSize(members_[g], page_bytes);
+      const bool states = members_[g].holds_states;
+      const int32_t block_size = states ? largest_block : BlockSize(members_[g], page_bytes);
       const size_t first = used.size();
       for (size_t value : members_[g].values) {
         const int64_t size = BlockBytes(Spec(value), geometry_.dtype, block_size);
         size_t table = first;
         while (table < used.size() && used[table] + size > page_bytes) ++table;
         if (table == used.size()) {
-          layout.tables.push_back({.group = static_cast<int32_t>(g), .block_size = block_size});
+          layout.tables.push_back({.group = static_cast<int32_t>(g),
+                                   .block_size = block_size,
+                                   .recent_states = states ? geometry_.recent_states : 0});
           used.push_back(0);
         }
         layout.caches[value] = {.table = static_cast<int32_t>(table), .offset_bytes = used[table]};
@@ -190,8 +192,13 @@ std::vector<step::KvGroupOptions> KvGroupsOf(const Program& program, const KvLay
   std::vector<step::KvGroupOptions> groups;
   for (const KvLayout::Table& table : layout.tables) {
     const KvGroup& group = program.groups()[static_cast<size_t>(table.group)];
-    groups.push_back(
-        {.kind = group.kind, .block_size = table.block_size, .window_tokens = group.window_tokens});
+    groups.push_back({.kind = group.kind,
+                      .block_size = table.block_size,
+                      .window_tokens = group.window_tokens,
+                      .checkpoints = layout.geometry.state_checkpoints
+                                         ? step::StateCheckpoints::kLastBoundary
+                                         : step::StateCheckpoints::kNone,
+                      .recent_states = table.recent_states});
   }
   return groups;
 }

@@ -43,12 +43,16 @@ struct CacheGeometry {
   // Bytes of a page; 0 = chosen for this program. A program that shares another program's arena
   // uses its page size.
   int64_t page_bytes = 0;
+  // Pages of the newest states in front of each table of states (ops/states/state_pages.h).
+  int32_t recent_states = 0;
+  bool state_checkpoints = true;  // false: tables of states have no positions
 };
 
 struct KvLayout {
   struct Table {
-    int32_t group = 0;       // index into Program::groups()
-    int32_t block_size = 0;  // tokens of a block: a multiple of the geometry's
+    int32_t group = 0;          // index into Program::groups()
+    int32_t block_size = 0;     // tokens of a block: a multiple of the geometry's
+    int32_t recent_states = 0;  // the geometry's; 0 if it is no table of states
   };
   struct Cache {
     int32_t table = 0;         // index into `tables` and StepBatch::kv

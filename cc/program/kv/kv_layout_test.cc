@@ -122,6 +122,17 @@ TEST(KvLayoutTest, SmallStatesShareAPage) {
   CheckPlaces(program, layout);
 }
 
+TEST(KvLayoutTest, TablesOfStatesBeginWithRecentOnes) {
+  const Program program =
+      ProgramOf({"attention full", "states state_space"},
+                Times(2, "attention kv kv 8,64") + Times(2, "states state f32 48,64,128"));
+  const StatusOr<KvLayout> layout = PlanKvLayout(program, {.recent_states = 5});
+  ASSERT_TRUE(layout.ok()) << layout.status().ToString();
+  for (const step::KvGroupOptions& group : KvGroupsOf(program, *layout)) {
+    EXPECT_EQ(group.recent_states, group.kind == "state_space" ? 5 : 0);
+  }
+}
+
 TEST(KvLayoutTest, ViewsHaveTheShapesOfTheirLayouts) {
   const Program program = ProgramOf({"all full", "states state_space"},
                                     {"all latent kv 40", "all kv i8 2,16", "states state f32 3,5"});

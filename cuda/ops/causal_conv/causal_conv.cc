@@ -32,14 +32,14 @@ PAGEMILL_DEVICE float ElementAt(Rows<const T> x, Rows<float> states, const Sizes
 template <typename T>
 PAGEMILL_KERNEL ConvolveRow(Rows<const T> x, const float* w, const float* bias,
                             Rows<float> states, Rows<T> y, Sizes sizes, bool silu,
-                            StateBatch batch, int32_t num_requests) {
+                            StepTokens batch) {
   const int32_t row = static_cast<int32_t>(BlockIndex().x);
-  const int32_t request = RequestOf(batch.query_start, num_requests, row);
-  if (request == num_requests) return;
+  const int32_t request = RequestOf(batch.query_start, batch.num_requests, row);
+  if (request == batch.num_requests) return;
   const int32_t begin = batch.query_start[request], end = batch.query_start[request + 1];
   const int32_t position = batch.seq_lens[request] - (end - begin);
   const int32_t* const table = batch.data + request * batch.table_stride;
-  const int32_t source = position > 0 ? table[(position - 1) / batch.block_size] : ops::kNullPage;
+  const int32_t source = position > 0 ? PageAfter(batch, table, position) : ops::kNullPage;
   ForElements(sizes.channels, [&](int64_t, int64_t channel) {
     float sum = bias == nullptr ? 0 : bias[channel];
     for (int32_t j = 0; j < sizes.taps; ++j) {
@@ -53,7 +53,7 @@ PAGEMILL_KERNEL ConvolveRow(Rows<const T> x, const float* w, const float* bias,
 
 // A thread for each channel of a request. Comes after all rows have read the states.
 template <typename T>
-PAGEMILL_KERNEL StoreStates(Rows<const T> x, Rows<float> states, Sizes sizes, StateBatch batch) {
+PAGEMILL_KERNEL StoreStates(Rows<const T> x, Rows<float> states, Sizes sizes, StepTokens batch) {
   const int64_t channel = BlockIndex().x * kThreads + ThreadIndex().x;
   if (channel >= sizes.channels) return;
   ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
@@ -70,18 +70,18 @@ PAGEMILL_KERNEL StoreStates(Rows<const T> x, Rows<float> states, Sizes sizes, St
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::CausalConvArgs args = ops::ToCausalConvArgs(call);
   const Sizes sizes = {args.channels, static_cast<int32_t>(args.taps)};
-  const StateBatch batch = StateBatchOf(*args.batch);
-  const int32_t requests = args.batch->num_requests;
+  const StepTokens batch = StepTokensOf(*args.batch);
   const float* const bias = args.bias.rank > 0 ? args.bias.Data<const float>() : nullptr;
   const LaunchShape store = {
-      .blocks = {DivideUp(args.channels, kThreads), static_cast<uint32_t>(requests)},
+      .blocks = {DivideUp(args.channels, kThreads),
+                 static_cast<uint32_t>(args.batch->num_requests)},
       .threads = {kThreads}};
   WithActType(args.x.dtype, [&]<typename T>(T) {
     const Rows<const T> x = RowsOf<const T>(args.x);
     const Rows<float> states = RowsOf<float>(args.state);
     Launch(*context.stream, ShapeOfElements(args.x.shape[0], args.channels), ConvolveRow<T>, x,
            args.w.Data<const float>(), bias, states, RowsOf<T>(args.y), sizes,
-           args.kind == ops::ActivationKind::kSilu, batch, requests);
+           args.kind == ops::ActivationKind::kSilu, batch);
     Launch(*context.stream, store, StoreStates<T>, x, states, sizes, batch);
   });
 }

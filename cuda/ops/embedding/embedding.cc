@@ -19,7 +19,7 @@ PAGEMILL_KERNEL GatherRow(const int32_t* ids, Rows<const uint8_t> w, Rows<T> y, 
     const int count = left < kWeightsAtOnce ? static_cast<int>(left) : kWeightsAtOnce;
     float values[kWeightsAtOnce];
     LoadWeights<kFormat>(row, i, count, values);
-#pragma unroll
+    PAGEMILL_UNROLL
     for (int j = 0; j < kWeightsAtOnce; ++j) {
       if (j < count) to[i + j] = FromFloat<T>(values[j] * scale);
     }

@@ -1,5 +1,6 @@
 #include "cc/ops/gated_recurrence/gated_recurrence.h"
 
+#include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gated_recurrence/gated_recurrence.h"
@@ -14,7 +15,7 @@ constexpr int32_t kTokens = 8;    // whose operands are loaded before the first 
 
 template <typename T>
 PAGEMILL_KERNEL RunChannels(Rows<const T> x, Rows<const T> gates, const float* rates,
-                            Rows<float> states, Rows<T> y, int64_t channels, StateBatch batch) {
+                            Rows<float> states, Rows<T> y, int64_t channels, StepTokens batch) {
   const int64_t channel = BlockIndex().x * kThreads + ThreadIndex().x;
   if (channel >= channels) return;
   const float rate = -8 * log1pf(Exp(rates[channel]));
@@ -48,7 +49,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   WithActType(args.x.dtype, [&]<typename T>(T) {
     Launch(*context.stream, shape, RunChannels<T>, RowsOf<const T>(args.x),
            RowsOf<const T>(args.gate), args.rate.Data<const float>(), RowsOf<float>(args.state),
-           RowsOf<T>(args.y), args.channels, StateBatchOf(*args.batch));
+           RowsOf<T>(args.y), args.channels, StepTokensOf(*args.batch));
   });
 }
 

@@ -17,7 +17,7 @@ constexpr int64_t kThreads = 128;
 constexpr int64_t kTokens = kThreads / 32;  // of a block, at most: a warp routes a token
 constexpr int64_t kMaxExperts = 2048;       // in shared memory
 
-// How tokens are routed: moe_route::Args but for the rows.
+// How tokens are routed: moe_route::Args without the rows.
 struct Router {
   const float* data;     // bias or null
   const float* factors;  // or null

@@ -13,7 +13,7 @@
 namespace pagemill::gpu {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 64;
 constexpr int kTile = kThreads;  // keys, which begin at multiples of it: a thread scores one
 constexpr int kMaxHeadDim = 512;
 constexpr int kDimsPerThread = kMaxHeadDim / kThreads;

@@ -1,5 +1,6 @@
 #include "cc/ops/selective_scan/selective_scan.h"
 
+#include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
@@ -29,7 +30,7 @@ struct Operands {
 
 // `lanes` of a warp share a channel, and neighbouring lanes have neighbouring channels.
 template <typename T>
-PAGEMILL_KERNEL ScanChannels(Operands<T> args, int lanes, StateBatch batch) {
+PAGEMILL_KERNEL ScanChannels(Operands<T> args, int lanes, StepTokens batch) {
   const Rows<const T> x = {args.data, args.stride};
   const int of_warp = WarpLanes() / lanes;
   const int channel_of_block = Warp() * of_warp + Lane() % of_warp;
@@ -108,7 +109,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                   .y = RowsOf<T>(args.y),
                                   .channels = static_cast<int>(args.channels),
                                   .num_states = static_cast<int>(args.states)};
-    Launch(*context.stream, shape, ScanChannels<T>, operands, lanes, StateBatchOf(*args.batch));
+    Launch(*context.stream, shape, ScanChannels<T>, operands, lanes, StepTokensOf(*args.batch));
   });
 }
 

@@ -1,5 +1,6 @@
 #include "cc/ops/state_space_scan/state_space_scan.h"
 
+#include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
@@ -34,7 +35,7 @@ PAGEMILL_DEVICE void LoadChunk(Rows<const T> xbc, Rows<const T> dt, float rate, 
   const int64_t width = int64_t{sizes.heads} * sizes.head_dim;
   const int64_t b = width + head / (sizes.heads / sizes.groups) * int64_t{sizes.states};
   const int64_t c = b + int64_t{sizes.groups} * sizes.states;
-  const int padded = (sizes.states + 15) / 16 * 16;
+  const int padded = PaddedRows(sizes.states, Tile::kNumLanes);
   for (int i = thread; i < tokens * padded; i += threads) {
     const int t = i / padded, n = i % padded;
     const T* const row = xbc[first + t];
@@ -42,7 +43,8 @@ PAGEMILL_DEVICE void LoadChunk(Rows<const T> xbc, Rows<const T> dt, float rate, 
     chunk.b[t][n / 4].values[n % 4] = exists ? ToFloat(row[b + n]) : 0;
     chunk.c[t][n / 4].values[n % 4] = exists ? ToFloat(row[c + n]) : 0;
   }
-  const int columns = threads / kStateLanes, first_column = tile.column() - tile.column_in_block();
+  const int columns = threads / Tile::kNumLanes;
+  const int first_column = tile.column() - tile.column_in_block();
   for (int i = thread; i < tokens * columns; i += threads) {
     const int t = i / columns, p = first_column + i % columns;
     chunk.x[t][i % columns] =
@@ -55,14 +57,14 @@ PAGEMILL_DEVICE void LoadChunk(Rows<const T> xbc, Rows<const T> dt, float rate, 
 }
 
 // A block for columns of a head's state of a request.
-template <typename T, int kQuads>
-PAGEMILL_KERNEL ScanHead(Rows<const T> xbc, Rows<const T> dt, const float* a_log, const float* d,
+template <typename T, int kLanes>
+PAGEMILL_KERNEL_OF(kMaxTileThreads, 2) ScanHead(Rows<const T> xbc, Rows<const T> dt, const float* a_log, const float* d,
                          const float* dt_bias, Rows<float> states, Rows<T> y, Sizes sizes,
-                         StateBatch batch) {
+                         StepTokens batch) {
   PAGEMILL_SHARED(Chunk, chunk);
   const int tiles = static_cast<int>(GridSize().x) / sizes.heads;
   const int head = static_cast<int>(BlockIndex().x) / tiles;
-  StateTile<kQuads> tile(sizes.states, sizes.head_dim, static_cast<int>(BlockIndex().x) % tiles);
+  StateTile<kLanes> tile(sizes.states, sizes.head_dim, static_cast<int>(BlockIndex().x) % tiles);
   const int64_t matrix = int64_t{head} * sizes.states * sizes.head_dim;
   const float rate = -Exp(a_log[head]);
   ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
@@ -100,15 +102,15 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::StateSpaceScanArgs args = ops::ToStateSpaceScanArgs(call);
   const Sizes sizes = {static_cast<int>(args.heads), static_cast<int>(args.states),
                        static_cast<int>(args.head_dim), static_cast<int>(args.groups)};
-  const StateTileSizes tiles = TilesOf(args.head_dim);
+  const StateTileSizes tiles = TilesOf(args.states, args.head_dim);
   const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.heads) * tiles.blocks,
                                         static_cast<uint32_t>(args.batch->num_requests)},
                              .threads = {tiles.threads}};
   WithActType(args.xbc.dtype, [&]<typename T>(T) {
-    Launch(*context.stream, shape, args.states <= 128 ? ScanHead<T, 8> : ScanHead<T, 16>,
+    Launch(*context.stream, shape, tiles.lanes == 4 ? ScanHead<T, 4> : ScanHead<T, 8>,
            RowsOf<const T>(args.xbc), RowsOf<const T>(args.dt), args.a_log.Data<const float>(),
            args.d.Data<const float>(), args.dt_bias.Data<const float>(), RowsOf<float>(args.state),
-           RowsOf<T>(args.y), sizes, StateBatchOf(*args.batch));
+           RowsOf<T>(args.y), sizes, StepTokensOf(*args.batch));
   });
 }
 

@@ -1,9 +1,9 @@
 // File: cuda/ops/states/state_tile.h
-// Columns of a matrix of state, [rows, columns] of floats, in the registers of a block. Four
-// neighbouring lanes share a column: each has quads of its rows, every fourth quad.
+// Columns of a matrix of state, [rows, columns] of floats, in the registers of a block. kLanes
+// neighbouring lanes share a column: each has quads of its rows, every kLanes-th quad.
 //
 //   PAGEMILL_SHARED(StateQuad[kMaxStateRows / 4], b);   // a vector of `rows` elements, then zeros
-//   StateTile<8> tile(rows, columns, BlockIndex().x);
+//   StateTile<4> tile(rows, columns, BlockIndex().x);
 //   tile.Load(source);                                  // zeros if null
 //   float sum = 0;
 //   tile.ForEachQuad([&](float* h, int quad) {
@@ -24,30 +24,38 @@ namespace pagemill::gpu {
 
 using StateQuad = Vector<float, 4>;
 
-inline constexpr int kStateLanes = 4;         // of a column
-inline constexpr int kMaxStateRows = 256;     // 16 quads a lane
-inline constexpr int kMaxStateColumns = 64;   // of a block
-inline constexpr int64_t kMaxTileThreads = kMaxStateColumns * kStateLanes;
+inline constexpr int kStateQuads = 8;        // of a lane
+inline constexpr int kMaxStateRows = 256;    // with 8 lanes
+inline constexpr int kMaxStateColumns = 64;  // of a block, with 4 lanes
+inline constexpr int64_t kMaxTileThreads = 256;
 
-// Blocks and threads for each matrix and request.
+// Lanes of a column, blocks for each matrix and request, and their threads.
 struct StateTileSizes {
-  uint32_t blocks, threads;
+  uint32_t lanes, blocks, threads;
 };
-inline StateTileSizes TilesOf(int64_t columns) {
-  const uint32_t threads = BlockThreads(columns * kStateLanes, /*per_thread=*/1, kMaxTileThreads);
-  return {DivideUp(columns * kStateLanes, threads), threads};
+inline StateTileSizes TilesOf(int64_t rows, int64_t columns) {
+  const int64_t lanes = rows <= 4 * kStateQuads * 4 ? 4 : 8;
+  const uint32_t threads = BlockThreads(columns * lanes, /*per_thread=*/1, kMaxTileThreads);
+  return {static_cast<uint32_t>(lanes), DivideUp(columns * lanes, threads), threads};
 }
 
-template <int kQuads>
+// Rows with the zeros that follow them, in vectors.
+PAGEMILL_DEVICE int PaddedRows(int rows, int lanes) {
+  return (rows + 4 * lanes - 1) / (4 * lanes) * (4 * lanes);
+}
+
+template <int kLanes>
 class StateTile {
  public:
-  // Columns from block * BlockSize().x / kStateLanes on.
+  static constexpr int kNumLanes = kLanes;
+
+  // Columns from block * BlockSize().x / kLanes on.
   PAGEMILL_DEVICE StateTile(int rows, int columns, int block)
       : rows_(rows),
         columns_(columns),
-        in_block_(static_cast<int>(ThreadIndex().x) / kStateLanes),
-        lane_(static_cast<int>(ThreadIndex().x) % kStateLanes),
-        column_(block * (static_cast<int>(BlockSize().x) / kStateLanes) + in_block_) {}
+        in_block_(static_cast<int>(ThreadIndex().x) / kLanes),
+        lane_(static_cast<int>(ThreadIndex().x) % kLanes),
+        column_(block * (static_cast<int>(BlockSize().x) / kLanes) + in_block_) {}
 
   PAGEMILL_DEVICE int column() const { return column_; }
   PAGEMILL_DEVICE int column_in_block() const { return in_block_; }
@@ -56,21 +64,22 @@ class StateTile {
   PAGEMILL_DEVICE bool is_first() const { return lane_ == 0 && has_column(); }
 
   PAGEMILL_DEVICE void Load(const float* matrix) {
+    int at = FirstElement();  // counted up: offsets of all elements would take registers
     ForEachQuad([&](float* h, int quad) {
-      for (int i = 0; i < 4; ++i) {
-        const int row = quad * 4 + i;
-        const bool stored = matrix != nullptr && row < rows_ && has_column();
-        h[i] = stored ? matrix[int64_t{row} * columns_ + column_] : 0;
+      for (int i = 0; i < 4; ++i, at += columns_) {
+        h[i] = matrix != nullptr && IsStored(quad * 4 + i) ? matrix[at] : 0;
       }
+      at += (kLanes - 1) * 4 * columns_;
     });
   }
 
   PAGEMILL_DEVICE void Store(float* matrix) {
+    int at = FirstElement();
     ForEachQuad([&](float* h, int quad) {
-      for (int i = 0; i < 4; ++i) {
-        const int row = quad * 4 + i;
-        if (row < rows_ && has_column()) matrix[int64_t{row} * columns_ + column_] = h[i];
+      for (int i = 0; i < 4; ++i, at += columns_) {
+        if (IsStored(quad * 4 + i)) matrix[at] = h[i];
       }
+      at += (kLanes - 1) * 4 * columns_;
     });
   }
 
@@ -78,22 +87,25 @@ class StateTile {
   template <typename Visit>
   PAGEMILL_DEVICE void ForEachQuad(const Visit& visit) {
     PAGEMILL_UNROLL
-    for (int q = 0; q < kQuads; ++q) {
-      const int quad = q * kStateLanes + lane_;
-      if (q * kStateLanes * 4 < rows_) visit(elements_[q], quad);
+    for (int q = 0; q < kStateQuads; ++q) {
+      const int quad = q * kLanes + lane_;
+      if (q * kLanes * 4 < rows_) visit(elements_[q], quad);
     }
   }
 
   PAGEMILL_DEVICE float ColumnSum(float value) const {
-    for (int bits = 1; bits < kStateLanes; bits *= 2) {
+    for (int bits = 1; bits < kLanes; bits *= 2) {
       value += ShuffleXor(AllLanes(), value, bits);
     }
     return value;
   }
 
  private:
+  PAGEMILL_DEVICE int FirstElement() const { return lane_ * 4 * columns_ + column_; }
+  PAGEMILL_DEVICE bool IsStored(int row) const { return row < rows_ && has_column(); }
+
   const int rows_, columns_, in_block_, lane_, column_;
-  float elements_[kQuads][4];
+  float elements_[kStateQuads][4];
 };
 
 }  // namespace pagemill::gpu

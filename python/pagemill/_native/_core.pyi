@@ -41,6 +41,8 @@ class ExecutorOptions:
         activation_type: Literal["f32", "bf16", "f16"] = "f32",
         kv_page_bytes: int = 0,
         max_adapters: int = 0,
+        max_draft_tokens: int = 0,
+        state_checkpoints: bool = True,
     ) -> None: ...
     @property
     def num_threads(self) -> int: ...
@@ -124,7 +126,13 @@ class KvGroupOptions:
     """What layers that share block tables need of the KV cache: cc/step/kv_group_options.h."""
 
     def __init__(
-        self, *, kind: str = "full", block_size: int = 0, window_tokens: int = 0
+        self,
+        *,
+        kind: str = "full",
+        block_size: int = 0,
+        window_tokens: int = 0,
+        checkpoints: bool = True,
+        recent_states: int = 0,
     ) -> None: ...
     @property
     def kind(self) -> str: ...
@@ -133,6 +141,8 @@ class KvGroupOptions:
         """0: the cache's."""
     @property
     def window_tokens(self) -> int: ...
+    @property
+    def recent_states(self) -> int: ...
 
 def kv_groups(text: str, options: ExecutorOptions) -> list[KvGroupOptions]:
     """The KV groups of a program as the native executor pages them."""
@@ -947,3 +957,9 @@ def memory_placement(*, ranks: int = 1) -> str:
 
 def data_caches() -> list[tuple[int, int, int]]:
     """(level, bytes, logical CPUs that share it) of the first CPU; empty if unknown."""
+
+# --- weights --------------------------------------------------------------------------------------
+
+def dequantize_blocks(dtype: str, blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
+    """Writes the values of whole blocks of a format that is converted
+    (cc/ops/quantized/converted_blocks.h) to `out`. StatusError if their numbers do not fit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
@@ -142,6 +142,11 @@ class Weights(Protocol):
         """Vectors of these names and this length one after the other, f32 [len(names) * length]."""
         ...
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        """1 - v and v of each entry v of a vector: f32 [length, 2], the taps that mix two tokens;
+        `stored` in this shape, by default as a vector."""
+        ...
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
@@ -164,6 +169,13 @@ class Weights(Protocol):
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """One row of a matrix of `shape`, as an f32 vector."""
+        ...
+
+    def combined_rows(
+        self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        """Sums of some rows of the matrix `name` of `shape`, each row times a factor: f32 [sums,
+        shape[1]]."""
         ...
 
     def number(self, name: str) -> float:

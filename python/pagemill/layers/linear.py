@@ -62,3 +62,31 @@ def row_parallel(
     y = ops.linear(x, weight, vector, row_shape=row_shape)
     y = weights.adapted(name, x, y, columns=columns)
     return y if columns.whole else ops.all_reduce(y, shard=weights.shard)
+
+
+def own_columns(x: Tensor, columns: Part, row_shape: Sequence[int]) -> Tensor:
+    """x [N, columns.total], complete on every rank -> [N, *row_shape], this rank's part of it."""
+    if columns.begin:
+        last = columns.end == columns.total
+        _, x = ops.split(x, columns.begin, row_shapes=(None, row_shape if last else None))
+    if columns.end < columns.total:
+        x, _ = ops.split(x, columns.size, row_shapes=(row_shape, None))
+    return x
+
+
+def divide_evenly(weights: Weights, out: str, count: int, size: int, what: str) -> Part:
+    """This rank's part of `count` heads or groups with `size` features each, which are the columns
+    of the linear layer `out`. All of them if they do not divide evenly, with a note on `what` every
+    rank computes whole then."""
+    ranks, whole = weights.shard.ranks, Part(0, count, count)
+    if ranks == 1:
+        return whole
+    block = weights.block_elements(f"{out}.weight")
+    if count % ranks:
+        why = f"{count} do not divide among {ranks} ranks"
+    elif count // ranks * size % block:
+        why = f"a rank's part of {out} is not a whole number of blocks of {block}"
+    else:
+        return weights.shard.part(count)
+    weights.note(f"every rank computes whole {what}: {why}")
+    return whole

@@ -42,6 +42,8 @@ class MlpParts:
     """The linear layers of a feed-forward layer. `up` names two, gate and up; or one with the rows
     of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`,
     and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads.
+    With `deviations`, gates are first cut by `ops.sparse_relu`; every rank then computes the whole
+    layer, since the cutoff is that of all gates.
     """
 
     up: tuple[str, ...] = ("gate_proj", "up_proj")
@@ -50,6 +52,7 @@ class MlpParts:
     bias: bool = False
     transposed: bool = False
     gate_scale: float = 1.0
+    deviations: float | None = None
 
 
 def mlp(
@@ -68,6 +71,9 @@ def mlp(
     """
     down = f"{prefix}.{parts.down}"
     part = weights.shard.part(intermediate, weights.block_elements(f"{down}.weight"))
+    if parts.deviations is not None and not part.whole:
+        weights.note("every rank computes whole feed-forward layers with sparse gates")
+        part = Part(0, intermediate, intermediate)
     matrices = 2 if parts.gated else 1
 
     def project(index: int) -> Tensor:
@@ -82,6 +88,8 @@ def mlp(
 
     if parts.gated:
         gate = ops.scale(project(0), parts.gate_scale)
+        if parts.deviations is not None:
+            gate = ops.sparse_relu(gate, deviations=parts.deviations)
         inner = ops.gated_activation(gate, project(1), kind)
     else:
         inner = ops.activation(project(0), kind)

@@ -18,8 +18,9 @@ from pagemill.ops.trace import Tensor
 class Experts:
     """`count` feed-forward layers of `intermediate` features, under the names of their modules,
     chosen by `routing` of the `router`'s logits; without gates if `gate` is None. `bias` names the
-    vector that is added to scores for the choice, if there is one; `shared` are the features of the
-    layer `shared_name`, which every token has, 0 for none.
+    vector that is added to scores for the choice, if there is one; `logits_cap` bounds logits to
+    cap * tanh(logit / cap), 0 leaves them; `shared` are the features of the layer `shared_name`,
+    which every token has, 0 for none.
     """
 
     count: int
@@ -31,6 +32,7 @@ class Experts:
     down: str = "down_proj"
     router: str = "gate"
     bias: str | None = None
+    logits_cap: float = 0.0
     shared: int = 0
     shared_name: str = "shared_experts"
     shared_parts: MlpParts = MlpParts()
@@ -152,6 +154,9 @@ def choose(
     """x [N, H] -> what `route` returns, by the router `name`; `bias` and `factors` are those of
     `ops.moe_route`."""
     logits = linear(weights, name, x, (experts.count,), dtype="f32")
+    if experts.logits_cap:
+        bounded = ops.scale(logits, 1 / experts.logits_cap)
+        logits = ops.scale(ops.activation(bounded, ops.ActivationKind.TANH), experts.logits_cap)
     ids, shares = ops.moe_route(logits, experts.routing, bias, factors)
     return name_in_layer(ids, EXPERTS), shares
 

@@ -6,7 +6,7 @@ text.vector("model.norm.weight", 64)   # language_model.model.norm.weight
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pagemill.layers.base import Constant, Weights
 from pagemill.ops.shard import EVERY_ROW, Part, Stripe
@@ -130,6 +130,9 @@ class PrefixedWeights:
     def vectors(self, names: Sequence[str], length: int) -> Tensor:
         return self._whole.vectors([self._named(name) for name in names], length)
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        return self._whole.shares(self._named(name), length, stored=stored)
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
@@ -146,6 +149,11 @@ class PrefixedWeights:
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         return self._whole.row(self._named(name), index, shape)
+
+    def combined_rows(
+        self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        return self._whole.combined_rows(self._named(name), shape, sums)
 
     def number(self, name: str) -> float:
         return self._whole.number(self._named(name))

@@ -30,13 +30,15 @@ from pagemill.ops.paged_attention import paged_attention
 from pagemill.ops.pool import PoolKind, pool
 from pagemill.ops.rms_norm import rms_norm
 from pagemill.ops.rotary import rotary
-from pagemill.ops.scale import scale, scale_by_position, scale_columns
+from pagemill.ops.scale import scale, scale_by_position, scale_columns, scale_groups
 from pagemill.ops.scatter_rows import scatter_rows
 from pagemill.ops.select_rows import select_rows
 from pagemill.ops.select_tokens import select_tokens
 from pagemill.ops.selective_scan import selective_scan
+from pagemill.ops.sparse_relu import sparse_relu
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
+from pagemill.ops.wkv import wkv
 
 __all__ = [
     "ActivationKind",
@@ -71,10 +73,13 @@ __all__ = [
     "scale",
     "scale_by_position",
     "scale_columns",
+    "scale_groups",
     "scatter_rows",
     "select_rows",
     "select_tokens",
     "selective_scan",
+    "sparse_relu",
     "split",
     "state_space_scan",
+    "wkv",
 ]

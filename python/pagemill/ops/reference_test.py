@@ -127,6 +127,24 @@ def test_scale():
     torch.testing.assert_close(y, x * factors[:, None])
 
 
+def test_scale_of_groups():
+    x, factors = _random(3, 2, 4), _random(3, 2)
+    (y,) = _run("scale", x, factors, by=1.0)
+    torch.testing.assert_close(y, x * factors[:, :, None])
+
+
+def test_sparse_relu_keeps_what_is_far_above_the_mean():
+    x = torch.tensor([[1.0, 5, 5, 1], [2, 2, 2, 2]])  # means 3 and 2, deviations 2 and 0
+    (y,) = _run("sparse_relu", x, deviations=0.5)
+    assert y.tolist() == [[0, 1, 1, 0], [0, 0, 0, 0]]
+
+
+def test_embedding_of_ids_outside_its_table():
+    table = _random(4, 3)
+    (y,) = _run("embedding", torch.tensor([3, 4, -1]), table, outside=2)
+    assert torch.equal(y, table[[3, 2, 2]])
+
+
 def test_linears_of_one_value():
     x, w, u, bias = _random(3, 2, 4), _random(5, 8), _random(7, 8), _random(1, 7)[0]
     rows = x.reshape(3, 8)
@@ -266,6 +284,7 @@ def test_head_linear():
         (7, lambda x: x),
         (8, lambda x: 1 / (1 + math.exp(-x))),
         (9, lambda x: x if x > 0 else math.expm1(x)),
+        (10, lambda x: math.log1p(math.exp(x))),
     ],
 )
 def test_activations(kind, expected):
@@ -334,6 +353,16 @@ def test_rotary_kv_write_stores_the_rotated_keys():
     torch.testing.assert_close(cache.value[slots], v, atol=0, rtol=0)
 
 
+def test_kv_write_of_narrow_values():
+    k, v, slots = _random(2, 3, 4), _random(2, 3, 2), torch.tensor([5, 1])
+    cache = TorchCache(torch.full((6, 3, 4), 9.0), torch.full((6, 3, 4), 9.0))
+    step = SimpleNamespace(tables=[SimpleNamespace(slot_mapping=slots)])
+    reference("kv_write")([k, v, cache], {}, step)
+    assert torch.equal(cache.key[slots], k)
+    assert torch.equal(cache.value[slots, :, :2], v)
+    assert not cache.value[slots, :, 2:].any()
+
+
 def test_concat_puts_rows_side_by_side():
     x, y = torch.tensor([[[1.0, 2], [3, 4]], [[5, 6], [7, 8]]]), torch.tensor([[9.0], [10]])
     (z,) = _run("concat", x, y)
@@ -351,6 +380,9 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
             scores = keys[seen, head // group] @ q[token, head] * attributes["scale"]
             if soft_cap:
                 scores = soft_cap * np.tanh(scores / soft_cap)
+            position, grows_from = -distances[token, 0], attributes["grows_from"]
+            if grows_from and position > grows_from:
+                scores = scores * np.log(position) / np.log(grows_from)
             if slopes is not None:
                 scores = scores + float(slopes[head]) * distances[token, seen]
             weights = np.exp(scores)
@@ -361,10 +393,21 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
 
 @pytest.mark.parametrize(("sinks", "slopes"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize(
-    ("window", "chunked", "causal", "soft_cap"),
-    [(0, 0, 1, 0), (5, 0, 1, 0), (4, 1, 1, 0), (0, 0, 0, 0), (3, 0, 1, 2), (0, 0, 1, 2)],
+    ("window", "chunked", "causal", "soft_cap", "grows_from"),
+    [
+        (0, 0, 1, 0, 0),
+        (5, 0, 1, 0, 0),
+        (4, 1, 1, 0, 0),
+        (0, 0, 0, 0, 0),
+        (3, 0, 1, 2, 0),
+        (0, 0, 1, 2, 0),
+        (0, 0, 1, 0, 3),
+        (0, 0, 1, 2, 3),
+    ],
 )
-def test_paged_attention_over_shuffled_blocks(window, chunked, causal, soft_cap, sinks, slopes):
+def test_paged_attention_over_shuffled_blocks(
+    window, chunked, causal, soft_cap, grows_from, sinks, slopes
+):
     block_size, heads, kv_heads, head_dim = 4, 6, 2, 8
     # Three requests: decode at length 11, a chunk of 5 after 6, a whole prompt of 9.
     new, lengths = (1, 5, 9), (11, 11, 9)
@@ -386,11 +429,18 @@ def test_paged_attention_over_shuffled_blocks(window, chunked, causal, soft_cap,
         "logits_rows": empty,
         "query_start": starts,
         "seq_lens": np.array(lengths, np.int32),
-        "kv": [{"block_size": block_size, "slot_mapping": empty, "block_table": table}],
+        "kv": [
+            {
+                "block_size": block_size,
+                "slot_mapping": empty,
+                "block_table": table,
+                "recent_states": 0,
+            }
+        ],
     }
     q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
     attributes = {"scale": 0.4, "window": window, "causal": causal, "soft_cap": soft_cap}
-    attributes["chunked"] = chunked
+    attributes |= {"chunked": chunked, "grows_from": grows_from}
     step = make_step(batch, DEVICE)
     sink_logits = torch.linspace(-2.0, 3.0, heads) if sinks else None
     head_slopes = torch.tensor([0.5**i for i in range(heads)]) if slopes else None
@@ -453,7 +503,14 @@ def test_latent_attention_over_shuffled_blocks(sparse):
         "logits_rows": mapping,
         "query_start": starts,
         "seq_lens": np.array(lengths, np.int32),
-        "kv": [{"block_size": block_size, "slot_mapping": mapping, "block_table": table}],
+        "kv": [
+            {
+                "block_size": block_size,
+                "slot_mapping": mapping,
+                "block_table": table,
+                "recent_states": 0,
+            }
+        ],
     }
     step = make_step(batch, DEVICE)
     cache = TorchLatentCache(torch.full((40, size + rope_size), 1e6))

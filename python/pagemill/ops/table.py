@@ -42,9 +42,11 @@ OPS: dict[str, str] = {
     "select_rows": "pagemill.ops.select_rows",
     "select_tokens": "pagemill.ops.select_tokens",
     "selective_scan": "pagemill.ops.selective_scan",
+    "sparse_relu": "pagemill.ops.sparse_relu",
     "split": "pagemill.ops.split",
     "state_space_scan": "pagemill.ops.state_space_scan",
     "take_tokens": "pagemill.ops.take_tokens",
+    "wkv": "pagemill.ops.wkv",
 }
 
 

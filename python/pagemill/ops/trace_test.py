@@ -54,6 +54,16 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     (lambda v: ops.rms_norm(v.act("tokens", 3, 8), v.weight("f32", 8), eps=1), ("tokens", 3, 8)),
     (lambda v: ops.rms_norm(v.act("tokens", 3, 8), v.weight("f32", 24), eps=1), ("tokens", 3, 8)),
     (lambda v: ops.scale(v.act("tokens", 4), 0.5), ("tokens", 4)),
+    (lambda v: ops.scale_groups(v.act("tokens", 3, 8), v.f32("tokens", 3)), ("tokens", 3, 8)),
+    (lambda v: ops.sparse_relu(v.act("tokens", 4), deviations=1.6), ("tokens", 4)),
+    (
+        lambda v: ops.concat(v.act("tokens", 4), v.act("tokens", 4), row_shape=(2, 4)),
+        ("tokens", 2, 4),
+    ),
+    (
+        lambda v: ops.embedding(v.i32("tokens"), v.weight("f32", 9, 4), outside=8),
+        ("tokens", 4),
+    ),
     (
         lambda v: ops.causal_conv(
             v.act("tokens", 6), v.weight("f32", 6, 1, 4), v.weight("f32", 6), v.state(3, 6)
@@ -249,6 +259,13 @@ def test_selective_scan_has_rows_of_channels():
     assert (y.shape, y.dtype) == (("tokens", 6), "act")
 
 
+def test_wkv_keeps_the_shape_of_rows():
+    v = _Values()
+    key, value = v.act("tokens", 2, 3), v.act("tokens", 2, 3)
+    y = ops.wkv(key, value, v.weight("f32", 6), v.weight("f32", 6), v.state(3, 6))
+    assert (y.shape, y.dtype) == (("tokens", 2, 3), "act")
+
+
 def test_gated_recurrence_keeps_the_shape_of_rows():
     v = _Values()
     x, gate = v.act("tokens", 2, 3), v.act("tokens", 2, 3)
@@ -269,6 +286,14 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
             v.act("tokens", 6), v.act("tokens", 6), v.weight("f32", 6), v.state(2, 3)
         ),
         r"holds state \(2, 3\), it must be state \(6,\)",
+    ),
+    (
+        lambda v: ops.wkv(
+            *(v.act("tokens", 6) for _ in range(2)),
+            *(v.weight("f32", 6) for _ in range(2)),
+            v.state(2, 6),
+        ),
+        r"holds state \(2, 6\), it must be state \(3, 6\)",
     ),
     (
         lambda v: ops.scale_columns(v.act("tokens", 6), v.weight("f32", 5)),
@@ -301,6 +326,22 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: ops.rms_norm(v.act("tokens", 8), v.weight("f32", 4), eps=1), r"must be \[8\]"),
     (lambda v: ops.rms_norm(v.act("tokens", 2, 8), v.weight("f32", 2, 8), eps=1), r"must be \[8\]"),
     (lambda v: ops.scale(v.weight("bf16", 4), 2.0), r"is bf16; expected act, f32"),
+    (
+        lambda v: ops.scale_groups(v.act("tokens", 3, 8), v.f32("tokens", 2)),
+        "must have one for each group of a row",
+    ),
+    (
+        lambda v: ops.sparse_relu(v.act("tokens", 2, 8), deviations=1.0),
+        r"sparse_relu: x \(x0\) must have rank 2",
+    ),
+    (
+        lambda v: ops.concat(v.act("tokens", 4), v.act("tokens", 4), row_shape=(3, 2)),
+        r"rows of 8 do not fit \(3, 2\)",
+    ),
+    (
+        lambda v: ops.embedding(v.i32("tokens"), v.weight("f32", 9, 4), outside=9),
+        "embedding: w0 has no row 9",
+    ),
     (
         lambda v: ops.rms_norm(v.act("tokens", 8), v.weight("f32", 8), eps=1, row_shape=(3, 2)),
         r"rows of 8 of x0 do not fit \(3, 2\)",
@@ -358,7 +399,7 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), v.weight("f32", 8)), "bias"),
     (
         lambda v: ops.linear(v.act("tokens", 8), v.weight("i8", 6, 8)),
-        "weight \\(w0\\) is i8; expected bf16, f16, f32, iq4_nl",
+        "weight \\(w0\\) is i8; expected bf16, f16, f32, iq1_m",
     ),
     (
         lambda v: ops.embedding(v.i32("tokens"), v.scaled("i8", (6, 8), (1, 8))),
@@ -367,6 +408,10 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (
         lambda v: ops.kv_write(v.act("tokens", 2, 8), v.act("tokens", 2, 8), v.cache),
         r"holds kv \(2, 16\)",
+    ),
+    (
+        lambda v: ops.kv_write(v.act("tokens", 2, 16), v.act("tokens", 2, 17), v.cache),
+        "v must have as many heads, of at most as many elements",
     ),
     (
         lambda v: ops.paged_attention(v.act("tokens", 5, 16), v.cache, scale=1),

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from pagemill import ops
-from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES
+from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES, tensor_bytes
 from pagemill.ops.program import ACT
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace, format_shape
@@ -335,6 +335,19 @@ class WeightBinder:
             values.append(read_f32(location).reshape(length))
         return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", np.concatenate(values))
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        """1 - v and v of each entry v of a vector: f32 [length, 2], the taps that mix two tokens;
+        `stored` in this shape, by default as a vector.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, stored or (length,))
+        values = read_f32(location).reshape(length)
+        return self._tensors.constant(f"{name}.shares", np.stack([1 - values, values], axis=1))
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
@@ -378,6 +391,28 @@ class WeightBinder:
         self._check_unscaled(location)
         self._check_shape(location, shape)
         return self._tensors.constant(f"{name}[{index}]", read_f32(location)[index])
+
+    def combined_rows(
+        self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        """Sums of some rows of the matrix `name` of `shape`, each row times a factor: f32 [sums,
+        shape[1]].
+
+        Raises:
+            WeightsError: the matrix is missing or of another shape, or has no such row.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        result = np.zeros((len(sums), shape[1]), np.float32)
+        row_bytes = tensor_bytes(location.dtype, (1, shape[1]))
+        for into, factors in zip(result, sums, strict=True):
+            for index, factor in factors.items():
+                if not 0 <= index < shape[0]:
+                    raise WeightsError(f"{self._source.path}: {name} has no row {index}")
+                at = location.offset + index * row_bytes
+                into += factor * read_f32(replace(location, shape=(1, shape[1]), offset=at))[0]
+        return self._tensors.constant(f"{name}.sums", result)
 
     def constant(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""

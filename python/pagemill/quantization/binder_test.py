@@ -110,6 +110,11 @@ def test_vectors_one_after_the_other(binder: WeightBinder) -> None:
         binder.vectors(["vector", "matrix"], 12)
 
 
+def test_shares_of_a_vector(binder: WeightBinder) -> None:
+    shares = _values(binder.trace.program, binder.shares("row", 12, stored=(1, 12)))
+    assert shares.reshape(12, 2).tolist() == [[1 - v, v] for v in range(12)]
+
+
 def test_columns_of_a_small_matrix(binder: WeightBinder) -> None:
     columns = binder.small_columns("matrix", (3, 4), columns=Part(1, 3, 4), rows=[2, 0, 2])
     expected = MATRIX[[2, 0, 2], 1:3].T

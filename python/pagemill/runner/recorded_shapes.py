@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pagemill.layers.base import Constant
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
@@ -150,6 +150,9 @@ class ShapeRecorder:
             self.shapes[name] = (length,)
         return self._made(f"{names[0]} to {names[-1]}", (len(names) * length,))
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        return self._read(name, stored or (length,), (length, 2))
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
@@ -169,6 +172,11 @@ class ShapeRecorder:
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         del index
         return self._read(name, shape, shape[1:])
+
+    def combined_rows(
+        self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        return self._read(name, shape, (len(sums), shape[1]))
 
     def number(self, name: str) -> float:
         self.shapes[name] = (1,)
