@@ -56,6 +56,8 @@ PAGEMILL_DEVICE void AtomicAdd(uint64_t* to, uint64_t value) {
   atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
 }
 
+PAGEMILL_DEVICE int CountBits(LaneMask mask) { return __popc(mask); }
+
 PAGEMILL_DEVICE void CopyAsync16(void* to, const void* from) {
   const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
