@@ -32,6 +32,7 @@
 #include "cuda/ops/scale/scale.h"
 #include "cuda/ops/scatter_rows/scatter_rows.h"
 #include "cuda/ops/select_rows/select_rows.h"
+#include "cuda/ops/select_tokens/select_tokens.h"
 #include "cuda/ops/selective_scan/selective_scan.h"
 #include "cuda/ops/split/split.h"
 #include "cuda/ops/state_space_scan/state_space_scan.h"
@@ -71,6 +72,7 @@ std::span<const ops::OpDefinition> GpuOps() {
       {"scale", ScaleKernels()},
       {"scatter_rows", ScatterRowsKernels()},
       {"select_rows", SelectRowsKernels()},
+      {"select_tokens", SelectTokensKernels()},
       {"selective_scan", SelectiveScanKernels()},
       {"split", SplitKernels()},
       {"state_space_scan", StateSpaceScanKernels()},
