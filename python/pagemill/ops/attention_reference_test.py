@@ -220,7 +220,14 @@ def test_rows_of_several_tokens_are_seen_from_the_last_on():
         "logits_rows": mapping,
         "query_start": np.array([0, 5, 6], np.int32),
         "seq_lens": np.array([5, 7], np.int32),
-        "kv": [{"block_size": 4, "slot_mapping": mapping, "block_table": table}],
+        "kv": [
+            {
+                "block_size": 4,
+                "recent_states": 0,
+                "slot_mapping": mapping,
+                "block_table": table,
+            }
+        ],
     }
     step, cache = make_step(batch, DEVICE), TorchLatentCache(torch.full((10, 3), 1e6), 0, 2)
     written = _random(6, 3)
