@@ -1,6 +1,8 @@
-"""Rule: CUDA sources compiled by nvcc into objects, to be listed in the srcs of a cc_library."""
+"""Rules of this tree: one source compiled by nvcc for GPUs, and by g++ for the emulation."""
 
 load("@local_tools//:defs.bzl", "TOOLS")
+load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//tools/bazel:requires.bzl", "requires")
 
 # Data center and desktop GPUs of the Ampere, Hopper and Blackwell generations. The last one is also
@@ -8,55 +10,208 @@ load("//tools/bazel:requires.bzl", "requires")
 _ARCHITECTURES = ["80", "90a", "100a", "120"]
 _PTX = "compute_120"
 
-def _gencodes():
-    flags = ["-gencode=arch=compute_{0},code=sm_{0}".format(arch) for arch in _ARCHITECTURES]
-    return flags + ["-gencode=arch={0},code={0}".format(_PTX)]
+# What `//...` compiles for.
+_TESTED_ARCHITECTURES = ["80", "90a"]
+
+# What //cuda:headers include.
+_HEADER_DEPS = [
+    "//cc/base:status",
+    "//cc/device",
+    "//cc/device:capabilities",
+    "//cc/device:stream",
+    "//cc/ops:op",
+    "//cc/tensor:tensor_view",
+]
+
+def _gencodes(architectures):
+    flags = ["-gencode=arch=compute_{0},code=sm_{0}".format(arch) for arch in architectures]
+    if architectures == _ARCHITECTURES:
+        flags.append("-gencode=arch={0},code={0}".format(_PTX))
+    return flags
 
 def _cuda_objects_impl(ctx):
     objects = []
+    resources = []
+    headers = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps]
     for src in ctx.files.srcs:
         out = ctx.actions.declare_file("{}_objs/{}.pic.o".format(ctx.label.name, src.basename))
-        ctx.actions.run(
-            arguments = _gencodes() + [
+        used = ctx.actions.declare_file("{}_objs/{}.resources".format(ctx.label.name, src.basename))
+        ctx.actions.run_shell(
+            # What ptxas says of each kernel goes to a file; the rest is shown.
+            command = """nvcc="$1" used="$2"; shift 2
+"$nvcc" "$@" 2> "$used" || { cat "$used" >&2; exit 1; }
+grep -E 'warning|error' "$used" >&2 || true""",
+            arguments = [TOOLS["nvcc"], used.path] + _gencodes(ctx.attr.architectures) + [
                 "-std=c++20",
                 "-O3",
                 "-Xcompiler=-fPIC",
+                "-Xptxas=-v",
                 "-I.",
+                "-x=cu",
+                # Reports assignments to values of [[nodiscard]] types.
+                "-diag-suppress=2810",
+                # Kernels call constexpr functions of //cc.
+                "--expt-relaxed-constexpr",
                 "-c",
                 src.path,
                 "-o",
                 out.path,
             ],
-            executable = TOOLS["nvcc"],
-            inputs = depset([src] + ctx.files.hdrs),
+            inputs = depset([src] + ctx.files.hdrs, transitive = headers),
             mnemonic = "CudaCompile",
-            outputs = [out],
+            outputs = [out, used],
             use_default_shell_env = True,
         )
+        resources.append(used)
         objects.append(out)
-    return [DefaultInfo(files = depset(objects))]
+    return [
+        DefaultInfo(files = depset(objects)),
+        OutputGroupInfo(resources = depset(resources)),
+    ]
 
 _cuda_objects = rule(
     implementation = _cuda_objects_impl,
     attrs = {
+        "architectures": attr.string_list(),
+        "deps": attr.label_list(providers = [CcInfo]),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
-        "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
+        "srcs": attr.label_list(allow_files = [".cc"], mandatory = True),
     },
 )
 
-def cuda_objects(name, srcs, hdrs = [], **kwargs):
-    """Objects for every supported architecture; skipped where nvcc is missing.
+def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
+    """Objects by nvcc; skipped where it is missing.
+
+    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
+    output group `resources` has what each kernel uses.
 
     Args:
       name: of the target.
-      srcs: .cu files.
-      hdrs: every header of this tree that they include.
+      srcs: .cc files with kernels.
+      hdrs: headers of this tree that they include, except those of //cuda:headers.
+      deps: C++ libraries whose headers they include.
       **kwargs: attributes that every rule has.
     """
-    _cuda_objects(
+    for suffix, architectures, tags in [
+        ("", _TESTED_ARCHITECTURES, []),
+        ("_release", _ARCHITECTURES, ["manual"]),
+    ]:
+        _cuda_objects(
+            name = name + suffix,
+            srcs = srcs,
+            hdrs = hdrs + ["//cuda:headers"],
+            architectures = architectures,
+            tags = tags,
+            target_compatible_with = requires("nvcc"),
+            deps = [dep for dep in _HEADER_DEPS if dep not in deps] + deps,
+            **kwargs
+        )
+
+def _part(label, suffix):
+    """The label of a part of a gpu_library."""
+    if ":" not in label:
+        label += ":" + label.split("/")[-1]
+    return label + suffix
+
+def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
+    """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
+
+    `<name>_resources` has what its kernels use.
+
+    Args:
+      name: of the target.
+      srcs: .cc files.
+      hdrs: their headers.
+      deps: C++ libraries of //cc.
+      gpu_deps: gpu_libraries of other packages.
+      **kwargs: attributes that every rule has.
+    """
+    native.filegroup(
+        name = name + "_headers",
+        srcs = hdrs,
+        visibility = ["//cuda:__subpackages__"],
+    )
+    cc_library(
+        name = name,
+        testonly = True,
+        srcs = srcs,
+        hdrs = hdrs,
+        # Switches stacks by x86-64 instructions.
+        target_compatible_with = ["@platforms//cpu:x86_64"],
+        deps = deps + gpu_deps + ["//cuda:emulated"],
+        **kwargs
+    )
+    cuda_objects(
+        name = name + "_objects",
+        srcs = srcs,
+        hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
+        deps = deps,
+        **kwargs
+    )
+    native.filegroup(
+        name = name + "_resources",
+        srcs = [name + "_objects"],
+        output_group = "resources",
+        visibility = ["//cuda:__subpackages__"],
+    )
+
+def gpu_op(
+        name,
+        srcs = None,
+        hdrs = None,
+        deps = [],
+        gpu_deps = [],
+        test_deps = [],
+        size = "small",
+        asan_filter = "*Lanes32Seed1"):
+    """Kernels of an op: a gpu_library, and its conformance in the emulation.
+
+    `<name>_test` runs it with several orders of threads and both sizes of warps, `<name>_asan_test`
+    once, with kernels that AddressSanitizer watches.
+
+    Args:
+      name: of the op, and of the package.
+      srcs: sources; `<name>.cc` if not given.
+      hdrs: headers; `<name>.h` if not given.
+      deps: libraries of //cc beside those of the op.
+      gpu_deps: gpu_libraries.
+      test_deps: of the test, beside the op's conformance body.
+      size: of the tests.
+      asan_filter: which tests AddressSanitizer watches.
+    """
+    srcs = srcs or [name + ".cc"]
+    hdrs = hdrs or [name + ".h"]
+    gpu_library(
         name = name,
         srcs = srcs,
         hdrs = hdrs,
-        target_compatible_with = requires("nvcc"),
-        **kwargs
+        gpu_deps = ["//cuda/device:gpu_device"] + gpu_deps,
+        visibility = ["//cuda:__subpackages__"],
+        deps = ["//cc/ops/" + name] + deps,
+    )
+    conformance = [
+        "//cc/ops/{0}:{0}_conformance".format(name),
+        "//cuda/ops/testing:gpu_conformance",
+        "@googletest//:gtest_main",
+    ] + test_deps
+    cc_test(
+        name = name + "_test",
+        size = size,
+        srcs = [name + "_test.cc"],
+        target_compatible_with = ["@platforms//cpu:x86_64"],
+        deps = depset([":" + name] + conformance).to_list(),
+    )
+    cc_test(
+        name = name + "_asan_test",
+        size = size,
+        srcs = srcs + hdrs + [name + "_test.cc"],
+        args = ["--gtest_filter=" + asan_filter],
+        copts = ["-fsanitize=address"],
+        # What is on the stack of a thread that never ends is not freed.
+        env = {"ASAN_OPTIONS": "detect_leaks=0"},
+        linkopts = ["-fsanitize=address"],
+        target_compatible_with = ["@platforms//cpu:x86_64"],
+        deps = depset(
+            ["//cc/ops/" + name, "//cuda/device:gpu_device"] + deps + gpu_deps + conformance,
+        ).to_list(),
     )

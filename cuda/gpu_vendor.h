@@ -3,7 +3,10 @@
 // (cuda/emulation/launch.h). A kernel uses nothing of a vendor but these names:
 //
 //   PAGEMILL_KERNEL, PAGEMILL_DEVICE     a kernel; a function that kernels call
+//   PAGEMILL_KERNEL_OF(threads, blocks)  a kernel that has registers for this many blocks at a time
+//                                        on a multiprocessor, of at most this many threads
 //   PAGEMILL_SHARED(type, name);         static shared memory; type may be an array: float[4]
+//   PAGEMILL_UNROLL                      before a loop: its arrays stay in registers
 //   Dim  ThreadIndex() BlockIndex() BlockSize() GridSize()
 //   int  WarpLanes() Lane() Warp()       lanes of a warp: 32 (64 on some AMD GPUs)
 //   T*   DynamicShared<T>()              16-byte aligned
@@ -12,12 +15,17 @@
 //   T    Shuffle(mask, value, source)    the value of a lane; T of 4 or 8 bytes
 //   T    ShuffleXor(mask, value, bits)   the value of lane `Lane() ^ bits`
 //   LaneMask Ballot(mask, predicate)     the lanes of `mask` that pass true
+//   void AtomicAdd(uint64_t*, value)     whole numbers only: their sum has no order
+//   int  CountBits(mask)                 the lanes of a mask
 //   void CopyAsync16(to, from)           16 bytes from global to shared memory, both aligned
 //   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.
 //                                        Other threads see the bytes after a further SyncBlock().
 //   void Mma16x8x16(c, a, b)             bf16 tensor core product of a warp of 32 lanes, below
 //   Vector<T, N>                         N values in one aligned load or store
-//   BFloat16, ToFloat(), ToBFloat16()    rounds to nearest even; NaN stays NaN
+//   BFloat16, Half                       types of memory; kernels compute in fp32
+//   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even
+//   float RoundedProduct(a, b)           never fused with an addition
+//   float Exp(x) InverseSqrt(x)          and functions of <cmath> for float: sqrtf, fmaxf, ...
 //
 // Every lane in `mask` calls the same line with the same mask.
 //
@@ -29,7 +37,9 @@
 #ifndef PAGEMILL_CUDA_GPU_VENDOR_H_
 #define PAGEMILL_CUDA_GPU_VENDOR_H_
 
+#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #if defined(__CUDACC__)
 #include "cuda/internal/nvcc_vocabulary.h"
@@ -44,21 +54,29 @@ struct alignas(sizeof(T) * N) Vector {
   T values[N];
 };
 
-// The type has no arithmetic: kernels widen, compute in fp32 and round once.
 struct BFloat16 {
   uint16_t bits;
 };
+struct Half {
+  uint16_t bits;
+};
 
+PAGEMILL_DEVICE float ToFloat(float value) { return value; }
 PAGEMILL_DEVICE float ToFloat(BFloat16 value) {
   return BitsToFloat(static_cast<uint32_t>(value.bits) << 16);
 }
+PAGEMILL_DEVICE float ToFloat(Half value) { return HalfBitsToFloat(value.bits); }
 
-PAGEMILL_DEVICE BFloat16 ToBFloat16(float value) {
-  const uint32_t bits = FloatToBits(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) {
-    return {static_cast<uint16_t>(bits >> 16 | 0x40u)};  // a quiet NaN
+template <typename T>
+PAGEMILL_DEVICE T FromFloat(float value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return {FloatToBFloat16Bits(value)};
+  } else {
+    static_assert(std::is_same_v<T, Half>);
+    return {FloatToHalfBits(value)};
   }
-  return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 }
 
 }  // namespace pagemill::gpu

@@ -269,6 +269,11 @@ std::vector<const Kernel*> SupportedKernels(const OpDefinition& op,
   return kernels;
 }
 
+std::vector<int32_t> ThreadCounts(const device::Capabilities& caps) {
+  if (caps.kind != device::DeviceKind::kCpu) return {1};
+  return {1, 2, 3};
+}
+
 const Kernel& ReferenceKernel(const OpDefinition& op) {
   for (const Kernel& kernel : op.kernels) {
     if (kernel.name == "reference") return kernel;

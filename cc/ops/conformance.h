@@ -90,6 +90,10 @@ class TestTensor {
 std::vector<const Kernel*> SupportedKernels(const OpDefinition& op,
                                             const device::Capabilities& caps, const OpCall& call);
 
+// Numbers of threads that checks run kernels with, the first of which is 1. Kernels of devices do
+// not use the host's threads: only 1.
+std::vector<int32_t> ThreadCounts(const device::Capabilities& caps);
+
 // The kernel named "reference"; aborts if the op has none.
 const Kernel& ReferenceKernel(const OpDefinition& op);
 

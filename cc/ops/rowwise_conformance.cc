@@ -70,11 +70,11 @@ void CheckAliases(RowCase& c, const Kernel& kernel,
   }
 }
 
-void CheckKernel(RowCase& c, const Kernel& kernel,
+void CheckKernel(RowCase& c, const device::Capabilities& caps, const Kernel& kernel,
                  const std::vector<std::vector<float>>& reference) {
   const int64_t rows = c.outputs[0].view().shape[0];
   std::vector<std::vector<uint8_t>> expected;
-  for (int32_t threads = 1; threads <= 3; ++threads) {
+  for (int32_t threads : ThreadCounts(caps)) {
     device::ThreadPool pool({.num_threads = threads});
     PoisonOutputs(c);
     RunKernel(kernel, SlicedCall(c, 0, rows).call, pool);
@@ -127,16 +127,20 @@ void CheckRowCase(RowCase& c, const device::Capabilities& caps) {
   std::vector<std::vector<float>> reference;
   for (const TestTensor& output : c.outputs) reference.push_back(output.ToFloat());
   for (const Kernel* kernel : SupportedKernels(c.op, caps, whole.call)) {
-    CheckKernel(c, *kernel, reference);
+    CheckKernel(c, caps, *kernel, reference);
   }
   if (c.act_inputs == 0) return;
-  CheckActTypes({.op = c.op, .caps = caps, .call = whole.call, .act_inputs = c.act_inputs});
+  CheckActTypes({.op = c.op,
+                 .caps = caps,
+                 .call = whole.call,
+                 .act_inputs = c.act_inputs,
+                 .tolerance = c.tolerance});
 }
 
 void CheckBits(const OpDefinition& op, const device::Capabilities& caps, const OpCall& call,
                TestTensor& y, const std::vector<float>& expected) {
   ASSERT_TRUE(op.check(call).ok());
-  for (int32_t threads : {1, 3}) {
+  for (int32_t threads : ThreadCounts(caps)) {
     device::ThreadPool pool({.num_threads = threads});
     for (const Kernel* kernel : SupportedKernels(op, caps, call)) {
       y.Poison();

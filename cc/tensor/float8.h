@@ -26,7 +26,7 @@ namespace pagemill {
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, rebased) | sign | nan);
 }
 
-[[gnu::always_inline]] inline uint8_t FloatToF8E4M3(float value) {
+[[gnu::always_inline]] constexpr uint8_t FloatToF8E4M3(float value) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, value);
   const uint8_t sign = static_cast<uint8_t>(bits >> 24 & 0x80u);
   const uint32_t magnitude = bits & 0x7fffffffu;

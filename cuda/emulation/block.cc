@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -11,6 +12,12 @@ namespace {
 std::mutex launching;
 Block* running = nullptr;    // guarded by `launching`
 uint64_t blocks_so_far = 0;  // guarded by `launching`
+
+// The process's threads, which keep their stacks from launch to launch. Guarded by `launching`.
+std::vector<std::unique_ptr<Thread>>& AllThreads() {
+  static std::vector<std::unique_ptr<Thread>> threads;
+  return threads;
+}
 
 // A warp goes on after its lanes met with this probability: it may get far ahead of the others.
 constexpr double kSameWarp = 0.75;
@@ -34,10 +41,12 @@ Block::Block(const LaunchOptions& options, const std::function<void()>& thread)
       dynamic_shared_(
           std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(options.shared_bytes))),
       random_(options.seed) {
+  std::vector<std::unique_ptr<Thread>>& all = AllThreads();
   for (uint32_t z = 0; z < options.block.z; ++z) {
     for (uint32_t y = 0; y < options.block.y; ++y) {
       for (uint32_t x = 0; x < options.block.x; ++x) {
-        threads_.push_back(std::make_unique<Thread>());
+        if (threads_.size() == all.size()) all.push_back(std::make_unique<Thread>());
+        threads_.push_back(all[threads_.size()].get());
         threads_.back()->index = {x, y, z};
       }
     }
@@ -58,10 +67,11 @@ Status Block::Run(Dim index) {
   index_ = index;
   serial_ = ++blocks_so_far;
   std::memset(dynamic_shared_.get(), 0xff, static_cast<size_t>(options_.shared_bytes));
-  for (const std::unique_ptr<Thread>& thread : threads_) {
+  for (Thread* thread : threads_) {
     thread->wait = Wait::kNone;
     thread->committed.clear();
     thread->issued.clear();
+    thread->num_whole_exchanges = 0;
     thread->fiber.Start(body_);
   }
   std::vector<int> order(static_cast<size_t>(warps()));
@@ -130,7 +140,7 @@ bool Block::ReleaseWarp(int warp) {
 bool Block::ReleaseBlock() {
   const Thread* waiting = nullptr;
   size_t finished = 0;
-  for (const std::unique_ptr<Thread>& thread : threads_) {
+  for (Thread* thread : threads_) {
     if (thread->fiber.finished()) {
       ++finished;
     } else if (thread->wait == Wait::kWarp) {
@@ -138,7 +148,7 @@ bool Block::ReleaseBlock() {
                *thread);
       return false;
     } else if (waiting == nullptr) {
-      waiting = thread.get();
+      waiting = thread;
     } else if (!IsSamePlace(waiting->location, thread->location)) {
       SetError("threads of the block wait at different barriers, another is " +
                    ToString(thread->location),
@@ -151,7 +161,7 @@ bool Block::ReleaseBlock() {
     SetError("the barrier is not reached by threads that returned", *waiting);
     return false;
   }
-  for (const std::unique_ptr<Thread>& thread : threads_) thread->wait = Wait::kNone;
+  for (Thread* thread : threads_) thread->wait = Wait::kNone;
   return true;
 }
 

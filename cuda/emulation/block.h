@@ -40,7 +40,10 @@ struct Thread {
   Location location;   // where it waits, or waited last
   std::vector<std::vector<AsyncCopy>> committed;
   std::vector<AsyncCopy> issued;  // since the last commit
-  alignas(16) std::byte exchanged[kMaxExchangeBytes];
+  // What it hands to its warp: the whole warp by turns in the first two, so that no lane has to
+  // wait until the others have read; some of its lanes in the third.
+  alignas(16) std::byte exchanged[3][kMaxExchangeBytes];
+  uint64_t num_whole_exchanges = 0;
 };
 
 class Block {
@@ -78,7 +81,7 @@ class Block {
 
   LaunchOptions options_;
   const std::function<void()>& body_;
-  std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<Thread*> threads_;  // of the process, for one block after another
   std::unique_ptr<std::byte[]> dynamic_shared_;
   std::mt19937_64 random_;
   Dim index_;

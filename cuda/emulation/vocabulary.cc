@@ -47,14 +47,14 @@ void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b
   }
   const Fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   const int group = CurrentBlock().lane() / 4, in_group = CurrentBlock().lane() % 4;
-  const auto products = Exchange(0xffffffffu, own, where, [&](Block& block) {
+  const auto products = Exchange(0xffffffffu, own, where, [&](const Exchanged& lanes) {
     std::array<float, 4> sums = {};
     for (int i = 0; i < 4; ++i) {
       const int row = group + 8 * (i / 2), column = 2 * in_group + i % 2;
       for (int k = 0; k < 16; ++k) {
         const int pair = k % 8 / 2;
-        const auto of_a = ExchangedBy<Fragments>(block, row % 8 * 4 + pair);
-        const auto of_b = ExchangedBy<Fragments>(block, column * 4 + pair);
+        const auto of_a = lanes.By<Fragments>(row % 8 * 4 + pair);
+        const auto of_b = lanes.By<Fragments>(column * 4 + pair);
         sums[static_cast<size_t>(i)] +=
             Half(of_a.a[static_cast<size_t>(row / 8 + k / 8 * 2)], k % 2) *
             Half(of_b.b[static_cast<size_t>(k / 8)], k % 2);

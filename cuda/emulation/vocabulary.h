@@ -4,15 +4,19 @@
 #define PAGEMILL_CUDA_EMULATION_VOCABULARY_H_
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <source_location>
 #include <type_traits>
 
+#include "cc/tensor/float16.h"
 #include "cuda/emulation/block.h"
 
 #define PAGEMILL_KERNEL inline void
+#define PAGEMILL_KERNEL_OF(threads, blocks) inline void
 #define PAGEMILL_DEVICE inline
+#define PAGEMILL_UNROLL
 #define PAGEMILL_SHARED(type, name)                                                       \
   static ::pagemill::gpu::emulation::SharedVariable<std::type_identity_t<type>> name##_of; \
   auto& name = name##_of.Get()
@@ -46,23 +50,35 @@ inline void SyncWarp(LaneMask mask, Location where = Location::current()) {
 
 namespace emulation {
 
+// What the lanes of a warp have handed out.
+class Exchanged {
+ public:
+  Exchanged(const Block& block, size_t slot) : block_(block), slot_(slot) {}
+
+  template <typename T>
+  T By(int lane) const {
+    T value;
+    std::memcpy(&value, block_.LaneOfWarp(lane).exchanged[slot_], sizeof(T));
+    return value;
+  }
+
+ private:
+  const Block& block_;
+  const size_t slot_;
+};
+
 // Gives `value` to the warp, calls read() once all lanes of `mask` did, and returns its result.
 template <typename T, typename Read>
 auto Exchange(LaneMask mask, const T& value, const Location& where, Read read) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kMaxExchangeBytes);
   Block& block = CurrentBlock();
-  std::memcpy(block.thread().exchanged, &value, sizeof(T));
+  const bool whole = mask == AllLanes();
+  const size_t slot = whole ? block.thread().num_whole_exchanges++ % 2 : 2;
+  std::memcpy(block.thread().exchanged[slot], &value, sizeof(T));
   block.WaitForWarp(mask, where);
-  auto result = read(block);
-  block.WaitForWarp(mask, where);  // the others have read
+  auto result = read(Exchanged(block, slot));
+  if (!whole) block.WaitForWarp(mask, where);  // the others have read
   return result;
-}
-
-template <typename T>
-T ExchangedBy(const Block& block, int lane) {
-  T value;
-  std::memcpy(&value, block.LaneOfWarp(lane).exchanged, sizeof(T));
-  return value;
 }
 
 // Lands all groups of copies but the last `under_way`.
@@ -77,11 +93,11 @@ void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b
 template <typename T>
 T Shuffle(LaneMask mask, T value, int source, Location where = Location::current()) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-  return emulation::Exchange(mask, value, where, [&](emulation::Block& block) {
+  return emulation::Exchange(mask, value, where, [&](const emulation::Exchanged& lanes) {
     if (source < 0 || source >= WarpLanes() || !(mask >> source & 1)) {
-      block.Fail("a shuffle reads from a lane that is not in its mask", where);
+      emulation::CurrentBlock().Fail("a shuffle reads from a lane that is not in its mask", where);
     }
-    return emulation::ExchangedBy<T>(block, source);
+    return lanes.By<T>(source);
   });
 }
 template <typename T>
@@ -89,16 +105,21 @@ T ShuffleXor(LaneMask mask, T value, int bits, Location where = Location::curren
   return Shuffle(mask, value, Lane() ^ bits, where);
 }
 inline LaneMask Ballot(LaneMask mask, bool predicate, Location where = Location::current()) {
-  return emulation::Exchange(mask, predicate, where, [&](emulation::Block& block) {
+  return emulation::Exchange(mask, predicate, where, [&](const emulation::Exchanged& lanes) {
     LaneMask result = 0;
     for (int lane = 0; lane < WarpLanes(); ++lane) {
-      if (mask >> lane & 1 && emulation::ExchangedBy<bool>(block, lane)) {
+      if (mask >> lane & 1 && lanes.By<bool>(lane)) {
         result |= LaneMask{1} << lane;
       }
     }
     return result;
   });
 }
+
+// Threads switch at the calls of this vocabulary only.
+inline void AtomicAdd(uint64_t* to, uint64_t value) { *to += value; }
+
+inline int CountBits(LaneMask mask) { return std::popcount(mask); }
 
 inline void CopyAsync16(void* to, const void* from, Location where = Location::current()) {
   emulation::IssueCopy(to, from, 16, where);
@@ -116,6 +137,14 @@ inline void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b
 
 inline float BitsToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t FloatToBits(float value) { return std::bit_cast<uint32_t>(value); }
+
+inline uint16_t FloatToBFloat16Bits(float value) { return FloatToBf16(value); }
+inline uint16_t FloatToHalfBits(float value) { return FloatToF16(value); }
+inline float HalfBitsToFloat(uint16_t bits) { return F16ToFloat(bits); }
+
+inline float RoundedProduct(float a, float b) { return a * b; }
+inline float Exp(float value) { return std::exp(value); }
+inline float InverseSqrt(float value) { return 1 / std::sqrt(value); }
 
 }  // namespace pagemill::gpu
 

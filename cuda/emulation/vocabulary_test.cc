@@ -178,8 +178,8 @@ TEST(Vocabulary, LanesVoteAndBroadcast) {
 TEST(Vocabulary, TensorCoresMultiplyByTheirFragments) {
   constexpr int kDepth = 32;
   std::vector<BFloat16> a, b;
-  for (float value : Numbers(16 * kDepth)) a.push_back(ToBFloat16(value));
-  for (float value : Numbers(8 * kDepth)) b.push_back(ToBFloat16(value + 3));
+  for (float value : Numbers(16 * kDepth)) a.push_back(FromFloat<BFloat16>(value));
+  for (float value : Numbers(8 * kDepth)) b.push_back(FromFloat<BFloat16>(value + 3));
   std::vector<float> c(16 * 8, NAN);
   const Status status =
       Launch({.block = {32}}, [&] { MultiplyTile(a.data(), b.data(), kDepth, c.data()); });
@@ -204,11 +204,11 @@ TEST(Vocabulary, TensorCoresNeedWarpsOf32Lanes) {
 }
 
 TEST(Vocabulary, BFloat16RoundsToNearestEven) {
-  EXPECT_EQ(ToBFloat16(1.0f).bits, 0x3f80);
-  EXPECT_EQ(ToBFloat16(BitsToFloat(0x3f808000u)).bits, 0x3f80);
-  EXPECT_EQ(ToBFloat16(BitsToFloat(0x3f818000u)).bits, 0x3f82);
-  EXPECT_EQ(ToBFloat16(std::numeric_limits<float>::max()).bits, 0x7f80);
-  EXPECT_TRUE(std::isnan(ToFloat(ToBFloat16(BitsToFloat(0x7f800001u)))));
+  EXPECT_EQ(FromFloat<BFloat16>(1.0f).bits, 0x3f80);
+  EXPECT_EQ(FromFloat<BFloat16>(BitsToFloat(0x3f808000u)).bits, 0x3f80);
+  EXPECT_EQ(FromFloat<BFloat16>(BitsToFloat(0x3f818000u)).bits, 0x3f82);
+  EXPECT_EQ(FromFloat<BFloat16>(std::numeric_limits<float>::max()).bits, 0x7f80);
+  EXPECT_TRUE(std::isnan(ToFloat(FromFloat<BFloat16>(BitsToFloat(0x7f800001u)))));
 }
 
 TEST(Launch, ImpossibleBlocksAreRefused) {

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#define PAGEMILL_KERNEL __global__ inline void
+#define PAGEMILL_KERNEL static __global__ void
+#define PAGEMILL_KERNEL_OF(threads, blocks) static __global__ void __launch_bounds__(threads, blocks)
 #define PAGEMILL_DEVICE __device__ __forceinline__
+#define PAGEMILL_UNROLL _Pragma("unroll")
 #define PAGEMILL_SHARED(type, name) __shared__ std::type_identity_t<type> name
 
 namespace pagemill::gpu {
@@ -50,6 +52,12 @@ PAGEMILL_DEVICE LaneMask Ballot(LaneMask mask, bool predicate) {
   return __ballot_sync(mask, predicate);
 }
 
+PAGEMILL_DEVICE void AtomicAdd(uint64_t* to, uint64_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+}
+
+PAGEMILL_DEVICE int CountBits(LaneMask mask) { return __popc(mask); }
+
 PAGEMILL_DEVICE void CopyAsync16(void* to, const void* from) {
   const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
@@ -70,6 +78,26 @@ PAGEMILL_DEVICE void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uin
 
 PAGEMILL_DEVICE float BitsToFloat(uint32_t bits) { return __uint_as_float(bits); }
 PAGEMILL_DEVICE uint32_t FloatToBits(float value) { return __float_as_uint(value); }
+
+PAGEMILL_DEVICE uint16_t FloatToBFloat16Bits(float value) {
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+PAGEMILL_DEVICE uint16_t FloatToHalfBits(float value) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+PAGEMILL_DEVICE float HalfBitsToFloat(uint16_t bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
+PAGEMILL_DEVICE float RoundedProduct(float a, float b) { return __fmul_rn(a, b); }
+PAGEMILL_DEVICE float Exp(float value) { return expf(value); }
+PAGEMILL_DEVICE float InverseSqrt(float value) { return rsqrtf(value); }
 
 }  // namespace pagemill::gpu
 

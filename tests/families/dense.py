@@ -14,6 +14,7 @@ from tests.families.elsewhere import (
     CHATGLM,
     EXAONE,
     GEMMA3,
+    GEMMA3N,
     GEMMA4,
     GPT2_ALONE,
     INTERNLM,
@@ -57,6 +58,15 @@ _GEMMA4 = {
     "vocab_size_per_layer_input": 257,
     "hidden_size_per_layer_input": 12,
     "global_head_dim": 28,
+    "layer_types": ["sliding_attention", "full_attention"] * 3,
+    "num_hidden_layers": 6,
+    "sliding_window": WINDOW,
+    "final_logit_softcapping": 3.0,
+}
+_GEMMA3N = {
+    "vocab_size_per_layer_input": 200,  # later tokens have the embeddings of the first
+    "hidden_size_per_layer_input": 12,
+    "laurel_rank": 10,
     "layer_types": ["sliding_attention", "full_attention"] * 3,
     "num_hidden_layers": 6,
     "sliding_window": WINDOW,
@@ -153,6 +163,24 @@ DENSE: Mapping[str, Family] = {
     ),
     "gemma3_nested": Family(
         "gemma3_text", {**SLIDING, "rope_parameters": BY_LAYER_TYPE}, elsewhere=GEMMA3
+    ),
+    "gemma3n": Family(
+        "gemma3n_text",
+        {
+            **_GEMMA3N,
+            "intermediate_size": [136, 88, 136, 136, 72, 136],
+            "activation_sparsity_pattern": [0.9, 0.7, 0.0, 0.8, 0.6, 0.0],
+            "num_kv_shared_layers": 2,
+            "altup_num_inputs": 3,
+            "altup_active_idx": 1,
+            "attention_bias": True,
+        },
+    ),
+    "gemma3n_nested": Family(
+        "gemma3n_text",
+        {**_GEMMA3N, "num_kv_shared_layers": 0, "altup_correct_scale": False},
+        frozenset({"altup.correct_output_scale"}),
+        elsewhere=GEMMA3N,
     ),
     "gemma4": Family(
         "gemma4_text",

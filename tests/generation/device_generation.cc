@@ -30,6 +30,7 @@ using program::Program;
 
 constexpr int32_t kMaxModelLen = 64;
 constexpr int32_t kBlockSize = 16;
+constexpr int32_t kMaxDrafts = 4;
 constexpr int32_t kTokenIds = 64;  // ids below this are in every model's vocabulary
 
 // Counts the overlapping steps of an executor.
@@ -70,6 +71,7 @@ program::ExecutorOptions Options(const DeviceRun& run) {
   options.block_size = kBlockSize;
   options.num_blocks = run.num_blocks;
   options.activation_type = run.act;
+  options.max_draft_tokens = run.drafts ? kMaxDrafts : 0;
   return options;
 }
 
@@ -184,7 +186,13 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
   if (!logits) return InvalidArgument("the program has no logits");
   const auto vocab_size = static_cast<int32_t>(program.value(*logits).shape.RowElements());
   Generated generated;
-  TestDevice device;
+  TestDevice test_device;
+  const program::testing::DeviceUnderTest own = {
+      .target = {.ops = ops::testing::TestDeviceOps()},
+      .device = test_device,
+      .num_replays = [&] { return test_device.num_replays(); }};
+  const program::testing::DeviceUnderTest& device = run.device == nullptr ? own : *run.device;
+  const int64_t replays_before = device.num_replays();
   device::ThreadPool pool({.num_threads = 1});
   std::unique_ptr<program::Executor> executor;
   engine::RunnerLimits limits;
@@ -194,14 +202,14 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
     limits = LimitsOf(cpu->program(), cpu->memory_plan().kv, options, vocab_size);
     executor = std::move(cpu);
   } else {
-    program::DeviceExecutorOptions device_options = {.max_blocks = kMaxModelLen / kBlockSize,
-                                                     .max_steps_in_flight = run.steps_in_flight,
-                                                     .token_columns = vocab_size};
+    program::DeviceExecutorOptions device_options = {
+        .max_blocks = kMaxDrafts + 1 + kMaxModelLen / kBlockSize,
+        .max_steps_in_flight = run.steps_in_flight,
+        .token_columns = vocab_size};
     if (run.graphs) device_options.graph_sizes = {1, 3, 5};
     PAGEMILL_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceExecutor> on_device,
-        DeviceExecutor::Create(program, {.ops = ops::testing::TestDeviceOps()}, device, options,
-                               device_options));
+        DeviceExecutor::Create(program, device.target, device.device, options, device_options));
     limits = LimitsOf(on_device->program(), on_device->kv_layout(), options, vocab_size);
     executor = std::move(on_device);
   }
@@ -209,7 +217,7 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
   const FakeClock no_time;  // drafts are free: as many as the proposer has are used
   runner::ModelRunnerParts parts = {.clock = &no_time};
   if (run.drafts) {
-    limits.max_draft_tokens = 4;
+    limits.max_draft_tokens = kMaxDrafts;
     parts.proposer = std::make_unique<sampling::NgramProposer>(
         sampling::NgramProposerOptions{.max_num_seqs = limits.max_num_seqs, .min_n = 1});
   }
@@ -218,7 +226,7 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
       runner::ModelRunner::Create(&observed, &pool, limits, std::move(parts)));
   PAGEMILL_RETURN_IF_ERROR(
       RunRequests(requests, std::max(1, run.steps_in_flight), runner.get(), &generated));
-  generated.num_replays = device.num_replays();
+  generated.num_replays = device.num_replays() - replays_before;
   return generated;
 }
 

@@ -1,6 +1,7 @@
 // File: tests/generation/device_generation.h
-// Generates with a program on the test device (cc/device/testing), through engine and native
-// runner: with a given number of steps in flight, kernel by kernel or from graphs. Test code only.
+// Generates with a program on a device, the test device (cc/device/testing) if not given, through
+// engine and native runner: with a given number of steps in flight, kernel by kernel or from
+// graphs. Test code only.
 //
 //   const std::vector<step::Request> requests = GreedyRequests(program, /*seed=*/1);
 //   PAGEMILL_ASSIGN_OR_RETURN(const Generated one, Generate(program, requests, {.steps_in_flight =
@@ -17,6 +18,7 @@
 
 #include "cc/base/status.h"
 #include "cc/engine/engine_stats.h"
+#include "cc/program/device/testing/device_parity.h"
 #include "cc/program/program.h"
 #include "cc/step/request.h"
 #include "cc/tensor/dtype.h"
@@ -29,6 +31,7 @@ struct DeviceRun {
   bool graphs = false;
   int32_t num_blocks = 48;  // pages of the KV cache
   bool drafts = false;      // from the request's own text
+  const program::testing::DeviceUnderTest* device = nullptr;  // null: a test device
 };
 
 struct Generated {

@@ -136,6 +136,15 @@ def test_layers_that_share_a_cache_are_not_divided(tmp_path: Path) -> None:
         cut(from_text(text), "layer.3")
 
 
+def test_streams_cross_from_stage_to_stage(tmp_path: Path) -> None:
+    families.make("gemma3n", tmp_path, changes={"num_kv_shared_layers": 0})
+    text = build(ModelSource.open(tmp_path), BuildOptions(rewrite=False)).program_text
+    step = {0: list(range(3, 40)), 1: [7, 5]}
+    expected = Stages.of([from_text(text)], native).step(step)["logits"]
+    stages = list(cut(from_text(text), "layer.2"))
+    np.testing.assert_array_equal(Stages.of(stages, native).step(step)["logits"], expected)
+
+
 def test_layers_that_share_what_is_chosen_are_not_divided(tmp_path: Path) -> None:
     """Layer 2 attends to the tokens that the indexer of layer 1 has chosen."""
     families.make("glm_moe_dsa", tmp_path)

@@ -9,12 +9,35 @@
 #include <thread>
 #include <utility>
 
+// AddressSanitizer's, in programs that are linked with it, even if this file is not compiled for it.
+extern "C" {
+[[gnu::weak]] void __asan_poison_memory_region(const volatile void* begin, size_t bytes);
+[[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* begin, size_t bytes);
+}
+
 namespace pagemill::device::testing {
 namespace {
 
 constexpr size_t kReservedBytes = size_t{1} << 32;
-// Gap between allocations, so that addresses past the end of one belong to none.
-constexpr size_t kGap = 4096;
+// Each allocation ends near the end of a page of its own, with a page without access behind it.
+constexpr size_t kPage = 4096;
+constexpr size_t kAlignment = 64;
+
+size_t RoundUp(size_t size, size_t multiple) { return (size + multiple - 1) / multiple * multiple; }
+
+// The pages that hold an allocation.
+std::span<std::byte> PagesOf(std::span<std::byte> bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+  std::byte* const first = bytes.data() - begin % kPage;
+  return {first, RoundUp(static_cast<size_t>(bytes.data() + bytes.size() - first), kPage)};
+}
+
+// Tells AddressSanitizer which bytes of these pages must not be accessed: all but `bytes`.
+void PoisonAround(std::span<std::byte> pages, std::span<std::byte> bytes) {
+  if (__asan_poison_memory_region == nullptr) return;
+  __asan_poison_memory_region(pages.data(), pages.size());
+  __asan_unpoison_memory_region(bytes.data(), bytes.size());
+}
 
 class TestGraph final : public Graph {
  public:
@@ -24,7 +47,7 @@ class TestGraph final : public Graph {
 
 }  // namespace
 
-std::byte* TestWorker::Translate(const void* address, int64_t bytes) const {
+std::byte* TestWorker::Find(const void* address, int64_t bytes) const {
   const std::byte* const wanted = static_cast<const std::byte*>(address);
   std::lock_guard lock(device_.mutex_);
   const auto after = device_.allocations_.upper_bound(wanted);
@@ -32,7 +55,7 @@ std::byte* TestWorker::Translate(const void* address, int64_t bytes) const {
   const auto& [begin, memory] = *std::prev(after);
   const int64_t offset = wanted - begin;
   if (offset + bytes > static_cast<int64_t>(memory.size())) return nullptr;
-  return const_cast<std::byte*>(memory.data()) + offset;
+  return memory.data() + offset;
 }
 
 // Executes its work on a thread of its own.
@@ -51,7 +74,7 @@ class TestDevice::StreamOnThread final : public TestStream {
 
   void CopyToDevice(std::byte* to, std::span<const std::byte> from) override {
     Enqueue([to, from](TestWorker& worker) {
-      std::byte* target = worker.Translate(to, static_cast<int64_t>(from.size()));
+      std::byte* target = worker.Find(to, static_cast<int64_t>(from.size()));
       if (target == nullptr) return Internal("copy to an address outside of device memory");
       std::memcpy(target, from.data(), from.size());
       return OkStatus();
@@ -60,7 +83,7 @@ class TestDevice::StreamOnThread final : public TestStream {
 
   void CopyToHost(std::span<std::byte> to, const std::byte* from) override {
     Enqueue([to, from](TestWorker& worker) {
-      const std::byte* source = worker.Translate(from, static_cast<int64_t>(to.size()));
+      const std::byte* source = worker.Find(from, static_cast<int64_t>(to.size()));
       if (source == nullptr) return Internal("copy from an address outside of device memory");
       std::memcpy(to.data(), source, to.size());
       return OkStatus();
@@ -117,7 +140,9 @@ class TestDevice::StreamOnThread final : public TestStream {
       const bool healthy = status_.ok();
       lock.unlock();
       device_->WaitUntilReleased();
+      device_->Begin();
       Status status = healthy ? work(worker) : OkStatus();
+      device_->End();
       lock.lock();
       if (!status.ok()) status_ = std::move(status);
       ++num_done_;
@@ -164,26 +189,59 @@ TestDevice::TestDevice() {
 
 TestDevice::~TestDevice() {
   PAGEMILL_CHECK(allocations_.empty());
+  const std::span<std::byte> used = reserved_.first(num_reserved_bytes_used_);
+  PoisonAround(used, used);  // the addresses may be mapped by others
   munmap(reserved_.data(), reserved_.size());
 }
 
 StatusOr<DeviceMemory> TestDevice::Allocate(int64_t bytes, const char* purpose) {
   const size_t size = static_cast<size_t>(bytes);
-  const size_t step = (size + kGap - 1) / kGap * kGap + kGap;
+  const size_t pages = RoundUp(size, kPage);
   std::lock_guard lock(mutex_);
-  if (size > reserved_.size() || reserved_.size() - num_reserved_bytes_used_ < step) {
+  if (size > reserved_.size() || reserved_.size() - num_reserved_bytes_used_ < pages + kPage) {
     return ResourceExhausted("the test device has no addresses left for " + std::to_string(bytes) +
                              " bytes of " + purpose);
   }
-  std::byte* const address = reserved_.data() + num_reserved_bytes_used_;
-  num_reserved_bytes_used_ += step;
-  allocations_.emplace(address, std::vector<std::byte>(size, std::byte{0xff}));
-  return DeviceMemory(this, {address, size});
+  std::byte* const first = reserved_.data() + num_reserved_bytes_used_;
+  num_reserved_bytes_used_ += pages + kPage;
+  const std::span<std::byte> memory(first + pages - RoundUp(size, kAlignment), size);
+  if (pages > 0) {
+    PAGEMILL_CHECK(mprotect(first, pages, PROT_READ | PROT_WRITE) == 0);
+    std::memset(first, 0xff, pages);
+    if (num_executing_ == 0) PAGEMILL_CHECK(mprotect(first, pages, PROT_NONE) == 0);
+    PoisonAround({first, pages}, memory);
+  }
+  allocations_.emplace(memory.data(), memory);
+  return DeviceMemory(this, memory);
 }
 
 void TestDevice::Free(std::span<std::byte> bytes) {
   std::lock_guard lock(mutex_);
   PAGEMILL_CHECK(allocations_.erase(bytes.data()) == 1);
+  if (bytes.empty()) return;
+  const std::span<std::byte> pages = PagesOf(bytes);
+  PAGEMILL_CHECK(mmap(pages.data(), pages.size(), PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                      0) == pages.data());
+}
+
+void TestDevice::SetAccess(bool accessible) {
+  for (const auto& [address, memory] : allocations_) {
+    if (memory.empty()) continue;
+    const std::span<std::byte> pages = PagesOf(memory);
+    const int access = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
+    PAGEMILL_CHECK(mprotect(pages.data(), pages.size(), access) == 0);
+  }
+}
+
+void TestDevice::Begin() {
+  std::lock_guard lock(mutex_);
+  if (num_executing_++ == 0) SetAccess(true);
+}
+
+void TestDevice::End() {
+  std::lock_guard lock(mutex_);
+  if (--num_executing_ == 0) SetAccess(false);
 }
 
 StatusOr<std::unique_ptr<Stream>> TestDevice::NewStream() {

@@ -1,21 +1,22 @@
 // File: cc/device/testing/test_device.h
 // A fake device, made of this process's memory and a thread per stream, that behaves like a GPU in
 // the relevant ways: work executes later than it is enqueued, graphs replay recorded addresses, and
-// Allocate() returns addresses without access, so that a dereference by the host faults. Only work
-// on a stream can translate them.
+// device memory is accessible only while work of a stream executes: before and after, a dereference
+// by the host faults.
 //
 //   TestDevice device;
 //   std::unique_ptr<Stream> stream = *device.NewStream();
 //   device.Hold();                                   // no work is executed ...
 //   static_cast<TestStream&>(*stream).Enqueue([=](TestWorker& worker) {
-//     std::byte* x = worker.Translate(address, 64);  // null: not an address of this device
+//     std::byte* x = worker.Find(address, 64);  // null: not 64 bytes of this device's memory
 //     ...
 //     return OkStatus();
 //   });
 //   device.Release();                                // ... until here
 //
 // New memory is filled with 0xff: NaN in every floating-point type. Addresses are never reused, so
-// that use after free is detected. Test code only.
+// that use after free faults. An access past the end of an allocation faults; AddressSanitizer also
+// reports one before its beginning. Test code only.
 #ifndef PAGEMILL_CC_DEVICE_TESTING_TEST_DEVICE_H_
 #define PAGEMILL_CC_DEVICE_TESTING_TEST_DEVICE_H_
 
@@ -27,7 +28,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/device/device.h"
@@ -43,8 +43,8 @@ class TestWorker {
  public:
   TestWorker(const TestDevice& device, ThreadPool& pool) : device_(device), pool_(pool) {}
 
-  // The memory behind a device address; null unless all of it is in one live allocation.
-  std::byte* Translate(const void* address, int64_t bytes) const;
+  // `address`, to be written to; null unless all of these bytes are in one live allocation.
+  std::byte* Find(const void* address, int64_t bytes) const;
   ThreadPool& pool() { return pool_; }  // of one thread
 
  private:
@@ -81,6 +81,10 @@ class TestDevice final : public Device {
   friend class TestWorker;
   class StreamOnThread;
   class PointInStream;
+  // Between the two calls, memory is accessible.
+  void Begin();
+  void End();
+  void SetAccess(bool accessible);  // of all allocations; `mutex_` is held
   void WaitUntilReleased();
   void Free(std::span<std::byte> bytes) override;
 
@@ -89,9 +93,10 @@ class TestDevice final : public Device {
   bool held_ = false;
   int64_t num_enqueued_ = 0;
   int64_t num_replays_ = 0;
+  int32_t num_executing_ = 0;      // pieces of work
   std::span<std::byte> reserved_;  // addresses without memory
   size_t num_reserved_bytes_used_ = 0;
-  std::map<const std::byte*, std::vector<std::byte>> allocations_;  // by address
+  std::map<const std::byte*, std::span<std::byte>> allocations_;  // by address
 };
 
 }  // namespace pagemill::device::testing

@@ -65,6 +65,22 @@ TEST(TestDeviceDeathTest, HostCannotReadItsMemory) {
       "");
 }
 
+TEST(TestDevice, WorkAccessesMemoryByItsAddress) {
+  Fixture f;
+  DeviceMemory x = f.NewMemory(12);
+  int32_t* const values = reinterpret_cast<int32_t*>(x.data());
+  static_cast<TestStream&>(*f.stream).Enqueue([=](TestWorker& worker) {
+    EXPECT_EQ(worker.Find(values, 12), reinterpret_cast<std::byte*>(values));
+    EXPECT_EQ(worker.Find(values, 13), nullptr);
+    for (int32_t i = 0; i < 3; ++i) values[i] = i;
+    return OkStatus();
+  });
+  std::array<int32_t, 3> out = {};
+  f.stream->CopyToHost(Writable(out), x.data());
+  ASSERT_TRUE(f.Finish().ok());
+  EXPECT_EQ(out, (std::array<int32_t, 3>{0, 1, 2}));
+}
+
 TEST(TestDevice, AddressesBeyondAnAllocationAreNone) {
   Fixture f;
   DeviceMemory x = f.NewMemory(8);

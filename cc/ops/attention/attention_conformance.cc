@@ -161,7 +161,11 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
                {70, 300});
   }
   Case c({.q = 2, .kv = 1, .dim = 16, .causal = false}, {5, 20}, 0, /*rounded=*/false);
-  conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b111});
+  conformance::CheckActTypes({.op = op,
+                              .caps = caps,
+                              .call = c.call(),
+                              .act_inputs = 0b111,
+                              .tolerance = kTolerance});
 }
 
 }  // namespace pagemill::ops

@@ -116,11 +116,11 @@ inline constexpr int32_t kQ6KScaleOffset = 208;   // f16 d
 // Little-endian fields at any address. Always inlined, unlike those of cc/base/endian.h: decoders
 // are compiled for several instruction sets, and the linker would keep only one copy of an inline
 // function.
-[[gnu::always_inline]] inline uint16_t LoadLe16(const uint8_t* bytes) {
+[[gnu::always_inline]] constexpr uint16_t LoadLe16(const uint8_t* bytes) {
   return static_cast<uint16_t>(bytes[0] | (bytes[1] << 8));
 }
 
-[[gnu::always_inline]] inline uint32_t LoadLe32(const uint8_t* bytes) {
+[[gnu::always_inline]] constexpr uint32_t LoadLe32(const uint8_t* bytes) {
   return static_cast<uint32_t>(bytes[0]) | (static_cast<uint32_t>(bytes[1]) << 8) |
          (static_cast<uint32_t>(bytes[2]) << 16) | (static_cast<uint32_t>(bytes[3]) << 24);
 }

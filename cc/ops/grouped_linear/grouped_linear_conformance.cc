@@ -16,6 +16,7 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/linear/linear.h"
 #include "cc/ops/quantized/quantized.h"
 #include "cc/tensor/quantized.h"
 
@@ -172,7 +173,13 @@ void CheckCase(const Case& c, DType dtype, const OpDefinition& op, const OpDefin
     }
   }
   if (c.tokens < 10) {
-    conformance::CheckActTypes({.op = op, .caps = caps, .call = operation.call, .act_inputs = 0b1});
+    // The bound of `linear` with |x| <= 3, and |w| <= 4 for values of blocks.
+    const double sum = 3 * 4 * static_cast<double>(c.k) + 1;
+    conformance::CheckActTypes({.op = op,
+                                .caps = caps,
+                                .call = operation.call,
+                                .act_inputs = 0b1,
+                                .tolerance = {.abs = LinearErrorBound(c.k) * sum}});
   }
 }
 

@@ -54,7 +54,8 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
     EXPECT_TRUE(conformance::AllClose(y.ToFloat(), reference, tolerance)) << kernel->name;
     EXPECT_TRUE(x.GuardsIntact() && w.GuardsIntact() && y.GuardsIntact()) << kernel->name;
   }
-  conformance::CheckActTypes({.op = op, .caps = caps, .call = call, .act_inputs = 0b1});
+  conformance::CheckActTypes(
+      {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .tolerance = tolerance});
 }
 
 // Rows [begin, end) of `view`.

@@ -241,8 +241,12 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
       CheckMatricesTogether(op, caps, call, {&y[0], &y[1], &y[2], &y[3]});
       // Any of several results may be f32.
       if (n == 3) {
-        conformance::CheckActTypes(
-            {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .act_outputs = 0b1101});
+        conformance::CheckActTypes({.op = op,
+                                    .caps = caps,
+                                    .call = call,
+                                    .act_inputs = 0b1,
+                                    .act_outputs = 0b1101,
+                                    .tolerance = {.abs = LinearErrorBound(k) * 2.0 * k}});
       }
     }
   }
@@ -254,14 +258,17 @@ void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
   for (DType dtype : kWeightDTypes) {
     SCOPED_TRACE(std::string(Info(dtype).name));
     for (int64_t n : {0, 1, 5}) {
-      const Operation operation({n, 7, IsBlockFormat(dtype) ? 256 : 33, n == 5, 0, 0}, dtype,
-                                random);
+      const Case c = {n, 7, IsBlockFormat(dtype) ? 256 : 33, n == 5, 0, 0};
+      const Operation operation(c, dtype, random);
+      const std::vector<double> bounds = Compute(c, operation).bound;
+      const double bound = n == 0 ? 0 : *std::max_element(bounds.begin(), bounds.end());
       for (uint32_t act_outputs : {0u, 1u}) {
         conformance::CheckActTypes({.op = op,
                                     .caps = caps,
                                     .call = operation.call,
                                     .act_inputs = 0b1,
-                                    .act_outputs = act_outputs});
+                                    .act_outputs = act_outputs,
+                                    .tolerance = {.abs = bound}});
       }
     }
   }

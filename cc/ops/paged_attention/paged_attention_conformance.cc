@@ -83,7 +83,8 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
       EXPECT_TRUE(AllClose(alone, expected, kTolerance))
           << kernel->name << " head_dim " << options.head_dim << " window " << options.window;
     }
-    for (int32_t threads = 2; threads <= 3; ++threads) {
+    for (int32_t threads : conformance::ThreadCounts(caps)) {
+      if (threads == 1) continue;
       device::ThreadPool pool({.num_threads = threads});
       EXPECT_TRUE(BitEqual(c.Run(*kernel, pool), alone)) << kernel->name << " " << threads;
     }
@@ -215,7 +216,7 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
   for (DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3}) {
     const AttentionOptions plain{
         .q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .common_blocks = 16};
-    std::vector<AttentionOptions> features(6, plain);
+    std::vector<AttentionOptions> features(8, plain);
     features[0].window = 300;
     features[1].soft_cap = 3;
     features[2].sinks = true;
@@ -223,9 +224,13 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
     features[4].window = 90;
     features[4].chunked = true;
     features[5].bias_reach = 100;
+    features[6].grows_from = 20;
+    features[7].grows_from = 20;
+    features[7].soft_cap = 3;
     for (AttentionOptions& options : features) {
       SCOPED_TRACE(std::string(Info(dtype).name) + " window " + std::to_string(options.window) +
-                   " soft_cap " + std::to_string(options.soft_cap) + " sinks " +
+                   " soft_cap " + std::to_string(options.soft_cap) + " grows_from " +
+                   std::to_string(options.grows_from) + " sinks " +
                    std::to_string(options.sinks) + " slopes " + std::to_string(options.slopes) +
                    " bias_reach " + std::to_string(options.bias_reach));
       CheckSharing(op, caps, options, 5);
@@ -243,7 +248,12 @@ void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
       options.sinks = options.slopes = all;
       options.window = all ? 9 : 0;
       const AttentionCase c(options, {{0, 1}, {0, 17}, {20, 1}, {9, 0}, {15, 3}});
-      conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b1});
+      // Scores are below 20 and values below 6: the contract's bound.
+      conformance::CheckActTypes({.op = op,
+                                  .caps = caps,
+                                  .call = c.call(),
+                                  .act_inputs = 0b1,
+                                  .tolerance = {.abs = 4e-6 * (1 + 20) * 6}});
     }
   }
 }
@@ -274,6 +284,12 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
     }
   }
   CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .soft_cap = 3}, mixed);
+  for (double soft_cap : {0.0, 3.0}) {
+    AttentionOptions growing{.q_heads = 4, .kv_heads = 2, .head_dim = 40, .dtype = DType::kF32};
+    growing.soft_cap = soft_cap;
+    growing.grows_from = 30;
+    CheckCase(op, caps, growing, mixed);
+  }
   for (bool sinks : {false, true}) {
     for (bool slopes : {false, true}) {
       for (double soft_cap : {0.0, 4.0}) {

@@ -7,6 +7,8 @@
 namespace pagemill::ops {
 namespace {
 
+constexpr conformance::Tolerance kTolerance{.abs = 2e-6};  // the contract's bound at |x| <= 2
+
 void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t size,
                PoolKind kind, bool normalize) {
   conformance::Random random(size);
@@ -32,14 +34,17 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t
       device::ThreadPool pool({.num_threads = threads});
       y.Poison();
       conformance::RunKernel(*kernel, call, pool);
-      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 2e-6}))
-          << kernel->name;  // |x| <= 2
+      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, kTolerance)) << kernel->name;
       EXPECT_TRUE(y.GuardsIntact()) << kernel->name;
     }
   }
   for (uint32_t act_outputs : {0b0, 0b1}) {
-    conformance::CheckActTypes(
-        {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .act_outputs = act_outputs});
+    conformance::CheckActTypes({.op = op,
+                                .caps = caps,
+                                .call = call,
+                                .act_inputs = 0b1,
+                                .act_outputs = act_outputs,
+                                .tolerance = kTolerance});
   }
 }
 

@@ -144,7 +144,7 @@ void CheckCase(std::span<const OpDefinition> ops, const device::Capabilities& ca
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
     const std::vector<uint8_t> expected = RunSingleOps(ops, caps, c, attributes, kernel->name);
-    for (int32_t threads = 1; threads <= 3; ++threads) {
+    for (int32_t threads : conformance::ThreadCounts(caps)) {
       device::ThreadPool pool({.num_threads = threads});
       c.Poison();
       RunKernel(*kernel, call, pool);

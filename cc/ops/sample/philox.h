@@ -9,8 +9,8 @@
 
 namespace pagemill::ops {
 
-inline std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
-                                          std::array<uint32_t, 2> key) {
+constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
+                                             std::array<uint32_t, 2> key) {
   constexpr uint32_t kMul0 = 0xD2511F53, kMul1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   for (int round = 0; round < 10; ++round) {
@@ -25,7 +25,7 @@ inline std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
 }
 
 // Uniform in [0, 1) with 53 bits. Numbers of different streams are independent.
-inline double PhiloxUniform(uint64_t seed, uint64_t counter, uint32_t stream = 0) {
+constexpr double PhiloxUniform(uint64_t seed, uint64_t counter, uint32_t stream = 0) {
   const auto r =
       Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), stream, 0},
                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});

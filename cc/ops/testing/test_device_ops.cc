@@ -82,7 +82,7 @@ class Translator {
   }
 
   std::byte* Address(const void* address, int64_t bytes, const std::string& what) {
-    std::byte* const found = worker_.Translate(address, bytes);
+    std::byte* const found = worker_.Find(address, bytes);
     if (found == nullptr && status_.ok()) {
       status_ = Internal(std::string(op_) + ": " + what + " is not device memory");
     }

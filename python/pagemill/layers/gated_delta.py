@@ -17,9 +17,10 @@ from pagemill.ops.trace import Tensor
 
 @dataclass(frozen=True, slots=True)
 class DeltaShape:
-    """`heads` with `values` each; heads of one of `groups` share q and k of `keys`. The convolution
-    in front has `taps`. `share_scale` multiplies the share of a value that is written; `eps` is
-    that of the norm of each head's result."""
+    """`heads` with `values` each; heads of one of `groups` share q and k of `keys`: neighbors, or
+    if `in_turn` those that are `groups` apart. The convolution in front has `taps`. `share_scale`
+    multiplies the share of a value that is written; `eps` is that of the norm of each head's
+    result."""
 
     heads: int
     groups: int
@@ -28,6 +29,7 @@ class DeltaShape:
     taps: int
     eps: float
     share_scale: float = 1.0
+    in_turn: bool = False
 
     @property
     def channels(self) -> int:
@@ -198,6 +200,7 @@ def _rule(
         weights.vector(f"{prefix}.dt_bias", steps.total, part=steps),
         state_cache(qkv.trace, f"delta{layer}", (heads.size, shape.keys, shape.values)),
         by_group=by_group,
+        in_turn=shape.in_turn,
         share_scale=shape.share_scale,
     )
 

@@ -68,6 +68,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DeepseekV3ForCausalLM": Architecture(
         "deepseek_v3:DeepseekV3Model", "DeepSeek V3 and R1, Kimi K2", ("deepseek_v3", "kimi_k2")
     ),
+    "DeepseekV4ForCausalLM": Architecture(
+        "deepseek_v4:DeepseekV4Model", "DeepSeek V4", ("deepseek_v4",)
+    ),
     "DistilBertModel": Architecture(
         "distilbert:DistilBertModel", "DistilBERT", ("distilbert",), "embeddings"
     ),
@@ -101,6 +104,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Gemma3ForCausalLM": Architecture("gemma3:Gemma3Model", "Gemma 3 (text)", ("gemma3_text",)),
     "Gemma3ForConditionalGeneration": Architecture(
         "language_part:Gemma3LanguagePart", "Gemma 3 with images; its text", ("gemma3",)
+    ),
+    "Gemma3nForCausalLM": Architecture(
+        "gemma3n:Gemma3nModel", "Gemma 3n (text)", ("gemma3n_text",)
+    ),
+    "Gemma3nForConditionalGeneration": Architecture(
+        "language_part:Gemma3nLanguagePart",
+        "Gemma 3n with images and sound; its text",
+        ("gemma3n",),
     ),
     "Gemma4ForCausalLM": Architecture(
         "gemma4:Gemma4Model", "Gemma 4 (text)", ("gemma4_text",), cuts="some layers"
@@ -141,6 +152,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GraniteSWAForCausalLM": Architecture(
         "granite_swa:GraniteSwaModel", "Granite Swash", ("granite_swa",)
     ),
+    "Grok1ForCausalLM": Architecture("grok2:Grok2Model", "Grok-2", ("grok-2",)),
     "Grok1ModelForCausalLM": Architecture("grok1:Grok1Model", "Grok-1", ("grok-1",)),
     "GteModel": Architecture("gte:GteModel", "GTE", ("gte",), "embeddings"),
     "HF_ColBERT": Architecture("bert:BertModel", "ColBERT", (), "embeddings"),
@@ -166,6 +178,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",)
     ),
     "Kolibri1ForCausalLM": Architecture("kolibri1:Kolibri1Model", "Kolibri 1", ("kolibri1",)),
+    "LagunaForCausalLM": Architecture("laguna:LagunaModel", "Laguna", ("laguna",)),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
     "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
@@ -189,6 +202,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),
     "MellumForCausalLM": Architecture("mellum:MellumModel", "Mellum 2", ("mellum",)),
     "MiMoForCausalLM": Architecture("mimo:MiMoModel", "MiMo", ("mimo",)),
+    "MiMoV2FlashForCausalLM": Architecture("mimo_v2:MiMoV2Model", "MiMo V2", ("mimo_v2_flash",)),
     "MiniCPM3ForCausalLM": Architecture("minicpm3:MiniCpm3Model", "MiniCPM3", ("minicpm3",)),
     "MiniCPMForCausalLM": Architecture("minicpm:MiniCpmModel", "MiniCPM", ("minicpm",)),
     "MiniMaxForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-Text-01", ("minimax",)),
@@ -250,6 +264,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2", ("phi",)),
     "PhiMoEForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ()),
     "PhimoeForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ("phimoe",)),
+    "Plamo2ForCausalLM": Architecture("plamo2:Plamo2Model", "PLaMo 2", ("plamo2",)),
     "Plamo3ForCausalLM": Architecture("plamo3:Plamo3Model", "PLaMo 3", ("plamo3",)),
     "QWenLMHeadModel": Architecture("qwen:QwenModel", "Qwen", ("qwen",)),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5", ("qwen2",)),
@@ -290,6 +305,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"),
+    "RwkvForCausalLM": Architecture("rwkv:RwkvModel", "RWKV-4", ("rwkv",)),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS", ("seed_oss",)),
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3", ("smollm3",)),
     "SolarOpenForCausalLM": Architecture(

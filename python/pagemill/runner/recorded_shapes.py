@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from pagemill.layers.base import Constant
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
@@ -119,6 +120,25 @@ class ShapeRecorder:
         del module, x, rows, columns
         return y
 
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        del module, ids, count, scale
+        return y
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        del layer, ids, x, rows, columns
+        return y
+
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         stored = (heads.total * rows.total, width)
         return self._read(f"{module}.weight", stored, (heads.size, rows.size, width))
@@ -152,10 +172,16 @@ class ShapeRecorder:
             self.shapes[name] = (length,)
         return self._made(f"{names[0]} to {names[-1]}", (len(names) * length,))
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        return self._read(name, stored or (length,), (length, 2))
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
         return self._read(name, shape, (columns.size, len(rows)))
+
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return self._read(name, shape)
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         self.shapes[name] = shape

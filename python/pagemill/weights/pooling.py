@@ -1,5 +1,5 @@
 """What a sentence-transformers directory makes of token vectors: `modules.json`, the
-`config.json` of its modules, and `sentence_bert_config.json`."""
+`config.json` of its modules, and `sentence_bert_config.json`; or metadata of a GGUF file."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ _MODES = {
     "pooling_mode_cls_token": "first",
     "pooling_mode_lasttoken": "last",
 }
+
+
+_GGUF_KINDS = {1: "mean", 2: "first", 3: "last"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,25 @@ def read_pooling(directory: Path) -> Pooling | None:
         raise WeightsError(f"{modules_path}: neither a Pooling nor a Dense module")
     longest = _longest(directory / "sentence_bert_config.json")
     return Pooling(kind or "all", normalize, longest, tuple(dense))
+
+
+def gguf_pooling(path: Path, metadata: Mapping[str, Any]) -> Pooling | None:
+    """The pooling that the metadata of the GGUF file at `path` states; None if there is none.
+    Programs that read such files divide vectors by their lengths.
+
+    Raises:
+        WeightsError: the file states another pooling.
+    """
+    kind: Any = metadata.get(f"{metadata.get('general.architecture')}.pooling_type", 0)
+    if kind == 0:
+        return None
+    if not isinstance(kind, int) or kind not in _GGUF_KINDS:
+        known = ", ".join(f"{number} ({name})" for number, name in _GGUF_KINDS.items())
+        raise WeightsError(
+            f"{path}: pooling_type {shown(kind)} is not supported; known: 0 (none), {known}."
+            " Classifiers need a directory of safetensors"
+        )
+    return Pooling(_GGUF_KINDS[kind], normalize=True)
 
 
 def matryoshka_sizes(config: Mapping[str, Any]) -> tuple[int, ...] | None:

@@ -23,7 +23,7 @@ from pagemill.weights.heads import HEADS, read_heads
 from pagemill.weights.json_file import read_object
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.names import as_used, gguf_names, layer_name
-from pagemill.weights.pooling import Pooling, read_pooling
+from pagemill.weights.pooling import Pooling, gguf_pooling, read_pooling
 from pagemill.weights.safetensors import read_directory, read_file
 
 _HEADS = ("lm_head.", "score.", "classifier.", "linear.", *HEADS)
@@ -72,7 +72,8 @@ class ModelSource:
         gguf = open_model(path)
         config = _merged(config_from_gguf(gguf), overrides or {})
         ends = sorted(_token_ids(config.get("eos_token_id")))
-        return cls("gguf", path, config | {"eos_token_id": ends}, gguf, None, gguf.tensors)
+        pooling = gguf_pooling(path, gguf.metadata)
+        return cls("gguf", path, config | {"eos_token_id": ends}, gguf, pooling, gguf.tensors)
 
     def with_weights(self, path: str | Path) -> ModelSource:
         """The same model, configuration and all, with the tensors of another checkpoint: a

@@ -1,0 +1,193 @@
+#include "cc/program/device/testing/device_parity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/op.h"
+#include "cc/program/device/device_executor.h"
+#include "cc/program/native_executor.h"
+#include "cc/program/program.h"
+#include "cc/program/testing/batch_builder.h"
+
+namespace pagemill::program::testing {
+namespace {
+
+constexpr int32_t kRequests = 5, kBlocks = 4, kDecodes = 4;
+constexpr int32_t kVocab = 64;  // token ids below this are in every model's vocabulary
+// Graph sizes of the device; the CPU has room for one more, so that strides differ.
+constexpr int32_t kGraphSizes[] = {1, 4, 6};
+
+// A prompt for each request, then steps in which all but the first continue, so that they are
+// padded.
+std::vector<BatchBuilder> Steps(const std::vector<int32_t>& block_sizes) {
+  ops::conformance::Random random(11);
+  const auto tokens = [&](int64_t count) {
+    std::vector<int32_t> ids;
+    while (static_cast<int64_t>(ids.size()) < count) {
+      ids.push_back(static_cast<int32_t>(random.Int(0, kVocab - 1)));
+    }
+    return ids;
+  };
+  std::vector<BatchBuilder> steps(1 + kDecodes, BatchBuilder(block_sizes, kBlocks));
+  for (int32_t r = 0; r < kRequests; ++r) {
+    const int32_t length = 1 + 9 * r;
+    steps[0].Add(r, 0, tokens(length));
+    for (int32_t d = 0; d < kDecodes; ++d) {
+      if (r > 0 || d < 2) steps[static_cast<size_t>(1 + d)].Add(r, length + d, tokens(1));
+    }
+  }
+  return steps;
+}
+
+std::vector<float> LogitsOf(const ExecutorOutput& output) {
+  const TensorView logits = output.logits();
+  return {logits.Data<float>(), logits.Data<float>() + logits.Elements()};
+}
+
+StatusOr<std::vector<std::vector<float>>> OnCpu(NativeExecutor& executor,
+                                                const std::vector<BatchBuilder>& steps) {
+  std::vector<std::vector<float>> logits;
+  for (const BatchBuilder& step : steps) {
+    ExecutorOutput output;
+    PAGEMILL_RETURN_IF_ERROR(executor.Execute(step.view(), &output));
+    if (output.logits().rank != 2) return InvalidArgument("the program has no logits");
+    logits.push_back(LogitsOf(output));
+  }
+  return logits;
+}
+
+StatusOr<std::vector<std::vector<float>>> OnDevice(DeviceExecutor& executor,
+                                                   const std::vector<BatchBuilder>& steps) {
+  std::vector<std::vector<float>> logits;
+  const auto collect = [&]() -> Status {
+    ExecutorOutput output;
+    PAGEMILL_RETURN_IF_ERROR(executor.Collect(&output));
+    logits.push_back(LogitsOf(output));
+    return OkStatus();
+  };
+  for (size_t i = 0; i < steps.size(); ++i) {
+    PAGEMILL_RETURN_IF_ERROR(executor.Enqueue(steps[i].view()));
+    if (i > 0) PAGEMILL_RETURN_IF_ERROR(collect());
+  }
+  PAGEMILL_RETURN_IF_ERROR(collect());
+  return logits;
+}
+
+Status Compare(const std::vector<std::vector<float>>& expected,
+               const std::vector<std::vector<float>>& got, const char* how) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const auto equal = ops::conformance::BitEqual(got[i], expected[i]);
+    if (equal) continue;
+    return Internal(std::string(how) + ", step " + std::to_string(i) + ": " + equal.message());
+  }
+  return OkStatus();
+}
+
+Status CompareTokens(const std::vector<std::vector<float>>& expected,
+                     const std::vector<std::vector<float>>& got, int64_t columns) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    for (auto row = expected[i].begin(); row != expected[i].end(); row += columns) {
+      const auto other = got[i].begin() + (row - expected[i].begin());
+      const auto token = std::max_element(row, row + columns) - row;
+      const auto found = std::max_element(other, other + columns) - other;
+      if (token == found) continue;
+      return Internal("step " + std::to_string(i) + ": token " + std::to_string(found) +
+                      " instead of " + std::to_string(token));
+    }
+  }
+  return OkStatus();
+}
+
+Status CompareWithin(const std::vector<std::vector<float>>& expected,
+                     const std::vector<std::vector<float>>& got, double tolerance) {
+  double largest = 1, difference = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    for (size_t k = 0; k < expected[i].size(); ++k) {
+      largest = std::max<double>(largest, std::abs(expected[i][k]));
+      difference = std::max<double>(difference, std::abs(got[i][k] - expected[i][k]));
+    }
+  }
+  if (difference <= tolerance * largest) return OkStatus();  // not `>`: NaN must fail
+  return Internal("logits differ by " + std::to_string(difference / largest) + " of the largest");
+}
+
+using StepLogits = std::vector<std::vector<float>>;
+
+// All logits on the device, with or without graphs.
+StatusOr<StepLogits> RunDevice(const Program& program, const ExecutorOptions& options,
+                               const std::vector<BatchBuilder>& steps,
+                               const DeviceUnderTest& under_test, bool graphs) {
+  DeviceExecutorOptions device_options = {.max_blocks = kBlocks + 1};
+  if (graphs) device_options.graph_sizes.assign(std::begin(kGraphSizes), std::end(kGraphSizes));
+  const int64_t before = under_test.num_replays();
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> executor,
+                            DeviceExecutor::Create(program, under_test.target, under_test.device,
+                                                   options, device_options));
+  PAGEMILL_ASSIGN_OR_RETURN(StepLogits logits, OnDevice(*executor, steps));
+  const int64_t replays = under_test.num_replays() - before;
+  if (replays != (graphs ? kDecodes : 0)) {
+    return Internal("graphs were replayed " + std::to_string(replays) + " times");
+  }
+  return logits;
+}
+
+}  // namespace
+
+ExecutorOptions ParityOptions() {
+  ExecutorOptions options;
+  options.num_threads = 1;
+  options.max_num_tokens = 128;
+  options.max_num_seqs = options.max_num_logits_rows = kRequests + 1;
+  options.num_blocks = 512;
+  return options;
+}
+
+Status CheckEqualLogits(const std::string& text, DType act, const DeviceUnderTest& under_test) {
+  ExecutorOptions options = ParityOptions();
+  options.activation_type = act;
+  PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(act));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> cpu,
+                            NativeExecutor::Create(program, {.ops = ops::CpuOps()}, options));
+  const auto steps = Steps(cpu->memory_plan().kv.TableBlockSizes());
+  PAGEMILL_ASSIGN_OR_RETURN(const StepLogits expected, OnCpu(*cpu, steps));
+  for (const bool graphs : {false, true}) {
+    PAGEMILL_ASSIGN_OR_RETURN(const StepLogits got,
+                              RunDevice(program, options, steps, under_test, graphs));
+    PAGEMILL_RETURN_IF_ERROR(Compare(expected, got, graphs ? "from graphs" : "kernel by kernel"));
+  }
+  return OkStatus();
+}
+
+Status CheckCloseLogits(const std::string& text, DType act, double tolerance,
+                        const DeviceUnderTest& under_test) {
+  ExecutorOptions options = ParityOptions();
+  options.activations = ops::Precision::kF32;
+  PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+  const Target cpu_target = {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()};
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> cpu,
+                            NativeExecutor::Create(program, cpu_target, options));
+  const auto steps = Steps(cpu->memory_plan().kv.TableBlockSizes());
+  PAGEMILL_ASSIGN_OR_RETURN(const StepLogits expected, OnCpu(*cpu, steps));
+  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(act));
+  options.activation_type = act;
+  options.activations = ops::Precision::kMixedBlock;
+  PAGEMILL_ASSIGN_OR_RETURN(const StepLogits got,
+                            RunDevice(program, options, steps, under_test, /*graphs=*/false));
+  PAGEMILL_RETURN_IF_ERROR(CompareWithin(expected, got, tolerance));
+  if (act == DType::kF32) {
+    const Value& logits = program.value(*program.FindOutput(kLogits));
+    PAGEMILL_RETURN_IF_ERROR(CompareTokens(expected, got, logits.shape.RowElements()));
+  }
+  PAGEMILL_ASSIGN_OR_RETURN(const StepLogits replayed,
+                            RunDevice(program, options, steps, under_test, /*graphs=*/true));
+  return Compare(got, replayed, "from graphs");
+}
+
+}  // namespace pagemill::program::testing

@@ -1,0 +1,44 @@
+// File: cc/program/device/testing/device_parity.h
+// Runs a program on the CPU and on a device, on the same steps: prompts of several lengths, then
+// decoding, with two steps in flight. On the device, kernels are enqueued one by one, and in a
+// second run replayed from graphs. Test code only.
+//
+//   const Status status = CheckParity(text, {.target = target, .device = device,
+//                                            .num_replays = [&] { return device.num_replays(); }});
+#ifndef PAGEMILL_CC_PROGRAM_DEVICE_TESTING_DEVICE_PARITY_H_
+#define PAGEMILL_CC_PROGRAM_DEVICE_TESTING_DEVICE_PARITY_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "cc/base/status.h"
+#include "cc/device/device.h"
+#include "cc/program/executor_options.h"
+#include "cc/program/kernel_selection.h"
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::program::testing {
+
+struct DeviceUnderTest {
+  Target target;
+  device::Device& device;
+  std::function<int64_t()> num_replays;  // of graphs, so far
+};
+
+// Options of both executors.
+ExecutorOptions ParityOptions();
+
+// The CPU has the type of activations of the device, and the kernels that every CPU has. All logits
+// have the same bits.
+Status CheckEqualLogits(const std::string& text, DType act, const DeviceUnderTest& under_test);
+
+// The CPU computes in f32 with the best kernels of this machine that do not round activations.
+// Logits differ by at most `tolerance` of the largest; with f32 activations, the largest logit of
+// each row is that of the same token. Replayed from graphs, they have the same bits.
+Status CheckCloseLogits(const std::string& text, DType act, double tolerance,
+                        const DeviceUnderTest& under_test);
+
+}  // namespace pagemill::program::testing
+
+#endif  // PAGEMILL_CC_PROGRAM_DEVICE_TESTING_DEVICE_PARITY_H_

@@ -1,0 +1,99 @@
+#include "cuda/device/gpu_stream.h"
+
+#include <string>
+
+namespace pagemill::gpu {
+namespace {
+
+class GpuGraph final : public device::Graph {
+ public:
+  explicit GpuGraph(PAGEMILL_GPU(GraphExec_t) exec) : exec(exec) {}
+  ~GpuGraph() override { (void)PAGEMILL_GPU(GraphExecDestroy)(exec); }
+  const PAGEMILL_GPU(GraphExec_t) exec;
+};
+
+}  // namespace
+
+Status ToStatus(PAGEMILL_GPU(Error_t) error, const char* doing) {
+  if (error == PAGEMILL_GPU(Success)) return OkStatus();
+  return Internal(std::string("the GPU failed ") + doing + ": " +
+                  PAGEMILL_GPU(GetErrorString)(error));
+}
+
+StatusOr<std::unique_ptr<GpuStream>> GpuStream::Create(int32_t device) {
+  PAGEMILL_RETURN_IF_ERROR(ToStatus(PAGEMILL_GPU(SetDevice)(device), "to be selected"));
+  PAGEMILL_GPU(Stream_t) stream = nullptr;
+  PAGEMILL_RETURN_IF_ERROR(
+      ToStatus(PAGEMILL_GPU(StreamCreateWithFlags)(&stream, PAGEMILL_GPU(StreamNonBlocking)),
+               "to make a stream"));
+  return std::unique_ptr<GpuStream>(new GpuStream(device, stream));
+}
+
+GpuStream::~GpuStream() {
+  (void)PAGEMILL_GPU(StreamSynchronize)(stream_);
+  (void)PAGEMILL_GPU(StreamDestroy)(stream_);
+}
+
+void GpuStream::MakeCurrent() { Check(PAGEMILL_GPU(SetDevice)(device_)); }
+
+void GpuStream::Check(PAGEMILL_GPU(Error_t) error) {
+  if (status_->ok()) *status_ = ToStatus(error, "while work was enqueued");
+}
+
+void GpuStream::CopyToDevice(std::byte* to, std::span<const std::byte> from) {
+  if (from.empty()) return;
+  Check(PAGEMILL_GPU(MemcpyAsync)(to, from.data(), from.size(), PAGEMILL_GPU(MemcpyHostToDevice),
+                                  stream_));
+}
+
+void GpuStream::CopyToHost(std::span<std::byte> to, const std::byte* from) {
+  if (to.empty()) return;
+  Check(PAGEMILL_GPU(MemcpyAsync)(to.data(), from, to.size(), PAGEMILL_GPU(MemcpyDeviceToHost),
+                                  stream_));
+}
+
+void GpuStream::Record(device::Event& event) {
+  GpuEvent& gpu = static_cast<GpuEvent&>(event);
+  gpu.status_ = status_;
+  Check(PAGEMILL_GPU(EventRecord)(gpu.event_, stream_));
+}
+
+void GpuStream::BeginCapture() {
+  MakeCurrent();
+  Check(PAGEMILL_GPU(StreamBeginCapture)(stream_, PAGEMILL_GPU(StreamCaptureModeThreadLocal)));
+}
+
+StatusOr<std::unique_ptr<device::Graph>> GpuStream::EndCapture() {
+  PAGEMILL_GPU(Graph_t) graph = nullptr;
+  PAGEMILL_RETURN_IF_ERROR(
+      ToStatus(PAGEMILL_GPU(StreamEndCapture)(stream_, &graph), "to record a graph"));
+  PAGEMILL_RETURN_IF_ERROR(*status_);
+  PAGEMILL_GPU(GraphExec_t) exec = nullptr;
+  const auto error = PAGEMILL_GPU(GraphInstantiate)(&exec, graph, 0);
+  (void)PAGEMILL_GPU(GraphDestroy)(graph);
+  PAGEMILL_RETURN_IF_ERROR(ToStatus(error, "to prepare a graph"));
+  return std::unique_ptr<device::Graph>(std::make_unique<GpuGraph>(exec));
+}
+
+void GpuStream::Replay(const device::Graph& graph) {
+  MakeCurrent();
+  Check(PAGEMILL_GPU(GraphLaunch)(static_cast<const GpuGraph&>(graph).exec, stream_));
+}
+
+StatusOr<std::unique_ptr<GpuEvent>> GpuEvent::Create() {
+  PAGEMILL_GPU(Event_t) event = nullptr;
+  PAGEMILL_RETURN_IF_ERROR(
+      ToStatus(PAGEMILL_GPU(EventCreateWithFlags)(&event, PAGEMILL_GPU(EventDisableTiming)),
+               "to make an event"));
+  return std::unique_ptr<GpuEvent>(new GpuEvent(event));
+}
+
+GpuEvent::~GpuEvent() { (void)PAGEMILL_GPU(EventDestroy)(event_); }
+
+Status GpuEvent::Synchronize() {
+  if (status_ == nullptr) return OkStatus();
+  PAGEMILL_RETURN_IF_ERROR(ToStatus(PAGEMILL_GPU(EventSynchronize)(event_), "in a step"));
+  return *status_;
+}
+
+}  // namespace pagemill::gpu

@@ -1,0 +1,63 @@
+// File: cuda/device/gpu_stream.h
+// A stream of a GPU, for code of this tree that launches kernels on it (cuda/gpu_launch.h) or hands
+// it to a library. Others see device::Stream.
+#ifndef PAGEMILL_CUDA_DEVICE_GPU_STREAM_H_
+#define PAGEMILL_CUDA_DEVICE_GPU_STREAM_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "cc/base/status.h"
+#include "cc/device/stream.h"
+#include "cuda/gpu_runtime.h"
+
+namespace pagemill::gpu {
+
+// kInternal with the runtime's text, or OK.
+Status ToStatus(PAGEMILL_GPU(Error_t) error, const char* doing);
+
+class GpuStream final : public device::Stream {
+ public:
+  static StatusOr<std::unique_ptr<GpuStream>> Create(int32_t device);
+  ~GpuStream() override;
+
+  void CopyToDevice(std::byte* to, std::span<const std::byte> from) override;
+  void CopyToHost(std::span<std::byte> to, const std::byte* from) override;
+  void Record(device::Event& event) override;
+  void BeginCapture() override;
+  StatusOr<std::unique_ptr<device::Graph>> EndCapture() override;
+  void Replay(const device::Graph& graph) override;
+
+  PAGEMILL_GPU(Stream_t) native() const { return stream_; }
+  // Makes this stream's GPU the calling thread's current one.
+  void MakeCurrent();
+  // Remembers the first error, for events.
+  void Check(PAGEMILL_GPU(Error_t) error);
+
+ private:
+  GpuStream(int32_t device, PAGEMILL_GPU(Stream_t) stream) : device_(device), stream_(stream) {}
+
+  const int32_t device_;
+  const PAGEMILL_GPU(Stream_t) stream_;
+  const std::shared_ptr<Status> status_ = std::make_shared<Status>();  // events have it, too
+};
+
+class GpuEvent final : public device::Event {
+ public:
+  static StatusOr<std::unique_ptr<GpuEvent>> Create();
+  ~GpuEvent() override;
+
+  Status Synchronize() override;
+
+ private:
+  friend class GpuStream;
+  explicit GpuEvent(PAGEMILL_GPU(Event_t) event) : event_(event) {}
+
+  const PAGEMILL_GPU(Event_t) event_;
+  std::shared_ptr<const Status> status_;  // of the stream that it was recorded on
+};
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_DEVICE_GPU_STREAM_H_

@@ -1,0 +1,237 @@
+#include "cuda/emulation/runtime.h"
+
+#include <atomic>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "cc/base/status.h"
+
+namespace pagemill::gpu::emulation {
+
+struct EmulatedStream {
+  std::unique_ptr<device::Stream> stream;
+};
+struct EmulatedEvent {
+  std::unique_ptr<device::Event> event;
+};
+// A captured graph; what is instantiated shares its work.
+struct EmulatedGraph {
+  std::shared_ptr<device::Graph> graph;
+};
+
+namespace {
+
+std::atomic<int> warp_lanes = 32;
+std::atomic<uint64_t> seed = 1;
+
+std::mutex allocating;
+std::map<void*, device::DeviceMemory>& Allocations() {
+  static auto& allocations = *new std::map<void*, device::DeviceMemory>;
+  return allocations;
+}
+size_t allocated_bytes = 0;  // guarded by `allocating`
+
+thread_local std::string last_message;
+
+emulatedError_t Report(emulatedError_t error, std::string message) {
+  last_message = std::move(message);
+  return error;
+}
+
+emulatedError_t Report(const Status& status) {
+  if (status.ok()) return emulatedSuccess;
+  return Report(emulatedErrorLaunchFailure, std::string(status.message()));
+}
+
+Status CheckPointers(const device::testing::TestWorker& worker,
+                     const std::vector<const void*>& pointers) {
+  for (size_t i = 0; i < pointers.size(); ++i) {
+    if (pointers[i] == nullptr || worker.Find(pointers[i], 1) != nullptr) continue;
+    return Internal("pointer " + std::to_string(i) +
+                    " of a kernel is not an address in the GPU's memory");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+void EmulatedGpu::Configure(const EmulatedGpuOptions& options) {
+  emulation::warp_lanes = options.warp_lanes;
+  seed = options.seed << 20;
+}
+
+int EmulatedGpu::warp_lanes() { return emulation::warp_lanes; }
+
+device::testing::TestDevice& EmulatedGpu::memory() {
+  static auto& device = *new device::testing::TestDevice;
+  return device;
+}
+
+void EnqueueLaunch(EmulatedStream* stream, const LaunchOptions& options,
+                   std::vector<const void*> pointers, std::function<void()> thread) {
+  LaunchOptions launch = options;
+  launch.warp_lanes = warp_lanes;
+  launch.seed = ++seed;
+  static_cast<device::testing::TestStream&>(*stream->stream)
+      .Enqueue([launch, pointers = std::move(pointers),
+                thread = std::move(thread)](device::testing::TestWorker& worker) {
+        PAGEMILL_RETURN_IF_ERROR(CheckPointers(worker, pointers));
+        return Launch(launch, thread);
+      });
+}
+
+}  // namespace pagemill::gpu::emulation
+
+using pagemill::Status;
+using pagemill::StatusOr;
+using pagemill::gpu::emulation::Allocations;
+using pagemill::gpu::emulation::allocated_bytes;
+using pagemill::gpu::emulation::allocating;
+using pagemill::gpu::emulation::EmulatedEvent;
+using pagemill::gpu::emulation::EmulatedGpu;
+using pagemill::gpu::emulation::EmulatedGraph;
+using pagemill::gpu::emulation::EmulatedStream;
+using pagemill::gpu::emulation::last_message;
+using pagemill::gpu::emulation::Report;
+
+const char* emulatedGetErrorString(emulatedError_t) { return last_message.c_str(); }
+
+// Launches fail when they execute.
+emulatedError_t emulatedGetLastError() { return emulatedSuccess; }
+
+emulatedError_t emulatedGetDeviceCount(int* count) {
+  *count = 1;
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedGetDeviceProperties(emulatedDeviceProp* properties, int device) {
+  if (device != 0) return Report(emulatedErrorInvalidValue, "there is one emulated GPU");
+  *properties = {.name = "emulated GPU",
+                 .major = 9,
+                 .minor = 0,
+                 .multiProcessorCount = 4,
+                 .warpSize = EmulatedGpu::warp_lanes(),
+                 .totalGlobalMem = EmulatedGpu::kMemoryBytes,
+                 .sharedMemPerBlockOptin = size_t{227} << 10};
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedSetDevice(int device) {
+  if (device != 0) return Report(emulatedErrorInvalidValue, "there is one emulated GPU");
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedMemGetInfo(size_t* free, size_t* total) {
+  std::lock_guard lock(allocating);
+  *total = EmulatedGpu::kMemoryBytes;
+  *free = *total - allocated_bytes;
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedMalloc(void** address, size_t bytes) {
+  std::lock_guard lock(allocating);
+  if (bytes > EmulatedGpu::kMemoryBytes - allocated_bytes) {
+    return Report(emulatedErrorMemoryAllocation, "out of memory");
+  }
+  auto memory = EmulatedGpu::memory().Allocate(static_cast<int64_t>(bytes), "the emulated GPU");
+  if (!memory.ok()) return Report(emulatedErrorMemoryAllocation, memory.status().ToString());
+  *address = memory->data();
+  allocated_bytes += bytes;
+  Allocations().emplace(*address, *std::move(memory));
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedFree(void* address) {
+  std::lock_guard lock(allocating);
+  const auto found = Allocations().find(address);
+  if (found == Allocations().end()) {
+    return Report(emulatedErrorInvalidValue, "memory is freed that was not allocated");
+  }
+  allocated_bytes -= found->second.bytes().size();
+  Allocations().erase(found);
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedStreamCreateWithFlags(emulatedStream_t* stream, unsigned) {
+  *stream = new EmulatedStream{*EmulatedGpu::memory().NewStream()};
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedStreamDestroy(emulatedStream_t stream) {
+  delete stream;
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedStreamSynchronize(emulatedStream_t stream) {
+  const std::unique_ptr<pagemill::device::Event> done = EmulatedGpu::memory().NewEvent();
+  stream->stream->Record(*done);
+  return Report(done->Synchronize());
+}
+
+emulatedError_t emulatedMemcpyAsync(void* to, const void* from, size_t bytes,
+                                    emulatedMemcpyKind kind, emulatedStream_t stream) {
+  if (kind == emulatedMemcpyHostToDevice) {
+    stream->stream->CopyToDevice(static_cast<std::byte*>(to),
+                                 {static_cast<const std::byte*>(from), bytes});
+  } else {
+    stream->stream->CopyToHost({static_cast<std::byte*>(to), bytes},
+                               static_cast<const std::byte*>(from));
+  }
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedEventCreateWithFlags(emulatedEvent_t* event, unsigned) {
+  *event = new EmulatedEvent{EmulatedGpu::memory().NewEvent()};
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedEventDestroy(emulatedEvent_t event) {
+  delete event;
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedEventRecord(emulatedEvent_t event, emulatedStream_t stream) {
+  stream->stream->Record(*event->event);
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedEventSynchronize(emulatedEvent_t event) {
+  return Report(event->event->Synchronize());
+}
+
+emulatedError_t emulatedStreamBeginCapture(emulatedStream_t stream, emulatedStreamCaptureMode) {
+  stream->stream->BeginCapture();
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedStreamEndCapture(emulatedStream_t stream, emulatedGraph_t* graph) {
+  StatusOr<std::unique_ptr<pagemill::device::Graph>> captured = stream->stream->EndCapture();
+  if (!captured.ok()) return Report(captured.status());
+  *graph = new EmulatedGraph{*std::move(captured)};
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedGraphInstantiate(emulatedGraphExec_t* exec, emulatedGraph_t graph,
+                                         unsigned long long) {
+  *exec = new EmulatedGraph{graph->graph};
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedGraphLaunch(emulatedGraphExec_t exec, emulatedStream_t stream) {
+  stream->stream->Replay(*exec->graph);
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedGraphDestroy(emulatedGraph_t graph) {
+  delete graph;
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedGraphExecDestroy(emulatedGraphExec_t exec) {
+  delete exec;
+  return emulatedSuccess;
+}

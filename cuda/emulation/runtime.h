@@ -1,0 +1,99 @@
+// File: cuda/emulation/runtime.h
+// A GPU's runtime library for tests: the functions that cuda/gpu_runtime.h names, over the test
+// device (cc/device/testing), whose streams run kernels of the emulation. So code of this tree is
+// tested whole: its kernels, what it copies when, and the graphs that it records.
+//
+//   EmulatedGpu::Configure({.warp_lanes = 64, .seed = 3});  // of the launches that follow
+//   ... code that uses PAGEMILL_GPU(...) ...
+//   EmulatedGpu::memory().num_replays();
+//
+// Unlike the libraries that it stands for, it knows which memory is the device's: a kernel whose
+// pointers are not, also when a graph is replayed, is an error, as is a kernel that breaks a rule
+// (launch.h). There is one GPU, of kMemoryBytes. Functions are thread-safe; a stream is used by one
+// thread.
+#ifndef PAGEMILL_CUDA_EMULATION_RUNTIME_H_
+#define PAGEMILL_CUDA_EMULATION_RUNTIME_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cc/device/testing/test_device.h"
+#include "cuda/emulation/launch.h"
+
+namespace pagemill::gpu::emulation {
+
+struct EmulatedGpuOptions {
+  int warp_lanes = 32;
+  uint64_t seed = 1;  // each launch has a seed of its own, which follows from this one
+};
+
+class EmulatedGpu {
+ public:
+  static constexpr int64_t kMemoryBytes = int64_t{1} << 30;
+
+  static void Configure(const EmulatedGpuOptions& options);
+  static int warp_lanes();
+  static device::testing::TestDevice& memory();
+};
+
+struct EmulatedStream;
+struct EmulatedEvent;
+struct EmulatedGraph;
+
+// Launches a kernel whose threads run `thread` and whose pointers to device memory are `pointers`.
+// `options` has no seed and no lanes.
+void EnqueueLaunch(EmulatedStream* stream, const LaunchOptions& options,
+                   std::vector<const void*> pointers, std::function<void()> thread);
+
+}  // namespace pagemill::gpu::emulation
+
+using emulatedError_t = int;
+using emulatedStream_t = pagemill::gpu::emulation::EmulatedStream*;
+using emulatedEvent_t = pagemill::gpu::emulation::EmulatedEvent*;
+using emulatedGraph_t = pagemill::gpu::emulation::EmulatedGraph*;
+using emulatedGraphExec_t = pagemill::gpu::emulation::EmulatedGraph*;
+
+inline constexpr emulatedError_t emulatedSuccess = 0;
+inline constexpr emulatedError_t emulatedErrorMemoryAllocation = 2;
+inline constexpr emulatedError_t emulatedErrorInvalidValue = 1;
+inline constexpr emulatedError_t emulatedErrorLaunchFailure = 719;
+inline constexpr unsigned emulatedStreamNonBlocking = 1;
+inline constexpr unsigned emulatedEventDisableTiming = 2;
+enum emulatedMemcpyKind { emulatedMemcpyHostToDevice = 1, emulatedMemcpyDeviceToHost = 2 };
+enum emulatedStreamCaptureMode { emulatedStreamCaptureModeThreadLocal = 1 };
+
+struct emulatedDeviceProp {
+  char name[256];
+  int major, minor, multiProcessorCount, warpSize;
+  size_t totalGlobalMem, sharedMemPerBlockOptin;
+};
+
+// The text of the error that a function of this thread returned last.
+const char* emulatedGetErrorString(emulatedError_t error);
+emulatedError_t emulatedGetLastError();  // that of a launch; and forgets it
+emulatedError_t emulatedGetDeviceCount(int* count);
+emulatedError_t emulatedGetDeviceProperties(emulatedDeviceProp* properties, int device);
+emulatedError_t emulatedSetDevice(int device);
+emulatedError_t emulatedMemGetInfo(size_t* free, size_t* total);
+emulatedError_t emulatedMalloc(void** address, size_t bytes);
+emulatedError_t emulatedFree(void* address);
+emulatedError_t emulatedStreamCreateWithFlags(emulatedStream_t* stream, unsigned flags);
+emulatedError_t emulatedStreamDestroy(emulatedStream_t stream);
+emulatedError_t emulatedStreamSynchronize(emulatedStream_t stream);
+emulatedError_t emulatedMemcpyAsync(void* to, const void* from, size_t bytes,
+                                    emulatedMemcpyKind kind, emulatedStream_t stream);
+emulatedError_t emulatedEventCreateWithFlags(emulatedEvent_t* event, unsigned flags);
+emulatedError_t emulatedEventDestroy(emulatedEvent_t event);
+emulatedError_t emulatedEventRecord(emulatedEvent_t event, emulatedStream_t stream);
+emulatedError_t emulatedEventSynchronize(emulatedEvent_t event);
+emulatedError_t emulatedStreamBeginCapture(emulatedStream_t stream, emulatedStreamCaptureMode mode);
+emulatedError_t emulatedStreamEndCapture(emulatedStream_t stream, emulatedGraph_t* graph);
+emulatedError_t emulatedGraphInstantiate(emulatedGraphExec_t* exec, emulatedGraph_t graph,
+                                         unsigned long long flags);
+emulatedError_t emulatedGraphLaunch(emulatedGraphExec_t exec, emulatedStream_t stream);
+emulatedError_t emulatedGraphDestroy(emulatedGraph_t graph);
+emulatedError_t emulatedGraphExecDestroy(emulatedGraphExec_t exec);
+
+#endif  // PAGEMILL_CUDA_EMULATION_RUNTIME_H_

@@ -1,0 +1,21 @@
+// File: cuda/gpu_runtime.h
+// The runtime functions that vendors' APIs share, by one name: PAGEMILL_GPU(Malloc) is cudaMalloc
+// for nvcc, hipMalloc for HIP's compiler, and the emulation's (cuda/emulation/runtime.h) otherwise.
+//
+//   PAGEMILL_GPU(Stream_t) stream;
+//   if (PAGEMILL_GPU(StreamCreate)(&stream) != PAGEMILL_GPU(Success)) ...
+#ifndef PAGEMILL_CUDA_GPU_RUNTIME_H_
+#define PAGEMILL_CUDA_GPU_RUNTIME_H_
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+#define PAGEMILL_GPU(name) cuda##name
+#elif defined(__HIP__)
+#include <hip/hip_runtime.h>
+#define PAGEMILL_GPU(name) hip##name
+#else
+#include "cuda/emulation/runtime.h"
+#define PAGEMILL_GPU(name) emulated##name
+#endif
+
+#endif  // PAGEMILL_CUDA_GPU_RUNTIME_H_

@@ -1,0 +1,39 @@
+#include "cc/ops/activation/activation.h"
+
+#include <limits>
+
+#include "cuda/gpu_elements.h"
+#include "cuda/gpu_launch.h"
+#include "cuda/gpu_rows.h"
+#include "cuda/ops/activation/activate.h"
+#include "cuda/ops/activation/activation.h"
+#include "cuda/ops/gpu_support.h"
+
+namespace pagemill::gpu {
+namespace {
+
+template <typename T>
+PAGEMILL_KERNEL ActivateRow(Rows<const T> x, Rows<T> y, int64_t size, ops::ActivationKind kind,
+                            float limit) {
+  ForElements(size, [&](int64_t row, int64_t i) {
+    y[row][i] = FromFloat<T>(Activate(kind, Clamp(ToFloat(x[row][i]), -limit, limit)));
+  });
+}
+
+void Run(const ops::OpCall& call, ops::KernelContext& context) {
+  const ops::ActivationArgs args = ops::ToActivationArgs(call);
+  const int64_t size = args.x.RowElements();
+  WithActType(args.x.dtype, [&]<typename T>(T) {
+    Launch(*context.stream, ShapeOfElements(args.x.shape[0], size), ActivateRow<T>,
+           RowsOf<const T>(args.x), RowsOf<T>(args.y), size, args.kind,
+           args.limit > 0 ? args.limit : std::numeric_limits<float>::infinity());
+  });
+}
+
+constexpr ops::Kernel kKernels[] = {{"activation", "gpu", 10, OnEveryGpu, Run}};
+
+}  // namespace
+
+std::span<const ops::Kernel> ActivationKernels() { return kKernels; }
+
+}  // namespace pagemill::gpu

@@ -1,0 +1,95 @@
+#include "cc/ops/causal_conv/causal_conv.h"
+
+#include "cuda/gpu_batch.h"
+#include "cuda/gpu_elements.h"
+#include "cuda/gpu_launch.h"
+#include "cuda/gpu_rows.h"
+#include "cuda/ops/causal_conv/causal_conv.h"
+#include "cuda/ops/gpu_support.h"
+#include "cuda/ops/states/state_runs.h"
+
+namespace pagemill::gpu {
+namespace {
+
+constexpr int64_t kThreads = 128;
+
+struct Sizes {
+  int64_t channels;
+  int32_t taps;
+};
+
+// The element of a channel in a row of the step, or in one before row `begin`, from the state in
+// page `source`.
+template <typename T>
+PAGEMILL_DEVICE float ElementAt(Rows<const T> x, Rows<float> states, const Sizes& sizes,
+                                int32_t source, int32_t begin, int32_t row, int64_t channel) {
+  if (row >= begin) return ToFloat(x[row][channel]);
+  if (source == ops::kNullPage) return 0;
+  return states[source][(sizes.taps - 1 - (begin - row)) * sizes.channels + channel];
+}
+
+// A block for channels of a request's tokens. `bias` may be null.
+template <typename T>
+PAGEMILL_KERNEL ConvolveRow(Rows<const T> x, const float* w, const float* bias,
+                            Rows<float> states, Rows<T> y, Sizes sizes, bool silu,
+                            StepTokens batch) {
+  const int32_t row = static_cast<int32_t>(BlockIndex().x);
+  const int32_t request = RequestOf(batch.query_start, batch.num_requests, row);
+  if (request == batch.num_requests) return;
+  const int32_t begin = batch.query_start[request], end = batch.query_start[request + 1];
+  const int32_t position = batch.seq_lens[request] - (end - begin);
+  const int32_t* const table = batch.data + request * batch.table_stride;
+  const int32_t source = position > 0 ? PageAfter(batch, table, position) : ops::kNullPage;
+  ForElements(sizes.channels, [&](int64_t, int64_t channel) {
+    float sum = bias == nullptr ? 0 : bias[channel];
+    for (int32_t j = 0; j < sizes.taps; ++j) {
+      const int32_t from = row - (sizes.taps - 1) + j;
+      sum += w[channel * sizes.taps + j] *
+             ElementAt(x, states, sizes, source, begin, from, channel);
+    }
+    y[row][channel] = FromFloat<T>(silu ? sum / (1 + Exp(-sum)) : sum);
+  });
+}
+
+// A thread for each channel of a request. Comes after all rows have read the states.
+template <typename T>
+PAGEMILL_KERNEL StoreStates(Rows<const T> x, Rows<float> states, Sizes sizes, StepTokens batch) {
+  const int64_t channel = BlockIndex().x * kThreads + ThreadIndex().x;
+  if (channel >= sizes.channels) return;
+  ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
+    if (run.target == ops::kNullPage) return;
+    // Ascending: rows move towards the oldest, and the target may be the source.
+    for (int32_t k = 0; k < sizes.taps - 1; ++k) {
+      states[run.target][k * sizes.channels + channel] =
+          ElementAt(x, states, sizes, run.source, run.begin, run.end - (sizes.taps - 1) + k,
+                    channel);
+    }
+  });
+}
+
+void Run(const ops::OpCall& call, ops::KernelContext& context) {
+  const ops::CausalConvArgs args = ops::ToCausalConvArgs(call);
+  const Sizes sizes = {args.channels, static_cast<int32_t>(args.taps)};
+  const StepTokens batch = StepTokensOf(*args.batch);
+  const float* const bias = args.bias.rank > 0 ? args.bias.Data<const float>() : nullptr;
+  const LaunchShape store = {
+      .blocks = {DivideUp(args.channels, kThreads),
+                 static_cast<uint32_t>(args.batch->num_requests)},
+      .threads = {kThreads}};
+  WithActType(args.x.dtype, [&]<typename T>(T) {
+    const Rows<const T> x = RowsOf<const T>(args.x);
+    const Rows<float> states = RowsOf<float>(args.state);
+    Launch(*context.stream, ShapeOfElements(args.x.shape[0], args.channels), ConvolveRow<T>, x,
+           args.w.Data<const float>(), bias, states, RowsOf<T>(args.y), sizes,
+           args.kind == ops::ActivationKind::kSilu, batch);
+    Launch(*context.stream, store, StoreStates<T>, x, states, sizes, batch);
+  });
+}
+
+constexpr ops::Kernel kKernels[] = {{"causal_conv", "gpu", 10, OnEveryGpu, Run}};
+
+}  // namespace
+
+std::span<const ops::Kernel> CausalConvKernels() { return kKernels; }
+
+}  // namespace pagemill::gpu

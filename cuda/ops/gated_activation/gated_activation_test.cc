@@ -1,0 +1,15 @@
+#include "cuda/ops/gated_activation/gated_activation.h"
+
+#include "cc/ops/gated_activation/gated_activation.h"
+#include "cc/ops/conformance_bodies.h"
+#include "cuda/ops/testing/gpu_conformance.h"
+
+namespace pagemill::gpu {
+namespace {
+
+TEST_P(GpuConformance, GatedActivation) {
+  ops::CheckGatedActivationConformance(OnGpu<GatedActivationKernels>(ops::GatedActivationOp()), GpuCapabilities());
+}
+
+}  // namespace
+}  // namespace pagemill::gpu

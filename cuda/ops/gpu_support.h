@@ -1,0 +1,18 @@
+// File: cuda/ops/gpu_support.h
+// `Kernel::supports` functions (cc/ops/op.h) of this tree.
+#ifndef PAGEMILL_CUDA_OPS_GPU_SUPPORT_H_
+#define PAGEMILL_CUDA_OPS_GPU_SUPPORT_H_
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::gpu {
+
+// For kernels that take every call that the op's check accepts.
+inline bool OnEveryGpu(const device::Capabilities& caps, const ops::OpCall&) {
+  return caps.kind == device::DeviceKind::kGpu;
+}
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_OPS_GPU_SUPPORT_H_

@@ -1,0 +1,15 @@
+#include "cuda/ops/latent_write/latent_write.h"
+
+#include "cc/ops/latent_write/latent_write.h"
+#include "cc/ops/conformance_bodies.h"
+#include "cuda/ops/testing/gpu_conformance.h"
+
+namespace pagemill::gpu {
+namespace {
+
+TEST_P(GpuConformance, LatentWrite) {
+  ops::CheckLatentWriteConformance(OnGpu<LatentWriteKernels>(ops::LatentWriteOp()), GpuCapabilities());
+}
+
+}  // namespace
+}  // namespace pagemill::gpu

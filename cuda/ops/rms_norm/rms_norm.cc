@@ -1,0 +1,41 @@
+#include "cc/ops/rms_norm/rms_norm.h"
+
+#include "cuda/gpu_launch.h"
+#include "cuda/gpu_rows.h"
+#include "cuda/ops/gpu_support.h"
+#include "cuda/ops/rms_norm/rms_norm.h"
+#include "cuda/ops/rms_norm/rms_norm_row.h"
+
+namespace pagemill::gpu {
+namespace {
+
+// A block for each group of a row. `weight_step`: 0 if all groups have the same weights, else
+// `size`.
+template <typename T>
+PAGEMILL_KERNEL RmsNormGroup(Rows<const T> x, const float* w, Rows<T> y, int64_t size,
+                             int64_t weight_step, float eps, float offset) {
+  const int64_t row = BlockIndex().x, group = BlockIndex().y;
+  NormalizeRow(x[row] + group * size, w + group * weight_step, y[row] + group * size, size, eps,
+               offset);
+}
+
+void Run(const ops::OpCall& call, ops::KernelContext& context) {
+  const ops::RmsNormArgs args = ops::ToRmsNormArgs(call);
+  const int64_t size = args.size();
+  const LaunchShape shape = {
+      .blocks = {static_cast<uint32_t>(args.x.shape[0]), DivideUp(args.x.RowElements(), size)},
+      .threads = {BlockThreads(size, kNormElementsPerThread)}};
+  WithActType(args.x.dtype, [&]<typename T>(T) {
+    Launch(*context.stream, shape, RmsNormGroup<T>, RowsOf<const T>(args.x),
+           args.w.Data<const float>(), RowsOf<T>(args.y), size,
+           args.w.shape[0] == size ? 0 : size, args.eps, args.weight_offset);
+  });
+}
+
+constexpr ops::Kernel kKernels[] = {{"rms_norm", "gpu", 10, OnEveryGpu, Run}};
+
+}  // namespace
+
+std::span<const ops::Kernel> RmsNormKernels() { return kKernels; }
+
+}  // namespace pagemill::gpu

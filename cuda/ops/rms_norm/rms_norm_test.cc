@@ -1,0 +1,15 @@
+#include "cuda/ops/rms_norm/rms_norm.h"
+
+#include "cc/ops/rms_norm/rms_norm.h"
+#include "cc/ops/conformance_bodies.h"
+#include "cuda/ops/testing/gpu_conformance.h"
+
+namespace pagemill::gpu {
+namespace {
+
+TEST_P(GpuConformance, RmsNorm) {
+  ops::CheckRmsNormConformance(OnGpu<RmsNormKernels>(ops::RmsNormOp()), GpuCapabilities());
+}
+
+}  // namespace
+}  // namespace pagemill::gpu

@@ -1,0 +1,61 @@
+"""What kernels use of a GPU, as ptxas reports it: bars that hold for every kernel and architecture.
+
+A kernel that spills registers or keeps arrays in local memory is slow, and one that uses more than
+64 registers cannot be launched with blocks of 1,024 threads (65,536 registers).
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_REGISTERS = 64
+
+# Blocks of fewer threads: what they may use.
+REGISTERS = {"AttendHead": 128, "MultiplyManyRows": 255}
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a kernel uses, with its name as the linker sees it."""
+
+    kernel: str
+    stack_bytes: int
+    spilled_bytes: int
+    registers: int
+
+
+def uses() -> Iterator[Use]:
+    """Every kernel for every architecture."""
+    for path in os.environ["PAGEMILL_TEST_KERNEL_RESOURCES"].split():
+        text = Path(path).read_text(encoding="utf-8")
+        parts = re.findall(
+            r"Function properties for (\S+)\s+"
+            r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\s+"
+            r"ptxas info\s+: Used (\d+) registers",
+            text,
+        )
+        assert parts or "Compiling entry" not in text, f"{path}: another format of ptxas"
+        for kernel, stack, stores, loads, registers in parts:
+            yield Use(kernel, int(stack), int(stores) + int(loads), int(registers))
+
+
+def test_there_are_kernels() -> None:
+    """Every op has kernels, in three types of activations and for two architectures."""
+    assert len(list(uses())) > 200
+
+
+def test_no_kernel_uses_local_memory() -> None:
+    """Neither stacks nor spilled registers."""
+    slow = [use for use in uses() if use.stack_bytes > 0 or use.spilled_bytes > 0]
+    assert not slow
+
+
+def test_every_block_fits_a_multiprocessor() -> None:
+    """Registers of the largest block that a kernel is launched with."""
+
+    def most(use: Use) -> int:
+        return next((n for name, n in REGISTERS.items() if name in use.kernel), MOST_REGISTERS)
+
+    assert not [use for use in uses() if use.registers > most(use)]

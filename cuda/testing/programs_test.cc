@@ -1,0 +1,51 @@
+// Programs on the GPU: the same tokens as on the CPU, kernel by kernel and from graphs.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cc/program/device/testing/device_parity.h"
+#include "cc/program/testing/tiny_llama.h"
+#include "cuda/device/gpu_device.h"
+#include "cuda/emulation/runtime.h"
+#include "cuda/ops_table.h"
+
+namespace pagemill::gpu {
+namespace {
+
+using program::testing::TinyLlamaText;
+
+Status Check(const std::string& text, DType act, double tolerance) {
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<GpuDevice> gpu, GpuDevice::Open(0));
+  return program::testing::CheckCloseLogits(
+      text, act, tolerance,
+      {.target = {.ops = GpuOps(),
+                  .capabilities = {.kind = device::DeviceKind::kGpu, .gpu = gpu->capabilities()}},
+       .device = *gpu,
+       .num_replays = [] { return emulation::EmulatedGpu::memory().num_replays(); }});
+}
+
+TEST(Programs, ALlamaHasTheTokensOfTheCpu) {
+  for (int lanes : {32, 64}) {
+    emulation::EmulatedGpu::Configure({.warp_lanes = lanes});
+    const Status status = Check(TinyLlamaText({.seed = 3, .window = 8}), DType::kF32, 1e-4);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+}
+
+TEST(Programs, ALlamaOfBlocksHasTheTokensOfTheCpu) {
+  const Status status = Check(TinyLlamaText({.seed = 4, .weight_dtype = DType::kQ4_1}),
+                              DType::kF32, 1e-4);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+}
+
+// Activations of 8 bits of mantissa in four layers.
+TEST(Programs, ALlamaInBf16IsClose) {
+  const Status status = Check(TinyLlamaText({.seed = 5, .weight_dtype = DType::kBF16}),
+                              DType::kBF16, 0.05);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+}
+
+}  // namespace
+}  // namespace pagemill::gpu

@@ -1,0 +1,53 @@
+// Requests through engine and native runner on the emulated GPU: the tokens of the CPU, chosen on the
+// GPU, with two steps in flight and graphs.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/program/device/testing/device_parity.h"
+#include "cc/program/testing/tiny_llama.h"
+#include "cuda/device/gpu_device.h"
+#include "cuda/emulation/runtime.h"
+#include "cuda/ops_table.h"
+#include "tests/generation/device_generation.h"
+
+namespace pagemill::testing {
+namespace {
+
+struct Gpu {
+  std::unique_ptr<gpu::GpuDevice> device = *gpu::GpuDevice::Open(0);
+  program::testing::DeviceUnderTest under_test = {
+      .target = {.ops = gpu::GpuOps(),
+                 .capabilities = {.kind = device::DeviceKind::kGpu,
+                                  .gpu = device->capabilities()}},
+      .device = *device,
+      .num_replays = [] { return gpu::emulation::EmulatedGpu::memory().num_replays(); }};
+};
+
+void ExpectTokensOfTheCpu(const std::vector<step::Request>& requests) {
+  const std::string text = program::testing::TinyLlamaText({.seed = 6, .layers = 1, .hidden = 32});
+  const Gpu gpu;
+  const StatusOr<Generated> cpu = Generate(text, requests, {.steps_in_flight = 0});
+  ASSERT_TRUE(cpu.ok()) << cpu.status().ToString();
+  const StatusOr<Generated> got = Generate(
+      text, requests, {.steps_in_flight = 2, .graphs = true, .device = &gpu.under_test});
+  ASSERT_TRUE(got.ok()) << got.status().ToString();
+  EXPECT_EQ(got->outputs, cpu->outputs);
+  EXPECT_GT(got->num_replays, 0);
+  EXPECT_GT(got->num_overlapping_steps, got->num_steps / 2);
+}
+
+TEST(GpuGeneration, GreedyRequestsGetTheTokensOfTheCpu) {
+  ExpectTokensOfTheCpu(GreedyRequests(/*seed=*/5));
+}
+
+// Draws are a function of the seed and the logits, which differ in the last bits.
+TEST(GpuGeneration, SampledRequestsGetTheTokensOfTheCpu) {
+  ExpectTokensOfTheCpu(SampledRequests(/*seed=*/5));
+}
+
+}  // namespace
+}  // namespace pagemill::testing
