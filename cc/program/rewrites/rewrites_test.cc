@@ -68,7 +68,7 @@ TEST(MergeAdaptersTest, MergesThoseOfOneInput) {
                                              "op apply_adapter x,adapter_slots,-,-,y,b -> q\n"
                                              "op apply_adapter x,adapter_slots,-,-,q,c -> r\n"
                                              "op add p,r -> out\n"
-                                             "output logits out\n");
+                                             "output sum out\n");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
   program = RewriteProgram(*std::move(program), ops::CpuOps());
   ASSERT_TRUE(program.ok()) << program.status().ToString();
@@ -76,7 +76,7 @@ TEST(MergeAdaptersTest, MergesThoseOfOneInput) {
                                    "op apply_adapter x,adapter_slots,-,-,y,a,y,b -> p,q\n"
                                    "op apply_adapter x,adapter_slots,-,-,q,c -> r\n"
                                    "op add p,r -> out\n"
-                                   "output logits out\n")
+                                   "output sum out\n")
       << "the third reads a result of the second";
 }
 
