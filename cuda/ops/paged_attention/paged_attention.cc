@@ -193,7 +193,7 @@ int64_t PlanBytes(const ops::OpCall& call) {
 void MakePlan(const ops::OpCall& call, std::span<std::byte> plan) {
   const ops::BatchView& batch = *call.batch;
   auto* const places = reinterpret_cast<TokenPlace*>(plan.data());
-  std::fill_n(places, call.inputs[0].shape[0], TokenPlace{.position = 0, .request = -1});
+  std::fill_n(places, call.inputs[0].shape[0], TokenPlace{.position = 0, .request = -1, .seq_len = 0});
   for (int32_t request = 0; request < batch.num_requests; ++request) {
     const int32_t end = batch.query_start[request + 1], seq_len = batch.seq_lens[request];
     for (int32_t t = batch.query_start[request]; t < end; ++t) {
