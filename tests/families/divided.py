@@ -38,12 +38,14 @@ def check_ranks(
     seconds: Mapping[int, int] = _NO_PAIRS,
     *,
     count: int = 2,
+    partly: bool | None = None,
 ) -> None:
     """Ranks, two by default, compute the rows of the steps, and divide what the row of the table
-    says. `seconds` are `SimpleBatch`'s."""
-    divided = find(source.architecture).row.tensor_parallel
+    says, or all of the model's large matrices if not `partly`. `seconds` are `SimpleBatch`'s."""
+    if partly is None:
+        partly = find(source.architecture).row.tensor_parallel == "partly"
     ranks = [build(source, replace(options, shard=Shard(rank, count))) for rank in range(count)]
-    assert [bool(rank.notes) for rank in ranks] == [divided == "partly"] * count
+    assert [bool(rank.notes) for rank in ranks] == [partly] * count
     segment = _native.SharedSegment(count)
 
     def run(rank: int) -> Array:

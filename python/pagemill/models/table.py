@@ -17,7 +17,7 @@ class Architecture:
     `model_type` in a config.json, and what they are for. Those that generate may embed, too.
 
     `tensor_parallel`: whether ranks divide all large matrices of the model, "partly" if every rank
-    computes some projections whole. `cuts`: behind which layers the program can be cut
+    computes some layers or projections whole. `cuts`: behind which layers the program can be cut
     into stages of a pipeline; "some layers" if others read what is in front of them."""
 
     location: str
@@ -69,7 +69,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "deepseek_v3:DeepseekV3Model", "DeepSeek V3 and R1, Kimi K2", ("deepseek_v3", "kimi_k2")
     ),
     "DeepseekV4ForCausalLM": Architecture(
-        "deepseek_v4:DeepseekV4Model", "DeepSeek V4", ("deepseek_v4",)
+        "deepseek_v4:DeepseekV4Model", "DeepSeek V4", ("deepseek_v4",), tensor_parallel="partly"
     ),
     "DistilBertModel": Architecture(
         "distilbert:DistilBertModel", "DistilBERT", ("distilbert",), "embeddings"
@@ -106,12 +106,18 @@ ARCHITECTURES: dict[str, Architecture] = {
         "language_part:Gemma3LanguagePart", "Gemma 3 with images; its text", ("gemma3",)
     ),
     "Gemma3nForCausalLM": Architecture(
-        "gemma3n:Gemma3nModel", "Gemma 3n (text)", ("gemma3n_text",)
+        "gemma3n:Gemma3nModel",
+        "Gemma 3n (text)",
+        ("gemma3n_text",),
+        tensor_parallel="partly",
+        cuts="some layers",
     ),
     "Gemma3nForConditionalGeneration": Architecture(
         "language_part:Gemma3nLanguagePart",
         "Gemma 3n with images and sound; its text",
         ("gemma3n",),
+        tensor_parallel="partly",
+        cuts="some layers",
     ),
     "Gemma4ForCausalLM": Architecture(
         "gemma4:Gemma4Model", "Gemma 4 (text)", ("gemma4_text",), cuts="some layers"
@@ -264,7 +270,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2", ("phi",)),
     "PhiMoEForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ()),
     "PhimoeForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ("phimoe",)),
-    "Plamo2ForCausalLM": Architecture("plamo2:Plamo2Model", "PLaMo 2", ("plamo2",)),
+    "Plamo2ForCausalLM": Architecture(
+        "plamo2:Plamo2Model", "PLaMo 2", ("plamo2",), tensor_parallel="partly"
+    ),
     "Plamo3ForCausalLM": Architecture("plamo3:Plamo3Model", "PLaMo 3", ("plamo3",)),
     "QWenLMHeadModel": Architecture("qwen:QwenModel", "Qwen", ("qwen",)),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5", ("qwen2",)),
@@ -305,7 +313,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"),
-    "RwkvForCausalLM": Architecture("rwkv:RwkvModel", "RWKV-4", ("rwkv",)),
+    "RwkvForCausalLM": Architecture(
+        "rwkv:RwkvModel", "RWKV-4", ("rwkv",), tensor_parallel="partly"
+    ),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS", ("seed_oss",)),
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3", ("smollm3",)),
     "SolarOpenForCausalLM": Architecture(
