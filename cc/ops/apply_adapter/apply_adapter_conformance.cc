@@ -130,7 +130,8 @@ void CheckAdapter(const OpDefinition& op, const device::Capabilities& caps, cons
     EXPECT_TRUE(y.GuardsIntact());
     y.Set(before);
   }
-  conformance::CheckActTypes({.op = op, .caps = caps, .call = call, .act_inputs = 0b11});
+  conformance::CheckActTypes(
+      {.op = op, .caps = caps, .call = call, .act_inputs = 0b11, .tolerance = tolerance});
 }
 
 }  // namespace
