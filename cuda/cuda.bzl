@@ -88,7 +88,7 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
     Args:
       name: of the target.
       srcs: .cc files with kernels.
-      hdrs: headers of this tree that they include, but for those of //cuda:headers.
+      hdrs: headers of this tree that they include, except those of //cuda:headers.
       deps: C++ libraries whose headers they include.
       **kwargs: attributes that every rule has.
     """
@@ -152,12 +152,22 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
         name = name + "_resources",
         srcs = [name + "_objects"],
         output_group = "resources",
-        target_compatible_with = requires("nvcc"),
         visibility = ["//cuda:__subpackages__"],
     )
 
-def gpu_op(name, srcs = None, hdrs = None, deps = [], gpu_deps = [], test_deps = [], size = "small"):
-    """Kernels of an op: a gpu_library, and `<name>_test`, its conformance in the emulation.
+def gpu_op(
+        name,
+        srcs = None,
+        hdrs = None,
+        deps = [],
+        gpu_deps = [],
+        test_deps = [],
+        size = "small",
+        asan_filter = "*Lanes32Seed1"):
+    """Kernels of an op: a gpu_library, and its conformance in the emulation.
+
+    `<name>_test` runs it with several orders of threads and both sizes of warps, `<name>_asan_test`
+    once, with kernels that AddressSanitizer watches.
 
     Args:
       name: of the op, and of the package.
@@ -166,25 +176,42 @@ def gpu_op(name, srcs = None, hdrs = None, deps = [], gpu_deps = [], test_deps =
       deps: libraries of //cc beside those of the op.
       gpu_deps: gpu_libraries.
       test_deps: of the test, beside the op's conformance body.
-      size: of the test.
+      size: of the tests.
+      asan_filter: which tests AddressSanitizer watches.
     """
+    srcs = srcs or [name + ".cc"]
+    hdrs = hdrs or [name + ".h"]
     gpu_library(
         name = name,
-        srcs = srcs or [name + ".cc"],
-        hdrs = hdrs or [name + ".h"],
+        srcs = srcs,
+        hdrs = hdrs,
         gpu_deps = ["//cuda/device:gpu_device"] + gpu_deps,
         visibility = ["//cuda:__subpackages__"],
         deps = ["//cc/ops/" + name] + deps,
     )
+    conformance = [
+        "//cc/ops/{0}:{0}_conformance".format(name),
+        "//cuda/ops/testing:gpu_conformance",
+        "@googletest//:gtest_main",
+    ] + test_deps
     cc_test(
         name = name + "_test",
         size = size,
         srcs = [name + "_test.cc"],
         target_compatible_with = ["@platforms//cpu:x86_64"],
-        deps = [
-            ":" + name,
-            "//cc/ops/{0}:{0}_conformance".format(name),
-            "//cuda/ops/testing:gpu_conformance",
-            "@googletest//:gtest_main",
-        ] + test_deps,
+        deps = depset([":" + name] + conformance).to_list(),
+    )
+    cc_test(
+        name = name + "_asan_test",
+        size = size,
+        srcs = srcs + hdrs + [name + "_test.cc"],
+        args = ["--gtest_filter=" + asan_filter],
+        copts = ["-fsanitize=address"],
+        # What is on the stack of a thread that never ends is not freed.
+        env = {"ASAN_OPTIONS": "detect_leaks=0"},
+        linkopts = ["-fsanitize=address"],
+        target_compatible_with = ["@platforms//cpu:x86_64"],
+        deps = depset(
+            ["//cc/ops/" + name, "//cuda/device:gpu_device"] + deps + gpu_deps + conformance,
+        ).to_list(),
     )

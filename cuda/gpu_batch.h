@@ -19,11 +19,17 @@ struct StepTokens {
   const int32_t* query_start;
   const int32_t* seq_lens;
   int32_t num_requests;
+  int32_t recent_states;
 };
 
 inline StepTokens StepTokensOf(const ops::BatchView& batch) {
-  return {batch.block_table, batch.block_table_stride, batch.block_size,
-          batch.query_start, batch.seq_lens,           batch.num_requests};
+  return {.data = batch.block_table,
+          .table_stride = batch.block_table_stride,
+          .block_size = batch.block_size,
+          .query_start = batch.query_start,
+          .seq_lens = batch.seq_lens,
+          .num_requests = batch.num_requests,
+          .recent_states = batch.recent_states};
 }
 
 // The request of a token; num_requests if it belongs to none.

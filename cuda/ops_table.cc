@@ -6,6 +6,7 @@
 #include "cuda/ops/add/add.h"
 #include "cuda/ops/add_rms_norm/add_rms_norm.h"
 #include "cuda/ops/argmax/argmax.h"
+#include "cuda/ops/attention/attention.h"
 #include "cuda/ops/causal_conv/causal_conv.h"
 #include "cuda/ops/concat/concat.h"
 #include "cuda/ops/draw_tokens/draw_tokens.h"
@@ -13,7 +14,10 @@
 #include "cuda/ops/gated_activation/gated_activation.h"
 #include "cuda/ops/gated_delta/gated_delta.h"
 #include "cuda/ops/gated_recurrence/gated_recurrence.h"
+#include "cuda/ops/grouped_linear/grouped_linear.h"
+#include "cuda/ops/head_linear/head_linear.h"
 #include "cuda/ops/kv_write/kv_write.h"
+#include "cuda/ops/latent_attention/latent_attention.h"
 #include "cuda/ops/latent_write/latent_write.h"
 #include "cuda/ops/layer_norm/layer_norm.h"
 #include "cuda/ops/linear/linear.h"
@@ -28,6 +32,7 @@
 #include "cuda/ops/scale/scale.h"
 #include "cuda/ops/scatter_rows/scatter_rows.h"
 #include "cuda/ops/select_rows/select_rows.h"
+#include "cuda/ops/select_tokens/select_tokens.h"
 #include "cuda/ops/selective_scan/selective_scan.h"
 #include "cuda/ops/split/split.h"
 #include "cuda/ops/state_space_scan/state_space_scan.h"
@@ -41,6 +46,7 @@ std::span<const ops::OpDefinition> GpuOps() {
       {"add", AddKernels()},
       {"add_rms_norm", AddRmsNormKernels()},
       {"argmax", ArgmaxKernels()},
+      {"attention", AttentionKernels()},
       {"causal_conv", CausalConvKernels()},
       {"concat", ConcatKernels()},
       {"draw_tokens", DrawTokensKernels()},
@@ -48,7 +54,10 @@ std::span<const ops::OpDefinition> GpuOps() {
       {"gated_activation", GatedActivationKernels()},
       {"gated_delta", GatedDeltaKernels()},
       {"gated_recurrence", GatedRecurrenceKernels()},
+      {"grouped_linear", GroupedLinearKernels()},
+      {"head_linear", HeadLinearKernels()},
       {"kv_write", KvWriteKernels()},
+      {"latent_attention", LatentAttentionKernels()},
       {"latent_write", LatentWriteKernels()},
       {"layer_norm", LayerNormKernels()},
       {"linear", LinearKernels()},
@@ -63,6 +72,7 @@ std::span<const ops::OpDefinition> GpuOps() {
       {"scale", ScaleKernels()},
       {"scatter_rows", ScatterRowsKernels()},
       {"select_rows", SelectRowsKernels()},
+      {"select_tokens", SelectTokensKernels()},
       {"selective_scan", SelectiveScanKernels()},
       {"split", SplitKernels()},
       {"state_space_scan", StateSpaceScanKernels()},

@@ -142,7 +142,9 @@ void BatchArrays::CheckTable(const ops::KvArrays& table, int32_t num_pages) cons
   RequireRange("slot_mapping", table.slot_mapping, b.num_tokens, 0, num_slots);
   RequireRange("block_table", table.block_table, b.num_requests * table.block_table_stride, 0,
                num_pages);
-  const int64_t most_tokens = table.block_table_stride * table.block_size;
+  RequireRange("recent_states", &table.recent_states, 1, 0, table.block_table_stride + 1);
+  const int64_t most_tokens =
+      (table.block_table_stride - table.recent_states) * table.block_size;
   RequireRange("seq_lens", b.seq_lens, b.num_requests, 1, most_tokens + 1);
   RequireRange("num_common_blocks", &table.num_common_blocks, 1, 0, table.block_table_stride + 1);
 }

@@ -24,6 +24,7 @@ void BindEngineClient(nanobind::module_& m);
 void BindSimulator(nanobind::module_& m);
 void BindRouter(nanobind::module_& m);
 void BindMachineLimits(nanobind::module_& m);
+void BindWeights(nanobind::module_& m);
 
 }  // namespace pagemill::bindings
 

@@ -36,13 +36,14 @@ using program::Program;
 
 namespace {
 
-// Ids index the rows of tables; a batch from Python may hold anything.
+// Ids index the rows of tables, unless the op has a row for all `outside`; a batch from Python may
+// hold anything.
 void RequireIdsInTables(const NativeExecutor& executor, const ops::StepBatch& batch) {
   const Program& program = executor.program();
   for (size_t i = 0; i < program.ops().size(); ++i) {
     const program::Op& op = program.ops()[i];
     const ops::TableInputs& inputs = executor.kernels().definitions[i]->traits.table;
-    if (inputs.ids < 0) continue;
+    if (inputs.ids < 0 || op.attributes.GetInt("outside", -1) >= 0) continue;
     const program::Value& ids = program.value(op.inputs[static_cast<size_t>(inputs.ids)]);
     const int64_t rows = program.value(op.inputs[static_cast<size_t>(inputs.table)]).shape.dims[0];
     for (const auto& info : ops::kStepArrays) {

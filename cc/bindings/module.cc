@@ -24,4 +24,5 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindSimulator(m);
   pagemill::bindings::BindRouter(m);
   pagemill::bindings::BindMachineLimits(m);
+  pagemill::bindings::BindWeights(m);
 }

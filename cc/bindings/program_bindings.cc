@@ -97,7 +97,8 @@ void BindExecutorOptions(nb::module_& m) {
              int32_t max_num_seqs, int32_t max_num_logits_rows, int32_t num_blocks,
              int32_t block_size, const std::string& kv_cache_dtype, std::string kernel_filter,
              const std::string& activation_dtype, std::string pack_cache_folder, bool place_memory,
-             const std::string& activation_type, int64_t kv_page_bytes, int32_t max_adapters) {
+             const std::string& activation_type, int64_t kv_page_bytes, int32_t max_adapters,
+             int32_t max_draft_tokens, bool state_checkpoints) {
             const ExecutorOptions options = {
                 .num_threads = num_threads,
                 .max_num_tokens = max_num_tokens,
@@ -107,6 +108,8 @@ void BindExecutorOptions(nb::module_& m) {
                 .block_size = block_size,
                 .kv_page_bytes = kv_page_bytes,
                 .max_adapters = max_adapters,
+                .max_draft_tokens = max_draft_tokens,
+                .state_checkpoints = state_checkpoints,
                 .kv_cache_dtype = ValueOrThrow(program::ParseKvCacheDType(kv_cache_dtype)),
                 .activation_type = ValueOrThrow(program::ParseActivationType(activation_type)),
                 .kernel_filter = std::move(kernel_filter),
@@ -122,7 +125,8 @@ void BindExecutorOptions(nb::module_& m) {
           nb::arg("kernel_filter") = "", nb::arg("activation_dtype") = "bf16",
           nb::arg("pack_cache_folder") = "", nb::arg("place_memory") = true,
           nb::arg("activation_type") = "f32", nb::arg("kv_page_bytes") = 0,
-          nb::arg("max_adapters") = 0)
+          nb::arg("max_adapters") = 0, nb::arg("max_draft_tokens") = 0,
+          nb::arg("state_checkpoints") = true)
       .def_ro("num_threads", &ExecutorOptions::num_threads)
       .def_ro("max_num_tokens", &ExecutorOptions::max_num_tokens)
       .def_ro("max_num_seqs", &ExecutorOptions::max_num_seqs)

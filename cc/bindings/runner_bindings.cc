@@ -128,16 +128,23 @@ struct Others {
   }
 };
 
+// `leading` is null unless there are other ranks.
 std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(NativeExecutor& native,
+                                                             runner::LeadingExecutor* leading,
                                                              const nb::object& adapters,
                                                              const RunnerLimits& limits) {
   if (adapters.is_none()) return nullptr;
-  const auto set = [&native](int32_t slot,
-                             std::shared_ptr<const program::AdapterWeights> weights) {
+  runner::AdapterCalls calls;
+  calls.set = [&native, leading](int32_t slot, step::AdapterId adapter,
+                                 std::shared_ptr<const program::AdapterWeights> weights) {
+    if (leading != nullptr) PAGEMILL_RETURN_IF_ERROR(leading->SetAdapter(slot, adapter));
     return native.SetAdapter(slot, std::move(weights));
   };
+  if (leading != nullptr) {
+    calls.forget = [leading](step::AdapterId adapter) { return leading->ForgetAdapter(adapter); };
+  }
   return std::make_unique<runner::RunningAdapters>(
-      set, &nb::cast<const runner::AdapterStore&>(adapters), limits);
+      std::move(calls), &nb::cast<runner::AdapterStore&>(adapters), limits);
 }
 
 std::unique_ptr<runner::DraftModel> MakeDraftModel(NativeExecutor& native, const Others& others,
@@ -191,7 +198,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .draft_model = MakeDraftModel(native, others, clock.get(), limits),
       .media =
           MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type),
-      .adapters = MakeRunningAdapters(native, others.adapters, limits)};
+      .adapters = MakeRunningAdapters(native, leading.get(), others.adapters, limits)};
   auto runner =
       ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
@@ -246,15 +253,23 @@ void BindKvGroupOptions(nb::module_& m) {
   nb::class_<KvGroupOptions>(m, "KvGroupOptions")
       .def(
           "__init__",
-          [](KvGroupOptions* self, std::string kind, int32_t block_size, int32_t window_tokens) {
-            new (self) KvGroupOptions{
-                .kind = std::move(kind), .block_size = block_size, .window_tokens = window_tokens};
+          [](KvGroupOptions* self, std::string kind, int32_t block_size, int32_t window_tokens,
+             bool checkpoints, int32_t recent_states) {
+            new (self) KvGroupOptions{.kind = std::move(kind),
+                                      .block_size = block_size,
+                                      .window_tokens = window_tokens,
+                                      .checkpoints = checkpoints
+                                                         ? step::StateCheckpoints::kLastBoundary
+                                                         : step::StateCheckpoints::kNone,
+                                      .recent_states = recent_states};
           },
           nb::kw_only(), nb::arg("kind") = "full", nb::arg("block_size") = 0,
-          nb::arg("window_tokens") = 0)
+          nb::arg("window_tokens") = 0, nb::arg("checkpoints") = true,
+          nb::arg("recent_states") = 0)
       .def_ro("kind", &KvGroupOptions::kind)
       .def_ro("block_size", &KvGroupOptions::block_size)
-      .def_ro("window_tokens", &KvGroupOptions::window_tokens);
+      .def_ro("window_tokens", &KvGroupOptions::window_tokens)
+      .def_ro("recent_states", &KvGroupOptions::recent_states);
 }
 
 void BindRunnerLimits(nb::module_& m) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -160,6 +161,11 @@ StatusOr<std::vector<step::KvGroupOptions>> ReadGroups(const pagemill_runner& r)
                              "; it must be a pagemill_state_checkpoints, 0 to 2");
     }
     group.checkpoints = static_cast<step::StateCheckpoints>(g.checkpoints);
+    if (g.recent_states < 0 || g.recent_states > std::numeric_limits<int32_t>::max()) {
+      return InvalidArgument("kv_groups.recent_states is " + std::to_string(g.recent_states) +
+                             "; it must be from 0 to 2^31 - 1");
+    }
+    group.recent_states = static_cast<int32_t>(g.recent_states);
   }
   if (groups.empty()) groups.emplace_back();
   return groups;

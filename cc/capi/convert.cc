@@ -62,7 +62,8 @@ const pagemill_kv_group kDefaultKvGroup = {.struct_size = sizeof(pagemill_kv_gro
                                            .block_size = 0,
                                            .pages_per_block = 1,
                                            .window_tokens = 0,
-                                           .checkpoints = PAGEMILL_CHECKPOINTS_LAST_BOUNDARY};
+                                           .checkpoints = PAGEMILL_CHECKPOINTS_LAST_BOUNDARY,
+                                           .recent_states = 0};
 const pagemill_request_result kDefaultRequestResult = {};
 
 StatusOr<std::string> CopyString(const char* field, const char* value, size_t max_bytes) {

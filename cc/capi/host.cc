@@ -94,6 +94,8 @@ StatusOr<std::unique_ptr<engine::Runner>> MakeRunner(HostOptions* options) {
   PAGEMILL_ASSIGN_OR_RETURN(const std::string text,
                             program::ReadProgramFile(options->program_path));
   PAGEMILL_ASSIGN_OR_RETURN(program::Program program, program::Program::Parse(text));
+  o.max_draft_tokens = options->num_ngram_drafts;
+  o.state_checkpoints = options->engine.enable_prefix_caching;
   PAGEMILL_ASSIGN_OR_RETURN(const engine::RunnerLimits limits, LimitsOf(program, *options, o));
   o.num_blocks = limits.num_blocks;
   const program::Target target = {.ops = ops::CpuOps(),

@@ -246,6 +246,9 @@ TEST_F(CapiRunnerTest, IncompleteRunnersAreRefused) {
   group.checkpoints = 9;
   refused("checkpoints is 9", grouped);
   group.checkpoints = PAGEMILL_CHECKPOINTS_NONE;
+  group.recent_states = 2;
+  refused("recent_states is 2", grouped);
+  group.recent_states = 0;
   group.kind = "spiral";
   refused("spiral", grouped);
 }

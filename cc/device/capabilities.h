@@ -46,6 +46,7 @@ struct GpuCapabilities {
   int32_t compute_major = 0;
   int32_t compute_minor = 0;
   int32_t multiprocessors = 0;
+  int32_t warp_lanes = 32;  // 64 on some AMD GPUs
   int64_t memory_bytes = 0;
   int64_t shared_memory_per_block_bytes = 0;  // maximum that one block may opt in to
 };

@@ -51,9 +51,6 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.kv_cache.num_blocks = limits.num_blocks;
   made.kv_cache.groups = limits.kv_groups;
   made.max_draft_tokens = limits.max_draft_tokens;
-  if (limits.max_forced_tokens > 0 && made.kv_cache.CanRejectTokens()) {
-    made.max_draft_tokens = std::max(made.max_draft_tokens, limits.max_forced_tokens);
-  }
   made.kv_cache.max_steps_in_flight = options.max_in_flight_steps;
   made.kv_cache.enable_prefix_caching = options.enable_prefix_caching && limits.prefix_caching;
   made.kv_cache.eviction = options.prefix_cache_eviction;
@@ -65,6 +62,10 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
     made.kv_cache.num_blocks = 1;
     made.kv_cache.groups.clear();
   }
+  PAGEMILL_RETURN_IF_ERROR(made.kv_cache.Validate());
+  made.max_draft_tokens =
+      std::max(made.max_draft_tokens,
+               std::min(limits.max_forced_tokens, made.kv_cache.MaxRejectedTokens()));
   return made;
 }
 
@@ -128,6 +129,12 @@ StepLoop::~StepLoop() { Shutdown(); }
 step::AdapterId StepLoop::NewAdapterId() {
   std::lock_guard lock(mutex_);
   return step::AdapterId(first_adapter_id_ + num_adapter_ids_++);
+}
+
+void StepLoop::CountAdapters(uint64_t loaded, uint64_t evicted) {
+  std::lock_guard lock(mutex_);
+  stats_.adapters_loaded += loaded;
+  stats_.adapters_evicted += evicted;
 }
 
 Status StepLoop::CheckAdapter(step::AdapterId adapter) const {

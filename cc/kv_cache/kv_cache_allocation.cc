@@ -21,6 +21,7 @@ int32_t KvCacheManager::NumNewPages(const RequestBlocks& blocks, const PrefixMat
   int32_t taken = 0;
   for (const Group& group : groups_) {
     int32_t length = 0;
+    if (blocks.empty()) taken += group.traits.num_leading * group.pages;
     if (!tables.empty()) {
       const std::vector<BlockId>& table = tables[group.id.value()];
       length = Length(group, table);
@@ -83,15 +84,17 @@ void KvCacheManager::Begin(const PrefixMatch* match, RequestBlocks* blocks) {
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
     RequestBlocks::Progress& progress = blocks->progress_[g];
-    const std::vector<BlockId>& table = blocks->groups_[g];
+    std::vector<BlockId>& table = blocks->groups_[g];
+    table.resize(std::max(table.size(), EntryOf(group, 0)), kNullBlock);
     const int32_t length = Length(group, table);
     for (int32_t i = 0; i < length; ++i) {
       for (BlockId id : PagesAt(group, table, i)) {
         if (id != kNullBlock) pool_.Reuse(id);
       }
-      const bool is_held = table[static_cast<size_t>(i * group.pages)] != kNullBlock;
+      const bool is_held = table[EntryOf(group, i)] != kNullBlock;
       if (is_held && progress.num_held++ == 0) progress.first_held = i;
     }
+    progress.num_held += group.traits.num_leading;
     if (group.traits.checkpoints && length > 0) {
       // This request continues from the last checkpoint, and so will later ones.
       for (int32_t i = 0; i < length - 1; ++i) {
@@ -101,10 +104,15 @@ void KvCacheManager::Begin(const PrefixMatch* match, RequestBlocks* blocks) {
     // Common is what the others have in common, as far as this request has it too.
     int32_t common = 0;
     while (common < std::min(group.num_common, length) &&
-           NumHolders(table[static_cast<size_t>(common * group.pages)]) == num_holders_) {
+           NumHolders(table[EntryOf(group, common)]) == num_holders_) {
       ++common;
     }
     group.num_common = common;
+  }
+  // Behind the match, none of whose pages may be taken for these.
+  for (const Group& group : groups_) {
+    std::vector<BlockId>& table = blocks->groups_[group.id.value()];
+    for (size_t i = 0; i < EntryOf(group, 0); ++i) table[i] = pool_.Allocate();
   }
 }
 
@@ -130,7 +138,7 @@ Status KvCacheManager::Extend(int32_t num_tokens, const PrefixMatch* match, Requ
   if (blocks->empty()) {
     if (groups_.empty()) return OkStatus();
     Begin(match, blocks);
-    if (blocks->num_committed_tokens_ > 0) *new_block_ids = blocks->groups_;
+    *new_block_ids = blocks->groups_;
   }
   for (const Group& group : groups_) {
     const int32_t length = Length(group, blocks->groups_[group.id.value()]);
@@ -163,13 +171,18 @@ Status KvCacheManager::AllocateForLoad(int32_t num_tokens, const PrefixMatch* ma
 
 void KvCacheManager::GiveBack(const Group& group, int32_t index, RequestBlocks* blocks) {
   std::vector<BlockId>& table = blocks->groups_[group.id.value()];
-  const auto first = table.begin() + index * group.pages;
+  const auto first = table.begin() + static_cast<ptrdiff_t>(EntryOf(group, index));
   if (*first == kNullBlock) return;
   --blocks->progress_[group.id.value()].num_held;
   for (int32_t k = group.pages; k-- > 0;) {
     pool_.Release(first[k]);
     first[k] = kNullBlock;
   }
+}
+
+void KvCacheManager::GiveBackLeading(const Group& group, RequestBlocks* blocks) {
+  const std::vector<BlockId>& table = blocks->groups_[group.id.value()];
+  for (size_t i = EntryOf(group, 0); i-- > 0;) pool_.Release(table[i]);
 }
 
 bool KvCacheManager::TruncateComputed(int32_t num_tokens, RequestBlocks* blocks) {
@@ -180,17 +193,17 @@ bool KvCacheManager::TruncateComputed(int32_t num_tokens, RequestBlocks* blocks)
     std::vector<BlockId>& table = blocks->groups_[group.id.value()];
     const int32_t length = group.kind->NumBlocks(num_tokens, blocks->shape_);
     for (int32_t i = Length(group, table); i-- > length;) GiveBack(group, i, blocks);
-    table.resize(std::min(table.size(), static_cast<size_t>(length * group.pages)));
+    table.resize(std::min(table.size(), EntryOf(group, length)));
     group.num_common = std::min(group.num_common, num_tokens / group.block_tokens);
     RequestBlocks::Progress& progress = blocks->progress_[group.id.value()];
     progress.first_held = std::min(progress.first_held, Length(group, table));
     if (progress.last_checkpoint > num_tokens / group.block_tokens) progress.last_checkpoint = 0;
     if (num_tokens == 0) continue;
-    if (group.traits.rewind == CacheKind::Rewind::kNever) complete = false;
+    if (!group.traits.truncates) complete = false;
     const TokenRange range{num_tokens, num_tokens};
     for (int32_t i = 0; i < length; ++i) {
       const bool is_held =
-          i < Length(group, table) && table[static_cast<size_t>(i * group.pages)] != kNullBlock;
+          i < Length(group, table) && table[EntryOf(group, i)] != kNullBlock;
       if (!is_held && group.kind->Needs(i, range, blocks->shape_)) complete = false;
     }
   }
@@ -213,6 +226,9 @@ void KvCacheManager::Free(RequestBlocks* blocks) {
       const int32_t index = i / group.stride;
       if (index < Length(group, blocks->groups_[group.id.value()])) GiveBack(group, index, blocks);
     }
+  }
+  for (const Group& group : groups_) {
+    if (!blocks->empty()) GiveBackLeading(group, blocks);
   }
   blocks->groups_.clear();
   blocks->progress_.clear();

@@ -84,9 +84,7 @@ void KvCacheManager::GiveBackUnneeded(const Group& group, int32_t num_computed_t
 void KvCacheManager::DropSuperseded(const Group& group, int32_t num_blocks, RequestBlocks* blocks) {
   int32_t& last = blocks->progress_[group.id.value()].last_checkpoint;
   const std::vector<BlockId>& table = blocks->groups_[group.id.value()];
-  if (num_blocks == last ||
-      table[static_cast<size_t>((num_blocks - 1) * group.pages)] == kNullBlock)
-    return;
+  if (num_blocks == last || table[EntryOf(group, num_blocks - 1)] == kNullBlock) return;
   if (last > 0) {
     const std::optional<BlockId> page = Find(group, last - 1, *blocks);
     const CacheKind::Worth worth = group.kind->WorthAfterNext(last - 1, blocks->shape_);
@@ -114,7 +112,7 @@ void KvCacheManager::NumCommonPrefixBlocks(const RequestBlocks& blocks,
       const std::vector<BlockId>& table = blocks.groups_[group.id.value()];
       const int32_t computed = blocks.num_committed_tokens_ / group.block_tokens;
       while (common < computed &&
-             NumHolders(table[static_cast<size_t>(common * group.pages)]) == num_holders_) {
+             NumHolders(table[EntryOf(group, common)]) == num_holders_) {
         ++common;
       }
     }

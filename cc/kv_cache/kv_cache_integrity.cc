@@ -17,7 +17,11 @@ Status KvCacheManager::CheckHolder(const RequestBlocks& holder, std::vector<int3
     if (length != group.kind->NumBlocks(holder.num_covered_tokens_, holder.shape_)) {
       return Internal("KV cache: a table is longer or shorter than the covered tokens need");
     }
-    int32_t num_held = 0;
+    int32_t num_held = group.traits.num_leading;
+    for (const BlockId id : std::span(table).first(EntryOf(group, 0))) {
+      if (id == kNullBlock) return Internal("KV cache: a leading page is missing");
+      ++(*refs)[static_cast<size_t>(id.value())];
+    }
     for (int32_t i = 0; i < length; ++i) {
       const std::span<const BlockId> pages = PagesAt(group, table, i);
       num_held += pages.front() != kNullBlock;
@@ -64,7 +68,7 @@ Status KvCacheManager::CheckIntegrity(std::span<const RequestBlocks* const> hold
     for (const RequestBlocks* holder : holders) {
       if (holder->empty()) continue;
       const std::vector<BlockId>& table = holder->groups_[group.id.value()];
-      const auto common = static_cast<size_t>(group.num_common * group.pages);
+      const size_t common = group.num_common == 0 ? 0 : EntryOf(group, group.num_common);
       const RequestBlocks* first = *std::find_if(
           holders.begin(), holders.end(), [](const RequestBlocks* h) { return !h->empty(); });
       if (common > table.size() ||

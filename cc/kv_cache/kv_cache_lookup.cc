@@ -90,7 +90,8 @@ void KvCacheManager::FillMatch(const RequestBlocks& blocks, PrefixMatch* match) 
   for (const Group& group : groups_) {
     std::vector<BlockId>& table = match->groups[group.id.value()];
     const int32_t length = match->num_tokens / group.block_tokens;
-    table.reserve(static_cast<size_t>(length * group.pages));
+    table.reserve(EntryOf(group, length));
+    table.assign(EntryOf(group, 0), kNullBlock);
     for (int32_t i = 0; i < length; ++i) {
       if (!group.kind->Needs(i, range, blocks.shape_)) {
         table.insert(table.end(), static_cast<size_t>(group.pages), kNullBlock);

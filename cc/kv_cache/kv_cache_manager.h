@@ -214,11 +214,15 @@ class KvCacheManager {
 
   std::span<const BlockId> PagesAt(const Group& group, const std::vector<BlockId>& table,
                                    int32_t index) const {
-    return std::span(table).subspan(static_cast<size_t>(index * group.pages),
-                                    static_cast<size_t>(group.pages));
+    return std::span(table).subspan(EntryOf(group, index), static_cast<size_t>(group.pages));
   }
+  // The first entry of position `index` in a table of the group.
+  static size_t EntryOf(const Group& group, int32_t index) {
+    return static_cast<size_t>((group.traits.num_leading + index) * group.pages);
+  }
+  // Positions of a table that is not empty.
   static int32_t Length(const Group& group, const std::vector<BlockId>& table) {
-    return static_cast<int32_t>(table.size()) / group.pages;
+    return static_cast<int32_t>(table.size()) / group.pages - group.traits.num_leading;
   }
   // The cached block with the content of table position `index`.
   std::optional<BlockId> Find(const Group& group, int32_t index,
@@ -243,6 +247,7 @@ class KvCacheManager {
   void Grow(const Group& group, TokenRange range, RequestBlocks* blocks,
             std::vector<BlockId>* added);
   void GiveBack(const Group& group, int32_t index, RequestBlocks* blocks);
+  void GiveBackLeading(const Group& group, RequestBlocks* blocks);
 
   // kv_cache_commit.cc
   void CommitFilled(const step::Request& request, const step::TokenSequence& tokens,

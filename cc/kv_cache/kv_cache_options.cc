@@ -1,6 +1,7 @@
 #include "cc/kv_cache/kv_cache_options.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "cc/base/option_check.h"
@@ -36,11 +37,13 @@ Status KvCacheOptions::Validate() const {
   return OkStatus();
 }
 
-bool KvCacheOptions::CanRejectTokens() const {
-  return std::all_of(groups.begin(), groups.end(), [this](const KvGroupOptions& group) {
+int32_t KvCacheOptions::MaxRejectedTokens() const {
+  int32_t most = std::numeric_limits<int32_t>::max();
+  for (const KvGroupOptions& group : groups) {
     const StatusOr<std::unique_ptr<CacheKind>> kind = MakeCacheKind(group, block_size);
-    return (*kind)->traits().rewind == CacheKind::Rewind::kToAnyToken;
-  });
+    most = std::min(most, (*kind)->traits().max_rejected_tokens);
+  }
+  return most;
 }
 
 int32_t KvCacheOptions::MaxPagesOfRequest(int32_t num_tokens) const {

@@ -36,9 +36,9 @@ struct KvCacheOptions {
   Status Validate() const;
   // Most pages that one request of `num_tokens` tokens holds at a time. The options are valid.
   int32_t MaxPagesOfRequest(int32_t num_tokens) const;
-  // Can a request go back by any number of tokens, as it does when drafts are rejected? Not where a
-  // group has recurrent states. The options are valid.
-  bool CanRejectTokens() const;
+  // Newest tokens by which a request can go back, as it does when drafts are rejected: all, except
+  // that groups with recurrent states keep so many of them. The options are valid.
+  int32_t MaxRejectedTokens() const;
 };
 
 }  // namespace pagemill::kv_cache

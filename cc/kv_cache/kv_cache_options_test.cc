@@ -6,10 +6,13 @@
 namespace pagemill::kv_cache {
 namespace {
 
-TEST(KvCacheOptions, DraftsNeedGroupsThatCanGoBack) {
-  EXPECT_TRUE(
-      Options(9, {{"full"}, {.kind = "sliding_window", .window_tokens = 4}}).CanRejectTokens());
-  EXPECT_FALSE(Options(9, {{"full"}, {"state_space"}}).CanRejectTokens());
+TEST(KvCacheOptions, RecentStatesBoundTheTokensThatCanBeRejected) {
+  EXPECT_GT(
+      Options(9, {{"full"}, {.kind = "sliding_window", .window_tokens = 4}}).MaxRejectedTokens(),
+      1000000);
+  EXPECT_EQ(Options(9, {{"full"}, {"state_space"}}).MaxRejectedTokens(), 0);
+  EXPECT_EQ(Options(9, {{.kind = "state_space", .recent_states = 5}, {"full"}}).MaxRejectedTokens(),
+            4);
 }
 
 TEST(KvCacheOptions, RefusalsNameTheField) {

@@ -31,9 +31,9 @@ class RequestBlocks {
     shape_.branch_tokens = 0;
   }
 
-  // One block table per group, pages_per_block entries per block; empty while the request holds
-  // nothing. The null block stands where the request holds no page (any more). A runner may keep
-  // what stood there before: nothing reads it.
+  // One block table per group, pages_per_block entries per block, after the pages of its
+  // recent_states; empty while the request holds nothing. The null block stands where the request
+  // holds no page (any more). A runner may keep what stood there before: nothing reads it.
   const std::vector<std::vector<BlockId>>& groups() const { return groups_; }
   bool empty() const { return groups_.empty(); }
   // Hashes of the leading full blocks of the known tokens, as far as the cache has computed them.
@@ -52,7 +52,7 @@ class RequestBlocks {
   // In blocks of the group.
   struct Progress {
     int32_t first_held = 0;       // all before it were freed, or never held
-    int32_t num_held = 0;         // positions that are not null
+    int32_t num_held = 0;         // positions that are not null, the leading pages among them
     int32_t last_checkpoint = 0;  // length of the prefix whose state was cached last; 0 = none
   };
 

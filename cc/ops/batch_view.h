@@ -70,6 +70,8 @@ struct KvArrays {
   // Leading entries of the block table that are the same for all requests and whose tokens were
   // stored by earlier steps; 0 if unknown.
   int32_t num_common_blocks = 0;
+  // Leading entries of a table of states: pages of the newest ones (states/state_pages.h).
+  int32_t recent_states = 0;
   const int32_t* slot_mapping = nullptr;  // [tokens]
   const int32_t* block_table = nullptr;   // [requests, block_table_stride]
   int64_t block_table_stride = 0;
@@ -177,6 +179,7 @@ inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
 inline constexpr NumberInfo<KvArrays> kKvNumbers[] = {
     {"block_size", &KvArrays::block_size},
     {"num_common_blocks", &KvArrays::num_common_blocks},
+    {"recent_states", &KvArrays::recent_states},
 };
 inline constexpr ArrayInfo<KvArrays> kKvArrays[] = {
     {"slot_mapping", &KvArrays::slot_mapping, Dim::kTokens},

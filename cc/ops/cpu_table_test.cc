@@ -49,8 +49,14 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "latent_write",
                                     "select_tokens",
                                     "selective_scan",
+                                    "sparse_relu",
                                     "split",
-                                    "take_tokens"};
+                                    "compress_tokens",
+                                    "merge_attention",
+                                    "mix_streams",
+                                    "stream_weights",
+                                    "take_tokens",
+                                    "wkv"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));
@@ -99,7 +105,8 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                                           "rotary_kv_write 0>0", "rotary_kv_write 1>1",
                                           "scale 0>0",           "scatter_rows 0>0",
                                           "take_tokens 0>0",     "draw_tokens 1>0",
-                                          "mask_tokens 0>0",     "apply_adapter 0>0"};
+                                          "mask_tokens 0>0",     "apply_adapter 0>0",
+                                          "sparse_relu 0>0"};
   EXPECT_EQ(rules, expected);
 }
 

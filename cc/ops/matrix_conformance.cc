@@ -34,7 +34,7 @@ void CheckBatchInvariance(const OpDefinition& op, const device::Capabilities& ca
     ThreadPool alone({.num_threads = 1});
     std::vector<float> one_by_one;
     for (int64_t n = 0; n < rows; ++n) Append(one_by_one, RunSlice(*kernel, call, n, n + 1, alone));
-    for (int32_t threads = 1; threads <= 3; ++threads) {
+    for (int32_t threads : ThreadCounts(caps)) {
       ThreadPool pool({.num_threads = threads});
       ASSERT_TRUE(BitEqual(RunSlice(*kernel, call, 0, rows, pool), one_by_one))
           << threads << " threads";

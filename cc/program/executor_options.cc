@@ -51,6 +51,7 @@ Status ExecutorOptions::Validate() const {
   PAGEMILL_RETURN_IF_ERROR(CheckRange("max_num_logits_rows", max_num_logits_rows, 1, 1 << 24));
   PAGEMILL_RETURN_IF_ERROR(CheckRange("block_size", block_size, 1, 1024));
   PAGEMILL_RETURN_IF_ERROR(CheckRange("max_adapters", max_adapters, 0, 1 << 12));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("max_draft_tokens", max_draft_tokens, 0, 1 << 20));
   // Slots (block * block_size + offset) are int32.
   PAGEMILL_RETURN_IF_ERROR(CheckRange("num_blocks", num_blocks, 1, INT32_MAX / block_size));
   if (!ops::IsKvDType(kv_cache_dtype)) {

@@ -24,6 +24,8 @@ struct ExecutorOptions {
   int32_t block_size = 16;              // tokens per KV block
   int64_t kv_page_bytes = 0;            // bytes per page; 0 = chosen for the program
   int32_t max_adapters = 0;             // slots of a program with adapters
+  int32_t max_draft_tokens = 0;         // of a request in a step: its states can go back by as many
+  bool state_checkpoints = true;        // false: no request continues from states of another one
   DType kv_cache_dtype = DType::kBF16;  // bf16, f32, f8_e4m3 or int8 (with a scale per row)
   DType activation_type = DType::kF32;  // what `act` stands for: f32 (fast), bf16 or f16
   // Runs every op with the kernel of this name ("reference", "portable") if it has a suitable one;

@@ -100,10 +100,13 @@ class StepPlans {
 }  // namespace
 
 CacheGeometry GeometryOf(const ExecutorOptions& options) {
+  const int32_t drafts = options.max_draft_tokens;
   return {.num_blocks = options.num_blocks,
           .block_size = options.block_size,
           .dtype = options.kv_cache_dtype,
-          .page_bytes = options.kv_page_bytes};
+          .page_bytes = options.kv_page_bytes,
+          .recent_states = drafts > 0 || !options.state_checkpoints ? drafts + 1 : 0,
+          .state_checkpoints = options.state_checkpoints};
 }
 
 StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,

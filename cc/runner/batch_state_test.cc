@@ -214,6 +214,38 @@ TEST(BatchStateTest, EveryGroupHasABlockTableOfItsOwn) {
   EXPECT_NE(full.message().find("do not fit in its blocks of 12"), std::string::npos);
 }
 
+TEST(BatchStateTest, PagesOfRecentStatesComeBeforeThoseOfBlocks) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.kv_groups = {{.kind = "state_space", .recent_states = 3}};
+  BatchState state(limits);
+  ScheduledRequest a = Entry(3, 0, {10, 11, 12, 13, 14, 15}, {7, 9, 11, 0, 4});
+  a.start = MakeRequest({10, 11, 12, 13, 14, 15, 16, 17, 18});
+  ASSERT_TRUE(state.Apply(PlanOf({a})).ok());
+  const ops::KvArrays& kv = state.view().kv[0];
+  EXPECT_EQ(kv.recent_states, 3);
+  EXPECT_EQ(kv.block_table_stride, 3 + 8) << "blocks of 30 tokens";
+  EXPECT_EQ(std::vector(kv.block_table, kv.block_table + 5), (std::vector{7, 9, 11, 0, 4}));
+  EXPECT_EQ(kv.slot_mapping[5], 4 * 4 + 1);
+  const Status full = state.Apply(PlanOf({Entry(3, 6, {16, 17, 18}, {})}));
+  EXPECT_NE(full.message().find("do not fit in its blocks of 8"), std::string::npos);
+}
+
+TEST(BatchStateTest, StatesWithoutCheckpointsNeedNoBlocks) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.kv_groups = {{.kind = "state_space",
+                       .checkpoints = step::StateCheckpoints::kNone,
+                       .recent_states = 1}};
+  BatchState state(limits);
+  ScheduledRequest a = Entry(3, 0, {10, 11, 12, 13, 14, 15}, {7});
+  a.start = MakeRequest({10, 11, 12, 13, 14, 15, 16, 17, 18});
+  ASSERT_TRUE(state.Apply(PlanOf({a})).ok());
+  const ops::KvArrays& kv = state.view().kv[0];
+  EXPECT_EQ(std::vector(kv.block_table, kv.block_table + 3), (std::vector{7, 0, 0}));
+  ScheduledRequest b = Entry(2, 0, {10}, {});
+  b.start = MakeRequest({10, 11});
+  EXPECT_FALSE(state.Apply(PlanOf({b})).ok()) << "it has no page";
+}
+
 TEST(BatchStateTest, FillsTheArraysOfAStep) {
   BatchState state(SmallLimits());
   ScheduledRequest a = Entry(2, 0, {10, 11, 12, 13, 14}, {7, 9});

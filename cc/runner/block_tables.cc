@@ -8,7 +8,9 @@ namespace pagemill::runner {
 BlockTables::BlockTables(const step::KvGroupOptions& group, const engine::RunnerLimits& limits)
     : block_size_(group.block_size > 0 ? group.block_size : limits.block_size),
       num_blocks_(limits.num_blocks),
-      stride_((limits.max_model_len + block_size_ - 1) / block_size_),
+      recent_states_(group.recent_states),
+      has_blocks_(recent_states_ == 0 || group.checkpoints != step::StateCheckpoints::kNone),
+      stride_(recent_states_ + (limits.max_model_len + block_size_ - 1) / block_size_),
       slots_(static_cast<size_t>(limits.max_num_seqs)),
       slot_tables_(At(slots_.size())),
       row_tables_(slot_tables_.size()),
@@ -43,12 +45,14 @@ Status BlockTables::Append(int32_t slot, std::span<const step::BlockId> blocks) 
 }
 
 int64_t BlockTables::NumTokens(int32_t slot) const {
-  return int64_t{slots_[static_cast<size_t>(slot)].num_blocks} * block_size_;
+  const int64_t blocks = slots_[static_cast<size_t>(slot)].num_blocks - recent_states_;
+  if (!has_blocks_) return blocks < 0 ? 0 : stride_ * block_size_;
+  return std::max<int64_t>(0, blocks) * block_size_;
 }
 
 void BlockTables::AddRequest(int32_t slot, int32_t first_position, int32_t count) {
   MirrorTable(num_rows_, slot);
-  const int32_t* table = &row_tables_[At(num_rows_++)];
+  const int32_t* table = &row_tables_[At(num_rows_++)] + recent_states_;
   for (int32_t p = first_position; p < first_position + count; ++p) {
     slot_mapping_.push_back(table[p / block_size_] * block_size_ + p % block_size_);
   }
@@ -73,6 +77,7 @@ bool BlockTables::SharesFirst(size_t row, int32_t count) const {
 ops::KvArrays BlockTables::View(int32_t num_common_blocks) const {
   return {.block_size = block_size_,
           .num_common_blocks = num_common_blocks,
+          .recent_states = recent_states_,
           .slot_mapping = slot_mapping_.data(),
           .block_table = row_tables_.data(),
           .block_table_stride = stride_};

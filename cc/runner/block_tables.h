@@ -69,8 +69,10 @@ class BlockTables {
   void MirrorTable(size_t row, int32_t slot);
 
   const int32_t block_size_;  // tokens
-  const int32_t num_blocks_;  // of the arena
-  const int64_t stride_;      // blocks of the longest request
+  const int32_t num_blocks_;     // of the arena
+  const int32_t recent_states_;  // entries of a table that come before its blocks
+  const bool has_blocks_;        // false: entries behind those are null
+  const int64_t stride_;         // entries of the longest request
   std::vector<Slot> slots_;
   std::vector<int32_t> slot_tables_;   // [slots, stride], in slot order
   std::vector<int32_t> row_tables_;    // [slots, stride], in running order

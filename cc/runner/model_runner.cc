@@ -22,8 +22,9 @@ Status CheckGroup(const step::KvGroupOptions& group) {
                            std::to_string(group.pages_per_block) +
                            " pages, but this runner gives it one");
   }
-  if (group.kind == "state_space" && group.checkpoints == step::StateCheckpoints::kNone) {
-    return Unimplemented("kv_groups: this runner wants checkpoints of states");
+  const bool checkpoints = group.checkpoints != step::StateCheckpoints::kNone;
+  if (group.kind == "state_space" && !checkpoints && group.recent_states == 0) {
+    return InvalidArgument("kv_groups: states without checkpoints need recent_states >= 1");
   }
   for (const char* kind : {"full", "mla", "sliding_window", "chunked_local", "state_space"}) {
     if (group.kind == kind) return OkStatus();

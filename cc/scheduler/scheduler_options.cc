@@ -29,11 +29,11 @@ Status SchedulerOptions::Validate() const {
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_draft_tokens", max_draft_tokens, 0));
   PAGEMILL_RETURN_IF_ERROR(MakePolicy(policy, tenant_weights).status());
   PAGEMILL_RETURN_IF_ERROR(kv_cache.Validate());
-  if (max_draft_tokens > 0 && !kv_cache.CanRejectTokens()) {
-    return InvalidArgument(
-        "max_draft_tokens is " + std::to_string(max_draft_tokens) +
-        ", but the model has recurrent states, which cannot take back draft tokens that are "
-        "rejected: turn drafts off (--speculative-config)");
+  if (max_draft_tokens > kv_cache.MaxRejectedTokens()) {
+    return InvalidArgument("max_draft_tokens is " + std::to_string(max_draft_tokens) +
+                           ", but the model's recurrent states are kept for " +
+                           std::to_string(kv_cache.MaxRejectedTokens()) +
+                           " draft tokens: KvGroupOptions.recent_states must be one more");
   }
   return OkStatus();
 }

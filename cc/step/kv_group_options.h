@@ -31,6 +31,10 @@ struct KvGroupOptions {
   // 0 with every other kind.
   int32_t window_tokens = 0;
   StateCheckpoints checkpoints = StateCheckpoints::kLastBoundary;  // state_space only
+  // state_space: the states after so many of the newest tokens have pages of their own, so that a
+  // request can go back by one token less when drafts are rejected. The pages come first in the
+  // block table. 0 = none: the newest state lies in the page of its block. 0 with every other kind.
+  int32_t recent_states = 0;
 };
 
 }  // namespace pagemill::step

@@ -7,7 +7,7 @@
 namespace pagemill {
 namespace {
 
-constexpr std::array<DTypeInfo, 23> kInfos = {{
+constexpr std::array<DTypeInfo, 30> kInfos = {{
     {DType::kF32, "f32", 1, 4},
     {DType::kBF16, "bf16", 1, 2},
     {DType::kF16, "f16", 1, 2},
@@ -31,6 +31,13 @@ constexpr std::array<DTypeInfo, 23> kInfos = {{
     {DType::kMxfp4, "mxfp4", 32, 17},
     {DType::kTQ1_0, "tq1_0", 256, 54},
     {DType::kTQ2_0, "tq2_0", 256, 66},
+    {DType::kIQ1_S, "iq1_s", 256, 50},
+    {DType::kIQ1_M, "iq1_m", 256, 56},
+    {DType::kIQ2_XXS, "iq2_xxs", 256, 66},
+    {DType::kIQ2_XS, "iq2_xs", 256, 74},
+    {DType::kIQ2_S, "iq2_s", 256, 82},
+    {DType::kIQ3_XXS, "iq3_xxs", 256, 98},
+    {DType::kIQ3_S, "iq3_s", 256, 110},
 }};
 
 }  // namespace

@@ -28,14 +28,21 @@ enum class DType : uint8_t {
   kQ5_K = 21,   // 256 elements, 176 bytes
   kQ6_K = 22,   // 256 elements, 210 bytes
   // Block formats that are converted when a program is bound (IsConvertedFormat).
-  kQ5_1 = 32,    // 32 elements, 24 bytes
-  kQ2_K = 33,    // 256 elements, 84 bytes
-  kQ3_K = 34,    // 256 elements, 110 bytes
-  kIQ4_NL = 35,  // 32 elements, 18 bytes
-  kIQ4_XS = 36,  // 256 elements, 136 bytes
-  kMxfp4 = 37,   // 32 elements, 17 bytes
-  kTQ1_0 = 38,   // 256 elements, 54 bytes
-  kTQ2_0 = 39,   // 256 elements, 66 bytes
+  kQ5_1 = 32,     // 32 elements, 24 bytes
+  kQ2_K = 33,     // 256 elements, 84 bytes
+  kQ3_K = 34,     // 256 elements, 110 bytes
+  kIQ4_NL = 35,   // 32 elements, 18 bytes
+  kIQ4_XS = 36,   // 256 elements, 136 bytes
+  kMxfp4 = 37,    // 32 elements, 17 bytes
+  kTQ1_0 = 38,    // 256 elements, 54 bytes
+  kTQ2_0 = 39,    // 256 elements, 66 bytes
+  kIQ1_S = 40,    // 256 elements, 50 bytes
+  kIQ1_M = 41,    // 256 elements, 56 bytes
+  kIQ2_XXS = 42,  // 256 elements, 66 bytes
+  kIQ2_XS = 43,   // 256 elements, 74 bytes
+  kIQ2_S = 44,    // 256 elements, 82 bytes
+  kIQ3_XXS = 45,  // 256 elements, 98 bytes
+  kIQ3_S = 46,    // 256 elements, 110 bytes
 };
 
 struct DTypeInfo {

@@ -37,6 +37,7 @@ StatusOr<std::unique_ptr<GpuDevice>> GpuDevice::Open(int32_t index) {
       .compute_major = properties.major,
       .compute_minor = properties.minor,
       .multiprocessors = properties.multiProcessorCount,
+      .warp_lanes = properties.warpSize,
       .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem),
       .shared_memory_per_block_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin),
   };

@@ -40,8 +40,8 @@ struct Thread {
   Location location;   // where it waits, or waited last
   std::vector<std::vector<AsyncCopy>> committed;
   std::vector<AsyncCopy> issued;  // since the last commit
-  // What it hands to its warp: the whole warp by turns in the first two, so that nobody has to wait
-  // until the others have read; some of its lanes in the third.
+  // What it hands to its warp: the whole warp by turns in the first two, so that no lane has to
+  // wait until the others have read; some of its lanes in the third.
   alignas(16) std::byte exchanged[3][kMaxExchangeBytes];
   uint64_t num_whole_exchanges = 0;
 };

@@ -3,10 +3,15 @@
 #include <cstdint>
 #include <cstdlib>
 
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
+// AddressSanitizer's, in programs that are linked with it: kernels and tests are compiled for it,
+// this file need not be.
+extern "C" {
+[[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* begin, size_t bytes);
+[[gnu::weak]] void __sanitizer_start_switch_fiber(void** fake_stack, const void* stack,
+                                                  size_t bytes);
+[[gnu::weak]] void __sanitizer_finish_switch_fiber(void* fake_stack, const void** stack,
+                                                   size_t* bytes);
+}
 
 // Saves the registers that a call preserves (System V ABI), swaps stacks, restores.
 extern "C" void PagemillSwitchStack(void** from, void* to);
@@ -38,14 +43,16 @@ namespace {
 constexpr int kSavedRegisters = 6;
 thread_local Fiber* entering = nullptr;  // for Entry(), which takes no argument
 
+bool HasAddressSanitizer() { return __sanitizer_start_switch_fiber != nullptr; }
+
 }  // namespace
 
 Fiber::Fiber() : stack_(std::make_unique_for_overwrite<std::byte[]>(kStackBytes)) {}
 
 void Fiber::Start(const std::function<void()>& body) {
-#if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(stack_.get(), kStackBytes);  // of a run that did not finish
-#endif
+  if (HasAddressSanitizer()) {
+    __asan_unpoison_memory_region(stack_.get(), kStackBytes);  // of a run that did not finish
+  }
   body_ = &body;
   finished_ = false;
   fake_stack_ = nullptr;
@@ -59,9 +66,9 @@ void Fiber::Start(const std::function<void()>& body) {
 
 void Fiber::Entry() {
   Fiber& fiber = *entering;
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &fiber.host_stack_, &fiber.host_stack_bytes_);
-#endif
+  if (HasAddressSanitizer()) {
+    __sanitizer_finish_switch_fiber(nullptr, &fiber.host_stack_, &fiber.host_stack_bytes_);
+  }
   (*fiber.body_)();
   fiber.finished_ = true;
   fiber.SwitchToHost(/*last=*/true);
@@ -70,24 +77,22 @@ void Fiber::Entry() {
 
 void Fiber::Resume() {
   entering = this;
-#if defined(__SANITIZE_ADDRESS__)
   void* host_fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(&host_fake_stack, stack_.get(), kStackBytes);
-#endif
+  if (HasAddressSanitizer()) {
+    __sanitizer_start_switch_fiber(&host_fake_stack, stack_.get(), kStackBytes);
+  }
   PagemillSwitchStack(&host_stack_pointer_, stack_pointer_);
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(host_fake_stack, nullptr, nullptr);
-#endif
+  if (HasAddressSanitizer()) __sanitizer_finish_switch_fiber(host_fake_stack, nullptr, nullptr);
 }
 
-void Fiber::SwitchToHost([[maybe_unused]] bool last) {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(last ? nullptr : &fake_stack_, host_stack_, host_stack_bytes_);
-#endif
+void Fiber::SwitchToHost(bool last) {
+  if (HasAddressSanitizer()) {
+    __sanitizer_start_switch_fiber(last ? nullptr : &fake_stack_, host_stack_, host_stack_bytes_);
+  }
   PagemillSwitchStack(&stack_pointer_, host_stack_pointer_);
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(fake_stack_, &host_stack_, &host_stack_bytes_);
-#endif
+  if (HasAddressSanitizer()) {
+    __sanitizer_finish_switch_fiber(fake_stack_, &host_stack_, &host_stack_bytes_);
+  }
 }
 
 }  // namespace pagemill::gpu::emulation

@@ -114,6 +114,7 @@ emulatedError_t emulatedGetDeviceProperties(emulatedDeviceProp* properties, int 
                  .major = 9,
                  .minor = 0,
                  .multiProcessorCount = 4,
+                 .warpSize = EmulatedGpu::warp_lanes(),
                  .totalGlobalMem = EmulatedGpu::kMemoryBytes,
                  .sharedMemPerBlockOptin = size_t{227} << 10};
   return emulatedSuccess;

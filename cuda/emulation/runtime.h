@@ -66,11 +66,11 @@ enum emulatedStreamCaptureMode { emulatedStreamCaptureModeThreadLocal = 1 };
 
 struct emulatedDeviceProp {
   char name[256];
-  int major, minor, multiProcessorCount;
+  int major, minor, multiProcessorCount, warpSize;
   size_t totalGlobalMem, sharedMemPerBlockOptin;
 };
 
-// Of the error that a function of this thread returned last.
+// The text of the error that a function of this thread returned last.
 const char* emulatedGetErrorString(emulatedError_t error);
 emulatedError_t emulatedGetLastError();  // that of a launch; and forgets it
 emulatedError_t emulatedGetDeviceCount(int* count);

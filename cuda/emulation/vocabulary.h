@@ -16,10 +16,10 @@
 #define PAGEMILL_KERNEL inline void
 #define PAGEMILL_KERNEL_OF(threads, blocks) inline void
 #define PAGEMILL_DEVICE inline
+#define PAGEMILL_UNROLL
 #define PAGEMILL_SHARED(type, name)                                                       \
   static ::pagemill::gpu::emulation::SharedVariable<std::type_identity_t<type>> name##_of; \
   auto& name = name##_of.Get()
-#define PAGEMILL_UNROLL
 
 namespace pagemill::gpu {
 

@@ -13,7 +13,7 @@ from pathlib import Path
 MOST_REGISTERS = 64
 
 # Blocks of fewer threads: what they may use.
-REGISTERS: dict[str, int] = {}
+REGISTERS = {"AttendHead": 128, "MultiplyManyRows": 255}
 
 
 @dataclass(frozen=True)

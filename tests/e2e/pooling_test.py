@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 
 from tests.e2e.server_process import serve
 from tests.families.encoders import make
+from tests.families.heads import bge_m3, qwen3_reranker, splade
 from tests.families.word_tokenizer import save_tokenizer
 
 # Of scores and probabilities, by f32 on both sides, and by activations of 1 in 10 digits.
@@ -59,20 +60,27 @@ class Served:
         return reference(self.model, self.tokenizer, first, second)
 
 
-@pytest.fixture(name="served", scope="module")
-def _served(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[..., Served]]:
+@pytest.fixture(name="served_at", scope="module")
+def _served_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Served]]:
     with contextlib.ExitStack() as stack:
 
-        def start(name: str, task: Task, labels: int, *options: str) -> Served:
-            path = tmp_path_factory.mktemp(f"{name}-{task}")
-            model, tokenizer = make(name, task, path, labels=labels), save_tokenizer(path)
-            flags = ["--activation-dtype=f32", *options]
+        def start(path: Path, model: PreTrainedModel, *options: str) -> Served:
+            tokenizer, flags = save_tokenizer(path), ["--activation-dtype=f32", *options]
             server = stack.enter_context(serve(str(path), tmp_path_factory.mktemp("log"), flags))
             return Served(server.base_url, model, tokenizer)
 
         yield start
+
+
+@pytest.fixture(name="served", scope="module")
+def _served(
+    served_at: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Served]:
+    def start(name: str, task: Task, labels: int, *options: str) -> Served:
+        path = tmp_path_factory.mktemp(f"{name}-{task}")
+        return served_at(path, make(name, task, path, labels=labels), *options)
+
+    return start
 
 
 def test_a_cross_encoder(served: Callable[..., Served]) -> None:
@@ -134,6 +142,92 @@ def test_vectors_of_tokens(served: Callable[..., Served]) -> None:
     for document, each in zip(DOCUMENTS, scored["data"], strict=True):
         expected = float((query @ vectors(document).T).max(1).sum())
         assert abs(each["score"] - expected) <= TOLERANCE * len(query)
+
+
+def test_sparse_vectors(
+    served_at: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """SPLADE, as sentence-transformers saves it."""
+    path = tmp_path_factory.mktemp("splade")
+    server = served_at(path, splade(path).model)
+
+    def vector(text: str) -> np.ndarray:
+        return np.log1p(np.maximum(server.rows(text), 0)).max(0)
+
+    got = server.post("/v1/embeddings", input=DOCUMENTS, encoding_format="sparse")
+    whole = server.post("/v1/embeddings", input=DOCUMENTS)
+    for document, each, all_of_it in zip(DOCUMENTS, got["data"], whole["data"], strict=True):
+        expected = vector(document)
+        found, values = np.zeros_like(expected), each["embedding"]
+        found[values["indices"]] = values["values"]
+        assert 0 < len(values["indices"]) < len(expected) and min(values["values"]) > 0
+        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+        np.testing.assert_allclose(all_of_it["embedding"], expected, rtol=0, atol=TOLERANCE)
+    scored = server.post("/score", queries=QUERY, documents=DOCUMENTS)
+    products = [float(vector(QUERY) @ vector(document)) for document in DOCUMENTS]
+    scores = [each["score"] for each in scored["data"]]
+    np.testing.assert_allclose(scores, products, rtol=1e-3)
+
+
+def test_the_other_heads_of_bge_m3(
+    served_at: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Weights of tokens, and vectors of all but the first, by layers in files of torch."""
+    path = tmp_path_factory.mktemp("bge_m3")
+    headed = bge_m3(path, Task.TOKEN_CLASSIFY)
+    server = served_at(path, headed.model, "--task=token_classify")
+    got = server.post("/pooling", input=DOCUMENTS)
+    for document, each in zip(DOCUMENTS, got["data"], strict=True):
+        expected = headed.expected(server.tokenizer.encode(document).ids)
+        np.testing.assert_allclose(each["data"], expected, rtol=0, atol=TOLERANCE)
+    path = tmp_path_factory.mktemp("bge_m3")
+    headed = bge_m3(path, Task.TOKEN_EMBED)
+    server = served_at(path, headed.model, "--task=token_embed")
+
+    def vectors(text: str) -> np.ndarray:
+        return headed.expected(server.tokenizer.encode(text).ids).numpy()
+
+    scored = server.post("/score", queries=QUERY, documents=DOCUMENTS)
+    for document, each in zip(DOCUMENTS, scored["data"], strict=True):
+        expected = float((vectors(QUERY) @ vectors(document).T).max(1).sum())
+        assert abs(each["score"] - expected) <= TOLERANCE * len(QUERY.split())
+
+
+RERANKER_TEMPLATE = (
+    "{{ messages | selectattr('role', 'eq', 'system') | map(attribute='content') | first"
+    " | default('w20') }} {% for message in messages if message.role in ['query', 'document'] %}"
+    "{{ message.content }} w21 {% endfor %}w22"
+)
+
+
+def test_a_reranker_that_says_yes(
+    served_at: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A language model, as Qwen3-Reranker is published: with a template of the operator."""
+    path = tmp_path_factory.mktemp("reranker")
+    headed = qwen3_reranker(path, (40, 9))
+    file = path / "score.jinja"
+    file.write_text(RERANKER_TEMPLATE)
+    server = served_at(path, headed.model, f"--chat-template={file}")
+
+    def expected(document: str, instruction: str) -> float:
+        text = f"{instruction} {QUERY} w21 {document} w21 w22"
+        ids = server.tokenizer.encode(text, add_special_tokens=False).ids
+        return float(headed.expected(ids)[0])
+
+    for fields, instruction in (({}, "w20"), ({"instruction": "w30 w31"}, "w30 w31")):
+        got = server.post("/score", queries=QUERY, documents=DOCUMENTS, **fields)
+        scores = [each["score"] for each in got["data"]]
+        wanted = [expected(document, instruction) for document in DOCUMENTS]
+        np.testing.assert_allclose(scores, wanted, rtol=0, atol=TOLERANCE)
+        assert np.ptp(wanted) > 100 * TOLERANCE
+    ranked = server.post("/rerank", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=1)
+    firsts = [expected(document.split()[0], "w20") for document in DOCUMENTS]
+    found = {each["index"]: each["relevance_score"] for each in ranked["results"]}
+    np.testing.assert_allclose([found[i] for i in range(len(DOCUMENTS))], firsts, atol=TOLERANCE)
+    with LLM(str(path), activation_dtype="f32", chat_template=str(file)) as llm:
+        offline = llm.score(QUERY, DOCUMENTS, instruction="w30 w31")
+        np.testing.assert_allclose(offline, wanted, rtol=0, atol=TOLERANCE)
 
 
 def test_offline(tmp_path: Path) -> None:

@@ -21,14 +21,9 @@ from transformers import (
     PreTrainedModel,
 )
 
-
-def _rotated(x: torch.Tensor, base: float) -> torch.Tensor:
-    """x [B, heads, T, D] with its halves rotated by position * base^(-2i / D)."""
-    tokens, half = x.shape[-2], x.shape[-1] // 2
-    angles = torch.arange(tokens)[:, None] * base ** (-torch.arange(half) / half)
-    a, b = x[..., :half], x[..., half:]
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+from tests.families.grok2_reference import Grok1ForCausalLM, Grok2Config
+from tests.families.plamo2_reference import Plamo2Config, Plamo2ForCausalLM
+from tests.families.reference_parts import rotated
 
 
 class Grok1Config(PretrainedConfig):
@@ -72,7 +67,7 @@ class _Attention(nn.Module):
         dim = hidden // config.num_attention_heads
         projections = self.q_proj, self.k_proj, self.v_proj
         q, k, v = (p(x).view(batch, tokens, -1, dim).transpose(1, 2) for p in projections)
-        q, k = _rotated(q, config.rope_theta), _rotated(k, config.rope_theta)
+        q, k = rotated(q, config.rope_theta), rotated(k, config.rope_theta)
         k, v = (y.repeat_interleave(q.shape[1] // y.shape[1], 1) for y in (k, v))
         scores = q @ k.mT * config.attn_output_multiplier
         scores = config.max_attn_value * (scores / config.max_attn_value).tanh()
@@ -165,3 +160,7 @@ def register() -> None:
     AutoModelForCausalLM.register(Mistral4Config, Mistral4ForCausalLM, exist_ok=True)
     AutoConfig.register("grok-1", Grok1Config, exist_ok=True)
     AutoModelForCausalLM.register(Grok1Config, Grok1ModelForCausalLM, exist_ok=True)
+    AutoConfig.register("grok-2", Grok2Config, exist_ok=True)
+    AutoModelForCausalLM.register(Grok2Config, Grok1ForCausalLM, exist_ok=True)
+    AutoConfig.register("plamo2", Plamo2Config, exist_ok=True)
+    AutoModelForCausalLM.register(Plamo2Config, Plamo2ForCausalLM, exist_ok=True)

@@ -14,6 +14,7 @@ from tests.families.elsewhere import (
     CHATGLM,
     EXAONE,
     GEMMA3,
+    GEMMA3N,
     GEMMA4,
     GPT2_ALONE,
     INTERNLM,
@@ -57,6 +58,15 @@ _GEMMA4 = {
     "vocab_size_per_layer_input": 257,
     "hidden_size_per_layer_input": 12,
     "global_head_dim": 28,
+    "layer_types": ["sliding_attention", "full_attention"] * 3,
+    "num_hidden_layers": 6,
+    "sliding_window": WINDOW,
+    "final_logit_softcapping": 3.0,
+}
+_GEMMA3N = {
+    "vocab_size_per_layer_input": 200,  # later tokens have the embeddings of the first
+    "hidden_size_per_layer_input": 12,
+    "laurel_rank": 10,
     "layer_types": ["sliding_attention", "full_attention"] * 3,
     "num_hidden_layers": 6,
     "sliding_window": WINDOW,
@@ -135,7 +145,7 @@ DENSE: Mapping[str, Family] = {
     "falcon_multi_query": Family("falcon", {"multi_query": True}),
     "falcon_one_norm": Family(
         "falcon",
-        {"new_decoder_architecture": True, "num_kv_heads": 3, "num_ln_in_parallel_attn": 1},
+        {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
     ),
     "gemma": Family("gemma"),
     "gemma2": Family(
@@ -154,6 +164,24 @@ DENSE: Mapping[str, Family] = {
     "gemma3_nested": Family(
         "gemma3_text", {**SLIDING, "rope_parameters": BY_LAYER_TYPE}, elsewhere=GEMMA3
     ),
+    "gemma3n": Family(
+        "gemma3n_text",
+        {
+            **_GEMMA3N,
+            "intermediate_size": [136, 88, 136, 136, 72, 136],
+            "activation_sparsity_pattern": [0.9, 0.7, 0.0, 0.8, 0.6, 0.0],
+            "num_kv_shared_layers": 2,
+            "altup_num_inputs": 3,
+            "altup_active_idx": 1,
+            "attention_bias": True,
+        },
+    ),
+    "gemma3n_nested": Family(
+        "gemma3n_text",
+        {**_GEMMA3N, "num_kv_shared_layers": 0, "altup_correct_scale": False},
+        frozenset({"altup.correct_output_scale"}),
+        elsewhere=GEMMA3N,
+    ),
     "gemma4": Family(
         "gemma4_text",
         {**_GEMMA4, "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "attention_bias": True},
@@ -164,7 +192,7 @@ DENSE: Mapping[str, Family] = {
         {
             **_GEMMA4,
             "attention_k_eq_v": True,
-            "num_global_key_value_heads": 3,
+            "num_global_key_value_heads": 1,
             "hidden_size_per_layer_input": 0,
         },
         frozenset({"use_double_wide_mlp", "vocab_size_per_layer_input"}),

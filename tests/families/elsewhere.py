@@ -127,6 +127,11 @@ EXAONE = Elsewhere(
 GEMMA3 = Elsewhere(
     "Gemma3ForConditionalGeneration", names={"^": "language_model."}, nest="text_config"
 )
+GEMMA3N = Elsewhere(
+    "Gemma3nForConditionalGeneration",
+    names={r"^model\.": "model.language_model."},
+    nest="text_config",
+)
 GEMMA4 = Elsewhere(
     "Gemma4ForConditionalGeneration",
     names={r"^model\.": "model.language_model."},
@@ -134,6 +139,29 @@ GEMMA4 = Elsewhere(
 )
 LLAMA4 = Elsewhere(
     "Llama4ForConditionalGeneration", names={"^": "language_model."}, nest="text_config"
+)
+# As its first checkpoint was published.
+MIMO_V2 = Elsewhere(
+    "MiMoV2FlashForCausalLM",
+    keys={
+        "layer_types": "of_transformers",
+        "mlp_layer_types": "of_transformers",
+        "rope_parameters": "of_transformers",
+        "rms_norm_eps": "layernorm_epsilon",
+    },
+    fields={
+        "hybrid_layer_pattern": [0, 1, 0, 1],
+        "moe_layer_freq": [0, 1, 1, 0],
+        "rope_theta": 1e6,
+        "swa_rope_theta": 1e4,
+        "partial_rotary_factor": 0.5,
+        "swa_num_attention_heads": 8,
+        "swa_num_key_value_heads": 4,
+        "swa_head_dim": 20,
+        "swa_v_head_dim": 14,
+        "add_swa_attention_sink_bias": True,
+        "add_full_attention_sink_bias": False,
+    },
 )
 MINISTRAL3 = Elsewhere(
     "Mistral3ForConditionalGeneration",

@@ -126,14 +126,22 @@ ENCODERS: Mapping[str, EncoderRow] = {
 
 
 def make(
-    name: str, task: Task, directory: Path, *, seed: int = 0, labels: int = LABELS
+    name: str,
+    task: Task,
+    directory: Path,
+    *,
+    seed: int = 0,
+    labels: int = LABELS,
+    changes: Mapping[str, Any] | None = None,
 ) -> PreTrainedModel:
-    """Save a checkpoint of the row `name` with the head for `task`; returns its reference."""
+    """Save a checkpoint of the row `name` with the head for `task`, with `changes` of its
+    configuration; returns its reference."""
     torch.manual_seed(seed)
     row = ENCODERS[name]
     kind = CONFIG_MAPPING[row.model_type]
     known = kind().to_dict().keys()
     fields = {key: value for key, value in SIZES.items() if key in known} | dict(row.changes)
+    fields |= changes or {}
     config = kind(**fields, num_labels=labels)
     head = HEADS[task]
     if kind in MODEL_FOR_TEXT_ENCODING_MAPPING and task is Task.TOKEN_EMBED:  # T5 without decoder

@@ -18,8 +18,10 @@ from pagemill.inputs.task import Task
 from pagemill.models.table import ARCHITECTURES, find
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
+from tests.families.divided import check_ranks, check_stages
 from tests.families.encoders import ENCODERS, LABELS, make
 from tests.families.sensitivity import unmoved_fields, unmoved_tensors
 from tests.parity import small_engine
@@ -43,6 +45,10 @@ class Case:
     path: Path
     prompts: Mapping[int, list[int]]
     rows: Array
+
+    @property
+    def options(self) -> BuildOptions:
+        return BuildOptions(task=self.task, normalize=False)
 
     def executed(self, path: Path, kind: str = "native") -> Array:
         """The rows of all prompts in one step, by the checkpoint at `path`."""
@@ -128,6 +134,16 @@ def test_what_is_built(case: Case) -> None:
     assert built.output_size == built.pooled.width == case.rows.shape[1]
 
 
+def test_two_ranks(case: Case) -> None:
+    source = ModelSource.open(case.path)
+    check_ranks(source, case.options, [case.prompts], case.distance, SECONDS)
+
+
+def test_two_stages(case: Case) -> None:
+    source = ModelSource.open(case.path)
+    check_stages(source, case.options, [case.prompts], case.distance, SECONDS)
+
+
 def test_prompts_in_the_engine(case: Case) -> None:
     """Rows of prompts that run together; a decoder's in chunks if the last token is what counts."""
     with small_engine.engine(case.path, task=case.task, max_model_len=MODEL_LEN) as core:
@@ -176,6 +192,43 @@ def test_configurations_of_the_first_checkpoints(name: str, tmp_path: Path) -> N
     np.testing.assert_allclose(rows, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 
 
+def _ntk_frequencies(base: float, dim: int, factor: float, mixed_b: float | None) -> torch.Tensor:
+    """As `NewModel` of the checkpoints' own code has them."""
+    pairs = torch.arange(0, dim, 2).float() / dim
+    if mixed_b is None:
+        return 1.0 / (base * factor) ** pairs / factor ** (2 / dim)
+    a = torch.tensor(factor).log() / (dim / 2) ** mixed_b
+    return 1.0 / base**pairs / (a * torch.arange(1, dim // 2 + 1).float() ** mixed_b).exp()
+
+
+@pytest.mark.parametrize("mixed_b", [None, 0.6])
+@pytest.mark.parametrize("task", [Task.TOKEN_EMBED, Task.CLASSIFY])
+def test_gte_as_first_saved(task: Task, mixed_b: float | None, tmp_path: Path) -> None:
+    """`NewModel`, whose rotary embedding reaches further by other frequencies."""
+    model = make("gte", task, tmp_path)
+    base, factor = 2e4, 8.0
+    rotary = next(m for name, m in model.named_modules() if name.endswith("rotary_emb"))
+    rotary.inv_freq.copy_(_ntk_frequencies(base, 16, factor, mixed_b))
+    prompt = list(range(6, 150))
+    expected = _reference(model, task, prompt, len(prompt))
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    del config["rope_parameters"]
+    kind = "NewModel" if task is Task.TOKEN_EMBED else "NewForSequenceClassification"
+    stated = {"position_embedding_type": "rope", "pack_qkv": True, "logn_attention_scale": False}
+    scaling = {"type": "ntk", "factor": factor, "mixed_b": mixed_b}
+    names = {"architectures": [kind], "model_type": "new"}
+    file.write_text(
+        json.dumps(config | stated | names | {"rope_theta": base, "rope_scaling": scaling})
+    )
+    tensors = load_file(tmp_path / "model.safetensors")
+    renamed = {name.replace("gte.", "new."): tensor for name, tensor in tensors.items()}
+    save_file(renamed, tmp_path / "model.safetensors")
+    run = make_executor("native", ModelSource.open(tmp_path), task=task, normalize=False)
+    rows = run(new_batches(run).step({0: prompt}))["pooled"]
+    np.testing.assert_allclose(rows, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+
+
 def test_each_encoder_has_a_row() -> None:
     encoders = {name for name, row in ARCHITECTURES.items() if row.task == "embeddings"}
     from transformers import CONFIG_MAPPING, MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
@@ -187,5 +240,5 @@ def test_each_encoder_has_a_row() -> None:
         for config in configs
         if config in mapping
     }
-    assert not encoders - kinds
+    assert encoders - kinds == {"HF_ColBERT", "NewModel"}  # heads_test.py, and above
     assert find("XLMRobertaForSequenceClassification").task is Task.CLASSIFY

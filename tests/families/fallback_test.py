@@ -180,7 +180,6 @@ def _saved(model_type: str, directory: Path, **fields: Any) -> Path:
     [
         ("diffllama", "attends more than once in a step"),
         ("doge", "dry run failed"),
-        ("rwkv", "its attention is its own"),
         ("xglm", "its attention is its own"),
     ],
 )

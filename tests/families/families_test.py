@@ -19,14 +19,16 @@ from pagemill.weights.random_file import random_file
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
+from tests.families.divided import check_ranks, check_stages
 from tests.families.families import FAMILIES, make
 from tests.families.family import NEUTRAL, Family
 from tests.families.sensitivity import unmoved_fields, unmoved_tensors
 from tests.parity.engine_model import MODEL_LEN, Model
-from tests.parity.executors import make_executor, new_batches
+from tests.parity.executors import EXECUTORS, make_executor, new_batches
 
-# As in tests/parity/decoder_parity_test.py: both sides compute in f32, and add up rows of up to 136
-# products in different orders.
+# Both sides compute in f32 with logits of about 1 to 10. They add up rows of up to 136 products in
+# different orders, which moves a logit by some 1e-6 per layer. A wrong window, scale or position
+# moves logits by more than 1e-2.
 TOLERANCE = 1e-4
 TOKENS = 64  # generated
 _LAYER = re.compile(r"\.(?:layers|h)\.(\d+)\.")
@@ -67,9 +69,24 @@ def _case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Case(request.param, model, prompt, logits)
 
 
-@pytest.mark.parametrize("kind", ["native", "native-reference", "torch", "torch-rewritten"])
+def _chunks(prompt: list[int]) -> list[dict[int, list[int]]]:
+    """The prompt in chunks, then one token."""
+    return [{0: prompt[:37]}, {0: prompt[37:-1]}, {0: prompt[-1:]}]
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
 def test_logits(case: Case, kind: str) -> None:
-    assert case.distance(case.executed(case.model.path, kind)) <= 1
+    """A prompt in chunks and a decoded token, beside other prompts, in blocks that were used
+    before."""
+    run = make_executor(kind, ModelSource.open(case.model.path))
+    batches = new_batches(run)
+    run(batches.step({1: case.prompt[::-1]}))
+    batches.free(1)
+    rows: list[Array] = []
+    for other, chunk in enumerate(_chunks(case.prompt), 2):
+        step = {other: case.prompt[: 5 * other], **chunk}
+        rows.append(run(batches.step(step, all_logits=True))["logits"][5 * other :])
+    assert case.distance(np.concatenate(rows)) <= 1
 
 
 def test_a_checkpoint_in_bf16(case: Case, tmp_path: Path) -> None:
@@ -117,6 +134,27 @@ def test_greedy_tokens(case: Case) -> None:
         assert model.run(core, turn)[0].cached >= (len(turn) - 2) // model.block * model.block
     # A model that always generates the same token would prove little.
     assert len({token for answer in answers for token in answer.tokens}) > 1
+
+
+def test_two_ranks(case: Case) -> None:
+    source = ModelSource.open(case.model.path)
+    check_ranks(source, BuildOptions(), _chunks(case.prompt), case.distance)
+
+
+def test_four_ranks_normalize_all_heads(tmp_path: Path) -> None:
+    """Each takes its own out of the middle; two have the same KV head."""
+    heads = {"num_attention_heads": 8, "hidden_size": 96, "num_key_value_heads": 2}
+    model = Model(tmp_path, make("olmo2", tmp_path, changes=heads))
+    prompt = model.prompt(4, 61)
+    with torch.no_grad():
+        logits = model.reference(torch.tensor([prompt])).logits[0].numpy()
+    case, source = Case("olmo2", model, prompt, logits), ModelSource.open(tmp_path)
+    check_ranks(source, BuildOptions(), _chunks(prompt), case.distance, count=4)
+
+
+def test_two_stages(case: Case) -> None:
+    source = ModelSource.open(case.model.path)
+    check_stages(source, BuildOptions(), _chunks(case.prompt), case.distance)
 
 
 def test_requests_that_are_preempted(case: Case) -> None:

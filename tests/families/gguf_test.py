@@ -13,9 +13,10 @@ from pagemill.weights.gguf_families import GGUF_FAMILIES
 from pagemill.weights.source import ModelSource
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-from tests.families import gguf_files as files
+from tests.families import gguf_converters as files
 from tests.families.families import make
-from tests.families.gguf_files import Converter, write_gguf
+from tests.families.gguf_converters import Converter
+from tests.families.gguf_files import write_gguf
 from tests.parity.executors import make_executor
 from tests.parity.one_request import difference
 
@@ -45,7 +46,7 @@ class Row:
 
     family: str
     architecture: str
-    converter: Converter = Converter()
+    converter: Converter = files.PLAIN
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -78,6 +79,23 @@ _YARN = {
     "original_max_position_embeddings": 32,
 }
 
+_MINICPM3 = {
+    **_NO_BIAS,
+    "scale_emb": 12,
+    "scale_depth": 1.4,
+    "dim_model_base": 256,
+    "v_head_dim": 16,
+}
+_MISTRAL3_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 16.0,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 16,
+    "llama_4_scaling_beta": 0.3,
+}
+
 ROWS = [
     Row("afmoe", "afmoe", files.SIGMOID, _PATTERN),
     Row("apertus", "apertus"),
@@ -103,6 +121,9 @@ ROWS = [
     Row("falcon_h1_norm", "falcon-h1", files.FALCON_H1, _FALCON_H1_NORM),
     Row("gemma", "gemma", files.GEMMA),
     Row("gemma2", "gemma2", files.GEMMA, {"query_pre_attn_scalar": 20}),
+    Row("gemma4", "gemma4", files.GEMMA4, _NO_BIAS),
+    Row("gemma4_one_matrix", "gemma4", files.GEMMA4),
+    Row("gemma4_experts", "gemma4", files.GEMMA4),
     Row("glm4", "glm4"),
     Row("glm4_moe", "glm4moe", files.SIGMOID),
     Row("glm4_moe_lite", "deepseek2", files.SPLIT_LATENT, _NO_BIAS | _DENSE_FIRST),
@@ -126,6 +147,8 @@ ROWS = [
     Row("mamba", "mamba", files.MAMBA),
     Row("mamba2", "mamba2", files.MAMBA2),
     Row("minicpm", "minicpm", files.MINICPM),
+    Row("minicpm3", "minicpm3", files.MINICPM3, _MINICPM3),
+    Row("ministral3", "mistral3", files.MISTRAL3, _FULL | {"rope_parameters": _MISTRAL3_YARN}),
     Row("minimax_m2", "minimax-m2", files.SIGMOID),
     Row("mpt", "mpt", files.MPT),
     Row("nemotron", "nemotron", files.NEMOTRON),
@@ -139,6 +162,8 @@ ROWS = [
     Row("phi3", "phi3"),
     Row("phi3_long", "phi3"),
     Row("qwen2_moe", "qwen2moe", changes={"mlp_only_layers": []}),
+    Row("qwen3_5", "qwen35", files.QWEN3_5, {"linear_num_value_heads": 6}),
+    Row("qwen3_5_moe", "qwen35moe", files.QWEN3_5),
     Row("qwen3_next", "qwen3next", files.QWEN3_NEXT, {"mlp_only_layers": []}),
     Row("qwen3_next", "qwen3next", files.EARLY_QWEN3_NEXT, {"mlp_only_layers": []}),
     Row("seed_oss", "seed_oss"),
@@ -149,6 +174,8 @@ ROWS = [
 ]
 # Their files are compared in tests/parity, in formats of blocks.
 ELSEWHERE = {"gemma3", "qwen2", "qwen3", "qwen3moe"}
+# Theirs in gguf_encoders_test.py.
+ENCODERS = {"bert", "eurobert", "jina-bert-v3", "modern-bert", "nomic-bert", "t5encoder"}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.family)
@@ -175,4 +202,5 @@ def test_transformers_reads_what_is_written(row: Row, tmp_path: Path) -> None:
 
 
 def test_each_architecture_has_a_row() -> None:
-    assert {row.architecture for row in ROWS} | ELSEWHERE == GGUF_FAMILIES.keys()
+    rows = {row.architecture for row in ROWS}
+    assert rows | ELSEWHERE | ENCODERS == GGUF_FAMILIES.keys()

@@ -98,7 +98,7 @@ RECURRENT: Mapping[str, Family] = {
             **_MAMBA,
             **_FALCON_MULTIPLIERS,
             "mamba_d_ssm": 192,
-            "mamba_n_groups": 3,
+            "mamba_n_groups": 2,
             "mamba_proj_bias": True,
             "mlp_bias": True,
         },
@@ -268,6 +268,17 @@ RECURRENT: Mapping[str, Family] = {
             "layer_types": ["linear_attention", "full_attention"] * 2,
         },
     ),
+    "plamo2": Family(
+        "plamo2",
+        {
+            "hidden_size_per_head": 20,
+            "attention_window_size": WINDOW,
+            "full_attention_idx": [3],
+            "mamba_d_state": 24,
+            "mamba_num_heads": 6,
+            "tie_word_embeddings": False,
+        },
+    ),
     "qwen3_next": Family(
         "qwen3_next",
         {
@@ -286,6 +297,11 @@ RECURRENT: Mapping[str, Family] = {
             "logits_soft_cap": 3.0,
             "attention_bias": True,
         },
+    ),
+    "rwkv": Family(
+        "rwkv",
+        # The states of the reference have as many channels as its tokens.
+        {"attention_hidden_size": 72, "rescale_every": 2, "use_cache": False},
     ),
     "zamba2": Family(
         "zamba2",

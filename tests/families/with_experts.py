@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.families.elsewhere import LLAMA4, PHIMOE
+from tests.families.elsewhere import LLAMA4, MIMO_V2, PHIMOE
 from tests.families.family import (
     BY_LAYER_TYPE,
     LATENT,
@@ -32,6 +32,62 @@ _SPARSE = {
     "index_topk": 9,
     "index_head_dim": 26,
     "index_n_heads": 12,  # few scores of all tokens are 0, which would be equal
+}
+_HALVES = {kind: {**rope, "partial_rotary_factor": 0.5} for kind, rope in BY_LAYER_TYPE.items()}
+_LAGUNA = {
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40,
+    "num_experts": 6,
+    "num_experts_per_tok": 3,
+    "moe_routed_scaling_factor": 2.5,
+    "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+    "rope_parameters": BY_LAYER_TYPE,
+    **SLIDING,
+}
+_MIMO_V2 = {
+    "num_attention_heads": 8,
+    "v_head_dim": 14,
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 6,
+    "n_group": 3,
+    "topk_group": 2,
+    "num_experts_per_tok": 3,
+    "routed_scaling_factor": 2.5,
+    "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+    "rope_parameters": _HALVES,
+}
+_KINDS = ["sliding", "compressed_sparse", "heavily_compressed", "compressed_sparse"]
+_COMPRESSED = {
+    "num_key_value_heads": 1,
+    "layer_types": [f"{kind}_attention" for kind in _KINDS],
+    "mlp_layer_types": ["hash_moe", "hash_moe", "moe", "moe"],
+    "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
+    "sliding_window": WINDOW,
+    "qk_rope_head_dim": 10,
+    "q_lora_rank": 48,
+    "o_groups": 3,
+    "o_lora_rank": 28,
+    "index_n_heads": 12,  # few scores of all rows are 0, which would be equal
+    "index_head_dim": 26,
+    "index_topk": 4,
+    "hc_mult": 3,
+    "hc_sinkhorn_iters": 2,
+    "hc_eps": 0.05,
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 3,
+    "swiglu_limit": 0.7,
+    "rope_parameters": {
+        "main": rope(partial_rotary_factor=0.5),
+        "compress": rope(
+            rope_type="yarn",
+            rope_theta=16e4,
+            factor=4.0,
+            original_max_position_embeddings=64,
+            attention_factor=1.0,
+            partial_rotary_factor=0.5,
+        ),
+    },
 }
 _LLAMA4 = {
     "num_local_experts": 3,  # of which each is chosen by some token
@@ -204,6 +260,7 @@ WITH_EXPERTS: Mapping[str, Family] = {
         {**_SPARSE, **_DEEPSEEK_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
         frozenset({"head_dim", "mlp_bias", "first_k_dense_replace", "model_type"}),
     ),
+    "deepseek_v4": Family("deepseek_v4", _COMPRESSED),
     "dots1": Family(
         "dots1",
         {**_DEEPSEEK_EXPERTS, "first_k_dense_replace": 1, "attention_bias": True, **SLIDING},
@@ -334,6 +391,19 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "head_dim": None,
         },
     ),
+    "grok2": Family(
+        "grok-2",
+        {
+            "moe_intermediate_size": 24,
+            "num_local_experts": 5,
+            "attn_logit_softcapping": 2.0,
+            "attn_temperature_len": 8,
+            "router_logit_softcapping": 1.5,
+            "final_logit_softcapping": 3.0,
+            "embedding_multiplier_scale": 3.0,
+            "rope_theta": 1e4,
+        },
+    ),
     "hunyuan_moe": Family(
         "hunyuan_v1_moe", {"num_experts": 5, "moe_topk": [2, 2, 2, 2], "attention_bias": True}
     ),
@@ -358,6 +428,17 @@ WITH_EXPERTS: Mapping[str, Family] = {
             **SLIDING,
         },
     ),
+    "laguna": Family(
+        "laguna",
+        {
+            **_LAGUNA,
+            "num_attention_heads_per_layer": [6, 4, 2, 6],
+            "moe_router_logit_softcapping": 1.5,
+            "attention_bias": True,
+        },
+        frozenset({"num_attention_heads"}),  # the list stands for it
+    ),
+    "laguna_by_element": Family("laguna", {**_LAGUNA, "gating": "per-element"}),
     "llama4": Family("llama4_text", _LLAMA4),
     "llama4_with_images": Family("llama4_text", _LLAMA4, elsewhere=LLAMA4),
     "longcat_flash": Family(
@@ -387,6 +468,20 @@ WITH_EXPERTS: Mapping[str, Family] = {
             **SLIDING,
             "rope_parameters": BY_LAYER_TYPE,
         },
+    ),
+    "mimo_v2": Family("mimo_v2_flash", {**_MIMO_V2, **SLIDING, "attention_bias": True}),
+    "mimo_v2_published": Family(
+        "mimo_v2_flash",
+        {
+            **_MIMO_V2,
+            "sliding_window": WINDOW,
+            "layer_types": ["full_attention", "sliding_attention"] * 2,
+            "rope_parameters": {
+                "full_attention": rope(rope_theta=1e6, partial_rotary_factor=0.5),
+                "sliding_attention": rope(partial_rotary_factor=0.5),
+            },
+        },
+        elsewhere=MIMO_V2,
     ),
     "minimax_m2": Family("minimax_m2", _EXPERTS),
     "mistral4": Family(

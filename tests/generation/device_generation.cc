@@ -30,6 +30,7 @@ using program::Program;
 
 constexpr int32_t kMaxModelLen = 64;
 constexpr int32_t kBlockSize = 16;
+constexpr int32_t kMaxDrafts = 4;
 constexpr int32_t kTokenIds = 64;  // ids below this are in every model's vocabulary
 
 // Counts the overlapping steps of an executor.
@@ -70,6 +71,7 @@ program::ExecutorOptions Options(const DeviceRun& run) {
   options.block_size = kBlockSize;
   options.num_blocks = run.num_blocks;
   options.activation_type = run.act;
+  options.max_draft_tokens = run.drafts ? kMaxDrafts : 0;
   return options;
 }
 
@@ -200,9 +202,10 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
     limits = LimitsOf(cpu->program(), cpu->memory_plan().kv, options, vocab_size);
     executor = std::move(cpu);
   } else {
-    program::DeviceExecutorOptions device_options = {.max_blocks = kMaxModelLen / kBlockSize,
-                                                     .max_steps_in_flight = run.steps_in_flight,
-                                                     .token_columns = vocab_size};
+    program::DeviceExecutorOptions device_options = {
+        .max_blocks = kMaxDrafts + 1 + kMaxModelLen / kBlockSize,
+        .max_steps_in_flight = run.steps_in_flight,
+        .token_columns = vocab_size};
     if (run.graphs) device_options.graph_sizes = {1, 3, 5};
     PAGEMILL_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceExecutor> on_device,
@@ -214,7 +217,7 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
   const FakeClock no_time;  // drafts are free: as many as the proposer has are used
   runner::ModelRunnerParts parts = {.clock = &no_time};
   if (run.drafts) {
-    limits.max_draft_tokens = 4;
+    limits.max_draft_tokens = kMaxDrafts;
     parts.proposer = std::make_unique<sampling::NgramProposer>(
         sampling::NgramProposerOptions{.max_num_seqs = limits.max_num_seqs, .min_n = 1});
   }

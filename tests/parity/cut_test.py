@@ -21,7 +21,7 @@ from pagemill.weights.source import ModelSource
 
 from tests.families import families
 from tests.parity.executors import Run
-from tests.parity.tiny_models import DECODERS, make
+from tests.parity.tiny_models import make
 
 NUM_BLOCKS = 64
 Array = npt.NDArray[np.float32]
@@ -54,7 +54,8 @@ class Stages:
         return outputs
 
 
-@pytest.fixture(scope="module", params=[*DECODERS, "bert"])
+# Attention alone, beside states and experts, and without a cache; tests/families cuts all families.
+@pytest.fixture(scope="module", params=["llama", "granite_experts", "bert"])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
     path: Path = tmp_path_factory.mktemp(request.param)
     make(request.param, path)
@@ -133,6 +134,15 @@ def test_layers_that_share_a_cache_are_not_divided(tmp_path: Path) -> None:
         ValueError, match="in front of 'layer.3' and behind it read the cache 'kv2'"
     ):
         cut(from_text(text), "layer.3")
+
+
+def test_streams_cross_from_stage_to_stage(tmp_path: Path) -> None:
+    families.make("gemma3n", tmp_path, changes={"num_kv_shared_layers": 0})
+    text = build(ModelSource.open(tmp_path), BuildOptions(rewrite=False)).program_text
+    step = {0: list(range(3, 40)), 1: [7, 5]}
+    expected = Stages.of([from_text(text)], native).step(step)["logits"]
+    stages = list(cut(from_text(text), "layer.2"))
+    np.testing.assert_array_equal(Stages.of(stages, native).step(step)["logits"], expected)
 
 
 def test_layers_that_share_what_is_chosen_are_not_divided(tmp_path: Path) -> None:

@@ -62,24 +62,13 @@ def tokens_of(
         engine.shutdown()
 
 
-WITH_STATES = ("granite_experts", "granite_hybrid", "mamba2")
-
-
-@pytest.mark.parametrize("family", [name for name in DECODERS if name not in WITH_STATES])
+@pytest.mark.parametrize("family", DECODERS)
 def test_tokens_are_those_without_drafts(family: str, tmp_path: Path) -> None:
     require_native()
     make(family, tmp_path)
     expected, _ = tokens_of(tmp_path)
     tokens, _ = tokens_of(tmp_path, speculative_config=DRAFTS)
     assert tokens == expected
-
-
-@pytest.mark.parametrize("family", WITH_STATES)
-def test_states_take_no_tokens_back(family: str, tmp_path: Path) -> None:
-    require_native()
-    make(family, tmp_path)
-    with pytest.raises(_native.StatusError, match="recurrent states"):
-        tokens_of(tmp_path, speculative_config=DRAFTS)
 
 
 def name_tokens(directory: Path, **changes: str) -> None:
@@ -93,8 +82,9 @@ def by_model(directory: Path) -> dict[str, Any]:
     return {"method": "draft_model", "model": str(directory), "num_speculative_tokens": 4}
 
 
-# The target has windows, a latent cache, or other sizes of KV and vocabulary than the draft model.
-@pytest.mark.parametrize("family", ["llama", "gemma3", "deepseek_v2", "qwen3"])
+# The target has windows, states, a latent cache, or other sizes of KV and vocabulary than the draft
+# model.
+@pytest.mark.parametrize("family", ["llama", "gemma3", "deepseek_v2", "qwen3", "mamba2"])
 def test_greedy_tokens_with_a_draft_model_are_those_without(family: str, tmp_path: Path) -> None:
     require_native()
     target, draft = tmp_path / "target", tmp_path / "draft"

@@ -17,7 +17,7 @@ from tests.parity.greedy import wrong_tokens
 from tests.parity.small_engine import Answer, random_prompt
 
 PROMPT, GENERATED, MODEL_LEN = 150, 20, 256  # tokens
-# Either of two logits may be off by 1e-4 of logits of about 5 (decoder_parity_test.py).
+# Either of two logits may be off by 1e-4 of logits of about 5 (tests/families/families_test.py).
 _NEAR_TIE = 1e-3
 
 
@@ -27,17 +27,21 @@ class Model:
     def __init__(self, path: Path, reference: PreTrainedModel) -> None:
         self.path = path
         self.reference = reference
-        text = build(ModelSource.open(path), BuildOptions()).program_text
+        self._text = build(ModelSource.open(path), BuildOptions()).program_text
+        groups = self._groups()
+        self.grows = any(group.kind == "full" for group in groups)
+        self.block = max(group.block_size for group in groups)
         options = _native.ExecutorOptions(kv_cache_dtype="f32")
-        self._groups = _native.kv_groups(text, options)
-        self.grows = any(group.kind == "full" for group in self._groups)
-        self.block = max(group.block_size for group in self._groups)
-        self.page_bytes = _native.plan_memory(text, options).kv_page_bytes
+        self.page_bytes = _native.plan_memory(self._text, options).kv_page_bytes
 
-    def pages(self, tokens: int) -> int:
-        """The maximum number of pages of a request with this many tokens."""
+    def _groups(self, drafts: int = 0) -> list[_native.KvGroupOptions]:
+        options = _native.ExecutorOptions(kv_cache_dtype="f32", max_draft_tokens=drafts)
+        return _native.kv_groups(self._text, options)
+
+    def pages(self, tokens: int, *, drafts: int = 0) -> int:
+        """The maximum number of pages of a request with this many tokens, and drafts in a step."""
         sizes = {"block_size": 16, "max_step_tokens": 32, "num_tokens": tokens}
-        return _native.max_kv_pages(groups=self._groups, **sizes)
+        return _native.max_kv_pages(groups=self._groups(drafts), **sizes)
 
     def prompt(self, seed: int, length: int = PROMPT) -> list[int]:
         return random_prompt(seed, length, self.reference.config.vocab_size)

@@ -23,6 +23,13 @@ ARCHITECTURES = {
 # Offsets and values of the f16 scales of formats that the `gguf` package only reads; random blocks
 # with these have values up to 0.1.
 _SCALES = {
+    "IQ1_M": (),  # in nibbles of four words
+    "IQ1_S": ((0, 6e-3),),
+    "IQ2_S": ((0, 6e-4),),
+    "IQ2_XS": ((0, 6e-4),),
+    "IQ2_XXS": ((0, 6e-4),),
+    "IQ3_S": ((0, 2e-4),),
+    "IQ3_XXS": ((0, 2e-4),),
     "IQ4_NL": ((0, 8e-4),),
     "IQ4_XS": ((0, 3e-5),),
     "Q2_K": ((80, 2e-3), (82, 3e-3)),
@@ -105,6 +112,9 @@ def _blocks(values: Array, kind: gguf.GGMLQuantizationType) -> npt.NDArray[np.ui
     data = rng.integers(0, 256, (values.size // elements, size), dtype=np.uint8)
     for offset, scale in _SCALES[kind.name]:
         data[:, offset : offset + 2] = np.array([scale], "<f2").view(np.uint8)
+    if kind.name == "IQ1_M":
+        nibbles = np.float16(6e-3).view(np.uint16) >> np.array([0, 4, 8, 12]) & 15
+        data[:, 49::2] = data[:, 49::2] & 15 | nibbles.astype(np.uint8) << 4
     return data.reshape(*values.shape[:-1], -1)
 
 

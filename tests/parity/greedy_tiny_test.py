@@ -14,8 +14,8 @@ from tests.parity.executors import make_executor, new_batches
 from tests.parity.greedy import generate, wrong_tokens
 from tests.parity.tiny_models import make
 
-# Twice the tolerance of decoder_parity_test.py for logits of about 5: either of two logits may be
-# off by that much.
+# Twice the tolerance of tests/families/families_test.py for logits of about 5: either of two logits
+# may be off by that much.
 NEAR_TIE = 1e-3
 
 NUM_TOKENS = 16

@@ -20,7 +20,7 @@ from transformers import Mamba2Model, PreTrainedModel
 from tests.parity.executors import make_executor, new_batches
 from tests.parity.tiny_models import DECODERS, make
 
-# As for logits in decoder_parity_test.py: the sums are the same.
+# As for logits in tests/families/families_test.py: the sums are the same.
 TOLERANCE = 1e-4
 KINDS = ("torch", "native")  # the native program is rewritten: results come from fused ops
 

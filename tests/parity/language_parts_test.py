@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from pagemill.runner.build import BuildOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import (
@@ -21,9 +22,10 @@ from transformers import (
     Qwen3VLMoeForConditionalGeneration,
 )
 
+from tests.families.divided import check_ranks, check_stages
 from tests.families.families import randomize
 from tests.parity.executors import make_executor
-from tests.parity.one_request import difference
+from tests.parity.one_request import Array, OneRequest, difference
 
 # As in tests/families: both sides compute in f32, and add up rows in different orders.
 TOLERANCE = 1e-4
@@ -96,15 +98,35 @@ def _turn_stacks(path: Path) -> None:
     save_file(turned, path)
 
 
-@pytest.mark.parametrize("kind", ["native", "torch"])
-@pytest.mark.parametrize("make", [_qwen3_vl, _qwen3_vl_moe, _glm4v_moe])
-def test_text(make: Callable[[], PreTrainedModel], kind: str, tmp_path: Path) -> None:
+def _save(make: Callable[[], PreTrainedModel], path: Path) -> PreTrainedModel:
     torch.manual_seed(0)
     model = make().eval()
     randomize(model)
-    model.save_pretrained(tmp_path)
+    model.save_pretrained(path)
     model.config.vocab_size = _TEXT["vocab_size"]
+    return model
+
+
+_MAKERS = [_qwen3_vl, _qwen3_vl_moe, _glm4v_moe]
+
+
+@pytest.mark.parametrize("kind", ["native", "torch"])
+@pytest.mark.parametrize("make", _MAKERS)
+def test_text(make: Callable[[], PreTrainedModel], kind: str, tmp_path: Path) -> None:
+    model = _save(make, tmp_path)
     assert difference(make_executor(kind, ModelSource.open(tmp_path)), model) <= TOLERANCE
     if make is _qwen3_vl_moe:
         _turn_stacks(tmp_path / "model.safetensors")
         assert difference(make_executor(kind, ModelSource.open(tmp_path)), model) <= TOLERANCE
+
+
+@pytest.mark.parametrize("make", _MAKERS)
+def test_ranks_and_stages(make: Callable[[], PreTrainedModel], tmp_path: Path) -> None:
+    request = OneRequest(_save(make, tmp_path))
+
+    def distance(logits: Array) -> float:
+        return request.difference(logits) / TOLERANCE
+
+    source = ModelSource.open(tmp_path)
+    check_ranks(source, BuildOptions(), request.steps, distance)
+    check_stages(source, BuildOptions(), request.steps, distance)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
+from pagemill.render.gguf_tokenizer import tokenizer_from_gguf
 from pagemill.render.renderer import Renderer
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
@@ -42,3 +45,36 @@ def test_cosine(kind: str) -> None:
         assert cosine > 0.999999  # the required bound is 0.9999; f32 gives 1 - 1e-7
     # Related sentences are close, others are not: the vectors mean something.
     assert pooled[0] @ pooled[1] > 0.7 > 0.3 > pooled[0] @ pooled[2]
+
+
+def test_tokenizer_of_a_gguf_file() -> None:
+    """The vocabulary as llama.cpp's converter writes it gives the ids of the one it is made of."""
+    directory = model_path("PAGEMILL_TEST_MINILM_DIR")
+    directory = directory if directory.is_dir() else directory.parent
+    file = json.loads((directory / "tokenizer.json").read_text())
+    ids: dict[str, int] = file["model"]["vocab"]
+    control = {token["id"] for token in file["added_tokens"] if token["special"]}
+    pieces = [
+        piece
+        if index in control
+        else piece.removeprefix("##")
+        if piece.startswith("##")
+        else f"\u2581{piece}"
+        for index, piece in enumerate(sorted(ids, key=ids.__getitem__))
+    ]
+    tokenizer = tokenizer_from_gguf(
+        {
+            "tokenizer.ggml.model": "bert",
+            "tokenizer.ggml.tokens": pieces,
+            "tokenizer.ggml.token_type": [3 if i in control else 1 for i in range(len(pieces))],
+            "tokenizer.ggml.unknown_token_id": ids["[UNK]"],
+            "tokenizer.ggml.seperator_token_id": ids["[SEP]"],
+        }
+    )
+    renderer = Renderer.open(ModelSource.open(directory))
+    for text in (
+        *TEXTS,
+        "Na\u00efve caf\u00e9 \u4f60\u597d\t\U0001f600 It's 12.5%",
+        "unused [MASK]",
+    ):
+        assert tokenizer.encode(text).ids[:250] == renderer.encode(text, True, True)[:250]

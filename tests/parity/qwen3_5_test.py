@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pagemill.runner.build import BuildOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import (
@@ -16,8 +17,9 @@ from transformers import (
     Qwen3_5MoeForConditionalGeneration,
 )
 
+from tests.families.divided import check_ranks, check_stages
 from tests.parity.executors import make_executor
-from tests.parity.one_request import difference
+from tests.parity.one_request import Array, OneRequest, difference
 
 # As in tests/families: both sides compute in f32, and add up rows in different orders.
 TOLERANCE = 1e-4
@@ -88,9 +90,10 @@ def _stack_experts(path: Path) -> None:
     save_file(tensors, path)
 
 
-@pytest.mark.parametrize("kind", ["native", "torch"])
-@pytest.mark.parametrize("name", ["untied", "tied", "experts", "experts in stacks"])
-def test_text(name: str, kind: str, tmp_path: Path) -> None:
+_NAMES = ["untied", "tied", "experts", "experts in stacks"]
+
+
+def _save(name: str, path: Path) -> PreTrainedModel:
     torch.manual_seed(0)
     model = _with_experts() if name.startswith("experts") else _dense(tied=name == "tied")
     model = model.eval()
@@ -101,8 +104,27 @@ def test_text(name: str, kind: str, tmp_path: Path) -> None:
             parameter.copy_(
                 parameter + 0.3 * noise if small else noise / parameter.shape[-1] ** 0.5
             )
-    model.save_pretrained(tmp_path)
+    model.save_pretrained(path)
     if name == "experts in stacks":
-        _stack_experts(tmp_path / "model.safetensors")
+        _stack_experts(path / "model.safetensors")
     model.config.vocab_size = _TEXT["vocab_size"]
+    return model
+
+
+@pytest.mark.parametrize("kind", ["native", "torch"])
+@pytest.mark.parametrize("name", _NAMES)
+def test_text(name: str, kind: str, tmp_path: Path) -> None:
+    model = _save(name, tmp_path)
     assert difference(make_executor(kind, ModelSource.open(tmp_path)), model) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_ranks_and_stages(name: str, tmp_path: Path) -> None:
+    request = OneRequest(_save(name, tmp_path))
+
+    def distance(logits: Array) -> float:
+        return request.difference(logits) / TOLERANCE
+
+    source = ModelSource.open(tmp_path)
+    check_ranks(source, BuildOptions(), request.steps, distance)
+    check_stages(source, BuildOptions(), request.steps, distance)

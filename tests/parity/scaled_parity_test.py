@@ -23,7 +23,7 @@ from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_
 from tests.parity.tiny_models import make, tiny_llama
 
 # Tolerances, relative to the largest logit. Both sides compute in f32 with the same weights, in
-# different orders; see decoder_parity_test.
+# different orders; see tests/families/families_test.py.
 EXACT = 1e-4
 # Each of some 20 products in a row rounds its x: in bf16 by 2^-9 of an element at most, half of
 # that typically, and errors add up like the root of their number; int8 by 1/254 of a row's largest,

@@ -1,7 +1,8 @@
-"""Tiny random-weight models of each family, created by `transformers` and saved as checkpoints.
+"""Tiny random-weight models for tests of formats, caches and executors, created by `transformers`
+and saved as checkpoints; tests/families has a row for each family.
 
-Sizes are odd on purpose, and no parameter keeps its initial value (norms of 1, biases of 0), so
-that a forgotten operand is detected.
+Sizes are odd on purpose where formats and caches leave them free, and no parameter keeps its
+initial value (norms of 1, biases of 0), so that a forgotten operand is detected.
 """
 
 from __future__ import annotations

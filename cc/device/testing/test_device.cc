@@ -2,16 +2,18 @@
 
 #include <sys/mman.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
-
 #include <cstring>
 #include <deque>
 #include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
+
+// AddressSanitizer's, in programs that are linked with it, even if this file is not compiled for it.
+extern "C" {
+[[gnu::weak]] void __asan_poison_memory_region(const volatile void* begin, size_t bytes);
+[[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* begin, size_t bytes);
+}
 
 namespace pagemill::device::testing {
 namespace {
@@ -31,12 +33,10 @@ std::span<std::byte> PagesOf(std::span<std::byte> bytes) {
 }
 
 // Tells AddressSanitizer which bytes of these pages must not be accessed: all but `bytes`.
-void PoisonAround([[maybe_unused]] std::span<std::byte> pages,
-                  [[maybe_unused]] std::span<std::byte> bytes) {
-#if defined(__SANITIZE_ADDRESS__)
+void PoisonAround(std::span<std::byte> pages, std::span<std::byte> bytes) {
+  if (__asan_poison_memory_region == nullptr) return;
   __asan_poison_memory_region(pages.data(), pages.size());
   __asan_unpoison_memory_region(bytes.data(), bytes.size());
-#endif
 }
 
 class TestGraph final : public Graph {

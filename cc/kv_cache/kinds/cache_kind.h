@@ -8,6 +8,7 @@
 #define PAGEMILL_CC_KV_CACHE_KINDS_CACHE_KIND_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "cc/kv_cache/block.h"
@@ -84,7 +85,7 @@ class CacheKind {
   virtual bool Needs(int32_t index, TokenRange range, const RequestShape& shape) const = 0;
   virtual int32_t LongestPrefix(const GroupContent& content, int32_t max_blocks) const = 0;
 
-  // Most positions that hold pages at a time.
+  // Most positions that hold pages at a time, the leading ones included.
   virtual int32_t MaxHeld(int32_t num_tokens, const RequestShape& shape,
                           const PlanBounds& bounds) const {
     static_cast<void>(bounds);
@@ -101,17 +102,16 @@ class CacheKind {
     return Worth::kAll;
   }
 
-  // How far a request can be rewound to fewer tokens and continue from there.
-  enum class Rewind {
-    kToAnyToken,
-    kToBoundary,  // to the end of a block whose position is still held
-    kNever,
-  };
   struct Traits {
     bool cacheable = true;      // false: the content is of use to its request only
     bool prefixes_nest = true;  // if n blocks can be reused, so can any fewer
-    Rewind rewind = Rewind::kToAnyToken;
+    bool truncates = true;      // can continue at the end of a block whose position is still held
     bool checkpoints = false;  // content exists only at requested boundaries (branch_tokens)
+    // Pages in front of the table's positions that a request holds from its first block to its end:
+    // of use to it only.
+    int32_t num_leading = 0;
+    // Newest tokens that the next step may run again, as it does when drafts were rejected.
+    int32_t max_rejected_tokens = std::numeric_limits<int32_t>::max();
   };
   virtual Traits traits() const { return {}; }
 };

@@ -14,6 +14,9 @@ namespace {
 
 using KindPtr = std::unique_ptr<CacheKind>;
 
+// More than the drafts of any step.
+constexpr int32_t kMaxRecentStates = 1024;
+
 struct Row {
   std::string_view name;
   bool has_window;
@@ -35,7 +38,7 @@ KindPtr MakeEncoderOnly(const KvGroupOptions&, int32_t) {
 }
 
 KindPtr MakeStateSpace(const KvGroupOptions& group, int32_t block_size) {
-  return std::make_unique<StateSpace>(block_size, group.checkpoints);
+  return std::make_unique<StateSpace>(block_size, group.checkpoints, group.recent_states);
 }
 
 constexpr Row kKinds[] = {
@@ -66,6 +69,14 @@ Status CheckShape(const KvGroupOptions& group, bool has_window, int32_t grain) {
   }
   if (!has_window && group.window_tokens != 0) {
     return Refusal(group, "window_tokens", group.window_tokens, "0 with this kind");
+  }
+  const bool has_states = group.kind == "state_space";
+  if (group.recent_states < 0 || group.recent_states > kMaxRecentStates) {
+    return Refusal(group, "recent_states", group.recent_states,
+                   "from 0 to " + std::to_string(kMaxRecentStates));
+  }
+  if (!has_states && group.recent_states != 0) {
+    return Refusal(group, "recent_states", group.recent_states, "0 with this kind");
   }
   return OkStatus();
 }

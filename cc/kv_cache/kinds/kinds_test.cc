@@ -155,6 +155,24 @@ TEST(StateSpace, WithoutCheckpointsOnePageIsAll) {
   EXPECT_FALSE(kind->traits().cacheable);
 }
 
+TEST(StateSpace, RecentStatesLetTokensBeRejected) {
+  const auto kind = Make({.kind = "state_space", .recent_states = 5});
+  EXPECT_EQ(kind->traits().num_leading, 5);
+  EXPECT_EQ(kind->traits().max_rejected_tokens, 4);
+  EXPECT_EQ(Needed(*kind, {17, 18}), (Positions{4}));
+  EXPECT_EQ(kind->MaxHeld(9, {}, {.step_tokens = 8, .steps = 2}), 5 + 3);
+  // Two steps of five tokens may reach over three boundaries that are not reached then.
+  EXPECT_EQ(kind->MaxHeld(100000, {}, {.step_tokens = 8, .steps = 2}), 5 + 8 + 3);
+  const auto none = Make({.kind = "state_space",
+                          .checkpoints = StateCheckpoints::kNone,
+                          .recent_states = 3});
+  EXPECT_EQ(none->NumBlocks(1000, {}), 0);
+  EXPECT_EQ(none->MaxHeld(1000, {}, {}), 3);
+  EXPECT_EQ(Make({.kind = "state_space"})->traits().max_rejected_tokens, 0);
+  EXPECT_FALSE(MakeCacheKind({.kind = "state_space", .recent_states = -1}, kGrain).ok());
+  EXPECT_FALSE(MakeCacheKind({.kind = "full", .recent_states = 1}, kGrain).ok());
+}
+
 TEST(CrossAttention, TakesBlocksForMediaTokens) {
   const auto kind = Make({.kind = "cross"});
   const RequestShape shape{.media_tokens = 9};

@@ -6,7 +6,8 @@ namespace pagemill::kv_cache {
 
 int32_t StateSpace::NumBlocks(int32_t num_tokens, const RequestShape&) const {
   const int32_t all = (num_tokens + block_size_ - 1) / block_size_;
-  return checkpoints_ == StateCheckpoints::kNone ? std::min(all, 1) : all;
+  if (checkpoints_ != StateCheckpoints::kNone) return all;
+  return std::min(all, recent_states_ > 0 ? 0 : 1);
 }
 
 bool StateSpace::IsLandmark(int32_t index, const RequestShape& shape) const {
@@ -43,7 +44,11 @@ int32_t StateSpace::MaxHeld(int32_t num_tokens, const RequestShape& shape,
   } else if (bounds.step_tokens > 0) {
     most = (int64_t{bounds.steps} * bounds.step_tokens + block_size_ - 1) / block_size_ + 3;
   }
-  return static_cast<int32_t>(std::min<int64_t>(all, most));
+  if (recent_states_ > 1) {
+    // Boundaries that steps in flight may still reject.
+    most += (int64_t{bounds.steps} * recent_states_ + block_size_ - 1) / block_size_;
+  }
+  return recent_states_ + static_cast<int32_t>(std::min<int64_t>(all, most));
 }
 
 CacheKind::Worth StateSpace::WorthAfterNext(int32_t index, const RequestShape& shape) const {
@@ -58,8 +63,10 @@ CacheKind::Traits StateSpace::traits() const {
   const bool none = checkpoints_ == StateCheckpoints::kNone;
   return {.cacheable = !none,
           .prefixes_nest = false,
-          .rewind = none ? Rewind::kNever : Rewind::kToBoundary,
-          .checkpoints = checkpoints_ == StateCheckpoints::kLastBoundary};
+          .truncates = !none,
+          .checkpoints = checkpoints_ == StateCheckpoints::kLastBoundary,
+          .num_leading = recent_states_,
+          .max_rejected_tokens = std::max(0, recent_states_ - 1)};
 }
 
 }  // namespace pagemill::kv_cache

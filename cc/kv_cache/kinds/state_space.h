@@ -14,6 +14,10 @@
 // of the generated part, so that a long answer leaves one state behind, not one per block; one at
 // the end of a chunk of the prompt, or of an earlier turn, stays only while there is room.
 // With kNone the table has one position, read and written by every step.
+//
+// With recent_states = n > 0, n pages come before position 0: the state after t tokens lies in page
+// t % n of them, except at a boundary whose position has a page. A step writes the states after its
+// last n tokens, and the next step may begin after any of them. With kNone there is nothing else.
 #ifndef PAGEMILL_CC_KV_CACHE_KINDS_STATE_SPACE_H_
 #define PAGEMILL_CC_KV_CACHE_KINDS_STATE_SPACE_H_
 
@@ -29,8 +33,8 @@ using step::StateCheckpoints;
 
 class StateSpace final : public CacheKind {
  public:
-  StateSpace(int32_t block_size, StateCheckpoints checkpoints)
-      : block_size_(block_size), checkpoints_(checkpoints) {}
+  StateSpace(int32_t block_size, StateCheckpoints checkpoints, int32_t recent_states)
+      : block_size_(block_size), checkpoints_(checkpoints), recent_states_(recent_states) {}
 
   int32_t NumBlocks(int32_t num_tokens, const RequestShape& shape) const override;
   bool Needs(int32_t index, TokenRange range, const RequestShape& shape) const override;
@@ -46,6 +50,7 @@ class StateSpace final : public CacheKind {
 
   const int32_t block_size_;  // tokens from one boundary to the next
   const StateCheckpoints checkpoints_;
+  const int32_t recent_states_;
 };
 
 }  // namespace pagemill::kv_cache

@@ -31,6 +31,13 @@ std::vector<KvCacheOptions> CacheLayouts() {
   const KvGroupOptions large_state{.kind = "state_space", .block_size = 8};
   const KvGroupOptions every{.kind = "state_space",
                              .checkpoints = StateCheckpoints::kEveryBoundary};
+  const KvGroupOptions recent{.kind = "state_space", .recent_states = 4};
+  const KvGroupOptions recent_every{.kind = "state_space",
+                                    .pages_per_block = 2,
+                                    .checkpoints = StateCheckpoints::kEveryBoundary,
+                                    .recent_states = 3};
+  const KvGroupOptions recent_only{
+      .kind = "state_space", .checkpoints = StateCheckpoints::kNone, .recent_states = 2};
   const KvGroupOptions none{.kind = "state_space", .checkpoints = StateCheckpoints::kNone};
   const KvGroupOptions window{.kind = "sliding_window", .window_tokens = 10};
   const KvGroupOptions wide{.kind = "sliding_window", .block_size = 12, .window_tokens = 30};
@@ -49,6 +56,10 @@ std::vector<KvCacheOptions> CacheLayouts() {
       {mla, every},
       {{"full"}, window, state, {.kind = "full", .block_size = 8}},
       {{"full"}, none},
+      {recent},
+      {{"full"}, window, recent},
+      {{"full"}, recent_every},
+      {{"full"}, recent_only},
       {{"full"}, {.kind = "cross"}},
       {{.kind = "encoder_only"}},
   };
@@ -79,7 +90,10 @@ KvCacheOptions RandomCacheLayout(uint32_t seed) {
     const int32_t tokens = group.block_size == 0 ? kGrain : group.block_size;
     if (group.kind == "sliding_window") group.window_tokens = 1 + draw(40);
     if (group.kind == "chunked_local") group.window_tokens = tokens * (1 + draw(4));
-    if (group.kind == "state_space") group.checkpoints = kCheckpoints[draw(draw(3) == 0 ? 4 : 3)];
+    if (group.kind == "state_space") {
+      group.checkpoints = kCheckpoints[draw(draw(3) == 0 ? 4 : 3)];
+      group.recent_states = draw(2) == 0 ? 0 : draw(6);
+    }
   }
   KvCacheOptions options = Options(std::move(groups), draw(2) == 0 ? "lru" : "reuse", 1000);
   options.max_step_tokens = 1 + draw(40);

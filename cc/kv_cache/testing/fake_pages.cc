@@ -40,7 +40,7 @@ void FakePages::Load(const FakeRequest& request, TokenRange range) {
     // Full blocks only.
     const TokenRange full{range.begin, range.end / block_tokens_[g] * block_tokens_[g]};
     if (full.begin >= full.end) continue;
-    is_state(g) ? WriteState(request, g, full) : WriteTokens(request, g, full);
+    is_state(g) ? WriteBoundaries(request, g, full) : WriteTokens(request, g, full);
   }
 }
 
@@ -77,24 +77,28 @@ void FakePages::WriteTokens(const FakeRequest& request, size_t group, TokenRange
 
 void FakePages::ReadState(const FakeRequest& request, size_t group, int32_t begin) {
   if (begin == 0) return;
-  const int32_t position = is_one_state(group) ? 0 : (begin - 1) / block_tokens_[group];
-  const uint64_t* state = StateAt(request, group, position);
-  ASSERT_NE(state, nullptr) << "before token " << begin;
-  ASSERT_EQ(*state, request.prints[static_cast<size_t>(begin)]) << "before token " << begin;
+  const BlockId page = StatePage(request, group, begin);
+  ASSERT_NE(page, kNullBlock) << "before token " << begin;
+  ASSERT_EQ(pages_[group][static_cast<size_t>(page.value())][0],
+            request.prints[static_cast<size_t>(begin)])
+      << "before token " << begin;
 }
 
-void FakePages::WriteState(const FakeRequest& request, size_t group, TokenRange range) {
+void FakePages::WriteBoundaries(const FakeRequest& request, size_t group, TokenRange range) {
   const int32_t size = block_tokens_[group];
-  const int32_t last = is_one_state(group) ? 0 : (range.end - 1) / size;
-  for (int32_t i = is_one_state(group) ? 0 : range.begin / size; i <= last; ++i) {
-    uint64_t* state = StateAt(request, group, i);
-    if (state == nullptr) {
-      EXPECT_NE(i, last);
-      continue;
-    }
-    const int32_t pages = options_.groups[group].pages_per_block;
-    Claim(request.tables[group][static_cast<size_t>((i + 1) * pages - 1)], group);
-    *state = request.prints[static_cast<size_t>(i == last ? range.end : (i + 1) * size)];
+  for (int32_t t = (range.begin / size + 1) * size; t <= range.end; t += size) {
+    const BlockId page = BoundaryPage(request, group, t);
+    if (page != kNullBlock) PutState(request, group, t, page);
+  }
+}
+
+void FakePages::WriteState(const FakeRequest& request, size_t group, TokenRange step) {
+  WriteBoundaries(request, group, step);
+  const int32_t newest = std::max(1, options_.groups[group].recent_states);
+  for (int32_t t = std::max(step.begin, step.end - newest) + 1; t <= step.end; ++t) {
+    const BlockId page = StatePage(request, group, t);
+    ASSERT_NE(page, kNullBlock) << "after token " << t;
+    PutState(request, group, t, page);
   }
 }
 
@@ -106,10 +110,30 @@ uint64_t* FakePages::TokenAt(const FakeRequest& request, size_t group, int32_t t
   return &pages_[group][static_cast<size_t>(id.value())][static_cast<size_t>(token % size)];
 }
 
-uint64_t* FakePages::StateAt(const FakeRequest& request, size_t group, int32_t position) {
-  const int32_t pages = options_.groups[group].pages_per_block;
-  const BlockId id = request.tables[group].at(static_cast<size_t>((position + 1) * pages - 1));
-  return id == kNullBlock ? nullptr : &pages_[group][static_cast<size_t>(id.value())][0];
+BlockId FakePages::BoundaryPage(const FakeRequest& request, size_t group, int32_t tokens) const {
+  if (is_one_state(group)) return kNullBlock;
+  const KvGroupOptions& options = options_.groups[group];
+  const int32_t position = options.recent_states + tokens / block_tokens_[group] - 1;
+  const int32_t end = (position + 1) * options.pages_per_block;
+  return request.tables[group].at(static_cast<size_t>(end - 1));
+}
+
+BlockId FakePages::StatePage(const FakeRequest& request, size_t group, int32_t tokens) const {
+  const KvGroupOptions& options = options_.groups[group];
+  const int32_t size = block_tokens_[group];
+  if (tokens % size == 0) {
+    const BlockId page = BoundaryPage(request, group, tokens);
+    if (page != kNullBlock) return page;
+  }
+  int32_t entry = is_one_state(group) ? 0 : (tokens - 1) / size;
+  if (options.recent_states > 0) entry = tokens % options.recent_states;
+  return request.tables[group].at(static_cast<size_t>((entry + 1) * options.pages_per_block - 1));
+}
+
+void FakePages::PutState(const FakeRequest& request, size_t group, int32_t tokens, BlockId page) {
+  Claim(page, group);
+  pages_[group][static_cast<size_t>(page.value())][0] =
+      request.prints[static_cast<size_t>(tokens)];
 }
 
 void FakePages::Claim(BlockId id, size_t group) {

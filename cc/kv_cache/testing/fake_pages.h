@@ -27,6 +27,7 @@ struct FakeRequest {
   std::vector<std::vector<BlockId>> tables;  // as the runner has them
   std::deque<TokenRange> in_flight;
   int32_t planned = 0, computed = 0;
+  int32_t covered = 0;  // most tokens that were planned
 
   step::TokenSequence tokens() const { return {request.prompt_token_ids, output}; }
   int32_t size() const { return tokens().size(); }
@@ -54,12 +55,18 @@ class FakePages {
   void ReadTokens(const FakeRequest& request, size_t group, TokenRange step);
   void WriteTokens(const FakeRequest& request, size_t group, TokenRange range);
   void ReadState(const FakeRequest& request, size_t group, int32_t begin);
-  void WriteState(const FakeRequest& request, size_t group, TokenRange range);
+  // The states at the boundaries in the range that have pages; all that a step over it leaves.
+  void WriteBoundaries(const FakeRequest& request, size_t group, TokenRange range);
+  void WriteState(const FakeRequest& request, size_t group, TokenRange step);
   void RunCross(const FakeRequest& request, size_t group, TokenRange step);
-  // Where a token is, in one of the pages of its block; the state at a position, null if there
-  // is no page. The page has the content of this group from now on.
+  // Where a token is, in one of the pages of its block.
   uint64_t* TokenAt(const FakeRequest& request, size_t group, int32_t token);
-  uint64_t* StateAt(const FakeRequest& request, size_t group, int32_t position);
+  // The page of the state after `tokens` tokens, at which a step begins or ends; kNullBlock if that
+  // is missing. Likewise of a boundary, which may have none.
+  BlockId StatePage(const FakeRequest& request, size_t group, int32_t tokens) const;
+  BlockId BoundaryPage(const FakeRequest& request, size_t group, int32_t tokens) const;
+  void PutState(const FakeRequest& request, size_t group, int32_t tokens, BlockId page);
+  // The page has the content of this group from now on.
   void Claim(BlockId id, size_t group);
 
   const KvCacheOptions options_;

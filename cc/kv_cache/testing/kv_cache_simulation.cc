@@ -149,6 +149,7 @@ void KvCacheSimulation::Plan(Iterator request, const PrefixMatch* match) {
   }
   request->in_flight.push_back(step);
   request->planned = step.end;
+  request->covered = std::max(request->covered, step.end);
   pages_.Run(*request, step);
 }
 
@@ -157,8 +158,16 @@ void KvCacheSimulation::Complete(Iterator request) {
     if (request->computed == request->size()) Remove(request);
     return;
   }
-  request->computed = request->in_flight.front().end;
+  const TokenRange step = request->in_flight.front();
+  request->computed = step.end;
   request->in_flight.pop_front();
+  if (request->in_flight.empty() && Draw(3) == 0) {
+    // The step ran drafts, of which some are rejected.
+    const int32_t most = std::min({step.end - step.begin - 1, options_.MaxRejectedTokens(), 4});
+    request->computed -= static_cast<int32_t>(Draw(static_cast<uint32_t>(most) + 1));
+    request->planned = request->computed;
+    counts_->rejected_tokens += step.end - request->computed;
+  }
   cache_.Commit(request->request, request->tokens(), request->computed, &request->blocks);
 }
 
@@ -173,7 +182,7 @@ void KvCacheSimulation::Rewind(Iterator request) {
   ++counts_->rewinds;
   request->tables = request->blocks.groups();
   request->tables.resize(options_.groups.size());
-  request->planned = request->computed = num_tokens;
+  request->planned = request->computed = request->covered = num_tokens;
 }
 
 void KvCacheSimulation::Remove(Iterator request) {
@@ -295,7 +304,7 @@ void KvCacheSimulation::CheckHeld(const FakeRequest& request) {
   RequestShape shape;
   shape.prompt_tokens = static_cast<int32_t>(request.request.prompt_token_ids.size());
   shape.media_tokens = request.media_tokens();
-  ASSERT_LE(held, cache_.NumBlocks(request.planned, shape));
+  ASSERT_LE(held, cache_.NumBlocks(std::max(request.planned, request.covered), shape));
 }
 
 void KvCacheSimulation::CheckCommonPrefix() {

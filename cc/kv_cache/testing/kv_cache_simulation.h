@@ -32,7 +32,7 @@ class KvCacheSimulation {
   // How often the operations reached what they are to test.
   struct Counts {
     int64_t hit_tokens = 0, loads = 0, rewinds = 0, pins = 0, refused_pins = 0;
-    int64_t evictions = 0, lost_events = 0, common_blocks = 0;
+    int64_t evictions = 0, lost_events = 0, common_blocks = 0, rejected_tokens = 0;
   };
 
   // Adds to `counts`.

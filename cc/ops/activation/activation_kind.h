@@ -19,8 +19,9 @@ enum class ActivationKind : int32_t {
   kIdentity = 7,     // x: `gated_activation` multiplies
   kSigmoid = 8,      // 1 / (1 + e^-x)
   kElu = 9,          // x, or e^x - 1 if x < 0
+  kSoftplus = 10,    // ln(1 + e^x)
 };
-inline constexpr int32_t kNumActivationKinds = 10;
+inline constexpr int32_t kNumActivationKinds = 11;
 
 }  // namespace pagemill::ops
 

@@ -28,6 +28,8 @@ double ActivateReference(ActivationKind kind, double x) {
       return 1 / (1 + std::exp(-x));
     case ActivationKind::kElu:
       return x < 0 ? std::expm1(x) : x;
+    case ActivationKind::kSoftplus:
+      return std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x)));
   }
   return 0;
 }

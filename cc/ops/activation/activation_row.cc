@@ -66,6 +66,8 @@ inline void ActivateRow(const ActivationRow& row) {
       return ActivateElements<ActivationKind::kSigmoid, kForm>(row);
     case ActivationKind::kElu:
       return ActivateElements<ActivationKind::kElu, kForm>(row);
+    case ActivationKind::kSoftplus:
+      return ActivateElements<ActivationKind::kSoftplus, kForm>(row);
   }
 }
 

@@ -40,7 +40,9 @@ TEST(Activation, SpecialValues) {
       const float top = bounded ? 1 : inf;
       EXPECT_EQ(result[0], top) << kind << " " << kernel->name;
       EXPECT_TRUE(std::isnan(result[1])) << kind << " " << kernel->name;
-      EXPECT_EQ(result[4], ActivateReference(function, 0)) << kind << " " << kernel->name;
+      // ln 2 is rounded.
+      const double bound = function == ActivationKind::kSoftplus ? 1e-6 : 0;
+      EXPECT_NEAR(result[4], ActivateReference(function, 0), bound) << kind << " " << kernel->name;
       for (int i : {2, 3, 5, 6, 7}) {
         const double expected = ActivateReference(function, values[i]);
         if (expected > std::numeric_limits<float>::max()) {  // a square

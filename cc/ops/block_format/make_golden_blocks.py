@@ -28,6 +28,13 @@ FORMATS = [
     ("MXFP4", Type.MXFP4, 3, 17, ()),
     ("TQ1_0", Type.TQ1_0, 1, 54, (52,)),
     ("TQ2_0", Type.TQ2_0, 1, 66, (64,)),
+    ("IQ1_S", Type.IQ1_S, 1, 50, (0,)),
+    ("IQ1_M", Type.IQ1_M, 1, 56, ()),
+    ("IQ2_XXS", Type.IQ2_XXS, 1, 66, (0,)),
+    ("IQ2_XS", Type.IQ2_XS, 1, 74, (0,)),
+    ("IQ2_S", Type.IQ2_S, 1, 82, (0,)),
+    ("IQ3_XXS", Type.IQ3_XXS, 1, 98, (0,)),
+    ("IQ3_S", Type.IQ3_S, 1, 110, (0,)),
 ]
 SCALES = np.array([0.0123, -0.0456, 3e-6], dtype="<f2")
 EXPONENTS = (119, 127, 110)  # of scales that are powers of two
@@ -53,6 +60,9 @@ def main() -> None:
                 data[i, offset : offset + 2] = np.frombuffer(values[i].tobytes(), np.uint8)
         if type_ is Type.MXFP4:
             data[:, 0] = EXPONENTS
+        if type_ is Type.IQ1_M:  # a nibble of the scale in each of four words
+            nibbles = int(SCALES[:1].view("<u2")[0]) >> np.array([0, 4, 8, 12]) & 15
+            data[:, 49::2] = data[:, 49::2] & 15 | nibbles.astype(np.uint8) << 4
         floats = quants.dequantize(data, type_).astype("<f4").reshape(-1)
         print_array("uint8_t", f"k{name}Blocks", [f"0x{b:02x}" for b in data.reshape(-1)])
         print_array("uint32_t", f"k{name}Floats", [f"0x{w:08x}" for w in floats.view("<u4")])

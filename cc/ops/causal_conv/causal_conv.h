@@ -13,7 +13,7 @@
 //            state  f32 [pages, K - 1, C]  read and written as state_pages.h says
 //   outputs  y      act [T, ...]
 //   attributes  kind: an ActivationKind, kSilu (0, the default) or kIdentity
-//   batch    query_start, seq_lens, block_table, block_size
+//   batch    query_start, seq_lens, block_table, block_size, recent_states
 //   aliasing none
 //
 // 2 <= K <= kMaxConvTaps. The taps are added in order, so the bits of y and of the state do not

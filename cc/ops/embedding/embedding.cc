@@ -26,6 +26,7 @@ Status CheckEmbedding(const OpCall& call) {
   check.Input(0, "ids", DType::kI32, "N");
   check.Input(1, "W", dtype, "V,H");
   check.ActOutput(0, "y", "N,H*");
+  check.IntegerAttribute("outside", /*fallback=*/-1, -1, check.Dim('V') - 1);
   return check.Result();
 }
 
@@ -75,7 +76,7 @@ void Gather(const OpCall& call, KernelContext& context, const Read& read) {
   context.pool->ParallelFor(ids.shape[0], kGrainRows, [&](int64_t begin, int64_t end, int) {
     for (int64_t n = begin; n < end; ++n) {
       float* row = y.Row<float>(n);
-      read(ids.Data<const int32_t>()[n], row);
+      read(embedding::RowOf(call, ids.Data<const int32_t>()[n]), row);
       if (scale == 1.0f) continue;
       for (int64_t i = 0; i < elements; ++i) row[i] *= scale;
     }
@@ -128,6 +129,12 @@ constexpr OpDefinition kDefinition{.op = "embedding",
 const OpDefinition& EmbeddingOp() { return kDefinition; }
 
 namespace embedding {
+
+int32_t RowOf(const OpCall& call, int32_t id) {
+  const int64_t outside = call.attributes->GetInt("outside", -1);
+  const bool known = outside < 0 || (id >= 0 && id < call.inputs[1].shape[0]);
+  return known ? id : static_cast<int32_t>(outside);
+}
 
 void RunPortable(const OpCall& call, KernelContext& context) {
   const TensorView& w = call.inputs[1];

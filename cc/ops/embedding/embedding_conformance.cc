@@ -21,7 +21,7 @@ using conformance::TestTensor;
 
 // Every row of the table against the contract's formula, bit for bit.
 void CheckGather(const OpDefinition& op, const device::Capabilities& caps, DType dtype, int64_t n,
-                 double scale) {
+                 double scale, int64_t outside = -1) {
   SCOPED_TRACE(std::string(Info(dtype).name) + " n=" + std::to_string(n));
   const int64_t vocab = 23;
   const int64_t hidden = IsBlockFormat(dtype) ? 512 : 33;
@@ -29,16 +29,19 @@ void CheckGather(const OpDefinition& op, const device::Capabilities& caps, DType
   TestTensor ids(DType::kI32, {n}, {.misalign_bytes = 4});
   TestTensor w(dtype, {vocab, hidden}, {.misalign_bytes = 2});
   TestTensor y(DType::kF32, {n, hidden}, {.misalign_bytes = 4, .row_padding_bytes = 12});
-  ids.FillUniform(random, 0, vocab - 1);
+  const bool all = outside < 0;
+  ids.FillUniform(random, all ? 0 : -9, all ? vocab - 1 : vocab + 9);
   w.FillUniform(random, -1, 1);
   std::vector<float> expected(n * hidden);
   for (int64_t i = 0; i < n; ++i) {
-    const int32_t id = *(ids.view().Row<int32_t>(i));
+    int64_t id = *(ids.view().Row<int32_t>(i));
+    if (id < 0 || id >= vocab) id = outside;
     DequantizeRow(dtype, w.view().Row<uint8_t>(id), hidden, &expected[i * hidden]);
     for (int64_t j = 0; j < hidden; ++j) expected[i * hidden + j] *= static_cast<float>(scale);
   }
   Attributes attributes;
   if (scale != 1.0) attributes.Set("scale", scale);
+  if (!all) attributes.Set("outside", static_cast<double>(outside));
   const TensorView inputs[] = {ids.view(), w.view()};
   const TensorView outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
@@ -53,6 +56,7 @@ void CheckEmbeddingConformance(const OpDefinition& op, const device::Capabilitie
     for (int64_t n : {0, 1, 7, 67}) {
       CheckGather(op, caps, dtype, n, 1.0);
       CheckGather(op, caps, dtype, n, std::sqrt(640.0));  // Gemma's: not representable in float
+      CheckGather(op, caps, dtype, n, 1.0, /*outside=*/3);
     }
   }
 }

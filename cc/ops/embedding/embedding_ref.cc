@@ -13,7 +13,7 @@ void RunReference(const OpCall& call, KernelContext&) {
   const float scale = static_cast<float>(call.attributes->Get("scale", 1.0));
   for (int64_t n = 0; n < ids.shape[0]; ++n) {
     float* row = y.Row<float>(n);
-    ReadWeightRow(w, /*matrix=*/0, ids.Data<const int32_t>()[n], row);
+    ReadWeightRow(w, /*matrix=*/0, RowOf(call, ids.Data<const int32_t>()[n]), row);
     for (int64_t i = 0; i < w.shape[1]; ++i) row[i] = row[i] * scale;
   }
 }

@@ -35,6 +35,12 @@ TEST(Embedding, CheckNamesTheMismatch) {
             "embedding: rows of W have 64 elements, not a multiple of the block of 256 of q4_k");
   EXPECT_EQ(check(ids, w, view(DType::kF32, {4, 32})).message(),
             "embedding: y must be f32 [N=4, H=64*], got f32 [4, 32]");
+  Attributes beyond;
+  beyond.Set("outside", 9);
+  const TensorView inputs[] = {ids, w}, outputs[] = {y};
+  EXPECT_EQ(
+      EmbeddingOp().check({.inputs = inputs, .outputs = outputs, .attributes = &beyond}).message(),
+      "embedding: attribute outside must be a whole number from -1 to 8, got 9.000000");
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ Status CheckGatedDelta(const OpCall& call) {
   check.Input(4, "dt_bias", DType::kF32, "A");
   check.ActOutput(0, "y", "T,Y*");
   check.IntegerAttribute("by_group", /*fallback=*/0, 0, 1);
+  check.IntegerAttribute("in_turn", /*fallback=*/0, 0, 1);
+  check.Require(call.attributes->GetInt("by_group", 0) + call.attributes->GetInt("in_turn", 0) < 2,
+                "attributes by_group and in_turn exclude each other");
   const double share_scale = call.attributes->Get("share_scale", 1);
   check.Require(share_scale >= 0 && share_scale <= 2,
                 "attribute share_scale must be a number from 0 to 2");
@@ -140,6 +143,7 @@ GatedDeltaArgs ToGatedDeltaArgs(const OpCall& call) {
                       .keys = call.inputs[5].shape[2],
                       .values = call.inputs[5].shape[3],
                       .by_group = call.attributes->GetInt("by_group", 0) != 0,
+                      .in_turn = call.attributes->GetInt("in_turn", 0) != 0,
                       .share_scale = static_cast<float>(call.attributes->Get("share_scale", 1))};
   args.rates = args.a.RowElements() / args.heads;
   args.groups = (args.qkv.RowElements() - args.heads * args.values) / (2 * args.keys);

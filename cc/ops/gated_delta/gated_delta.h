@@ -17,11 +17,12 @@
 //                                          first state is 0
 //   outputs  y        act [T, ...]         rows of H * V elements
 //   attributes  by_group = 0: a row of qkv has q of all groups, k of all groups, v of all heads;
-//               1: for each group its q, its k, and v of its heads; share_scale = 1, from 0 to 2
-//   batch    query_start, seq_lens, block_table, block_size
+//               1: for each group its q, its k, and v of its heads; in_turn = 0: head i belongs to
+//               group i / (H / G), 1: to group i % G, not with by_group; share_scale = 1, from 0 to 2
+//   batch    query_start, seq_lens, block_table, block_size, recent_states
 //   aliasing none
 //
-// K <= kMaxDeltaKeys. Head i belongs to group i / (H / G). G follows from the width of qkv.
+// K <= kMaxDeltaKeys. G follows from the width of qkv.
 //
 // Tokens are computed one after the other, so the bits of y and of the state do not depend on how a
 // request is divided into steps, or on other requests. Error bound, relative to the largest |v| so
@@ -46,11 +47,12 @@ struct GatedDeltaArgs {
   int64_t values = 0;  // V
   int64_t rates = 0;   // elements of a and dt_bias of a head: 1, or K
   bool by_group = false;
+  bool in_turn = false;
   float share_scale = 1;
 
   // Offsets of a head's q, k and v in a row of qkv.
   int64_t QOffset(int64_t head) const {
-    const int64_t group = head / (heads / groups);
+    const int64_t group = in_turn ? head % groups : head / (heads / groups);
     return group * (by_group ? 2 * keys + heads / groups * values : keys);
   }
   int64_t KOffset(int64_t head) const { return QOffset(head) + (by_group ? 1 : groups) * keys; }

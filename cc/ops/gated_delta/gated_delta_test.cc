@@ -62,8 +62,10 @@ TEST(GatedDelta, RefusesMismatchedOperands) {
   const auto view = [](std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, DType::kF32, dims);
   };
-  const auto check = [&](int64_t width, int64_t rows, int64_t keys, int by_group, double share_scale = 1) {
+  const auto check = [&](int64_t width, int64_t rows, int64_t keys, int by_group,
+                         double share_scale = 1, int in_turn = 0) {
     Attributes attributes;
+    attributes.Set("in_turn", in_turn);
     attributes.Set("share_scale", share_scale);
     attributes.Set("by_group", by_group);
     const TensorView inputs[] = {view({9, width}), view({9, 2, 2}), view({9, 4}),
@@ -92,6 +94,8 @@ TEST(GatedDelta, RefusesMismatchedOperands) {
   EXPECT_EQ(check(32, 32, 16, 0), bad_rows + "32");
   EXPECT_EQ(check(32 + 3 * 2 * 16, 32, 16, 0), bad_rows + "128");
   EXPECT_NE(check(64, 32, 16, 2).find("attribute by_group"), std::string::npos);
+  EXPECT_EQ(check(64, 32, 16, 1, 1, 1),
+            "gated_delta: attributes by_group and in_turn exclude each other");
   EXPECT_EQ(check(64, 32, 16, 0, 2.5),
             "gated_delta: attribute share_scale must be a number from 0 to 2");
 }

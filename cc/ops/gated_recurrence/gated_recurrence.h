@@ -10,7 +10,7 @@
 //            rate     f32 [C]
 //            state    f32 [pages, C]  read and written as state_pages.h says
 //   outputs  y        act [T, ...]    rows of C elements
-//   batch    query_start, seq_lens, block_table, block_size
+//   batch    query_start, seq_lens, block_table, block_size, recent_states
 //   aliasing none
 //
 // Tokens are computed one after the other, so the bits of y and of the state do not depend on how a

@@ -11,8 +11,11 @@ namespace {
 Status CheckKvWrite(const OpCall& call) {
   OperandCheck check("kv_write", call, /*inputs=*/3, /*outputs=*/0);
   check.ActInput(0, "k", "T,K,D");
-  check.ActInput(1, "v", "T,K,D");
+  check.ActInput(1, "v", "T,K,V");
   if (!check.ok()) return check.Result();
+  check.Require(check.Dim('V') >= 1 && check.Dim('V') <= check.Dim('D'),
+                "v must have 1 to " + std::to_string(check.Dim('D')) +
+                    " elements a head, as k has, got " + std::to_string(check.Dim('V')));
   const TensorView& cache = call.inputs[2];
   check.Require(IsKvDType(cache.dtype), "cache must be f32, bf16, f8_e4m3 or i8, got " +
                                             std::string(Info(cache.dtype).name));

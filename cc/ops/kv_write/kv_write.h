@@ -1,7 +1,8 @@
 // File: cc/ops/kv_write/kv_write.h
 // Stores the step's keys and values in the paged cache (layout: docs/program_format.md).
 //
-//   inputs   k, v   act [T, Hk, D]
+//   inputs   k      act [T, Hk, D]
+//            v      act [T, Hk, Dv]   1 <= Dv <= D: with zeros behind them
 //            cache  f32, bf16 or f8_e4m3 [num_blocks, 2 * Hk * D * block_size], or int8 with
 //                   scales, i8 [num_blocks, 2 * Hk * (D + 4) * block_size]: written
 //   outputs  none

@@ -19,6 +19,7 @@ using conformance::TestTensor;
 struct Shape {
   int64_t heads, head_dim;
   int32_t block_size;
+  int64_t value_dim = head_dim;
 };
 
 // Keys and values are views into one wider row, like outputs of a fused projection, and contain
@@ -88,7 +89,7 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
   BatchView view = batch.view();
   view.slot_mapping = slots.data();
   TestTensor k(DType::kF32, {tokens, shape.heads, shape.head_dim}, {.row_padding_bytes = 12});
-  TestTensor v(DType::kF32, {tokens, shape.heads, shape.head_dim}, {.misalign_bytes = 4});
+  TestTensor v(DType::kF32, {tokens, shape.heads, shape.value_dim}, {.misalign_bytes = 4});
   (dtype == DType::kI8 ? FillRows : Fill)(k, random);
   (dtype == DType::kI8 ? FillRows : Fill)(v, random);
   TestTensor cache(dtype, {batch.num_blocks(), KvBlockElements(dtype, {shape.heads, shape.head_dim},
@@ -118,7 +119,8 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
 
 void CheckKvWriteConformance(const OpDefinition& op, const device::Capabilities& caps) {
   const Shape shapes[] = {{3, 64, 16}, {1, 80, 16}, {2, 256, 16}, {2, 72, 32},
-                          {1, 5, 16},  {2, 24, 8},  {1, 16, 1},   {2, 33, 48}};
+                          {1, 5, 16},  {2, 24, 8},  {1, 16, 1},   {2, 33, 48},
+                          {2, 24, 16, 16}, {3, 33, 16, 7}};
   Attributes scaled;
   scaled.Set("k_scale", 0.37);
   scaled.Set("v_scale", 3.1);

@@ -59,8 +59,10 @@ void StoreQuantizedToken(const KvWriteArgs& args, int64_t token, int64_t block, 
     const int64_t v_row = (heads + h) * block_size + offset;
     StoreQuantized(scales, h * block_size + offset, args.k.Row<float>(token) + h * head_dim,
                    head_dim, elements + h * head_dim * block_size + offset, block_size);
-    StoreQuantized(scales, v_row, args.v.Row<float>(token) + h * head_dim, head_dim,
+    const int64_t value_dim = args.v.shape[2];
+    StoreQuantized(scales, v_row, args.v.Row<float>(token) + h * value_dim, value_dim,
                    elements + v_row * head_dim, 1);
+    std::fill_n(elements + v_row * head_dim + value_dim, head_dim - value_dim, int8_t{0});
   }
 }
 
@@ -70,6 +72,7 @@ void KvWriteReference(const OpCall& call, KernelContext&) {
   const KvWriteArgs args = ToKvWriteArgs(call);
   const int64_t heads = args.k.shape[1];
   const int64_t head_dim = args.k.shape[2];
+  const int64_t value_dim = args.v.shape[2];
   const int64_t block_size = args.batch->block_size;
   for (int64_t t = 0; t < args.k.shape[0]; ++t) {
     const int64_t slot = args.batch->slot_mapping[t];
@@ -86,8 +89,8 @@ void KvWriteReference(const OpCall& call, KernelContext&) {
         const int64_t v_index = ((heads + h) * block_size + offset) * head_dim + d;
         StoreElement(args.cache, block, k_index,
                      args.k.Row<float>(t)[h * head_dim + d] * (1.0f / args.scales.k));
-        StoreElement(args.cache, block, v_index,
-                     args.v.Row<float>(t)[h * head_dim + d] * (1.0f / args.scales.v));
+        const float v = d < value_dim ? args.v.Row<float>(t)[h * value_dim + d] : 0.0f;
+        StoreElement(args.cache, block, v_index, v * (1.0f / args.scales.v));
       }
     }
   }

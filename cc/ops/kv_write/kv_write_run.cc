@@ -73,13 +73,14 @@ inline void StoreValues(const KvWriteRun& run) {
     Element* target =
         static_cast<Element*>(run.v_page) + static_cast<int64_t>(run.offset + t) * run.head_dim;
     int i = 0;
-    for (; i + kLanes <= run.head_dim; i += kLanes) {
+    for (; i + kLanes <= run.value_dim; i += kLanes) {
       Vec::Store(target + i, LoadScaled<Element>(v + i, kLanes, run.v_inverse_scale));
     }
-    const int rest = run.head_dim - i;
+    const int rest = run.value_dim - i;
     if (rest > 0) {
       Vec::StoreN(target + i, LoadScaled<Element>(v + i, rest, run.v_inverse_scale), rest);
     }
+    std::memset(target + run.value_dim, 0, (run.head_dim - run.value_dim) * sizeof(Element));
   }
 }
 
@@ -132,7 +133,9 @@ inline void QuantizeRun(const KvWriteRun& run) {
       std::memcpy(row + first, q, count);
     };
     const float scales[2] = {QuantizeRow(run.k + t * run.k_stride, run.head_dim, store_key),
-                             QuantizeRow(run.v + t * run.v_stride, run.head_dim, store_value)};
+                             QuantizeRow(run.v + t * run.v_stride, run.value_dim, store_value)};
+    std::memset(static_cast<int8_t*>(run.v_page) + slot * run.head_dim + run.value_dim, 0,
+                run.head_dim - run.value_dim);
     std::memcpy(static_cast<char*>(run.k_scales) + slot * 4, &scales[0], 4);
     std::memcpy(static_cast<char*>(run.v_scales) + slot * 4, &scales[1], 4);
   }

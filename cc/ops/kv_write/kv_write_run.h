@@ -10,7 +10,7 @@ namespace pagemill::ops {
 
 struct KvWriteRun {
   const float* k = nullptr;  // first token of the run, [head_dim]
-  const float* v = nullptr;
+  const float* v = nullptr;  // [value_dim]
   int64_t k_stride = 0;  // elements from one token to the next
   int64_t v_stride = 0;
   void* k_page = nullptr;    // this head's [head_dim, block_size]
@@ -23,6 +23,7 @@ struct KvWriteRun {
   int32_t offset = 0;  // of the first token in the block
   int32_t block_size = 0;
   int32_t head_dim = 0;
+  int32_t value_dim = 0;  // <= head_dim: zeros are stored behind them
 };
 
 struct KvWriteKernel {

@@ -42,6 +42,34 @@ TEST(KvWrite, Int8ByHand) {
   }
 }
 
+// Keys of three dimensions, values of two: a zero stands behind them.
+TEST(KvWrite, NarrowValuesByHand) {
+  const int32_t slots[] = {0};
+  const BatchView batch{{.num_tokens = 1, .num_requests = 1},
+                        {.block_size = 1, .slot_mapping = slots}};
+  conformance::TestTensor k(DType::kF32, {1, 2, 3}), v(DType::kF32, {1, 2, 2});
+  conformance::TestTensor cache(DType::kF32, {1, 2 * 2 * 3});
+  k.Set(std::vector<float>{1, 2, 3, 4, 5, 6});
+  v.Set(std::vector<float>{7, 8, 9, 10});
+  const TensorView inputs[] = {k.view(), v.view(), cache.view()};
+  const Attributes attributes;
+  const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &batch};
+  ASSERT_TRUE(KvWriteOp().check(call).ok()) << KvWriteOp().check(call).ToString();
+  device::ThreadPool pool({.num_threads = 1});
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(KvWriteOp(), device::DetectCapabilities(), call)) {
+    cache.Poison();
+    conformance::RunKernel(*kernel, call, pool);
+    EXPECT_EQ(cache.ToFloat(), (std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 0, 9, 10, 0}))
+        << kernel->name;
+  }
+  const TensorView wide[] = {v.view(), k.view(), cache.view()};
+  EXPECT_EQ(KvWriteOp()
+                .check({.inputs = wide, .outputs = {}, .attributes = &attributes, .batch = &batch})
+                .message(),
+            "kv_write: v must have 1 to 2 elements a head, as k has, got 3");
+}
+
 TEST(KvWrite, RefusesCachesThatDoNotFit) {
   const TensorView k = TensorView::Dense(nullptr, DType::kF32, {4, 2, 8});
   const TensorView good = TensorView::Dense(nullptr, DType::kBF16, {5, 2 * 2 * 8 * 16});

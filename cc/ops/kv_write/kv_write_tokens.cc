@@ -40,13 +40,14 @@ void StoreKvTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t
   run.offset = slot % block_size;
   run.block_size = block_size;
   run.head_dim = static_cast<int32_t>(head_dim);
+  run.value_dim = static_cast<int32_t>(args.v.shape[2]);
   run.k_inverse_scale = 1.0f / args.scales.k;
   run.v_inverse_scale = 1.0f / args.scales.v;
   std::byte* scales = block + KvScalesOffsetBytes({heads, head_dim}, block_size);
   const int64_t scales_bytes = block_size * static_cast<int64_t>(sizeof(float));
   for (int64_t h = 0; h < heads; ++h) {
     run.k = args.k.Row<float>(first) + h * head_dim;
-    run.v = args.v.Row<float>(first) + h * head_dim;
+    run.v = args.v.Row<float>(first) + h * args.v.shape[2];
     run.k_page = block + h * page_bytes;
     run.v_page = block + (heads + h) * page_bytes;
     run.k_scales = scales + h * scales_bytes;

@@ -69,6 +69,7 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   attributes_.Set("chunked", options.chunked ? 1 : 0);
   attributes_.Set("causal", options.causal ? 1 : 0);
   attributes_.Set("soft_cap", options.soft_cap);
+  attributes_.Set("grows_from", options.grows_from);
   attributes_.Set("k_scale", options.kv_scales.k);
   attributes_.Set("v_scale", options.kv_scales.v);
   inputs_[0] = q_.view();

@@ -25,6 +25,7 @@ struct AttentionOptions {
   bool chunked = false;
   bool causal = true;
   double soft_cap = 0;
+  int32_t grows_from = 0;
   bool sinks = false;          // of all sizes, below and above the scores
   bool slopes = false;         // 1/2, 1/4, ...
   int32_t bias_reach = -1;     // biases of 2 * reach + 1 distances; negative: none

@@ -73,6 +73,7 @@ struct GroupScales {
 // j) for key j, in units of log2(e), or the bias of that distance.
 struct RowKeys {
   KeyRange range;
+  float growth = 1;  // by which capped scores are multiplied
   float slope = 0;
   int distance = 0;  // from the row's position to the chunk's first key; negative if it is past
   const float* biases = nullptr;  // of the row's head, [2 * bias_reach + 1], in nats
@@ -194,6 +195,7 @@ inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, flo
     Vec::F v = Vec::Load(scores + i * kLanes);
     if (scales != nullptr) v = Vec::Mul(v, of_vector(scales->keys, i));
     if (shape.soft_cap != 0) v = Vec::Mul(Tanh(v), Vec::Set(shape.soft_cap));
+    if (shape.grows_from > 0) v = Vec::Mul(v, Vec::Set(keys.growth));
     v = AddByDistance(shape, v, keys, i * kLanes);
     score[i] = seen(v, none, i);
     highest = Vec::Max(highest, score[i]);

@@ -1,6 +1,7 @@
 #include "cc/ops/paged_attention/attention_driver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <span>
 
@@ -29,6 +30,10 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   shape.query_scale = capped ? scale / args.soft_cap : scale * kLog2E;
   shape.value_scale = args.kv_scales.v;
   shape.soft_cap = args.soft_cap * kLog2E;
+  shape.grows_from = args.grows_from;
+  if (args.grows_from > 0) {
+    shape.growth = static_cast<float>(1 / std::log(static_cast<double>(args.grows_from)));
+  }
   shape.sinks = args.sinks;
   shape.slopes = args.slopes;
   shape.biases = args.biases;
@@ -124,7 +129,8 @@ class Driver {
     if (batch.num_requests < 2 || batch.num_tokens > AttentionSizes::kMaxSharingTokens) return 0;
     if (rows >= int64_t{batch.num_requests} * kAttentionTileRows / 2) return 0;
     if (!shape_.causal || shape_.window > 0) return 0;
-    if (shape_.slopes != nullptr || shape_.biases != nullptr) return 0;
+    const bool by_position = shape_.slopes != nullptr || shape_.biases != nullptr;
+    if (by_position || shape_.grows_from > 0) return 0;  // rows of a shared tile have none
     return static_cast<int32_t>(int64_t{batch.num_common_blocks} * batch.block_size /
                                 kAttentionSplit);
   }

@@ -34,6 +34,8 @@ struct AttentionShape {
   float query_scale = 1;  // queries, or scores, are multiplied by it, so that ...
   float soft_cap = 0;     // ... scores are in units of log2(e), or, if this is not 0, tanh(score) *
                           // soft_cap is
+  int32_t grows_from = 0;  // above 0: capped scores of later positions are multiplied by ...
+  float growth = 0;        // ... this times the natural logarithm of the position
   float value_scale = 1;  // by which what `attend` sums of the cache's values is multiplied
   const float* sinks = nullptr;   // of all query heads, or null: logits, in nats
   const float* slopes = nullptr;  // of all query heads, or null: nats per position

@@ -27,8 +27,12 @@ inline int Head(const AttentionShape& shape, const AttentionTile& tile, int row)
 inline RowKeys KeysOfRow(const AttentionShape& shape, const AttentionTile& tile, int row,
                          int32_t begin, KeyRange range) {
   RowKeys keys{.range = range};
+  const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
+  if (shape.grows_from > 0 && position > shape.grows_from) {
+    keys.growth = shape.growth * __builtin_logf(static_cast<float>(position));
+  }
   if (shape.slopes == nullptr && shape.biases == nullptr) return keys;
-  keys.distance = begin - (tile.first_position + (tile.first_row + row) / shape.group);
+  keys.distance = begin - position;
   const int head = Head(shape, tile, row);
   if (shape.slopes != nullptr) keys.slope = shape.slopes[head] * kLog2E;
   if (shape.biases != nullptr) {

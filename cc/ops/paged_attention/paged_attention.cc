@@ -26,8 +26,11 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
   check.IntegerAttribute("window", /*fallback=*/0, 0, INT32_MAX);
   check.IntegerAttribute("causal", /*fallback=*/1, 0, 1);
   check.IntegerAttribute("chunked", /*fallback=*/0, 0, 1);
+  check.IntegerAttribute("grows_from", /*fallback=*/0, 0, INT32_MAX);
   if (!check.ok()) return;
   const Attributes& attributes = *call.attributes;
+  check.Require(attributes.GetInt("grows_from", 0) != 1,
+                "attribute grows_from must be 0 (nothing grows) or 2 or more");
   check.Require(attributes.GetInt("chunked", 0) == 0 || (attributes.GetInt("window", 0) > 0 &&
                                                          attributes.GetInt("causal", 1) != 0),
                 "chunked attention needs a window and causal=1");
@@ -161,6 +164,7 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   args.chunked = call.attributes->GetInt("chunked", 0) != 0;
   args.causal = call.attributes->GetInt("causal", 1) != 0;
   args.soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0));
+  args.grows_from = static_cast<int32_t>(call.attributes->GetInt("grows_from", 0));
   args.kv_scales = KvScalesOf(*call.attributes, args.cache.dtype);
   return args;
 }

@@ -13,17 +13,19 @@
 //   outputs  y      act [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
 //   attributes  scale > 0; window = 0 (none); chunked = 0, 1 only with a window and causal = 1;
-//               causal = 1; soft_cap = 0 (none); k_scale, v_scale = 1 of an f8_e4m3 cache
+//               causal = 1; soft_cap = 0 (none); grows_from = 0 (nothing grows), else a position
+//               of at least 2; k_scale, v_scale = 1 of an f8_e4m3 cache
 //               (cc/ops/kv_write/kv_scales.h)
 //   aliasing    none
 //
 // A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 keys
 // (p - window, p + window) of seq_len, without a window all; with chunked = 1 the window begins
 // anew at each multiple of it: keys [floor(p / window) window, p]. Scores are q k^T scale, then
-// soft_cap tanh(score / soft_cap), then score + slope d, with d = position of the key - position of
-// the query, and score + bias[reach + d], with d from -reach to reach. Weights are e^score over the
-// sum of those of the visible keys, to which e^sink is added. Head h of q reads head h / (Hq / Hk)
-// of the cache. Slots that a query does not see may hold anything, NaN included, and blocks that no
+// soft_cap tanh(score / soft_cap), then, of a query at p > grows_from, score ln p / ln grows_from,
+// as in Grok-2, then score + slope d, with d = position of the key - position of the query, and
+// score + bias[reach + d], with d from -reach to reach. Weights are e^score over the sum of those
+// of the visible keys, to which e^sink is added. Head h of q reads head h / (Hq / Hk) of the cache.
+// Slots that a query does not see may hold anything, NaN included, and blocks that no
 // query of the request sees are not read (their entries in the block table may be anything).
 //
 // Result: the bits of one query's output depend on its q, its position and the keys and values it
@@ -73,6 +75,7 @@ struct PagedAttentionArgs {
   bool chunked = false;
   bool causal = true;
   float soft_cap = 0;
+  int32_t grows_from = 0;  // 0: nothing grows
   KvScales kv_scales = {};
 };
 

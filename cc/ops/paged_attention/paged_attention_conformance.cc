@@ -216,7 +216,7 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
   for (DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3}) {
     const AttentionOptions plain{
         .q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .common_blocks = 16};
-    std::vector<AttentionOptions> features(6, plain);
+    std::vector<AttentionOptions> features(8, plain);
     features[0].window = 300;
     features[1].soft_cap = 3;
     features[2].sinks = true;
@@ -224,9 +224,13 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
     features[4].window = 90;
     features[4].chunked = true;
     features[5].bias_reach = 100;
+    features[6].grows_from = 20;
+    features[7].grows_from = 20;
+    features[7].soft_cap = 3;
     for (AttentionOptions& options : features) {
       SCOPED_TRACE(std::string(Info(dtype).name) + " window " + std::to_string(options.window) +
-                   " soft_cap " + std::to_string(options.soft_cap) + " sinks " +
+                   " soft_cap " + std::to_string(options.soft_cap) + " grows_from " +
+                   std::to_string(options.grows_from) + " sinks " +
                    std::to_string(options.sinks) + " slopes " + std::to_string(options.slopes) +
                    " bias_reach " + std::to_string(options.bias_reach));
       CheckSharing(op, caps, options, 5);
@@ -280,6 +284,12 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
     }
   }
   CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .soft_cap = 3}, mixed);
+  for (double soft_cap : {0.0, 3.0}) {
+    AttentionOptions growing{.q_heads = 4, .kv_heads = 2, .head_dim = 40, .dtype = DType::kF32};
+    growing.soft_cap = soft_cap;
+    growing.grows_from = 30;
+    CheckCase(op, caps, growing, mixed);
+  }
   for (bool sinks : {false, true}) {
     for (bool slopes : {false, true}) {
       for (double soft_cap : {0.0, 4.0}) {

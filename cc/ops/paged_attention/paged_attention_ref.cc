@@ -70,6 +70,9 @@ class Query {
     }
     dot *= args_.scale * args_.kv_scales.k * Scale(block, kv_head_ * block_size + key % block_size);
     if (args_.soft_cap > 0) dot = args_.soft_cap * std::tanh(dot / args_.soft_cap);
+    if (args_.grows_from > 0 && position_ > args_.grows_from) {
+      dot *= std::log(static_cast<double>(position_)) / std::log(args_.grows_from);
+    }
     return dot + slope_ * static_cast<double>(key - position_) + Bias(key - position_);
   }
 

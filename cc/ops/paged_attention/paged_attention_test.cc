@@ -51,6 +51,42 @@ TEST(PagedAttention, TwoKeysByHand) {
   }
 }
 
+// At position 4, scores 0 and ln 3 grow by ln 4 / ln 2 = 2: weights 1 and 9.
+TEST(PagedAttention, GrowsByHand) {
+  const int32_t query_start[] = {0, 1}, seq_lens[] = {5}, block_table[] = {0};
+  const BatchView batch{
+      {.num_tokens = 1, .num_requests = 1, .query_start = query_start, .seq_lens = seq_lens},
+      {.block_size = 16, .block_table = block_table, .block_table_stride = 1}};
+  conformance::TestTensor q(DType::kF32, {1, 1, 1}), y(DType::kF32, {1, 1, 1});
+  conformance::TestTensor cache(DType::kF32, {1, 32});
+  q.Set(std::vector<float>{2});
+  float* block = cache.view().Data<float>();
+  block[3] = 0;  // keys, then values
+  block[4] = std::log(3.0f);
+  block[16 + 3] = 1;
+  block[16 + 4] = 5;
+  Attributes attributes, of_one;
+  for (Attributes* each : {&attributes, &of_one}) {
+    each->Set("scale", 0.5);
+    each->Set("window", 2);
+    each->Set("grows_from", each == &of_one ? 1 : 2);
+  }
+  const TensorView inputs[] = {q.view(), cache.view()}, outputs[] = {y.view()};
+  const OpCall call{
+      .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
+  OpCall refused = call;
+  refused.attributes = &of_one;
+  EXPECT_EQ(PagedAttentionOp().check(refused).message(),
+            "paged_attention: attribute grows_from must be 0 (nothing grows) or 2 or more");
+  ASSERT_TRUE(PagedAttentionOp().check(call).ok()) << PagedAttentionOp().check(call).ToString();
+  device::ThreadPool pool({.num_threads = 1});
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(PagedAttentionOp(), device::DetectCapabilities(), call)) {
+    conformance::RunKernel(*kernel, call, pool);
+    EXPECT_NEAR(y.ToFloat()[0], 1 * 0.1 + 5 * 0.9, 1e-5) << kernel->name;
+  }
+}
+
 // The key at the query's own position weighs 1, the one before 4^-1, the sink 2.
 TEST(PagedAttention, SinkAndSlopeByHand) {
   conformance::AttentionCase c({.q_heads = 1,

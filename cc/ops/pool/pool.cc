@@ -9,11 +9,11 @@ namespace {
 
 Status CheckPool(const OpCall& call) {
   OperandCheck check("pool", call, /*inputs=*/1, /*outputs=*/1);
-  check.ActInput(0, "x", "T,H*");
-  check.IntegerAttribute("kind", /*fallback=*/-1, 0, 3);
+  check.IntegerAttribute("kind", /*fallback=*/-1, 0, 4);
   if (!check.ok()) return check.Result();
   const bool all = ToPoolArgs(call).kind == PoolKind::kAll;
-  check.ActOrF32Output(0, "y", all ? "T,H*" : "R,H*");
+  check.ActInput(0, "x", all ? "N,H*" : "T,H*");
+  check.ActOrF32Output(0, "y", all ? "N,H*" : "R,H*");
   check.IntegerAttribute("normalize", /*fallback=*/0, 0, 1);
   return check.Result();
 }

@@ -52,7 +52,8 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t
 
 void CheckPoolConformance(const OpDefinition& op, const device::Capabilities& caps) {
   for (int64_t size : {1, 3, 63, 64, 65, 384}) {
-    for (PoolKind kind : {PoolKind::kMean, PoolKind::kFirst, PoolKind::kLast, PoolKind::kAll}) {
+    for (PoolKind kind : {PoolKind::kMean, PoolKind::kFirst, PoolKind::kLast, PoolKind::kAll,
+                          PoolKind::kSplade}) {
       CheckCase(op, caps, size, kind, /*normalize=*/false);
       CheckCase(op, caps, size, kind, /*normalize=*/true);
     }

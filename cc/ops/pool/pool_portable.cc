@@ -25,6 +25,18 @@ void MeanOfRows(const PoolArgs& args, int64_t begin, int64_t end, float* y) {
   }
 }
 
+void LogOfLargest(const PoolArgs& args, int64_t begin, int64_t end, float* y) {
+  const int64_t size = args.x.RowElements();
+  std::fill_n(y, size, 0.0f);
+  for (int64_t t = begin; t < end; ++t) {
+    const float* x = args.x.Row<float>(t);
+    for (int64_t i = 0; i < size; ++i) y[i] = std::max(y[i], x[i]);
+  }
+  for (int64_t i = 0; i < size; ++i) {
+    if (y[i] > 0) y[i] = static_cast<float>(std::log1p(static_cast<double>(y[i])));
+  }
+}
+
 void ScaleToUnitNorm(float* y, int64_t size) {
   double squares = 0;
   for (int64_t i = 0; i < size; ++i) squares += static_cast<double>(y[i]) * y[i];
@@ -49,6 +61,8 @@ void PoolRequest(const PoolArgs& args, int64_t request) {
     std::memset(y, 0, bytes);
   } else if (args.kind == PoolKind::kMean) {
     MeanOfRows(args, begin, end, y);
+  } else if (args.kind == PoolKind::kSplade) {
+    LogOfLargest(args, begin, end, y);
   } else {
     std::memcpy(y, args.x.Row<float>(args.kind == PoolKind::kFirst ? begin : end - 1), bytes);
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "cc/ops/pool/pool.h"
@@ -9,6 +10,13 @@ double PooledElement(const PoolArgs& args, int64_t begin, int64_t end, int64_t i
   if (begin == end) return 0;
   if (args.kind == PoolKind::kFirst) return args.x.Row<float>(begin)[i];
   if (args.kind == PoolKind::kLast) return args.x.Row<float>(end - 1)[i];
+  if (args.kind == PoolKind::kSplade) {
+    double largest = 0;
+    for (int64_t t = begin; t < end; ++t) {
+      largest = std::max(largest, static_cast<double>(args.x.Row<float>(t)[i]));
+    }
+    return std::log1p(largest);
+  }
   double sum = 0;
   for (int64_t t = begin; t < end; ++t) sum += args.x.Row<float>(t)[i];
   return sum / static_cast<double>(end - begin);

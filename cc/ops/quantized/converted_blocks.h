@@ -7,13 +7,22 @@
 //
 //   format            becomes
 //   tq1_0, tq2_0      q4_0    exactly
+//   iq1_s, iq2_xxs    q4_0    with rounded coordinates: by up to 1.6 % of the largest
+//   iq1_m, q3_k       q6_k    exactly
+//   iq2_xs, iq2_s     q6_k    with rounded coordinates: by up to 0.8 % of the largest
+//   q2_k              q6_k    values are rounded: by up to 1 / 55 of the largest of 16
+//   iq3_xxs           q4_k    with rounded coordinates: by up to 2.2 % of the largest
+//   iq3_s             q4_k    minima are rounded to f16: by up to 2^-11 of the largest of 32
 //   iq4_nl, mxfp4     q8_0    exactly (scales of mxfp4 below 2^-23 become 0)
 //   iq4_xs            q8_0    scales are rounded to f16: a relative error of at most 2^-11, or an
 //                             absolute one of 2^-25
-//   q3_k              q6_k    exactly
-//   q5_1, q2_k        bf16    values are rounded: a relative error of at most 2^-8
+//   q5_1              q8_0    values are rounded: by up to 1 / 253 of the largest of 32
 //
-// A scale above 65504, which f16 does not hold, is refused.
+// What is chosen is the smallest format whose rounding adds less than 2 % to the squared error that
+// the first format has at least: 4^-bits of normally distributed weights. q5_1, whose steps are
+// uniform, has six times that.
+//
+// A scale above 65504, which f16 does not hold, is refused; so is what may become one.
 //
 // Layouts: those of GGML, little endian on every CPU. Thread safety: pure functions.
 #ifndef PAGEMILL_CC_OPS_QUANTIZED_CONVERTED_BLOCKS_H_

@@ -145,22 +145,48 @@ struct Blocks {
     const int64_t size = Info(dtype).block_bytes;
     if (dtype == DType::kQ5_1) return {0, 2};
     if (dtype == DType::kQ2_K) return {size - 4, size - 2};
-    if (dtype == DType::kIQ4_NL || dtype == DType::kIQ4_XS) return {0};
-    return {size - 2};
+    const bool is_last = dtype == DType::kQ3_K || dtype == DType::kTQ1_0 ||
+                         dtype == DType::kTQ2_0 || dtype == DType::kIQ1_M;
+    return {is_last ? size - 2 : 0};
   }
 
   std::vector<uint8_t> bytes;
   TensorView view;
 };
 
-constexpr DType kConverted[] = {DType::kQ5_1,   DType::kQ2_K,  DType::kQ3_K,  DType::kIQ4_NL,
-                                DType::kIQ4_XS, DType::kMxfp4, DType::kTQ1_0, DType::kTQ2_0};
+constexpr DType kConverted[] = {
+    DType::kQ5_1,  DType::kQ2_K,    DType::kQ3_K,   DType::kIQ4_NL, DType::kIQ4_XS,
+    DType::kMxfp4, DType::kTQ1_0,   DType::kTQ2_0,  DType::kIQ1_S,  DType::kIQ1_M,
+    DType::kIQ2_S, DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ3_S,  DType::kIQ3_XXS};
 
-// The sum of what 512 columns may lose: values up to 0.008 * 31 * 127 = 32 by 2^-12 of each in
-// iq4_xs, and up to 0.008 * 31 + 0.008 by 2^-9 in bf16.
-double BlocksError(DType dtype) {
-  return dtype == DType::kIQ4_XS ? 512 * 32 * 0x1p-12 : 512 * 0x1p-11;
+// The largest error of a value after conversion (converted_blocks.h), for d up to 0.008.
+double ValueError(DType dtype) {
+  switch (dtype) {
+    case DType::kQ5_1:
+      return 0.008 * 32 / 253;
+    case DType::kQ2_K:
+      return 0.008 * 15 * 4 / 55;
+    case DType::kIQ4_XS:
+      return 0.008 * 32 * 127 * 0x1p-12;
+    case DType::kIQ1_S:
+      return 0.008 / 8 * 15 * 0.18;
+    case DType::kIQ2_XXS:
+      return 0.008 / 8 * 31 * 0.7;
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S:
+      return 0.008 / 8 * 31 * 0.35;
+    case DType::kIQ3_XXS:
+      return 0.008 / 4 * 31 * 1.4;
+    case DType::kIQ3_S:
+      return 0.008 * 31 * 15 * 0x1p-11;
+    default:
+      return 1e-5;  // exact; sums are rounded
+  }
 }
+
+// The largest error of a sum of 512 products with x in -1..1: errors are independent, and 6 standard
+// deviations never happen.
+double BlocksError(DType dtype) { return 6 * std::sqrt(512.0) * ValueError(dtype); }
 
 TEST(QuantizedOps, OpsOnBlocksThatAreConverted) {
   Random random(7);

@@ -3,7 +3,7 @@
 // over the step's tokens (fused from rotary + kv_write by a rewrite).
 //
 //   inputs   q  act [T, Hq, D];  k  act [T, Hk, D];  positions and inv_freq as in rotary.h
-//            v  act [T, Hk, D];  cache as in kv_write.h: written
+//            v  act [T, Hk, Dv];  cache as in kv_write.h: written
 //   outputs  q, k  rotated, of the same shapes
 //   attributes  those of rotary and of kv_write
 //   batch    that of kv_write

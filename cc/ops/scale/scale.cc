@@ -10,17 +10,20 @@
 namespace pagemill::ops {
 namespace {
 
+// What the second input is.
 bool HasFactors(const OpCall& call) {
   return call.inputs.size() > 1 && call.inputs[1].dtype == DType::kF32;
 }
+bool HasGroups(const OpCall& call) { return HasFactors(call) && call.inputs[1].rank == 2; }
+bool Grows(const OpCall& call) { return call.inputs.size() > 1 && !HasFactors(call); }
 
 Status CheckScale(const OpCall& call) {
-  const bool two = call.inputs.size() > 1, grows = two && !HasFactors(call);
+  const bool two = call.inputs.size() > 1, grows = Grows(call), groups = HasGroups(call);
   OperandCheck check("scale", call, /*inputs=*/two ? 2 : 1, /*outputs=*/1);
-  check.ActInput(0, "x", "N,H*");
-  if (two && !grows) check.Input(1, "factors", DType::kF32, "H");
+  check.ActInput(0, "x", groups ? "N,G,D*" : "N,H*");
+  if (two && !grows) check.Input(1, "factors", DType::kF32, groups ? "N,G" : "H");
   if (grows) check.Input(1, "positions", DType::kI32, "N");
-  check.ActOutput(0, "y", "N,H*");
+  check.ActOutput(0, "y", groups ? "N,G,D*" : "N,H*");
   if (!check.ok()) return check.Result();
   constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
   const auto is_number = [&](const char* name) {
@@ -48,11 +51,12 @@ constexpr OpDefinition kDefinition{"scale", CheckScale, kKernels, kAliases};
 }  // namespace
 
 ScaleArgs ToScaleArgs(const OpCall& call) {
-  const bool two = call.inputs.size() > 1, grows = two && !HasFactors(call);
+  const bool grows = Grows(call), groups = HasGroups(call);
   return {.x = call.inputs[0],
           .y = call.outputs[0],
           .positions = grows ? call.inputs[1].Data<const int32_t>() : nullptr,
-          .factors = two && !grows ? call.inputs[1].Data<const float>() : nullptr,
+          .factors = HasFactors(call) && !groups ? call.inputs[1].Data<const float>() : nullptr,
+          .group_factors = groups ? call.inputs[1] : TensorView{},
           .by = call.attributes->Get("by", 0),
           .growth = call.attributes->Get("growth", 0),
           .context = call.attributes->GetInt("context", 1),

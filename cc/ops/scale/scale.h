@@ -4,19 +4,20 @@
 //
 //   y[n] = x[n] * by * (1 + growth * ln(1 + floor((positions[n] + offset) / context)))
 //
-// or each column by a factor of its own: y[n][i] = x[n][i] * by * factors[i].
+// or each column by a factor of its own: y[n][i] = x[n][i] * by * factors[i]; or each group of a
+// row, a head of an attention's result: y[n][g][i] = x[n][g][i] * by * factors[n][g].
 //
 //   inputs   x          act [N, ...]   rows of H elements, any trailing shape
 //            positions  i32 [N]        >= 0; left out if nothing grows; or
-//            factors    f32 [H]
+//            factors    f32 [H], or f32 [N, G] for x [N, G, ...]
 //   outputs  y          act [N, ...]   rows of H elements
 //   attributes  by: finite; with positions growth, finite, and context, a whole number above 0,
 //               and offset=0, a whole number of at least 0
 //   aliasing    y may be x
 //
 // Result: exact rounding of each product with the factor of its row, which is computed in double
-// and rounded to float, and then of that with the factor of the column; every kernel gives the same
-// bits.
+// and rounded to float, and then of that with the factor of the column or group; every kernel gives
+// the same bits.
 //
 // Kernels: "portable", "reference".
 #ifndef PAGEMILL_CC_OPS_SCALE_SCALE_H_
@@ -32,6 +33,7 @@ struct ScaleArgs {
   TensorView x, y;
   const int32_t* positions = nullptr;  // null: every row is multiplied by the same number
   const float* factors = nullptr;  // [H]; null: every column is multiplied by the same number
+  TensorView group_factors;        // [N, G]; of rank 0: there are none
   double by = 0;
   double growth = 0;
   int64_t context = 1;

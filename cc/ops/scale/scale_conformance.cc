@@ -22,6 +22,14 @@ void CheckScaleConformance(const OpDefinition& op, const device::Capabilities& c
     columns.attributes.Set("by", 0.3);
     columns.tolerance = {};  // exact
     CheckRowCase(columns, caps);
+    conformance::RowCase groups{.op = op};
+    groups.AddRows({33, 3, size});
+    groups.AddShared({33, 3});
+    groups.input_has_rows.back() = true;
+    groups.AddOutput({33, 3, size});
+    groups.attributes.Set("by", 0.3);
+    groups.tolerance = {};  // exact
+    CheckRowCase(groups, caps);
     std::vector<int32_t> positions;
     for (int32_t i = 0; i < 33; ++i) positions.push_back(i * i);
     c.inputs.emplace_back(DType::kI32, std::initializer_list<int64_t>{33});

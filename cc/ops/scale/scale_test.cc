@@ -31,6 +31,25 @@ TEST(Scale, ByHand) {
   }
 }
 
+// Two rows of two groups: -1, 2 and 0.5, 0.
+TEST(Scale, GroupsByHand) {
+  conformance::TestTensor x(DType::kF32, {2, 2, 2}), factors(DType::kF32, {2, 2});
+  conformance::TestTensor y(DType::kF32, {2, 2, 2});
+  x.Set(std::vector<float>{1, -2, 3, 0, 1, 2, 3, 4});
+  factors.Set(std::vector<float>{-1, 2, 0.5f, 0});
+  const TensorView inputs[] = {x.view(), factors.view()}, outputs[] = {y.view()};
+  Attributes attributes;
+  attributes.Set("by", 2);
+  const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  ASSERT_TRUE(ScaleOp().check(call).ok()) << ScaleOp().check(call).ToString();
+  device::ThreadPool pool({.num_threads = 1});
+  for (const Kernel& kernel : ScaleOp().kernels) {
+    y.Poison();
+    conformance::RunKernel(kernel, call, pool);
+    EXPECT_EQ(y.ToFloat(), (std::vector<float>{-2, 4, 12, 0, 1, 2, 0, 0})) << kernel.name;
+  }
+}
+
 // 1 and 1 + 0.5 ln 2 and 1 + 0.5 ln 4, twice.
 TEST(Scale, GrowsWithThePosition) {
   conformance::TestTensor x(DType::kF32, {4, 1}), positions(DType::kI32, {4});

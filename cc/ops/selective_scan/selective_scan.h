@@ -14,7 +14,7 @@
 //            state    f32 [pages, N, C]  read and written as state_pages.h says; a request's first
 //                                        state is 0
 //   outputs  y        act [T, ...]       rows of C elements
-//   batch    query_start, seq_lens, block_table, block_size
+//   batch    query_start, seq_lens, block_table, block_size, recent_states
 //   aliasing none
 //
 // N <= kMaxSelectiveStates. Unlike state_space_scan, every element of a state decays by itself.

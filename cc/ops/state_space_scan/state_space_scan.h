@@ -15,7 +15,7 @@
 //            state    f32 [pages, H, N, P] read and written as state_pages.h says; a request's
 //                                          first state is 0
 //   outputs  y        act [T, ...]         rows of H * P elements
-//   batch    query_start, seq_lens, block_table, block_size
+//   batch    query_start, seq_lens, block_table, block_size, recent_states
 //   aliasing none
 //
 // Head i belongs to group i / (H / G). G follows from the width of xbc.

@@ -17,6 +17,7 @@ using Role = StateCase::Role;
 constexpr int32_t kLengths[] = {1, 37, 16, 70, 9};  // of the sequences
 constexpr int32_t kSequences = std::size(kLengths);
 constexpr int32_t kBlockSize = 8;  // tokens
+constexpr int32_t kRecentStates[] = {0, 1, 4};  // with 1 to 3 threads
 constexpr TestTensorOptions kOdd{.misalign_bytes = 4, .row_padding_bytes = 4};
 
 int32_t TotalLength() { return std::accumulate(kLengths, kLengths + kSequences, 0); }
@@ -45,14 +46,23 @@ TensorView Shaped(const TestTensor& tensor, const std::vector<int64_t>& dims) {
 class StateRunner {
  public:
   // `keep_all`: every boundary has a page; otherwise only those that a step needs, and others at
-  // random.
-  StateRunner(StateCase& c, const Kernel& kernel, int32_t threads, bool keep_all)
-      : c_(c), kernel_(kernel), pool_({.num_threads = threads}), keep_all_(keep_all) {
-    const int32_t stride = NumBlocks(*std::max_element(kLengths, kLengths + kSequences));
+  // random. `recent_states`: as in BatchView.
+  StateRunner(StateCase& c, const Kernel& kernel, int32_t threads, bool keep_all,
+              int32_t recent_states = 0)
+      : c_(c),
+        kernel_(kernel),
+        pool_({.num_threads = threads}),
+        keep_all_(keep_all),
+        recent_states_(recent_states) {
+    const int32_t stride =
+        recent_states + NumBlocks(*std::max_element(kLengths, kLengths + kSequences));
     tables_.assign(kSequences, std::vector<int32_t>(static_cast<size_t>(stride), kNullPage));
     for (int32_t page = kSequences * stride; page > 0; --page) free_.push_back(page);
     for (size_t i = free_.size(); i > 1; --i) {
       std::swap(free_[i - 1], free_[static_cast<size_t>(c.random.Int(0, int64_t(i) - 1))]);
+    }
+    for (std::vector<int32_t>& table : tables_) {
+      for (int32_t i = 0; i < recent_states; ++i) table[static_cast<size_t>(i)] = TakePage();
     }
     const auto is_state = [](const StateCase::Input& in) { return in.role == Role::kState; };
     state_dims_ = std::find_if(c.inputs.begin(), c.inputs.end(), is_state)->dims;
@@ -79,6 +89,19 @@ class StateRunner {
       kernels = SupportedKernels(c_.op, caps, call);
     });
     return kernels;
+  }
+
+  // Takes back some of the tokens of the step that just ran, as drafts that are rejected. Returns
+  // what is to run again.
+  Step TakeBack(const Step& step) {
+    Step again;
+    for (const auto& [sequence, count] : step) {
+      const int64_t most = std::max(0, std::min(count, recent_states_) - 1);
+      const auto n = static_cast<int32_t>(c_.random.Int(0, most));
+      done_[sequence] -= n;
+      if (n > 0) again.push_back({sequence, n});
+    }
+    return again;
   }
 
   // Checks bf16 and f16 for a step in which all sequences begin, so that it only reads states that
@@ -130,9 +153,8 @@ class StateRunner {
       std::vector<int32_t>& table = tables_[static_cast<size_t>(sequence)];
       for (int32_t i = NumBlocks(begin); i < NumBlocks(end); ++i) {
         const bool needed = keep_all_ || i == NumBlocks(end) - 1 || c_.random.Int(0, 2) == 0;
-        if (!needed) continue;
-        table[static_cast<size_t>(i)] = free_.back();
-        free_.pop_back();
+        int32_t& page = table[static_cast<size_t>(recent_states_ + i)];
+        if (needed && page == kNullPage) page = TakePage();
       }
       for (int32_t i = 0; i < count; ++i) rows_.push_back(FirstRow(sequence) + begin + i);
       query_start_.push_back(static_cast<int32_t>(rows_.size()));
@@ -145,6 +167,7 @@ class StateRunner {
     batch_.query_start = query_start_.data();
     batch_.seq_lens = seq_lens_.data();
     batch_.block_size = kBlockSize;
+    batch_.recent_states = recent_states_;
     batch_.block_table = table_.data();
     batch_.block_table_stride = static_cast<int64_t>(tables_[0].size());
   }
@@ -172,19 +195,37 @@ class StateRunner {
     return view;
   }
 
-  // True for positions of a table that a step of these tokens may write.
-  static bool IsTarget(int32_t position, int32_t begin, int32_t end) {
-    const int32_t boundary = std::min((position + 1) * kBlockSize, end);
-    return boundary > begin && position * kBlockSize < end;
+  int32_t TakePage() {
+    const int32_t page = free_.back();
+    free_.pop_back();
+    return page;
+  }
+
+  // The states that a step over tokens [begin, end) writes: their number of tokens and page.
+  std::vector<std::pair<int32_t, int32_t>> Written(int32_t sequence, int32_t begin,
+                                                   int32_t end) const {
+    const std::vector<int32_t>& table = tables_[static_cast<size_t>(sequence)];
+    std::vector<std::pair<int32_t, int32_t>> written;
+    for (int32_t tokens = begin + 1; tokens <= end; ++tokens) {
+      const int32_t position =
+          table[static_cast<size_t>(recent_states_ + (tokens - 1) / kBlockSize)];
+      if (tokens % kBlockSize == 0 && position != kNullPage) {
+        written.push_back({tokens, position});
+      } else if (recent_states_ > 0 && tokens > end - recent_states_) {
+        written.push_back({tokens, table[static_cast<size_t>(tokens % recent_states_)]});
+      } else if (recent_states_ == 0 && tokens == end) {
+        written.push_back({tokens, position});
+      }
+    }
+    return written;
   }
 
   void CheckUntouched(const Step& step, const std::vector<float>& before) {
     std::vector<bool> written(static_cast<size_t>(states().view().shape[0]), false);
     for (const auto& [sequence, count] : step) {
-      const int32_t begin = done_[sequence], end = begin + count;
-      for (size_t i = 0; i < tables_[0].size(); ++i) {
-        if (!IsTarget(static_cast<int32_t>(i), begin, end)) continue;
-        written[static_cast<size_t>(tables_[static_cast<size_t>(sequence)][i])] = true;
+      const int32_t begin = done_[sequence];
+      for (const auto& [tokens, page] : Written(sequence, begin, begin + count)) {
+        written[static_cast<size_t>(page)] = true;
       }
     }
     written[kNullPage] = false;
@@ -208,11 +249,8 @@ class StateRunner {
     const std::ptrdiff_t width = states().view().RowElements();
     for (const auto& [sequence, count] : step) {
       const int32_t begin = done_[sequence], end = begin + count;
-      const std::vector<int32_t>& table = tables_[static_cast<size_t>(sequence)];
-      for (size_t i = 0; i < table.size(); ++i) {
-        if (table[i] == kNullPage || !IsTarget(static_cast<int32_t>(i), begin, end)) continue;
-        const int32_t tokens = std::min((static_cast<int32_t>(i) + 1) * kBlockSize, end);
-        const auto first = all.begin() + table[i] * width;
+      for (const auto& [tokens, page] : Written(sequence, begin, end)) {
+        const auto first = all.begin() + page * width;
         kept_[{sequence, tokens}] = std::vector<float>(first, first + width);
       }
       done_[sequence] = end;
@@ -223,6 +261,7 @@ class StateRunner {
   const Kernel& kernel_;
   device::ThreadPool pool_;
   const bool keep_all_;
+  const int32_t recent_states_;
   std::vector<std::vector<int32_t>> tables_;  // of each sequence
   std::vector<int32_t> free_;                 // pages
   std::vector<int64_t> state_dims_;
@@ -281,8 +320,12 @@ void CheckClose(const StateCase& c, const Kernel& kernel, const StateRunner& act
 
 void CheckPieces(StateCase& c, const Kernel& kernel, const StateRunner& whole) {
   for (int32_t threads = 1; threads <= 3; ++threads) {
-    StateRunner pieces(c, kernel, threads, /*keep_all=*/false);
-    for (const Step& step : RandomSteps(c.random)) pieces.Run(step);
+    StateRunner pieces(c, kernel, threads, /*keep_all=*/false, kRecentStates[threads - 1]);
+    for (const Step& step : RandomSteps(c.random)) {
+      pieces.Run(step);
+      const Step again = pieces.TakeBack(step);
+      if (!again.empty()) pieces.Run(again);
+    }
     EXPECT_TRUE(BitEqual(pieces.outputs(), whole.outputs()))
         << c.op.op << " " << kernel.name << ": other bits in pieces, " << threads << " threads";
     for (const auto& [key, state] : pieces.kept()) {

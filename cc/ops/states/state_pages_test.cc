@@ -14,7 +14,8 @@ struct Request {
 };
 
 // The runs of the last of `requests`, with blocks of 4 tokens: source, target, begin, end.
-std::vector<std::vector<int32_t>> RunsOf(const std::vector<Request>& requests) {
+std::vector<std::vector<int32_t>> RunsOf(const std::vector<Request>& requests,
+                                         int32_t recent_states = 0) {
   std::vector<int32_t> starts = {0}, lengths, tables;
   size_t stride = 0;
   for (const Request& r : requests) stride = std::max(stride, r.table.size());
@@ -28,6 +29,7 @@ std::vector<std::vector<int32_t>> RunsOf(const std::vector<Request>& requests) {
                          .query_start = starts.data(),
                          .seq_lens = lengths.data()},
                         {.block_size = 4,
+                         .recent_states = recent_states,
                          .block_table = tables.data(),
                          .block_table_stride = static_cast<int64_t>(stride)}};
   std::vector<std::vector<int32_t>> runs;
@@ -59,6 +61,26 @@ TEST(StatePages, IntermediateStatesAreStoredIfThereIsAPage) {
 TEST(StatePages, RowsCountFromTheStepsFirstToken) {
   EXPECT_EQ(RunsOf({{9, 2, {0, 2, 1}}, {4, 5, {8, 0, 4}}}), (Runs{{8, 4, 2, 7}}));
   EXPECT_TRUE(RunsOf({{9, 2, {0, 2, 1}}, {4, 0, {8}}}).empty());
+}
+
+TEST(StatePages, TheNewestStatesHavePagesByTheirNumberOfTokens) {
+  // Pages 7, 8 and 9 of states after 3n, 3n + 1 and 3n + 2 tokens, then the positions.
+  const auto runs_of = [](int32_t context, int32_t tokens, std::vector<int32_t> positions) {
+    positions.insert(positions.begin(), {7, 8, 9});
+    return RunsOf({{context, tokens, positions}}, 3);
+  };
+  EXPECT_EQ(runs_of(5, 1, {0, 2}), (Runs{{9, 7, 0, 1}}));
+  // Two drafts, and again from the first of them.
+  EXPECT_EQ(runs_of(4, 3, {0, 2}), (Runs{{8, 9, 0, 1}, {9, 7, 1, 2}, {7, 8, 2, 3}}));
+  EXPECT_EQ(runs_of(5, 2, {0, 2}), (Runs{{9, 7, 0, 1}, {7, 8, 1, 2}}));
+  // A boundary has its own page, if it has one.
+  EXPECT_EQ(runs_of(6, 2, {0, 2}), (Runs{{7, 8, 0, 1}, {8, 2, 1, 2}}));
+  EXPECT_EQ(runs_of(8, 1, {0, 2, 0}), (Runs{{2, 7, 0, 1}}));
+  EXPECT_EQ(runs_of(6, 2, {0, 0}), (Runs{{7, 8, 0, 1}, {8, 9, 1, 2}}));
+  EXPECT_EQ(runs_of(8, 1, {0, 0, 0}), (Runs{{9, 7, 0, 1}}));
+  // A prompt: boundaries at 4 (null) and 8 (a page), then the last three states.
+  EXPECT_EQ(runs_of(0, 14, {0, 3, 0, 4}),
+            (Runs{{0, 3, 0, 8}, {3, 7, 8, 12}, {7, 8, 12, 13}, {8, 9, 13, 14}}));
 }
 
 }  // namespace

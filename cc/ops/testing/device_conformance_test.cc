@@ -78,6 +78,7 @@ constexpr OpBody kBodies[] = {
     {"argmax", CheckArgmaxConformance},
     {"attention", CheckAttentionConformance},
     {"causal_conv", CheckCausalConvConformance},
+    {"compress_tokens", CheckCompressTokensConformance},
     {"concat", CheckConcatConformance},
     {"draw_tokens", CheckDrawTokensConformance},
     {"embedding", CheckEmbeddingConformance},
@@ -91,6 +92,8 @@ constexpr OpBody kBodies[] = {
     {"layer_norm", CheckLayerNormConformance},
     {"linear", CheckLinearConformance},
     {"mask_tokens", CheckMaskTokensConformance},
+    {"merge_attention", CheckMergeAttentionConformance},
+    {"mix_streams", CheckMixStreamsConformance},
     {"moe_combine", CheckMoeCombineConformance},
     {"moe_route", CheckMoeRouteConformance},
     {"paged_attention", CheckPagedAttentionConformance},
@@ -102,9 +105,12 @@ constexpr OpBody kBodies[] = {
     {"select_rows", CheckSelectRowsConformance},
     {"select_tokens", CheckSelectTokensConformance},
     {"selective_scan", CheckSelectiveScanConformance},
+    {"sparse_relu", CheckSparseReluConformance},
     {"split", CheckSplitConformance},
     {"state_space_scan", CheckStateSpaceScanConformance},
+    {"stream_weights", CheckStreamWeightsConformance},
     {"take_tokens", CheckTakeTokensConformance},
+    {"wkv", CheckWkvConformance},
 };
 
 class DeviceConformance : public ::testing::TestWithParam<OpBody> {};

@@ -143,6 +143,7 @@ inline Vec::F Activate(Vec::F x) {
   if constexpr (kind == ActivationKind::kIdentity) return x;
   if constexpr (kind == ActivationKind::kSigmoid) return Sigmoid(x);
   if constexpr (kind == ActivationKind::kElu) return Elu(x);
+  if constexpr (kind == ActivationKind::kSoftplus) return Softplus(x);
 }
 
 }  // namespace

@@ -55,6 +55,13 @@ Status CheckBatch(const ops::StepBatch& batch, const Program& program, const Bou
   }
   for (size_t t = 0; t < batch.kv.size(); ++t) {
     const int32_t block_size = layout.tables[t].block_size;
+    const int32_t recent_states = layout.tables[t].recent_states;
+    if (batch.kv[t].recent_states != recent_states) {
+      return InvalidArgument("a step with " + std::to_string(batch.kv[t].recent_states) +
+                             " recent states in block table " + std::to_string(t) +
+                             ", which has " + std::to_string(recent_states) +
+                             " (max_draft_tokens of the executor)");
+    }
     if (batch.kv[t].block_size == block_size) continue;
     return InvalidArgument("a step with blocks of " + std::to_string(batch.kv[t].block_size) +
                            " tokens in block table " + std::to_string(t) + ", whose blocks have " +

@@ -49,7 +49,9 @@ StepImage::StepImage(const Program& program, const KvLayout& layout, int64_t max
     declared_[a] = program.Find(ops::kStepArrays[a].name).has_value();
   }
   for (const KvLayout::Table& table : layout.tables) {
-    kv_.push_back({.block_size = table.block_size, .block_table_stride = max_blocks});
+    kv_.push_back({.block_size = table.block_size,
+                   .recent_states = table.recent_states,
+                   .block_table_stride = max_blocks});
   }
 }
 

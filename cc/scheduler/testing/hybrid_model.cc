@@ -153,31 +153,46 @@ Status HybridModel::RunTokens(const Slot& slot, size_t group, Tokens step) {
   return OkStatus();
 }
 
-// Reads the state before the step; writes those at the boundaries that have pages, and at its end.
+// Reads the state before the step; writes those at the boundaries that have pages, and those that
+// the next step may begin with.
 Status HybridModel::RunState(const Slot& slot, size_t group, Tokens step) {
   const step::KvGroupOptions& g = groups_[group];
-  const bool one = g.checkpoints == StateCheckpoints::kNone;
   if (step.begin > 0) {
-    Page* page = PageAt(slot, group, one ? 0 : (step.begin - 1) / g.block_size);
+    const Page* page = StateAfter(slot, group, step.begin);
     if (page == nullptr) return Broken(g.kind, step.begin, "no state before it");
     if (page->prints[0] != slot.prints[static_cast<size_t>(step.begin)]) {
       return Broken(g.kind, step.begin, "the state before it is another one");
     }
   }
-  const int32_t last = one ? 0 : (step.end - 1) / g.block_size;
-  for (int32_t i = one ? 0 : step.begin / g.block_size; i <= last; ++i) {
-    Page* page = PageAt(slot, group, i);
-    if (page == nullptr && i == last) return Broken(g.kind, step.end, "no page for the state");
-    const int32_t tokens = i == last ? step.end : (i + 1) * g.block_size;
+  const int32_t first_kept = step.end - std::max(1, g.recent_states) + 1;
+  for (int32_t tokens = step.begin + 1; tokens <= step.end; ++tokens) {
+    const bool kept = tokens >= first_kept;
+    Page* page =
+        kept ? StateAfter(slot, group, tokens) : StateAtBoundary(slot, group, tokens);
+    if (page == nullptr && kept) return Broken(g.kind, tokens, "no page for the state");
     if (page != nullptr) page->prints[0] = slot.prints[static_cast<size_t>(tokens)];
   }
   return OkStatus();
 }
 
-HybridModel::Page* HybridModel::PageAt(const Slot& slot, size_t group, int32_t position) {
+HybridModel::Page* HybridModel::StateAtBoundary(const Slot& slot, size_t group, int32_t tokens) {
+  const step::KvGroupOptions& g = groups_[group];
+  if (tokens % g.block_size != 0 || g.checkpoints == StateCheckpoints::kNone) return nullptr;
+  return PageAt(slot, group, g.recent_states + tokens / g.block_size - 1);
+}
+
+HybridModel::Page* HybridModel::StateAfter(const Slot& slot, size_t group, int32_t tokens) {
+  const step::KvGroupOptions& g = groups_[group];
+  if (Page* page = StateAtBoundary(slot, group, tokens)) return page;
+  if (g.recent_states > 0) return PageAt(slot, group, tokens % g.recent_states);
+  const bool one = g.checkpoints == StateCheckpoints::kNone;
+  return PageAt(slot, group, one ? 0 : (tokens - 1) / g.block_size);
+}
+
+HybridModel::Page* HybridModel::PageAt(const Slot& slot, size_t group, int32_t entry) {
   const std::vector<step::BlockId>& table = slot.tables[group];
-  if (static_cast<size_t>(position) >= table.size()) return nullptr;
-  const step::BlockId id = table[static_cast<size_t>(position)];
+  if (static_cast<size_t>(entry) >= table.size()) return nullptr;
+  const step::BlockId id = table[static_cast<size_t>(entry)];
   if (id == step::kNullBlock) return nullptr;
   Page* page = &pages_[static_cast<size_t>(id.value())];
   if (page->group != group || page->prints.empty()) {

@@ -63,9 +63,12 @@ class HybridModel final : public step::PageStore {
   bool IsState(size_t group) const { return groups_[group].kind == "state_space"; }
   // The first token that the group's layers read for the token at `position`.
   int32_t FirstToken(size_t group, int32_t position) const;
-  // The page at a position of the table, as the group's: what another one left there is gone. Null
-  // where the position holds none.
-  Page* PageAt(const Slot& slot, size_t group, int32_t position);
+  // The page of a table's entry, as the group's: what another one left there is gone. Null if the
+  // entry has none.
+  Page* PageAt(const Slot& slot, size_t group, int32_t entry);
+  // That of the state after `tokens` tokens, at which a step begins or ends; and of a boundary.
+  Page* StateAfter(const Slot& slot, size_t group, int32_t tokens);
+  Page* StateAtBoundary(const Slot& slot, size_t group, int32_t tokens);
 
   step::FakeModel model_;
   std::vector<step::KvGroupOptions> groups_;  // with their block sizes

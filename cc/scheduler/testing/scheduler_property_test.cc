@@ -1,5 +1,6 @@
 // Random operations against references that know nothing of blocks (scheduler_simulation.h): each
 // world of simulation_setups.h, for a short time. scheduler_soak_test.cc takes longer.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,12 @@ TEST_P(SchedulerProperty, EveryRequestGetsItsExactTokensAndEndsOnce) {
   EXPECT_EQ(report.num_resets > 0, setup.controls);
   EXPECT_EQ(report.num_turns > 0, setup.streams && options.chunked_prefill && !options.pooling);
   const SchedulerStats& stats = report.scheduler;
+  const auto has_checkpoints = [](const step::KvGroupOptions& group) {
+    return group.checkpoints != step::StateCheckpoints::kNone;
+  };
+  const std::vector<step::KvGroupOptions>& groups = options.kv_cache.groups;
   const bool reads_prefixes = options.kv_cache.enable_prefix_caching && !options.pooling &&
-                              std::string(setup.name) != "OneStateEach";
+                              std::all_of(groups.begin(), groups.end(), has_checkpoints);
   EXPECT_EQ(stats.prefix_cache_hit_tokens > 0, reads_prefixes);
   EXPECT_EQ(stats.accepted_draft_tokens > 0, options.max_draft_tokens > 0);
   EXPECT_EQ(stats.draft_tokens > stats.accepted_draft_tokens, options.max_draft_tokens > 0);

@@ -131,6 +131,25 @@ void AddDraftsAhead(std::vector<Setup>* setups) {
                                  {.kind = "chunked_local", .window_tokens = 12}};
     s.options.kv_cache.num_blocks = 50, s.runs_late = true;
   });
+  const auto add_states = [&add](const char* name, step::KvGroupOptions states,
+                                 int32_t num_blocks) {
+    states.kind = "state_space";
+    states.recent_states = 5;
+    add(name, [&](Setup& s) {
+      s.options.kv_cache.groups = {{}, states};
+      s.options.kv_cache.num_blocks = num_blocks, s.runs_late = true;
+    });
+  };
+  add_states("DraftsAheadOfStates", {}, 60);
+  add_states("DraftsFarAheadOfStatesInATightPool", {}, 30);
+  setups->back().max_steps_in_flight = 4;
+  add_states("DraftsAheadOfStatesAtEveryBoundary",
+             {.checkpoints = StateCheckpoints::kEveryBoundary}, 60);
+  add_states("DraftsAheadOfRecentStatesOnly", {.checkpoints = StateCheckpoints::kNone}, 50);
+  add_states("DraftsAheadOfStatesWithTiers", {}, 45);
+  setups->back().medium = SimulatedMedium::kTiers;
+  add_states("DraftsOfStates", {}, 60);
+  setups->back().options.decode_ahead = false;
   add("DraftsAheadWithTiersAndMedia", [](Setup& s) {
     s.options.max_encoder_tokens = 12, s.options.max_adapters = 1, s.max_steps_in_flight = 3;
     s.runs_late = true, s.medium = SimulatedMedium::kTiers;

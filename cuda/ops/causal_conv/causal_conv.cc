@@ -39,7 +39,7 @@ PAGEMILL_KERNEL ConvolveRow(Rows<const T> x, const float* w, const float* bias,
   const int32_t begin = batch.query_start[request], end = batch.query_start[request + 1];
   const int32_t position = batch.seq_lens[request] - (end - begin);
   const int32_t* const table = batch.data + request * batch.table_stride;
-  const int32_t source = position > 0 ? table[(position - 1) / batch.block_size] : ops::kNullPage;
+  const int32_t source = position > 0 ? PageAfter(batch, table, position) : ops::kNullPage;
   ForElements(sizes.channels, [&](int64_t, int64_t channel) {
     float sum = bias == nullptr ? 0 : bias[channel];
     for (int32_t j = 0; j < sizes.taps; ++j) {

@@ -83,17 +83,27 @@ PAGEMILL_DEVICE void LoadChunk(const Operands<T>& args, const HeadOffsets& head_
   }
 }
 
-// A block for columns of a head's state of a request. `begin`: of the first head; `of_group`: what
-// each further group of heads adds.
+// Offsets of heads come in parts of `size` heads: `first` is that of the first head, each further
+// head of a part adds `of_head`, each further part `of_part`.
+struct HeadParts {
+  HeadOffsets first, of_head, of_part;
+  int size;
+
+  PAGEMILL_DEVICE HeadOffsets At(int head) const {
+    const int part = head / size, i = head % size;
+    return {first.q + part * of_part.q + i * of_head.q, first.k + part * of_part.k + i * of_head.k,
+            first.v + part * of_part.v + i * of_head.v};
+  }
+};
+
+// A block for columns of a head's state of a request.
 template <typename T, int kLanes>
-PAGEMILL_KERNEL_OF(kMaxTileThreads, 2) DeltaHead(Operands<T> args, HeadOffsets begin, HeadOffsets of_group, int heads,
-                          int groups, StepTokens batch) {
+PAGEMILL_KERNEL_OF(kMaxTileThreads, 2)
+DeltaHead(Operands<T> args, HeadParts parts, int heads, StepTokens batch) {
   PAGEMILL_SHARED(Chunk, chunk);
   const int tiles = static_cast<int>(GridSize().x) / heads;
-  const int head = static_cast<int>(BlockIndex().x) / tiles, group = head / (heads / groups);
-  const HeadOffsets head_at = {
-      begin.q + group * of_group.q, begin.k + group * of_group.k,
-      begin.v + group * of_group.v + head % (heads / groups) * args.values};
+  const int head = static_cast<int>(BlockIndex().x) / tiles;
+  const HeadOffsets head_at = parts.At(head);
   StateTile<kLanes> tile(args.keys, args.values, static_cast<int>(BlockIndex().x) % tiles);
   const int matrix = head * args.keys * args.values;
   ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
@@ -137,13 +147,18 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::GatedDeltaArgs args = ops::ToGatedDeltaArgs(call);
-  const int64_t next = args.heads / args.groups % args.heads;  // the first head of the next group
+  // Heads of a group, or of one turn over all groups.
+  const int64_t part = args.in_turn ? args.groups : args.heads / args.groups;
   const auto offsets_of = [&](int64_t head) -> HeadOffsets {
     return {static_cast<int>(args.QOffset(head)), static_cast<int>(args.KOffset(head)),
             static_cast<int>(args.VOffset(head))};
   };
-  const HeadOffsets begin = offsets_of(0), second = offsets_of(next);
-  const HeadOffsets of_group = {second.q - begin.q, second.k - begin.k, second.v - begin.v};
+  const HeadOffsets first = offsets_of(0);
+  const auto from_first = [&](int64_t head) -> HeadOffsets {
+    const HeadOffsets other = offsets_of(head % args.heads);
+    return {other.q - first.q, other.k - first.k, other.v - first.v};
+  };
+  const HeadParts parts = {first, from_first(1), from_first(part), static_cast<int>(part)};
   const StateTileSizes tiles = TilesOf(args.keys, args.values);
   const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.heads) * tiles.blocks,
                                         static_cast<uint32_t>(args.batch->num_requests)},
@@ -163,7 +178,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                   .rates = static_cast<int>(args.rates),
                                   .share_scale = args.share_scale};
     Launch(*context.stream, shape, tiles.lanes == 4 ? DeltaHead<T, 4> : DeltaHead<T, 8>, operands,
-           begin, of_group, args.heads, args.groups, StepTokensOf(*args.batch));
+           parts, args.heads, StepTokensOf(*args.batch));
   });
 }
 

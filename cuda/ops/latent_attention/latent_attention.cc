@@ -1,5 +1,6 @@
 #include "cc/ops/latent_attention/latent_attention.h"
 
+#include "cc/ops/latent_write/latent_cache.h"
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
@@ -147,8 +148,10 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   });
 }
 
+// Neither windows, nor sums of weights, nor rows that stand for several tokens.
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) &&
+  return OnEveryGpu(caps, call) && call.attributes->GetInt("window", 0) == 0 &&
+         call.outputs.size() == 1 && ops::TokensOfRow(call, /*input=*/2) == 1 &&
          SharedBytes(call) <= caps.gpu.shared_memory_per_block_bytes;
 }
 

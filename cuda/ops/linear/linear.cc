@@ -5,6 +5,7 @@
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/linear/linear.h"
 #include "cuda/ops/linear/row_products.h"
+#include "cuda/ops/linear/tensor_cores.h"
 #include "cuda/ops/linear/weight_row.h"
 
 namespace pagemill::gpu {
@@ -60,16 +61,21 @@ void Multiply(const TensorView& x, const TensorView& w, const float* bias, const
   });
 }
 
+void MultiplyPlain(const TensorView& x, const TensorView& w, const float* bias,
+                   const TensorView& y, device::Stream& stream) {
+  WithActType(x.dtype, [&]<typename T>(T) { Multiply<T>(x, w, bias, y, stream); });
+}
+
+// Each matrix of a call by itself.
+template <void (*kMultiply)(const TensorView& x, const TensorView& w, const float* bias,
+                            const TensorView& y, device::Stream& stream)>
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
-  const TensorView& x = call.inputs[0];
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const size_t bias = 2 + 2 * i;
     const bool has_bias = bias < call.inputs.size() && call.inputs[bias].rank > 0;
-    WithActType(x.dtype, [&]<typename T>(T) {
-      Multiply<T>(x, call.inputs[1 + 2 * i],
-                  has_bias ? call.inputs[bias].Data<const float>() : nullptr, call.outputs[i],
-                  *context.stream);
-    });
+    kMultiply(call.inputs[0], call.inputs[1 + 2 * i],
+              has_bias ? call.inputs[bias].Data<const float>() : nullptr, call.outputs[i],
+              *context.stream);
   }
 }
 
@@ -77,7 +83,31 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && IsReadableFormat(call.inputs[1]);
 }
 
-constexpr ops::Kernel kKernels[] = {{"linear", "gpu", 10, Supports, Run}};
+// Rows that no vector load can read go to the other kernel.
+void MultiplyAligned(const TensorView& x, const TensorView& w, const float* bias,
+                     const TensorView& y, device::Stream& stream) {
+  const bool aligned = HasAlignedRows(x) && HasAlignedRows(w);
+  (aligned ? MultiplyOnTensorCores : MultiplyPlain)(x, w, bias, y, stream);
+}
+
+bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
+  const TensorView& x = call.inputs[0];
+  const TensorView& w = call.inputs[1];
+  return OnEveryGpu(caps, call) && caps.gpu.compute_major >= 8 && caps.gpu.warp_lanes == 32 &&
+         x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && w.parts == nullptr &&
+         w.shape[1] % kTensorCoreColumns == 0;
+}
+
+constexpr ops::Kernel kKernels[] = {
+    {.op = "linear",
+     .name = "tensor_core",
+     .priority = 20,
+     .supports = SupportsTensorCores,
+     .run = Run<MultiplyAligned>,
+     .activations = ops::Precision::kBf16},
+    {.op = "linear", .name = "gpu", .priority = 10, .supports = Supports,
+     .run = Run<MultiplyPlain>},
+};
 
 }  // namespace
 

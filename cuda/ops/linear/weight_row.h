@@ -45,14 +45,14 @@ PAGEMILL_DEVICE void LoadElements(const T* from, int count, float (&to)[kWeights
   constexpr int kPerLoad = 16 / sizeof(T);
   using Load = Vector<T, kPerLoad>;
   if (count == kWeightsAtOnce && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
-#pragma unroll
+    PAGEMILL_UNROLL
     for (int i = 0; i < kWeightsAtOnce; i += kPerLoad) {
       const Load load = *reinterpret_cast<const Load*>(from + i);
-#pragma unroll
+      PAGEMILL_UNROLL
       for (int j = 0; j < kPerLoad; ++j) to[i + j] = ToFloat(load.values[j]);
     }
   } else {
-#pragma unroll
+    PAGEMILL_UNROLL
     for (int i = 0; i < kWeightsAtOnce; ++i) to[i] = i < count ? ToFloat(from[i]) : 0;
   }
 }
@@ -61,7 +61,7 @@ PAGEMILL_DEVICE float LoadHalf(const uint8_t* at) { return HalfBitsToFloat(ops::
 
 // Eight nibbles of the bytes at `at`, the low or the high ones.
 PAGEMILL_DEVICE void LoadNibbles(const uint8_t* at, bool high, int (&to)[kWeightsAtOnce]) {
-#pragma unroll
+  PAGEMILL_UNROLL
   for (int i = 0; i < kWeightsAtOnce; ++i) to[i] = high ? at[i] >> 4 : at[i] & 15;
 }
 
@@ -70,7 +70,7 @@ inline constexpr float kNoMinimum = -0.0f;  // a sum with it has the bits of the
 // to = q * d + m.
 PAGEMILL_DEVICE void Scale(const int (&q)[kWeightsAtOnce], float d, float m,
                            float (&to)[kWeightsAtOnce]) {
-#pragma unroll
+  PAGEMILL_UNROLL
   for (int i = 0; i < kWeightsAtOnce; ++i) {
     to[i] = RoundedProduct(static_cast<float>(q[i]), d) + m;
   }
@@ -83,7 +83,7 @@ PAGEMILL_DEVICE void LoadFrom32(const uint8_t* block, int i, float (&to)[kWeight
   int q[kWeightsAtOnce];
   const float d = LoadHalf(block);
   if constexpr (kFormat == DType::kQ8_0) {
-#pragma unroll
+    PAGEMILL_UNROLL
     for (int j = 0; j < kWeightsAtOnce; ++j) {
       q[j] = static_cast<int8_t>(block[kLayout.quants + i + j]);
     }
@@ -92,14 +92,14 @@ PAGEMILL_DEVICE void LoadFrom32(const uint8_t* block, int i, float (&to)[kWeight
   }
   LoadNibbles(block + kLayout.quants + i % 16, i >= 16, q);
   if constexpr (kFormat == DType::kQ4_0) {
-#pragma unroll
+    PAGEMILL_UNROLL
     for (int j = 0; j < kWeightsAtOnce; ++j) q[j] -= 8;
     Scale(q, d, kNoMinimum, to);
   } else if constexpr (kFormat == DType::kQ4_1) {
     Scale(q, d, LoadHalf(block + 2), to);
   } else if constexpr (kFormat == DType::kQ5_0) {
     const uint32_t fifth = ops::LoadLe32(block + kLayout.high_bits) >> i;
-#pragma unroll
+    PAGEMILL_UNROLL
     for (int j = 0; j < kWeightsAtOnce; ++j) {
       q[j] = (q[j] | static_cast<int>(fifth >> j & 1) << 4) - 16;
     }
@@ -127,7 +127,7 @@ PAGEMILL_DEVICE void LoadFrom256(const uint8_t* block, int i, float (&to)[kWeigh
     const int half = i / 128, s = i % 128 / 32, j0 = i % 32;
     LoadNibbles(block + 64 * half + 32 * (s % 2) + j0, s >= 2, q);
     const uint8_t* const high = block + kLayout.high_bits + 32 * half + j0;
-#pragma unroll
+    PAGEMILL_UNROLL
     for (int j = 0; j < kWeightsAtOnce; ++j) q[j] = (q[j] | (high[j] >> 2 * s & 3) << 4) - 32;
     const auto scale = static_cast<int8_t>(block[ops::kQ6KScalesOffset + i / 16]);
     Scale(q, LoadHalf(block + ops::kQ6KScaleOffset) * static_cast<float>(scale), kNoMinimum,
@@ -139,7 +139,7 @@ PAGEMILL_DEVICE void LoadFrom256(const uint8_t* block, int i, float (&to)[kWeigh
     LoadNibbles(block + kLayout.quants + 32 * (s / 2) + i % 32, s % 2 == 1, q);
     if constexpr (kFormat == DType::kQ5_K) {
       const uint8_t* const fifth = block + kLayout.high_bits + i % 32;
-#pragma unroll
+      PAGEMILL_UNROLL
       for (int j = 0; j < kWeightsAtOnce; ++j) q[j] |= (fifth[j] >> s & 1) << 4;
     }
     Scale(q, LoadHalf(block) * static_cast<float>(scale),

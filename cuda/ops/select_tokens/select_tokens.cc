@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cc/ops/latent_write/latent_cache.h"
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
@@ -179,8 +180,10 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
          MergeParts, kept, chosen, sizes, batch);
 }
 
+// Rows that stand for several tokens are not.
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) && SharedBytes(call) <= caps.gpu.shared_memory_per_block_bytes;
+  return OnEveryGpu(caps, call) && ops::TokensOfRow(call, /*input=*/3) == 1 &&
+         SharedBytes(call) <= caps.gpu.shared_memory_per_block_bytes;
 }
 
 constexpr ops::Kernel kKernels[] = {

@@ -45,8 +45,11 @@ inline ops::conformance::TestedDevice& TestedGpu() {
   return tested;
 }
 
+// As they are now: the emulation's change with its options.
 inline device::Capabilities GpuCapabilities() {
-  return {.kind = device::DeviceKind::kGpu, .gpu = TheGpu().capabilities()};
+  const StatusOr<std::unique_ptr<GpuDevice>> gpu = GpuDevice::Open(0);
+  PAGEMILL_CHECK(gpu.ok());
+  return {.kind = device::DeviceKind::kGpu, .gpu = (*gpu)->capabilities()};
 }
 
 namespace internal {

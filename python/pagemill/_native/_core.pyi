@@ -41,6 +41,8 @@ class ExecutorOptions:
         activation_type: Literal["f32", "bf16", "f16"] = "f32",
         kv_page_bytes: int = 0,
         max_adapters: int = 0,
+        max_draft_tokens: int = 0,
+        state_checkpoints: bool = True,
     ) -> None: ...
     @property
     def num_threads(self) -> int: ...
@@ -124,7 +126,13 @@ class KvGroupOptions:
     """What layers that share block tables need of the KV cache: cc/step/kv_group_options.h."""
 
     def __init__(
-        self, *, kind: str = "full", block_size: int = 0, window_tokens: int = 0
+        self,
+        *,
+        kind: str = "full",
+        block_size: int = 0,
+        window_tokens: int = 0,
+        checkpoints: bool = True,
+        recent_states: int = 0,
     ) -> None: ...
     @property
     def kind(self) -> str: ...
@@ -133,6 +141,8 @@ class KvGroupOptions:
         """0: the cache's."""
     @property
     def window_tokens(self) -> int: ...
+    @property
+    def recent_states(self) -> int: ...
 
 def kv_groups(text: str, options: ExecutorOptions) -> list[KvGroupOptions]:
     """The KV groups of a program as the native executor pages them."""
@@ -173,8 +183,11 @@ class World:
         """Returns when every rank has called it."""
     def leave(self) -> None: ...
 
-def follow_steps(executor: NativeExecutor, world: World) -> None:
-    """Runs the steps of rank 0's runner on this rank, until that ends."""
+def follow_steps(
+    executor: NativeExecutor, world: World, adapters: AdapterStore | None = None
+) -> None:
+    """Runs the steps of rank 0's runner on this rank, until that ends; `adapters` has this rank's
+    part of those of rank 0."""
 
 class NativeExecutor:
     """Runs a program with the CPU's kernels."""
@@ -296,6 +309,7 @@ def make_adapter(
     layers: Sequence[
         tuple[
             str,
+            int,
             NDArray[Any] | None,
             NDArray[Any] | None,
             float,
@@ -304,9 +318,9 @@ def make_adapter(
         ]
     ],
 ) -> AdapterWeights:
-    """`layers`: the name of a value of the program that is an adapter, lora_A [rank, in] and lora_B
-    [out, rank] (float32, float16, or bf16 as uint16), the factor of their product, and gain and
-    offset (float32 [out]) of the layer's result. Copies the arrays."""
+    """`layers`: the name of a value of the program that is an adapter, the number of an expert or
+    0, lora_A [rank, in] and lora_B [out, rank] (float32, float16, or bf16 as uint16), the factor of
+    their product, and gain and offset (float32 [out]) of the layer's result. Copies the arrays."""
 
 class AdapterStore:
     """The adapters that requests of a runner may name: cc/runner/adapters/adapter_store.h."""
@@ -741,6 +755,8 @@ class Engine:
         """Goes on with other weights: for "model", "encoder" or "draft" the text of its program
         with other locations. Nothing changes if it raises StatusError."""
 
+    def count_adapters(self, *, loaded: int = 0, evicted: int = 0) -> None:
+        """Adds to the statistics of adapters."""
     def new_adapter_id(self) -> int:
         """An id for adapter weights about to be loaded; `Request.adapter` names it."""
     def pin_prefix(self, token_ids: Sequence[int], *, cache_salt: str = "") -> tuple[int, int]:
@@ -947,3 +963,9 @@ def memory_placement(*, ranks: int = 1) -> str:
 
 def data_caches() -> list[tuple[int, int, int]]:
     """(level, bytes, logical CPUs that share it) of the first CPU; empty if unknown."""
+
+# --- weights --------------------------------------------------------------------------------------
+
+def dequantize_blocks(dtype: str, blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
+    """Writes the values of whole blocks of a format that is converted
+    (cc/ops/quantized/converted_blocks.h) to `out`. StatusError if their numbers do not fit."""

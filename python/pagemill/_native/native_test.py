@@ -252,6 +252,7 @@ def step(**changes: Any) -> dict[str, Any]:
         }
 
     numbers = {"block_size": changes.get("block_size", 16), "num_common_blocks": 0}
+    numbers |= {"recent_states": 0}
     return changed(arrays) | {"kv": [changed(table) | numbers][: changes.get("tables", 1)]}
 
 
@@ -434,6 +435,7 @@ def test_arrays_of_a_step_are_read_only(make_engine: MakeEngine) -> None:
     engine.submit(1, [3, 4], greedy(max_tokens=1))
     collect(engine, 1)
     assert (seen.pop("block_size"), seen.pop("num_common_blocks")) == (8, 0)
+    assert seen.pop("recent_states") == 0
     names = {"token_ids", "positions", "query_start", "seq_lens", "logits_rows", "media_rows"}
     assert set(seen) == names | {"slot_mapping", "block_table"}
     assert set(seen.values()) == {(np.dtype(np.int32), False)}

@@ -23,8 +23,13 @@ and classify as `--task` and their files say ([tasks](http.md#models-that-pool))
 the native executor and on torch, and has a test that compares it with `transformers`;
 [how to add one](add_a_model.md). Images are for [offline use](images.md).
 
-| architecture | models | `model_type` | task | GGUF |
-|---|---|---|---|---|
+*Ranks* says whether `--tensor-parallel-size` [divides](tensor_parallel.md) the model: "partly" if
+every rank computes some layers or projections whole. *Cuts* says
+behind which layers its program can be [cut](decisions/0026-programs-are-cut-not-traced-in-parts.md)
+into stages. Tests hold each row to both.
+
+| architecture | models | `model_type` | task | ranks | cuts | GGUF |
+|---|---|---|---|---|---|---|
 """
 _FALLBACK = """\
 
@@ -61,7 +66,8 @@ def reference() -> str:
 
 def _row(row: dict[str, Any]) -> str:
     types, gguf = (", ".join(f"`{name}`" for name in row[key]) for key in ("model_types", "gguf"))
-    return f"| `{row['architecture']}` | {row['title']} | {types} | {row['task']} | {gguf} |\n"
+    cells = [f"`{row['architecture']}`", row["title"], types, row["task"]]
+    return f"| {' | '.join([*cells, row['tensor_parallel'], row['cuts'], gguf])} |\n"
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ def parser() -> FlagParser:
     made = FlagParser(
         "pagemill models",
         "Prints the architectures of models that this program runs: their names in a"
-        " config.json, what such models are called and are for, and the architectures of GGUF files"
-        " with them.",
+        " config.json, what such models are called and are for, whether --tensor-parallel-size"
+        " divides them, where they can be cut into stages, and the architectures of GGUF files with"
+        " them.",
         "pagemill models\npagemill models --json",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -29,8 +30,8 @@ def run(parser: FlagParser, args: Namespace) -> int:
 
 
 def architectures() -> list[dict[str, Any]]:
-    """The rows, each with `architecture`, `title`, `model_types`, `task` and `gguf`, in the table's
-    order."""
+    """The rows, each with `architecture`, `title`, `model_types`, `task`, `tensor_parallel`, `cuts`
+    and `gguf`, in the table's order."""
     from pagemill.models.table import ARCHITECTURES
     from pagemill.weights.gguf_families import GGUF_FAMILIES
 
@@ -40,6 +41,8 @@ def architectures() -> list[dict[str, Any]]:
             "title": row.title,
             "model_types": list(row.model_types),
             "task": row.task,
+            "tensor_parallel": row.tensor_parallel,
+            "cuts": row.cuts,
             "gguf": [gguf for gguf, row in GGUF_FAMILIES.items() if name in row.architectures],
         }
         for name, row in ARCHITECTURES.items()
@@ -52,6 +55,8 @@ def _table(rows: list[dict[str, Any]]) -> str:
         "title": "models",
         "model_types": "model_type",
         "task": "task",
+        "tensor_parallel": "ranks",
+        "cuts": "cuts",
         "gguf": "GGUF",
     }
     lists = ("model_types", "gguf")

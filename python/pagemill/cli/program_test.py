@@ -143,9 +143,11 @@ def test_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = _run(capsys, "models", "--json")
     rows = {row["architecture"]: row for row in json.loads(out)}
     assert status == 0 and rows["MixtralForCausalLM"]["gguf"] == ["llama"]
+    ranks = {row["tensor_parallel"] for row in rows.values()}
+    assert ranks == {"yes", "partly"} and rows["MixtralForCausalLM"]["tensor_parallel"] == "yes"
     status, out, _ = _run(capsys, "models")
     assert status == 0 and out.splitlines()[-1].startswith(f"{len(rows)} architectures, ")
-    heads = ["architecture", "models", "model_type", "task", "GGUF"]
+    heads = ["architecture", "models", "model_type", "task", "ranks", "cuts", "GGUF"]
     assert out.splitlines()[0].split() == heads
 
 

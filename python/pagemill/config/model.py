@@ -31,9 +31,10 @@ class ModelConfig:
     pooling_type: str = option(
         "auto",
         "How the vectors of a text's tokens become one, for embed and classify: cls (the first),"
-        " last, mean, or auto (as the model's files say; otherwise last for decoders, mean for"
-        " encoders).",
-        allowed=("auto", "cls", "last", "mean"),
+        " last, mean, splade (a weight for each token of the vocabulary, by the head of a masked"
+        " language model; only embed), or auto (as the model's files say; otherwise last for"
+        " decoders, mean for encoders).",
+        allowed=("auto", "cls", "last", "mean", "splade"),
     )
     model_impl: str = option(
         "auto",

@@ -141,8 +141,15 @@ class ExecutorSizes:
                 for window, times in zip(layout.windows, layout.times, strict=True)
             ]
         # The torch executor gives each group a block table of its own.
+        drafts, checkpoints = config.speculation.max_tokens, config.cache.enable_prefix_caching
+        states = drafts + 1 if drafts or not checkpoints else 0
         return [
-            _native.KvGroupOptions(kind=group.kind, window_tokens=group.window)
+            _native.KvGroupOptions(
+                kind=group.kind,
+                window_tokens=group.window,
+                checkpoints=checkpoints,
+                recent_states=states if group.kind == "state_space" else 0,
+            )
             for group in built.kv_groups
         ]
 
@@ -179,6 +186,8 @@ class ExecutorSizes:
             "pack_cache_folder": _pack_cache_folder(config),
             "place_memory": config.executor.numa == "auto",
             "max_adapters": config.lora.slots,
+            "max_draft_tokens": config.speculation.max_tokens,
+            "state_checkpoints": config.cache.enable_prefix_caching,
         }
 
 

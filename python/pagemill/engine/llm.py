@@ -32,7 +32,7 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.inputs.scoring import activated, likeness
+from pagemill.inputs.scoring import activated, likeness, pair_messages, reads_pairs
 from pagemill.inputs.task import Pooled, Task
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.render.formats.checkpoint import Checkpoint
@@ -288,11 +288,17 @@ class LLM:
         return [activated(row, pooled.activation) for row in rows]
 
     def score(
-        self, query: str, documents: str | Sequence[str], *, progress: TextIO | None = None
+        self,
+        query: str,
+        documents: str | Sequence[str],
+        *,
+        instruction: str = "",
+        progress: TextIO | None = None,
     ) -> np.ndarray:
         """How well each document fits the query: float32 `[documents]`.
 
-        A classifier with one class reads both together; vectors of both, or of their tokens, are
+        A classifier with one class reads both together, by its chat template if that is one for
+        pairs of texts, which may take an `instruction`; vectors of both, or of their tokens, are
         compared (`inputs.scoring.likeness`).
 
         Raises:
@@ -302,18 +308,26 @@ class LLM:
         pooled = self._pooled(Task.CLASSIFY, Task.EMBED, Task.TOKEN_EMBED)
         if pooled.task is not Task.CLASSIFY:
             first, *others = self._pool(pooled, self._rendered_texts([query, *listed]), progress)
-            return np.array([likeness(first, other) for other in others], np.float32)
+            return np.array([likeness(first, other, pooled) for other in others], np.float32)
         if pooled.width != 1:
             raise EngineError(
                 "FAILED_PRECONDITION", f"a score needs one class; the model has {pooled.width}"
             )
-        pairs = [self._renderer.encode_pair(query, document) for document in listed]
-        prompts = [
-            RenderedPrompt(text_prompt(ids, "documents").token_ids, second_text_start=start)
-            for ids, start in pairs
-        ]
+        prompts = [self._rendered_pair(query, document, instruction) for document in listed]
         logits = np.stack(self._pool(pooled, prompts, progress))
         return activated(logits, pooled.activation)[:, 0]
+
+    def _rendered_pair(self, query: str, document: str, instruction: str) -> RenderedPrompt:
+        if reads_pairs(self._renderer.chat_template):
+            messages = pair_messages(query, document, instruction)
+            return text_prompt(self._renderer.encode_chat(messages), "documents")
+        if instruction:
+            raise EngineError(
+                "INVALID_ARGUMENT",
+                "instruction is for models with a chat template for pairs of texts",
+            )
+        ids, start = self._renderer.encode_pair(query, document)
+        return RenderedPrompt(text_prompt(ids, "documents").token_ids, second_text_start=start)
 
     def _pooled(self, *tasks: Task) -> Pooled:
         pooled = self._loaded.core.built.pooled

@@ -19,7 +19,7 @@ from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.weights.source import ModelSource
 
-_POOLINGS = {"auto": None, "cls": "first", "last": "last", "mean": "mean"}
+_POOLINGS = {"auto": None, "cls": "first", "last": "last", "mean": "mean", "splade": "splade"}
 DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
 
 

@@ -46,8 +46,7 @@ def pool(
             if output.error is not None:
                 raise output.error
             if output.pooled is not None:
-                by_token = pooled.task.by_token
-                shape = (-1, pooled.width) if by_token else (pooled.width,)
-                rows[output.index] = output.pooled.reshape(shape)
+                prompt = prompts[output.index]
+                rows[output.index] = pooled.rows(output.pooled, prompt.token_ids)
             bar.add(tokens=0, finished=output.finish_reason is not None)
     return [rows[index] for index in range(len(prompts))]

@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import Literal
 
 import msgspec
+import numpy as np
 
-Activation = Literal["identity", "sigmoid", "softmax"]
+Activation = Literal["identity", "relu", "sigmoid", "softmax"]
 """What turns a classifier's logits into scores."""
 
 
@@ -37,8 +38,8 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
     task: Task
     width: int
     pooling: str = "all"
-    """What makes a row of the vectors of tokens: "first", "last", "mean", or "all" if each has
-    one."""
+    """What makes a row of the vectors of tokens: "first", "last", "mean", "splade", or "all" if
+    each has one."""
     normalizes: bool = False
     """Whether vectors have the length 1."""
     sizes: tuple[int, ...] | None = None
@@ -47,3 +48,20 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
     """Of classes, as many as `width`."""
     activation: Activation = "identity"
     """What rows of a classifier do not have yet."""
+    skipped: int = 0
+    """How many tokens in front have no row, of those that have one each."""
+    step_tag: int | None = None
+    """The only token that has rows then; None if all have."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether vectors have a weight for each token of the vocabulary, most of them 0."""
+        return self.pooling == "splade"
+
+    def rows(self, numbers: np.ndarray, token_ids: np.ndarray) -> np.ndarray:
+        """The row of a text, float32 [width], or those of its tokens [tokens, width], from what
+        the engine computed for `token_ids`."""
+        if not self.task.by_token:
+            return numbers.reshape(self.width)
+        rows = numbers.reshape(-1, self.width)
+        return rows[self.skipped :] if self.step_tag is None else rows[token_ids == self.step_tag]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear, row_parallel
+from pagemill.layers.linear import linear, own_columns, row_parallel
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor
 
@@ -15,9 +15,11 @@ from pagemill.ops.trace import Tensor
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
     """`scale` multiplies scores; `window` is the number of tokens a query attends to (0 = all),
-    which begins anew at each multiple of it if `chunked`;
-    `soft_cap` bounds scores (0 = none, see `ops.paged_attention`); `shard` is the part of the heads
-    that this rank computes, by default all (see `divide`)."""
+    which begins anew at each multiple of it if `chunked`; `soft_cap` bounds scores, and those of
+    positions after `grows_from` grow with the position's logarithm (0 = none, see
+    `ops.paged_attention`); values have `value_dim` elements a head if they are narrower than keys:
+    the cache holds zeros behind them; `shard` is the part of the heads that this rank computes, by
+    default all (see `divide`)."""
 
     heads: int
     kv_heads: int
@@ -26,14 +28,23 @@ class AttentionShape:
     window: int = 0
     soft_cap: float = 0.0
     chunked: bool = False
+    value_dim: int | None = None
+    grows_from: int = 0
     shard: Shard = Shard()
 
-    def features(self, heads: int) -> Part:
-        """This rank's part of the features of `heads` heads. If there are fewer heads than ranks,
-        consecutive ranks have the same one: of 2 heads, ranks 0 and 1 of 4 have head 0."""
+    @property
+    def values(self) -> int:
+        """The elements of a head of v, and of the result."""
+        return self.head_dim if self.value_dim is None else self.value_dim
+
+    def features(self, heads: int, width: int | None = None) -> Part:
+        """This rank's part of the features of `heads` heads of `width`, by default that of q and k.
+        If there are fewer heads than ranks, consecutive ranks have the same one: of 2 heads, ranks
+        0 and 1 of 4 have head 0."""
         first = heads * self.shard.rank // self.shard.ranks
         end = first + max(heads // self.shard.ranks, 1)
-        return Part(first * self.head_dim, end * self.head_dim, heads * self.head_dim)
+        width = self.head_dim if width is None else width
+        return Part(first * width, end * width, heads * width)
 
 
 def divide(weights: Weights, shape: AttentionShape, out_name: str) -> AttentionShape:
@@ -51,7 +62,7 @@ def divide(weights: Weights, shape: AttentionShape, out_name: str) -> AttentionS
         )
         return shape
     block = weights.block_elements(f"{out_name}.weight")
-    features = shape.heads * shape.head_dim // ranks
+    features = shape.heads * shape.values // ranks
     if features % block:
         weights.note(
             f"every rank computes the whole attention: {features} features, a rank's part of"
@@ -68,30 +79,39 @@ def project_qkv(
     shape: AttentionShape,
     *,
     bias: bool = False,
-    flat: bool = False,
+    whole: bool = False,
     transposed: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x [T, H] -> q [T, heads, head_dim], k and v [T, kv_heads, head_dim], of this rank's heads.
+    """x [T, H] -> q [T, heads, head_dim], k [T, kv_heads, head_dim] and v [T, kv_heads, values], of
+    this rank's heads.
 
     `names` are those of three linear layers, or of one with the rows of q, k and v one after the
-    other; their weights are stored `transposed` if that is set. If `flat`, q and k are [T, heads *
-    head_dim] and [T, kv_heads * head_dim].
+    other; their weights are stored `transposed` if that is set. If `whole`, q and k are [T, heads *
+    head_dim] and [T, kv_heads * head_dim] of the heads of all ranks (see `own_heads`).
     """
     heads = (shape.heads, shape.kv_heads, shape.kv_heads)
-    total = sum(heads) * shape.head_dim
+    widths = (shape.head_dim, shape.head_dim, shape.values)
+    sizes = [count * width for count, width in zip(heads, widths, strict=True)]
+    total = sum(sizes)
 
     def project(index: int) -> Tensor:
-        rows = shape.features(heads[index])
-        row_shape = (rows.size // shape.head_dim, shape.head_dim)
+        of_all = whole and index < 2
+        size = heads[index] * widths[index]
+        rows = Part(0, size, size) if of_all else shape.features(heads[index], widths[index])
+        row_shape = (size,) if of_all else (rows.size // widths[index], widths[index])
         if len(names) == 1:
-            first = sum(heads[:index]) * shape.head_dim
+            first = sum(sizes[:index])
             rows = Part(first + rows.begin, first + rows.end, total)
-        if flat and index < 2:
-            row_shape = (rows.size,)
         name = names[index % len(names)]
         return linear(weights, name, x, row_shape, bias=bias, rows=rows, transposed=transposed)
 
     return project(0), project(1), project(2)
+
+
+def own_heads(x: Tensor, shape: AttentionShape, heads: int) -> Tensor:
+    """x [T, heads * head_dim] of all ranks -> [T, own heads, head_dim]."""
+    part = shape.features(heads)
+    return own_columns(x, part, (part.size // shape.head_dim, shape.head_dim))
 
 
 def project_by_head(
@@ -121,7 +141,7 @@ def attend(
     sinks: Tensor | None = None,
     slopes: Tensor | None = None,
 ) -> Tensor:
-    """Store k and v in a new cache of this name and attend: [T, heads, head_dim]. `scales` are
+    """Store k and v in a new cache of this name and attend: [T, heads, values]. `scales` are
     those of keys and values in an fp8 cache; `sinks` [heads] join the softmax; `slopes` [heads] are
     those of ALiBi."""
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
@@ -129,17 +149,19 @@ def attend(
     cache = q.trace.cache(cache_name, group, (kv_heads, shape.head_dim))
     k_scale, v_scale = scales
     ops.kv_write(k, v, cache, k_scale=k_scale, v_scale=v_scale)
-    return ops.paged_attention(
+    attended = ops.paged_attention(
         q,
         cache,
         scale=shape.scale,
         chunked=shape.chunked,
         soft_cap=shape.soft_cap,
+        grows_from=shape.grows_from,
         sinks=sinks,
         slopes=slopes,
         k_scale=k_scale,
         v_scale=v_scale,
     )
+    return attended if shape.values == shape.head_dim else ops.split(attended, shape.values)[0]
 
 
 def attend_again(
@@ -173,8 +195,8 @@ def output(
     bias: bool = False,
     transposed: bool = False,
 ) -> Tensor:
-    """attended [T, heads, head_dim] of this rank's heads -> [T, hidden] of all heads."""
-    columns = shape.features(shape.heads)
+    """attended [T, heads, values] of this rank's heads -> [T, hidden] of all heads."""
+    columns = shape.features(shape.heads, shape.values)
     return row_parallel(
         weights, name, attended, hidden, columns=columns, bias=bias, transposed=transposed
     )

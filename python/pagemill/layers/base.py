@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
@@ -104,6 +105,26 @@ class Weights(Protocol):
         a request make of x; y itself in a program without adapters."""
         ...
 
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        """As `adapted`, for y, the rows `ids` i32 [N] of an embedding with `count` rows, times
+        `scale`."""
+        ...
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """As `adapted`, for y [N, choices, ...], what the experts `ids` make of x in a layer."""
+        ...
+
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
         for each head, and of those a part: [heads.size, rows.size, width]."""
@@ -142,11 +163,21 @@ class Weights(Protocol):
         """Vectors of these names and this length one after the other, f32 [len(names) * length]."""
         ...
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        """1 - v and v of each entry v of a vector: f32 [length, 2], the taps that mix two tokens;
+        `stored` in this shape, by default as a vector."""
+        ...
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
         """These columns of the small matrix `name`, of each the entries of `rows` one after the
         other: f32 [columns.size, len(rows)]."""
+        ...
+
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Whole numbers that are no weights, such as the experts of each token id, stored as
+        integers or as real numbers: f32 of `shape`, exactly."""
         ...
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
@@ -164,6 +195,13 @@ class Weights(Protocol):
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """One row of a matrix of `shape`, as an f32 vector."""
+        ...
+
+    def combined_rows(
+        self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        """Sums of some rows of the matrix `name` of `shape`, each row times a factor: f32 [sums,
+        shape[1]]."""
         ...
 
     def number(self, name: str) -> float:

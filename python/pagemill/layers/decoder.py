@@ -43,9 +43,11 @@ class AttentionParts:
     rows of q, k and v one after the other, or `by_head`: for each KV head the rows of its queries,
     its key and its value. They have biases if `bias`, the `output` layer has one if `output_bias`;
     the weights of all are stored `transposed` if that is set. `sinks` names the vector of logits
-    that join the softmax of each head, if there is one; `gate` the linear layer whose sigmoid
-    multiplies the result; `growth` scales rotated queries by their position; `slopes` are those of
-    ALiBi, one for each head; q, k and v are clipped to [-limit, limit] if there is a `limit`."""
+    that join the softmax of each head, if there is one; `gate` the linear layer whose sigmoid, or
+    other `gate_kind`, multiplies the result, with a row for each element or, if `gate_by_head`, for
+    each head; `value_scale` multiplies values; `growth` scales rotated queries by their position;
+    `slopes` are those of ALiBi, one for each head; q, k and v are clipped to [-limit, limit] if
+    there is a `limit`."""
 
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     by_head: bool = False
@@ -56,6 +58,9 @@ class AttentionParts:
     qk_norm: QkNorm | None = None
     sinks: str | None = None
     gate: str | None = None
+    gate_kind: ops.ActivationKind = ops.ActivationKind.SIGMOID
+    gate_by_head: bool = False
+    value_scale: float = 1.0
     growth: QueryGrowth | None = None
     slopes: tuple[float, ...] = ()
     limit: float = 0.0
@@ -82,10 +87,11 @@ def rotary_attention(
     else:
         whole = by is not None and by.whole
         q, k, v = attention.project_qkv(
-            weights, qkv, x, shape, bias=parts.bias, flat=whole, transposed=parts.transposed
+            weights, qkv, x, shape, bias=parts.bias, whole=whole, transposed=parts.transposed
         )
     if parts.limit:
         q, k, v = (ops.activation(x, _CLIP, limit=parts.limit) for x in (q, k, v))
+    v = ops.scale(v, parts.value_scale)
     if by is not None and not by.rotated:
         q, k = _normalize(weights, prefix, (q, k), shape, by)
     if rotary is not None:
@@ -103,13 +109,29 @@ def rotary_attention(
     scales = weights.kv_scales(prefix)
     attended = attention.attend(q, k, v, shape, cache_name, scales, sinks=sinks, slopes=slopes)
     if parts.gate:
-        rows, row_shape = shape.features(shape.heads), (heads.size, shape.head_dim)
-        gate = linear(weights, f"{prefix}.{parts.gate}", x, row_shape, rows=rows)
-        attended = ops.gated_activation(gate, attended, ops.ActivationKind.SIGMOID)
+        attended = _gated(weights, f"{prefix}.{parts.gate}", x, attended, shape, parts)
     bias, transposed = parts.output_bias, parts.transposed
     return attention.output(
         weights, out, attended, shape, x.width, bias=bias, transposed=transposed
     )
+
+
+def _gated(
+    weights: Weights,
+    name: str,
+    x: Tensor,
+    attended: Tensor,
+    shape: AttentionShape,
+    parts: AttentionParts,
+) -> Tensor:
+    """attended [T, heads, values] times what the gate `name` makes of x."""
+    heads = shape.shard.part(shape.heads)
+    if parts.gate_by_head:
+        gate = linear(weights, name, x, (heads.size,), rows=heads, dtype="f32")
+        return ops.scale_groups(attended, ops.activation(gate, parts.gate_kind))
+    rows, row_shape = shape.features(shape.heads, shape.values), (heads.size, shape.values)
+    gate = linear(weights, name, x, row_shape, rows=rows)
+    return ops.gated_activation(gate, attended, parts.gate_kind)
 
 
 def _divide(
@@ -117,10 +139,8 @@ def _divide(
 ) -> AttentionShape:
     """`shape` with the heads divided among ranks, if what the attention has allows it."""
     ranks, by = weights.shard.ranks, parts.qk_norm
-    if by is not None and by.whole:
-        if ranks > 1:
-            weights.note("every rank computes the whole attention: its norms are over all heads")
-        return shape
+    if by is not None and by.whole and ranks > 1:
+        weights.note("every rank computes all queries and keys: their norms are over all heads")
     if parts.by_head and shape.kv_heads % ranks:
         weights.note(
             f"every rank computes the whole attention: {shape.kv_heads} KV heads, whose rows lie"
@@ -141,6 +161,9 @@ def _normalize(
             part = shape.features(heads)
             weight = _weights_of_heads(weights, name, part, dim, apart=by.apart)
             return ops.layer_norm(x, weight, norm.zeros(weights, part.size), eps=by.eps)
+        if by.whole and not shape.features(heads).whole:
+            y = norm.rms_norm(weights, name, x, by.eps, weight=by.weight, weight_offset=by.offset)
+            return attention.own_heads(y, shape, heads)
         if by.mean:
             return norm.layer_norm(weights, name, x, by.eps, weight=by.weight, bias=by.bias)
         return norm.rms_norm(

@@ -1,8 +1,5 @@
 """Layers of the gated delta rule: the linear attention of Qwen3-Next, Qwen3.5, OLMo Hybrid and Kimi
-Linear.
-
-Every rank computes whole ones, because a rank's channels of the convolution would lie in three
-places.
+Linear. Ranks divide the groups of heads.
 """
 
 from __future__ import annotations
@@ -12,16 +9,18 @@ from dataclasses import dataclass
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
+from pagemill.layers.linear import divide_evenly, linear, row_parallel
 from pagemill.layers.state_space import state_cache
+from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaShape:
-    """`heads` with `values` each; heads of one of `groups` share q and k of `keys`. The convolution
-    in front has `taps`. `share_scale` multiplies the share of a value that is written; `eps` is
-    that of the norm of each head's result."""
+    """`heads` with `values` each; heads of one of `groups` share q and k of `keys`: neighbors, or
+    if `in_turn` those that are `groups` apart. The convolution in front has `taps`. `share_scale`
+    multiplies the share of a value that is written; `eps` is that of the norm of each head's
+    result."""
 
     heads: int
     groups: int
@@ -30,6 +29,7 @@ class DeltaShape:
     taps: int
     eps: float
     share_scale: float = 1.0
+    in_turn: bool = False
 
     @property
     def channels(self) -> int:
@@ -41,14 +41,18 @@ class DeltaShape:
         """Values of all heads of a group."""
         return self.heads // self.groups * self.values
 
-    def channels_by_group(self) -> list[int]:
-        """Channels of q, k and v of each group, numbered with q of all groups first, then k."""
-        k, v = self.groups * self.keys, 2 * self.groups * self.keys
-        order: list[int] = []
-        for group in range(self.groups):
-            for first, size in ((0, self.keys), (k, self.keys), (v, self.group_values)):
-                order += range(first + group * size, first + (group + 1) * size)
-        return order
+    def channels_of(self, groups: Part) -> tuple[Part, Part, Part]:
+        """Channels of q, k and v of these groups, numbered with q of all groups first, then k."""
+        keys, values = groups.times(self.keys), groups.times(self.group_values)
+        return (
+            keys.within(self.channels, 0),
+            keys.within(self.channels, keys.total),
+            values.within(self.channels, 2 * keys.total),
+        )
+
+    def heads_of(self, groups: Part) -> Part:
+        """The heads of these groups."""
+        return groups.times(self.heads // self.groups)
 
 
 def delta_layer(weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, layer: int) -> Tensor:
@@ -58,25 +62,25 @@ def delta_layer(weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, lay
     rows of a group together, or `in_proj_{qkv,z}`; and either `in_proj_ba` with the rows of a group
     together, or `in_proj_{b,a}`.
     """
-    _note_ranks(weights)
+    out = f"{prefix}.out_proj"
+    own = _divide(weights, out, shape)
     by_group = weights.has(f"{prefix}.in_proj_qkvz.weight")
-    qkv, gate = (_project_by_group if by_group else _project)(weights, prefix, x, shape)
-    b, a = _rates(weights, prefix, x, shape, by_group=by_group)
+    qkv, gate = (_project_by_group if by_group else _project)(weights, prefix, x, shape, own)
+    b, a = _rates(weights, prefix, x, shape, own, by_group=by_group)
+    stored = (shape.channels, 1, shape.taps)
+    order = _order(shape, own, by_group=by_group)
     qkv = ops.causal_conv(
         qkv,
-        weights.small(
-            f"{prefix}.conv1d.weight",
-            (shape.channels, 1, shape.taps),
-            row_order=shape.channels_by_group() if by_group else (),
-        ),
+        weights.small(f"{prefix}.conv1d.weight", stored, row_order=order),
         None,
-        state_cache(x.trace, f"conv{layer}", (shape.taps - 1, shape.channels)),
+        state_cache(x.trace, f"conv{layer}", (shape.taps - 1, qkv.width)),
     )
-    y = _rule(weights, prefix, (qkv, b, a), shape, layer, by_group=by_group)
+    y = _rule(weights, prefix, (qkv, b, a), shape, own, layer, by_group=by_group)
     rows = tuple(int(dim) for dim in gate.shape[1:])
     y = norm.rms_norm(weights, f"{prefix}.norm", y, shape.eps, row_shape=rows)
     y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)
-    return linear(weights, f"{prefix}.out_proj", y, (x.width,))
+    columns = shape.heads_of(own).times(shape.values)
+    return row_parallel(weights, out, y, x.width, columns=columns)
 
 
 def separate_delta_layer(
@@ -87,11 +91,14 @@ def separate_delta_layer(
     Weights: `<prefix>.{q,k,v,b,a,g,o}_proj`, `<prefix>.{q,k,v}_conv1d`, `<prefix>.{A_log, dt_bias,
     o_norm}`.
     """
-    b, a = (linear(weights, f"{prefix}.{name}_proj", x, (shape.heads,)) for name in "ba")
-    gate = linear(weights, f"{prefix}.g_proj", x, (shape.heads * shape.values,))
-    inputs = _convolved(weights, prefix, x, shape, layer), b, a
+    own = _divide(weights, f"{prefix}.o_proj", shape)
+    heads = shape.heads_of(own)
+    b, a = (linear(weights, f"{prefix}.{name}_proj", x, (heads.size,), rows=heads) for name in "ba")
+    values = heads.times(shape.values)
+    gate = linear(weights, f"{prefix}.g_proj", x, (values.size,), rows=values)
+    inputs = _convolved(weights, prefix, x, shape, own, layer), b, a
     gated = gate, ops.ActivationKind.SILU
-    return _separate(weights, prefix, inputs, shape, layer, gated, x.width)
+    return _separate(weights, prefix, inputs, shape, own, layer, gated, x.width)
 
 
 def kimi_delta_layer(
@@ -103,30 +110,50 @@ def kimi_delta_layer(
     Weights: `<prefix>.{q,k,v,b,f_a,f_b,g_a,g_b,o}_proj`, `<prefix>.{q,k,v}_conv1d`, `<prefix>.
     {A_log, dt_bias, o_norm}`.
     """
+    own = _divide(weights, f"{prefix}.o_proj", shape)
+    heads = shape.heads_of(own)
 
-    def low_rank(name: str, width: int) -> Tensor:
+    def low_rank(name: str, size: int) -> Tensor:
         low = linear(weights, f"{prefix}.{name}_a_proj", x, (shape.keys,))
-        return linear(weights, f"{prefix}.{name}_b_proj", low, (width,))
+        rows = heads.times(size)
+        return linear(weights, f"{prefix}.{name}_b_proj", low, (rows.size,), rows=rows)
 
-    b = linear(weights, f"{prefix}.b_proj", x, (shape.heads,))
-    decays = low_rank("f", shape.heads * shape.keys)
-    inputs = _convolved(weights, prefix, x, shape, layer), b, decays
-    gate = low_rank("g", shape.heads * shape.values)
-    gated = gate, ops.ActivationKind.SIGMOID
-    return _separate(weights, prefix, inputs, shape, layer, gated, x.width)
+    b = linear(weights, f"{prefix}.b_proj", x, (heads.size,), rows=heads)
+    decays = low_rank("f", shape.keys)
+    inputs = _convolved(weights, prefix, x, shape, own, layer), b, decays
+    gated = low_rank("g", shape.values), ops.ActivationKind.SIGMOID
+    return _separate(weights, prefix, inputs, shape, own, layer, gated, x.width)
 
 
-def _convolved(weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, layer: int) -> Tensor:
+def _divide(weights: Weights, out: str, shape: DeltaShape) -> Part:
+    """The groups that this rank computes."""
+    what = "layers of the gated delta rule, by groups of heads"
+    return divide_evenly(weights, out, shape.groups, shape.group_values, what)
+
+
+def _order(shape: DeltaShape, own: Part, *, by_group: bool) -> list[int]:
+    """The rank's channels of the convolution, in the order of its inputs; none stands for all as
+    they are stored."""
+    if by_group:
+        groups = [Part(group, group + 1, shape.groups) for group in own.indices]
+    else:
+        groups = [] if own.whole else [own]
+    return [i for group in groups for part in shape.channels_of(group) for i in part.indices]
+
+
+def _convolved(
+    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, own: Part, layer: int
+) -> Tensor:
     """q, k and v behind convolutions of their own."""
-    _note_ranks(weights)
 
-    def convolve(name: str, width: int) -> Tensor:
-        taps = weights.small(f"{prefix}.{name}_conv1d.weight", (width, 1, shape.taps))
-        state = state_cache(x.trace, f"{name}_conv{layer}", (shape.taps - 1, width))
-        y = linear(weights, f"{prefix}.{name}_proj", x, (width,))
+    def convolve(name: str, part: Part) -> Tensor:
+        stored, order = (part.total, 1, shape.taps), () if part.whole else part.indices
+        taps = weights.small(f"{prefix}.{name}_conv1d.weight", stored, row_order=order)
+        state = state_cache(x.trace, f"{name}_conv{layer}", (shape.taps - 1, part.size))
+        y = linear(weights, f"{prefix}.{name}_proj", x, (part.size,), rows=part)
         return ops.causal_conv(y, taps, None, state)
 
-    keys, values = shape.groups * shape.keys, shape.heads * shape.values
+    keys, values = own.times(shape.keys), own.times(shape.group_values)
     return ops.concat(convolve("q", keys), convolve("k", keys), convolve("v", values))
 
 
@@ -135,16 +162,17 @@ def _separate(
     prefix: str,
     inputs: tuple[Tensor, Tensor, Tensor],
     shape: DeltaShape,
+    own: Part,
     layer: int,
     gate: tuple[Tensor, ops.ActivationKind],
     hidden: int,
 ) -> Tensor:
     """The rule on qkv, b and a, normalized, times the activation of the gate, and projected."""
-    y = _rule(weights, prefix, inputs, shape, layer)
-    rows = (shape.heads * shape.values,)
-    y = norm.rms_norm(weights, f"{prefix}.o_norm", y, shape.eps, row_shape=rows)
+    y = _rule(weights, prefix, inputs, shape, own, layer)
+    values = shape.heads_of(own).times(shape.values)
+    y = norm.rms_norm(weights, f"{prefix}.o_norm", y, shape.eps, row_shape=(values.size,))
     y = ops.gated_activation(gate[0], y, gate[1])
-    return linear(weights, f"{prefix}.o_proj", y, (hidden,))
+    return row_parallel(weights, f"{prefix}.o_proj", y, hidden, columns=values)
 
 
 def _rule(
@@ -152,55 +180,66 @@ def _rule(
     prefix: str,
     inputs: tuple[Tensor, Tensor, Tensor],
     shape: DeltaShape,
+    own: Part,
     layer: int,
     *,
     by_group: bool = False,
 ) -> Tensor:
-    """The rule on qkv, b and a: [T, heads, values]."""
+    """The rule on qkv, b and a: [T, heads, values] of this rank."""
     qkv, b, a = inputs
+    heads = shape.heads_of(own)
+    of_keys = a.width > heads.size
     # Some checkpoints keep the dimensions of activations.
-    stored = (1, 1, shape.heads, 1) if a.width > shape.heads else None
+    stored = (1, 1, shape.heads, 1) if of_keys else None
+    steps = heads.times(shape.keys) if of_keys else heads
     return ops.gated_delta(
         qkv,
         b,
         a,
-        weights.vector(f"{prefix}.A_log", shape.heads, stored=stored),
-        weights.vector(f"{prefix}.dt_bias", a.width),
-        state_cache(qkv.trace, f"delta{layer}", (shape.heads, shape.keys, shape.values)),
+        weights.vector(f"{prefix}.A_log", shape.heads, part=heads, stored=stored),
+        weights.vector(f"{prefix}.dt_bias", steps.total, part=steps),
+        state_cache(qkv.trace, f"delta{layer}", (heads.size, shape.keys, shape.values)),
         by_group=by_group,
+        in_turn=shape.in_turn,
         share_scale=shape.share_scale,
     )
 
 
-def _note_ranks(weights: Weights) -> None:
-    if weights.shard.ranks > 1:
-        weights.note("every rank computes whole layers of the gated delta rule")
-
-
-def _project(weights: Weights, prefix: str, x: Tensor, shape: DeltaShape) -> tuple[Tensor, Tensor]:
+def _project(
+    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, own: Part
+) -> tuple[Tensor, Tensor]:
     """q, k and v; the gate."""
-    return (
-        linear(weights, f"{prefix}.in_proj_qkv", x, (shape.channels,)),
-        linear(weights, f"{prefix}.in_proj_z", x, (shape.heads, shape.values)),
-    )
+    heads = shape.heads_of(own)
+    z, name = heads.times(shape.values), f"{prefix}.in_proj_qkv"
+    gate = linear(weights, f"{prefix}.in_proj_z", x, (heads.size, shape.values), rows=z)
+    if own.whole:
+        return linear(weights, name, x, (shape.channels,)), gate
+    parts = (linear(weights, name, x, (p.size,), rows=p) for p in shape.channels_of(own))
+    return ops.concat(*parts), gate
 
 
 def _project_by_group(
-    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape
+    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, own: Part
 ) -> tuple[Tensor, Tensor]:
     of_group = shape.channels // shape.groups
-    rows = (shape.groups, of_group + shape.group_values)
-    return ops.split(linear(weights, f"{prefix}.in_proj_qkvz", x, rows), of_group)
+    row = (own.size, of_group + shape.group_values)
+    rows = own.times(row[1])
+    return ops.split(linear(weights, f"{prefix}.in_proj_qkvz", x, row, rows=rows), of_group)
 
 
 def _rates(
-    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, *, by_group: bool
+    weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, own: Part, *, by_group: bool
 ) -> tuple[Tensor, Tensor]:
     """b and a: of each head, or `by_group` of those of each group."""
+    heads = shape.heads_of(own)
     if not weights.has(f"{prefix}.in_proj_ba.weight"):
-        b, a = (linear(weights, f"{prefix}.in_proj_{what}", x, (shape.heads,)) for what in "ba")
+        b, a = (
+            linear(weights, f"{prefix}.in_proj_{what}", x, (heads.size,), rows=heads)
+            for what in "ba"
+        )
         return b, a
-    heads = shape.heads // shape.groups
-    rows = None if by_group else (shape.heads,)
-    both = linear(weights, f"{prefix}.in_proj_ba", x, (shape.groups, 2 * heads))
-    return ops.split(both, heads, row_shapes=(rows, rows))
+    of_group = shape.heads // shape.groups
+    row = None if by_group else (heads.size,)
+    rows = own.times(2 * of_group)
+    both = linear(weights, f"{prefix}.in_proj_ba", x, (own.size, 2 * of_group), rows=rows)
+    return ops.split(both, of_group, row_shapes=(row, row))

@@ -1,7 +1,6 @@
 """Lightning attention (arXiv 2405.17381): linear attention whose state decays, at a rate of each
-head's own. It is Mamba-2's recurrence with keys for B, queries for C and steps of one.
-
-Every rank computes whole ones.
+head's own. It is Mamba-2's recurrence with keys for B, queries for C and steps of one. Ranks divide
+the heads; the norm of the result is over those of all, which are gathered for it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
+from pagemill.layers.linear import divide_evenly, linear, own_columns, row_parallel
 from pagemill.layers.state_space import state_cache
 from pagemill.ops.trace import Tensor
 
@@ -39,10 +38,11 @@ def lightning_attention(
     Weights: `<prefix>.{qkv_proj, norm, output_gate, out_proj}`; qkv_proj has for each head the rows
     of q, k and v.
     """
-    if weights.shard.ranks > 1:
-        weights.note("every rank computes whole layers of lightning attention")
-    heads, dim = shape.heads, shape.head_dim
-    qkv = linear(weights, f"{prefix}.qkv_proj", x, (heads, 3 * dim))
+    dim, out = shape.head_dim, f"{prefix}.out_proj"
+    own = divide_evenly(weights, out, shape.heads, dim, "lightning attention, by heads")
+    heads, features = own.size, own.times(dim)
+    rows = own.times(3 * dim)
+    qkv = linear(weights, f"{prefix}.qkv_proj", x, (heads, 3 * dim), rows=rows)
     q, kv = ops.split(ops.activation(qkv, shape.kind), dim)
     k, v = ops.split(kv, dim)
     # All steps are the same, whatever is in x.
@@ -54,13 +54,16 @@ def lightning_attention(
     y = ops.state_space_scan(
         ops.concat(v, k, q),
         steps,
-        constants("log_rates", [math.log(rate) for rate in shape.rates]),
+        constants("log_rates", [math.log(rate) for rate in shape.rates[own.begin : own.end]]),
         norm.zeros(weights, heads),
         constants("steps", [_STEP_OF_ONE] * heads),
         state_cache(x.trace, f"lightning{layer}", (heads, dim, dim)),
         flat=True,
     )
+    if not own.whole:
+        y = ops.all_gather(y, features.total, shard=weights.shard)
     y = norm.rms_norm(weights, f"{prefix}.norm", y, shape.eps)
-    gate = linear(weights, f"{prefix}.output_gate", x, (y.width,))
+    y = own_columns(y, features, (features.size,))
+    gate = linear(weights, f"{prefix}.output_gate", x, (y.width,), rows=features)
     y = ops.gated_activation(gate, y, ops.ActivationKind.SIGMOID)
-    return linear(weights, f"{prefix}.out_proj", y, (x.width,))
+    return row_parallel(weights, out, y, x.width, columns=features)

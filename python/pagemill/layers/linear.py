@@ -21,11 +21,13 @@ def linear(
     rows: Part | None = None,
     dtype: str = ACT,
     transposed: bool = False,
+    adapted_as: str | None = None,
 ) -> Tensor:
     """x [N, ..., in] -> [N, *row_shape] of `dtype`; `row_shape` is (out,) or (heads, head_dim).
 
     With `rows` only these outputs are computed, and `row_shape` is theirs (column parallel). The
-    weight is stored as [out, in], or `transposed`.
+    weight is stored as [out, in], or `transposed`. Adapters know the layer as `adapted_as`, by
+    default under its name.
     """
     out = 1
     for dim in row_shape:
@@ -34,7 +36,7 @@ def linear(
     vector = weights.vector(f"{name}.bias", total, part=rows) if bias else None
     weight = weights.linear(name, (total, x.width), rows=rows, transposed=transposed)
     y = ops.linear(x, weight, vector, row_shape=row_shape, dtype=dtype)
-    return weights.adapted(name, x, y, rows=rows)
+    return weights.adapted(adapted_as or name, x, y, rows=rows)
 
 
 def row_parallel(
@@ -62,3 +64,31 @@ def row_parallel(
     y = ops.linear(x, weight, vector, row_shape=row_shape)
     y = weights.adapted(name, x, y, columns=columns)
     return y if columns.whole else ops.all_reduce(y, shard=weights.shard)
+
+
+def own_columns(x: Tensor, columns: Part, row_shape: Sequence[int]) -> Tensor:
+    """x [N, columns.total], complete on every rank -> [N, *row_shape], this rank's part of it."""
+    if columns.begin:
+        last = columns.end == columns.total
+        _, x = ops.split(x, columns.begin, row_shapes=(None, row_shape if last else None))
+    if columns.end < columns.total:
+        x, _ = ops.split(x, columns.size, row_shapes=(row_shape, None))
+    return x
+
+
+def divide_evenly(weights: Weights, out: str, count: int, size: int, what: str) -> Part:
+    """This rank's part of `count` heads or groups with `size` features each, which are the columns
+    of the linear layer `out`. All of them if they do not divide evenly, with a note on `what` every
+    rank computes whole then."""
+    ranks, whole = weights.shard.ranks, Part(0, count, count)
+    if ranks == 1:
+        return whole
+    block = weights.block_elements(f"{out}.weight")
+    if count % ranks:
+        why = f"{count} do not divide among {ranks} ranks"
+    elif count // ranks * size % block:
+        why = f"a rank's part of {out} is not a whole number of blocks of {block}"
+    else:
+        return weights.shard.part(count)
+    weights.note(f"every rank computes whole {what}: {why}")
+    return whole

@@ -41,7 +41,10 @@ def activation_kind(name: str) -> ops.ActivationKind:
 class MlpParts:
     """The linear layers of a feed-forward layer. `up` names two, gate and up; or one with the rows
     of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`,
-    and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads.
+    and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads;
+    `limit` bounds gates from above, and what they multiply on both sides, if it is not 0. With
+    `deviations`, gates are first cut by `ops.sparse_relu`; every rank then computes the whole
+    layer, since the cutoff is that of all gates.
     """
 
     up: tuple[str, ...] = ("gate_proj", "up_proj")
@@ -50,6 +53,8 @@ class MlpParts:
     bias: bool = False
     transposed: bool = False
     gate_scale: float = 1.0
+    limit: float = 0.0
+    deviations: float | None = None
 
 
 def mlp(
@@ -68,6 +73,9 @@ def mlp(
     """
     down = f"{prefix}.{parts.down}"
     part = weights.shard.part(intermediate, weights.block_elements(f"{down}.weight"))
+    if parts.deviations is not None and not part.whole:
+        weights.note("every rank computes whole feed-forward layers with sparse gates")
+        part = Part(0, intermediate, intermediate)
     matrices = 2 if parts.gated else 1
 
     def project(index: int) -> Tensor:
@@ -82,7 +90,9 @@ def mlp(
 
     if parts.gated:
         gate = ops.scale(project(0), parts.gate_scale)
-        inner = ops.gated_activation(gate, project(1), kind)
+        if parts.deviations is not None:
+            gate = ops.sparse_relu(gate, deviations=parts.deviations)
+        inner = ops.gated_activation(gate, project(1), kind, limit=parts.limit)
     else:
         inner = ops.activation(project(0), kind)
     return row_parallel(

@@ -10,6 +10,7 @@ KINDS = {
     "last": ops.PoolKind.LAST,
     "mean": ops.PoolKind.MEAN,
     "all": ops.PoolKind.ALL,
+    "splade": ops.PoolKind.SPLADE,
 }
 
 

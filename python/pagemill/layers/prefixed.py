@@ -6,9 +6,10 @@ text.vector("model.norm.weight", 64)   # language_model.model.norm.weight
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pagemill.layers.base import Constant, Weights
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Stripe
 from pagemill.ops.trace import Tensor
 
@@ -99,6 +100,24 @@ class PrefixedWeights:
     ) -> Tensor:
         return self._whole.adapted(self._named(module), x, y, rows=rows, columns=columns)
 
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        return self._whole.adapted_embedding(self._named(module), ids, y, count, scale=scale)
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        layer = layer.within(self._named(""))
+        return self._whole.adapted_experts(layer, ids, x, y, rows=rows, columns=columns)
+
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         return self._whole.head_matrices(self._named(module), width, heads=heads, rows=rows)
 
@@ -130,10 +149,16 @@ class PrefixedWeights:
     def vectors(self, names: Sequence[str], length: int) -> Tensor:
         return self._whole.vectors([self._named(name) for name in names], length)
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        return self._whole.shares(self._named(name), length, stored=stored)
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
         return self._whole.small_columns(self._named(name), shape, columns=columns, rows=rows)
+
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return self._whole.integers(self._named(name), shape)
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         return self._whole.inverse_norms(self._named(name), shape)
@@ -146,6 +171,11 @@ class PrefixedWeights:
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         return self._whole.row(self._named(name), index, shape)
+
+    def combined_rows(
+        self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        return self._whole.combined_rows(self._named(name), shape, sums)
 
     def number(self, name: str) -> float:
         return self._whole.number(self._named(name))

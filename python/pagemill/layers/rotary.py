@@ -40,12 +40,14 @@ class QueryGrowth:
 @dataclass(frozen=True, slots=True)
 class Rotary:
     """A table bound to a trace: call it on q and k [T, heads, head_dim]. Without `inv_freq` nothing
-    rotates."""
+    rotates. Elements from `begin` on rotate; `offset` is added to positions."""
 
     positions: Tensor
     inv_freq: Tensor | None
     mscale: float
     interleaved: bool
+    begin: int = 0
+    offset: int = 0
 
     def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         if self.inv_freq is None:
@@ -57,6 +59,8 @@ class Rotary:
             self.inv_freq,
             interleaved=self.interleaved,
             mscale=self.mscale,
+            begin=self.begin,
+            offset=self.offset,
         )
 
     def grown(self, q: Tensor, growth: QueryGrowth) -> Tensor:
@@ -212,6 +216,26 @@ def _dynamic(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTab
     return RotaryTable(tuple(_f32(1.0 / w) for w in _wavelengths(base, dim)))
 
 
+def _ntk(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
+    """The "NTK-RoPE-fixed" and, with `mixed_b`, "-mixed" of GTE's first checkpoints, whose
+    positions are those after scaling (https://kexue.fm/archives/9706, 6 and 10 to 13)."""
+    del max_positions
+    factor, base = _number(rope, "factor"), _number(rope, "rope_theta")
+    if rope.get("mixed_b") is None:
+        by = factor ** (2 / dim)
+        return RotaryTable(
+            tuple(_f32(_f32(1.0 / w) / by) for w in _wavelengths(base * factor, dim))
+        )
+    power = _number(rope, "mixed_b")
+    a = math.log(factor) / (dim / 2) ** power
+    return RotaryTable(
+        tuple(
+            _f32(_f32(1.0 / w) / math.exp(a * pair**power))
+            for pair, w in enumerate(_wavelengths(base, dim), 1)
+        )
+    )
+
+
 def _proportional(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> RotaryTable:
     """The frequencies of whole heads, of which the last are 0: a part of the pairs rotates."""
     del max_positions
@@ -294,6 +318,7 @@ _RULES: dict[str, Callable[[Mapping[str, Any], int, int], RotaryTable]] = {
     "linear": _linear,
     "llama3": _llama3,
     "longrope": _longrope,
+    "ntk": _ntk,
     "proportional": _proportional,
     "su": _longrope,  # its first name
     "yarn": _yarn,

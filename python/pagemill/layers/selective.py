@@ -1,7 +1,5 @@
-"""The mixer of Mamba, in which every element of a channel's state decays by itself.
-
-Every rank computes whole mixers, because a rank's rows of `in_proj` would lie in two places.
-"""
+"""The mixer of Mamba, in which every element of a channel's state decays by itself. Ranks divide
+the channels."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from dataclasses import dataclass
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
+from pagemill.layers.linear import linear, row_parallel
 from pagemill.layers.state_space import state_cache
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -47,50 +45,55 @@ def selective_mixer(
     b,c}_layernorm` if there are norms with weights. in_proj yields the input of the convolution and
     the gate.
     """
-    if weights.shard.ranks > 1:
-        weights.note("every rank computes whole state-space layers")
-    channels = shape.channels
+    channels, out = shape.channels, f"{prefix}.out_proj"
+    blocks = (weights.block_elements(f"{prefix}.{name}.weight") for name in ("x_proj", "out_proj"))
+    own = weights.shard.part(channels, max(blocks))
+    order = () if own.whole else own.indices
 
     def project(index: int) -> Tensor:
-        rows = Part(index * channels, (index + 1) * channels, 2 * channels)
-        return linear(weights, f"{prefix}.in_proj", x, (channels,), bias=shape.bias, rows=rows)
+        rows = own.within(2 * channels, index * channels)
+        return linear(weights, f"{prefix}.in_proj", x, (own.size,), bias=shape.bias, rows=rows)
+
+    def vector(name: str) -> Tensor:
+        return weights.vector(f"{prefix}.{name}", channels, part=own)
 
     inner, gate = project(0), project(1)
     inner = ops.causal_conv(
         inner,
-        weights.small(f"{prefix}.conv1d.weight", (channels, 1, shape.taps)),
-        weights.vector(f"{prefix}.conv1d.bias", channels) if shape.conv_bias else None,
-        state_cache(x.trace, f"conv{layer}", (shape.taps - 1, channels)),
+        weights.small(f"{prefix}.conv1d.weight", (channels, 1, shape.taps), row_order=order),
+        vector("conv1d.bias") if shape.conv_bias else None,
+        state_cache(x.trace, f"conv{layer}", (shape.taps - 1, own.size)),
     )
-    low, b, c = _steps(weights, prefix, inner, shape)
+    low, b, c = _steps(weights, prefix, inner, shape, own)
     y = ops.selective_scan(
         inner,
-        linear(weights, f"{prefix}.dt_proj", low, (channels,)),
+        linear(weights, f"{prefix}.dt_proj", low, (own.size,), rows=own),
         b,
         c,
-        weights.small(f"{prefix}.A_log", (channels, shape.states)),
-        weights.vector(f"{prefix}.D", channels),
-        weights.vector(f"{prefix}.dt_proj.bias", channels),
-        state_cache(x.trace, f"scan{layer}", (shape.states, channels)),
+        weights.small(f"{prefix}.A_log", (channels, shape.states), row_order=order),
+        vector("D"),
+        vector("dt_proj.bias"),
+        state_cache(x.trace, f"scan{layer}", (shape.states, own.size)),
     )
     y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)
-    return linear(weights, f"{prefix}.out_proj", y, (x.width,), bias=shape.bias)
+    return row_parallel(weights, out, y, x.width, columns=own, bias=shape.bias)
 
 
 def _steps(
-    weights: Weights, prefix: str, x: Tensor, shape: SelectiveShape
+    weights: Weights, prefix: str, x: Tensor, shape: SelectiveShape, own: Part
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What dt is made of [T, rank], B and C [T, states], whose weights are rows of one matrix."""
+    """What dt is made of [T, rank], B and C [T, states], of the channels of all ranks."""
     total = shape.rank + 2 * shape.states
-    results: list[Tensor] = []
-    begin = 0
-    for name, size in (("dt", shape.rank), ("b", shape.states), ("c", shape.states)):
-        rows = Part(begin, begin + size, total)
-        part = linear(weights, f"{prefix}.x_proj", x, (size,), rows=rows)
-        if shape.norms is not None:
-            by = shape.norms
-            full = f"{prefix}.{name}_layernorm"
-            part = norm.rms_norm(weights, full, part, by.eps, weight=by.weights)
-        results.append(part)
-        begin += size
-    return results[0], results[1], results[2]
+    low, bc = ops.split(
+        row_parallel(weights, f"{prefix}.x_proj", x, total, columns=own), shape.rank
+    )
+    parts = (low, *ops.split(bc, shape.states))
+    by = shape.norms
+    if by is not None:
+        names = (f"{prefix}.{name}_layernorm" for name in ("dt", "b", "c"))
+        parts = tuple(
+            norm.rms_norm(weights, name, part, by.eps, weight=by.weights)
+            for name, part in zip(names, parts, strict=True)
+        )
+    low, b, c = parts
+    return low, b, c

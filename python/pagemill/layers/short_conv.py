@@ -1,7 +1,4 @@
-"""Gated short convolutions, which stand in for attention in LFM2.
-
-Every rank computes whole ones, because a rank's rows of `in_proj` would lie in three places.
-"""
+"""Gated short convolutions, which stand in for attention in LFM2. Ranks divide the channels."""
 
 from __future__ import annotations
 
@@ -9,9 +6,8 @@ from dataclasses import dataclass
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
+from pagemill.layers.linear import linear, row_parallel
 from pagemill.layers.state_space import state_cache
-from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 
@@ -29,22 +25,22 @@ def short_conv(weights: Weights, prefix: str, x: Tensor, shape: ShortConv, layer
 
     Weights: `<prefix>.{in_proj, conv, out_proj}`.
     """
-    if weights.shard.ranks > 1:
-        weights.note("every rank computes whole convolutions")
-    width = x.width
+    width, out = x.width, f"{prefix}.out_proj"
+    own = weights.shard.part(width, weights.block_elements(f"{out}.weight"))
+    order = () if own.whole else own.indices
 
     def project(index: int) -> Tensor:
-        rows = Part(index * width, (index + 1) * width, 3 * width)
-        return linear(weights, f"{prefix}.in_proj", x, (width,), bias=shape.bias, rows=rows)
+        rows = own.within(3 * width, index * width)
+        return linear(weights, f"{prefix}.in_proj", x, (own.size,), bias=shape.bias, rows=rows)
 
     identity = ops.ActivationKind.IDENTITY
     b, c, v = project(0), project(1), project(2)
     y = ops.causal_conv(
         ops.gated_activation(b, v, identity),
-        weights.small(f"{prefix}.conv.weight", (width, 1, shape.taps)),
-        weights.vector(f"{prefix}.conv.bias", width) if shape.bias else None,
-        state_cache(x.trace, f"conv{layer}", (shape.taps - 1, width)),
+        weights.small(f"{prefix}.conv.weight", (width, 1, shape.taps), row_order=order),
+        weights.vector(f"{prefix}.conv.bias", width, part=own) if shape.bias else None,
+        state_cache(x.trace, f"conv{layer}", (shape.taps - 1, own.size)),
         identity,
     )
     y = ops.gated_activation(c, y, identity)
-    return linear(weights, f"{prefix}.out_proj", y, (width,), bias=shape.bias)
+    return row_parallel(weights, out, y, width, columns=own, bias=shape.bias)

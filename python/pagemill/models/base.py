@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -151,6 +151,24 @@ class Classifier(Model, Protocol):
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor: ...
 
     def classify_tokens(self, weights: Weights, rows: Tensor, labels: int) -> Tensor: ...
+
+
+@runtime_checkable
+class TokenScorer(Model, Protocol):
+    """A model that can compute the logits of a few tokens alone: `token_logits` traces sums of
+    them, each logit times a factor, on vectors [N, H]: f32 [N, sums]."""
+
+    def token_logits(
+        self, weights: Weights, rows: Tensor, sums: Sequence[Mapping[int, float]]
+    ) -> Tensor: ...
+
+
+@runtime_checkable
+class MaskedModel(Model, Protocol):
+    """A model whose checkpoints may have the head of a masked language model: `masked_logits`
+    traces it on vectors [N, H], the logits of the vocabulary [N, vocab]."""
+
+    def masked_logits(self, weights: Weights, rows: Tensor) -> Tensor: ...
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.models.encoder import Encoder
+from pagemill.models.encoder import Encoder, MaskedHead
 from pagemill.ops.trace import Tensor
 
 
@@ -17,6 +17,12 @@ class BertModel(Encoder):
     """One BERT encoder."""
 
     base_prefix = "bert."
+    masked = MaskedHead(
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.decoder",
+        "cls.predictions.bias",
+    )
 
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         names = (self.name("pooler.dense"), "classifier")

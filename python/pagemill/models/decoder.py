@@ -26,7 +26,13 @@ from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotaries
 from pagemill.layers.stack import stack
-from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
+from pagemill.models.base import (
+    IGNORED_IN_DECODERS,
+    Config,
+    ModelConfigError,
+    ModelTraits,
+    StepInputs,
+)
 from pagemill.models.config_keys import DecoderSizes, activation, flag, make_rotary_table
 from pagemill.ops.trace import Tensor
 
@@ -191,19 +197,36 @@ class Decoder:
         x = stack(weights, x, layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
         return self.norm(weights, self.names.norm, x)
 
+    @property
+    def _head(self) -> str:
+        return self.names.embedding if self.sizes.tied else self.names.head
+
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        head = self.names.embedding if self.sizes.tied else self.names.head
         x = ops.scale(rows, self.logits_scale)
-        y = embedding.logits(weights, x, self.sizes.vocab_size, head, bias=self.head_bias)
+        size, names = self.sizes.vocab_size, self.names
+        y = embedding.logits(weights, x, size, self._head, bias=self.head_bias, head=names.head)
         if not self.logits_cap:
             return y
         bounded = ops.activation(ops.scale(y, 1 / self.logits_cap), ops.ActivationKind.TANH)
         return ops.scale(bounded, self.logits_cap)
 
+    def token_logits(
+        self, weights: Weights, rows: Tensor, sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        if self.head_bias or self.logits_cap:
+            raise ModelConfigError("classifier_from_token: biases or a cap of logits are not added")
+        shape = (self.sizes.vocab_size, self.sizes.hidden_size)
+        matrix = weights.combined_rows(f"{self._head}.weight", shape, sums)
+        return ops.linear(ops.scale(rows, self.logits_scale), matrix, dtype="f32")
+
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         return linear(weights, "score", rows, (labels,), dtype="f32")
 
     def classify_tokens(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
+        if weights.has("score.2.weight"):  # reward models of Qwen2
+            x = linear(weights, "score.0", rows, (rows.width,), bias=True)
+            x = ops.activation(x, ops.ActivationKind.RELU)
+            return linear(weights, "score.2", x, (labels,), bias=True, dtype="f32")
         return linear(weights, "score", rows, (labels,), bias=True, dtype="f32")
 
 

@@ -6,7 +6,7 @@ from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.models.base import Config
 from pagemill.models.config_keys import Renamed
-from pagemill.models.encoder import Encoder, EncoderNames
+from pagemill.models.encoder import Encoder, EncoderNames, MaskedHead
 from pagemill.ops.trace import Tensor
 
 _KEYS = {
@@ -30,6 +30,9 @@ class DistilBertModel(Encoder):
         up=("ffn.lin1",),
         down="ffn.lin2",
         down_norm="output_layer_norm",
+    )
+    masked = MaskedHead(
+        "vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"
     )
 
     def __init__(self, config: Config) -> None:

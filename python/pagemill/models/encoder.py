@@ -28,6 +28,7 @@ from pagemill.layers.stack import stack
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.config_keys import activation, epsilon, number, positive_int, refuse
 from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,17 @@ class EncoderNames:
     up: tuple[str, ...] = ("intermediate.dense",)
     down: str = "output.dense"
     down_norm: str = "output.LayerNorm"
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedHead:
+    """Modules of the head of a masked language model: a linear layer and a norm; and the matrix
+    that is left out if it is that of words, with the vector of its biases."""
+
+    dense: str
+    norm: str
+    decoder: str
+    bias: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +115,8 @@ class Encoder:
       before and after it, itself included, a token attends to in each layer, 0 = all.
     - `embed`, `attention`, `feed_forward`, `layer`: the parts of the model; `distance_biases`: what
       attention adds to scores.
-    - `classify`, `classify_tokens`: its heads.
+    - `classify`, `classify_tokens`: its heads; `masked`: the names of that of a masked language
+      model, if there is one.
     """
 
     ignored: Mapping[str, str] = {
@@ -112,19 +125,27 @@ class Encoder:
         r"(cls|lm_head|vocab_\w+|generator_\w+|discriminator_\w+)\..*": "heads of the training"
         " objectives",
         r"(classifier|pre_classifier)\..*": "no classifier if vectors are pooled",
+        r"linear\.weight": "ColBERT's layer, of vectors of tokens",
     }
-    base_prefix: ClassVar[str]
+    base_prefix: str
     names: ClassVar[EncoderNames] = EncoderNames()
+    masked: ClassVar[MaskedHead | None] = None
 
-    def __init__(self, config: Config, *, eps: str = "layer_norm_eps") -> None:
-        """`eps` is the key of what norms add to the variance.
+    def __init__(
+        self, config: Config, *, eps: str = "layer_norm_eps", positions: str = "absolute"
+    ) -> None:
+        """`eps` is the key of what norms add to the variance; `positions` the kind that the
+        configuration states if it states one.
 
         Raises:
             ModelConfigError: a key is missing, or asks for what is not supported.
         """
         refuse(config, "is_decoder", "add_cross_attention")
-        if config.get("position_embedding_type", "absolute") != "absolute":
-            raise ModelConfigError("an encoder with relative position embeddings is not supported")
+        if config.get("position_embedding_type", positions) != positions:
+            raise ModelConfigError(
+                f"position_embedding_type {shown(config['position_embedding_type'])} is not"
+                f" supported here, only {positions}"
+            )
         self.sizes = EncoderSizes.read(config, eps=eps)
         self.classifier_pooling = "first"
         self.num_types = int(number(config, "type_vocab_size", 2, least=0))
@@ -256,3 +277,17 @@ class Encoder:
 
     def classify_tokens(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         return linear(weights, "classifier", rows, (labels,), bias=True, dtype="f32")
+
+    def masked_logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        head, sizes = self.masked, self.sizes
+        if head is None:
+            raise ModelConfigError("the head of a masked language model is not supported here")
+        x = linear(weights, head.dense, rows, (rows.width,), bias=True)
+        x = self.norm(weights, head.norm, ops.activation(x, self.activation))
+        own = weights.has(f"{head.decoder}.weight")
+        matrix = head.decoder if own else self.name(self.names.words)
+        part = weights.shard.part(sizes.vocab_size)
+        biases = weights.vector(head.bias, part.total, part=part)
+        table = (part.total, rows.width)
+        y = ops.linear(x, weights.matrix(f"{matrix}.weight", table, rows=part), biases)
+        return y if part.whole else ops.all_gather(y, part.total, shard=weights.shard)

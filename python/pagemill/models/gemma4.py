@@ -15,14 +15,14 @@ from dataclasses import replace
 from typing import Any, cast
 
 from pagemill import ops
-from pagemill.layers import attention, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
 from pagemill.layers.mlp import mlp
 from pagemill.layers.moe import Experts, PackedNames, choose, packed_experts
 from pagemill.layers.rotary import Rotary
+from pagemill.layers.shared_kv import kv_sources, shared_kv_attention
 from pagemill.layers.stack import stack
+from pagemill.layers.token_layers import TokenLayers
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
 from pagemill.models.config_keys import (
     FULL,
@@ -38,7 +38,6 @@ from pagemill.models.config_keys import (
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops import ActivationKind
-from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 _EXPERTS = PackedNames(up="experts.gate_up_proj", down="experts.down_proj")
@@ -70,7 +69,11 @@ class Gemma4Model(Decoder):
         self.rotary = [
             tables[kind, shape.head_dim] for kind, shape in zip(types, self._shapes, strict=True)
         ]
-        self._sources = _sources(types, int(number(config, "num_kv_shared_layers", 0, least=0)))
+        shared = int(number(config, "num_kv_shared_layers", 0, least=0, most=2**20))
+        try:
+            self._sources = kv_sources(types, shared)
+        except ValueError as error:
+            raise ModelConfigError(str(error)) from error
         self._double = flag(config, "use_double_wide_mlp", False)
         one_matrix = flag(config, "attention_k_eq_v", False)
         self._has_values = [not one_matrix or kind == SLIDING for kind in types]
@@ -78,18 +81,21 @@ class Gemma4Model(Decoder):
         self.embedding_scale = sizes.hidden_size**0.5
         self.logits_cap = number(config, "final_logit_softcapping", 0.0, least=0.0)
         self._experts = _experts(config, self.activation)
-        self._width = int(number(config, "hidden_size_per_layer_input", 256, least=0, most=2**20))
-        self._vocab = positive_int(config, "vocab_size_per_layer_input", sizes.vocab_size)
+        width = int(number(config, "hidden_size_per_layer_input", 256, least=0, most=2**20))
+        vocab = positive_int(config, "vocab_size_per_layer_input", sizes.vocab_size)
+        self._tokens = TokenLayers(width, vocab, sizes.layers, sizes.norm_eps)
 
     def hidden_by(
         self, weights: Weights, inputs: StepInputs, rotary: Sequence[Rotary | None]
     ) -> Tensor:
-        start, layers = self.embed(weights, inputs), self.sizes.layers
+        start, layers, tokens = self.embed(weights, inputs), self.sizes.layers, self._tokens
 
         def make_layer(layer: int, x: Tensor) -> Tensor:
             x = self.layer(weights, layer, x, rotary[layer])
-            if self._width:
-                x = self._add_token(weights, layer, x, self._token(weights, layer, start, inputs))
+            if tokens.width:
+                token = tokens.embedding(weights, layer, inputs.token_ids, start)
+                y = tokens.branch(weights, self.prefix(layer), x, token, self.activation)
+                x = ops.add(x, y)
             return ops.scale(x, weights.number(f"{self.prefix(layer)}.layer_scalar"))
 
         x = stack(weights, start, layers, make_layer)
@@ -108,26 +114,18 @@ class Gemma4Model(Decoder):
 
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         assert rotary is not None
-        name, source = f"{self.prefix(layer)}.self_attn", self._sources[layer]
-        out, bias = f"{name}.o_proj", self.attention_parts.bias
-        shape = attention.divide(weights, self._shapes[layer], out)
-
-        def project(which: str, heads: int) -> Tensor:
-            rows, dim = shape.features(heads), shape.head_dim
-            row_shape = (rows.size // dim, dim)
-            return linear(weights, f"{name}.{which}_proj", x, row_shape, bias=bias, rows=rows)
-
-        q = self.norm(weights, f"{name}.q_norm", project("q", shape.heads))
-        scales = weights.kv_scales(f"{self.prefix(source)}.self_attn")
-        if source == layer:
-            k = project("k", shape.kv_heads)
-            v = project("v", shape.kv_heads) if self._has_values[layer] else k
-            q, k = rotary(q, self.norm(weights, f"{name}.k_norm", k))
-            v = norm.rms_norm(weights, "", v, self.sizes.norm_eps, weight=False)
-            attended = attention.attend(q, k, v, shape, f"kv{layer}", scales)
-        else:
-            attended = attention.attend_again(rotary.queries(q), shape, f"kv{source}", scales)
-        return attention.output(weights, out, attended, shape, x.width, bias=bias)
+        source = self._sources[layer]
+        return shared_kv_attention(
+            weights,
+            (f"{self.prefix(layer)}.self_attn", f"{self.prefix(source)}.self_attn"),
+            x,
+            self._shapes[layer],
+            rotary,
+            (f"kv{layer}", f"kv{source}"),
+            eps=self.sizes.norm_eps,
+            bias=self.attention_parts.bias,
+            values=self._has_values[layer],
+        )
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         size, shares = self.sizes.intermediate_size, self._sources[layer] != layer
@@ -147,28 +145,6 @@ class Gemma4Model(Decoder):
         z = self.norm(weights, f"{prefix}.pre_feedforward_layernorm_2", x)
         z = packed_experts(weights, prefix, z, chosen, experts, _EXPERTS)
         return ops.add(y, self.norm(weights, f"{prefix}.post_feedforward_layernorm_2", z))
-
-    def _token(self, weights: Weights, layer: int, start: Tensor, inputs: StepInputs) -> Tensor:
-        """[T, width]: the token's embedding for a layer, half of it from that of the model."""
-        width, total = self._width, self._width * self.sizes.layers
-        part = Part(layer * width, (layer + 1) * width, total)
-        table = weights.matrix(
-            "model.embed_tokens_per_layer.weight", (self._vocab, total), columns=part
-        )
-        own = ops.embedding(inputs.token_ids, table, scale=width**0.5)
-        name = "model.per_layer_model_projection"
-        of_model = linear(weights, name, start, (width,), rows=part)
-        of_model = ops.scale(of_model, self.sizes.hidden_size**-0.5)
-        of_model = self.norm(weights, "model.per_layer_projection_norm", of_model)
-        return ops.scale(ops.add(of_model, own), 2**-0.5)
-
-    def _add_token(self, weights: Weights, layer: int, x: Tensor, token: Tensor) -> Tensor:
-        """x plus what the layer makes of its embedding of the token."""
-        prefix = self.prefix(layer)
-        gate = linear(weights, f"{prefix}.per_layer_input_gate", x, (self._width,))
-        y = ops.gated_activation(gate, token, self.activation)
-        y = linear(weights, f"{prefix}.per_layer_projection", y, (x.width,))
-        return ops.add(x, self.norm(weights, f"{prefix}.post_per_layer_input_norm", y))
 
 
 def _experts(config: Config, kind: ActivationKind) -> Experts | None:
@@ -212,13 +188,3 @@ def _shape(
     if shape.heads % heads:
         raise ModelConfigError(f"{shape.heads} heads cannot share {heads} key-value heads")
     return replace(shape, head_dim=dim, kv_heads=heads)
-
-
-def _sources(types: Sequence[str], shared: int) -> list[int]:
-    """The layer whose keys and values each layer attends to: its own, or, of the last `shared`
-    layers, those of the last one before them that is of the same kind."""
-    first = len(types) - shared
-    if first < 1 or not set(types[first:]) <= set(types[:first]):
-        raise ModelConfigError(f"num_kv_shared_layers={shared} leaves no layer of a kind to share")
-    last = {kind: layer for layer, kind in enumerate(types[:first])}
-    return [layer if layer < first else last[kind] for layer, kind in enumerate(types)]

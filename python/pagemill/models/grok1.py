@@ -30,7 +30,7 @@ class Grok1Model(Decoder):
     )
 
     def __init__(self, config: Config) -> None:
-        # Grok-2 has the same architecture's name, and these.
+        # Of Grok-2, which is a family of its own.
         refuse(config, "residual_moe", "router_logit_softcapping", "attn_temperature_len")
         super().__init__(config, tied_by_default=True, eps=("rms_norm_eps", 1e-5))
         self.attention_scale = number(config, "attn_output_multiplier", 128**-0.5)

@@ -1,15 +1,17 @@
-"""GTE (and Snowflake's embeddings): BERT with rotary positions and gates."""
+"""GTE (and Snowflake's embeddings): BERT with rotary positions and gates; also as first saved,
+under the name `NewModel`."""
 
 from __future__ import annotations
 
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear, row_parallel
-from pagemill.models.base import Config
-from pagemill.models.config_keys import make_rotary_table
+from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.config_keys import as_list, make_rotary_table, refuse
 from pagemill.models.encoder import Encoder, EncoderNames
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
 
 
 class GteModel(Encoder):
@@ -24,7 +26,14 @@ class GteModel(Encoder):
     )
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config)
+        super().__init__(config, positions="rope")
+        names = as_list(config.get("architectures")) or []
+        if any(str(name).startswith("New") for name in names):
+            self.base_prefix = "new."
+        refuse(config, "logn_attention_scale")
+        for key, known in (("layer_norm_type", "layer_norm"), ("pack_qkv", True)):
+            if config.get(key, known) != known:
+                raise ModelConfigError(f"{key} is {shown(config[key])}; known: {known}")
         table = make_rotary_table(config, self.sizes.head_dim)
         self.rotary = (table,) * self.sizes.layers
 

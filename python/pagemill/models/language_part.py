@@ -15,6 +15,7 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.decoder import Decoder
 from pagemill.models.gemma3 import Gemma3Model
+from pagemill.models.gemma3n import Gemma3nModel
 from pagemill.models.gemma4 import Gemma4Model
 from pagemill.models.glm4_moe import Glm4MoeModel
 from pagemill.models.llama4 import Llama4Model
@@ -94,6 +95,12 @@ class Gemma3LanguagePart(LanguagePart):
         "query_pre_attn_scalar": 256,
         "sliding_window": 4096,
     }
+
+
+class Gemma3nLanguagePart(LanguagePart):
+    """Gemma 3n."""
+
+    families = {"gemma3n_text": Gemma3nModel}
 
 
 class Gemma4LanguagePart(LanguagePart):

@@ -112,6 +112,7 @@ def _read_delta(config: Config, eps: float) -> DeltaShape:
             values=positive_int(config, "linear_value_head_dim", 128),
             taps=positive_int(config, "linear_conv_kernel_dim", 4),
             eps=eps,
+            in_turn=flag(config, "linear_heads_in_turn", False),
         )
     )
 

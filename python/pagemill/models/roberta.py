@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from pagemill.models.base import Config
 from pagemill.models.config_keys import number
-from pagemill.models.encoder import Encoder
+from pagemill.models.encoder import Encoder, MaskedHead
 
 
 class RobertaModel(Encoder):
     """One RoBERTa encoder."""
 
     base_prefix = "roberta."
+    masked = MaskedHead("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias")
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)

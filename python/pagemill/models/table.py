@@ -14,12 +14,18 @@ from pagemill.models.base import Model, ModelConfigError
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """A row: the class, as `module:Class` of this package, what people call such models, their
-    `model_type` in a config.json, and what they are for. Those that generate may embed, too."""
+    `model_type` in a config.json, and what they are for. Those that generate may embed, too.
+
+    `tensor_parallel`: whether ranks divide all large matrices of the model, "partly" if every rank
+    computes some layers or projections whole. `cuts`: behind which layers the program can be cut
+    into stages of a pipeline; "some layers" if others read what is in front of them."""
 
     location: str
     title: str
     model_types: tuple[str, ...]
     task: Literal["text", "text and images", "embeddings"] = "text"
+    tensor_parallel: Literal["yes", "partly"] = "yes"
+    cuts: Literal["any layer", "some layers"] = "any layer"
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -62,6 +68,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DeepseekV3ForCausalLM": Architecture(
         "deepseek_v3:DeepseekV3Model", "DeepSeek V3 and R1, Kimi K2", ("deepseek_v3", "kimi_k2")
     ),
+    "DeepseekV4ForCausalLM": Architecture(
+        "deepseek_v4:DeepseekV4Model", "DeepSeek V4", ("deepseek_v4",)
+    ),
     "DistilBertModel": Architecture(
         "distilbert:DistilBertModel", "DistilBERT", ("distilbert",), "embeddings"
     ),
@@ -80,7 +89,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "FalconForCausalLM": Architecture("falcon:FalconModel", "Falcon", ("falcon",)),
     "FalconH1ForCausalLM": Architecture("falcon_h1:FalconH1Model", "Falcon-H1", ("falcon_h1",)),
     "FalconMambaForCausalLM": Architecture("mamba:MambaModel", "Falcon-Mamba", ("falcon_mamba",)),
-    "FlexOlmoForCausalLM": Architecture("flex_olmo:FlexOlmoModel", "FlexOlmo", ("flex_olmo",)),
+    "FlexOlmoForCausalLM": Architecture(
+        "flex_olmo:FlexOlmoModel", "FlexOlmo", ("flex_olmo",), tensor_parallel="partly"
+    ),
     "FlintForCausalLM": Architecture("flint:FlintModel", "Flint", ("flint",)),
     "GPT2LMHeadModel": Architecture("gpt2:Gpt2Model", "GPT-2", ("gpt2", "gpt-sw3")),
     "GPTBigCodeForCausalLM": Architecture(
@@ -94,9 +105,22 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Gemma3ForConditionalGeneration": Architecture(
         "language_part:Gemma3LanguagePart", "Gemma 3 with images; its text", ("gemma3",)
     ),
-    "Gemma4ForCausalLM": Architecture("gemma4:Gemma4Model", "Gemma 4 (text)", ("gemma4_text",)),
+    "Gemma3nForCausalLM": Architecture(
+        "gemma3n:Gemma3nModel", "Gemma 3n (text)", ("gemma3n_text",)
+    ),
+    "Gemma3nForConditionalGeneration": Architecture(
+        "language_part:Gemma3nLanguagePart",
+        "Gemma 3n with images and sound; its text",
+        ("gemma3n",),
+    ),
+    "Gemma4ForCausalLM": Architecture(
+        "gemma4:Gemma4Model", "Gemma 4 (text)", ("gemma4_text",), cuts="some layers"
+    ),
     "Gemma4ForConditionalGeneration": Architecture(
-        "language_part:Gemma4LanguagePart", "Gemma 4 with images; its text", ("gemma4",)
+        "language_part:Gemma4LanguagePart",
+        "Gemma 4 with images; its text",
+        ("gemma4",),
+        cuts="some layers",
     ),
     "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma", ("gemma",)),
     "Glm4ForCausalLM": Architecture("glm4:Glm4Model", "GLM-4-0414", ("glm4",)),
@@ -109,7 +133,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "GlmForCausalLM": Architecture("glm:GlmModel", "GLM-4", ("glm",)),
     "GlmMoeDsaForCausalLM": Architecture(
-        "deepseek_v32:DeepseekV32Model", "GLM-5", ("glm_moe_dsa",)
+        "deepseek_v32:DeepseekV32Model", "GLM-5", ("glm_moe_dsa",), cuts="some layers"
     ),
     "GptOssForCausalLM": Architecture("gpt_oss:GptOssModel", "gpt-oss", ("gpt_oss",)),
     "GraniteForCausalLM": Architecture("granite:GraniteModel", "Granite 3", ("granite",)),
@@ -128,8 +152,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GraniteSWAForCausalLM": Architecture(
         "granite_swa:GraniteSwaModel", "Granite Swash", ("granite_swa",)
     ),
+    "Grok1ForCausalLM": Architecture("grok2:Grok2Model", "Grok-2", ("grok-2",)),
     "Grok1ModelForCausalLM": Architecture("grok1:Grok1Model", "Grok-1", ("grok-1",)),
     "GteModel": Architecture("gte:GteModel", "GTE", ("gte",), "embeddings"),
+    "HF_ColBERT": Architecture("bert:BertModel", "ColBERT", (), "embeddings"),
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3", ("hy_v3",)),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium", ("helium",)),
     "HunYuanDenseV1ForCausalLM": Architecture(
@@ -152,6 +178,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",)
     ),
     "Kolibri1ForCausalLM": Architecture("kolibri1:Kolibri1Model", "Kolibri 1", ("kolibri1",)),
+    "LagunaForCausalLM": Architecture("laguna:LagunaModel", "Laguna", ("laguna",)),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
     "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
@@ -175,12 +202,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),
     "MellumForCausalLM": Architecture("mellum:MellumModel", "Mellum 2", ("mellum",)),
     "MiMoForCausalLM": Architecture("mimo:MiMoModel", "MiMo", ("mimo",)),
+    "MiMoV2FlashForCausalLM": Architecture("mimo_v2:MiMoV2Model", "MiMo V2", ("mimo_v2_flash",)),
     "MiniCPM3ForCausalLM": Architecture("minicpm3:MiniCpm3Model", "MiniCPM3", ("minicpm3",)),
     "MiniCPMForCausalLM": Architecture("minicpm:MiniCpmModel", "MiniCPM", ("minicpm",)),
     "MiniMaxForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-Text-01", ("minimax",)),
     "MiniMaxM1ForCausalLM": Architecture("minimax:MiniMaxModel", "MiniMax-M1", ("minimax_m1",)),
     "MiniMaxM2ForCausalLM": Architecture(
-        "minimax_m2:MiniMaxM2Model", "MiniMax-M2", ("minimax_m2",)
+        "minimax_m2:MiniMaxM2Model", "MiniMax-M2", ("minimax_m2",), tensor_parallel="partly"
     ),
     "MiniMaxText01ForCausalLM": Architecture(
         "minimax:MiniMaxModel", "MiniMax-Text-01, as first saved", ("minimax_text_01",)
@@ -211,17 +239,24 @@ ARCHITECTURES: dict[str, Architecture] = {
     "NemotronHForCausalLM": Architecture(
         "nemotron_h:NemotronHModel", "Nemotron-H, Nemotron 3", ("nemotron_h",)
     ),
+    "NewModel": Architecture("gte:GteModel", "GTE, as first saved", ("new",), "embeddings"),
     "NomicBertModel": Architecture(
         "nomic_bert:NomicBertModel", "Nomic BERT", ("nomic_bert",), "embeddings"
     ),
     "OPTForCausalLM": Architecture("opt:OptModel", "OPT", ("opt",)),
-    "Olmo2ForCausalLM": Architecture("olmo2:Olmo2Model", "OLMo 2", ("olmo2",)),
-    "Olmo3ForCausalLM": Architecture("olmo3:Olmo3Model", "OLMo 3", ("olmo3",)),
+    "Olmo2ForCausalLM": Architecture(
+        "olmo2:Olmo2Model", "OLMo 2", ("olmo2",), tensor_parallel="partly"
+    ),
+    "Olmo3ForCausalLM": Architecture(
+        "olmo3:Olmo3Model", "OLMo 3", ("olmo3",), tensor_parallel="partly"
+    ),
     "OlmoForCausalLM": Architecture("olmo:OlmoModel", "OLMo", ("olmo",)),
     "OlmoHybridForCausalLM": Architecture(
-        "olmo_hybrid:OlmoHybridModel", "OLMo Hybrid", ("olmo_hybrid",)
+        "olmo_hybrid:OlmoHybridModel", "OLMo Hybrid", ("olmo_hybrid",), tensor_parallel="partly"
     ),
-    "OlmoeForCausalLM": Architecture("olmoe:OlmoeModel", "OLMoE", ("olmoe",)),
+    "OlmoeForCausalLM": Architecture(
+        "olmoe:OlmoeModel", "OLMoE", ("olmoe",), tensor_parallel="partly"
+    ),
     "OpenAIGPTLMHeadModel": Architecture("openai_gpt:OpenAiGptModel", "GPT", ("openai-gpt",)),
     "OrionForCausalLM": Architecture("orion:OrionModel", "Orion", ("orion",)),
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon", ("persimmon",)),
@@ -229,6 +264,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2", ("phi",)),
     "PhiMoEForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ()),
     "PhimoeForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ("phimoe",)),
+    "Plamo2ForCausalLM": Architecture("plamo2:Plamo2Model", "PLaMo 2", ("plamo2",)),
     "Plamo3ForCausalLM": Architecture("plamo3:Plamo3Model", "PLaMo 3", ("plamo3",)),
     "QWenLMHeadModel": Architecture("qwen:QwenModel", "Qwen", ("qwen",)),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5", ("qwen2",)),
@@ -266,9 +302,13 @@ ARCHITECTURES: dict[str, Architecture] = {
         ("qwen3_5_moe",),
     ),
     "RecurrentGemmaForCausalLM": Architecture(
-        "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
+        "recurrent_gemma:RecurrentGemmaModel",
+        "RecurrentGemma",
+        ("recurrent_gemma",),
+        tensor_parallel="partly",
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"),
+    "RwkvForCausalLM": Architecture("rwkv:RwkvModel", "RWKV-4", ("rwkv",)),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS", ("seed_oss",)),
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3", ("smollm3",)),
     "SolarOpenForCausalLM": Architecture(
@@ -297,6 +337,8 @@ _OF_ENCODERS = ("ForMaskedLM", "ForPreTraining")
 _KINDS = {
     "ForMaskedLM": Task.EMBED,
     "ForPreTraining": Task.EMBED,
+    "ForProcessRewardModel": Task.TOKEN_CLASSIFY,
+    "ForRewardModel": Task.TOKEN_CLASSIFY,
     "ForSequenceClassification": Task.CLASSIFY,
     "ForTokenClassification": Task.TOKEN_CLASSIFY,
     "TextModel": Task.EMBED,

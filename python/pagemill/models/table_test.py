@@ -65,6 +65,11 @@ QWEN2_VL = DECODER | {
     "vision_config": QWEN2_VL_VISION,
     "image_token_id": 99,
 }
+GEMMA3N = DECODER | {
+    "model_type": "gemma3n_text",
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "num_kv_shared_layers": 2,
+}
 QWEN3_5_TEXT = DECODER | {"model_type": "qwen3_5_text"}
 CHATGLM = {
     "padded_vocab_size": 100,
@@ -82,6 +87,7 @@ CONFIGS = {
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
     "Llama4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "llama4_text"}},
     "LlavaForConditionalGeneration": LLAVA,
+    "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
     "MPNetModel": PADDED,
     "MT5EncoderModel": T5,
@@ -89,7 +95,10 @@ CONFIGS = {
     "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
     "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
+    "Gemma3nForCausalLM": GEMMA3N,
+    "Gemma3nForConditionalGeneration": {"text_config": GEMMA3N},
     "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},
+    "MiMoV2FlashForCausalLM": DECODER | {"num_key_value_heads": 2},
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
     "Qwen3VLForConditionalGeneration": {"text_config": DECODER | {"model_type": "qwen3_vl_text"}},
     "Qwen3VLMoeForConditionalGeneration": {
@@ -248,6 +257,7 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("Qwen3NextForCausalLM", {"linear_num_value_heads": 24}, "not a multiple of linear_num"),
         ("MambaForCausalLM", {"time_step_rank": "all"}, "time_step_rank > 0 and below"),
         ("MambaForCausalLM", {"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
+        ("RwkvForCausalLM", {"rescale_every": 1.5}, "must be a number of layers, it is 1.5"),
         ("JambaForCausalLM", {"attn_layer_offset": 8}, "must be less than attn_layer_period, 8"),
         ("Qwen3_5ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
         ("KimiLinearForCausalLM", {"linear_attn_config": 1}, "linear_attn_config to be an object"),
@@ -308,12 +318,30 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("DeepseekV32ForCausalLM", {"index_head_dim": 64}, "index_head_dim above 64"),
         ("GlmMoeDsaForCausalLM", {"indexer_types": ["shared"] * 4}, "the first full"),
         ("GlmMoeDsaForCausalLM", {"index_topk_pattern": "FSX"}, "must list 4 layers"),
+        ("Gemma3nForCausalLM", {"altup_num_inputs": 1}, "altup_num_inputs=1 must be 2 to 8"),
+        ("Gemma3nForCausalLM", {"altup_active_idx": 4}, "altup_active_idx=4 below it"),
+        ("Gemma3nForCausalLM", {"intermediate_size": [96]}, "must list 4 layers, it lists 1"),
+        ("Gemma3nForCausalLM", {"activation_sparsity_pattern": [0.9]}, "the share that is 0"),
+        ("Gemma3nForCausalLM", {"num_kv_shared_layers": 4}, "leaves no layer of a kind to share"),
+        ("Grok1ForCausalLM", {"attn_temperature_len": 1}, "must be -1 or a position from 2"),
+        ("Grok1ForCausalLM", {"rope_type": "yarn_log"}, "rope_type must be original"),
+        ("Grok1ForCausalLM", {"sliding_window_size": 64}, "sliding_window_size must be -1"),
         ("Grok1ModelForCausalLM", {"residual_moe": True}, "residual_moe=True is not supported"),
+        ("LagunaForCausalLM", {"gating": "per-layer"}, "must be per-head or per-element"),
+        ("LagunaForCausalLM", {"num_attention_heads_per_layer": [4, 4, 4, 6]}, "must list 4"),
+        ("MiMoV2FlashForCausalLM", {"v_head_dim": 256}, "v_head_dim=256 must be at most"),
+        ("MiMoV2FlashForCausalLM", {"swa_head_dim": 64}, "swa_head_dim must be"),
+        ("MiMoV2FlashForCausalLM", {"hybrid_layer_pattern": [2] * 4}, "0 or 1 for each"),
+        ("Plamo2ForCausalLM", {"mamba_step": 1}, "mamba_step must be at least 2"),
         ("Llama4ForCausalLM", {"num_experts_per_tok": 2}, "num_experts_per_tok must be 1"),
         ("Llama4ForCausalLM", {"no_rope_layers": [1]}, "no_rope_layers must list 4 layers"),
         ("LongcatFlashForCausalLM", {"zero_expert_num": 5000}, "zero_expert_num from 0 to 4096"),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
-        ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
+        (
+            "BertModel",
+            {"position_embedding_type": "relative_key"},
+            "position_embedding_type 'relative",
+        ),
     ],
 )
 def test_refusals(architecture: str, changes: dict[str, Any], message: str):

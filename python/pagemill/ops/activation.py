@@ -28,6 +28,7 @@ class ActivationKind(IntEnum):
     IDENTITY = 7  # `gated_activation` multiplies its operands
     SIGMOID = 8
     ELU = 9  # x, or e^x - 1 if x < 0
+    SOFTPLUS = 10  # ln(1 + e^x)
 
 
 def activation(x: Tensor, kind: ActivationKind, *, limit: float = 0.0) -> Tensor:
@@ -58,6 +59,8 @@ def apply(x: torch.Tensor, kind: ActivationKind) -> torch.Tensor:
         return x
     if kind is ActivationKind.ELU:
         return functional.elu(x)
+    if kind is ActivationKind.SOFTPLUS:
+        return functional.softplus(x)
     if kind is ActivationKind.SIGMOID:
         return x.sigmoid()
     if kind is ActivationKind.TANH:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pagemill.ops.checks import require_act
-from pagemill.ops.trace import ShapeError, Tensor, format_shape
+from pagemill.ops.program import Shape
+from pagemill.ops.trace import ShapeError, Tensor, format_shape, row_width
 
 if TYPE_CHECKING:
     import torch
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 _MAX_INPUTS = 8
 
 
-def concat(*xs: Tensor) -> Tensor:
-    """Two to eight values [N, ...] -> [N, the sum of their widths].
+def concat(*xs: Tensor, row_shape: Sequence[int] | None = None) -> Tensor:
+    """Two to eight values [N, ...] -> [N, the sum of their widths], or rows of `row_shape`.
 
     Raises:
-        ShapeError: they are of another number, have different rows, or are no activations.
+        ShapeError: they are of another number, have different rows, or are no activations; or their
+            rows together do not fit `row_shape`.
     """
     if not 2 <= len(xs) <= _MAX_INPUTS:
         raise ShapeError(f"concat: {len(xs)} values; it takes 2 to {_MAX_INPUTS}")
@@ -29,7 +31,10 @@ def concat(*xs: Tensor) -> Tensor:
         if x.rows != xs[0].rows:
             shapes = f"{format_shape(xs[0].shape)} and {x.name} is {format_shape(x.shape)}"
             raise ShapeError(f"concat: {xs[0].name} is {shapes}; their rows must be the same")
-    shape = (xs[0].rows, sum(x.width for x in xs))
+    width = sum(x.width for x in xs)
+    shape: Shape = (xs[0].rows, *(row_shape or (width,)))
+    if row_width(shape) != width:
+        raise ShapeError(f"concat: rows of {width} do not fit {tuple(shape[1:])}")
     return xs[0].trace.emit("concat", xs, [(shape, xs[0].dtype)])[0]
 
 

@@ -42,6 +42,13 @@ DTYPES: dict[str, DTypeInfo] = {
         DTypeInfo("mxfp4", 32, 17),
         DTypeInfo("tq1_0", 256, 54),
         DTypeInfo("tq2_0", 256, 66),
+        DTypeInfo("iq1_s", 256, 50),
+        DTypeInfo("iq1_m", 256, 56),
+        DTypeInfo("iq2_xxs", 256, 66),
+        DTypeInfo("iq2_xs", 256, 74),
+        DTypeInfo("iq2_s", 256, 82),
+        DTypeInfo("iq3_xxs", 256, 98),
+        DTypeInfo("iq3_s", 256, 110),
     )
 }
 
@@ -51,12 +58,19 @@ FLOAT_DTYPES = frozenset({"f32", "bf16", "f16"})
 BLOCK_DTYPES = frozenset(info.name for info in DTYPES.values() if info.block_elements >= 32)
 # Those that CPUs convert when a program is bound (`cc/ops/quantized/converted_blocks.h`).
 CONVERTED_DTYPES = {
+    "iq1_m": "q6_k",
+    "iq1_s": "q4_0",
+    "iq2_s": "q6_k",
+    "iq2_xs": "q6_k",
+    "iq2_xxs": "q4_0",
+    "iq3_s": "q4_k",
+    "iq3_xxs": "q4_k",
     "iq4_nl": "q8_0",
     "iq4_xs": "q8_0",
     "mxfp4": "q8_0",
-    "q2_k": "bf16",
+    "q2_k": "q6_k",
     "q3_k": "q6_k",
-    "q5_1": "bf16",
+    "q5_1": "q8_0",
     "tq1_0": "q4_0",
     "tq2_0": "q4_0",
 }

@@ -26,16 +26,18 @@ def gated_delta(
     state: Cache,
     *,
     by_group: bool = False,
+    in_turn: bool = False,
     share_scale: float = 1.0,
 ) -> Tensor:
     """qkv [T, 2 * groups * keys + heads * values], whose rows hold q, k and v of all, or if
     `by_group` q, k and v of each group; b [T, heads]; a and dt_bias
     [T, heads] and f32 [heads], or heads * keys instead of heads; a_log f32 [heads]; `state`
-    [heads, keys, values] -> y [T, heads, values]. `share_scale` multiplies sigmoid(b).
+    [heads, keys, values] -> y [T, heads, values]. Consecutive heads share a group, or if `in_turn`
+    those of the same rest of their number by that of groups. `share_scale` multiplies sigmoid(b).
     `cc/ops/gated_delta` has the formula.
 
     Raises:
-        ShapeError: the operands do not fit.
+        ShapeError: the operands do not fit, or both flags are set.
     """
     op = "gated_delta"
     require_act(op, qkv=qkv, b=b, a=a)
@@ -61,8 +63,11 @@ def gated_delta(
             f"{op}: rows of {qkv.width} do not hold v of {heads} heads of {values}, and q and k of"
             f" {keys} for groups of heads"
         )
+    if by_group and in_turn:
+        raise ShapeError(f"{op}: by_group and in_turn exclude each other")
     operands = [qkv, b, a, a_log, dt_bias, state]
     attributes = [("by_group", 1.0)] if by_group else []
+    attributes += [("in_turn", 1.0)] if in_turn else []
     attributes += [("share_scale", share_scale)] if share_scale != 1 else []
     shape = (qkv.rows, heads, values)
     return qkv.trace.emit(op, operands, [(shape, qkv.dtype)], attributes)[0]
@@ -79,7 +84,8 @@ def reference(
     qkv, b, a, a_log, dt_bias, state = inputs
     heads, keys, values = state.pages.shape[1:]
     by_group = attributes.get("by_group", 0) == 1
-    q, k, v = _parts(qkv.float().reshape(qkv.shape[0], -1), heads, keys, values, by_group)
+    in_turn = attributes.get("in_turn", 0) == 1
+    q, k, v = _parts(qkv.float().reshape(qkv.shape[0], -1), heads, keys, values, by_group, in_turn)
     q, k = _normalize(q) * keys**-0.5, _normalize(k)
     share = b.float().reshape(-1, heads).sigmoid() * attributes.get("share_scale", 1.0)
     steps = torch.nn.functional.softplus(a.float().flatten(1) + dt_bias)
@@ -98,7 +104,7 @@ def reference(
 
 
 def _parts(
-    rows: torch.Tensor, heads: int, keys: int, values: int, by_group: bool
+    rows: torch.Tensor, heads: int, keys: int, values: int, by_group: bool, in_turn: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """q and k [T, heads, keys] and v [T, heads, values] from the rows of qkv."""
     groups = (rows.shape[1] - heads * values) // (2 * keys)
@@ -107,7 +113,11 @@ def _parts(
         rows = rows.reshape(-1, groups, 2 * keys + count * values)
     of_q = keys if by_group else groups * keys
     q, k, v = rows[..., :of_q], rows[..., of_q : 2 * of_q], rows[..., 2 * of_q :]
-    q, k = (part.reshape(-1, groups, keys).repeat_interleave(count, dim=1) for part in (q, k))
+    q, k = (part.reshape(-1, groups, keys) for part in (q, k))
+    if in_turn:
+        q, k = (part.repeat(1, count, 1) for part in (q, k))
+    else:
+        q, k = (part.repeat_interleave(count, dim=1) for part in (q, k))
     return q, k, v.reshape(-1, heads, values)
 
 

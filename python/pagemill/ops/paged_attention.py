@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +25,7 @@ def paged_attention(
     chunked: bool = False,
     causal: bool = True,
     soft_cap: float = 0.0,
+    grows_from: int = 0,
     sinks: Tensor | None = None,
     slopes: Tensor | None = None,
     k_scale: float = 1.0,
@@ -34,7 +36,8 @@ def paged_attention(
     A query at position p attends to keys in (p - window, p] of its request, with the cache's
     `window` (0 = all); if `chunked`, the window begins anew at each multiple of it; with `causal`
     false, to all of them. If soft_cap > 0, scores become
-    soft_cap * tanh(score / soft_cap). Then slopes [Hq], if given, adds
+    soft_cap * tanh(score / soft_cap). If grows_from > 0, those of a query at a later position are
+    then multiplied by ln(position) / ln(grows_from). Then slopes [Hq], if given, adds
     slope * (position of the key - position of the query) to a head's scores (ALiBi); sinks [Hq] are
     logits added to the softmax's denominator (attention sinks). Heads are grouped: Hq is a multiple
     of the cache's heads. k_scale and v_scale are those of `kv_write`. The step's own keys and
@@ -61,6 +64,8 @@ def paged_attention(
         attributes.append(("chunked", 1))
     if soft_cap:
         attributes.append(("soft_cap", soft_cap))
+    if grows_from:
+        attributes.append(("grows_from", grows_from))
     attributes += scale_attributes(k_scale, v_scale)
     operands = [q, cache, sinks, slopes]
     while operands[-1] is None:
@@ -74,12 +79,13 @@ class _Softmax:
 
     scale: float
     soft_cap: float
+    grows_from: int
     sinks: torch.Tensor | None
     slopes: torch.Tensor | None
 
     @property
     def plain(self) -> bool:
-        return not self.soft_cap and self.sinks is None and self.slopes is None
+        return not (self.soft_cap or self.grows_from) and self.sinks is None and self.slopes is None
 
 
 def reference(
@@ -92,7 +98,13 @@ def reference(
 
     q, cache = cast("tuple[torch.Tensor, TorchCache]", tuple(inputs[:2]))
     sinks, slopes = (*inputs[2:], None, None)[:2]
-    softmax = _Softmax(attributes["scale"], attributes.get("soft_cap", 0.0), sinks, slopes)
+    softmax = _Softmax(
+        attributes["scale"],
+        attributes.get("soft_cap", 0.0),
+        int(attributes.get("grows_from", 0)),
+        sinks,
+        slopes,
+    )
     output = torch.empty_like(q)
     table = step.tables[cache.table]
     if step.decode is not None and table.decode_slots is not None:
@@ -189,6 +201,10 @@ def _weights(
     scores = products * softmax.scale
     if softmax.soft_cap:
         scores = softmax.soft_cap * torch.tanh(scores / softmax.soft_cap)
+    if softmax.grows_from:
+        positions = -distances[..., :1]  # that of the first key is 0
+        logarithms = positions.clamp(min=softmax.grows_from).log()
+        scores = scores * (logarithms / math.log(softmax.grows_from))
     if softmax.slopes is not None:
         scores = scores + per_row(softmax.slopes) * distances
     scores = scores.masked_fill(~mask, -torch.inf)

@@ -22,10 +22,11 @@ class PoolKind(IntEnum):
     FIRST = 1  # the CLS token of an encoder
     LAST = 2
     ALL = 3
+    SPLADE = 4  # log(1 + max(0, x)) of the largest x of each column: arXiv 2109.10086
 
 
 def pool(x: Tensor, kind: PoolKind, *, normalize: bool = False, dtype: str = "f32") -> Tensor:
-    """x [T, H] -> [R, H], or of all tokens [T, H]; with `normalize`, of L2 norm 1 (a norm below
+    """x [T, H] -> [R, H], or of all rows [N, H]; with `normalize`, of L2 norm 1 (a norm below
     1e-12 counts as 1e-12). `dtype` is the result's, "act" or "f32".
 
     Raises:
@@ -50,6 +51,10 @@ def reference(
         result = x
     elif kind is PoolKind.MEAN:
         result = torch.stack([x[span.begin : span.end].mean(0) for span in step.spans])
+    elif kind is PoolKind.SPLADE:
+        # The logarithm grows with x: that of the largest is the largest.
+        largest = torch.stack([x[span.begin : span.end].amax(0) for span in step.spans])
+        result = largest.relu().log1p()
     elif kind is PoolKind.FIRST:
         result = torch.stack([x[span.begin] for span in step.spans])
     else:

@@ -127,6 +127,24 @@ def test_scale():
     torch.testing.assert_close(y, x * factors[:, None])
 
 
+def test_scale_of_groups():
+    x, factors = _random(3, 2, 4), _random(3, 2)
+    (y,) = _run("scale", x, factors, by=1.0)
+    torch.testing.assert_close(y, x * factors[:, :, None])
+
+
+def test_sparse_relu_keeps_what_is_far_above_the_mean():
+    x = torch.tensor([[1.0, 5, 5, 1], [2, 2, 2, 2]])  # means 3 and 2, deviations 2 and 0
+    (y,) = _run("sparse_relu", x, deviations=0.5)
+    assert y.tolist() == [[0, 1, 1, 0], [0, 0, 0, 0]]
+
+
+def test_embedding_of_ids_outside_its_table():
+    table = _random(4, 3)
+    (y,) = _run("embedding", torch.tensor([3, 4, -1]), table, outside=2)
+    assert torch.equal(y, table[[3, 2, 2]])
+
+
 def test_linears_of_one_value():
     x, w, u, bias = _random(3, 2, 4), _random(5, 8), _random(7, 8), _random(1, 7)[0]
     rows = x.reshape(3, 8)
@@ -266,6 +284,7 @@ def test_head_linear():
         (7, lambda x: x),
         (8, lambda x: 1 / (1 + math.exp(-x))),
         (9, lambda x: x if x > 0 else math.expm1(x)),
+        (10, lambda x: math.log1p(math.exp(x))),
     ],
 )
 def test_activations(kind, expected):
@@ -334,6 +353,16 @@ def test_rotary_kv_write_stores_the_rotated_keys():
     torch.testing.assert_close(cache.value[slots], v, atol=0, rtol=0)
 
 
+def test_kv_write_of_narrow_values():
+    k, v, slots = _random(2, 3, 4), _random(2, 3, 2), torch.tensor([5, 1])
+    cache = TorchCache(torch.full((6, 3, 4), 9.0), torch.full((6, 3, 4), 9.0))
+    step = SimpleNamespace(tables=[SimpleNamespace(slot_mapping=slots)])
+    reference("kv_write")([k, v, cache], {}, step)
+    assert torch.equal(cache.key[slots], k)
+    assert torch.equal(cache.value[slots, :, :2], v)
+    assert not cache.value[slots, :, 2:].any()
+
+
 def test_concat_puts_rows_side_by_side():
     x, y = torch.tensor([[[1.0, 2], [3, 4]], [[5, 6], [7, 8]]]), torch.tensor([[9.0], [10]])
     (z,) = _run("concat", x, y)
@@ -351,6 +380,9 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
             scores = keys[seen, head // group] @ q[token, head] * attributes["scale"]
             if soft_cap:
                 scores = soft_cap * np.tanh(scores / soft_cap)
+            position, grows_from = -distances[token, 0], attributes["grows_from"]
+            if grows_from and position > grows_from:
+                scores = scores * np.log(position) / np.log(grows_from)
             if slopes is not None:
                 scores = scores + float(slopes[head]) * distances[token, seen]
             weights = np.exp(scores)
@@ -361,10 +393,21 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
 
 @pytest.mark.parametrize(("sinks", "slopes"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize(
-    ("window", "chunked", "causal", "soft_cap"),
-    [(0, 0, 1, 0), (5, 0, 1, 0), (4, 1, 1, 0), (0, 0, 0, 0), (3, 0, 1, 2), (0, 0, 1, 2)],
+    ("window", "chunked", "causal", "soft_cap", "grows_from"),
+    [
+        (0, 0, 1, 0, 0),
+        (5, 0, 1, 0, 0),
+        (4, 1, 1, 0, 0),
+        (0, 0, 0, 0, 0),
+        (3, 0, 1, 2, 0),
+        (0, 0, 1, 2, 0),
+        (0, 0, 1, 0, 3),
+        (0, 0, 1, 2, 3),
+    ],
 )
-def test_paged_attention_over_shuffled_blocks(window, chunked, causal, soft_cap, sinks, slopes):
+def test_paged_attention_over_shuffled_blocks(
+    window, chunked, causal, soft_cap, grows_from, sinks, slopes
+):
     block_size, heads, kv_heads, head_dim = 4, 6, 2, 8
     # Three requests: decode at length 11, a chunk of 5 after 6, a whole prompt of 9.
     new, lengths = (1, 5, 9), (11, 11, 9)
@@ -386,11 +429,18 @@ def test_paged_attention_over_shuffled_blocks(window, chunked, causal, soft_cap,
         "logits_rows": empty,
         "query_start": starts,
         "seq_lens": np.array(lengths, np.int32),
-        "kv": [{"block_size": block_size, "slot_mapping": empty, "block_table": table}],
+        "kv": [
+            {
+                "block_size": block_size,
+                "slot_mapping": empty,
+                "block_table": table,
+                "recent_states": 0,
+            }
+        ],
     }
     q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
     attributes = {"scale": 0.4, "window": window, "causal": causal, "soft_cap": soft_cap}
-    attributes["chunked"] = chunked
+    attributes |= {"chunked": chunked, "grows_from": grows_from}
     step = make_step(batch, DEVICE)
     sink_logits = torch.linspace(-2.0, 3.0, heads) if sinks else None
     head_slopes = torch.tensor([0.5**i for i in range(heads)]) if slopes else None
@@ -453,7 +503,14 @@ def test_latent_attention_over_shuffled_blocks(sparse):
         "logits_rows": mapping,
         "query_start": starts,
         "seq_lens": np.array(lengths, np.int32),
-        "kv": [{"block_size": block_size, "slot_mapping": mapping, "block_table": table}],
+        "kv": [
+            {
+                "block_size": block_size,
+                "slot_mapping": mapping,
+                "block_table": table,
+                "recent_states": 0,
+            }
+        ],
     }
     step = make_step(batch, DEVICE)
     cache = TorchLatentCache(torch.full((40, size + rope_size), 1e6))
@@ -482,6 +539,87 @@ def test_latent_attention_over_shuffled_blocks(sparse):
                 weights = np.exp(seen @ query * 0.4)
                 expected = weights / weights.sum() @ seen[:, :size]
                 np.testing.assert_allclose(output[token, head].numpy(), expected, atol=2e-6, rtol=0)
+
+
+def test_two_attentions_merge_to_that_over_all_keys():
+    scores, values, sinks = 3 * _random(2, 5, 3), _random(2, 5, 3, 4), _random(1, 3)[0]
+    scores[1, 3:] = -torch.inf  # token 1 sees nothing of the second part
+    parts: list[torch.Tensor] = []
+    for keys in (slice(0, 3), slice(3, 5)):
+        weights = scores[:, keys].softmax(1).nan_to_num()
+        parts += [(weights[..., None] * values[:, keys]).sum(1), scores[:, keys].logsumexp(1)]
+    (y,) = reference("merge_attention")([sinks, *parts], {}, None)
+    shares = torch.cat([scores, sinks.expand(2, 1, 3)], 1).softmax(1)[:, :5]
+    torch.testing.assert_close(y, (shares[..., None] * values).sum(1))
+    (alone,) = reference("merge_attention")([None, *parts[:2]], {}, None)
+    torch.testing.assert_close(alone, parts[0])
+
+
+def test_streams_are_mixed_by_a_matrix_of_shares():
+    mixes, base, scale = _random(5, 24), _random(1, 24)[0], torch.tensor([0.5, 0.7, 0.9])
+    attributes = {"iterations": 50.0, "eps": 1e-6}
+    before, after = reference("stream_weights")([mixes, base, scale], attributes, None)
+    torch.testing.assert_close(before, (mixes[:, :4] * 0.5 + base[:4]).sigmoid(), atol=1e-5, rtol=0)
+    shares, ones = after[..., :4], torch.ones(5, 4)
+    torch.testing.assert_close(shares.sum(1), ones, atol=1e-4, rtol=0)
+    torch.testing.assert_close(shares.sum(2), ones, atol=1e-4, rtol=0)
+    x, y = _random(5, 12), _random(5, 3)
+    (mixed,) = reference("mix_streams")([x, after, y], {}, None)
+    by_stream = x.reshape(5, 4, 3)
+    expected = torch.einsum("tmn,tnw->tmw", shares, by_stream) + after[..., 4:] * y[:, None]
+    torch.testing.assert_close(mixed, expected.flatten(1))
+    (read,) = reference("mix_streams")([x, before], {}, None)
+    torch.testing.assert_close(read, (before[..., None] * by_stream).sum(1))
+
+
+def test_rows_of_several_tokens_are_seen_from_the_last_on():
+    """Requests of 5 tokens and of the seventh, in blocks of 4, a row for each 2 tokens."""
+    table, mapping = np.array([[2, 1], [3, 4]], np.int32), np.array([8, 9, 10, 11, 4, 18], np.int32)
+    batch = {
+        "token_ids": mapping,
+        "positions": mapping,
+        "logits_rows": mapping,
+        "query_start": np.array([0, 5, 6], np.int32),
+        "seq_lens": np.array([5, 7], np.int32),
+        "kv": [{"block_size": 4, "slot_mapping": mapping, "block_table": table}],
+    }
+    step, cache = make_step(batch, DEVICE), TorchLatentCache(torch.full((10, 3), 1e6), 0, 2)
+    written = _random(6, 3)
+    assert reference("latent_write")([written, None, cache], {}, step) == ()
+    assert (cache.rows < 1e6).all(1).nonzero().flatten().tolist() == [4, 5]
+    cache.rows[6:9] = _random(3, 3)
+    contexts = [cache.rows[[4, 5]], cache.rows[[6, 7, 8]]]
+    q = _random(6, 2, 3)
+    attributes = {"scale": 0.5, "sums": 1.0}
+    y, lse = reference("latent_attention")([q, None, cache], attributes, step)
+    (chosen,) = reference("select_tokens")([q, None, torch.ones(6, 2), cache], {"choices": 4}, step)
+    for token, (request, seen) in enumerate([(0, 0), (0, 1), (0, 1), (0, 2), (0, 2), (1, 3)]):
+        rows = contexts[request][:seen]
+        scores = q[token] @ rows.T * 0.5
+        torch.testing.assert_close(y[token], scores.softmax(-1) @ rows)
+        torch.testing.assert_close(lse[token], scores.logsumexp(-1))
+        assert chosen[token].tolist() == [*range(seen), *[-1] * (4 - seen)]
+
+
+def test_rotary_rotates_a_part_by_another_position():
+    q, positions, inv_freq = _random(4, 2, 8), torch.tensor([5, 6, 7, 9]), torch.tensor([0.5, 0.1])
+    attributes = {"interleaved": 1.0}
+    part = q[..., 3:7]
+    (expected, _) = reference("rotary")([part, part, positions - 5, inv_freq], attributes, None)
+    shifted = attributes | {"begin": 3.0, "offset": -5.0}
+    (y, _) = reference("rotary")([q, q, positions, inv_freq], shifted, None)
+    torch.testing.assert_close(y, torch.cat([q[..., :3], expected, q[..., 7:]], -1))
+
+
+def test_a_table_chooses_the_experts_of_a_token():
+    logits, table = _random(4, 5), torch.tensor([[3.0, 1], [0, 4], [2, 7]])
+    attributes = {"choices": 2.0, "scoring": 3.0, "renormalize": 1.0, "scale": 2.0}
+    inputs = [logits, None, None, torch.tensor([1, 0, 2, 1]), table]
+    ids, weights = reference("moe_route")(inputs, attributes, None)
+    assert ids[:2].tolist() == [[0, 4], [3, 1]]
+    scores = torch.nn.functional.softplus(logits[0, [0, 4]]).sqrt()
+    torch.testing.assert_close(weights[0], 2 * scores / scores.sum())
+    assert weights[2].isnan().all()  # of an expert that does not exist
 
 
 @pytest.mark.parametrize("causal", [False, True])

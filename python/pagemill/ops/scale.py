@@ -1,4 +1,5 @@
-"""`scale`: multiplies by a number, by one that grows with the position, or each column by one."""
+"""`scale`: multiplies by a number, by one that grows with the position, or each column or group by
+one of its own."""
 
 from __future__ import annotations
 
@@ -38,6 +39,23 @@ def scale_columns(x: Tensor, factors: Tensor) -> Tensor:
     return x.trace.emit("scale", [x, factors], [(x.shape, x.dtype)], [("by", 1)])[0]
 
 
+def scale_groups(x: Tensor, factors: Tensor) -> Tensor:
+    """x [N, G, ...], factors f32 [N, G] -> each group of a row, such as a head of an attention's
+    result, times its factor.
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_act_or_f32("scale", x=x)
+    require_dtype("scale", "factors", factors, ("f32",))
+    if len(x.shape) < 3 or factors.shape != x.shape[:2]:
+        raise ShapeError(
+            f"scale: factors are {format_shape(factors.shape)}, x is {format_shape(x.shape)};"
+            " they must have one for each group of a row"
+        )
+    return x.trace.emit("scale", [x, factors], [(x.shape, x.dtype)], [("by", 1)])[0]
+
+
 def scale_by_position(
     x: Tensor, positions: Tensor, *, growth: float, context: int, offset: int = 0
 ) -> Tensor:
@@ -68,7 +86,9 @@ def reference(
     if len(inputs) == 1:
         return (x * by,)
     if inputs[1].dtype == torch.float32:
-        return ((x.float() * by * inputs[1].reshape(x.shape[1:])).to(x.dtype),)
+        groups = inputs[1].ndim == 2
+        shape = (*x.shape[:2], *(1,) * (x.ndim - 2)) if groups else x.shape[1:]
+        return ((x.float() * by * inputs[1].reshape(shape)).to(x.dtype),)
     positions = inputs[1] + int(attributes.get("offset", 0))
     contexts = torch.div(positions, int(attributes["context"]), rounding_mode="floor")
     factors = by * (1 + attributes["growth"] * torch.log1p(contexts.double()))

@@ -35,6 +35,18 @@ class Part:
     def whole(self) -> bool:
         return self.size == self.total
 
+    @property
+    def indices(self) -> range:
+        return range(self.begin, self.end)
+
+    def times(self, size: int) -> Part:
+        """The same part of a dimension that has `size` elements for each of this one."""
+        return Part(self.begin * size, self.end * size, self.total * size)
+
+    def within(self, total: int, first: int) -> Part:
+        """The same elements in a dimension of `total`, of which this one begins at `first`."""
+        return Part(first + self.begin, first + self.end, total)
+
 
 @dataclass(frozen=True, slots=True)
 class Stripe:

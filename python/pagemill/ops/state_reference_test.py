@@ -16,12 +16,15 @@ def _random(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(math.prod(shape)))
 
 
-def _state_step(lengths: list[int], new: list[int], table: list[list[int]]) -> TorchStep:
+def _state_step(
+    lengths: list[int], new: list[int], table: list[list[int]], recent_states: int = 0
+) -> TorchStep:
     """Requests that have `lengths` tokens after a step of `new` ones, in blocks of 4."""
     starts = np.cumsum([0, *new]).astype(np.int32)
     empty = np.zeros(starts[-1], np.int32)
     kv = {
         "block_size": 4,
+        "recent_states": recent_states,
         "slot_mapping": empty,
         "block_table": np.array(table, np.int32),
     }
@@ -40,6 +43,23 @@ def test_state_runs_end_at_pages_and_at_the_end():
         StateRun(1, 1, 4, 7),
         StateRun(1, 2, 7, 11),
         StateRun(2, 3, 11, 13),
+    ]
+
+
+def test_state_runs_keep_the_newest_states():
+    # Pages 7, 8, 9 of states after 3n, 3n + 1, 3n + 2 tokens, then the positions: a page at 8 only.
+    table = [[7, 8, 9, 0, 3, 0, 4]] * 3
+    step = _state_step([7, 9, 14], [3, 2, 14], table, recent_states=3)
+    assert list(step.state_runs(0)) == [
+        StateRun(8, 9, 0, 1),
+        StateRun(9, 7, 1, 2),
+        StateRun(7, 8, 2, 3),
+        StateRun(8, 3, 3, 4),
+        StateRun(3, 7, 4, 5),
+        StateRun(0, 3, 5, 13),
+        StateRun(3, 7, 13, 17),
+        StateRun(7, 8, 17, 18),
+        StateRun(8, 9, 18, 19),
     ]
 
 
@@ -130,6 +150,26 @@ def test_selective_scan_goes_on_from_its_state():
     assert pages[[2, 8, 9]].isnan().all()
 
 
+def test_wkv_is_a_weighted_mean_of_values():
+    tokens, channels = 20, 4
+    key, value = 2 * _random(tokens, channels), _random(channels, tokens).T
+    decay, first = _random(1, channels)[0], _random(channels, 1)[:, 0]
+    expected = np.zeros((tokens, channels))
+    for t in range(tokens):
+        ages = np.arange(t - 1, -1, -1)[:, None]
+        exponents = key[:t].double().numpy() - ages * np.exp(decay.double().numpy())
+        now = (first + key[t]).double().numpy()
+        weights = np.exp(np.concatenate([exponents, now[None]]))
+        expected[t] = (weights * value[: t + 1].double().numpy()).sum(0) / weights.sum(0)
+    pages = torch.full((6, 3, channels), math.nan)
+    rows = []
+    for begin, end in [(0, 1), (1, 2), (2, 17), (17, 20)]:
+        step = _state_step([end], [end - begin], [[1, 0, 3, 4, 5]])
+        inputs = [key[begin:end], value[begin:end], decay, first, TorchState(pages)]
+        rows.append(reference("wkv")(inputs, {}, step)[0])
+    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
+
+
 def test_gated_recurrence_goes_on_from_its_state():
     tokens, channels = 45, 6
     x, gate, rate = _random(tokens, channels), _random(channels, tokens).T, _random(1, channels)[0]
@@ -151,6 +191,31 @@ def test_gated_recurrence_goes_on_from_its_state():
     np.testing.assert_allclose(pages[12].numpy(), h, atol=2e-5)
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_compress_tokens_goes_on_from_its_state(parts: int):
+    tokens, channels, window = 45, 3, 4
+    x, gate = _random(tokens, parts * channels), 3 * _random(parts * channels, tokens).T
+    bias = _random(window, parts * channels)
+    z = (gate + bias.repeat(12, 1)[:tokens]).exp().reshape(tokens, parts, channels)
+    values = x.reshape(tokens, parts, channels)
+    expected = torch.zeros(tokens, channels)
+    for end in range(window, tokens + 1, window):
+        own = slice(end - window, end)
+        weights, sums = z[own, -1].sum(0), (z[own, -1] * values[own, -1]).sum(0)
+        if parts == 2 and end > window:
+            before = slice(end - 2 * window, end - window)
+            weights, sums = weights + z[before, 0].sum(0), sums + (z * values)[before, 0].sum(0)
+        expected[end - 1] = sums / weights
+    pages = torch.full((14, parts, 3, channels), math.nan)
+    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
+    rows = []
+    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
+        step = _state_step([end], [end - begin], table)
+        inputs = [x[begin:end], gate[begin:end], bias, TorchState(pages)]
+        rows.append(reference("compress_tokens")(inputs, {}, step)[0])
+    torch.testing.assert_close(torch.cat(rows), expected, atol=2e-5, rtol=0)
+
+
 def _delta_by_hand(q, k, v, share, decay):
     """One token and head after the other: y [T, H, V] and the last state [H, K, V]."""
     q, k = (x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
@@ -158,15 +223,17 @@ def _delta_by_hand(q, k, v, share, decay):
     y = np.zeros(v.shape)
     for t in range(v.shape[0]):
         for head in range(v.shape[1]):
-            s, group = state[head], head // (v.shape[1] // k.shape[1])
+            s = state[head]
             s *= decay[t, head, :, None]
-            s += np.outer(k[t, group], share[t, head] * (v[t, head] - k[t, group] @ s))
-            y[t, head] = q[t, group] @ s / np.sqrt(k.shape[2])
+            s += np.outer(k[t, head], share[t, head] * (v[t, head] - k[t, head] @ s))
+            y[t, head] = q[t, head] @ s / np.sqrt(k.shape[2])
     return y, state
 
 
-@pytest.mark.parametrize(("by_group", "decays"), [(0, 1), (1, 1), (0, 5)])
-def test_gated_delta_goes_on_from_its_state(by_group, decays):
+@pytest.mark.parametrize(
+    ("by_group", "in_turn", "decays"), [(0, 0, 1), (1, 0, 1), (0, 0, 5), (0, 1, 1)]
+)
+def test_gated_delta_goes_on_from_its_state(by_group, in_turn, decays):
     tokens, heads, groups, keys, values = 45, 4, 2, 5, 3
     b, a = _random(tokens, heads), _random(heads * decays, tokens).T
     a_log, bias = _random(1, heads), _random(heads * decays, 1).T - 1
@@ -180,6 +247,8 @@ def test_gated_delta_goes_on_from_its_state(by_group, decays):
     steps = np.log1p(np.exp(wide[4] + wide[6]))
     decay = np.exp(-np.exp(wide[5])[:, None] * steps.reshape(tokens, heads, decays))
     decay = np.broadcast_to(decay, (tokens, heads, keys))
+    of_head = [head % groups if in_turn else head * groups // heads for head in range(heads)]
+    wide[:2] = [x[:, of_head] for x in wide[:2]]
     expected, last = _delta_by_hand(*wide[:3], 1.5 / (1 + np.exp(-wide[3])), decay)
     pages = torch.full((14, heads, keys, values), math.nan)
     table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
@@ -188,7 +257,7 @@ def test_gated_delta_goes_on_from_its_state(by_group, decays):
         step = _state_step([end], [end - begin], table)
         parts = qkv[begin:end], b[begin:end], a[begin:end]
         inputs = [*parts, a_log[0], bias[0], TorchState(pages)]
-        attributes = {"by_group": by_group, "share_scale": 1.5}
+        attributes = {"by_group": by_group, "in_turn": in_turn, "share_scale": 1.5}
         rows.append(reference("gated_delta")(inputs, attributes, step)[0])
     np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
     np.testing.assert_allclose(pages[12].numpy(), last, atol=2e-5)

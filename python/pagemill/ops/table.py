@@ -16,6 +16,7 @@ OPS: dict[str, str] = {
     "argmax": "pagemill.ops.argmax",
     "attention": "pagemill.ops.attention",
     "causal_conv": "pagemill.ops.causal_conv",
+    "compress_tokens": "pagemill.ops.compress_tokens",
     "concat": "pagemill.ops.concat",
     "draw_tokens": "pagemill.ops.draw_tokens",
     "embedding": "pagemill.ops.embedding",
@@ -30,6 +31,8 @@ OPS: dict[str, str] = {
     "layer_norm": "pagemill.ops.layer_norm",
     "linear": "pagemill.ops.linear",
     "mask_tokens": "pagemill.ops.mask_tokens",
+    "merge_attention": "pagemill.ops.merge_attention",
+    "mix_streams": "pagemill.ops.mix_streams",
     "moe_combine": "pagemill.ops.moe_combine",
     "moe_route": "pagemill.ops.moe_route",
     "paged_attention": "pagemill.ops.paged_attention",
@@ -42,9 +45,12 @@ OPS: dict[str, str] = {
     "select_rows": "pagemill.ops.select_rows",
     "select_tokens": "pagemill.ops.select_tokens",
     "selective_scan": "pagemill.ops.selective_scan",
+    "sparse_relu": "pagemill.ops.sparse_relu",
     "split": "pagemill.ops.split",
     "state_space_scan": "pagemill.ops.state_space_scan",
+    "stream_weights": "pagemill.ops.stream_weights",
     "take_tokens": "pagemill.ops.take_tokens",
+    "wkv": "pagemill.ops.wkv",
 }
 
 

@@ -53,10 +53,22 @@ class StateRun:
 
 @dataclass(frozen=True, slots=True)
 class TorchLatentCache:
-    """One layer's latent cache as rows of slots, `[slots, width]`, as TorchCache."""
+    """One layer's latent cache as rows of slots, `[slots, width]`, as TorchCache; or with a row for
+    each `tokens_of_row` slots."""
 
     rows: torch.Tensor
     table: int = 0
+    tokens_of_row: int = 1
+
+    def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
+        """The indices of the rows of a context whose positions have these slots, [..., C] -> [...,
+        rows]; the row of tokens that are not all there is none."""
+        every = self.tokens_of_row
+        return slots[..., every - 1 :: every] // every
+
+    def visible(self, positions: torch.Tensor) -> torch.Tensor:
+        """How many rows the tokens at these positions see."""
+        return (positions + 1) // self.tokens_of_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +96,26 @@ class DecodeGroup:
 class TorchTable:
     """One block table of a step. `slot_mapping` [tokens]; `decode_slots` [D, C]: the slot of each
     context position, padded to the longest context; `prefill_slots`: [C] for each request with
-    several tokens; `blocks`: the block table of each request, on the host."""
+    several tokens; `blocks`: the block table of each request, on the host; `recent_states`: its
+    leading entries, pages of the newest states."""
 
     slot_mapping: torch.Tensor
     decode_slots: torch.Tensor | None
     prefill_slots: Sequence[torch.Tensor]
     block_size: int
     blocks: Sequence[Sequence[int]]
+    recent_states: int
+
+    def state_page(self, request: int, tokens: int, *, newest: bool) -> int:
+        """The page of the state after `tokens` tokens of a request; 0 for none. A step begins and
+        ends with one of the `newest`, which always have one."""
+        blocks, recent = self.blocks[request], self.recent_states
+        page = blocks[recent + (tokens - 1) // self.block_size]
+        if tokens % self.block_size == 0 and (page or not newest):
+            return page
+        if not newest:
+            return 0
+        return blocks[tokens % recent] if recent else page
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +132,16 @@ class TorchStep:
     def state_runs(self, table: int) -> Iterator[StateRun]:
         """The pages that states are read from and written to (`cc/ops/states/state_pages.h`),
         requests in order."""
-        size = self.tables[table].block_size
+        states = self.tables[table]
+        num_newest = max(1, states.recent_states)
         for span in self.spans:
-            blocks = self.tables[table].blocks[span.request]
-            position, begin = span.context - (span.end - span.begin), span.begin
-            source = blocks[(position - 1) // size] if position else 0
+            before, begin = span.context - (span.end - span.begin), span.begin
+            source = states.state_page(span.request, before, newest=True) if before else 0
             for end in range(span.begin + 1, span.end + 1):
-                position += 1
-                target = blocks[(position - 1) // size]
-                if end == span.end or (position % size == 0 and target):
+                newest = end > span.end - num_newest
+                tokens = before + end - span.begin
+                target = states.state_page(span.request, tokens, newest=newest)
+                if target:
                     yield StateRun(source, target, begin, end)
                     source, begin = target, end
 
@@ -153,6 +179,7 @@ def make_step(batch: Mapping[str, Any], device: torch.device) -> TorchStep:
             [upload(_context_slots(kv, [span])[0, : span.context]) for span in prefills],
             kv["block_size"],
             kv["block_table"].tolist(),
+            kv["recent_states"],
         )
 
     arrays = {name: upload(array) for name, array in batch.items() if name not in _NESTED}

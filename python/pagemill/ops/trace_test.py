@@ -54,6 +54,16 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     (lambda v: ops.rms_norm(v.act("tokens", 3, 8), v.weight("f32", 8), eps=1), ("tokens", 3, 8)),
     (lambda v: ops.rms_norm(v.act("tokens", 3, 8), v.weight("f32", 24), eps=1), ("tokens", 3, 8)),
     (lambda v: ops.scale(v.act("tokens", 4), 0.5), ("tokens", 4)),
+    (lambda v: ops.scale_groups(v.act("tokens", 3, 8), v.f32("tokens", 3)), ("tokens", 3, 8)),
+    (lambda v: ops.sparse_relu(v.act("tokens", 4), deviations=1.6), ("tokens", 4)),
+    (
+        lambda v: ops.concat(v.act("tokens", 4), v.act("tokens", 4), row_shape=(2, 4)),
+        ("tokens", 2, 4),
+    ),
+    (
+        lambda v: ops.embedding(v.i32("tokens"), v.weight("f32", 9, 4), outside=8),
+        ("tokens", 4),
+    ),
     (
         lambda v: ops.causal_conv(
             v.act("tokens", 6), v.weight("f32", 6, 1, 4), v.weight("f32", 6), v.state(3, 6)
@@ -249,6 +259,13 @@ def test_selective_scan_has_rows_of_channels():
     assert (y.shape, y.dtype) == (("tokens", 6), "act")
 
 
+def test_wkv_keeps_the_shape_of_rows():
+    v = _Values()
+    key, value = v.act("tokens", 2, 3), v.act("tokens", 2, 3)
+    y = ops.wkv(key, value, v.weight("f32", 6), v.weight("f32", 6), v.state(3, 6))
+    assert (y.shape, y.dtype) == (("tokens", 2, 3), "act")
+
+
 def test_gated_recurrence_keeps_the_shape_of_rows():
     v = _Values()
     x, gate = v.act("tokens", 2, 3), v.act("tokens", 2, 3)
@@ -263,12 +280,60 @@ def _scan(v: _Values, width: int, state: Cache) -> Tensor:
     return ops.state_space_scan(xbc, dt, vectors[0], vectors[1], vectors[2], state)
 
 
+def test_a_layer_of_streams_and_compressed_rows():
+    v = _Values()
+    rows = v.trace.cache("rows", v.trace.kv_group(), (16, 4), layout="latent")
+    x, gate, bias = v.act("tokens", 32), v.act("tokens", 32), v.weight("f32", 4, 32)
+    y = ops.compress_tokens(x, gate, bias, v.state(2, 3, 16))
+    assert y.shape == ("tokens", 16)
+    ops.latent_write(y, None, rows)
+    q = v.act("tokens", 3, 16)
+    attended, sums = ops.latent_attention_with_sums(q, None, rows, scale=1)
+    assert (attended.shape, sums.shape, sums.dtype) == (q.shape, ("tokens", 3), "f32")
+    merged = ops.merge_attention(v.weight("f32", 3), (attended, sums), row_shape=(48,))
+    assert merged.shape == ("tokens", 48)
+    before, after = ops.stream_weights(
+        v.f32("tokens", 15), v.weight("f32", 15), v.weight("f32", 3), iterations=2, eps=0
+    )
+    assert (before.shape, after.shape) == (("tokens", 3), ("tokens", 3, 4))
+    assert ops.mix_streams(v.act("tokens", 48), before).shape == ("tokens", 16)
+    assert ops.mix_streams(v.act("tokens", 48), after, v.act("tokens", 16)).width == 48
+
+
 BAD: list[tuple[Callable[[_Values], object], str]] = [
+    (
+        lambda v: ops.compress_tokens(
+            v.act("tokens", 8), v.act("tokens", 8), v.weight("f32", 4, 8), v.state(2, 3, 8)
+        ),
+        r"must be state \(1 or 2, 3, channels\) for rows of 8",
+    ),
+    (
+        lambda v: ops.merge_attention(None, (v.act("tokens", 3, 8), v.f32("tokens", 2))),
+        r"\[tokens, 3, 8\], x1 \[tokens, 2\]",
+    ),
+    (
+        lambda v: ops.stream_weights(
+            v.f32("tokens", 16), v.weight("f32", 16), v.weight("f32", 3), iterations=1, eps=0
+        ),
+        "rows of 16 are of no number of streams",
+    ),
+    (
+        lambda v: ops.mix_streams(v.act("tokens", 9), v.f32("tokens", 2)),
+        r"do not fit: \[tokens, 9\], \[tokens, 2\]",
+    ),
     (
         lambda v: ops.gated_recurrence(
             v.act("tokens", 6), v.act("tokens", 6), v.weight("f32", 6), v.state(2, 3)
         ),
         r"holds state \(2, 3\), it must be state \(6,\)",
+    ),
+    (
+        lambda v: ops.wkv(
+            *(v.act("tokens", 6) for _ in range(2)),
+            *(v.weight("f32", 6) for _ in range(2)),
+            v.state(2, 6),
+        ),
+        r"holds state \(2, 6\), it must be state \(3, 6\)",
     ),
     (
         lambda v: ops.scale_columns(v.act("tokens", 6), v.weight("f32", 5)),
@@ -301,6 +366,22 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: ops.rms_norm(v.act("tokens", 8), v.weight("f32", 4), eps=1), r"must be \[8\]"),
     (lambda v: ops.rms_norm(v.act("tokens", 2, 8), v.weight("f32", 2, 8), eps=1), r"must be \[8\]"),
     (lambda v: ops.scale(v.weight("bf16", 4), 2.0), r"is bf16; expected act, f32"),
+    (
+        lambda v: ops.scale_groups(v.act("tokens", 3, 8), v.f32("tokens", 2)),
+        "must have one for each group of a row",
+    ),
+    (
+        lambda v: ops.sparse_relu(v.act("tokens", 2, 8), deviations=1.0),
+        r"sparse_relu: x \(x0\) must have rank 2",
+    ),
+    (
+        lambda v: ops.concat(v.act("tokens", 4), v.act("tokens", 4), row_shape=(3, 2)),
+        r"rows of 8 do not fit \(3, 2\)",
+    ),
+    (
+        lambda v: ops.embedding(v.i32("tokens"), v.weight("f32", 9, 4), outside=9),
+        "embedding: w0 has no row 9",
+    ),
     (
         lambda v: ops.rms_norm(v.act("tokens", 8), v.weight("f32", 8), eps=1, row_shape=(3, 2)),
         r"rows of 8 of x0 do not fit \(3, 2\)",
@@ -358,7 +439,7 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), v.weight("f32", 8)), "bias"),
     (
         lambda v: ops.linear(v.act("tokens", 8), v.weight("i8", 6, 8)),
-        "weight \\(w0\\) is i8; expected bf16, f16, f32, iq4_nl",
+        "weight \\(w0\\) is i8; expected bf16, f16, f32, iq1_m",
     ),
     (
         lambda v: ops.embedding(v.i32("tokens"), v.scaled("i8", (6, 8), (1, 8))),
@@ -367,6 +448,10 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (
         lambda v: ops.kv_write(v.act("tokens", 2, 8), v.act("tokens", 2, 8), v.cache),
         r"holds kv \(2, 16\)",
+    ),
+    (
+        lambda v: ops.kv_write(v.act("tokens", 2, 16), v.act("tokens", 2, 17), v.cache),
+        "v must have as many heads, of at most as many elements",
     ),
     (
         lambda v: ops.paged_attention(v.act("tokens", 5, 16), v.cache, scale=1),

@@ -17,7 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from pagemill import ops
-from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES
+from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES, tensor_bytes
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.program import ACT
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace, format_shape
@@ -38,6 +39,7 @@ from pagemill.weights.read import as_f32, read_bytes, read_f32
 from pagemill.weights.source import ModelSource
 
 _SHOWN = 5
+_LOGITS_ROWS = "logits_rows"
 _ROWS_AT_ONCE = 4096
 _LEAST_NORM = 1e-12
 
@@ -241,16 +243,49 @@ class WeightBinder:
         columns: Part | None = None,
     ) -> Tensor:
         """y, what `module` makes of x, with what the adapters of each token make of x. As it is if
-        the program has no adapters, or the layer computes no activations of tokens."""
+        the program has no adapters, or the layer computes nothing of tokens."""
+        return self._adapted(AdapterTarget.of(module, rows, columns), (y.width, x.width), x, y)
+
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        """As `adapted`, for y, the rows `ids` i32 [N] of an embedding with `count` rows, times
+        `scale`."""
+        target = AdapterTarget.of(module, None, None, embedding=True, scale=scale)
+        return self._adapted(target, (y.width, count), ids, y)
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """As `adapted`, for y [N, choices, ...], what the experts `ids` make of x in a layer."""
+        target = AdapterTarget.of(layer.name, rows, columns, experts=layer)
+        features = x.width if len(x.shape) == 2 else x.width // ids.width
+        return self._adapted(target, (layer.count, y.width // ids.width, features), x, y, ids)
+
+    def _adapted(
+        self,
+        target: AdapterTarget,
+        shape: tuple[int, ...],
+        x: Tensor,
+        y: Tensor,
+        experts: Tensor | None = None,
+    ) -> Tensor:
         slots = self._adapter_slots
-        if slots is None or y.dtype != ACT or x.rows != slots.rows:
+        if slots is None or y.dtype not in (ACT, "f32") or x.rows not in (slots.rows, _LOGITS_ROWS):
             return y
-        target = AdapterTarget.of(module, rows, columns)
         if target in self.adapter_targets:
-            raise WeightsError(f"{self._source.path}: {module} occurs twice, with adapters")
+            raise WeightsError(f"{self._source.path}: {target.module} occurs twice, with adapters")
         self.adapter_targets.append(target)
-        table = self.trace.adapter(target.name, (y.width, x.width))
-        return ops.apply_adapter(y, x, slots, table)
+        table = self.trace.adapter(target.name, shape)
+        rows = None if x.rows == slots.rows else self.trace.declared_input(_LOGITS_ROWS)
+        return ops.apply_adapter(y, x, slots, table, rows=rows, experts=experts)
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
@@ -335,6 +370,19 @@ class WeightBinder:
             values.append(read_f32(location).reshape(length))
         return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", np.concatenate(values))
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        """1 - v and v of each entry v of a vector: f32 [length, 2], the taps that mix two tokens;
+        `stored` in this shape, by default as a vector.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, stored or (length,))
+        values = read_f32(location).reshape(length)
+        return self._tensors.constant(f"{name}.shares", np.stack([1 - values, values], axis=1))
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
@@ -350,6 +398,14 @@ class WeightBinder:
         values = read_f32(location)[np.array(rows), columns.begin : columns.end].T
         key = f"{name}.columns{columns.begin}-{columns.end}"
         return self._tensors.constant(key, np.ascontiguousarray(values))
+
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Whole numbers that are no weights, stored as integers or as real numbers: f32 of `shape`.
+
+        Raises:
+            WeightsError: they are missing, of another shape or type, or not exact in f32.
+        """
+        return self._tensors.integers(name, shape)
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows].
@@ -378,6 +434,28 @@ class WeightBinder:
         self._check_unscaled(location)
         self._check_shape(location, shape)
         return self._tensors.constant(f"{name}[{index}]", read_f32(location)[index])
+
+    def combined_rows(
+        self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        """Sums of some rows of the matrix `name` of `shape`, each row times a factor: f32 [sums,
+        shape[1]].
+
+        Raises:
+            WeightsError: the matrix is missing or of another shape, or has no such row.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        result = np.zeros((len(sums), shape[1]), np.float32)
+        row_bytes = tensor_bytes(location.dtype, (1, shape[1]))
+        for into, factors in zip(result, sums, strict=True):
+            for index, factor in factors.items():
+                if not 0 <= index < shape[0]:
+                    raise WeightsError(f"{self._source.path}: {name} has no row {index}")
+                at = location.offset + index * row_bytes
+                into += factor * read_f32(replace(location, shape=(1, shape[1]), offset=at))[0]
+        return self._tensors.constant(f"{name}.sums", result)
 
     def constant(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""

@@ -224,7 +224,7 @@ def _compares_content_with_none(tree: nodes.Template) -> bool:
 
 
 def _role_names(tree: nodes.Template) -> Iterator[str]:
-    # `message.role == "x"`, `"x" == message["role"]`, `role in ["x", "y"]`.
+    # `message.role == "x"`, `"x" == message["role"]`, `role in ["x", "y"]`, and by a filter.
     for comparison in tree.find_all(nodes.Compare):
         sides = [comparison.expr, *(operand.expr for operand in comparison.ops)]
         others = [side for side in sides if not _names(side, "role")]
@@ -233,6 +233,11 @@ def _role_names(tree: nodes.Template) -> Iterator[str]:
                 for constant in [side, *side.find_all(nodes.Const)]:
                     if isinstance(constant, nodes.Const) and isinstance(constant.value, str):
                         yield constant.value
+    for chosen in tree.find_all(nodes.Filter):  # messages | selectattr("role", "equalto", "x")
+        if chosen.name == "selectattr":
+            values = [arg.value for arg in chosen.args if isinstance(arg, nodes.Const)]
+            if len(values) == 3 and values[0] == "role" and isinstance(values[2], str):
+                yield values[2]
 
 
 def _to_json(

@@ -1,7 +1,8 @@
 """A tokenizer from the metadata of a GGUF file.
 
-Two kinds are known: "gpt2", byte-level BPE with merges, and "llama", SentencePiece BPE, whose
-order of merges follows from the pieces' scores and what no piece covers becomes bytes.
+Four kinds are known: "gpt2", byte-level BPE with merges; "llama", SentencePiece BPE, whose order of
+merges follows from the pieces' scores and what no piece covers becomes bytes, and which Gemma 4
+calls "gemma4"; and "bert" and "t5" of encoders.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from tokenizers import (
 from tokenizers.models import BPE
 
 from pagemill.render.errors import RenderError
+from pagemill.render.gguf_encoder_tokenizer import unigram, wordpiece
 from pagemill.render.json_values import as_array
 from pagemill.render.merges import kept_merges
 from pagemill.render.split_patterns import SPLIT_RULES, SplitRule
@@ -42,15 +44,27 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], cache: Path | None = None) 
         raise RenderError("the GGUF file holds no tokenizer: tokenizer.ggml.tokens is missing")
     if kind == "gpt2":
         tokenizer = _byte_level(metadata, tokens)
-    elif kind == "llama":
+    elif kind in ("llama", "gemma4"):
         tokenizer = _sentencepiece(metadata, tokens, cache)
+    elif kind in ("bert", "t5"):
+        return _of_encoder(kind, metadata, tokens)
     else:
         raise RenderError(
-            f"the GGUF file's tokenizer is of kind {kind!r}; supported: gpt2, llama. A directory in"
-            " Hugging Face's layout with a tokenizer.json works for every kind"
+            f"the GGUF file's tokenizer is of kind {kind!r}; supported: bert, gemma4, gpt2, llama,"
+            " t5. A directory in Hugging Face's layout with a tokenizer.json works for every kind"
         )
     _add_special_tokens(tokenizer, metadata, tokens)
     _add_begin_and_end(tokenizer, metadata, tokens)
+    return tokenizer
+
+
+def _of_encoder(kind: str, metadata: Mapping[str, Any], tokens: Sequence[Any]) -> Tokenizer:
+    _vocabulary(tokens)
+    if kind == "bert":
+        tokenizer, own = wordpiece(metadata, tokens)
+    else:
+        tokenizer, own = unigram(metadata, tokens), tokens
+    _add_special_tokens(tokenizer, metadata, own)
     return tokenizer
 
 
@@ -78,17 +92,15 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> Tokenizer
 
 
 def _splitter(rule: SplitRule, prefix_space: bool) -> pre_tokenizers.PreTokenizer:
+    steps: list[pre_tokenizers.PreTokenizer] = [
+        pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in rule.patterns
+    ]
+    if rule.single_digits:
+        steps.append(pre_tokenizers.Digits(individual_digits=True))
     byte_level = pre_tokenizers.ByteLevel(
-        add_prefix_space=prefix_space, use_regex=rule.pattern is None
+        add_prefix_space=prefix_space, use_regex=not rule.patterns
     )
-    first: pre_tokenizers.PreTokenizer
-    if rule.pattern is not None:
-        first = pre_tokenizers.Split(Regex(rule.pattern), behavior="isolated")
-    elif rule.single_digits:
-        first = pre_tokenizers.Digits(individual_digits=True)
-    else:
-        return byte_level
-    return pre_tokenizers.Sequence([first, byte_level])
+    return pre_tokenizers.Sequence([*steps, byte_level]) if steps else byte_level
 
 
 def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str], cache: Path | None) -> Tokenizer:

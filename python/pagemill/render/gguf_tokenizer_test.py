@@ -1,5 +1,6 @@
 """Tests of pagemill.render.gguf_tokenizer on small vocabularies."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, trainers
+from tokenizers.models import WordPiece
 
 from pagemill.render.errors import RenderError
 from pagemill.render.gguf_tokenizer import tokenizer_from_gguf
@@ -44,6 +46,15 @@ def test_merges_are_used() -> None:
         ("qwen2", "a  12 b'LL\n\n x", ["a", " ", " ", "1", "2", " b", "'LL", "\n\n", " x"]),
         ("gpt-4o", "aBc it's 1234 //\n", ["a", "Bc", " it's", " ", "123", "4", " //\n"]),
         ("llama-bpe", "12345, it's", ["123", "45", ",", " it", "'s"]),
+        ("bloom", "a bc, d(e", ["a", " bc", ",", " d", "(", "e"]),
+        ("deepseek-coder", "a bc, 12\n字x", ["a", " bc", ",", " ", "1", "2", "\n", "字", "x"]),
+        ("deepseek-llm", "a bc, 12\n字x", ["a", " bc", ",", " ", "1", "2", "\n", "字", "x"]),
+        ("deepseek-v3", "a bc.de 1234字 y", ["a", " bc", ".de", " ", "123", "4", "字", " y"]),
+        ("falcon", "a.b 1234 c", ["a", ".", "b", " ", "123", "4", " c"]),
+        ("kimi-k2", "aBc字d it's 1234", ["a", "Bc", "字", "d", " it's", " ", "123", "4"]),
+        ("qwen35", "e\u0301a 12", ["e\u0301a", " ", "1", "2"]),
+        ("seed-coder", "a,\nb", ["a", ",", "\n", "b"]),
+        ("tekken", "aBc it's 12 //\n", ["a", "Bc", " it", "'s", " ", "1", "2", " //\n"]),
     ],
 )
 def test_text_is_cut_as_the_file_says(pre: str, text: str, pieces: list[str]) -> None:
@@ -71,7 +82,8 @@ def test_control_tokens_in_text() -> None:
 @settings(max_examples=400)
 def test_sentencepiece_ids_equal_the_librarys_own(prefix: bool, text: str) -> None:
     # SentencePiece itself drops NUL; and it treats its space symbol as a space, like this one.
-    text = text.replace("\0", "")
+    # Control tokens are read in `test_control_tokens_in_text`.
+    text = re.sub("\0|<s>|</s>|<unk>", "", text)
     theirs = sentencepiece.SentencePieceProcessor(model_proto=MODELS[prefix])
     ours = _cached(prefix)
     assert ours.encode(text, add_special_tokens=False).ids == theirs.encode(text)
@@ -116,6 +128,55 @@ def test_gemma_ranks_by_place_and_respells_runs_of_spaces() -> None:
     assert tokenizer.decode([5, 7, 8]) == "a  ab"
 
 
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_wordpiece_ids_equal_the_librarys_own(lowercase: bool) -> None:
+    theirs = Tokenizer(WordPiece(unk_token="[UNK]"))
+    theirs.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    theirs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    theirs.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
+    theirs.train_from_iterator(TEXT, trainer)
+    pieces = [theirs.id_to_token(i) for i in range(theirs.get_vocab_size())]
+    # As converters spell them.
+    stored = [p.removeprefix("##") if p.startswith("##") else "\u2581" + p for p in pieces[5:]]
+    metadata: dict[str, Any] = {
+        "general.architecture": "bert",
+        "tokenizer.ggml.model": "bert",
+        "tokenizer.ggml.tokens": [*special, *stored],
+        "tokenizer.ggml.token_type": [3] * 5 + [1] * len(stored),
+        "tokenizer.ggml.unknown_token_id": 1,
+        "tokenizer.ggml.seperator_token_id": 3,
+    }
+    ours = tokenizer_from_gguf(metadata)
+    for text in (*TEXT, "unseen Words \u2603 na\u00efve\tIt's"):
+        ids = theirs.encode(text).ids
+        assert ours.encode(text).ids == [2, *ids, 3]
+        assert ours.decode(ids) == theirs.decode(ids)
+    pair = ours.encode("a b", "c [MASK]")
+    assert pair.tokens == ["[CLS]", "a", "b", "[SEP]", "c", "[MASK]", "[SEP]"]
+    assert pair.type_ids == [0, 0, 0, 0, 1, 1, 1]
+
+
+def test_unigram_ids_equal_sentencepieces_own() -> None:
+    model = sentencepiece_model(model_type="unigram")
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
+    metadata = sentencepiece_metadata(model) | {
+        "tokenizer.ggml.model": "t5",
+        "tokenizer.ggml.remove_extra_whitespaces": False,
+    }
+    ours = tokenizer_from_gguf(metadata)
+    for text in TEXT[:3]:
+        assert ours.encode(text).ids == [1, *theirs.encode(text), 2]
+    first, second = theirs.encode("the"), theirs.encode("dog")
+    assert ours.encode("the", "dog").ids == [1, *first, 2, 2, *second, 2]
+    metadata["tokenizer.ggml.remove_extra_whitespaces"] = True
+    assert tokenizer_from_gguf(metadata).encode(" a  b ").ids == ours.encode("a b").ids
+    metadata["tokenizer.ggml.precompiled_charsmap"] = [1, 2, 3]
+    with pytest.raises(RenderError, match="inconsistent"):
+        tokenizer_from_gguf(metadata)
+
+
 def test_merges_that_were_derived_are_kept(tmp_path: Path) -> None:
     metadata = sentencepiece_metadata(MODELS[True], True)
     before = tokenizer_from_gguf(metadata, tmp_path)
@@ -127,7 +188,9 @@ def test_merges_that_were_derived_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"tokenizer.ggml.model": "bert"}, "'bert'; supported: gpt2, llama"),
+        ({"tokenizer.ggml.model": "rwkv"}, "'rwkv'; supported: bert, gemma4, gpt2, llama, t5"),
+        ({"tokenizer.ggml.model": "bert"}, "neither tokenizer.ggml.unknown_token_id nor .* .UNK."),
+        ({"tokenizer.ggml.model": "t5"}, "scores is missing"),
         ({"tokenizer.ggml.pre": "martian"}, "'martian' is unknown; known: .*smollm"),
         ({"tokenizer.ggml.tokens": None}, "holds no tokenizer"),
         ({"tokenizer.ggml.tokens": []}, "holds no tokenizer"),

@@ -15,7 +15,7 @@ from pagemill.render.special_tokens import read_json
 from pagemill.render.split_patterns import SPLIT_RULES
 
 FILE = "tokenizer.tok.json"
-_WORDS = {"V1": SPLIT_RULES["qwen2"].pattern}
+_WORDS = {"V1": SPLIT_RULES["grok-2"].patterns[0]}
 
 
 def open_vocabulary(folder: Path, cache: Path | None) -> tuple[Tokenizer, dict[str, str]]:

@@ -51,17 +51,18 @@ def byte_level_metadata(pre: str = "smollm") -> dict[str, Any]:
     }
 
 
-def sentencepiece_model(add_dummy_prefix: bool = True) -> bytes:
-    """A SentencePiece BPE model of 420 pieces with byte fallback, as its own library trains it."""
+def sentencepiece_model(add_dummy_prefix: bool = True, *, model_type: str = "bpe") -> bytes:
+    """A SentencePiece model, as its own library trains it: "bpe" of 420 pieces with byte fallback,
+    or "unigram" of 100, for which these sentences suffice."""
     import sentencepiece
 
-    model = io.BytesIO()
+    model, is_bpe = io.BytesIO(), model_type == "bpe"
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT * 4),
         model_writer=model,
-        model_type="bpe",
-        vocab_size=420,
-        byte_fallback=True,
+        model_type=model_type,
+        vocab_size=420 if is_bpe else 100,
+        byte_fallback=is_bpe,
         character_coverage=0.98,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,

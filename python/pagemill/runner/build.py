@@ -37,7 +37,7 @@ from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
 from pagemill.runner.fallback.module import BuiltModule
 from pagemill.runner.recorded_shapes import ShapeRecorder
-from pagemill.runner.tail import Tail, choose_tail, trace_tail
+from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
@@ -137,7 +137,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     _return_values(weights.trace, "experts", EXPERTS, EXPERTS, options.experts)
     program = weights.trace.program
     encoder = _build_encoder(model, source, options, weights)
-    weights.check_all_used(model.ignored)
+    weights.check_all_used({**model.ignored, **OTHER_TAILS})
     if options.shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
         raise ModelConfigError(
             f"{source.architecture} is not divided among ranks; use --tensor-parallel-size 1"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pagemill.layers.base import Constant
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
@@ -117,6 +118,25 @@ class ShapeRecorder:
         del module, x, rows, columns
         return y
 
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        del module, ids, count, scale
+        return y
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        del layer, ids, x, rows, columns
+        return y
+
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         stored = (heads.total * rows.total, width)
         return self._read(f"{module}.weight", stored, (heads.size, rows.size, width))
@@ -150,10 +170,16 @@ class ShapeRecorder:
             self.shapes[name] = (length,)
         return self._made(f"{names[0]} to {names[-1]}", (len(names) * length,))
 
+    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
+        return self._read(name, stored or (length,), (length, 2))
+
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
         return self._read(name, shape, (columns.size, len(rows)))
+
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return self._read(name, shape)
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         self.shapes[name] = shape
@@ -169,6 +195,11 @@ class ShapeRecorder:
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         del index
         return self._read(name, shape, shape[1:])
+
+    def combined_rows(
+        self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        return self._read(name, shape, (len(sums), shape[1]))
 
     def number(self, name: str) -> float:
         self.shapes[name] = (1,)

@@ -87,6 +87,7 @@ class SimpleBatch:
             {
                 "block_size": size,
                 "num_common_blocks": 0,
+                "recent_states": 0,
                 "slot_mapping": np.array(slots[table], np.int32),
                 "block_table": self._block_table(list(tokens), table),
             }

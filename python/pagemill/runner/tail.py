@@ -1,38 +1,71 @@
 """The tail of a program: what is computed of a model's last vectors.
 
-A model generates, or it pools: the vectors of a prompt become one by a pooling, or all stay; the
-head of a classifier may follow. The files say which, and an operator may choose otherwise.
+A model generates, or it pools: the vectors of a prompt become one by a pooling, or all stay; linear
+layers or the head of a classifier may follow. The files say which, and an operator may choose
+otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pagemill import ops
 from pagemill.inputs.task import Pooled, Task
 from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
 from pagemill.layers.pooler import KINDS, pool
-from pagemill.models.base import Classifier, Model, ModelConfigError
+from pagemill.models.base import (
+    Classifier,
+    MaskedModel,
+    Model,
+    ModelConfigError,
+    TokenScorer,
+)
 from pagemill.models.table import find
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Tensor
-from pagemill.weights.classes import Classes, read_classes
-from pagemill.weights.pooling import matryoshka_sizes
+from pagemill.weights.classes import FROM_TOKENS, Classes, read_classes
+from pagemill.weights.heads import COLBERT, HEADS, SPARSE
+from pagemill.weights.json_file import shown
+from pagemill.weights.pooling import Dense, matryoshka_sizes
 from pagemill.weights.source import ModelSource
+from pagemill.weights.vocabulary import vocabulary
 
-_ALL = "all"
+_ALL, _SPLADE = "all", "splade"
+_ACTIVATIONS: Mapping[str, ops.ActivationKind] = {
+    "GELU": ops.ActivationKind.GELU,
+    "Identity": ops.ActivationKind.IDENTITY,
+    "ReLU": ops.ActivationKind.RELU,
+    "SiLU": ops.ActivationKind.SILU,
+    "Sigmoid": ops.ActivationKind.SIGMOID,
+    "Tanh": ops.ActivationKind.TANH,
+}
+_REWARD = "score.2.weight"  # of the head of Qwen2's reward models
+_STEP_TAG = "step_tag_id"
+OTHER_TAILS: Mapping[str, str] = {
+    rf"({'|'.join(head.rstrip('.') for head in HEADS)})\..*": "layers of another task"
+}
+"""What the tail of a task may leave unread, as `Model.ignored`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """`pooling` is a kind of `layers.pooler`, None if the model generates. Vectors have the length
-    1 if `normalize`; `classes` are those of a classifier."""
+    """`pooling` is a kind of `layers.pooler`, None if the model generates; `dense` layers follow.
+    Vectors have the length 1 if `normalize`; `classes` are those of a classifier, whose head is the
+    model's unless there are `dense` layers. Rows of the first `skipped` tokens are left out."""
 
     task: Task
     pooling: str | None = None
     normalize: bool = False
     classes: Classes | None = None
     max_seq_length: int | None = None
+    dense: tuple[Dense, ...] = ()
+    skipped: int = 0
+    step_tag: int | None = None
+    """The only token whose rows are wanted."""
+    sums: tuple[Mapping[int, float], ...] = ()
+    """Of logits of tokens: those of classes, instead of a head."""
 
     def pooled(self, model: Model, source: ModelSource) -> Pooled | None:
         """What front ends need to know of its rows; None if the model generates.
@@ -49,13 +82,17 @@ class Tail:
                 pooling=self.pooling,
                 labels=self.classes.labels,
                 activation=self.classes.activation,
+                step_tag=self.step_tag,
             )
+        sparse = self.pooling == _SPLADE
+        width = model.traits.vocab_size if sparse else model.traits.hidden_size
         return Pooled(
             task=self.task,
-            width=model.traits.hidden_size,
+            width=self.dense[-1].size if self.dense else width,
             pooling=self.pooling,
             normalizes=self.normalize,
-            sizes=matryoshka_sizes(source.config),
+            sizes=None if sparse else matryoshka_sizes(source.config),
+            skipped=self.skipped,
         )
 
 
@@ -76,9 +113,15 @@ def choose_tail(
         WeightsError: the classes of the configuration are wrong.
     """
     made_for = find(source.architecture).task
+    by_token = _token_layers(source)
+    if task is None and source.config.get(FROM_TOKENS) is not None:
+        steps = source.config.get(_STEP_TAG) is not None
+        task = Task.TOKEN_CLASSIFY if steps else Task.CLASSIFY
     if task is None:
         embeds = source.pooling is not None or pooling is not None
         task = Task.EMBED if embeds and made_for is Task.GENERATE else made_for
+        if by_token and task is Task.EMBED and pooling is None and not _pools(source):
+            task = Task.TOKEN_EMBED
     name, traits = source.architecture, model.traits
     if task is Task.GENERATE:
         if not traits.generates:
@@ -91,14 +134,44 @@ def choose_tail(
         return _classifier(source, model, task, pooling)
     limit = None if source.pooling is None else source.pooling.max_seq_length
     if task.by_token:
-        return Tail(task, _ALL, normalize, None, limit)
-    if pooling is None and source.pooling is not None:
-        return Tail(task, source.pooling.kind, source.pooling.normalize, None, limit)
+        # BGE-M3 has no vector for the first token (FlagEmbedding).
+        skipped = int(any(layer.module == COLBERT for layer in by_token))
+        return Tail(task, _ALL, normalize, None, limit, by_token, skipped)
+    stated = source.pooling
+    if stated is not None and _pools(source) and pooling in (None, stated.kind):
+        normalize = stated.normalize if pooling is None else normalize
+        return Tail(task, stated.kind, normalize, None, limit, stated.dense)
+    if pooling == _SPLADE:
+        return Tail(task, pooling, False, None, limit)
     default = "last" if traits.causal else "mean"
     return Tail(task, pooling or default, normalize, None, limit)
 
 
+def _pools(source: ModelSource) -> bool:
+    """Whether the files make one vector of a text."""
+    return source.pooling is not None and source.pooling.kind != _ALL
+
+
+def _token_layers(source: ModelSource) -> tuple[Dense, ...]:
+    """The layers behind vectors of tokens: those of PyLate, ColBERT's or BGE-M3's."""
+    if source.pooling is not None and source.pooling.kind == _ALL:
+        return source.pooling.dense
+    for module in ("linear", COLBERT):
+        name = f"{module}.weight"
+        if source.has(name):
+            size = source.tensor(name).shape[0]
+            return (Dense(module, size, source.has(f"{module}.bias")),)
+    return ()
+
+
 def _classifier(source: ModelSource, model: Model, task: Task, pooling: str | None) -> Tail:
+    if task is Task.TOKEN_CLASSIFY and source.has(f"{SPARSE}.weight"):
+        weight = Classes(("weight",), "relu")
+        return Tail(task, _ALL, classes=weight, dense=(Dense(SPARSE, 1, bias=True),))
+    tag = _step_tag(source, task)
+    if source.config.get(FROM_TOKENS) is not None:
+        classes, kind = read_classes(source.config), _ALL if task.by_token else pooling or "last"
+        return Tail(task, kind, classes=classes, step_tag=tag, sums=_sums(source, classes))
     if find(source.architecture).task is not task or not isinstance(model, Classifier):
         end = "ForTokenClassification" if task.by_token else "ForSequenceClassification"
         raise ModelConfigError(
@@ -106,7 +179,40 @@ def _classifier(source: ModelSource, model: Model, task: Task, pooling: str | No
             f" have: use a checkpoint of an architecture that ends in {end}, or --task embed"
         )
     kind = _ALL if task.by_token else pooling or model.classifier_pooling
-    return Tail(task, kind, classes=read_classes(source.config))
+    if task.by_token and source.has(_REWARD):
+        classes = read_classes(source.config, source.tensor(_REWARD).shape[0])
+    else:
+        classes = read_classes(source.config)
+    return Tail(task, kind, classes=classes, step_tag=tag)
+
+
+def _step_tag(source: ModelSource, task: Task) -> int | None:
+    """The token behind each step of a solution, of models that judge steps: `step_tag_id`, or that
+    of Qwen2's process reward models."""
+    if task is not Task.TOKEN_CLASSIFY:
+        return None
+    stated = source.config.get(_STEP_TAG)
+    if stated is not None and type(stated) is not int:
+        raise ModelConfigError(f"{_STEP_TAG} is {shown(stated)}, not the id of a token")
+    if stated is None and source.architecture.endswith("ForProcessRewardModel"):
+        pieces = vocabulary(source).items()
+        return next((index for index, piece in pieces if piece == "<extra_0>"), None)
+    return stated
+
+
+def _sums(source: ModelSource, classes: Classes) -> tuple[Mapping[int, float], ...]:
+    """The logits of classes, as sums of those of tokens."""
+    ids = {piece: index for index, piece in vocabulary(source).items()}
+    for token in classes.tokens:
+        if token not in ids:
+            raise ModelConfigError(
+                f"{FROM_TOKENS}: the tokenizer of {source.path} has no token {token!r:.40}; name"
+                " them as its vocabulary does"
+            )
+    found = [ids[token] for token in classes.tokens]
+    if classes.opposed:
+        return ({found[1]: 1.0, found[0]: -1.0},)
+    return tuple({index: 1.0} for index in found)
 
 
 def trace_tail(weights: Weights, model: Model, hidden: Tensor, tail: Tail) -> None:
@@ -115,8 +221,14 @@ def trace_tail(weights: Weights, model: Model, hidden: Tensor, tail: Tail) -> No
     if tail.pooling is None:
         rows = ops.select_rows(hidden, trace.input("logits_rows", "i32", ("logits_rows",)))
         trace.output("logits", model.logits(weights, rows))
-    elif tail.classes is None:
-        trace.output("pooled", pool(hidden, tail.pooling, normalize=tail.normalize))
+    elif tail.classes is None or tail.dense:
+        trace.output("pooled", _vectors(weights, model, hidden, tail, tail.pooling))
+    elif tail.sums:
+        if not isinstance(model, TokenScorer):
+            raise ModelConfigError(f"{FROM_TOKENS} needs a decoder; use another --task")
+        by_token = tail.pooling == _ALL
+        rows = hidden if by_token else pool(hidden, tail.pooling, dtype=ACT)
+        trace.output("pooled", model.token_logits(weights, rows, tail.sums))
     else:
         assert isinstance(model, Classifier)
         labels = len(tail.classes.labels)
@@ -125,3 +237,27 @@ def trace_tail(weights: Weights, model: Model, hidden: Tensor, tail: Tail) -> No
         else:
             scores = model.classify(weights, pool(hidden, tail.pooling, dtype=ACT), labels)
         trace.output("pooled", scores)
+
+
+def _vectors(weights: Weights, model: Model, hidden: Tensor, tail: Tail, pooling: str) -> Tensor:
+    """hidden [T, H] -> f32 [R, width], or of vectors of tokens [T, width]."""
+    if pooling == _SPLADE:
+        if not isinstance(model, MaskedModel):
+            raise ModelConfigError(
+                "the pooling splade needs the head of a masked language model: use a checkpoint of"
+                " BERT, DistilBERT or RoBERTa with one, or another --pooling-type"
+            )
+        hidden = model.masked_logits(weights, hidden)
+    if not tail.dense:
+        return pool(hidden, pooling, normalize=tail.normalize)
+    x = hidden if pooling == _ALL else pool(hidden, pooling, dtype=ACT)
+    for layer in tail.dense:
+        if layer.activation not in _ACTIVATIONS:
+            known = ", ".join(_ACTIVATIONS)
+            raise ModelConfigError(
+                f"the activation {layer.activation!r:.40} of a Dense module; known: {known}"
+            )
+        x = linear(weights, layer.module, x, (layer.size,), bias=layer.bias)
+        kind = _ACTIVATIONS[layer.activation]
+        x = x if kind is ops.ActivationKind.IDENTITY else ops.activation(x, kind)
+    return pool(x, _ALL, normalize=tail.normalize)

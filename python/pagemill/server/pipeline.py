@@ -165,7 +165,14 @@ class Pipeline:
         if options.caller.record is not None:
             options.caller.record.submission = _submission(checked, sampling)
         return Generation(
-            stream, assemblers, self.metrics, token_ids, sampling, options.caller, charge
+            stream,
+            assemblers,
+            self.metrics,
+            token_ids,
+            sampling,
+            options.caller,
+            charge,
+            self.model.adapter,
         )
 
     def assembler(
@@ -195,13 +202,15 @@ class Pipeline:
         Raises:
             ApiError: the request cannot be served, or one of its prompts failed.
         """
-        pooled, num_tokens = self.model.pooled, sum(map(len, prompts))
-        if pooled is not None and pooled.task.by_token:
-            most = MAX_POOLED_NUMBERS // pooled.width
-            if num_tokens > most:
+        pooled = self.model.pooled
+        if pooled is not None:
+            by_token, most = pooled.task.by_token, MAX_POOLED_NUMBERS // pooled.width
+            count = sum(map(len, prompts)) if by_token else len(prompts)
+            if count > most:
                 raise bad_request(
-                    f"`{options.param}` has {num_tokens} tokens, of which each has {pooled.width}"
-                    f" numbers; a response holds those of {most}: send less at a time.",
+                    f"`{options.param}` has {count} {'tokens' if by_token else 'texts'}, of which"
+                    f" each has {pooled.width} numbers; a response holds those of {most}: send less"
+                    " at a time.",
                     options.param,
                 )
         rows: dict[int, np.ndarray] = {}
@@ -245,14 +254,14 @@ class Pipeline:
     ) -> None:
         """Pools the prompts of a request that begin with number `start`."""
         pooled = self.model.pooled
-        by_token = pooled is not None and pooled.task.by_token
-        numbers = _most_tokens(prompts, 1) * pooled.width if by_token and pooled else 0
+        width = 0 if pooled is None else pooled.width
+        numbers = sum(map(self._num_rows, prompts)) * width
         await self._row_room.take(numbers)
         try:
             with await self._submit(prompts, None, options) as stream:
                 async for outputs in stream:
                     for output in outputs:
-                        take(start + output.index, self._rows(output))
+                        take(start + output.index, self._rows(output, prompts[output.index]))
         finally:
             self._row_room.give(numbers)
 
@@ -260,15 +269,18 @@ class Pipeline:
         """Parts of a large request and where they begin: each leaves room in the queue for others,
         and its rows fit in memory."""
         pooled, most = self.model.pooled, max(1, self.model.max_choices // 4)
-        by_token = pooled is not None and pooled.task.by_token
-        room = MAX_POOLED_NUMBERS // pooled.width if by_token and pooled is not None else 0
-        start = tokens = 0
+        room = 0 if pooled is None else MAX_POOLED_NUMBERS // pooled.width
+        start = rows = 0
         for at, prompt in enumerate(prompts):
-            tokens += len(prompt.rendered)
-            if at - start == most or (by_token and at > start and tokens > room):
+            rows += self._num_rows(prompt)
+            if at - start == most or (at > start and rows > room):
                 yield start, prompts[start:at]
-                start, tokens = at, len(prompt.rendered)
+                start, rows = at, self._num_rows(prompt)
         yield start, prompts[start:]
+
+    def _num_rows(self, prompt: Prompt) -> int:
+        pooled = self.model.pooled
+        return len(prompt.rendered) if pooled is not None and pooled.task.by_token else 1
 
     async def _submit(
         self,
@@ -385,7 +397,7 @@ class Pipeline:
         right = options.truncation_side == "right"
         return RenderedPrompt(prompt.token_ids[:kept] if right else prompt.token_ids[-kept:])
 
-    def _rows(self, output: ChoiceOutput) -> np.ndarray:
+    def _rows(self, output: ChoiceOutput, prompt: Prompt) -> np.ndarray:
         if output.error is not None:
             self.metrics.finished("error")
             raise output.error
@@ -393,7 +405,7 @@ class Pipeline:
         if output.pooled is None or pooled is None:
             raise EngineError("INTERNAL", f"The engine ended with {output.finish_reason}.")
         self.metrics.finished("stop")
-        return output.pooled.reshape(-1, pooled.width) if pooled.task.by_token else output.pooled
+        return pooled.rows(output.pooled, prompt.rendered.token_ids)
 
 
 def _submission(prompts: Sequence[Prompt], sampling: SamplingParams) -> Submission:

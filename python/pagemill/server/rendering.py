@@ -176,14 +176,8 @@ class Rendering:
         Raises:
             ApiError: 400 if a text cannot be tokenized, or cannot fit, or there is too much.
         """
+        num_chars = self.check_pairs(pairs, param)
         texts = [text for pair in pairs for text in pair if text is not None]
-        num_chars = sum(map(len, texts))
-        if num_chars > MAX_PAIR_CHARS:
-            raise bad_request(
-                f"`{param}` and what they are read with have {num_chars} characters in"
-                f" {len(pairs)} pairs; at most {MAX_PAIR_CHARS} are read at a time: send fewer.",
-                param,
-            )
         if limits != NO_LIMITS and num_chars > INLINE_CHARS:
             pairs = await asyncio.to_thread(self._heads_of_pairs, pairs, limits)
             texts = [text for pair in pairs for text in pair if text is not None]
@@ -197,6 +191,21 @@ class Rendering:
             RenderedPrompt(_text_prompt(ids, param).token_ids, second_text_start=start)
             for ids, start in encoded
         ]
+
+    def check_pairs(self, pairs: Sequence[tuple[str, str | None]], param: str) -> int:
+        """The characters of all pairs.
+
+        Raises:
+            ApiError: 400: there are too many.
+        """
+        num_chars = sum(len(text) for pair in pairs for text in pair if text is not None)
+        if num_chars > MAX_PAIR_CHARS:
+            raise bad_request(
+                f"`{param}` and what they are read with have {num_chars} characters in"
+                f" {len(pairs)} pairs; at most {MAX_PAIR_CHARS} are read at a time: send fewer.",
+                param,
+            )
+        return num_chars
 
     async def decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of `token_ids`."""

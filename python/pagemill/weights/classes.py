@@ -9,9 +9,12 @@ from typing import Any, Literal, cast
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
 
-_Activation = Literal["identity", "sigmoid", "softmax"]
+_Activation = Literal["identity", "relu", "sigmoid", "softmax"]
 _DEFAULT_LABELS = 2  # of a configuration that states none, as in `transformers`
 _MAX_LABELS = 2**20
+FROM_TOKENS = "classifier_from_token"
+"""The key of tokens whose logits are those of classes."""
+_MAX_TOKENS = 64
 # By the kind of problem that the model was trained for.
 _BY_PROBLEM: Mapping[str, _Activation] = {
     "regression": "identity",
@@ -28,27 +31,59 @@ _BY_MODULE: Mapping[str, _Activation] = {
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """`labels` in the order of the classifier's outputs."""
+    """`labels` in the order of the classifier's outputs. If there are `tokens`, outputs are their
+    logits, or if they are `opposed` the second's less the first's."""
 
     labels: tuple[str, ...]
     activation: _Activation
+    tokens: tuple[str, ...] = ()
+    opposed: bool = False
 
 
-def read_classes(config: Mapping[str, Any]) -> Classes:
-    """The classes by `id2label` or `num_labels`. The activation is that of `problem_type`, or the
-    one that sentence-transformers states, or else softmax, and sigmoid for a single class.
+def read_classes(config: Mapping[str, Any], count: int = _DEFAULT_LABELS) -> Classes:
+    """The classes by `classifier_from_token`, `id2label` or `num_labels`. The activation is that of
+    `problem_type`, or the one that sentence-transformers states, or else softmax, and sigmoid for a
+    single class. A configuration that says nothing of classes has `count`; one of them is a reward,
+    whose logit is the score.
 
     Raises:
         WeightsError: a key has another type, or names an unknown activation.
     """
-    labels = _labels(config)
-    return Classes(labels, _activation(config) or ("softmax" if len(labels) > 1 else "sigmoid"))
+    if config.get(FROM_TOKENS) is not None:
+        return _of_tokens(config)
+    labels = _labels(config, count)
+    default = "softmax" if len(labels) > 1 else "identity" if count == 1 else "sigmoid"
+    return Classes(labels, _activation(config) or default)
 
 
-def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+def _of_tokens(config: Mapping[str, Any]) -> Classes:
+    """Tokens of the vocabulary as classes, or two as one class, as a reranker is published that
+    answers "yes" or "no"."""
+    listed: Any = config[FROM_TOKENS]
+    tokens = tuple(cast("list[Any]", listed)) if isinstance(listed, list) else ()
+    if not all(isinstance(token, str) for token in tokens) or not 1 <= len(tokens) <= _MAX_TOKENS:
+        stated = shown(config[FROM_TOKENS])
+        raise WeightsError(
+            f"config.json: {FROM_TOKENS} is {stated}; a list of 1 to {_MAX_TOKENS} tokens"
+        )
+    is_opposed = config.get("is_original_qwen3_reranker") is True
+    method = config.get("method") or ("from_2_way_softmax" if is_opposed else "no_post_processing")
+    if method not in ("from_2_way_softmax", "no_post_processing"):
+        raise WeightsError(
+            f"config.json: method is {shown(method)}; known: from_2_way_softmax, no_post_processing"
+        )
+    opposed = method == "from_2_way_softmax"
+    if opposed and len(tokens) != 2:
+        raise WeightsError(f"config.json: from_2_way_softmax needs 2 tokens, not {len(tokens)}")
+    labels = tokens[1:] if opposed else tokens
+    activation = _activation(config) or ("softmax" if len(labels) > 1 else "sigmoid")
+    return Classes(labels, activation, tokens, opposed)
+
+
+def _labels(config: Mapping[str, Any], default: int) -> tuple[str, ...]:
     names = config.get("id2label")
     if names is None:
-        count = config.get("num_labels", _DEFAULT_LABELS)
+        count = config.get("num_labels", default)
         if type(count) is not int or not 1 <= count <= _MAX_LABELS:
             raise WeightsError(f"config.json: num_labels is {shown(count)}")
         return tuple(f"LABEL_{i}" for i in range(count))

@@ -2,6 +2,7 @@
 
 Each function takes the blocks of a tensor as `[blocks, block_bytes]` uint8 and returns
 `[blocks, block_elements]` float32. Layouts: ggml's `ggml-common.h`; all numbers little endian.
+Formats with tables of points are read by the native extension, which has the tables.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import DTYPES
+from pagemill.ops.dtypes import BLOCK_DTYPES, DTYPES
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -31,9 +32,20 @@ def dequantize(dtype: str, data: Bytes) -> Floats:
     Raises:
         ValueError: `dtype` is not a block format.
     """
+    if dtype not in BLOCK_DTYPES:
+        raise ValueError(f"{dtype} is not a block format; known: {', '.join(sorted(BLOCK_DTYPES))}")
     if dtype not in _FORMATS:
-        raise ValueError(f"{dtype} is not a block format; known: {', '.join(sorted(_FORMATS))}")
+        return _of_points(dtype, data)
     return _FORMATS[dtype](data.reshape(-1, DTYPES[dtype].block_bytes)).reshape(-1)
+
+
+def _of_points(dtype: str, data: Bytes) -> Floats:
+    from pagemill import _native
+
+    info = DTYPES[dtype]
+    values = np.empty(data.size // info.block_bytes * info.block_elements, np.float32)
+    _native.dequantize_blocks(dtype, np.ascontiguousarray(data).reshape(-1), values)
+    return values
 
 
 def _half(blocks: Bytes, at: int) -> Floats:

@@ -24,5 +24,5 @@ def test_random_blocks(dtype: str):
 
 
 def test_unknown_format():
-    with pytest.raises(ValueError, match="iq1_s is not a block format; known: iq4_nl, iq4_xs"):
-        dequantize("iq1_s", np.zeros(84, np.uint8))
+    with pytest.raises(ValueError, match="q8_k is not a block format; known: iq1_m, iq1_s"):
+        dequantize("q8_k", np.zeros(292, np.uint8))

@@ -18,6 +18,13 @@ from pagemill.weights.gguf_split import split_names
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w./-]+\.gguf))?")
 _DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model*")
 _LEFT_OUT = ("*/*.safetensors", "consolidated*", "onnx/*", "original/*", "openvino/*")
+# Layers beside a model (`heads`); files of torch are read without running them.
+_HEADS = (
+    "*_Dense/model.safetensors",
+    "*_Dense/pytorch_model.bin",
+    "colbert_linear.*",
+    "sparse_linear.*",
+)
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 
 
@@ -59,11 +66,10 @@ def choose_files(wanted: HubId, files: list[str]) -> list[str]:
     chosen = [
         name
         for name in files
-        if any(fnmatch.fnmatch(name, pattern) for pattern in _DATA)
-        and not any(fnmatch.fnmatch(name, pattern) for pattern in _LEFT_OUT)
+        if _matches(name, _HEADS) or (_matches(name, _DATA) and not _matches(name, _LEFT_OUT))
     ]
     described = "config.json" in chosen or "adapter_config.json" in chosen
-    if described and any(name.endswith(".safetensors") for name in chosen):
+    if described and any("/" not in name for name in chosen if name.endswith(".safetensors")):
         return chosen
     if ggufs := sorted(name for name in files if name.endswith(".gguf")):
         if list(split_names(ggufs[0])) == ggufs:
@@ -75,6 +81,10 @@ def choose_files(wanted: HubId, files: list[str]) -> list[str]:
             " read and are refused: look for a safetensors or GGUF version of the model"
         )
     raise FetchError(f"{wanted.repo} holds neither safetensors with a config.json nor a GGUF file")
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 def cached_model(wanted: HubId, cache: Path) -> Path | None:

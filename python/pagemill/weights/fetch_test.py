@@ -244,6 +244,8 @@ def test_hub_files() -> None:
     hf = ["config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"]
     noise = ["README.md", "pytorch_model.bin", "onnx/model.onnx", "original/x.safetensors"]
     assert choose("o/n", *hf, *noise, "consolidated.safetensors") == hf
+    heads = ["2_Dense/config.json", "2_Dense/model.safetensors", "sparse_linear.pt"]
+    assert choose("o/n", *hf, *heads, "2_Dense/rust_model.ot", *noise) == [*hf, *heads]
     adapter = ["adapter_config.json", "adapter_model.safetensors"]
     assert choose("o/n", "README.md", *adapter, "optimizer.pt") == adapter
     assert choose("o/n", "README.md", "m.gguf") == ["m.gguf"]

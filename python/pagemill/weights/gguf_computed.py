@@ -137,6 +137,27 @@ def score_scale(reader: GgufReader, config: Config) -> Config:
     return {"attention_multiplier": config.get("attention_multiplier", config["head_dim"] ** -0.5)}
 
 
+def minicpm3(reader: GgufReader, config: Config) -> Config:
+    rotary, heads = reader.integer("rope.dimension_count"), config["num_attention_heads"]
+    key, rope = reader.integer("attention.key_length"), config["rope_parameters"]
+    return {
+        "rope_parameters": {k: v for k, v in rope.items() if k != "partial_rotary_factor"},
+        "qk_rope_head_dim": rotary,
+        "qk_nope_head_dim": key - rotary,
+        "v_head_dim": config["hidden_size"] // heads,
+        "head_dim": rotary,
+    }
+
+
+def mistral3(reader: GgufReader, config: Config) -> Config:
+    rope = dict(config["rope_parameters"])
+    if weight := reader.number("rope.scaling.yarn_log_multiplier", 0.0):
+        rope |= {"mscale": 1.0, "mscale_all_dim": weight}
+    if beta := reader.number("attention.temperature_scale", 0.0):
+        rope["llama_4_scaling_beta"] = beta
+    return {"rope_parameters": rope}
+
+
 def _mixer_sizes(reader: GgufReader) -> Config:
     heads, inner = reader.integer("ssm.time_step_rank"), reader.integer("ssm.inner_size")
     return {
@@ -225,6 +246,45 @@ def qwen3_next(reader: GgufReader, config: Config) -> Config:
     kinds = ["full_attention" if i in attends else "linear_attention" for i in range(layers)]
     values = reader.integer("ssm.inner_size") // reader.integer("ssm.time_step_rank")
     return {"layer_types": kinds, "linear_value_head_dim": values}
+
+
+def encoder(reader: GgufReader, config: Config) -> Config:
+    """Tables have the rows that converters keep: RoBERTa's begin at the first position."""
+    types, positions = reader.tensor("token_types.weight"), reader.tensor("position_embd.weight")
+    return {
+        "type_vocab_size": types.shape[0] if types else 0,
+        "max_position_embeddings": positions.shape[0]
+        if positions
+        else config["max_position_embeddings"],
+    }
+
+
+def t5_encoder(reader: GgufReader, config: Config) -> Config:
+    """There is no key for activations: those with gates are T5 1.1's."""
+    del config
+    gated = reader.tensor("enc.blk.0.ffn_gate.weight") is not None
+    return {"feed_forward_proj": "gated-gelu" if gated else "relu"}
+
+
+def modern_bert(reader: GgufReader, config: Config) -> Config:
+    every, layers = (
+        reader.number("attention.sliding_window_pattern", 3),
+        config["num_hidden_layers"],
+    )
+    kinds = ["sliding_attention" if i % every else "full_attention" for i in range(layers)]
+    local = {"rope_type": "default", "rope_theta": reader.number("rope.freq_base_swa", 10000.0)}
+    return {
+        "layer_types": kinds,
+        "rope_parameters": {
+            "full_attention": config["rope_parameters"],
+            "sliding_attention": local,
+        },
+    }
+
+
+def qwen3_5(reader: GgufReader, config: Config) -> Config:
+    fewer = without_further_layers(reader, config)
+    return fewer | qwen3_next(reader, config | fewer)
 
 
 def mamba(reader: GgufReader, config: Config) -> Config:

@@ -25,7 +25,8 @@ def config_from_gguf(gguf: GgufFile) -> Config:
     already contains the + 1 that its checkpoints omit); `qkv_by_head`, false if the rows of q, k
     and v of a fused matrix are one after the other; `weights_transposed`, false if matrices that
     checkpoints store as [in, out] are [out, in]; `gate_and_up_fused`, false if the matrices of gate
-    and up are two.
+    and up are two; `linear_heads_in_turn`, true if the heads of a group of linear attention are
+    apart by the number of groups.
 
     Raises:
         WeightsError: the architecture is not known or a key is missing or of the wrong type.
@@ -67,8 +68,11 @@ def _base(reader: GgufReader, family: GgufFamily) -> Config:
 def _attention(reader: GgufReader, config: Config) -> Config:
     heads = reader.integer("attention.head_count")
     head_dim = reader.find_int("attention.key_length") or config["hidden_size"] // heads
+    # Models with experts in all layers may state no other size.
+    of_experts = reader.find_int("expert_feed_forward_length")
+    sized = of_experts is None or reader.find("feed_forward_length") is not None
     return {
-        "intermediate_size": reader.integer("feed_forward_length"),
+        "intermediate_size": reader.integer("feed_forward_length") if sized else of_experts,
         "num_attention_heads": heads,
         "num_key_value_heads": reader.find_int("attention.head_count_kv") or heads,
         "head_dim": head_dim,

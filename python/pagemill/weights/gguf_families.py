@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pagemill.weights import gguf_computed as computed
+from pagemill.weights.gguf_gemma4 import gemma4
 from pagemill.weights.gguf_reader import GgufReader
 
 Config = dict[str, Any]
@@ -40,8 +41,27 @@ _CAPS = {
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
 }
+_ENCODER = {"layer_norm_eps": _LAYER_NORM}
+_T5 = {
+    "d_model": "embedding_length",
+    "d_ff": "feed_forward_length",
+    "d_kv": "attention.key_length",
+    "num_layers": "block_count",
+    "num_heads": "attention.head_count",
+    "n_positions": "context_length",
+    "layer_norm_epsilon": "attention.layer_norm_rms_epsilon",
+    "relative_attention_num_buckets": "attention.relative_buckets_count",
+}
 _EXPERTS = {"num_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
 _EXPERT_SIZE = {"moe_intermediate_size": "expert_feed_forward_length"}
+_SHARED_SIZE = {"shared_expert_intermediate_size": "expert_shared_feed_forward_length"}
+_DELTA = {
+    "linear_num_key_heads": "ssm.group_count",
+    "linear_num_value_heads": "ssm.time_step_rank",
+    "linear_key_head_dim": "ssm.state_size",
+    "linear_conv_kernel_dim": "ssm.conv_kernel",
+}
+_IN_TURN = {"linear_heads_in_turn": True}
 _GRANITE = {
     "attention_multiplier": "attention.scale",
     "embedding_multiplier": "embedding_scale",
@@ -108,6 +128,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         flags={**_BIAS, "mlp_bias": "ffn_up.bias"},
         fixed={**_INTERLEAVED, "hidden_act": "relu2"},
     ),
+    "bert": GgufFamily(("BertModel",), _ENCODER, more=computed.encoder),
     "bloom": GgufFamily(
         ("BloomForCausalLM",), {"layer_norm_epsilon": _LAYER_NORM}, fixed=_IN_ORDER
     ),
@@ -138,6 +159,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         },
         {"use_bias": "attn_q.bias"},
     ),
+    "eurobert": GgufFamily(("EuroBertModel",), fixed={"hidden_act": "silu"}),
     "exaone": GgufFamily(
         ("ExaoneForCausalLM",),
         {
@@ -166,6 +188,21 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     "gemma": GgufFamily(("GemmaForCausalLM",), fixed=_ONE_OFF),
     "gemma2": GgufFamily(("Gemma2ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=computed.gemma2),
     "gemma3": GgufFamily(("Gemma3ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=computed.gemma3),
+    "gemma4": GgufFamily(
+        ("Gemma4ForCausalLM",),
+        {
+            **_CAPS,
+            **_EXPERTS,
+            **_EXPERT_SIZE,
+            "top_k_experts": "expert_used_count",
+            "num_attention_heads": "attention.head_count",
+            "num_kv_shared_layers": "attention.shared_kv_layers",
+            "hidden_size_per_layer_input": "embedding_length_per_layer_input",
+        },
+        {**_BIAS, "enable_moe_block": "ffn_gate_inp.weight"},
+        more=gemma4,
+        attention=False,  # sizes that layers do not share
+    ),
     "glm4": GgufFamily(("Glm4ForCausalLM",), flags=_BIAS),
     "glm4moe": GgufFamily(
         ("Glm4MoeForCausalLM",),
@@ -248,6 +285,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         flags=_BIAS,
         fixed=_INTERLEAVED,
     ),
+    "jina-bert-v3": GgufFamily(("JinaEmbeddingsV3Model",), _ENCODER, more=computed.encoder),
     "lfm2": GgufFamily(
         ("Lfm2ForCausalLM",),
         {"conv_L_cache": "shortconv.l_cache", "norm_eps": "attention.layer_norm_rms_epsilon"},
@@ -306,12 +344,32 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         fixed=_INTERLEAVED,
         more=computed.score_scale,
     ),
+    "minicpm3": GgufFamily(
+        ("MiniCPM3ForCausalLM",),
+        {"q_lora_rank": "attention.q_lora_rank", "kv_lora_rank": "attention.kv_lora_rank"},
+        # There are no keys for its scales.
+        fixed={"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256},
+        more=computed.minicpm3,
+    ),
     "minimax-m2": GgufFamily(
         ("MiniMaxM2ForCausalLM",),
         {
             "num_local_experts": "expert_count",
             "num_experts_per_tok": "expert_used_count",
         },
+    ),
+    "mistral3": GgufFamily(
+        ("Ministral3ForCausalLM",), flags=_BIAS, fixed=_INTERLEAVED, more=computed.mistral3
+    ),
+    "modern-bert": GgufFamily(
+        ("ModernBertModel",),
+        {"norm_eps": _LAYER_NORM, "local_attention": "attention.sliding_window"},
+        {
+            "attention_bias": "attn_qkv.bias",
+            "mlp_bias": "ffn_up.bias",
+            "norm_bias": "ffn_norm.bias",
+        },
+        more=computed.modern_bert,
     ),
     "mpt": GgufFamily(
         ("MptForCausalLM",),
@@ -332,6 +390,9 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     ),
     "nemotron_h": _NEMOTRON_H,
     "nemotron_h_moe": _NEMOTRON_H,
+    "nomic-bert": GgufFamily(
+        ("NomicBertModel",), _ENCODER, fixed={"hidden_act": "silu"}, more=computed.encoder
+    ),
     "olmo": GgufFamily(
         ("OlmoForCausalLM",),
         {"clip_qkv": "attention.clamp_kqv"},
@@ -345,11 +406,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     "qwen2": GgufFamily(("Qwen2ForCausalLM",)),
     "qwen2moe": GgufFamily(
         ("Qwen2MoeForCausalLM",),
-        {
-            **_EXPERTS,
-            **_EXPERT_SIZE,
-            "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
-        },
+        {**_EXPERTS, **_EXPERT_SIZE, **_SHARED_SIZE},
         {"qkv_bias": "attn_q.bias"},
         more=computed.dense_layers,
     ),
@@ -360,17 +417,19 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         fixed={"norm_topk_prob": True},  # all models of the family do, and there is no key
         more=computed.dense_layers,
     ),
+    "qwen35": GgufFamily(
+        ("Qwen3_5ForCausalLM",), _DELTA, _BIAS, {**_ONE_OFF, **_IN_TURN}, computed.qwen3_5
+    ),
+    "qwen35moe": GgufFamily(
+        ("Qwen3_5MoeForCausalLM",),
+        {**_EXPERTS, **_EXPERT_SIZE, **_SHARED_SIZE, **_DELTA},
+        _BIAS,
+        {**_ONE_OFF, **_IN_TURN},
+        computed.qwen3_5,
+    ),
     "qwen3next": GgufFamily(
         ("Qwen3NextForCausalLM",),
-        {
-            **_EXPERTS,
-            **_EXPERT_SIZE,
-            "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
-            "linear_num_key_heads": "ssm.group_count",
-            "linear_num_value_heads": "ssm.time_step_rank",
-            "linear_key_head_dim": "ssm.state_size",
-            "linear_conv_kernel_dim": "ssm.conv_kernel",
-        },
+        {**_EXPERTS, **_EXPERT_SIZE, **_SHARED_SIZE, **_DELTA},
         _BIAS,
         _ONE_OFF,
         computed.qwen3_next,
@@ -392,6 +451,9 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     "starcoder": GgufFamily(("GPTBigCodeForCausalLM",), _GPT2),
     "starcoder2": GgufFamily(
         ("Starcoder2ForCausalLM",), {"norm_epsilon": _LAYER_NORM}, {"use_bias": "attn_q.bias"}
+    ),
+    "t5encoder": GgufFamily(
+        ("T5EncoderModel", "MT5EncoderModel", "UMT5EncoderModel"), _T5, more=computed.t5_encoder
     ),
 }
 """By the name of the architecture in a file."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from pagemill.weights.gguf_encoder_names import ENCODER_NAMES
+from pagemill.weights.gguf_name_map import GgufNames
 
 _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
@@ -125,6 +127,15 @@ _FURTHER = {
     "shared_head.head": "nextn.shared_head_head",
     "shared_head.norm": "nextn.shared_head_norm",
 }
+_DELTA = {
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.dt_bias": "ssm_dt.bias",
+    "linear_attn.A_log": "ssm_a",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
+}
 _LLAMA = _NORMS | _ATTENTION | _MLP
 _POST_NORM = _LLAMA | _NORMS_BEHIND
 _BOTH_NORMS = _LLAMA | _NORMS_BEHIND | {"pre_feedforward_layernorm": "ffn_norm"}
@@ -146,22 +157,6 @@ def _mixer(prefix: str) -> dict[str, str]:
 _NEGATED_EXP = (".A_log",)
 _MIXER_ROWS = (".mixer.norm.weight", ".mamba.norm.weight")
 _LATENT_ROWS = (".k_b_proj.weight", ".v_b_proj.weight")
-
-
-@dataclass(frozen=True, slots=True)
-class GgufNames:
-    """What stands for the modules of a layer, and for those around the layers; a whole name stands
-    for a tensor that has no kind. `layers` is what is in front of a layer's number; `negated_exp`
-    are ends of names of tensors x that are stored as -exp(x), `rows` those of tensors whose
-    first dimension is stored as two. `otherwise` is what stands for modules in files that do not
-    have what `modules` says."""
-
-    modules: Mapping[str, str]
-    top: Mapping[str, str]
-    layers: str = "model.layers"
-    negated_exp: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
-    otherwise: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def _llama(modules: Mapping[str, str]) -> GgufNames:
@@ -194,7 +189,49 @@ _NEMOTRON_H = GgufNames(
 )
 
 
+_GEMMA4 = GgufNames(
+    {
+        "layer_scalar": "layer_output_scale.weight",
+        "router.scale": "ffn_gate_inp.scale",
+        "router.per_expert_scale": "ffn_down_exps.scale",
+        "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+        "experts.down_proj": "ffn_down_exps.weight",
+        **_BOTH_NORMS,
+        **_QK_NORMS,
+        "router.proj": "ffn_gate_inp",
+        "post_feedforward_layernorm_1": "post_ffw_norm_1",
+        "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+        "post_feedforward_layernorm_2": "post_ffw_norm_2",
+        "per_layer_input_gate": "inp_gate",
+        "per_layer_projection": "proj",
+        "post_per_layer_input_norm": "post_norm",
+    },
+    {
+        **_TOP,
+        "model.embed_tokens_per_layer": "per_layer_token_embd",
+        "model.per_layer_model_projection": "per_layer_model_proj",
+        "model.per_layer_projection_norm": "per_layer_proj_norm",
+    },
+)
+
+_QWEN3_5 = GgufNames(
+    {
+        **_LLAMA,
+        **_QK_NORMS,
+        **_EXPERTS,
+        **_GATED_EXPERT,
+        **_DELTA,
+        **_FURTHER,
+        "post_attention_layernorm": "post_attention_norm",
+        "linear_attn.in_proj_b": "ssm_beta",
+        "linear_attn.in_proj_a": "ssm_alpha",
+    },
+    _TOP,
+    negated_exp=_NEGATED_EXP,
+)
+
 GGUF_NAMES: Mapping[str, GgufNames] = {
+    **ENCODER_NAMES,
     "afmoe": _llama(
         {
             **_ATTENTION,
@@ -245,6 +282,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             "mlp.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
         }
     ),
+    "eurobert": _llama(_LLAMA),
     "exaone": GgufNames(
         {
             "ln_1": "attn_norm",
@@ -288,6 +326,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     "gemma": _llama(_LLAMA),
     "gemma2": _llama(_BOTH_NORMS),
     "gemma3": _llama(_BOTH_NORMS | _QK_NORMS),
+    "gemma4": _GEMMA4,
     "glm4": _llama(
         {
             **_LLAMA,
@@ -412,6 +451,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         rows=_MIXER_ROWS,
     ),
     "minicpm": _llama(_LLAMA),
+    "minicpm3": _llama(_NORMS | _LATENT | _MLP),
     "minimax-m2": _llama(
         {
             **_LLAMA,
@@ -420,6 +460,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             "block_sparse_moe.e_score_correction_bias": "exp_probs_b.bias",
         }
     ),
+    "mistral3": _llama(_LLAMA | _MIXTRAL_EXPERTS),
     "mpt": GgufNames(
         {
             "norm_1": "attn_norm",
@@ -460,6 +501,8 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         }
     ),
     "qwen3": _llama(_LLAMA | _QK_NORMS),
+    "qwen35": _QWEN3_5,
+    "qwen35moe": _QWEN3_5,
     "qwen3moe": _llama(_LLAMA | _QK_NORMS | _EXPERTS),
     "qwen3next": GgufNames(
         {
@@ -467,16 +510,10 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             **_QK_NORMS,
             **_EXPERTS,
             **_GATED_EXPERT,
+            **_DELTA,
             "post_attention_layernorm": "post_attention_norm",
             "linear_attn.in_proj_qkvz": "ssm_in",  # of files of earlier converters
-            "linear_attn.in_proj_qkv": "attn_qkv",
-            "linear_attn.in_proj_z": "attn_gate",
             "linear_attn.in_proj_ba": "ssm_ba",
-            "linear_attn.conv1d": "ssm_conv1d",
-            "linear_attn.dt_bias": "ssm_dt.bias",
-            "linear_attn.A_log": "ssm_a",
-            "linear_attn.norm": "ssm_norm",
-            "linear_attn.out_proj": "ssm_out",
         },
         _TOP,
         negated_exp=_NEGATED_EXP,

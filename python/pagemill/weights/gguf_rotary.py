@@ -70,7 +70,8 @@ def _factors(reader: GgufReader, rotary: int) -> dict[str, Any]:
     if "factors" in scaling:
         return scaling | {"rope_type": "factors"}
     if scaling:
-        original = reader.integer("rope.scaling.original_context_length")
+        original = reader.find_int("rope.scaling.original_context_length")
+        original = original or reader.integer("context_length")
         scaling |= {"rope_type": "longrope", "original_max_position_embeddings": original}
         factor = reader.integer("context_length") / original
         usual = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pagemill.weights.gguf_names import GGUF_NAMES
 from pagemill.weights.location import TensorLocation
 
-_BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
+_NUMBERED = re.compile(r"(\d+)\.(.+)")
 
 
 def gguf_names(architecture: str, name: str) -> Sequence[str]:
@@ -25,7 +25,7 @@ def gguf_names(architecture: str, name: str) -> Sequence[str]:
     if not name.startswith(prefix) or not layer.isdecimal():
         return _stored(names.top, name)
     return [
-        f"blk.{layer}.{stored}"
+        f"{names.blocks}.{layer}.{stored}"
         for modules in (names.modules, names.otherwise)
         for stored in _stored(modules, inner)
     ]
@@ -39,8 +39,9 @@ def layer_name(architecture: str, stored: str) -> str:
     'model.layers.7.self_attn.q_proj.weight'
     """
     names = GGUF_NAMES[architecture]
-    match = _BLOCK.fullmatch(stored)
-    if match is None:
+    prefix = f"{names.blocks}."
+    match = _NUMBERED.fullmatch(stored.removeprefix(prefix))
+    if match is None or not stored.startswith(prefix):
         return _used(names.top, stored) or stored
     inner = _used(names.modules, match[2]) or _used(names.otherwise, match[2])
     return stored if inner is None else f"{names.layers}.{match[1]}.{inner}"

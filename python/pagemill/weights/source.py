@@ -19,13 +19,14 @@ from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.gguf import GgufFile
 from pagemill.weights.gguf_config import config_from_gguf
 from pagemill.weights.gguf_split import open_model
+from pagemill.weights.heads import HEADS, read_heads
 from pagemill.weights.json_file import read_object
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.names import as_used, gguf_names, layer_name
-from pagemill.weights.pooling import Pooling, read_pooling
+from pagemill.weights.pooling import Pooling, gguf_pooling, read_pooling
 from pagemill.weights.safetensors import read_directory, read_file
 
-_HEADS = ("lm_head.", "score.", "classifier.")
+_HEADS = ("lm_head.", "score.", "classifier.", "linear.", *HEADS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,16 @@ class ModelSource:
         path = Path(path).absolute()
         if path.is_dir():
             config = _directory_config(path, overrides or {})
-            found = read_directory(path) if tensors else {}
-            return cls("hf", path, config, None, read_pooling(path), found)
+            pooling = read_pooling(path)
+            found = _directory_tensors(path, pooling) if tensors else {}
+            return cls("hf", path, config, None, pooling, found)
         if not path.exists():
             raise WeightsError(f"{path} does not exist")
         gguf = open_model(path)
         config = _merged(config_from_gguf(gguf), overrides or {})
         ends = sorted(_token_ids(config.get("eos_token_id")))
-        return cls("gguf", path, config | {"eos_token_id": ends}, gguf, None, gguf.tensors)
+        pooling = gguf_pooling(path, gguf.metadata)
+        return cls("gguf", path, config | {"eos_token_id": ends}, gguf, pooling, gguf.tensors)
 
     def with_weights(self, path: str | Path) -> ModelSource:
         """The same model, configuration and all, with the tensors of another checkpoint: a
@@ -84,7 +87,7 @@ class ModelSource:
         if self.gguf is None:
             if not path.is_dir():
                 raise WeightsError(f"{path} is no directory of safetensors, as the model is")
-            return replace(self, path=path, _tensors=read_directory(path))
+            return replace(self, path=path, _tensors=_directory_tensors(path, self.pooling))
         if not path.is_file():
             raise WeightsError(f"{path} is no GGUF file, as the model is")
         gguf = open_model(path)
@@ -175,6 +178,10 @@ class ModelSource:
 
 def _with_prefix(name: str, prefix: str) -> str:
     return name if name.startswith(_HEADS) else prefix + name
+
+
+def _directory_tensors(directory: Path, pooling: Pooling | None) -> dict[str, TensorLocation]:
+    return read_directory(directory) | read_heads(directory, pooling)
 
 
 def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:

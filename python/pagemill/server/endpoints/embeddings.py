@@ -5,7 +5,13 @@ from __future__ import annotations
 import time
 
 from pagemill.server.caller import Caller
-from pagemill.server.pooling.rows import check_dimensions, encoded, pooled_input, shortened
+from pagemill.server.pooling.rows import (
+    check_dimensions,
+    check_encoding,
+    encoded,
+    pooled_input,
+    shortened,
+)
 from pagemill.server.protocol.embedding import Embedding, EmbeddingRequest, EmbeddingResponse
 from pagemill.server.protocol.pooling import PoolingUsage
 from pagemill.server.state import ServerState
@@ -17,6 +23,7 @@ async def create(server: ServerState, body: EmbeddingRequest, caller: Caller) ->
     pooled = pipeline.model.pooled
     assert pooled is not None, "the route is of models that embed"
     check_dimensions(body.dimensions, pooled)
+    check_encoding(body, pooled)
     vectors, num_tokens = await pooled_input(pipeline, body, caller)
     vectors = shortened(vectors, body.dimensions, pooled)
     return EmbeddingResponse(

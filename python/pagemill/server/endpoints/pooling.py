@@ -7,7 +7,13 @@ import time
 from pagemill.inputs.scoring import activated
 from pagemill.server.caller import Caller
 from pagemill.server.errors import bad_request
-from pagemill.server.pooling.rows import check_dimensions, encoded, pooled_input, shortened
+from pagemill.server.pooling.rows import (
+    check_dimensions,
+    check_encoding,
+    encoded,
+    pooled_input,
+    shortened,
+)
 from pagemill.server.protocol.pooling import (
     PooledData,
     PoolingRequest,
@@ -30,6 +36,7 @@ async def create(server: ServerState, body: PoolingRequest, caller: Caller) -> P
         raise bad_request("`dimensions` is for embeddings; this model classifies.", "dimensions")
     if not pooled.task.classifies:
         check_dimensions(body.dimensions, pooled)
+    check_encoding(body, pooled)
     if not pooled.task.classifies and not body.use_activation:
         raise bad_request(
             "`use_activation` must be true: the model decides how vectors are normalized.",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pagemill.server.caller import Caller
 from pagemill.server.errors import bad_request
 from pagemill.server.pooling.rows import pooling_options
-from pagemill.server.pooling.scores import Texts, score
+from pagemill.server.pooling.scores import Reading, Texts, score
 from pagemill.server.protocol.pooling import PoolingUsage
 from pagemill.server.protocol.score import (
     Document,
@@ -18,6 +18,7 @@ from pagemill.server.protocol.score import (
     Score,
     ScoreRequest,
     ScoreResponse,
+    ScoringFields,
 )
 from pagemill.server.state import ServerState
 
@@ -40,9 +41,7 @@ async def create(server: ServerState, body: ScoreRequest, caller: Caller) -> Sco
             queries.param,
         )
     options = pooling_options(body, caller, documents.param)
-    values, num_tokens = await score(
-        pipeline, queries, documents, options, use_activation=body.use_activation
-    )
+    values, num_tokens = await score(pipeline, queries, documents, options, _reading(body))
     return ScoreResponse(
         id=f"score-{body.request_id}",
         created=int(time.time()),
@@ -62,7 +61,7 @@ async def rerank(server: ServerState, body: RerankRequest, caller: Caller) -> Re
         Texts([body.query], "query", body.max_tokens_per_query or None),
         Texts(texts, "documents", body.max_tokens_per_doc or None),
         options,
-        use_activation=body.use_activation,
+        _reading(body),
     )
     order = sorted(range(len(texts)), key=lambda index: -values[index])
     return RerankResponse(
@@ -76,6 +75,10 @@ async def rerank(server: ServerState, body: RerankRequest, caller: Caller) -> Re
         ],
         usage=PoolingUsage(num_tokens, num_tokens),
     )
+
+
+def _reading(body: ScoringFields) -> Reading:
+    return Reading(use_activation=body.use_activation, instruction=body.instruction)
 
 
 def _texts(body: ScoreRequest) -> tuple[Texts, Texts]:

@@ -136,6 +136,16 @@ def test_classes_of_tokens() -> None:
     run(body, Task.TOKEN_CLASSIFY, activation="softmax")
 
 
+def test_rows_of_steps() -> None:
+    async def body(server: FakeServer) -> None:
+        got = await post(server, "/pooling", input=["abcb", "a"], use_activation=False)
+        steps = row(Task.TOKEN_CLASSIFY, "abcb")[[1, 3]]
+        np.testing.assert_allclose(got["data"][0]["data"], steps, rtol=1e-6)
+        assert got["data"][1]["data"] == []
+
+    run(body, Task.TOKEN_CLASSIFY, step_tag=ord("b"))
+
+
 def test_rows_of_tokens_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelines, "MAX_POOLED_NUMBERS", 4 * SIZE)
 
@@ -283,6 +293,28 @@ def test_documents_are_sorted(path: str) -> None:
             server, path, "max_tokens_per_doc", query="a", documents=["b"], max_tokens_per_doc=-1
         )
         await refused(server, path, "instruction", query="a", documents=["b"], instruction="c")
+
+    run(body, Task.CLASSIFY, 1, activation="sigmoid")
+
+
+def test_a_template_for_pairs() -> None:
+    async def body(server: FakeServer) -> None:
+        renderer = server.renderer
+        renderer.chat_template = "{{ messages | selectattr('role', 'eq', 'query') }} 'document'"
+        got = await post(server, "/score", queries="ab", documents=["cde"], instruction="find")
+        (message, query, document) = renderer.rendered[-1].messages
+        assert (message["role"], message["content"]) == ("system", "find")
+        assert (query["role"], query["content"]) == ("query", "ab")
+        assert (document["role"], document["content"]) == ("document", "cde")
+        text = "system:find\nquery:ab\ndocument:cde\nassistant:"
+        logit = row(Task.CLASSIFY, text, 1)[0]
+        assert got["data"][0]["score"] == pytest.approx(1 / (1 + np.exp(-logit)), rel=1e-6)
+        assert got["usage"]["prompt_tokens"] == len(text)
+        await post(server, "/rerank", query="abc", documents=["defg"], max_tokens_per_doc=2)
+        assert [each["content"] for each in renderer.rendered[-1].messages] == ["abc", "de"]
+        cut = {"queries": "a", "documents": "b", "truncate_prompt_tokens": 5}
+        await refused(server, "/score", "truncate_prompt_tokens", **cut)
+        await refused(server, "/score", "instruction", queries="a", documents="b", instruction=5)
 
     run(body, Task.CLASSIFY, 1, activation="sigmoid")
 

@@ -18,7 +18,12 @@ from pagemill.server.errors import bad_request
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.completion import prompts
-from pagemill.server.protocol.pooling import EncodedFields, InputFields, PoolingFields
+from pagemill.server.protocol.pooling import (
+    EncodedFields,
+    InputFields,
+    PoolingFields,
+    SparseVector,
+)
 
 
 def pooling_options(body: PoolingFields, caller: Caller, param: str) -> GenerationOptions:
@@ -100,9 +105,26 @@ def shortened(
     return list(map(normalized, parts)) if pooled.normalizes else parts
 
 
-def encoded(rows: np.ndarray, body: EncodedFields) -> list[Any] | str:
-    """Rows as a response has them: numbers, in a list for each row, or base64."""
+def check_encoding(body: EncodedFields, pooled: Pooled) -> None:
+    """Checks how vectors are to be written before any is computed.
+
+    Raises:
+        ApiError: 400: they are not sparse.
+    """
+    if body.encoding_format == "sparse" and not pooled.sparse:
+        raise bad_request(
+            "`encoding_format` must be float or base64: this model's vectors are not sparse.",
+            "encoding_format",
+        )
+
+
+def encoded(rows: np.ndarray, body: EncodedFields) -> list[Any] | str | SparseVector:
+    """Rows as a response has them: numbers, in a list for each row; base64; or what is not 0 of
+    one row. `check_encoding` has seen the body."""
     elements = element_type(body.embed_dtype)
+    if body.encoding_format == "sparse":
+        indices = np.flatnonzero(rows)
+        return SparseVector(indices.tolist(), elements.values(rows[indices]))
     if body.encoding_format == "float":
         return elements.values(rows)
     return base64.b64encode(elements.content(rows, is_big=body.endianness == "big")).decode()

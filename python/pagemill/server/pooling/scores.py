@@ -1,6 +1,7 @@
 """How well documents fit queries, by the task of the model.
 
-- A classifier with one class reads a query and a document together (cross-encoder).
+- A classifier with one class reads a query and a document together (cross-encoder), as a pair, or
+  as its template for pairs writes them.
 - Vectors of both, or of their tokens, are compared (bi-encoder, late interaction).
 """
 
@@ -13,11 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.inputs.scoring import activated, likeness
+from pagemill.inputs.scoring import activated, likeness, pair_messages, reads_pairs
 from pagemill.inputs.task import Pooled, Task
 from pagemill.render.tokenizer import TextLimits
+from pagemill.server.chat import rendered_prompt
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.protocol.chat import ChatRequest
 
 
 class Texts(NamedTuple):
@@ -27,6 +30,14 @@ class Texts(NamedTuple):
     texts: Sequence[str]
     param: str
     most_tokens: int | None = None
+
+
+class Reading(NamedTuple):
+    """How a cross-encoder is asked: without `use_activation` it gives logits; `instruction` is for
+    its template."""
+
+    use_activation: bool = True
+    instruction: str = ""
 
 
 class Scores(NamedTuple):
@@ -41,8 +52,7 @@ async def score(
     queries: Texts,
     documents: Texts,
     options: GenerationOptions,
-    *,
-    use_activation: bool,
+    reading: Reading,
 ) -> Scores:
     """Scores each document by the query of its index, or by the only one.
 
@@ -51,29 +61,36 @@ async def score(
         queries: one, or as many as documents.
         documents: what is scored.
         options: of the request; `param` is not read.
-        use_activation: False leaves a cross-encoder's logits as they are.
+        reading: of a cross-encoder.
 
     Raises:
         ApiError: the request cannot be served.
     """
     pooled = pipeline.model.pooled
     assert pooled is not None, "the routes are of models that pool"
+    by_template = pooled.task is Task.CLASSIFY and reads_pairs(pipeline.renderer.chat_template)
+    if reading.instruction and not by_template:
+        raise bad_request(
+            "`instruction` is for models with a chat template for pairs of texts: write it in the"
+            " query, or start the server with --chat-template.",
+            "instruction",
+        )
     if pooled.task is Task.CLASSIFY:
-        scores = await _read_together(pipeline, pooled, queries, documents, options)
-        if not use_activation:
+        pairs = _pairs(pooled, queries, documents)
+        if by_template:
+            prompts = await _by_template(pipeline, pairs, queries, documents, options, reading)
+        else:
+            prompts = await _together(pipeline, pairs, queries, documents, options)
+        rows, num_tokens = await pipeline.pool(prompts, replace(options, param=documents.param))
+        scores = Scores([float(row[0]) for row in rows], num_tokens)
+        if not reading.use_activation:
             return scores
         values = activated(np.array(scores.values), pooled.activation)
         return Scores(values.tolist(), scores.num_tokens)
-    return await _compared(pipeline, queries, documents, options)
+    return await _compared(pipeline, pooled, queries, documents, options)
 
 
-async def _read_together(
-    pipeline: Pipeline,
-    pooled: Pooled,
-    queries: Texts,
-    documents: Texts,
-    options: GenerationOptions,
-) -> Scores:
+def _pairs(pooled: Pooled, queries: Texts, documents: Texts) -> list[tuple[str, str]]:
     if pooled.width != 1:
         raise ApiError(
             400,
@@ -81,26 +98,69 @@ async def _read_together(
             " /classify.",
             "model",
         )
+    several = len(queries.texts) > 1
+    return [
+        (queries.texts[index if several else 0], document)
+        for index, document in enumerate(documents.texts)
+    ]
+
+
+async def _together(
+    pipeline: Pipeline,
+    pairs: Sequence[tuple[str, str]],
+    queries: Texts,
+    documents: Texts,
+    options: GenerationOptions,
+) -> list[RenderedPrompt]:
+    """Each pair with the tokens that the tokenizer puts around two texts."""
     if options.truncation_side == "left" and options.truncate_prompt_tokens is not None:
         raise bad_request(
             "`truncation_side` must be right: a pair of texts is cut at the end of the second.",
             "truncation_side",
         )
-    several = len(queries.texts) > 1
-    pairs = await pipeline.rendering.pairs(
-        [
-            (queries.texts[index if several else 0], document)
-            for index, document in enumerate(documents.texts)
-        ],
-        documents.param,
-        TextLimits(pipeline.longest_prompt(options), queries.most_tokens, documents.most_tokens),
-    )
-    rows, num_tokens = await pipeline.pool(pairs, replace(options, param=documents.param))
-    return Scores([float(row[0]) for row in rows], num_tokens)
+    longest = pipeline.longest_prompt(options)
+    limits = TextLimits(longest, queries.most_tokens, documents.most_tokens)
+    return await pipeline.rendering.pairs(pairs, documents.param, limits)
+
+
+async def _by_template(
+    pipeline: Pipeline,
+    pairs: Sequence[tuple[str, str]],
+    queries: Texts,
+    documents: Texts,
+    options: GenerationOptions,
+    reading: Reading,
+) -> list[RenderedPrompt]:
+    """Each pair as the model's template writes it."""
+    if options.truncate_prompt_tokens is not None:
+        raise bad_request(
+            "`truncate_prompt_tokens` would cut the end of the template: use `max_tokens_per_doc`.",
+            "truncate_prompt_tokens",
+        )
+    pipeline.rendering.check_pairs(pairs, documents.param)
+    prompts: list[RenderedPrompt] = []
+    for query, document in pairs:
+        messages = pair_messages(
+            await _shortened(pipeline, query, queries),
+            await _shortened(pipeline, document, documents),
+            reading.instruction,
+        )
+        prompts.append(await rendered_prompt(pipeline.rendering, ChatRequest(messages=messages)))
+    return prompts
+
+
+async def _shortened(pipeline: Pipeline, text: str, texts: Texts) -> str:
+    """The first tokens of `text` if there is a limit."""
+    if texts.most_tokens is None:
+        return text
+    (prompt,) = await pipeline.rendering.prompts([text], False, False, texts.param, keeps_head=True)
+    ids = prompt.token_ids[: texts.most_tokens].tolist()
+    return text if len(ids) == len(prompt) else await pipeline.rendering.decode(ids, False)
 
 
 async def _compared(
     pipeline: Pipeline,
+    pooled: Pooled,
     queries: Texts,
     documents: Texts,
     options: GenerationOptions,
@@ -111,7 +171,7 @@ async def _compared(
     values = [0.0] * len(documents.texts)
 
     def take(index: int, rows: np.ndarray) -> None:
-        values[index] = likeness(found[index if len(found) > 1 else 0], rows)
+        values[index] = likeness(found[index if len(found) > 1 else 0], rows, pooled)
 
     num_tokens += await pipeline.pool_each(
         document_prompts, replace(options, param=documents.param), take

@@ -10,6 +10,7 @@ from pagemill.server.protocol.pooling import (
     COMMON_UNSUPPORTED,
     EncodedFields,
     PoolingUsage,
+    SparseVector,
 )
 
 
@@ -28,10 +29,10 @@ RULES = FieldRules(
 
 
 class Embedding(msgspec.Struct):
-    """One vector: floats, or base64 of `embed_dtype`."""
+    """One vector: floats, base64 of `embed_dtype`, or what is not 0."""
 
     index: int
-    embedding: list[float] | str
+    embedding: list[float] | str | SparseVector
     object: str = "embedding"
 
 

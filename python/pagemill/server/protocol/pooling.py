@@ -41,9 +41,9 @@ class InputFields(PoolingFields, kw_only=True):
 
 
 class EncodedFields(InputFields, kw_only=True):
-    """How vectors are written."""
+    """How vectors are written; `sparse` is for models whose vectors are."""
 
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64", "sparse"] = "float"
     embed_dtype: ElementType = "float32"
     endianness: Literal["native", "little", "big"] = "little"
     dimensions: Size | None = None
@@ -79,11 +79,19 @@ class PoolingUsage(msgspec.Struct):
     total_tokens: int
 
 
+class SparseVector(msgspec.Struct):
+    """The elements of a vector that are not 0, in the order of their indices, which are ids of
+    tokens."""
+
+    indices: list[int]
+    values: list[float]
+
+
 class PooledData(msgspec.Struct):
     """The row of one input, or a row for each of its tokens; or base64 of the rows' numbers."""
 
     index: int
-    data: list[float | list[float]] | str
+    data: list[float | list[float]] | str | SparseVector
     object: str = "pooling"
 
 

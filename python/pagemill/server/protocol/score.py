@@ -17,10 +17,12 @@ Texts = str | Annotated[list[str], Meta(min_length=1, max_length=MAX_DOCUMENTS)]
 
 
 class ScoringFields(PoolingFields, kw_only=True):
-    """What both have; without `use_activation` a cross-encoder gives logits. The most tokens of a
-    query and of a document are those before special tokens are added; 0 = all."""
+    """What both have; without `use_activation` a cross-encoder gives logits. The `instruction` is
+    for models whose template takes one. The most tokens of a query and of a document are those
+    before special tokens are added; 0 = all."""
 
     use_activation: bool = True
+    instruction: Annotated[str, Meta(max_length=2**16)] = ""
     max_tokens_per_query: Count = 0
     max_tokens_per_doc: Count = 0
 
@@ -57,7 +59,6 @@ class RerankRequest(ScoringFields, kw_only=True):
 RULES = FieldRules(
     unsupported={
         "chat_template": Unsupported(nothing, "it would run on the server."),
-        "instruction": Unsupported(nothing, "write it in the query."),
         "padding": Unsupported(only("do_not_pad"), "texts are not padded."),
     },
     ignored=COMMON_IGNORED,

@@ -1,0 +1,96 @@
+"""The tensors of GGUF architectures of encoders, by the names of their Hugging Face checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pagemill.weights.gguf_name_map import GgufNames
+
+# Of encoders with the modules of flash-attention's BERT.
+_POST_NORM_LAYER = {
+    "norm1": "attn_output_norm",
+    "mlp.fc2": "ffn_down",
+    "norm2": "layer_output_norm",
+}
+
+
+def _post_norm_top(base: str) -> dict[str, str]:
+    return {
+        f"{base}.embeddings.word_embeddings": "token_embd",
+        f"{base}.embeddings.token_type_embeddings": "token_types",
+        f"{base}.emb_ln": "token_embd_norm",
+    }
+
+
+ENCODER_NAMES: Mapping[str, GgufNames] = {
+    "bert": GgufNames(
+        {
+            "attention.self.query": "attn_q",
+            "attention.self.key": "attn_k",
+            "attention.self.value": "attn_v",
+            "attention.output.dense": "attn_output",
+            "attention.output.LayerNorm": "attn_output_norm",
+            "intermediate.dense": "ffn_up",
+            "output.dense": "ffn_down",
+            "output.LayerNorm": "layer_output_norm",
+        },
+        {
+            "bert.embeddings.word_embeddings": "token_embd",
+            "bert.embeddings.token_type_embeddings": "token_types",
+            "bert.embeddings.position_embeddings": "position_embd",
+            "bert.embeddings.LayerNorm": "token_embd_norm",
+        },
+        "bert.encoder.layer",
+    ),
+    "jina-bert-v3": GgufNames(
+        {
+            **_POST_NORM_LAYER,
+            "mixer.Wqkv": "attn_qkv",
+            "mixer.out_proj": "attn_output",
+            "mlp.fc1": "ffn_up",
+        },
+        _post_norm_top("roberta"),
+        "roberta.encoder.layers",
+    ),
+    "modern-bert": GgufNames(
+        {
+            "attn_norm": "attn_norm",
+            "attn.Wqkv": "attn_qkv",
+            "attn.Wo": "attn_output",
+            "mlp_norm": "ffn_norm",
+            "mlp.Wi": "ffn_up",
+            "mlp.Wo": "ffn_down",
+        },
+        {
+            "model.embeddings.tok_embeddings": "token_embd",
+            "model.embeddings.norm": "token_embd_norm",
+            "model.final_norm": "output_norm",
+        },
+    ),
+    "nomic-bert": GgufNames(
+        {
+            **_POST_NORM_LAYER,
+            "attn.Wqkv": "attn_qkv",
+            "attn.out_proj": "attn_output",
+            "mlp.fc12": "ffn_gate",
+            "mlp.fc11": "ffn_up",
+        },
+        _post_norm_top("nomic_bert"),
+        "nomic_bert.encoder.layers",
+    ),
+    "t5encoder": GgufNames(
+        {
+            "layer.0.layer_norm": "attn_norm",
+            **{f"layer.0.SelfAttention.{which}": f"attn_{which}" for which in "qkvo"},
+            "layer.0.SelfAttention.relative_attention_bias": "attn_rel_b",
+            "layer.1.layer_norm": "ffn_norm",
+            "layer.1.DenseReluDense.wi_0": "ffn_gate",
+            "layer.1.DenseReluDense.wi_1": "ffn_up",
+            "layer.1.DenseReluDense.wo": "ffn_down",
+        },
+        {"shared": "token_embd", "encoder.final_layer_norm": "enc.output_norm"},
+        "encoder.block",
+        "enc.blk",
+        otherwise={"layer.1.DenseReluDense.wi": "ffn_up"},
+    ),
+}

@@ -1,0 +1,37 @@
+// File: sycl/device/internal/kernel_cache.h
+// The compiled kernels of a device. A module is compiled when one of its kernels is first needed.
+// Thread-safe.
+#ifndef PAGEMILL_SYCL_DEVICE_INTERNAL_KERNEL_CACHE_H_
+#define PAGEMILL_SYCL_DEVICE_INTERNAL_KERNEL_CACHE_H_
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <sycl/sycl.hpp>
+#include <utility>
+
+#include "cc/base/status.h"
+#include "sycl/device/sycl_stream.h"
+
+namespace pagemill::sycl {
+
+class KernelCache {
+ public:
+  explicit KernelCache(::sycl::context context) : context_(std::move(context)) {}
+
+  // kInternal with the compiler's messages if the module cannot be compiled.
+  StatusOr<::sycl::kernel> Find(const KernelModule& module, const std::string& kernel);
+
+ private:
+  using Bundle = ::sycl::kernel_bundle<::sycl::bundle_state::executable>;
+  StatusOr<Bundle*> BundleOf(const KernelModule& module);
+
+  const ::sycl::context context_;
+  std::mutex mutex_;
+  std::map<const KernelModule*, Bundle> bundles_;
+  std::map<std::pair<const KernelModule*, std::string>, ::sycl::kernel> kernels_;
+};
+
+}  // namespace pagemill::sycl
+
+#endif  // PAGEMILL_SYCL_DEVICE_INTERNAL_KERNEL_CACHE_H_

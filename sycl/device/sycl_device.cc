@@ -1,0 +1,250 @@
+#include "sycl/device/sycl_device.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <sycl/sycl.hpp>
+#include <utility>
+
+#include "sycl/device/internal/kernel_cache.h"
+#include "sycl/device/internal/status.h"
+#include "sycl/device/sycl_stream.h"
+
+namespace pagemill::sycl {
+namespace {
+
+namespace experimental = ::sycl::ext::oneapi::experimental;
+
+constexpr size_t kAlignment = 256;  // bytes
+
+// The first error of a stream's work. Shared with its events.
+class StreamErrors {
+ public:
+  void Add(Status status) {
+    if (status.ok()) return;
+    std::lock_guard lock(mutex_);
+    if (first_.ok()) first_ = std::move(status);
+  }
+  Status first() const {
+    std::lock_guard lock(mutex_);
+    return first_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Status first_;
+};
+
+class QueueEvent final : public device::Event {
+ public:
+  Status Synchronize() override {
+    if (errors_ == nullptr) return OkStatus();  // never recorded
+    errors_->Add(Guarded([&] { event_.wait_and_throw(); }));
+    return errors_->first();
+  }
+  void Set(::sycl::event event, std::shared_ptr<StreamErrors> errors) {
+    event_ = std::move(event);
+    errors_ = std::move(errors);
+  }
+
+ private:
+  ::sycl::event event_;
+  std::shared_ptr<StreamErrors> errors_;
+};
+
+class CommandGraph final : public device::Graph {
+ public:
+  using Executable = experimental::command_graph<experimental::graph_state::executable>;
+  explicit CommandGraph(Executable executable) : executable_(std::move(executable)) {}
+  const Executable& executable() const { return executable_; }
+
+ private:
+  const Executable executable_;
+};
+
+class QueueStream final : public SyclStream {
+ public:
+  QueueStream(const ::sycl::context& context, const ::sycl::device& device, KernelCache& kernels,
+              std::atomic<int64_t>& num_replays)
+      : errors_(std::make_shared<StreamErrors>()),
+        kernels_(kernels),
+        num_replays_(num_replays),
+        queue_(context, device,
+               [errors = errors_](::sycl::exception_list list) {
+                 for (const std::exception_ptr& error : list) {
+                   errors->Add(Guarded([&] { std::rethrow_exception(error); }));
+                 }
+               },
+               ::sycl::property::queue::in_order()) {}
+
+  ~QueueStream() override {
+    Enqueue([&] { queue_.wait_and_throw(); });
+  }
+
+  void CopyToDevice(std::byte* to, std::span<const std::byte> from) override {
+    if (from.empty()) return;
+    Enqueue([&] { queue_.memcpy(to, from.data(), from.size()); });
+  }
+  void CopyToHost(std::span<std::byte> to, const std::byte* from) override {
+    if (to.empty()) return;
+    Enqueue([&] { queue_.memcpy(to.data(), from, to.size()); });
+  }
+  void Record(device::Event& event) override {
+    static_cast<QueueEvent&>(event).Set({}, errors_);
+    Enqueue([&] {
+      static_cast<QueueEvent&>(event).Set(queue_.ext_oneapi_submit_barrier(), errors_);
+    });
+  }
+
+  void BeginCapture() override {
+    Enqueue([&] {
+      capture_.emplace(queue_.get_context(), queue_.get_device());
+      capture_->begin_recording(queue_);
+    });
+  }
+  StatusOr<std::unique_ptr<device::Graph>> EndCapture() override {
+    std::unique_ptr<device::Graph> graph;
+    Enqueue([&] {
+      capture_->end_recording();
+      graph = std::make_unique<CommandGraph>(capture_->finalize());
+    });
+    capture_.reset();
+    PAGEMILL_RETURN_IF_ERROR(errors_->first());
+    return graph;
+  }
+  void Replay(const device::Graph& graph) override {
+    Enqueue([&] { queue_.ext_oneapi_graph(static_cast<const CommandGraph&>(graph).executable()); });
+    ++num_replays_;
+  }
+
+  void Launch(const KernelLaunch& launch, std::span<const std::byte> params) override {
+    if (launch.groups == 0 || !errors_->first().ok()) return;
+    const StatusOr<::sycl::kernel> kernel = kernels_.Find(launch.module, launch.kernel);
+    if (!kernel.ok()) return errors_->Add(kernel.status());
+    const auto size = static_cast<size_t>(launch.group_size);
+    Enqueue([&] {
+      queue_.submit([&](::sycl::handler& handler) {
+        handler.set_arg(0, experimental::raw_kernel_arg(params.data(), params.size()));
+        handler.parallel_for(
+            ::sycl::nd_range<1>(static_cast<size_t>(launch.groups) * size, size), *kernel);
+      });
+    });
+  }
+
+ private:
+  // After an error nothing is enqueued.
+  template <typename Body>
+  void Enqueue(const Body& body) {
+    if (errors_->first().ok()) errors_->Add(Guarded(body));
+  }
+
+  const std::shared_ptr<StreamErrors> errors_;
+  KernelCache& kernels_;
+  std::atomic<int64_t>& num_replays_;  // of all streams
+  ::sycl::queue queue_;
+  std::optional<experimental::command_graph<experimental::graph_state::modifiable>> capture_;
+};
+
+const char* NameOf(SyclDevice::Kind kind) { return kind == SyclDevice::Kind::kGpu ? "GPU" : "CPU"; }
+
+Status CheckAspects(::sycl::device device) {
+  if (!device.ext_oneapi_can_compile(experimental::source_language::sycl)) {
+    return Unavailable("the SYCL runtime cannot compile kernels: libsycl-jit.so is missing");
+  }
+  if (!device.has(::sycl::aspect::usm_device_allocations)) {
+    return Unavailable("the SYCL device has no memory of its own that is addressed by pointers");
+  }
+  const auto sizes = device.get_info<::sycl::info::device::sub_group_sizes>();
+  if (std::ranges::find(sizes, static_cast<size_t>(kSubGroupSize)) == sizes.end()) {
+    return Unavailable("the SYCL device has no sub-groups of 16 work-items, which kernels need");
+  }
+  // Recording and replaying; kernels of a recorded graph are not changed.
+  if (!device.has(::sycl::aspect::ext_oneapi_limited_graph)) {
+    return Unavailable("the SYCL device has no command graphs: update its driver");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+struct SyclDevice::State {
+  explicit State(::sycl::device device)
+      : device(std::move(device)), context(this->device), kernels(context) {}
+  const ::sycl::device device;
+  const ::sycl::context context;
+  KernelCache kernels;
+  std::atomic<int64_t> num_replays = 0;
+};
+
+SyclDevice::SyclDevice(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SyclDevice::~SyclDevice() = default;
+
+StatusOr<std::unique_ptr<SyclDevice>> SyclDevice::Open(Kind kind) {
+  std::unique_ptr<State> state;
+  Status status;
+  const Status opened = Guarded([&] {
+    const auto devices = ::sycl::device::get_devices(
+        kind == Kind::kGpu ? ::sycl::info::device_type::gpu : ::sycl::info::device_type::cpu);
+    if (devices.empty()) {
+      status = Unavailable(std::string("SYCL finds no ") + NameOf(kind) +
+                           "; for a GPU install its compute runtime, for the CPU set "
+                           "OCL_ICD_FILENAMES to libintelocl.so of intel-opencl-rt");
+      return;
+    }
+    status = CheckAspects(devices.front());
+    state = std::make_unique<State>(devices.front());
+  });
+  PAGEMILL_RETURN_IF_ERROR(opened);
+  PAGEMILL_RETURN_IF_ERROR(status);
+  return std::unique_ptr<SyclDevice>(new SyclDevice(std::move(state)));
+}
+
+device::Capabilities SyclDevice::capabilities() const {
+  device::Capabilities caps = device::DetectCapabilities();
+  caps.kind = device::DeviceKind::kGpu;
+  namespace info = ::sycl::info::device;
+  caps.gpu = {
+      .name = state_->device.get_info<info::name>(),
+      .multiprocessors = static_cast<int32_t>(state_->device.get_info<info::max_compute_units>()),
+      .memory_bytes = static_cast<int64_t>(state_->device.get_info<info::global_mem_size>()),
+      .shared_memory_per_block_bytes =
+          static_cast<int64_t>(state_->device.get_info<info::local_mem_size>())};
+  return caps;
+}
+
+int64_t SyclDevice::num_replays() const { return state_->num_replays; }
+
+StatusOr<device::DeviceMemory> SyclDevice::Allocate(int64_t bytes, const char* purpose) {
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  void* memory = nullptr;
+  const Status status = Guarded([&] {
+    memory = ::sycl::aligned_alloc_device(kAlignment, size, state_->device, state_->context);
+  });
+  if (status.ok() && memory != nullptr) {
+    return device::DeviceMemory(
+        this, {static_cast<std::byte*>(memory), static_cast<size_t>(bytes)});
+  }
+  return ResourceExhausted("the SYCL device has no memory left for " + std::to_string(bytes) +
+                           " bytes of " + purpose +
+                           (status.ok() ? std::string() : ": " + status.message()));
+}
+
+void SyclDevice::Free(std::span<std::byte> bytes) {
+  // A failure to free has no remedy; the runtime reports it again with the next work.
+  (void)Guarded([&] { ::sycl::free(bytes.data(), state_->context); });
+}
+
+StatusOr<std::unique_ptr<device::Stream>> SyclDevice::NewStream() {
+  std::unique_ptr<device::Stream> stream;
+  PAGEMILL_RETURN_IF_ERROR(Guarded([&] {
+    stream = std::make_unique<QueueStream>(state_->context, state_->device, state_->kernels,
+                                           state_->num_replays);
+  }));
+  return stream;
+}
+
+std::unique_ptr<device::Event> SyclDevice::NewEvent() { return std::make_unique<QueueEvent>(); }
+
+}  // namespace pagemill::sycl

@@ -1,0 +1,108 @@
+// The conformance checks of all ops of this tree, on the CPU device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
+#include "cc/ops/testing/device_conformance.h"
+#include "sycl/device/testing/cpu_device.h"
+#include "sycl/ops_table.h"
+
+namespace pagemill::sycl {
+namespace {
+
+namespace conformance = ops::conformance;
+
+conformance::TestedDevice& Tested() {
+  // Never closed: the runtime may be gone when static objects are destroyed.
+  static auto* const tested =
+      new conformance::TestedDevice(*testing::OpenCpuDevice().release());
+  return *tested;
+}
+
+template <size_t kOp>
+const ops::Kernel& DeviceKernel() {
+  return SyclOps()[kOp].kernels[0];
+}
+
+// Kernels on the host are function pointers, so each op needs its own instance.
+constexpr size_t kMaxOps = 64;
+
+template <size_t... kOps>
+constexpr auto KernelsOnHost(std::index_sequence<kOps...>) {
+  return std::array{&conformance::OnHost<DeviceKernel<kOps>, Tested>...};
+}
+
+// The device's op, wrapped to run on host memory, and the CPU reference.
+class OpOnHost {
+ public:
+  explicit OpOnHost(std::string_view name) {
+    constexpr auto kKernels = KernelsOnHost(std::make_index_sequence<kMaxOps>());
+    const auto found = std::ranges::find(SyclOps(), name, &ops::OpDefinition::op);
+    PAGEMILL_CHECK(found != SyclOps().end());
+    kernels_ = {kKernels[static_cast<size_t>(found - SyclOps().begin())](),
+                conformance::ReferenceKernel(**ops::FindOp(ops::CpuOps(), name))};
+    definition_ = *found;
+    definition_.kernels = kernels_;
+  }
+  OpOnHost(const OpOnHost&) = delete;
+  const ops::OpDefinition& definition() const { return definition_; }
+
+ private:
+  std::vector<ops::Kernel> kernels_;
+  ops::OpDefinition definition_;
+};
+
+struct OpBody {
+  std::string_view op;
+  void (*body)(const ops::OpDefinition& op, const device::Capabilities& caps);
+};
+
+constexpr OpBody kBodies[] = {
+    {"add", ops::CheckAddConformance},
+    {"add_rms_norm", ops::CheckAddRmsNormConformance},
+    {"argmax", ops::CheckArgmaxConformance},
+    {"draw_tokens", ops::CheckDrawTokensConformance},
+    {"embedding", ops::CheckEmbeddingConformance},
+    {"gated_activation", ops::CheckGatedActivationConformance},
+    {"kv_write", ops::CheckKvWriteConformance},
+    {"linear", ops::CheckLinearConformance},
+    {"mask_tokens", ops::CheckMaskTokensConformance},
+    {"moe_combine", ops::CheckMoeCombineConformance},
+    {"moe_route", ops::CheckMoeRouteConformance},
+    {"paged_attention", ops::CheckPagedAttentionConformance},
+    {"rms_norm", ops::CheckRmsNormConformance},
+    {"rotary", ops::CheckRotaryConformance},
+    {"select_rows", ops::CheckSelectRowsConformance},
+    {"take_tokens", ops::CheckTakeTokensConformance},
+};
+
+class SyclConformance : public ::testing::TestWithParam<OpBody> {};
+
+TEST_P(SyclConformance, Holds) { GetParam().body(OpOnHost(GetParam().op).definition(), {}); }
+
+INSTANTIATE_TEST_SUITE_P(Ops, SyclConformance, ::testing::ValuesIn(kBodies),
+                         [](const auto& info) { return std::string(info.param.op); });
+
+TEST(SyclConformance, GroupedLinear) {
+  const OpOnHost op("grouped_linear"), linear("linear");
+  ops::CheckGroupedLinearConformance(op.definition(), linear.definition(), {});
+}
+
+TEST(SyclConformance, RotaryKvWrite) {
+  const OpOnHost kv_write("kv_write"), rotary("rotary"), both("rotary_kv_write");
+  const ops::OpDefinition definitions[] = {kv_write.definition(), rotary.definition(),
+                                           both.definition()};
+  ops::CheckRotaryKvWriteConformance(definitions, {});
+}
+
+}  // namespace
+}  // namespace pagemill::sycl

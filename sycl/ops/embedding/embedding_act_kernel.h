@@ -1,0 +1,19 @@
+#ifndef PAGEMILL_SYCL_OPS_EMBEDDING_EMBEDDING_ACT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_EMBEDDING_EMBEDDING_ACT_KERNEL_H_
+
+#include "sycl/ops/embedding/embedding_params.h"
+#include "sycl/ops/kernel.h"
+#include "sycl/ops/weights.h"
+
+// A work-item for each element of the result.
+PAGEMILL_KERNEL void embedding_kernel(EmbeddingParams p) {
+  const int64_t i = GlobalId();
+  if (i >= p.rows * p.width) return;
+  const int64_t row = i / p.width, column = i % p.width;
+  const char* source = p.table.Row<const char>(p.ids[row]);
+  WithWeights(p.type, [&](const auto& weights) {
+    Store(p.y.Row<Act>(row) + column, weights.At(source, column) * p.scale);
+  });
+}
+
+#endif  // PAGEMILL_SYCL_OPS_EMBEDDING_EMBEDDING_ACT_KERNEL_H_

@@ -1,0 +1,18 @@
+#ifndef PAGEMILL_SYCL_OPS_EMBEDDING_EMBEDDING_PARAMS_H_
+#define PAGEMILL_SYCL_OPS_EMBEDDING_EMBEDDING_PARAMS_H_
+
+#include "sycl/ops/operands.h"
+
+namespace pagemill::sycl {
+
+struct EmbeddingParams {
+  const int32_t* ids = nullptr;  // [rows]
+  Rows table, y;                 // rows of `width` elements
+  ElementType type = ElementType::kF32;
+  int64_t rows = 0, width = 0;
+  float scale = 1;
+};
+
+}  // namespace pagemill::sycl
+
+#endif  // PAGEMILL_SYCL_OPS_EMBEDDING_EMBEDDING_PARAMS_H_

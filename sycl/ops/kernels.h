@@ -1,0 +1,32 @@
+// File: sycl/ops/kernels.h
+// The kernels of this tree, one for each op, defined in the op's folder. sycl/ops_table.cc lists
+// them.
+#ifndef PAGEMILL_SYCL_OPS_KERNELS_H_
+#define PAGEMILL_SYCL_OPS_KERNELS_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::sycl {
+
+extern const ops::Kernel kAdd;
+extern const ops::Kernel kAddRmsNorm;
+extern const ops::Kernel kArgmax;
+extern const ops::Kernel kDrawTokens;
+extern const ops::Kernel kEmbedding;
+extern const ops::Kernel kGatedActivation;
+extern const ops::Kernel kGroupedLinear;
+extern const ops::Kernel kKvWrite;
+extern const ops::Kernel kLinear;
+extern const ops::Kernel kMaskTokens;
+extern const ops::Kernel kMoeCombine;
+extern const ops::Kernel kMoeRoute;
+extern const ops::Kernel kPagedAttention;
+extern const ops::Kernel kRmsNorm;
+extern const ops::Kernel kRotary;
+extern const ops::Kernel kRotaryKvWrite;
+extern const ops::Kernel kSelectRows;
+extern const ops::Kernel kTakeTokens;
+
+}  // namespace pagemill::sycl
+
+#endif  // PAGEMILL_SYCL_OPS_KERNELS_H_

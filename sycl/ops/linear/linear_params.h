@@ -1,0 +1,24 @@
+#ifndef PAGEMILL_SYCL_OPS_LINEAR_LINEAR_PARAMS_H_
+#define PAGEMILL_SYCL_OPS_LINEAR_LINEAR_PARAMS_H_
+
+#include "sycl/ops/operands.h"
+
+namespace pagemill::sycl {
+
+// Rows of x that a sub-group multiplies with the row of weights that it reads.
+inline constexpr int32_t kLinearRows = 8;
+inline constexpr int32_t kLinearGroupSize = 128;
+
+struct LinearParams {
+  Rows x;                       // [n, k]
+  Rows w;                       // [m, k]
+  Rows y;                       // [n, m]
+  const float* bias = nullptr;  // [m], or null
+  ElementType type = ElementType::kF32;  // of w
+  bool f32_result = false;               // otherwise y is of the type of x
+  int64_t n = 0, m = 0, k = 0;
+};
+
+}  // namespace pagemill::sycl
+
+#endif  // PAGEMILL_SYCL_OPS_LINEAR_LINEAR_PARAMS_H_

@@ -1,0 +1,26 @@
+#ifndef PAGEMILL_SYCL_OPS_MOE_ROUTE_MOE_ROUTE_PARAMS_H_
+#define PAGEMILL_SYCL_OPS_MOE_ROUTE_MOE_ROUTE_PARAMS_H_
+
+#include "sycl/ops/operands.h"
+
+namespace pagemill::sycl {
+
+inline constexpr int32_t kMaxExpertGroups = 64;
+
+struct MoeRouteParams {
+  Rows logits;                     // [rows, experts] f32
+  Rows ids, weights;               // [rows, choices] i32 and f32
+  const float* bias = nullptr;     // [experts], or null
+  const float* factors = nullptr;  // [experts], or null
+  int64_t rows = 0;
+  int32_t experts = 0, choices = 0;
+  bool sigmoid = false, sparse_mixer = false;  // otherwise softmax
+  bool logits_bias = false, renormalize = false;
+  float tolerance = 0;  // of SparseMixer
+  float scale = 1;
+  int32_t groups = 1, group_choices = 1, group_top = 1;
+};
+
+}  // namespace pagemill::sycl
+
+#endif  // PAGEMILL_SYCL_OPS_MOE_ROUTE_MOE_ROUTE_PARAMS_H_

@@ -1,0 +1,37 @@
+#include "sycl/ops_table.h"
+
+#include "cc/ops/device_table.h"
+#include "sycl/ops/kernels.h"
+
+namespace pagemill::sycl {
+namespace {
+
+const ops::OpKernels kRows[] = {
+    {"add", {&kAdd, 1}},
+    {"add_rms_norm", {&kAddRmsNorm, 1}},
+    {"argmax", {&kArgmax, 1}},
+    {"draw_tokens", {&kDrawTokens, 1}},
+    {"embedding", {&kEmbedding, 1}},
+    {"gated_activation", {&kGatedActivation, 1}},
+    {"grouped_linear", {&kGroupedLinear, 1}},
+    {"kv_write", {&kKvWrite, 1}},
+    {"linear", {&kLinear, 1}},
+    {"mask_tokens", {&kMaskTokens, 1}},
+    {"moe_combine", {&kMoeCombine, 1}},
+    {"moe_route", {&kMoeRoute, 1}},
+    {"paged_attention", {&kPagedAttention, 1}},
+    {"rms_norm", {&kRmsNorm, 1}},
+    {"rotary", {&kRotary, 1}},
+    {"rotary_kv_write", {&kRotaryKvWrite, 1}},
+    {"select_rows", {&kSelectRows, 1}},
+    {"take_tokens", {&kTakeTokens, 1}},
+};
+
+}  // namespace
+
+std::span<const ops::OpDefinition> SyclOps() {
+  static const ops::DeviceTable table(kRows);
+  return table.definitions();
+}
+
+}  // namespace pagemill::sycl

@@ -1,0 +1,87 @@
+"""Macros of this tree: an op, the source text of kernels, and a test that needs the runtime."""
+
+load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
+
+# With --config=sycl; the runtime is for this machine's CPU only (third_party/sycl).
+WITH_SYCL = select({
+    "//tools/bazel/flags:sycl": [],
+    "//conditions:default": ["//tools/bazel:unavailable"],
+})
+
+def if_sycl(labels):
+    """Labels of the runtime: none, so that it is not fetched, without --config=sycl."""
+    return select({
+        "//tools/bazel/flags:sycl": labels,
+        "//conditions:default": [],
+    })
+
+def sycl_op(name, kernel = None, hdrs = [], deps = [], params_deps = []):
+    """An op of this tree: the host's side, and its kernels as text.
+
+    Args:
+      name: of the op, its folder and its files.
+      kernel: "act" or "token", the module that its kernels belong to (//sycl/ops:kernel_modules);
+        None if it launches those of other ops.
+      hdrs: of the host's side, for other ops.
+      deps: of the host's side, next to what every op needs.
+      params_deps: of the kernels' parameters, `<name>_params.h`.
+    """
+    if kernel:
+        params = name + "_params.h"
+        native.filegroup(
+            name = "kernel_text",
+            srcs = [params, "{}_{}_kernel.h".format(name, kernel)],
+            visibility = ["//sycl/ops:__pkg__"],
+        )
+        cc_library(
+            name = "params",
+            hdrs = [params],
+            visibility = ["//sycl:__subpackages__"],
+            deps = ["//sycl/ops:operands"] + params_deps,
+        )
+        deps = deps + [":params"]
+    cc_library(
+        name = name,
+        srcs = [name + ".cc"],
+        hdrs = hdrs,
+        visibility = ["//sycl:__subpackages__"],
+        deps = [
+            "//cc/ops/" + name,
+            "//sycl/ops:kernels",
+            "//sycl/ops:launch",
+        ] + deps,
+    )
+
+def kernel_files(name, srcs):
+    """A list of C++ initializers, {"path", "text"}, for each of the files.
+
+    Args:
+      name: of the list's file.
+      srcs: files, named as kernels include them.
+    """
+    native.genrule(
+        name = name.replace(".", "_"),
+        srcs = srcs,
+        outs = [name],
+        cmd = "for file in $(SRCS); do echo \"{\\\"$$file\\\", R\\\"KERNEL(\"; cat $$file; " +
+              "echo ')KERNEL\"},'; done > $@",
+    )
+
+def sycl_cc_test(name, srcs, deps, size = "medium", data = []):
+    """A googletest on the CPU device; skipped without --config=sycl.
+
+    Args:
+      name: of the test.
+      srcs: its sources.
+      deps: what it tests; googletest and its main() are added.
+      size: of the test.
+      data: files that it reads.
+    """
+    cc_test(
+        name = name,
+        size = size,
+        srcs = srcs,
+        data = data,
+        target_compatible_with = WITH_SYCL,
+        deps = deps + ["@googletest//:gtest_main"],
+    )

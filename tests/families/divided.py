@@ -1,0 +1,112 @@
+"""A model divided as its row of the table says: between ranks, whose programs run in threads that
+meet in their collectives, and between stages, whose programs run one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+from pagemill import _native
+from pagemill.models.table import find
+from pagemill.ops.cut import cut
+from pagemill.ops.program_text import from_text, to_text
+from pagemill.ops.shard import Shard
+from pagemill.runner.build import BuildOptions, build
+from pagemill.runner.simple_batch import SimpleBatch
+from pagemill.weights.source import ModelSource
+
+Array = npt.NDArray[np.float32]
+Steps = Sequence[Mapping[int, Sequence[int]]]
+"""The tokens of each request in each step."""
+Distance = Callable[[Array], float]
+"""How far rows are from the right ones, in tolerances."""
+
+_NUM_BLOCKS, _MAX_TOKENS, _MAX_SEQS = 128, 384, 8
+_NO_PAIRS: Mapping[int, int] = MappingProxyType({})
+
+
+def check_ranks(
+    source: ModelSource,
+    options: BuildOptions,
+    steps: Steps,
+    distance: Distance,
+    seconds: Mapping[int, int] = _NO_PAIRS,
+    *,
+    count: int = 2,
+) -> None:
+    """Ranks, two by default, compute the rows of the steps, and divide what the row of the table
+    says. `seconds` are `SimpleBatch`'s."""
+    divided = find(source.architecture).row.tensor_parallel
+    ranks = [build(source, replace(options, shard=Shard(rank, count))) for rank in range(count)]
+    assert [bool(rank.notes) for rank in ranks] == [divided == "partly"] * count
+    segment = _native.SharedSegment(count)
+
+    def run(rank: int) -> Array:
+        world = _native.World(segment, rank)
+        executor = _executor(ranks[rank].program_text, world)
+        world.meet()
+        return _run([executor], steps, seconds)
+
+    with ThreadPoolExecutor(count) as threads:
+        for rows in threads.map(run, range(count)):
+            assert distance(rows) <= 1
+
+
+def check_stages(
+    source: ModelSource,
+    options: BuildOptions,
+    steps: Steps,
+    distance: Distance,
+    seconds: Mapping[int, int] = _NO_PAIRS,
+) -> None:
+    """Two stages compute the rows of the steps, cut behind each layer if the row of the table says
+    so."""
+    program = from_text(build(source, replace(options, rewrite=False)).program_text)
+    layers = [value.name for value in program.values if value.name.startswith("layer.")]
+    refused = 0
+    for layer in layers[:-1]:
+        try:
+            stages = cut(program, layer)
+        except ValueError:
+            refused += 1
+            continue
+        texts = [_native.rewrite_program(to_text(stage)) for stage in stages]
+        rows = _run([_executor(text) for text in texts], steps, seconds)
+        assert distance(rows) <= 1, layer
+    assert refused < len(layers) - 1
+    assert not refused or find(source.architecture).row.cuts == "some layers"
+
+
+def _executor(text: str, world: _native.World | None = None) -> _native.NativeExecutor:
+    options = _native.ExecutorOptions(
+        num_threads=1,
+        max_num_tokens=_MAX_TOKENS,
+        max_num_seqs=_MAX_SEQS,
+        max_num_logits_rows=_MAX_TOKENS,
+        num_blocks=_NUM_BLOCKS,
+        kv_cache_dtype="f32",
+        activation_dtype="f32",
+        activation_type="f32",
+    )
+    return _native.NativeExecutor(text, options, world)
+
+
+def _run(
+    stages: Sequence[_native.NativeExecutor], steps: Steps, seconds: Mapping[int, int]
+) -> Array:
+    """The rows of all tokens that programs compute one after the other, each of what the one before
+    it returned."""
+    batches = [SimpleBatch(_NUM_BLOCKS, stage.table_block_sizes) for stage in stages]
+    rows: list[Array] = []
+    for tokens in steps:
+        outputs: dict[str, Array] = {}
+        for stage, batch in zip(stages, batches, strict=True):
+            arrays = batch.step(tokens, all_logits=True, second_texts=seconds)
+            outputs = stage(arrays | {"inputs": outputs})
+        (result,) = outputs.values()
+        rows.append(result)
+    return np.concatenate(rows)

@@ -1,0 +1,138 @@
+"""Vectors from GGUF files of encoders, as llama.cpp's converter writes them, equal those of
+`transformers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from pagemill.inputs.task import Task
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.source import ModelSource
+from transformers import PretrainedConfig
+
+from tests.families.encoders import make
+from tests.families.gguf_converters import Converter, Tensors
+from tests.families.gguf_files import write_gguf
+from tests.parity.executors import make_executor, new_batches
+
+TOLERANCE = 1e-4  # as in encoders_test.py
+LENGTHS = (61, 1, 33)
+
+
+def _without_pooler(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    del config
+    return {name: values for name, values in tensors.items() if "pooler" not in name}
+
+
+def _from_first_position(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """RoBERTa's positions begin behind that of padding."""
+    kept = _without_pooler(tensors, config)
+    table = "embeddings.position_embeddings.weight"
+    return kept | {table: kept[table][1 + config.pad_token_id :]}
+
+
+def _modernbert_settings(config: PretrainedConfig) -> Mapping[str, Any]:
+    return {
+        "layer_norm_eps": config.norm_eps,
+        "sliding_window": config.local_attention,
+        "sliding_window_pattern": 2,
+        "rope_freq_base_swa": config.rope_parameters["sliding_attention"]["rope_theta"],
+        "pooling_type": gguf.PoolingType.CLS,
+    }
+
+
+def _pooled_by(kind: gguf.PoolingType) -> dict[str, Any]:
+    return {"pooling_type": kind, "causal_attention": False}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A family, as an architecture, how its vectors are pooled, and what of its configuration GGUF
+    cannot say."""
+
+    family: str
+    architecture: str
+    converter: Converter
+    pooling: str
+    changes: Mapping[str, Any] | None = None
+
+
+def _t5_settings(config: PretrainedConfig) -> Mapping[str, Any]:
+    return {
+        "context_length": config.n_positions,
+        "embedding_length": config.d_model,
+        "feed_forward_length": config.d_ff,
+        "head_count": config.num_heads,
+        "head_count_kv": None,
+        "key_length": config.d_kv,
+        "layer_norm_rms_eps": config.layer_norm_epsilon,
+        "relative_attn_buckets_count": config.relative_attention_num_buckets,
+        "pooling_type": gguf.PoolingType.MEAN,
+    }
+
+
+_T5 = Converter(settings=_t5_settings)
+_REACH = {"relative_attention_max_distance": 128}
+_MEAN = Converter(_without_pooler, lambda config: _pooled_by(gguf.PoolingType.MEAN))
+_MODERN = Converter(settings=_modernbert_settings)
+ROWS = [
+    Row("bert", "bert", _MEAN, "mean"),
+    Row("eurobert", "eurobert", _MEAN, "mean"),
+    Row("jina3", "jina-bert-v3", _MEAN, "mean"),
+    Row("modernbert", "modern-bert", _MODERN, "first"),
+    Row("nomic_bert", "nomic-bert", _MEAN, "mean"),
+    Row("mt5", "t5encoder", _T5, "mean", _REACH),
+    Row("t5", "t5encoder", _T5, "mean", _REACH),
+    Row("umt5", "t5encoder", _T5, "mean", _REACH),
+    Row(
+        "xlm_roberta",
+        "bert",
+        Converter(
+            _from_first_position,
+            lambda config: {
+                **_pooled_by(gguf.PoolingType.CLS),
+                "context_length": config.max_position_embeddings - 1 - config.pad_token_id,
+            },
+        ),
+        "first",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.family)
+def test_rows(row: Row, tmp_path: Path) -> None:
+    """A tensor that is not read is an error, too."""
+    reference = make(row.family, Task.TOKEN_EMBED, tmp_path, changes=row.changes)
+    path = tmp_path / "model.gguf"
+    write_gguf(reference, tmp_path, row.architecture, path, row.converter)
+    source = ModelSource.open(path)
+    assert source.pooling is not None
+    assert (source.pooling.kind, source.pooling.normalize) == (row.pooling, True)
+    rng = np.random.default_rng(3)
+    prompts = {i: rng.integers(6, 257, length).tolist() for i, length in enumerate(LENGTHS)}
+    run = make_executor("native", source, task=Task.TOKEN_EMBED, normalize=False)
+    rows = run(new_batches(run).step(prompts))["pooled"]
+    with torch.no_grad():
+        expected = np.concatenate(
+            [
+                reference(torch.tensor([prompt])).last_hidden_state[0].numpy()
+                for prompt in prompts.values()
+            ]
+        )
+    np.testing.assert_allclose(rows, expected, atol=TOLERANCE * max(1, np.abs(expected).max()))
+
+
+def test_classifiers_are_refused(tmp_path: Path) -> None:
+    reference = make("bert", Task.TOKEN_EMBED, tmp_path)
+    path = tmp_path / "model.gguf"
+    ranks = Converter(_without_pooler, lambda config: _pooled_by(gguf.PoolingType.RANK))
+    write_gguf(reference, tmp_path, "bert", path, ranks)
+    with pytest.raises(WeightsError, match=r"pooling_type 4 is not supported; known: 0 \(none\)"):
+        ModelSource.open(path)
