@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -52,21 +54,37 @@ class TableOnGpu {
   void* data_ = nullptr;
 };
 
-// The call's view of the table tells the shape of matrices, not its own: so it is not an operand
-// that TestedGpu() could copy.
+// The largest entry of a table that a call may read, plus 1.
+size_t NumEntries(const ops::ApplyAdapterArgs& args, const TensorView& slots) {
+  int32_t slot = -1;
+  for (int64_t i = 0; i < slots.shape[0]; ++i) slot = std::max(slot, args.slots[i]);
+  return static_cast<size_t>((slot + 1) * args.num_experts);
+}
+
+// Views of tables have the shapes of matrices, and their data is on the GPU already: TestedGpu()
+// copies nothing of them.
+constexpr ops::WeightPacking kOnGpu = {
+    .layout = "on the GPU",
+    .inputs = 1u << ops::apply_adapter::TableOperand(0) | 1u << ops::apply_adapter::TableOperand(1) |
+              1u << ops::apply_adapter::TableOperand(2) | 1u << ops::apply_adapter::TableOperand(3),
+    .bytes = [](const TensorView&) -> int64_t { return 0; }};
+static_assert(ops::kMaxAdaptedLayers == 4);
+
 void RunOnGpu(const ops::OpCall& call, ops::KernelContext&) {
   const ops::ApplyAdapterArgs args = ops::ToApplyAdapterArgs(call);
-  const int32_t slots = args.y.shape[0] == 0
-                            ? 0
-                            : *std::max_element(args.slots, args.slots + args.y.shape[0]) + 1;
-  const TableOnGpu table({args.table, static_cast<size_t>(slots)}, args.y.RowElements(),
-                         args.x.RowElements());
+  const size_t entries = NumEntries(args, call.inputs[ops::apply_adapter::kSlots]);
+  std::deque<TableOnGpu> tables;
   std::vector<TensorView> inputs(call.inputs.begin(), call.inputs.end());
-  inputs[3].data = table.data();
-  inputs[3].shape[0] = 0;
+  for (size_t i = 0; i < args.num_layers; ++i) {
+    const ops::AdaptedLayer& layer = args.layers[i];
+    tables.emplace_back(std::span(layer.table, entries), layer.out, args.in);
+    inputs[ops::apply_adapter::TableOperand(i)].data = tables.back().data();
+  }
+  ops::Kernel kernel = ApplyAdapterKernels()[0];
+  kernel.packing = &kOnGpu;
   ops::OpCall on_gpu = call;
   on_gpu.inputs = inputs;
-  TestedGpu().Run(ApplyAdapterKernels()[0], on_gpu, /*plan=*/nullptr);
+  TestedGpu().Run(kernel, on_gpu, /*plan=*/nullptr);
 }
 
 TEST_P(GpuConformance, ApplyAdapter) {
