@@ -34,6 +34,7 @@
 #include "cuda/ops/select_rows/select_rows.h"
 #include "cuda/ops/select_tokens/select_tokens.h"
 #include "cuda/ops/selective_scan/selective_scan.h"
+#include "cuda/ops/sparse_relu/sparse_relu.h"
 #include "cuda/ops/split/split.h"
 #include "cuda/ops/state_space_scan/state_space_scan.h"
 #include "cuda/ops/take_tokens/take_tokens.h"
@@ -74,6 +75,7 @@ std::span<const ops::OpDefinition> GpuOps() {
       {"select_rows", SelectRowsKernels()},
       {"select_tokens", SelectTokensKernels()},
       {"selective_scan", SelectiveScanKernels()},
+      {"sparse_relu", SparseReluKernels()},
       {"split", SplitKernels()},
       {"state_space_scan", StateSpaceScanKernels()},
       {"take_tokens", TakeTokensKernels()},

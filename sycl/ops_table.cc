@@ -7,14 +7,17 @@ namespace pagemill::sycl {
 namespace {
 
 const ops::OpKernels kRows[] = {
+    {"activation", {&kActivation, 1}},
     {"add", {&kAdd, 1}},
     {"add_rms_norm", {&kAddRmsNorm, 1}},
     {"argmax", {&kArgmax, 1}},
+    {"concat", {&kConcat, 1}},
     {"draw_tokens", {&kDrawTokens, 1}},
     {"embedding", {&kEmbedding, 1}},
     {"gated_activation", {&kGatedActivation, 1}},
     {"grouped_linear", {&kGroupedLinear, 1}},
     {"kv_write", {&kKvWrite, 1}},
+    {"layer_norm", {&kLayerNorm, 1}},
     {"linear", {&kLinear, 1}},
     {"mask_tokens", {&kMaskTokens, 1}},
     {"moe_combine", {&kMoeCombine, 1}},
@@ -23,7 +26,9 @@ const ops::OpKernels kRows[] = {
     {"rms_norm", {&kRmsNorm, 1}},
     {"rotary", {&kRotary, 1}},
     {"rotary_kv_write", {&kRotaryKvWrite, 1}},
+    {"scatter_rows", {&kScatterRows, 1}},
     {"select_rows", {&kSelectRows, 1}},
+    {"split", {&kSplit, 1}},
     {"take_tokens", {&kTakeTokens, 1}},
 };
 

@@ -25,8 +25,8 @@
 // Inside this namespace the runtime's names begin with `::sycl`.
 namespace pagemill::sycl {
 
-// Work-items of a sub-group, for which kernels are compiled. A device that has no sub-groups of this
-// size is not opened.
+// Work-items of a sub-group, for which kernels are compiled. A device that has no sub-groups of
+// this size is not opened.
 inline constexpr int32_t kSubGroupSize = 16;
 
 struct KernelFile {

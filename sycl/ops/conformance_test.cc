@@ -21,10 +21,14 @@ namespace {
 
 namespace conformance = ops::conformance;
 
-conformance::TestedDevice& Tested() {
+SyclDevice& Device() {
   // Never closed: the runtime may be gone when static objects are destroyed.
-  static auto* const tested =
-      new conformance::TestedDevice(*testing::OpenCpuDevice().release());
+  static SyclDevice* const device = testing::OpenCpuDevice().release();
+  return *device;
+}
+
+conformance::TestedDevice& Tested() {
+  static auto* const tested = new conformance::TestedDevice(Device());
   return *tested;
 }
 
@@ -67,13 +71,16 @@ struct OpBody {
 };
 
 constexpr OpBody kBodies[] = {
+    {"activation", ops::CheckActivationConformance},
     {"add", ops::CheckAddConformance},
     {"add_rms_norm", ops::CheckAddRmsNormConformance},
     {"argmax", ops::CheckArgmaxConformance},
+    {"concat", ops::CheckConcatConformance},
     {"draw_tokens", ops::CheckDrawTokensConformance},
     {"embedding", ops::CheckEmbeddingConformance},
     {"gated_activation", ops::CheckGatedActivationConformance},
     {"kv_write", ops::CheckKvWriteConformance},
+    {"layer_norm", ops::CheckLayerNormConformance},
     {"linear", ops::CheckLinearConformance},
     {"mask_tokens", ops::CheckMaskTokensConformance},
     {"moe_combine", ops::CheckMoeCombineConformance},
@@ -81,27 +88,31 @@ constexpr OpBody kBodies[] = {
     {"paged_attention", ops::CheckPagedAttentionConformance},
     {"rms_norm", ops::CheckRmsNormConformance},
     {"rotary", ops::CheckRotaryConformance},
+    {"scatter_rows", ops::CheckScatterRowsConformance},
     {"select_rows", ops::CheckSelectRowsConformance},
+    {"split", ops::CheckSplitConformance},
     {"take_tokens", ops::CheckTakeTokensConformance},
 };
 
 class SyclConformance : public ::testing::TestWithParam<OpBody> {};
 
-TEST_P(SyclConformance, Holds) { GetParam().body(OpOnHost(GetParam().op).definition(), {}); }
+TEST_P(SyclConformance, Holds) {
+  GetParam().body(OpOnHost(GetParam().op).definition(), Device().capabilities());
+}
 
 INSTANTIATE_TEST_SUITE_P(Ops, SyclConformance, ::testing::ValuesIn(kBodies),
                          [](const auto& info) { return std::string(info.param.op); });
 
 TEST(SyclConformance, GroupedLinear) {
   const OpOnHost op("grouped_linear"), linear("linear");
-  ops::CheckGroupedLinearConformance(op.definition(), linear.definition(), {});
+  ops::CheckGroupedLinearConformance(op.definition(), linear.definition(), Device().capabilities());
 }
 
 TEST(SyclConformance, RotaryKvWrite) {
   const OpOnHost kv_write("kv_write"), rotary("rotary"), both("rotary_kv_write");
   const ops::OpDefinition definitions[] = {kv_write.definition(), rotary.definition(),
                                            both.definition()};
-  ops::CheckRotaryKvWriteConformance(definitions, {});
+  ops::CheckRotaryKvWriteConformance(definitions, Device().capabilities());
 }
 
 }  // namespace

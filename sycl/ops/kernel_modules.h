@@ -1,5 +1,6 @@
 // File: sycl/ops/kernel_modules.h
-// The source text of all kernels of this tree, as modules that a device compiles when it needs them.
+// The source text of all kernels of this tree, as modules that a device compiles when it needs
+// them.
 //
 //   LaunchKernel(stream, {.module = ActModule(DType::kBF16), .kernel = "add_kernel", ...}, params);
 //

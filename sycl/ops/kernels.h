@@ -8,14 +8,17 @@
 
 namespace pagemill::sycl {
 
+extern const ops::Kernel kActivation;
 extern const ops::Kernel kAdd;
 extern const ops::Kernel kAddRmsNorm;
 extern const ops::Kernel kArgmax;
+extern const ops::Kernel kConcat;
 extern const ops::Kernel kDrawTokens;
 extern const ops::Kernel kEmbedding;
 extern const ops::Kernel kGatedActivation;
 extern const ops::Kernel kGroupedLinear;
 extern const ops::Kernel kKvWrite;
+extern const ops::Kernel kLayerNorm;
 extern const ops::Kernel kLinear;
 extern const ops::Kernel kMaskTokens;
 extern const ops::Kernel kMoeCombine;
@@ -24,7 +27,9 @@ extern const ops::Kernel kPagedAttention;
 extern const ops::Kernel kRmsNorm;
 extern const ops::Kernel kRotary;
 extern const ops::Kernel kRotaryKvWrite;
+extern const ops::Kernel kScatterRows;
 extern const ops::Kernel kSelectRows;
+extern const ops::Kernel kSplit;
 extern const ops::Kernel kTakeTokens;
 
 }  // namespace pagemill::sycl

@@ -1,6 +1,6 @@
 // File: sycl/ops/weights.h
-// Elements of rows of weights, as stored: floats, and blocks of the GGUF formats, whose layouts are in
-// cc/ops/block_format/block_layout.h. Values are those of the CPU's decoders, bit for bit. Kernel
+// Elements of rows of weights, as stored: floats, and blocks of the GGUF formats, whose layouts are
+// in cc/ops/block_format/block_layout.h. Values are those of the CPU's decoders, bit for bit. Kernel
 // text only.
 //
 //   WithWeights(p.type, [&](const auto& weights) { sum += weights.At(row, i); });

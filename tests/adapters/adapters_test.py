@@ -134,6 +134,28 @@ def test_a_replaced_adapter_serves_no_old_prefix(tmp_path: Path) -> None:
         served.check(core, [("", prompt)])
 
 
+def test_ranks_replace_and_forget(tmp_path: Path) -> None:
+    served = Served(tmp_path, "llama", ["all", "dora", "bias"])
+    options = {"enable_lora": True, "max_loras": 1, "tensor_parallel_size": 2}
+    with served.model.engine(**options) as core:
+        adapters, prompt = adapters_of(core), served.model.prompt(1, 60)
+        sizes: list[int] = []
+        for number, name in enumerate(("all", "dora", "bias")):
+            path = str(tmp_path / name)
+            sizes.append(adapters.load_adapter("sql", path, load_inplace=number > 0)["bytes"])
+            served.references["sql"] = served.references[name]
+            served.load(core, name)
+            served.check(core, [("sql", prompt), ("", prompt), (name, prompt)])
+            adapters.unload_adapter(name)
+        adapters.unload_adapter("sql")
+        served.check(core, [("", prompt)])
+        stats = core.bindings.engine.stats()
+        assert (stats.adapters_loaded, stats.num_running_adapters) == (6, 0)
+    with served.model.engine(enable_lora=True) as core:
+        alone = adapters_of(core).load_adapter("all", str(tmp_path / "all"))["bytes"]
+    assert alone < sizes[0] < 2 * alone  # each rank has its part
+
+
 def test_requests_that_wait_keep_what_they_were_submitted_with(tmp_path: Path) -> None:
     served = Served(tmp_path, "llama", ["all", "dora", "bias"])
     with served.model.engine(enable_lora=True) as core:

@@ -201,6 +201,14 @@ void RunColumns(const ApplyAdapterArgs& args, std::span<const AdaptedRow> rows, 
   }
 }
 
+// False if the adapter leaves all layers of the call as they are.
+bool ChangesSome(const ApplyAdapterArgs& args, int64_t entry) {
+  for (size_t i = 0; i < args.num_layers; ++i) {
+    if (!args.layers[i].table[entry].empty()) return true;
+  }
+  return false;
+}
+
 // The rows with an adapter, those of one adapter together: its matrices are read once for them.
 // Copies the others.
 std::span<const AdaptedRow> SortRows(const ApplyAdapterArgs& args, std::span<std::byte> memory) {
@@ -208,7 +216,7 @@ std::span<const AdaptedRow> SortRows(const ApplyAdapterArgs& args, std::span<std
   size_t count = 0;
   for (int64_t row = 0; row < args.num_rows; ++row) {
     const int64_t entry = args.EntryOf(row);
-    if (entry == ApplyAdapterArgs::kNone) {
+    if (entry == ApplyAdapterArgs::kNone || !ChangesSome(args, entry)) {
       for (size_t i = 0; i < args.num_layers; ++i) CopyRow(args, args.layers[i], row);
     } else {
       first[count++] = {.entry = static_cast<int32_t>(entry), .row = static_cast<int32_t>(row)};

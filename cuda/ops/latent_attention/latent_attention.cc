@@ -148,10 +148,12 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   });
 }
 
-// Neither windows, nor sums of weights, nor rows that stand for several tokens.
+// Neither windows, nor sums of weights, nor rows that stand for several tokens or have no rotated
+// part.
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && call.attributes->GetInt("window", 0) == 0 &&
-         call.outputs.size() == 1 && ops::TokensOfRow(call, /*input=*/2) == 1 &&
+         call.outputs.size() == 1 && ops::HasInput(call, /*input=*/1) &&
+         ops::TokensOfRow(call, /*input=*/2) == 1 &&
          SharedBytes(call) <= caps.gpu.shared_memory_per_block_bytes;
 }
 

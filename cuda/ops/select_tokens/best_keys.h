@@ -80,7 +80,7 @@ class BestKeys {
     return sums;
   }
 
-  // Of the threads that pass true: those before this one, and all.
+  // Threads that pass true: those before this one, and all.
   PAGEMILL_DEVICE Sums RankOf(bool predicate) {
     const LaneMask mask = Ballot(AllLanes(), predicate);
     Sums ranks = SumOfWarps(CountBits(mask));

@@ -180,9 +180,10 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
          MergeParts, kept, chosen, sizes, batch);
 }
 
-// Rows that stand for several tokens are not.
+// Not rows that stand for several tokens or have no rotated part.
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) && ops::TokensOfRow(call, /*input=*/3) == 1 &&
+  return OnEveryGpu(caps, call) && ops::HasInput(call, /*input=*/1) &&
+         ops::TokensOfRow(call, /*input=*/3) == 1 &&
          SharedBytes(call) <= caps.gpu.shared_memory_per_block_bytes;
 }
 

@@ -24,7 +24,7 @@ the native executor and on torch, and has a test that compares it with `transfor
 [how to add one](add_a_model.md). Images are for [offline use](images.md).
 
 *Ranks* says whether `--tensor-parallel-size` [divides](tensor_parallel.md) the model: "partly" if
-every rank computes some layers or projections whole. *Cuts* says
+every rank computes some projections whole. *Cuts* says
 behind which layers its program can be [cut](decisions/0026-programs-are-cut-not-traced-in-parts.md)
 into stages. Tests hold each row to both.
 

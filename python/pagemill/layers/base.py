@@ -59,10 +59,12 @@ class Weights(Protocol):
         module: str,
         shape: tuple[int, int, int],
         *,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        """The weights of `module` of all experts, [experts, out, in], or a part of each: one tensor
+        """The weights of `module` of all experts, [experts, out, in], or some of these `matrices`,
+        or a part of each: one tensor
         `<experts>.<module>.weight`, or without `.weight`, also as [experts * out, in] or [experts,
         in, out]; or `<experts>.<i>.<module>.weight` of each expert."""
         ...

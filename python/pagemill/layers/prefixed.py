@@ -61,10 +61,13 @@ class PrefixedWeights:
         module: str,
         shape: tuple[int, int, int],
         *,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        return self._whole.stack(self._named(experts), module, shape, rows=rows, columns=columns)
+        return self._whole.stack(
+            self._named(experts), module, shape, matrices=matrices, rows=rows, columns=columns
+        )
 
     def turned_stack(
         self,

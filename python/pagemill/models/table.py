@@ -17,7 +17,7 @@ class Architecture:
     `model_type` in a config.json, and what they are for. Those that generate may embed, too.
 
     `tensor_parallel`: whether ranks divide all large matrices of the model, "partly" if every rank
-    computes some layers or projections whole. `cuts`: behind which layers the program can be cut
+    computes some projections whole. `cuts`: behind which layers the program can be cut
     into stages of a pipeline; "some layers" if others read what is in front of them."""
 
     location: str
@@ -302,10 +302,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         ("qwen3_5_moe",),
     ),
     "RecurrentGemmaForCausalLM": Architecture(
-        "recurrent_gemma:RecurrentGemmaModel",
-        "RecurrentGemma",
-        ("recurrent_gemma",),
-        tensor_parallel="partly",
+        "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"),
     "RwkvForCausalLM": Architecture("rwkv:RwkvModel", "RWKV-4", ("rwkv",)),

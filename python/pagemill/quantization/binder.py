@@ -156,13 +156,14 @@ class WeightBinder:
         module: str,
         shape: tuple[int, int, int],
         *,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
-        columns: one tensor `<experts>.<module>.weight`, or without `.weight`, as it is stored, its
-        matrices side by side or one below the other, or each transposed; or made of
-        `<experts>.<i>.<module>.weight`.
+        """The weights of `module` of all experts, [experts, out, in], or some of these `matrices`,
+        or of each some rows or some columns: one tensor `<experts>.<module>.weight`, or without
+        `.weight`, as it is stored, its matrices side by side or one below the other, or each
+        transposed; or made of `<experts>.<i>.<module>.weight`.
 
         Raises:
             WeightsError: one is missing, or of another shape or type, or the columns would cut a
@@ -176,14 +177,17 @@ class WeightBinder:
             self._check_unscaled(location)
             turned = (shape[0], shape[2], shape[1])
             if location.shape == turned != shape:
-                return self._tensors.turned_stack(location, EVERY_ROW, rows, columns)
+                return self._tensors.turned_stack(
+                    _some(location, matrices), EVERY_ROW, rows, columns
+                )
             self._check_shape(location, shape)
-            return self._tensors.stored_stack(location, rows, columns)
+            return self._tensors.stored_stack(_some(location, matrices), rows, columns)
+        chosen = range(shape[0]) if matrices is None else matrices.indices
         parts = [
             self.linear(f"{experts}.{i}.{module}", shape[1:], rows=rows, columns=columns)
-            for i in range(shape[0])
+            for i in chosen
         ]
-        name = parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1)
+        name = parts[0].name.replace(f"{experts}.{chosen[0]}.", f"{experts}.", 1)
         return self._tensors.stack(name, parts)
 
     def turned_stack(
@@ -548,6 +552,19 @@ class WeightBinder:
                 f"{self._source.path}: {location.name} is {format_shape(location.shape)}, the"
                 f" configuration asks for {format_shape(shape)}"
             )
+
+
+def _some(location: TensorLocation, matrices: Part | None) -> TensorLocation:
+    """These matrices of a stack."""
+    if matrices is None or matrices.whole:
+        return location
+    skipped = matrices.begin * tensor_bytes(location.dtype, location.shape[1:])
+    return replace(
+        location,
+        name=f"{location.name}.matrices{matrices.begin}-{matrices.end}",
+        shape=(matrices.size, *location.shape[1:]),
+        offset=location.offset + skipped,
+    )
 
 
 def _as_stack(location: TensorLocation, shape: tuple[int, int, int]) -> TensorLocation:

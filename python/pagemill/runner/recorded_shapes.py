@@ -77,10 +77,12 @@ class ShapeRecorder:
         module: str,
         shape: tuple[int, int, int],
         *,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        used = (shape[0], *_part(shape[1:], rows, columns))
+        count = shape[0] if matrices is None else matrices.size
+        used = (count, *_part(shape[1:], rows, columns))
         return self._read(f"{experts}.{module}.weight", shape, used)
 
     def turned_stack(

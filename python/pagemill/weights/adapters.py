@@ -135,7 +135,8 @@ def read_adapter(path: str | Path) -> Adapter:
         raise WeightsError(f"{path} has no tensors of LoRA")
     rank = config.get("r")
     scaling = _scaling(path, config)
-    return Adapter(path, modules, bases, scaling, rank if type(rank) is int else None)
+    stated = rank if type(rank) is int and rank > 0 else None
+    return Adapter(path, modules, bases, scaling, stated)
 
 
 def adapter_layers(

@@ -5,8 +5,8 @@
 #include "sycl/ops/draw_tokens/draw_tokens_params.h"
 #include "sycl/ops/kernel.h"
 
-// Weights are integers in units of 2^-40 of the largest: their sums are exact in every order, and no
-// device needs doubles. A width below 2^23 cannot overflow them.
+// Weights are integers in units of 2^-40 of the largest: their sums are exact in every order, and
+// no device needs doubles. A width below 2^23 cannot overflow them.
 inline constexpr float kWeightUnits = 0x1p40f;
 
 // Floats in the order of these numbers; 0 and -0 are equal.
@@ -65,8 +65,8 @@ inline uint64_t KeptTies(const DrawnRow& row, uint64_t target) {
   return (missing + each - 1) / each;
 }
 
-// Each work-item adds the kept units of neighbouring columns; the one in whose range the drawn number
-// falls finds the column.
+// Each work-item adds the kept units of neighbouring columns; the one in whose range the drawn
+// number falls finds the column.
 inline void DrawColumn(const DrawnRow& row, uint64_t kept_ties, uint64_t random, int32_t* column) {
   const int32_t range = (row.width + GroupSize() - 1) / GroupSize();
   const int32_t begin = sycl::min(LocalId() * range, row.width);

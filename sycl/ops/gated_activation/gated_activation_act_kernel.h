@@ -1,35 +1,9 @@
 #ifndef PAGEMILL_SYCL_OPS_GATED_ACTIVATION_GATED_ACTIVATION_ACT_KERNEL_H_
 #define PAGEMILL_SYCL_OPS_GATED_ACTIVATION_GATED_ACTIVATION_ACT_KERNEL_H_
 
+#include "sycl/ops/activation/activation_act_kernel.h"  // Activate()
 #include "sycl/ops/gated_activation/gated_activation_params.h"
 #include "sycl/ops/kernel.h"
-
-inline float Activate(pagemill::ops::ActivationKind kind, float x) {
-  using pagemill::ops::ActivationKind;
-  switch (kind) {
-    case ActivationKind::kSilu:
-      return x / (1 + sycl::exp(-x));
-    case ActivationKind::kGelu:
-      return 0.5f * x * sycl::erfc(-x * 0.70710678f);
-    case ActivationKind::kGeluTanh:
-      return 0.5f * x * (1 + sycl::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
-    case ActivationKind::kRelu:
-      return x < 0 ? 0 : x;
-    case ActivationKind::kTanh:
-      return sycl::tanh(x);
-    case ActivationKind::kQuickGelu:
-      return x / (1 + sycl::exp(-1.702f * x));
-    case ActivationKind::kReluSquared:
-      return x < 0 ? 0 : x * x;
-    case ActivationKind::kIdentity:
-      return x;
-    case ActivationKind::kSigmoid:
-      return 1 / (1 + sycl::exp(-x));
-    case ActivationKind::kElu:
-      return x < 0 ? sycl::expm1(x) : x;
-  }
-  return 0;
-}
 
 // A work-item for each element.
 PAGEMILL_KERNEL void gated_activation_kernel(GatedActivationParams p) {

@@ -22,6 +22,7 @@ void RunKvWrite(const ops::OpCall& call, ops::KernelContext& context) {
                              .tokens = tokens,
                              .heads = heads,
                              .head_dim = args.k.shape[2],
+                             .value_dim = args.v.shape[2],
                              .block_size = args.batch->block_size,
                              .k_factor = 1.0f / args.scales.k,
                              .v_factor = 1.0f / args.scales.v});

@@ -34,7 +34,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                     .window = args.window,
                                     .chunked = args.chunked,
                                     .causal = args.causal,
-                                    .soft_cap = args.soft_cap});
+                                    .soft_cap = args.soft_cap,
+                                    .grows_from = args.grows_from});
 }
 
 }  // namespace

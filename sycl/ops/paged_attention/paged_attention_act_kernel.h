@@ -62,6 +62,9 @@ inline float ScoreOf(const PagedAttentionParams& p, const AttentionHead& at, con
   }
   score *= RowScale(p, block, int64_t{at.kv_head} * p.block_size + offset);
   if (p.soft_cap > 0) score = p.soft_cap * sycl::tanh(score / p.soft_cap);
+  if (p.grows_from > 0 && position > p.grows_from) {
+    score *= sycl::log(static_cast<float>(position)) / sycl::log(static_cast<float>(p.grows_from));
+  }
   const int32_t distance = key - position;
   if (p.slopes != nullptr) score += p.slopes[at.head] * static_cast<float>(distance);
   if (p.biases != nullptr) {

@@ -27,7 +27,8 @@ struct PagedAttentionParams {
   float v_scale = 1;
   int32_t window = 0;  // 0: none
   bool chunked = false, causal = true;
-  float soft_cap = 0;  // 0: none
+  float soft_cap = 0;      // 0: none
+  int32_t grows_from = 0;  // 0: nothing grows
 };
 
 }  // namespace pagemill::sycl
