@@ -65,10 +65,9 @@ size_t NumEntries(const ops::ApplyAdapterArgs& args, const TensorView& slots) {
 // copies nothing of them.
 constexpr ops::WeightPacking kOnGpu = {
     .layout = "on the GPU",
-    .inputs = 1u << ops::apply_adapter::TableOperand(0) | 1u << ops::apply_adapter::TableOperand(1) |
-              1u << ops::apply_adapter::TableOperand(2) | 1u << ops::apply_adapter::TableOperand(3),
+    .inputs = 0b101010100000,  // TableOperand(0) to TableOperand(3)
     .bytes = [](const TensorView&) -> int64_t { return 0; }};
-static_assert(ops::kMaxAdaptedLayers == 4);
+static_assert(ops::kMaxAdaptedLayers == 4 && ops::apply_adapter::TableOperand(3) == 11);
 
 void RunOnGpu(const ops::OpCall& call, ops::KernelContext&) {
   const ops::ApplyAdapterArgs args = ops::ToApplyAdapterArgs(call);
