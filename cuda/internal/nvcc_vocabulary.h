@@ -9,7 +9,8 @@
 #include <type_traits>
 
 #define PAGEMILL_KERNEL static __global__ void
-#define PAGEMILL_KERNEL_OF(threads, blocks) static __global__ void __launch_bounds__(threads, blocks)
+#define PAGEMILL_KERNEL_OF(threads, blocks) \
+  static __global__ void __launch_bounds__(threads, blocks)
 #define PAGEMILL_DEVICE __device__ __forceinline__
 #define PAGEMILL_UNROLL _Pragma("unroll")
 #define PAGEMILL_SHARED(type, name) __shared__ std::type_identity_t<type> name

@@ -216,7 +216,11 @@ void CheckAdapter(const OpDefinition& op, const device::Capabilities& caps, cons
     CheckInPlace(c, operands, *kernel, three, got);
   }
   if (c.ids) return;
-  conformance::CheckActTypes({.op = op, .caps = caps, .call = call, .act_inputs = 0b10101010001});
+  conformance::CheckActTypes({.op = op,
+                              .caps = caps,
+                              .call = call,
+                              .act_inputs = 0b10101010001,
+                              .tolerance = tolerance});
 }
 
 }  // namespace

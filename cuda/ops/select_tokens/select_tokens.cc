@@ -28,7 +28,9 @@ struct KeptKey {
   int32_t position;  // -1: none
 };
 
-PAGEMILL_DEVICE int PaddedHeads(int heads) { return (heads + kTileRows - 1) / kTileRows * kTileRows; }
+PAGEMILL_DEVICE int PaddedHeads(int heads) {
+  return (heads + kTileRows - 1) / kTileRows * kTileRows;
+}
 
 // Scores of keys of one token of the step.
 template <typename C>

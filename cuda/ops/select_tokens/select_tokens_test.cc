@@ -8,7 +8,8 @@ namespace pagemill::gpu {
 namespace {
 
 TEST_P(GpuConformance, SelectTokens) {
-  ops::CheckSelectTokensConformance(OnGpu<SelectTokensKernels>(ops::SelectTokensOp()), GpuCapabilities());
+  ops::CheckSelectTokensConformance(OnGpu<SelectTokensKernels>(ops::SelectTokensOp()),
+                                    GpuCapabilities());
 }
 
 }  // namespace
