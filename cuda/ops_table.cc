@@ -5,6 +5,7 @@
 #include "cuda/ops/activation/activation.h"
 #include "cuda/ops/add/add.h"
 #include "cuda/ops/add_rms_norm/add_rms_norm.h"
+#include "cuda/ops/apply_adapter/apply_adapter.h"
 #include "cuda/ops/argmax/argmax.h"
 #include "cuda/ops/attention/attention.h"
 #include "cuda/ops/causal_conv/causal_conv.h"
@@ -46,6 +47,7 @@ std::span<const ops::OpDefinition> GpuOps() {
       {"activation", ActivationKernels()},
       {"add", AddKernels()},
       {"add_rms_norm", AddRmsNormKernels()},
+      {"apply_adapter", ApplyAdapterKernels()},
       {"argmax", ArgmaxKernels()},
       {"attention", AttentionKernels()},
       {"causal_conv", CausalConvKernels()},
