@@ -31,7 +31,7 @@ struct ExpertGroup {
   int32_t expert, begin, count;
 };
 
-inline constexpr uint32_t kGroupThreads = 256;
+inline constexpr uint32_t kGroupThreads = 128;
 
 inline int64_t MaxGroups(int64_t rows, int64_t experts, int64_t group_rows) {
   return rows / group_rows + std::min(rows, experts + 1);

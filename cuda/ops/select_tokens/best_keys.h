@@ -49,11 +49,8 @@ class BestKeys {
   }
 
   PAGEMILL_DEVICE void Finish() {
-    if (count_ > choices_) {
-      Select();
-    } else {
-      SyncBlock();
-    }
+    if (count_ > choices_) Select();
+    SyncBlock();
   }
 
   PAGEMILL_DEVICE int count() const { return count_; }
@@ -131,7 +128,6 @@ class BestKeys {
       equal -= equals.all;
     }
     floor_ = last;
-    SyncBlock();
   }
 
   const int choices_, capacity_;

@@ -57,12 +57,11 @@ struct TokenScorer {
       for (int i = 0; i < kKeysOfThread; ++i) {
         sums[(thread % kThreadsOfRow + i * kThreadsOfRow) * kSumFloats + row] = of_keys[i];
       }
-      SyncBlock();
+      SyncBlock();  // the next one is in Multiply()
       const int64_t own = first + thread - key;
       for (int i = 0; own >= 0 && own < kTileKeys && i < kTileRows; ++i) {
         score += sums[own * kSumFloats + i];
       }
-      SyncBlock();
     }
     return score;
   }
