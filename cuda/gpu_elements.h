@@ -3,7 +3,9 @@
 //
 //   template <typename T>
 //   PAGEMILL_KERNEL Negate(Rows<const T> x, Rows<T> y, int64_t size) {
-//     ForElements(size, [&](int64_t row, int64_t i) { y[row][i] = FromFloat<T>(-ToFloat(x[row][i])); });
+//     ForElements(size, [&](int64_t row, int64_t i) {
+//       y[row][i] = FromFloat<T>(-ToFloat(x[row][i]));
+//     });
 //   }
 //   ...
 //   Launch(stream, ShapeOfElements(rows, size), Negate<T>, x, y, size);

@@ -16,6 +16,7 @@
 //   T    ShuffleXor(mask, value, bits)   the value of lane `Lane() ^ bits`
 //   LaneMask Ballot(mask, predicate)     the lanes of `mask` that pass true
 //   void AtomicAdd(uint64_t*, value)     whole numbers only: their sum has no order
+//   int  CountBits(mask)                 the lanes of a mask
 //   void CopyAsync16(to, from)           16 bytes from global to shared memory, both aligned
 //   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.
 //                                        Other threads see the bytes after a further SyncBlock().

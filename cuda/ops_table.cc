@@ -5,6 +5,7 @@
 #include "cuda/ops/activation/activation.h"
 #include "cuda/ops/add/add.h"
 #include "cuda/ops/add_rms_norm/add_rms_norm.h"
+#include "cuda/ops/apply_adapter/apply_adapter.h"
 #include "cuda/ops/argmax/argmax.h"
 #include "cuda/ops/attention/attention.h"
 #include "cuda/ops/causal_conv/causal_conv.h"
@@ -32,7 +33,9 @@
 #include "cuda/ops/scale/scale.h"
 #include "cuda/ops/scatter_rows/scatter_rows.h"
 #include "cuda/ops/select_rows/select_rows.h"
+#include "cuda/ops/select_tokens/select_tokens.h"
 #include "cuda/ops/selective_scan/selective_scan.h"
+#include "cuda/ops/sparse_relu/sparse_relu.h"
 #include "cuda/ops/split/split.h"
 #include "cuda/ops/state_space_scan/state_space_scan.h"
 #include "cuda/ops/take_tokens/take_tokens.h"
@@ -44,6 +47,7 @@ std::span<const ops::OpDefinition> GpuOps() {
       {"activation", ActivationKernels()},
       {"add", AddKernels()},
       {"add_rms_norm", AddRmsNormKernels()},
+      {"apply_adapter", ApplyAdapterKernels()},
       {"argmax", ArgmaxKernels()},
       {"attention", AttentionKernels()},
       {"causal_conv", CausalConvKernels()},
@@ -71,7 +75,9 @@ std::span<const ops::OpDefinition> GpuOps() {
       {"scale", ScaleKernels()},
       {"scatter_rows", ScatterRowsKernels()},
       {"select_rows", SelectRowsKernels()},
+      {"select_tokens", SelectTokensKernels()},
       {"selective_scan", SelectiveScanKernels()},
+      {"sparse_relu", SparseReluKernels()},
       {"split", SplitKernels()},
       {"state_space_scan", StateSpaceScanKernels()},
       {"take_tokens", TakeTokensKernels()},

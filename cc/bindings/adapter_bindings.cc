@@ -30,8 +30,8 @@ using runner::AdapterStore;
 namespace {
 
 using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-// Name, lora_A, lora_B, scale, gain, offset.
-using Layer = std::tuple<std::string, std::optional<Array>, std::optional<Array>, float,
+// Name, expert, lora_A, lora_B, scale, gain, offset.
+using Layer = std::tuple<std::string, int64_t, std::optional<Array>, std::optional<Array>, float,
                          std::optional<Array>, std::optional<Array>>;
 
 // float32, float16, or uint16 for bf16, which numpy has no type for.
@@ -61,8 +61,9 @@ TensorView ViewOf(const std::optional<Array>& array) {
 std::shared_ptr<const AdapterWeights> MakeWeights(const program::NativeExecutor& executor,
                                                   const std::vector<Layer>& layers) {
   std::vector<AdapterWeights::Layer> converted;
-  for (const auto& [name, a, b, scale, gain, offset] : layers) {
+  for (const auto& [name, expert, a, b, scale, gain, offset] : layers) {
     converted.push_back({.name = name,
+                         .expert = expert,
                          .tensors = {.a = ViewOf(a),
                                      .b = ViewOf(b),
                                      .scale = scale,
@@ -78,7 +79,7 @@ std::shared_ptr<const AdapterWeights> MakeWeights(const program::NativeExecutor&
 void BindAdapters(nb::module_& m) {
   nb::class_<AdapterWeights>(m, "AdapterWeights")
       .def_prop_ro("bytes", &AdapterWeights::bytes);
-  // `layers` has (name, lora_A, lora_B, scale, gain, offset) for each; arrays may be None.
+  // `layers` has (name, expert, lora_A, lora_B, scale, gain, offset) for each; arrays may be None.
   m.def("make_adapter", &MakeWeights, nb::arg("executor"), nb::arg("layers"));
   nb::class_<AdapterStore>(m, "AdapterStore")
       .def(nb::init<>())

@@ -127,6 +127,12 @@ void BindRequestControl(nb::class_<EngineHolder>& engine) {
           nb::arg("request_id"), nb::arg("chunk"))
       .def("new_adapter_id",
            [](EngineHolder& self) { return self.engine().NewAdapterId().value(); })
+      .def(
+          "count_adapters",
+          [](EngineHolder& self, uint64_t loaded, uint64_t evicted) {
+            self.engine().CountAdapters(loaded, evicted);
+          },
+          nb::kw_only(), nb::arg("loaded") = 0, nb::arg("evicted") = 0, WithoutGil())
       .def("pin_prefix", &PinPrefix, nb::arg("token_ids"), nb::kw_only(),
            nb::arg("cache_salt") = "")
       .def(

@@ -12,6 +12,7 @@
 #include "cc/bindings/status_error.h"
 #include "cc/comm/shared_memory_world.h"
 #include "cc/program/native_executor.h"
+#include "cc/runner/adapters/adapter_store.h"
 #include "cc/runner/rank_steps.h"
 
 namespace pagemill::bindings {
@@ -28,14 +29,26 @@ std::shared_ptr<SharedMemoryWorld> Join(std::shared_ptr<SharedSegment> segment, 
   return ValueOrThrow(SharedMemoryWorld::Join(std::move(segment), rank, {.spin_us = spin_us}));
 }
 
-void FollowSteps(NativeExecutor& executor, SharedMemoryWorld& world) {
+// `adapters` is null if the program has none.
+void FollowSteps(NativeExecutor& executor, SharedMemoryWorld& world,
+                 runner::AdapterStore* adapters) {
   comm::Group* group = executor.groups().at(comm::Axis::kTensor);
   if (group == nullptr) ThrowIfError(InvalidArgument("this rank is alone: no rank leads it"));
+  runner::FollowedAdapters followed;
+  if (adapters != nullptr) {
+    followed.set = [&executor, adapters](int32_t slot, step::AdapterId id) {
+      if (id == step::kNoAdapter) return executor.SetAdapter(slot, nullptr);
+      auto weights = adapters->Find(id);
+      if (weights == nullptr) return Internal("an adapter of rank 0 is not on this rank");
+      return executor.SetAdapter(slot, std::move(weights));
+    };
+    followed.forget = [adapters](step::AdapterId id) { adapters->Remove(id); };
+  }
   Status status;
   {
     nb::gil_scoped_release release;
     device::PinThisThread(RankCpus(world.rank(), world.num_ranks()));
-    status = runner::FollowSteps(&executor, *group, BoundsOf(executor));
+    status = runner::FollowSteps(&executor, *group, BoundsOf(executor), followed);
   }
   ThrowIfError(std::move(status));
 }
@@ -89,7 +102,8 @@ void BindRanks(nb::module_& m) {
              ThrowIfError(std::move(status));
            })
       .def("leave", &SharedMemoryWorld::Leave);
-  m.def("follow_steps", &FollowSteps, nb::arg("executor"), nb::arg("world"));
+  m.def("follow_steps", &FollowSteps, nb::arg("executor"), nb::arg("world"),
+        nb::arg("adapters").none() = nb::none());
 }
 
 }  // namespace pagemill::bindings

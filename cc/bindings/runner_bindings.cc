@@ -128,16 +128,23 @@ struct Others {
   }
 };
 
+// `leading` is null unless there are other ranks.
 std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(NativeExecutor& native,
+                                                             runner::LeadingExecutor* leading,
                                                              const nb::object& adapters,
                                                              const RunnerLimits& limits) {
   if (adapters.is_none()) return nullptr;
-  const auto set = [&native](int32_t slot,
-                             std::shared_ptr<const program::AdapterWeights> weights) {
+  runner::AdapterCalls calls;
+  calls.set = [&native, leading](int32_t slot, step::AdapterId adapter,
+                                 std::shared_ptr<const program::AdapterWeights> weights) {
+    if (leading != nullptr) PAGEMILL_RETURN_IF_ERROR(leading->SetAdapter(slot, adapter));
     return native.SetAdapter(slot, std::move(weights));
   };
+  if (leading != nullptr) {
+    calls.forget = [leading](step::AdapterId adapter) { return leading->ForgetAdapter(adapter); };
+  }
   return std::make_unique<runner::RunningAdapters>(
-      set, &nb::cast<const runner::AdapterStore&>(adapters), limits);
+      std::move(calls), &nb::cast<runner::AdapterStore&>(adapters), limits);
 }
 
 std::unique_ptr<runner::DraftModel> MakeDraftModel(NativeExecutor& native, const Others& others,
@@ -191,7 +198,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .draft_model = MakeDraftModel(native, others, clock.get(), limits),
       .media =
           MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type),
-      .adapters = MakeRunningAdapters(native, others.adapters, limits)};
+      .adapters = MakeRunningAdapters(native, leading.get(), others.adapters, limits)};
   auto runner =
       ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),

@@ -88,6 +88,9 @@ StatusOr<std::unique_ptr<EngineClient>> Engine::NewClient() {
   return std::make_unique<EngineClient>(loop_.get(), number);
 }
 step::AdapterId Engine::NewAdapterId() { return loop_->NewAdapterId(); }
+void Engine::CountAdapters(uint64_t loaded, uint64_t evicted) {
+  loop_->CountAdapters(loaded, evicted);
+}
 EngineStats Engine::stats() const { return loop_->stats(); }
 void Engine::Drain() { loop_->Drain(); }
 bool Engine::WaitIdle(double timeout_s) { return loop_->WaitIdle(timeout_s); }

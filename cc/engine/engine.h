@@ -107,6 +107,8 @@ class Engine {
   // weights which were loaded before too: no id is issued twice, by any engine anywhere, so KV that
   // was cached under other weights is never found. Submit() refuses ids that are not issued here.
   step::AdapterId NewAdapterId();
+  // Adds to the statistics of the adapters that the caller keeps.
+  void CountAdapters(uint64_t loaded, uint64_t evicted);
 
   // A consistent snapshot; never waits for a step, so it also works on a stuck engine.
   EngineStats stats() const;

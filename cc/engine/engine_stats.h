@@ -26,6 +26,8 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
   uint64_t num_failed_steps = 0;
   uint64_t num_submitted = 0;
   uint64_t num_refused = 0;
+  uint64_t adapters_loaded = 0;
+  uint64_t adapters_evicted = 0;
   uint64_t finished_stop = 0;
   uint64_t finished_length = 0;
   uint64_t finished_abort = 0;
@@ -64,6 +66,10 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
           Counter("requests accepted", "requests_accepted").InC(13));
     visit("num_refused", &S::num_refused,
           Counter("requests refused when submitted", "requests_refused").InC(14));
+    visit("adapters_loaded", &S::adapters_loaded,
+          Counter("adapters loaded, reloads included", "adapter_loads"));
+    visit("adapters_evicted", &S::adapters_evicted,
+          Counter("adapters that left memory for others", "adapter_evictions"));
     visit("finished_stop", &S::finished_stop,
           Counter("requests that ended at a stop token or with their pooled output").InC(15));
     visit("finished_length", &S::finished_length,

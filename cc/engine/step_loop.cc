@@ -131,6 +131,12 @@ step::AdapterId StepLoop::NewAdapterId() {
   return step::AdapterId(first_adapter_id_ + num_adapter_ids_++);
 }
 
+void StepLoop::CountAdapters(uint64_t loaded, uint64_t evicted) {
+  std::lock_guard lock(mutex_);
+  stats_.adapters_loaded += loaded;
+  stats_.adapters_evicted += evicted;
+}
+
 Status StepLoop::CheckAdapter(step::AdapterId adapter) const {
   if (adapter == step::kNoAdapter) return OkStatus();
   if (adapter.value() - first_adapter_id_ < num_adapter_ids_) return OkStatus();  // wraps below it

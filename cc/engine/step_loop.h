@@ -58,6 +58,7 @@ class StepLoop {
   int output_fd(ClientNumber client) const;
 
   step::AdapterId NewAdapterId();
+  void CountAdapters(uint64_t loaded, uint64_t evicted);
   EngineStats stats() const;
   void Drain();
   bool WaitIdle(double timeout_s);

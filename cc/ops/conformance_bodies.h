@@ -25,6 +25,7 @@ void CheckApplyAdapterConformance(const OpDefinition& op, const device::Capabili
 void CheckArgmaxConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAttentionConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckCausalConvConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckCompressTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckDrawTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckEmbeddingConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckConcatConformance(const OpDefinition& op, const device::Capabilities& caps);
@@ -42,6 +43,8 @@ void CheckLayerNormConformance(const OpDefinition& op, const device::Capabilitie
 void CheckLinearConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckScaledConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckMaskTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckMergeAttentionConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckMixStreamsConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckMoeCombineConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckMoeRouteConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabilities& caps);
@@ -60,6 +63,7 @@ void CheckSelectiveScanConformance(const OpDefinition& op, const device::Capabil
 void CheckSparseReluConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSplitConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckStateSpaceScanConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckStreamWeightsConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckTakeTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckWkvConformance(const OpDefinition& op, const device::Capabilities& caps);
 

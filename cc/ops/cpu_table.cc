@@ -10,6 +10,7 @@
 #include "cc/ops/argmax/argmax.h"
 #include "cc/ops/attention/attention.h"
 #include "cc/ops/causal_conv/causal_conv.h"
+#include "cc/ops/compress_tokens/compress_tokens.h"
 #include "cc/ops/concat/concat.h"
 #include "cc/ops/draw_tokens/draw_tokens.h"
 #include "cc/ops/embedding/embedding.h"
@@ -24,6 +25,8 @@
 #include "cc/ops/layer_norm/layer_norm.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/mask_tokens/mask_tokens.h"
+#include "cc/ops/merge_attention/merge_attention.h"
+#include "cc/ops/mix_streams/mix_streams.h"
 #include "cc/ops/moe_combine/moe_combine.h"
 #include "cc/ops/moe_route/moe_route.h"
 #include "cc/ops/op.h"
@@ -40,6 +43,7 @@
 #include "cc/ops/sparse_relu/sparse_relu.h"
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
+#include "cc/ops/stream_weights/stream_weights.h"
 #include "cc/ops/take_tokens/take_tokens.h"
 #include "cc/ops/wkv/wkv.h"
 
@@ -57,6 +61,7 @@ std::span<const OpDefinition> CpuOps() {
       ArgmaxOp(),
       AttentionOp(),
       CausalConvOp(),
+      CompressTokensOp(),
       ConcatOp(),
       DrawTokensOp(),
       EmbeddingOp(),
@@ -71,6 +76,8 @@ std::span<const OpDefinition> CpuOps() {
       LayerNormOp(),
       LinearOp(),
       MaskTokensOp(),
+      MergeAttentionOp(),
+      MixStreamsOp(),
       MoeCombineOp(),
       MoeRouteOp(),
       PagedAttentionOp(),
@@ -86,6 +93,7 @@ std::span<const OpDefinition> CpuOps() {
       SparseReluOp(),
       SplitOp(),
       StateSpaceScanOp(),
+      StreamWeightsOp(),
       TakeTokensOp(),
       WkvOp(),
   };

@@ -51,6 +51,10 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "selective_scan",
                                     "sparse_relu",
                                     "split",
+                                    "compress_tokens",
+                                    "merge_attention",
+                                    "mix_streams",
+                                    "stream_weights",
                                     "take_tokens",
                                     "wkv"};
   std::set<std::string_view> found;

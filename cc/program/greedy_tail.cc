@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cc/ops/all_gather/all_gather.h"
+#include "cc/ops/apply_adapter/apply_adapter.h"
 #include "cc/ops/collective.h"
 
 namespace pagemill::program {
@@ -35,6 +36,14 @@ bool IsProduct(std::span<const ops::OpDefinition> ops, const Program& program, c
          program.value(op.inputs[static_cast<size_t>(matrices.first)]).shape.rank == 2;
 }
 
+// True if `op` applies adapters to one value.
+bool HasAdapters(const Program& program, const Op& op) {
+  return op.outputs.size() == 1 &&
+         std::any_of(op.inputs.begin(), op.inputs.end(), [&program](ValueId id) {
+           return id != kNoValue && program.value(id).kind == ValueKind::kAdapter;
+         });
+}
+
 }  // namespace
 
 std::optional<GreedyTail> GreedyTail::Find(const Program& program,
@@ -56,15 +65,35 @@ std::optional<GreedyTail> GreedyTail::Find(const Program& program,
     if (program.value(last.inputs[0]).kind != ValueKind::kActivation) return std::nullopt;
     tail.projection_ = WriterOf(program, last.inputs[0]);
   }
+  const Op& changes = program.ops()[tail.projection_];
+  if (HasAdapters(program, changes)) {
+    const ValueId product = changes.inputs[ops::apply_adapter::ResultOperand(0)];
+    if (CountReaders(program, product) > 1) return std::nullopt;
+    if (program.value(product).kind != ValueKind::kActivation) return std::nullopt;
+    tail.adapt_ = tail.projection_;
+    tail.adapter_ = changes.inputs[ops::apply_adapter::TableOperand(0)];
+    tail.projection_ = WriterOf(program, product);
+  }
   if (!IsProduct(ops, program, program.ops()[tail.projection_])) return std::nullopt;
   tail.maxima_.resize(static_cast<size_t>(max_rows));
   return tail;
 }
 
+bool GreedyTail::Serves(const ops::StepArrays& batch, AdapterTables& adapters) const {
+  if (batch.argmax_columns <= 0 || batch.argmax_columns > columns_) return false;
+  if (adapt_ == kNone) return true;
+  const ops::AdapterMatrices* const table = adapters.TableOf(adapter_);
+  for (int32_t row = 0; row < batch.num_logits_rows; ++row) {
+    const int32_t slot = batch.adapter_slots[batch.logits_rows[row]];
+    if (slot >= 0 && !table[slot].empty()) return false;
+  }
+  return true;
+}
+
 void GreedyTail::Run(size_t op, const ops::Kernel& kernel, const ops::OpCall& call,
                      ops::KernelContext& context) {
   if (op == projection_) return RunProjection(kernel, call, context);
-  RunGather(call, context);
+  if (op == gather_) RunGather(call, context);
 }
 
 void GreedyTail::RunProjection(const ops::Kernel& kernel, const ops::OpCall& call,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc/device/capabilities.h"
+#include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/native_executor.h"
 #include "cc/program/testing/batch_builder.h"
 #include "cc/program/testing/tiny_llama.h"
@@ -27,6 +28,7 @@ std::unique_ptr<NativeExecutor> MustCreate(const std::string& text, const std::s
   options.max_num_tokens = 64;
   options.max_num_seqs = options.max_num_logits_rows = 40;
   options.num_blocks = 200;
+  options.max_adapters = 2;
   options.poison_dead_memory = true;
   options.kernel_filter = kernels;
   const Target target = {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()};
@@ -53,6 +55,23 @@ std::vector<int32_t> Largest(NativeExecutor& executor, const BatchBuilder& array
     largest.push_back(static_cast<int32_t>(std::max_element(logits, logits + columns) - logits));
   }
   return largest;
+}
+
+// `text` with adapters of the head.
+std::string WithAdapters(std::string text) {
+  const size_t output = text.find("output logits ");
+  const size_t end = text.find('\n', output);
+  const std::string logits = text.substr(output + 14, end - output - 14);
+  const std::string product = "op linear ";
+  const size_t x_begin = text.rfind(product, output) + product.size();
+  const std::string x = text.substr(x_begin, text.find(',', x_begin) - x_begin);
+  const std::string shape = std::to_string(kVocab);
+  text.replace(output, end - output,
+               "adapter head " + shape + ",64\ninput adapter_slots i32 tokens\n" +
+                   "value adapted f32 logits_rows," + shape + "\n" + "op apply_adapter " + x +
+                   ",adapter_slots,logits_rows,-," + logits + ",head -> adapted\n" +
+                   "output logits adapted");
+  return text;
 }
 
 ExecutorOutput RunGreedy(NativeExecutor& executor, const BatchBuilder& arrays, int32_t columns) {
@@ -112,6 +131,38 @@ TEST(GreedyTailTest, AProfileCountsTheProjection) {
   EXPECT_TRUE(std::any_of(times.begin(), times.end(), [](const OpTime& time) {
     return time.op == "linear" && time.matrix == "f32[83,64]" && time.calls == 1;
   }));
+}
+
+// Rows without an adapter of the projection are as fast as in a program without adapters.
+TEST(GreedyTailTest, AdaptersOfTheProjectionComputeLogits) {
+  const std::string text = testing::TinyLlamaText({.seed = 3});
+  const auto executor = MustCreate(WithAdapters(text));
+  std::vector<float> ones(64 + kVocab, 1.0f);
+  const std::vector<AdapterWeights::Layer> layers = {
+      {.name = "head",
+       .tensors = {.a = TensorView::Dense(ones.data(), DType::kF32, {1, 64}),
+                   .b = TensorView::Dense(ones.data(), DType::kF32, {kVocab, 1}),
+                   .scale = 1,
+                   .gain = {},
+                   .offset = {}}}};
+  ASSERT_TRUE(
+      executor->SetAdapter(1, *AdapterWeights::Make(executor->program(), layers)).ok());
+  const BatchBuilder arrays = Requests(3);
+  ops::StepBatch batch = arrays.view();
+  batch.argmax_columns = kVocab;
+  const std::vector<int32_t> expected = Largest(*MustCreate(text), arrays, kVocab);
+  for (const std::vector<int32_t>& slots :
+       std::vector<std::vector<int32_t>>{{-1, -1, -1}, {0, -1, 0}, {-1, 0, 1}}) {
+    batch.adapter_slots = slots.data();
+    ExecutorOutput output;
+    ASSERT_TRUE(executor->Execute(batch, &output).ok());
+    const bool adapted = slots.back() == 1;
+    ASSERT_EQ(output.maxima.empty(), adapted);
+    EXPECT_EQ(output.logits().rank, adapted ? 2 : 0);
+    for (size_t i = 0; i < output.maxima.size(); ++i) {
+      EXPECT_EQ(output.maxima[i].column, expected[i]) << "row " << i;
+    }
+  }
 }
 
 TEST(GreedyTailTest, MoreColumnsThanLogitsHaveGetLogits) {

@@ -90,7 +90,7 @@ void NativeExecutor::Bound::BindProgram() {
                 .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return WeightOf(op, input); },
                 .part = [this](ValueId id) { return PartOf(id); },
-                .adapter = [this](ValueId id) { return adapters.Table(id); }});
+                .adapter = [this](ValueId id) { return adapters.TableOf(id); }});
   calls.emplace(bound);
   context = {.pool = pool, .workspace = bound.workspace, .groups = &groups};
   LinkWeights();
@@ -210,7 +210,7 @@ Status NativeExecutor::Enqueue(const ops::StepBatch& batch) {
   if (b.finished) return FailedPrecondition("the step before is not collected");
   if (!b.weights->loaded()) return FailedPrecondition("the weights are not in memory");
   PAGEMILL_RETURN_IF_ERROR(CheckBatch(batch, b.program(), b.bound, b.options, b.plan.kv));
-  b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch);
+  b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch, b.adapters);
   b.calls->Set(batch);
   MakePlans(b.kernels, *b.calls, b.workspace.bytes());
   if (b.profiling || b.IsRecorded() || b.options.poison_dead_memory) {

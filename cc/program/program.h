@@ -50,8 +50,9 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// kAdapter: the adapters of one linear layer, a table that the executor keeps
-// (ops/apply_adapter/adapter_matrices.h). Its type is i8, its shape that of the layer's weight.
+// kAdapter: the adapters of a linear layer, an embedding, or a layer of all experts: a table that the
+// executor keeps (ops/apply_adapter/adapter_matrices.h). Its type is i8, its shape that of the
+// weight, [out, in] or [experts, out, in].
 enum class ValueKind : uint8_t { kWeight, kCache, kAdapter, kInput, kActivation };
 
 // The location of a weight's bytes.
@@ -91,7 +92,7 @@ struct KvGroup {
 // The contents of a block of one layer's cache.
 enum class CacheLayout : uint8_t {
   kKv,      // keys and values of a block's tokens: dims are kv_heads, head_dim
-  kLatent,  // one vector per token of a block: dims are its width
+  kLatent,  // one vector per token of a block: dims are its width; or per m tokens: width, m
   kState,   // one tensor that summarizes all tokens before a boundary: dims are its shape
 };
 
@@ -104,6 +105,11 @@ struct CacheSpec {
   CacheLayout layout = CacheLayout::kKv;
   std::optional<DType> dtype;  // empty: `kv`, which the executor's options bind
   std::vector<int64_t> dims;
+
+  // Tokens that a vector of a latent cache stands for: blocks have a multiple of them.
+  int64_t TokensOfRow() const {
+    return layout == CacheLayout::kLatent && dims.size() > 1 ? dims[1] : 1;
+  }
   friend bool operator==(const CacheSpec&, const CacheSpec&) = default;
 };
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kHeader = "pagemill-program 3";
 constexpr size_t kMaxGroups = 64;
+constexpr int64_t kMaxTokensOfRow = 4096;
 constexpr char kGroupForm[] = "group <name> <kind> [window=<tokens>]";
 
 // Splits at every `separator`; "" gives one empty field.
@@ -378,22 +379,28 @@ Status ProgramParser::ParseCacheDims(std::string_view text, CacheSpec* cache) {
   }
   const size_t rank = cache->dims.size();
   if ((cache->layout == CacheLayout::kKv && rank != 2) ||
-      (cache->layout == CacheLayout::kLatent && rank != 1) || rank > 3) {
+      (cache->layout == CacheLayout::kLatent && rank > 2) || rank > 3) {
     return Error(
-        "dimensions are <kv_heads>,<head_dim> of kv, <width> of latent and up to three of "
-        "state, got " +
+        "dimensions are <kv_heads>,<head_dim> of kv, <width> or <width>,<tokens of a row> of "
+        "latent and up to three of state, got " +
         Quote(text));
+  }
+  const int64_t tokens = cache->TokensOfRow();
+  if (tokens > kMaxTokensOfRow || (tokens & (tokens - 1)) != 0) {
+    return Error("the tokens of a row are a power of two of at most " +
+                 std::to_string(kMaxTokensOfRow) + ", got " + Quote(text));
   }
   return OkStatus();
 }
 
 Status ProgramParser::ParseAdapter(const Fields& fields) {
-  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 3, "adapter <name> <out>,<in>"));
+  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 3, "adapter <name> [<experts>,]<out>,<in>"));
   Value value;
   value.kind = ValueKind::kAdapter;
   PAGEMILL_RETURN_IF_ERROR(ParseTypeAndShape("i8", fields[2], &value));
-  if (value.shape.dim != Dim::kNone || value.shape.rank != 2) {
-    return Error("an adapter has two dimensions, <out>,<in>, got " + Quote(fields[2]));
+  const int32_t rank = value.shape.rank;
+  if (value.shape.dim != Dim::kNone || rank < 2 || rank > 3) {
+    return Error("an adapter has the dimensions [<experts>,]<out>,<in>, got " + Quote(fields[2]));
   }
   return AddValue(fields[1], std::move(value));
 }

@@ -17,8 +17,11 @@ namespace {
 // width, for each input its type and shape. Then the arrays of the step and of each table, in the
 // order of ops::kStepArrays and ops::kKvArrays, block tables without unused columns, and the
 // elements of the inputs. Or, of tokens to choose from the step before: its kind, how many rows
-// there are and words of masks, then the words of the draws and of the masks.
-constexpr int32_t kEnd = 1, kStep = 2, kDraws = 3;
+// there are and words of masks, then the words of the draws and of the masks. Or, of an adapter:
+// its kind, the slot that it gets, or kForgotten, and its id in two words.
+constexpr int32_t kEnd = 1, kStep = 2, kDraws = 3, kAdapter = 4;
+constexpr size_t kSlot = 1, kAdapterId = 2, kAdapterSize = 4;
+constexpr int32_t kForgotten = -1;
 constexpr size_t kNumRows = 1, kNumMaskWords = 2, kDrawsHeader = 3;
 constexpr int64_t kMaxWordsOfMask = 1 << 17;  // four million tokens
 constexpr size_t kFirstPiece = 1024;  // int32s that every message has, padded; holds the header
@@ -194,6 +197,20 @@ struct Draws {
   std::vector<uint32_t> masks;
 };
 
+std::vector<int32_t> AdapterMessage(int32_t slot, step::AdapterId adapter) {
+  const uint64_t id = adapter.value();
+  return {kAdapter, slot, static_cast<int32_t>(id & 0xffffffff), static_cast<int32_t>(id >> 32)};
+}
+
+Status FollowAdapter(std::span<const int32_t> message, const FollowedAdapters& adapters) {
+  if (!adapters.set || !adapters.forget) return Internal("this rank has no adapters, others have");
+  const auto word = [&message](size_t i) { return uint64_t{static_cast<uint32_t>(message[i])}; };
+  const step::AdapterId id(word(kAdapterId) | word(kAdapterId + 1) << 32);
+  if (message[kSlot] != kForgotten) return adapters.set(message[kSlot], id);
+  adapters.forget(id);
+  return OkStatus();
+}
+
 // Inputs have a floating-point type, and at most so many bytes in all.
 Status CheckInputs(const Header& header, const StepBounds& bounds) {
   int64_t left = bounds.input_bytes;
@@ -245,6 +262,7 @@ StatusOr<size_t> CheckedSize(std::span<const int32_t> message, const StepBounds&
     return Internal("draws for " + std::to_string(rows) + " rows of logits exceed this rank's " +
                     std::to_string(bounds.max_num_logits_rows) + ": the ranks differ");
   }
+  if (message[kKind] == kAdapter) return kAdapterSize;
   Header header = ReadHeader(message);
   PAGEMILL_RETURN_IF_ERROR(CheckHeader(header, bounds));
   return MessageSize(header);
@@ -311,7 +329,17 @@ Status LeadingExecutor::Sample(const program::StepDraws& draws) {
   return executor_->Sample(draws);
 }
 
-Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds) {
+Status LeadingExecutor::SetAdapter(int32_t slot, step::AdapterId adapter) {
+  message_ = AdapterMessage(slot, adapter);
+  return Send(*group_, &message_);
+}
+
+Status LeadingExecutor::ForgetAdapter(step::AdapterId adapter) {
+  return SetAdapter(kForgotten, adapter);
+}
+
+Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds,
+                   const FollowedAdapters& adapters) {
   std::vector<int32_t> message;
   program::ExecutorOutput output;  // every rank has the same
   int32_t in_flight = 0;
@@ -320,6 +348,9 @@ Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBo
     if (status.ok() && message[kKind] == kEnd) return OkStatus();
     if (status.ok() && message[kKind] == kDraws) {
       status = executor->Sample(Draws(message).view());
+      if (status.ok()) continue;
+    } else if (status.ok() && message[kKind] == kAdapter) {
+      status = FollowAdapter(message, adapters);
       if (status.ok()) continue;
     }
     if (status.ok() && in_flight == executor->max_steps_in_flight()) {

@@ -14,6 +14,8 @@
 // same numbers. So rank 0 sends a step before it knows its tokens, and as many are in flight on
 // every rank as the executors take.
 //
+// Which adapters have slots is a message for each change, in front of the step that needs it.
+//
 // A rank that cannot run a step that the others run ends the group.
 //
 // Ownership: executor and group are the caller's and outlive the use. Thread safety: that of
@@ -22,12 +24,14 @@
 #define PAGEMILL_CC_RUNNER_RANK_STEPS_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "cc/base/status.h"
 #include "cc/comm/group.h"
 #include "cc/ops/batch_view.h"
 #include "cc/program/executor.h"
+#include "cc/step/request.h"  // AdapterId
 
 namespace pagemill::runner {
 
@@ -51,6 +55,10 @@ class LeadingExecutor final : public program::Executor {
   Status Collect(program::ExecutorOutput* output) override;
   Status Sample(const program::StepDraws& draws) override;
 
+  // What the other ranks do with their part of an adapter (FollowedAdapters), between steps.
+  Status SetAdapter(int32_t slot, step::AdapterId adapter);
+  Status ForgetAdapter(step::AdapterId adapter);
+
  private:
   program::Executor* const executor_;
   comm::Group* const group_;
@@ -59,8 +67,16 @@ class LeadingExecutor final : public program::Executor {
   std::vector<int32_t> message_;
 };
 
+// What a rank does with its part of adapters. Null if it has none.
+struct FollowedAdapters {
+  // kNoAdapter empties the slot.
+  std::function<Status(int32_t slot, step::AdapterId adapter)> set = nullptr;
+  std::function<void(step::AdapterId adapter)> forget = nullptr;
+};
+
 // Runs the steps of rank 0 until it ends: OK. Otherwise the reason why the group has ended.
-Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds);
+Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds,
+                   const FollowedAdapters& adapters = {});
 
 }  // namespace pagemill::runner
 

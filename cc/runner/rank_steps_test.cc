@@ -74,6 +74,40 @@ BatchBuilder Step(int32_t first, int32_t second) {
   return arrays;
 }
 
+TEST(RankStepsTest, RanksFollowAdapters) {
+  const auto segment =
+      *comm::SharedSegment::Create({.topology = {.tensor = 2}, .slot_bytes = 4096});
+  std::vector<std::string> calls;
+  Status end;
+  std::thread other([&] {
+    const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, 1))->groups();
+    Recorder executor;
+    const FollowedAdapters adapters = {
+        .set =
+            [&](int32_t slot, step::AdapterId id) {
+              calls.push_back("set " + std::to_string(slot) + " " + std::to_string(id.value()));
+              return OkStatus();
+            },
+        .forget =
+            [&](step::AdapterId id) { calls.push_back("forget " + std::to_string(id.value())); }};
+    end = FollowSteps(&executor, *groups.at(comm::Axis::kTensor), kBounds, adapters);
+    calls.push_back(std::to_string(executor.steps.size()) + " steps");
+  });
+  {
+    const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, 0))->groups();
+    Recorder executor;
+    LeadingExecutor leading(&executor, groups.at(comm::Axis::kTensor), kBounds);
+    EXPECT_TRUE(leading.SetAdapter(3, step::AdapterId(uint64_t{1} << 40 | 7)).ok());
+    EXPECT_TRUE(leading.Enqueue(Step(1, 1).view()).ok());
+    EXPECT_TRUE(leading.ForgetAdapter(step::AdapterId(9)).ok());
+    EXPECT_TRUE(leading.SetAdapter(3, step::kNoAdapter).ok());
+  }
+  other.join();
+  EXPECT_TRUE(end.ok()) << end.ToString();
+  EXPECT_EQ(calls, (std::vector<std::string>{"set 3 1099511627783", "forget 9", "set 3 0",
+                                             "1 steps"}));
+}
+
 // Rank 0 runs `lead` with a leading executor around its own; the others follow. Returns how those
 // ended, and OK for rank 0.
 template <typename Executor, typename Lead>

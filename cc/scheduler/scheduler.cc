@@ -218,6 +218,8 @@ SchedulerStats Scheduler::stats() const {
   for (size_t i = 0; i < kNumParkReasons; ++i) {
     stats.num_parked[i] = static_cast<int64_t>(parking_->size(static_cast<ParkReason>(i)));
   }
+  stats.num_running_adapters = static_cast<int64_t>(parking_->num_running_adapters());
+  stats.num_waiting_for_adapter = stats.num_parked[static_cast<size_t>(ParkReason::kAdapterSlot)];
   stats.kv_blocks_total = cache_->num_usable_blocks();
   stats.kv_blocks_used = cache_->num_usable_blocks() - cache_->num_free_blocks();
   return stats;

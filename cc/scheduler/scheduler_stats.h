@@ -32,6 +32,8 @@ struct SchedulerStats {
   uint64_t num_drafts = 0;
   uint64_t draft_tokens = 0;
   uint64_t accepted_draft_tokens = 0;
+  int64_t num_running_adapters = 0;
+  int64_t num_waiting_for_adapter = 0;
 
   // Used by the scheduler only: not visited.
   std::array<int64_t, kNumParkReasons> num_parked{};         // by ParkReason
@@ -84,6 +86,11 @@ struct SchedulerStats {
           Counter("draft tokens verified", "spec_decode_num_draft_tokens").InC(32));
     visit("accepted_draft_tokens", &S::accepted_draft_tokens,
           Counter("draft tokens accepted", "spec_decode_num_accepted_tokens").InC(33));
+    visit("num_running_adapters", &S::num_running_adapters,
+          Gauge("different adapters of requests that hold a slot", "num_adapters_running"));
+    visit("num_waiting_for_adapter", &S::num_waiting_for_adapter,
+          Gauge("requests that wait until an adapter gets a slot",
+                "num_requests_waiting_for_adapter"));
   }
 };
 

@@ -119,6 +119,8 @@ inline LaneMask Ballot(LaneMask mask, bool predicate, Location where = Location:
 // Threads switch at the calls of this vocabulary only.
 inline void AtomicAdd(uint64_t* to, uint64_t value) { *to += value; }
 
+inline int CountBits(LaneMask mask) { return std::popcount(mask); }
+
 inline void CopyAsync16(void* to, const void* from, Location where = Location::current()) {
   emulation::IssueCopy(to, from, 16, where);
 }

@@ -203,6 +203,12 @@ TEST(Vocabulary, TensorCoresNeedWarpsOf32Lanes) {
   EXPECT_NE(status.message().find("32 lanes"), std::string::npos) << status.message();
 }
 
+TEST(Vocabulary, LanesOfAMaskAreCounted) {
+  EXPECT_EQ(CountBits(0), 0);
+  EXPECT_EQ(CountBits(~LaneMask{0}), 64);
+  EXPECT_EQ(CountBits(LaneMask{1} << 63 | 0b101), 3);
+}
+
 TEST(Vocabulary, BFloat16RoundsToNearestEven) {
   EXPECT_EQ(FromFloat<BFloat16>(1.0f).bits, 0x3f80);
   EXPECT_EQ(FromFloat<BFloat16>(BitsToFloat(0x3f808000u)).bits, 0x3f80);

@@ -9,7 +9,8 @@
 #include <type_traits>
 
 #define PAGEMILL_KERNEL static __global__ void
-#define PAGEMILL_KERNEL_OF(threads, blocks) static __global__ void __launch_bounds__(threads, blocks)
+#define PAGEMILL_KERNEL_OF(threads, blocks) \
+  static __global__ void __launch_bounds__(threads, blocks)
 #define PAGEMILL_DEVICE __device__ __forceinline__
 #define PAGEMILL_UNROLL _Pragma("unroll")
 #define PAGEMILL_SHARED(type, name) __shared__ std::type_identity_t<type> name
@@ -55,6 +56,8 @@ PAGEMILL_DEVICE LaneMask Ballot(LaneMask mask, bool predicate) {
 PAGEMILL_DEVICE void AtomicAdd(uint64_t* to, uint64_t value) {
   atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
 }
+
+PAGEMILL_DEVICE int CountBits(LaneMask mask) { return __popc(mask); }
 
 PAGEMILL_DEVICE void CopyAsync16(void* to, const void* from) {
   const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));

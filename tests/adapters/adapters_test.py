@@ -134,6 +134,28 @@ def test_a_replaced_adapter_serves_no_old_prefix(tmp_path: Path) -> None:
         served.check(core, [("", prompt)])
 
 
+def test_ranks_replace_and_forget(tmp_path: Path) -> None:
+    served = Served(tmp_path, "llama", ["all", "dora", "bias"])
+    options = {"enable_lora": True, "max_loras": 1, "tensor_parallel_size": 2}
+    with served.model.engine(**options) as core:
+        adapters, prompt = adapters_of(core), served.model.prompt(1, 60)
+        sizes: list[int] = []
+        for number, name in enumerate(("all", "dora", "bias")):
+            path = str(tmp_path / name)
+            sizes.append(adapters.load_adapter("sql", path, load_inplace=number > 0)["bytes"])
+            served.references["sql"] = served.references[name]
+            served.load(core, name)
+            served.check(core, [("sql", prompt), ("", prompt), (name, prompt)])
+            adapters.unload_adapter(name)
+        adapters.unload_adapter("sql")
+        served.check(core, [("", prompt)])
+        stats = core.bindings.engine.stats()
+        assert (stats.adapters_loaded, stats.num_running_adapters) == (6, 0)
+    with served.model.engine(enable_lora=True) as core:
+        alone = adapters_of(core).load_adapter("all", str(tmp_path / "all"))["bytes"]
+    assert alone < sizes[0] < 2 * alone  # each rank has its part
+
+
 def test_requests_that_wait_keep_what_they_were_submitted_with(tmp_path: Path) -> None:
     served = Served(tmp_path, "llama", ["all", "dora", "bias"])
     with served.model.engine(enable_lora=True) as core:
@@ -199,18 +221,26 @@ def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> N
     out, size = layer.weight.shape
     a, b = torch.zeros(2, size), torch.zeros(out, 2)
     good = {f"{prefix}.lora_A.weight": a, f"{prefix}.lora_B.weight": b}
-    head = {f"base_model.model.lm_head.lora_{x}.weight": m for x, m in (("A", a), ("B", b))}
+    norm = {f"base_model.model.model.norm.lora_{x}.weight": m for x, m in (("A", a), ("B", b))}
+    embedding = "base_model.model.model.embed_tokens"
+    ids = {f"{prefix}.lora_embedding_A": a.clone(), f"{prefix}.lora_embedding_B": b.clone()}
+    dora = {f"{prefix}.lora_magnitude_vector": torch.ones(out)}
+    other = {f"{embedding}.base_layer.weight": torch.zeros(257, size)}
     cases = [
         ({}, {"peft_type": "IA3"}, "only LORA is served"),
-        (good, {"modules_to_save": ["lm_head"]}, "modules_to_save is not supported"),
+        (good, {"modules_to_save": ["lm_head"]}, "modules_to_save has 'lm_head': whole layers"),
         (good, {"bias": "all"}, "only none is supported"),
-        (good, {"lora_alpha": None}, "is no scale"),
+        (good, {"lora_alpha": None}, "is not a number"),
         ({f"{prefix}.lora_A.weight": a}, {}, "lacks lora_A or lora_B"),
         (good | {"model.norm.weight": b.clone()}, {}, "'model.norm.weight' is not one of"),
         (good | {f"{prefix}.lora_A.weight": a[:, 1:].contiguous()}, {}, r"lora_A must be"),
         (good | {f"{prefix}.lora_B.weight": b[1:].contiguous()}, {}, r"lora_B must be"),
         (good | {f"{prefix}.lora_A.weight": a.long()}, {}, "is i64; expected f32"),
-        (head, {}, "changes layers that this model cannot adapt: 'lm_head'"),
+        (norm, {}, "changes layers that this model cannot adapt: 'model.norm'"),
+        (ids, {}, "is a linear layer in this model"),
+        (good | ids, {}, "lacks lora_A or lora_B"),
+        (ids | dora, {}, "DoRA of an embedding"),
+        (good | other, {}, "embed_tokens that is not this model's"),
     ]
     with served.model.engine(enable_lora=True) as core:
         adapters = adapters_of(core)

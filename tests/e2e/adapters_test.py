@@ -89,6 +89,14 @@ def test_a_folder_is_loaded_when_it_is_named(served: Served) -> None:
     assert "cannot be used" in served.ask("broken", 400)["error"]["message"]
 
 
+def test_metrics_count_adapters(served: Served) -> None:
+    served.text("loud")
+    text = httpx.get(f"{served.server.base_url}/metrics").text
+    loads = next(line for line in text.splitlines() if "adapter_loads_total{" in line)
+    assert float(loads.rpartition(" ")[2]) >= 2
+    assert 'lora_requests_info{max_lora="8"' in text
+
+
 def test_loading_replacing_and_unloading(served: Served) -> None:
     load, path = "load_lora_adapter", str(served.folder / "nothing")
     other = str(write_adapter(served.folder / "other", 1, seed=1))

@@ -178,7 +178,12 @@ DENSE: Mapping[str, Family] = {
     ),
     "gemma3n_nested": Family(
         "gemma3n_text",
-        {**_GEMMA3N, "num_kv_shared_layers": 0, "altup_correct_scale": False},
+        {
+            **_GEMMA3N,
+            "activation_sparsity_pattern": [0.7, 0.0, 0.0, 0.0, 0.0, 0.0],
+            "num_kv_shared_layers": 0,
+            "altup_correct_scale": False,
+        },
         frozenset({"altup.correct_output_scale"}),
         elsewhere=GEMMA3N,
     ),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pagemill import _native
 from pagemill.models.table import find
 from pagemill.ops.cut import cut
+from pagemill.ops.program import ACT, GRID_DIMS
 from pagemill.ops.program_text import from_text, to_text
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, build
@@ -37,19 +38,19 @@ def check_ranks(
     seconds: Mapping[int, int] = _NO_PAIRS,
     *,
     count: int = 2,
+    partly: bool | None = None,
 ) -> None:
     """Ranks, two by default, compute the rows of the steps, and divide what the row of the table
-    says. `seconds` are `SimpleBatch`'s."""
-    divided = find(source.architecture).row.tensor_parallel
+    says, or all of the model's large matrices if not `partly`. `seconds` are `SimpleBatch`'s."""
+    if partly is None:
+        partly = find(source.architecture).row.tensor_parallel == "partly"
     ranks = [build(source, replace(options, shard=Shard(rank, count))) for rank in range(count)]
-    assert [bool(rank.notes) for rank in ranks] == [divided == "partly"] * count
+    assert [bool(rank.notes) for rank in ranks] == [partly] * count
     segment = _native.SharedSegment(count)
 
     def run(rank: int) -> Array:
         world = _native.World(segment, rank)
-        executor = _executor(ranks[rank].program_text, world)
-        world.meet()
-        return _run([executor], steps, seconds)
+        return _run([ranks[rank].program_text], steps, seconds, world)
 
     with ThreadPoolExecutor(count) as threads:
         for rows in threads.map(run, range(count)):
@@ -75,10 +76,35 @@ def check_stages(
             refused += 1
             continue
         texts = [_native.rewrite_program(to_text(stage)) for stage in stages]
-        rows = _run([_executor(text) for text in texts], steps, seconds)
-        assert distance(rows) <= 1, layer
+        assert distance(_run(texts, steps, seconds)) <= 1, layer
     assert refused < len(layers) - 1
     assert not refused or find(source.architecture).row.cuts == "some layers"
+
+
+def _run(
+    texts: Sequence[str],
+    steps: Steps,
+    seconds: Mapping[int, int],
+    world: _native.World | None = None,
+) -> Array:
+    """The rows of all tokens that programs compute one after the other, each of what the one before
+    it returned; the first gets no images."""
+    stages = [_executor(text, world) for text in texts]
+    if world is not None:
+        world.meet()
+    batches = [SimpleBatch(_NUM_BLOCKS, stage.table_block_sizes) for stage in stages]
+    received = [entry for entry in from_text(texts[0]).inputs if entry.dtype == ACT]
+    no_images = {entry.name: np.zeros((0, int(entry.shape[1])), np.float32) for entry in received}
+    rows: list[Array] = []
+    for tokens in steps:
+        outputs = no_images
+        for stage, batch in zip(stages, batches, strict=True):
+            arrays = batch.step(tokens, all_logits=True, second_texts=seconds)
+            arrays["grid_positions"] = np.tile(arrays["positions"][:, None], (1, GRID_DIMS))
+            outputs = stage(arrays | {"inputs": outputs})
+        (result,) = outputs.values()
+        rows.append(result)
+    return np.concatenate(rows)
 
 
 def _executor(text: str, world: _native.World | None = None) -> _native.NativeExecutor:
@@ -93,20 +119,3 @@ def _executor(text: str, world: _native.World | None = None) -> _native.NativeEx
         activation_type="f32",
     )
     return _native.NativeExecutor(text, options, world)
-
-
-def _run(
-    stages: Sequence[_native.NativeExecutor], steps: Steps, seconds: Mapping[int, int]
-) -> Array:
-    """The rows of all tokens that programs compute one after the other, each of what the one before
-    it returned."""
-    batches = [SimpleBatch(_NUM_BLOCKS, stage.table_block_sizes) for stage in stages]
-    rows: list[Array] = []
-    for tokens in steps:
-        outputs: dict[str, Array] = {}
-        for stage, batch in zip(stages, batches, strict=True):
-            arrays = batch.step(tokens, all_logits=True, second_texts=seconds)
-            outputs = stage(arrays | {"inputs": outputs})
-        (result,) = outputs.values()
-        rows.append(result)
-    return np.concatenate(rows)

@@ -30,6 +30,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel
 
 from tests.families.fallback import DECODERS, ENCODERS, make
 from tests.families.families import make as make_native
+from tests.families.heads import dense
 from tests.parity.executors import require_native
 from tests.parity.greedy import wrong_tokens
 from tests.parity.small_engine import Answer, engine, generate, pool, random_prompt
@@ -198,6 +199,7 @@ def test_what_does_not_fit_is_refused(model_type: str, reason: str, tmp_path: Pa
         ({"task": Task.CLASSIFY}, "--task classify is not supported by the fallback"),
         ({"max_model_len": 9999}, "outside the model's range, 1 to 512"),
         ({"pooling": "median"}, "no pooling 'median'"),
+        ({"pooling": "splade"}, "no pooling 'splade'"),
     ],
 )
 def test_options_that_need_native_support(
@@ -206,6 +208,12 @@ def test_options_that_need_native_support(
     path = _saved("bitnet", tmp_path, max_position_embeddings=512)
     with pytest.raises(ModelConfigError, match=reason):
         _built(path, **options)
+
+
+def test_dense_modules_need_native_support(tmp_path: Path) -> None:
+    dense(tmp_path)
+    with pytest.raises(ModelConfigError, match="Dense modules need native support"):
+        _built(tmp_path, implementation="transformers")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +230,7 @@ def test_configurations_that_are_refused(
     path = _saved("bitnet", tmp_path) / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     with pytest.raises((ModelConfigError, WeightsError), match=reason):
-        _built(tmp_path)
+        _built(tmp_path, implementation="transformers")
 
 
 def test_a_weight_that_is_missing(tmp_path: Path) -> None:

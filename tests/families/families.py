@@ -69,5 +69,8 @@ def randomize(model: PreTrainedModel) -> None:
         else:
             parameter.copy_(noise / parameter.shape[-1] ** 0.5)
     for name, buffer in model.named_buffers():
+        if name.endswith("tid2eid"):  # the experts of each token id
+            experts = torch.rand(len(buffer), model.config.n_routed_experts).argsort(-1)
+            buffer.copy_(experts[:, : buffer.shape[1]])
         if name.endswith(_BALANCING):
             buffer.copy_(0.05 * torch.randn_like(buffer))

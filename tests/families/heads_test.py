@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from pagemill.inputs.scoring import activated
 from pagemill.inputs.task import Task
 from pagemill.models.base import ModelConfigError
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
 
 from tests.families import heads
 from tests.families.divided import check_ranks
@@ -96,6 +98,21 @@ def test_a_model_without_the_head_is_refused(tmp_path: Path) -> None:
     make("modernbert", Task.TOKEN_EMBED, tmp_path)
     with pytest.raises(ModelConfigError, match="the head of a masked language model"):
         build(ModelSource.open(tmp_path), BuildOptions(task=Task.EMBED, pooling="splade"))
+
+
+def test_poolings_that_do_not_suit_a_task_are_refused(tmp_path: Path) -> None:
+    make("bert", Task.CLASSIFY, tmp_path)
+    with pytest.raises(ModelConfigError, match="--task classify has no pooling 'splade'"):
+        build(ModelSource.open(tmp_path), BuildOptions(pooling="splade"))
+
+
+@pytest.mark.parametrize("shape", [(), (0, 96), (3, 4, 8)])
+def test_layers_that_are_no_matrices_are_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+    heads.colbert(tmp_path)
+    file = tmp_path / "model.safetensors"
+    save_file(load_file(file) | {"linear.weight": torch.zeros(shape)}, file)
+    with pytest.raises(WeightsError, match=r"linear\.weight is of the shape"):
+        build(ModelSource.open(tmp_path), BuildOptions())
 
 
 @pytest.mark.parametrize(

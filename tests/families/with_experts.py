@@ -56,6 +56,39 @@ _MIMO_V2 = {
     "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
     "rope_parameters": _HALVES,
 }
+_KINDS = ["sliding", "compressed_sparse", "heavily_compressed", "compressed_sparse"]
+_COMPRESSED = {
+    "num_key_value_heads": 1,
+    "layer_types": [f"{kind}_attention" for kind in _KINDS],
+    "mlp_layer_types": ["hash_moe", "hash_moe", "moe", "moe"],
+    "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
+    "sliding_window": WINDOW,
+    "qk_rope_head_dim": 10,
+    "q_lora_rank": 48,
+    "o_groups": 3,
+    "o_lora_rank": 28,
+    "index_n_heads": 12,  # few scores of all rows are 0, which would be equal
+    "index_head_dim": 26,
+    "index_topk": 4,
+    "hc_mult": 3,
+    "hc_sinkhorn_iters": 2,
+    "hc_eps": 0.05,
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 3,
+    "swiglu_limit": 0.7,
+    "rope_parameters": {
+        "main": rope(partial_rotary_factor=0.5),
+        "compress": rope(
+            rope_type="yarn",
+            rope_theta=16e4,
+            factor=4.0,
+            original_max_position_embeddings=64,
+            attention_factor=1.0,
+            partial_rotary_factor=0.5,
+        ),
+    },
+}
 _LLAMA4 = {
     "num_local_experts": 3,  # of which each is chosen by some token
     "intermediate_size_mlp": 88,
@@ -227,6 +260,7 @@ WITH_EXPERTS: Mapping[str, Family] = {
         {**_SPARSE, **_DEEPSEEK_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
         frozenset({"head_dim", "mlp_bias", "first_k_dense_replace", "model_type"}),
     ),
+    "deepseek_v4": Family("deepseek_v4", _COMPRESSED),
     "dots1": Family(
         "dots1",
         {**_DEEPSEEK_EXPERTS, "first_k_dense_replace": 1, "attention_bias": True, **SLIDING},

@@ -11,14 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from pagemill.engine.llm import LLM, Output
 from pagemill.engine.media import ImageInput
+from pagemill.runner.build import BuildOptions
+from pagemill.weights.source import ModelSource
 from tokenizers import Tokenizer
 from tokenizers.decoders import WordPiece
 from tokenizers.models import WordLevel
 
+from tests.families.divided import check_ranks, check_stages
+
 GENERATED = 6
+_TOLERANCE = 1e-4  # as in tests/families
 
 # Logits [tokens, vocabulary] of token ids with images, by `transformers`.
 Reference = Callable[[list[int], Sequence[Any]], torch.Tensor]
@@ -38,6 +44,19 @@ class ImageModel:
         tokenizer = Tokenizer(WordLevel(vocab, unk_token="t0"))
         tokenizer.decoder = WordPiece()
         tokenizer.save(str(path / "tokenizer.json"))
+
+    def check_divided(self) -> None:
+        """Ranks and stages compute the logits of a text without images."""
+        ids = text(7, 45)
+        expected = self.reference(ids, []).numpy()
+
+        def distance(logits: npt.NDArray[np.float32]) -> float:
+            scale = max(1.0, float(np.abs(expected).max()))
+            return float(np.abs(logits - expected).max()) / (_TOLERANCE * scale)
+
+        source, steps = ModelSource.open(self.path), [{0: ids[:-1]}, {0: ids[-1:]}]
+        check_ranks(source, BuildOptions(), steps, distance)
+        check_stages(source, BuildOptions(), steps, distance)
 
     @contextmanager
     def llm(self, **options: Any) -> Iterator[LLM]:

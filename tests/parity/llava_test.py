@@ -216,6 +216,10 @@ def test_ranks_get_the_embeddings_of_images(model: ImageModel) -> None:
         model.check(again, [image(3)])
 
 
+def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+    model.check_divided()
+
+
 def test_what_is_not_supported_is_refused(tmp_path: Path) -> None:
     save(llava(vision_feature_layer=[-2, -1]), tmp_path)
     with pytest.raises(ModelConfigError, match="one layer is supported, not several"):

@@ -133,6 +133,10 @@ def test_drafts_behind_an_image(model: ImageModel) -> None:
         assert llm._engine.stats().draft_tokens > 0
 
 
+def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+    model.check_divided()
+
+
 def test_ranks_get_embeddings_and_positions(model: ImageModel) -> None:
     prompts = [
         text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),

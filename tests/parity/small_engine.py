@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
 from pagemill.inputs.task import Task
+from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
@@ -61,11 +62,16 @@ def engine(
         adapters=config.lora.enabled,
         implementation=config.model.model_impl,
     )
-    core = EngineCore.create(build(source, wanted), config, "float32", source=source)
+    ranks = config.executor.tensor_parallel_size
+    built, *others = (
+        build(source, replace(wanted, shard=Shard(rank, ranks))) for rank in range(ranks)
+    )
+    core = EngineCore.create(built, config, "float32", others, source=source)
     try:
         yield core
     finally:
         core.bindings.engine.shutdown()
+        core.close_ranks()
 
 
 def generate(

@@ -82,7 +82,7 @@ def greedy(
         ("llama", True),
         ("qwen3_moe", True),  # ranks divide the features of each expert
         ("qwen3_next", True),  # groups of heads of the gated delta rule
-        ("recurrent_gemma", False),  # every rank computes the recurrent layers
+        ("olmo2", False),  # every rank computes all queries and keys
     ],
 )
 def test_two_processes_say_what_one_says(family: str, divided: bool, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 // What every kernel of `apply_adapter` has to pass: closeness to the reference within the
 // contract's bound for odd sizes, every rank, both types of matrices, with gain and offset and
-// without; the same bits for any number of threads and for each row alone; in place, rows without
-// an adapter keep their bits.
+// without, for ids, selected rows, experts and several layers; the same bits for any number of
+// threads and for each row alone; in place, rows without an adapter keep their bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,14 @@ struct AdapterCase {
   int64_t rows, in, out, rank;
   DType dtype = DType::kF32;
   bool scales = false;  // with gain and offset
+  bool ids = false;     // instead of rows of x
+  bool selects = false;
+  int64_t experts = 0;   // 0: none
+  int64_t choices = 1;   // of experts
+  bool shared = false;   // x is one row for all choices of a token
+  size_t layers = 1;     // the i-th has i more columns
+
+  int64_t entries() const { return std::max<int64_t>(1, experts); }
 };
 
 constexpr int64_t kSlots = 3;
@@ -55,82 +65,162 @@ std::vector<int32_t> MakeSlots(int64_t rows) {
   return slots;
 }
 
+// One layer of a case: its adapters and y and z.
+struct Layer {
+  Layer(const AdapterCase& c, int64_t columns, Random& random)
+      : out(columns),
+        y(DType::kF32, {c.rows, c.choices, out}, {.misalign_bytes = 4, .row_padding_bytes = 4}),
+        z(DType::kF32, {c.rows, c.choices, out}, {.misalign_bytes = 4, .row_padding_bytes = 4}) {
+    AdapterCase own = c;
+    own.out = columns;
+    for (int64_t i = 0; i < kSlots * c.entries(); ++i) {
+      packed.push_back(MakeAdapter(own, std::max<int64_t>(1, c.rank - i), random));
+    }
+    for (const PackedAdapter& adapter : packed) table.push_back(adapter.matrices());
+    table.resize(table.size() + static_cast<size_t>(c.entries()));  // the empty slot
+    if (c.layers > 1) table[static_cast<size_t>(c.entries())] = {};
+    y.FillUniform(random, -1, 1);
+    view.data = table.data();
+    view.dtype = DType::kI8;
+    view.rank = c.experts > 0 ? 3 : 2;
+    view.shape = {out, c.in};
+    if (c.experts > 0) view.shape = {c.experts, out, c.in};
+    view.row_stride_bytes = view.RowElements();
+  }
+
+  int64_t out;
+  std::vector<PackedAdapter> packed;
+  std::vector<AdapterMatrices> table;
+  TensorView view;
+  TestTensor y, z;
+};
+
+// The operands of a case; every kernel gets the same.
+struct Operands {
+  explicit Operands(const AdapterCase& c)
+      : x(c.ids ? TestTensor(DType::kI32, {c.rows}, {.misalign_bytes = 4})
+                : TestTensor(DType::kF32, {c.rows, c.shared ? 1 : c.choices, c.in},
+                             {.misalign_bytes = 4, .row_padding_bytes = 8})),
+        slots(DType::kI32, {c.rows}, {.misalign_bytes = 4}),
+        rows(DType::kI32, {c.rows}, {.misalign_bytes = 4}),
+        experts(DType::kI32, {c.rows, c.choices}, {.misalign_bytes = 4}) {
+    Random random(3);
+    const auto fill = [](TestTensor& tensor, int64_t count, auto&& value) {
+      std::vector<int32_t> values;
+      for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<int32_t>(value(i)));
+      tensor.SetInt(values);
+    };
+    if (c.ids) fill(x, c.rows, [&](int64_t n) { return n * 5 % c.in; });
+    if (!c.ids) x.FillUniform(random, -1, 1);
+    slots.SetInt(MakeSlots(c.rows));
+    fill(rows, c.rows, [&](int64_t n) { return n * 7 % c.rows; });
+    fill(experts, c.rows * c.choices, [&](int64_t i) { return i * 3 % (c.experts + 2) - 1; });
+    inputs = {x.view(), slots.view(), c.selects ? rows.view() : TensorView{},
+              c.experts > 0 ? experts.view() : TensorView{}};
+    for (size_t i = 0; i < c.layers; ++i) {
+      layers.push_back(std::make_unique<Layer>(c, c.out + static_cast<int64_t>(i), random));
+      inputs.push_back(layers.back()->y.view());
+      inputs.push_back(layers.back()->view);
+      outputs.push_back(layers.back()->z.view());
+      in_place.push_back(layers.back()->y.view());
+    }
+  }
+
+  // The results, one layer after the other.
+  std::vector<float> Run(const Kernel& kernel, device::ThreadPool& pool) {
+    for (const auto& layer : layers) layer->z.Poison();
+    conformance::RunKernel(kernel, call(), pool);
+    std::vector<float> results;
+    for (const auto& layer : layers) {
+      EXPECT_TRUE(layer->z.GuardsIntact());
+      const std::vector<float> z = layer->z.ToFloat();
+      results.insert(results.end(), z.begin(), z.end());
+    }
+    return results;
+  }
+  OpCall call() const { return {.inputs = inputs, .outputs = outputs, .attributes = &attributes}; }
+
+  TestTensor x, slots, rows, experts;
+  std::vector<std::unique_ptr<Layer>> layers;
+  std::vector<TensorView> inputs, outputs, in_place;
+  Attributes attributes;
+};
+
+TensorView RowOf(TensorView view, int64_t row) {
+  if (view.rank == 0) return view;
+  view.data = view.Row<std::byte>(row);
+  view.shape[0] = 1;
+  return view;
+}
+
+// Each row of the first layer has the bits that it has in the whole call.
+void CheckRowsAlone(const AdapterCase& c, Operands& operands, const Kernel& kernel,
+                    device::ThreadPool& pool, const std::vector<float>& expected) {
+  const int64_t size = c.choices * c.out;
+  for (int64_t n = 0; n < c.rows; n += 5) {
+    std::vector<TensorView> in = operands.inputs;
+    const std::vector<TensorView> out = {RowOf(operands.outputs[0], n)};
+    in.resize(apply_adapter::ResultOperand(1));
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (i == apply_adapter::kSlots && c.selects) continue;
+      if (i != apply_adapter::TableOperand(0)) in[i] = RowOf(in[i], n);
+    }
+    operands.layers[0]->z.Poison();
+    conformance::RunKernel(
+        kernel, {.inputs = in, .outputs = out, .attributes = &operands.attributes}, pool);
+    const std::vector<float> alone(out[0].Row<float>(0), out[0].Row<float>(0) + size);
+    EXPECT_TRUE(conformance::BitEqual(
+        alone, std::span(expected).subspan(static_cast<size_t>(n * size), alone.size())))
+        << "row " << n << " alone";
+  }
+}
+
+void CheckInPlace(const AdapterCase& c, Operands& operands, const Kernel& kernel,
+                  device::ThreadPool& pool, std::span<const float> expected) {
+  std::vector<std::vector<float>> before;
+  for (const auto& layer : operands.layers) before.push_back(layer->y.ToFloat());
+  conformance::RunKernel(kernel,
+                         {.inputs = operands.inputs,
+                          .outputs = operands.in_place,
+                          .attributes = &operands.attributes},
+                         pool);
+  for (size_t i = 0; i < c.layers; ++i) {
+    Layer& layer = *operands.layers[i];
+    EXPECT_TRUE(conformance::BitEqual(layer.y.ToFloat(), expected.first(before[i].size())))
+        << "in place";
+    EXPECT_TRUE(layer.y.GuardsIntact());
+    expected = expected.subspan(before[i].size());
+    layer.y.Set(before[i]);
+  }
+}
+
 void CheckAdapter(const OpDefinition& op, const device::Capabilities& caps, const AdapterCase& c) {
   SCOPED_TRACE(::testing::Message() << c.rows << " rows, " << c.in << " to " << c.out << ", rank "
-                                    << c.rank << " " << Info(c.dtype).name);
-  Random random(3);
-  std::vector<PackedAdapter> packed;
-  for (int64_t i = 0; i < kSlots; ++i) {
-    packed.push_back(MakeAdapter(c, std::max<int64_t>(1, c.rank - i), random));
-  }
-  std::vector<AdapterMatrices> table;
-  for (const PackedAdapter& adapter : packed) table.push_back(adapter.matrices());
-  table.emplace_back();  // the empty entry
-  const std::vector<int32_t> slots = MakeSlots(c.rows);
-
-  TestTensor y(DType::kF32, {c.rows, c.out}, {.misalign_bytes = 4, .row_padding_bytes = 4});
-  TestTensor x(DType::kF32, {c.rows, c.in}, {.misalign_bytes = 4, .row_padding_bytes = 8});
-  TestTensor ids(DType::kI32, {c.rows}, {.misalign_bytes = 4});
-  TestTensor z(DType::kF32, {c.rows, c.out}, {.misalign_bytes = 4, .row_padding_bytes = 4});
-  y.FillUniform(random, -1, 1);
-  x.FillUniform(random, -1, 1);
-  ids.SetInt(slots);
-  TensorView entries;
-  entries.data = table.data();
-  entries.dtype = DType::kI8;
-  entries.rank = 2;
-  entries.shape = {c.out, c.in};
-  entries.row_stride_bytes = c.in;
-
-  const Attributes attributes;
-  const TensorView inputs[] = {y.view(), x.view(), ids.view(), entries};
-  const TensorView outputs[] = {z.view()};
-  const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+                                    << c.rank << " " << Info(c.dtype).name << ", " << c.experts
+                                    << " experts, " << c.layers << " layers");
+  Operands operands(c);
+  const OpCall call = operands.call();
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
   device::ThreadPool one({.num_threads = 1}), three({.num_threads = 3});
 
-  conformance::RunKernel(conformance::ReferenceKernel(op), call, one);
-  const std::vector<float> expected = z.ToFloat();
+  const std::vector<float> expected = operands.Run(conformance::ReferenceKernel(op), one);
   // With |x|, |y|, |a|, |b| <= 1, gain <= 2 and offset <= 1.
   const double scale = 3 + 1.5 * static_cast<double>(c.rank * c.in);
   const conformance::Tolerance tolerance = {.abs = ApplyAdapterErrorBound(c.in, c.rank) * scale};
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
     SCOPED_TRACE(kernel->name);
-    z.Poison();
-    conformance::RunKernel(*kernel, call, one);
-    EXPECT_TRUE(z.GuardsIntact());
-    const std::vector<float> got = z.ToFloat();
+    const std::vector<float> got = operands.Run(*kernel, one);
     EXPECT_TRUE(conformance::AllClose(got, expected, tolerance));
-    z.Poison();
-    conformance::RunKernel(*kernel, call, three);
-    EXPECT_TRUE(conformance::BitEqual(z.ToFloat(), got)) << "with 3 threads";
-
-    for (int64_t n = 0; n < c.rows; n += 5) {
-      const auto row = [n](TensorView view) {
-        view.data = view.Row<std::byte>(n);
-        view.shape[0] = 1;
-        return view;
-      };
-      const TensorView in[] = {row(inputs[0]), row(inputs[1]), row(inputs[2]), entries};
-      const TensorView out[] = {row(outputs[0])};
-      z.Poison();
-      conformance::RunKernel(
-          *kernel, {.inputs = in, .outputs = out, .attributes = &attributes}, three);
-      const std::vector<float> alone(out[0].Row<float>(0), out[0].Row<float>(0) + c.out);
-      EXPECT_TRUE(conformance::BitEqual(
-          alone, std::span(got).subspan(static_cast<size_t>(n * c.out), alone.size())))
-          << "row " << n << " alone";
-    }
-
-    const std::vector<float> before = y.ToFloat();
-    const TensorView in_place[] = {y.view()};
-    conformance::RunKernel(
-        *kernel, {.inputs = inputs, .outputs = in_place, .attributes = &attributes}, three);
-    EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), got)) << "in place";
-    EXPECT_TRUE(y.GuardsIntact());
-    y.Set(before);
+    EXPECT_TRUE(conformance::BitEqual(operands.Run(*kernel, three), got)) << "with 3 threads";
+    CheckRowsAlone(c, operands, *kernel, three, got);
+    CheckInPlace(c, operands, *kernel, three, got);
   }
-  conformance::CheckActTypes({.op = op, .caps = caps, .call = call, .act_inputs = 0b11});
+  if (c.ids) return;
+  conformance::CheckActTypes({.op = op,
+                              .caps = caps,
+                              .call = call,
+                              .act_inputs = 0b10101010001,
+                              .tolerance = tolerance});
 }
 
 }  // namespace
@@ -146,6 +236,27 @@ void CheckApplyAdapterConformance(const OpDefinition& op, const device::Capabili
     }
   }
   CheckAdapter(op, caps, {.rows = 5, .in = 9, .out = 33, .rank = kMaxAdapterRank});
+  CheckAdapter(op, caps, {.rows = 23, .in = 50, .out = 33, .rank = 5, .ids = true});
+  CheckAdapter(op, caps, {9, 40, 70, 5, DType::kBF16, true, /*ids=*/true, /*selects=*/true});
+  CheckAdapter(op, caps, {.rows = 9, .in = 40, .out = 70, .rank = 5, .selects = true});
+  for (size_t layers : {2, 4}) {
+    CheckAdapter(op, caps, {.rows = 3, .in = 40, .out = 70, .rank = 5, .layers = layers});
+    CheckAdapter(op, caps, {.rows = 33, .in = 40, .out = 70, .rank = 5, .layers = layers});
+  }
+  for (bool shared : {false, true}) {
+    for (int64_t rows : {2, 19}) {
+      CheckAdapter(op, caps,
+                   {.rows = rows,
+                    .in = 33,
+                    .out = 65,
+                    .rank = 6,
+                    .scales = shared,
+                    .experts = 5,
+                    .choices = 3,
+                    .shared = shared,
+                    .layers = shared ? size_t{2} : size_t{1}});
+    }
+  }
 }
 
 }  // namespace pagemill::ops

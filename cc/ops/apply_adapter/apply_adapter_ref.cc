@@ -12,32 +12,41 @@ double Element(const AdapterMatrices& m, const void* data, int64_t index) {
   return std::bit_cast<float>(bits << 16);
 }
 
+// scale * A x, by rank.
+void ComputeLow(const ApplyAdapterArgs& args, const AdapterMatrices& m, int64_t row, double* low) {
+  const float* x = args.InputOf(row);
+  for (int64_t r = 0; r < m.rank; ++r) {
+    low[r] = x == nullptr ? Element(m, m.a, r * args.in + args.IdOf(row)) : 0;
+    for (int64_t k = 0; x != nullptr && k < args.in; ++k) {
+      low[r] += Element(m, m.a, r * args.in + k) * x[k];
+    }
+    low[r] *= m.scale;
+  }
+}
+
+void ApplyToRow(const ApplyAdapterArgs& args, const AdaptedLayer& layer, int64_t row) {
+  const float* y = layer.RowOf(layer.y, row, args.choices);
+  float* z = layer.RowOf(layer.z, row, args.choices);
+  const int64_t entry = args.EntryOf(row);
+  const AdapterMatrices m =
+      entry == ApplyAdapterArgs::kNone ? AdapterMatrices{} : layer.table[entry];
+  double low[kMaxAdapterRank];
+  ComputeLow(args, m, row, low);
+  for (int64_t j = 0; j < layer.out; ++j) {
+    double sum = y[j];
+    if (m.gain != nullptr) sum *= m.gain[j];
+    if (m.offset != nullptr) sum += m.offset[j];
+    for (int64_t r = 0; r < m.rank; ++r) sum += low[r] * Element(m, m.b, r * layer.out + j);
+    z[j] = static_cast<float>(sum);
+  }
+}
+
 }  // namespace
 
 void ApplyAdapterReference(const OpCall& call, KernelContext&) {
   const ApplyAdapterArgs args = ToApplyAdapterArgs(call);
-  const int64_t out = args.y.RowElements(), in = args.x.RowElements();
-  for (int64_t n = 0; n < args.y.shape[0]; ++n) {
-    const float* y = args.y.Row<float>(n);
-    const float* x = args.x.Row<float>(n);
-    float* z = args.z.Row<float>(n);
-    const AdapterMatrices* m = args.Of(n);
-    double low[kMaxAdapterRank];
-    const int64_t rank = m == nullptr ? 0 : m->rank;
-    for (int64_t r = 0; r < rank; ++r) {
-      low[r] = 0;
-      for (int64_t k = 0; k < in; ++k) {
-        low[r] += Element(*m, m->a, r * in + k) * x[k];
-      }
-      low[r] *= m->scale;
-    }
-    for (int64_t j = 0; j < out; ++j) {
-      double sum = y[j];
-      if (m != nullptr && m->gain != nullptr) sum *= m->gain[j];
-      if (m != nullptr && m->offset != nullptr) sum += m->offset[j];
-      for (int64_t r = 0; r < rank; ++r) sum += low[r] * Element(*m, m->b, r * out + j);
-      z[j] = static_cast<float>(sum);
-    }
+  for (size_t i = 0; i < args.num_layers; ++i) {
+    for (int64_t row = 0; row < args.num_rows; ++row) ApplyToRow(args, args.layers[i], row);
   }
 }
 

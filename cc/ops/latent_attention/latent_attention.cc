@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "cc/ops/kernel_support.h"
@@ -16,22 +17,23 @@ namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
-constexpr size_t kChosen = 3;  // an optional input
+constexpr size_t kRope = 1, kCache = 2, kChosen = 3;  // inputs; a cache is always there
 
-bool Chooses(const OpCall& call) {
-  return call.inputs.size() > kChosen && call.inputs[kChosen].rank > 0;
-}
+bool Chooses(const OpCall& call) { return HasInput(call, kChosen); }
+bool WantsLse(const OpCall& call) { return call.outputs.size() > 1; }
 
 Status CheckLatentAttention(const OpCall& call) {
   const bool chooses = Chooses(call);
   const size_t inputs = std::clamp<size_t>(call.inputs.size(), 3, 4);
-  OperandCheck check("latent_attention", call, inputs, /*outputs=*/1);
+  const size_t outputs = std::clamp<size_t>(call.outputs.size(), 1, 2);
+  OperandCheck check("latent_attention", call, inputs, outputs);
   check.ActInput(0, "q", "T,H,R");
-  check.ActInput(1, "rope", "T,H,P");
+  if (HasInput(call, kRope)) check.ActInput(kRope, "rope", "T,H,P");
   check.ActOutput(0, "y", "T,H,R");
+  if (WantsLse(call)) check.Output(1, "lse", DType::kF32, "T,H");
   if (chooses) check.Input(kChosen, "chosen", DType::kI32, "T,K");
   if (!check.ok()) return check.Result();
-  RequireLatentCache(call, /*input=*/2, &check);
+  RequireLatentCache(call, kCache, &check);
   const int64_t size = check.Dim('R'), width = size + check.Dim('P');
   check.Require(size >= 1 && size <= kMaxLatentSize,
                 "q must have 1 to " + std::to_string(kMaxLatentSize) + " elements a head, got " +
@@ -41,6 +43,12 @@ Status CheckLatentAttention(const OpCall& call) {
   if (!check.ok()) return check.Result();
   const double scale = call.attributes->Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
+  const auto sums = static_cast<int64_t>(outputs) - 1;
+  check.IntegerAttribute("sums", /*fallback=*/0, sums, sums);
+  check.IntegerAttribute("window", 0, 0, int64_t{1} << 30);
+  const bool has_window = call.attributes->GetInt("window", 0) > 0;
+  check.Require(!has_window || (TokensOfRow(call, kCache) == 1 && !chooses),
+                "with a window, queries see all tokens, and a row of the cache is one");
   return check.Result();
 }
 
@@ -49,26 +57,28 @@ int64_t StrideOf(const TensorView& view) { return view.row_stride_bytes / kFloat
 // The operands of the request's rows; the range of rows is not set.
 LatentRows RowsOf(const OpCall& call, int64_t request) {
   const TensorView& q = call.inputs[0];
-  const TensorView& rope = call.inputs[1];
-  const TensorView& cache = call.inputs[2];
+  const TensorView& rope = call.inputs[kRope];
+  const TensorView& cache = call.inputs[kCache];
   const TensorView& y = call.outputs[0];
   const BatchView& batch = *call.batch;
   const int32_t begin = batch.query_start[request], end = batch.query_start[request + 1];
   constexpr double kLog2E = 1.4426950408889634;
   return {.q = q.Row<const float>(begin),
           .q_stride = StrideOf(q),
-          .rope = rope.Row<const float>(begin),
-          .rope_stride = StrideOf(rope),
+          .rope = rope.rank > 0 ? rope.Row<const float>(begin) : nullptr,
+          .rope_stride = rope.rank > 0 ? StrideOf(rope) : 0,
           .y = y.Row<float>(begin),
           .y_stride = StrideOf(y),
           .heads = static_cast<int32_t>(q.shape[1]),
           .size = static_cast<int32_t>(q.shape[2]),
-          .rope_size = static_cast<int32_t>(rope.shape[2]),
+          .rope_size = rope.rank > 0 ? static_cast<int32_t>(rope.shape[2]) : 0,
           .first_position = batch.seq_lens[request] - (end - begin),
+          .window = static_cast<int32_t>(call.attributes->GetInt("window", 0)),
           .log2_scale = static_cast<float>(call.attributes->Get("scale", 1) * kLog2E),
           .cache = cache.data,
           .page_stride_bytes = cache.row_stride_bytes,
-          .block_size = batch.block_size,
+          .block_size = static_cast<int32_t>(cache.shape[1]),
+          .tokens_of_row = TokensOfRow(call, kCache),
           .block_table = batch.block_table + request * batch.block_table_stride};
 }
 
@@ -79,6 +89,17 @@ void Restrict(const OpCall& call, int64_t token, LatentRows* tile) {
   const int32_t* const end = positions + chosen.shape[1];
   tile->chosen = positions;
   tile->num_chosen = static_cast<int32_t>(std::find(positions, end, -1) - positions);
+}
+
+// Stores lse of the rows of a tile whose first is row (token, head) `row` of the step.
+void StoreLse(const OpCall& call, int64_t row, std::span<const LatentTotal> totals) {
+  constexpr float kLn2 = 0.69314718f;
+  const int64_t heads = call.inputs[0].shape[1];
+  for (const LatentTotal& total : totals) {
+    call.outputs[1].Row<float>(row / heads)[row % heads] =
+        total.log2_max * kLn2 + std::log(total.sum);
+    ++row;
+  }
 }
 
 // Rows that a thread takes at a time: fewer for small steps, so that all threads work.
@@ -93,7 +114,7 @@ int64_t RowsOfTile(int64_t rows, int32_t threads) {
 template <const LatentKernel* kKernel>
 void Run(const OpCall& call, KernelContext& context) {
   const BatchView& batch = *call.batch;
-  const auto attend = call.inputs[2].dtype == DType::kF32 ? kKernel->f32 : kKernel->bf16;
+  const auto attend = call.inputs[kCache].dtype == DType::kF32 ? kKernel->f32 : kKernel->bf16;
   const int64_t heads = call.inputs[0].shape[1], rows = batch.num_tokens * heads;
   const int64_t size = RowsOfTile(rows, context.pool->num_threads());
   const bool chooses = Chooses(call);
@@ -114,7 +135,10 @@ void Run(const OpCall& call, KernelContext& context) {
       tile.first_row = static_cast<int32_t>(row - begin);
       tile.rows = static_cast<int32_t>(stop - row);
       if (chooses) Restrict(call, token, &tile);
+      LatentTotal totals[kMaxLatentRows];
+      if (WantsLse(call)) tile.totals = totals;
       attend(tile);
+      if (WantsLse(call)) StoreLse(call, row, std::span(totals).first(stop - row));
       row = stop;
     }
   });

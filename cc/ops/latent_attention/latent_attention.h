@@ -4,28 +4,35 @@
 //
 //   inputs   q      act [T, H, R]  the unrotated part of each query times the key projection of its
 //                                  head (`head_linear`), 1 <= R <= kMaxLatentSize
-//            rope   act [T, H, P]  the rotated part
-//            cache  f32 or bf16 [pages, block_size, R + P], in which `latent_write` has stored the
-//                   step's own tokens
+//            rope   act [T, H, P]  the rotated part; or missing (a view of rank 0), P = 0
+//            cache  f32 or bf16 [pages, block_size / m, R + P], in which `latent_write` has stored
+//                   the step's own tokens
 //            chosen i32 [T, K], optional: the positions of the tokens that each query sees, as
-//                   `select_tokens` chooses them: ascending, at least one, -1 behind the last
+//                   `select_tokens` chooses them: ascending, -1 behind the last
 //   outputs  y      act [T, H, R]  the value projection of each head comes after it
+//            lse    f32 [T, H], with sums = 1: the logarithm of the sum of e^score, for
+//                   `merge_attention`
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
-//   attributes  scale > 0
+//   attributes  scale > 0;  sums = 0;  window = 0: tokens that a query sees, itself included, 0 for
+//               all; only without `chosen` and with m = 1
 //   aliasing    none
 //
 // With c and k the latent and the rotated key of a cached token, head h of a query scores it
 // (q_h c + rope_h k) scale. y_h is the sum of all c at and before the query's position, each
 // weighted with e^score over the sum of these; with `chosen` the sum of those at the chosen
 // positions alone, so that the cost of a query does not grow with its context. Slots that a query
-// does not see may hold anything, NaN included.
+// does not see may hold anything, NaN included. A query at position p with a window w sees the
+// tokens from p - w + 1 on. If a row of the cache stands for m > 1 tokens (latent_cache.h), a
+// query at p sees the first (p + 1) / m rows, and `chosen` are numbers of rows. A
+// query that sees nothing has y = 0 and lse = -infinity.
 //
 // Result: the bits of one head of a query depend on its q and rope, its position and the tokens
 // that it sees (if it chooses all, those without `chosen`): not on the other queries and requests
 // of the call, on how the prompt was divided into steps, or on threads.
 //
 // Error bound: |y - exact| <= 4e-6 (1 + max |score|) max |c| over the visible tokens, on the
-// cache's values as stored: as paged_attention.h derives for its f32 kernels.
+// cache's values as stored: as paged_attention.h derives for its f32 kernels; of lse 4e-6 (1 + max
+// |score|).
 //
 // Cost: 2 (2 R + P) operations a head and visible token. Without absorption, keys and values of
 // every token have to be projected first, and attention then takes 2 (K + V) operations, K and V

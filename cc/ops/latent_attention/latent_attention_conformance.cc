@@ -37,10 +37,12 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
           << kernel->name << " with " << threads << " threads";
     }
   }
+  const uint32_t inputs = options.rope_size > 0 ? 0b11 : 0b1;
   conformance::CheckActTypes({.op = op,
                               .caps = caps,
                               .call = c.call(),
-                              .act_inputs = 0b11,
+                              .act_inputs = inputs,
+                              .act_outputs = 0b1,
                               .tolerance = kTolerance});
 }
 
@@ -87,6 +89,23 @@ void CheckLatentAttentionConformance(const OpDefinition& op, const device::Capab
                 {.heads = 5, .size = 40, .rope_size = 12, .dtype = dtype, .choices = choices},
                 mixed);
     }
+    CheckCase(op, caps, {.rope_size = 0, .dtype = dtype, .sums = true}, mixed);
+    for (int32_t window : {1, 7, 40, 500}) {
+      CheckCase(
+          op, caps,
+          {.heads = 3, .rope_size = 0, .dtype = dtype, .window = window, .sums = true}, mixed);
+    }
+    for (int32_t tokens : {2, 16}) {
+      for (int32_t choices : {0, 3}) {
+        CheckCase(op, caps,
+                  {.heads = 3,
+                   .dtype = dtype,
+                   .choices = choices,
+                   .tokens_of_row = tokens,
+                   .sums = true},
+                  mixed);
+      }
+    }
   }
 }
 
@@ -95,6 +114,8 @@ void CheckLatentAttentionInvariance(const OpDefinition& op, const device::Capabi
   CheckPieces(op, caps, {.heads = 3, .size = 33, .rope_size = 4, .dtype = DType::kF32}, 70, 13);
   CheckPieces(op, caps, {.heads = 40, .size = 16, .rope_size = 8, .block_size = 32}, 70, 33);
   CheckPieces(op, caps, {.heads = 6, .size = 40, .rope_size = 6, .choices = 9}, 67, 13);
+  CheckPieces(op, caps, {.heads = 3, .rope_size = 0, .window = 19}, 167, 13);
+  CheckPieces(op, caps, {.heads = 3, .tokens_of_row = 4}, 67, 13);
 }
 
 }  // namespace pagemill::ops

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cc/ops/latent_attention/latent_attention.h"
+#include "cc/ops/latent_write/latent_cache.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::latent_attention {
@@ -18,30 +19,39 @@ class Query {
         block_table_(call.batch->block_table + request * call.batch->block_table_stride),
         scale_(call.attributes->Get("scale", 1)),
         size_(call.inputs[0].shape[2]),
-        rope_size_(call.inputs[1].shape[2]),
+        rope_size_(cache_.shape[2] - size_),
         q_(call.inputs[0].Row<const float>(token) + head * size_),
-        rope_(call.inputs[1].Row<const float>(token) + head * rope_size_),
+        rope_(rope_size_ > 0 ? call.inputs[1].Row<const float>(token) + head * rope_size_
+                             : nullptr),
         y_(call.outputs[0].Row<float>(token) + head * size_),
-        chosen_(call.inputs.size() > 3 && call.inputs[3].rank > 0
-                    ? call.inputs[3].Row<const int32_t>(token)
-                    : nullptr),
-        keys_(chosen_ != nullptr
-                  ? std::find(chosen_, chosen_ + call.inputs[3].shape[1], -1) - chosen_
-                  : call.batch->seq_lens[request] - call.batch->query_start[request + 1] +
-                        token + 1) {}
+        lse_(call.outputs.size() > 1 ? call.outputs[1].Row<float>(token) + head : nullptr),
+        chosen_(HasInput(call, 3) ? call.inputs[3].Row<const int32_t>(token) : nullptr) {
+    const int64_t position =
+        call.batch->seq_lens[request] - call.batch->query_start[request + 1] + token;
+    const int64_t window = call.attributes->GetInt("window", 0);
+    keys_ = VisibleRows(static_cast<int32_t>(position), TokensOfRow(call, /*input=*/2));
+    if (chosen_ != nullptr) {
+      keys_ = std::find(chosen_, chosen_ + call.inputs[3].shape[1], -1) - chosen_;
+    } else if (window > 0) {
+      first_ = std::max<int64_t>(0, keys_ - window);
+    }
+  }
 
   // Scores are computed twice rather than stored: nothing is allocated.
   void Run() const {
     double max = -std::numeric_limits<double>::infinity();
-    for (int64_t key = 0; key < keys_; ++key) max = std::max(max, Score(key));
+    for (int64_t key = first_; key < keys_; ++key) max = std::max(max, Score(key));
     double sum = 0;
     double acc[kMaxLatentSize] = {};
-    for (int64_t key = 0; key < keys_; ++key) {
+    for (int64_t key = first_; key < keys_; ++key) {
       const double weight = std::exp(Score(key) - max);
       sum += weight;
       for (int64_t i = 0; i < size_; ++i) acc[i] += weight * Element(key, i);
     }
-    for (int64_t i = 0; i < size_; ++i) y_[i] = static_cast<float>(acc[i] / sum);
+    for (int64_t i = 0; i < size_; ++i) {
+      y_[i] = first_ < keys_ ? static_cast<float>(acc[i] / sum) : 0;
+    }
+    if (lse_ != nullptr) *lse_ = static_cast<float>(max + std::log(sum));
   }
 
  private:
@@ -67,8 +77,10 @@ class Query {
   const float* q_;
   const float* rope_;
   float* y_;
-  const int32_t* chosen_;  // positions of the keys that it sees; null: the first ones
-  int64_t keys_;           // that it sees
+  float* lse_;             // null if not wanted
+  const int32_t* chosen_;  // the keys that it sees; null: those from `first_` on
+  int64_t first_ = 0;
+  int64_t keys_ = 0;  // the end of those that it sees
 };
 
 }  // namespace

@@ -87,6 +87,29 @@ TEST(LatentAttention, NaNReachesLaterQueriesOnly) {
   }
 }
 
+// A query that is not the last of two tokens does not see their row; the first one sees nothing.
+TEST(LatentAttention, SeesRowsOfSeveralTokens) {
+  conformance::LatentCase c({.heads = 2,
+                             .size = 4,
+                             .rope_size = 0,
+                             .dtype = DType::kF32,
+                             .tokens_of_row = 2,
+                             .sums = true},
+                            {{.context = 0, .tokens = 3}});
+  const TensorView& cache = c.call().inputs[2];
+  const float* const row = cache.Row<const float>(c.call().batch->block_table[0]);
+  device::ThreadPool pool({.num_threads = 1});
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(LatentAttentionOp(), device::DetectCapabilities(), c.call())) {
+    const std::vector<float> results = c.Run(*kernel, pool);
+    for (int i = 0; i < 24; ++i) {
+      EXPECT_FLOAT_EQ(results[i], i < 8 ? 0 : row[i % 4]) << kernel->name << " " << i;
+    }
+    EXPECT_EQ(results[24], -INFINITY) << kernel->name;
+    EXPECT_TRUE(std::isfinite(results[26])) << kernel->name;
+  }
+}
+
 TEST(LatentAttention, CheckNamesTheMismatch) {
   const BatchView batch{{}, {.block_size = 16}};
   const auto check = [&](DType dtype, std::initializer_list<int64_t> cache, double scale,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "cc/tensor/float16.h"
@@ -16,11 +17,11 @@ void Append(std::vector<float>& to, const std::vector<float>& values) {
   to.insert(to.end(), values.begin(), values.end());
 }
 
-// Appends at most `choices` of the positions up to `position`: the last, and others at a stride.
-void AppendChoice(std::vector<int32_t>* chosen, int32_t position, int32_t choices) {
+// Appends at most `choices` of the first `visible` rows: the last, and others at a stride.
+void AppendChoice(std::vector<int32_t>* chosen, int32_t visible, int32_t choices) {
   if (choices == 0) return;
-  const int32_t count = std::min(choices, position + 1), stride = (position + 1) / count;
-  for (int32_t i = 0; i < count; ++i) chosen->push_back(position - (count - 1 - i) * stride);
+  const int32_t count = std::min(choices, visible), stride = visible / std::max(count, 1);
+  for (int32_t i = 0; i < count; ++i) chosen->push_back(visible - 1 - (count - 1 - i) * stride);
   chosen->insert(chosen->end(), static_cast<size_t>(choices - count), -1);
 }
 
@@ -35,12 +36,15 @@ LatentCase::LatentCase(const LatentOptions& options, std::vector<PagedRequest> r
       rope_(DType::kF32, {batch_.view().num_tokens, options.heads, options.rope_size},
             {.misalign_bytes = 8, .row_padding_bytes = 8}),
       cache_(options.dtype,
-             {batch_.num_blocks(), options.block_size, options.size + options.rope_size},
+             {batch_.num_blocks(), options.block_size / options.tokens_of_row,
+              options.size + options.rope_size},
              {.row_padding_bytes = 64}),
       chosen_(DType::kI32, {batch_.view().num_tokens, std::max(options.choices, 1)},
               {.misalign_bytes = 4, .row_padding_bytes = 4}),
       y_(DType::kF32, {batch_.view().num_tokens, options.heads, options.size},
-         {.misalign_bytes = 8, .row_padding_bytes = 12}) {
+         {.misalign_bytes = 8, .row_padding_bytes = 12}),
+      sums_(DType::kF32, {batch_.view().num_tokens, options.heads},
+            {.misalign_bytes = 4, .row_padding_bytes = 8}) {
   std::vector<float> q, rope;
   std::vector<int32_t> chosen;
   for (int64_t r = 0; r < batch_.view().num_requests; ++r) {
@@ -50,33 +54,40 @@ LatentCase::LatentCase(const LatentOptions& options, std::vector<PagedRequest> r
       const int32_t position = request.context + i;
       Append(q, TokenVector(kQuery, id, position, options.heads * options.size));
       Append(rope, TokenVector(kRope, id, position, options.heads * options.rope_size));
-      AppendChoice(&chosen, position, options.choices);
+      AppendChoice(&chosen, (position + 1) / options.tokens_of_row, options.choices);
     }
     if (request.tokens > 0) StoreContext(r, id);
   }
   q_.Set(q);
-  rope_.Set(rope);
+  if (options.rope_size > 0) rope_.Set(rope);
   attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(options.size + options.rope_size)));
   inputs_[0] = q_.view();
-  inputs_[1] = rope_.view();
+  if (options.rope_size > 0) inputs_[1] = rope_.view();
+  if (options.sums) attributes_.Set("sums", 1);
+  if (options.window > 0) attributes_.Set("window", options.window);
   inputs_[2] = cache_.view();
   if (options.choices > 0) {
     chosen_.SetInt(chosen);
     inputs_[3] = chosen_.view();
   }
   outputs_[0] = y_.view();
-  call_ = {
-      .inputs = inputs_, .outputs = outputs_, .attributes = &attributes_, .batch = &batch_.view()};
+  outputs_[1] = sums_.view();
+  call_ = {.inputs = inputs_,
+           .outputs = std::span(outputs_).first(options.sums ? 2 : 1),
+           .attributes = &attributes_,
+           .batch = &batch_.view()};
 }
 
 void LatentCase::StoreContext(int64_t request, int32_t id) {
   const PagedRequest& r = batch_.requests()[static_cast<size_t>(request)];
   const int32_t end = r.context + r.tokens;
   const int64_t width = options_.size + options_.rope_size;
-  for (int32_t position = 0; position < end; ++position) {
-    const std::vector<float> values = TokenVector(kLatent, id, position, width);
-    const int64_t slot = batch_.Slot(request, position), block = slot / options_.block_size;
-    const int64_t first = slot % options_.block_size * width;
+  const int32_t every = options_.tokens_of_row, block_rows = options_.block_size / every;
+  const int32_t begin = options_.window > 0 ? std::max(0, r.context + 1 - options_.window) : 0;
+  for (int32_t row = begin; row < end / every; ++row) {
+    const std::vector<float> values = TokenVector(kLatent, id, row, width);
+    const int64_t index = batch_.Slot(request, row * every) / every, block = index / block_rows;
+    const int64_t first = index % block_rows * width;
     for (int64_t i = 0; i < width; ++i) {
       const float value = values[static_cast<size_t>(i)];
       if (options_.dtype == DType::kF32) {
@@ -86,19 +97,23 @@ void LatentCase::StoreContext(int64_t request, int32_t id) {
       }
     }
   }
-  visible_bytes_ += end * RowBytes(options_.dtype, width);
+  visible_bytes_ += (end / every - begin) * RowBytes(options_.dtype, width);
   for (int32_t block = 0; block < batch_.view().block_table_stride; ++block) {
-    if (block * options_.block_size >= end) batch_.ForgetBlock(request, block);
+    const int32_t first = block * options_.block_size;
+    if (first >= end || first + options_.block_size <= begin) batch_.ForgetBlock(request, block);
   }
 }
 
 std::vector<float> LatentCase::Run(const Kernel& kernel, device::ThreadPool& pool) {
   y_.Poison();
+  sums_.Poison();
   RunKernel(kernel, call_, pool);
-  EXPECT_TRUE(y_.GuardsIntact() && q_.GuardsIntact() && rope_.GuardsIntact() &&
-              cache_.GuardsIntact())
+  EXPECT_TRUE(y_.GuardsIntact() && sums_.GuardsIntact() && q_.GuardsIntact() &&
+              rope_.GuardsIntact() && cache_.GuardsIntact())
       << kernel.name;
-  return y_.ToFloat();
+  std::vector<float> results = y_.ToFloat();
+  if (options_.sums) Append(results, sums_.ToFloat());
+  return results;
 }
 
 }  // namespace pagemill::ops::conformance

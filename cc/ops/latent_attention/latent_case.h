@@ -17,10 +17,13 @@ namespace pagemill::ops::conformance {
 struct LatentOptions {
   int64_t heads = 5;
   int64_t size = 40;
-  int64_t rope_size = 12;
+  int64_t rope_size = 12;  // 0: there is no such operand
   int32_t block_size = 16;
   DType dtype = DType::kBF16;
-  int32_t choices = 0;  // tokens that each query sees; 0: all
+  int32_t choices = 0;  // rows that each query sees; 0: all
+  int32_t window = 0;   // tokens that a query sees; 0: all
+  int32_t tokens_of_row = 1;
+  bool sums = false;  // whether there is lse
 };
 
 class LatentCase {
@@ -31,7 +34,8 @@ class LatentCase {
              std::vector<int32_t> ids = {});
   LatentCase(const LatentCase&) = delete;
 
-  // Poisons the output with NaN, runs the call and returns the rows of y, [T, heads * size].
+  // Poisons the outputs with NaN, runs the call and returns the rows of y, [T, heads * size], and
+  // behind them lse, [T, heads], if there is one.
   std::vector<float> Run(const Kernel& kernel, device::ThreadPool& pool);
   const OpCall& call() const { return call_; }
   // Bytes of the cache that the step's queries see.
@@ -42,10 +46,10 @@ class LatentCase {
 
   LatentOptions options_;
   PagedBatch batch_;
-  TestTensor q_, rope_, cache_, chosen_, y_;
+  TestTensor q_, rope_, cache_, chosen_, y_, sums_;
   Attributes attributes_;
   TensorView inputs_[4];
-  TensorView outputs_[1];
+  TensorView outputs_[2];
   OpCall call_;
   int64_t visible_bytes_ = 0;
 };

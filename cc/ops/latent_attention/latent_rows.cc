@@ -18,11 +18,10 @@ constexpr int kKeyBlock = 4;     // keys whose scores are summed at once
 constexpr int kColumnBlock = 4;  // vectors of y that stay in registers for all keys
 constexpr int kBlockRows = Vec::kRegisters >= 32 ? 4 : 2;
 
-// Consecutive tokens of the context, or of those chosen: [size + rope_size] each.
+// Consecutive rows of the context, or of those chosen: [size + rope_size] each.
 template <typename Element>
 struct LatentKeys {
   const Element* key[kKeys];
-  int32_t begin;  // position of the first
 };
 
 // Softmax state of a row.
@@ -43,7 +42,6 @@ struct LatentHeads {
 template <typename Element>
 inline LatentKeys<Element> LocateKeys(const LatentRows& r, int32_t begin, int32_t count) {
   LatentKeys<Element> keys;
-  keys.begin = begin;
   const int64_t width = r.size + r.rope_size;
   for (int32_t k = 0; k < count; ++k) {
     const int32_t position = r.chosen != nullptr ? r.chosen[begin + k] : begin + k;
@@ -80,12 +78,12 @@ inline void AddProducts(const float* const* x, const Element* const* key, int64_
 // Scores of kCount keys from `first` on, in powers of 2.
 template <int kRows, int kCount, typename Element>
 inline void ScoreKeys(const LatentRows& r, const LatentHeads<kRows>& heads,
-                      const LatentKeys<Element>& keys, int first, float scores[kRows][kKeys]) {
+                      const Element* const* keys, int first, float scores[kRows][kKeys]) {
   Vec::F sums[kRows][kCount];
   for (int row = 0; row < kRows; ++row) {
     for (int j = 0; j < kCount; ++j) sums[row][j] = Vec::Zero();
   }
-  const Element* const* key = keys.key + first;
+  const Element* const* key = keys + first;
   AddProducts<kRows, kCount>(heads.q, key, 0, r.size, sums);
   AddProducts<kRows, kCount>(heads.rope, key, r.size, r.rope_size, sums);
   for (int row = 0; row < kRows; ++row) {
@@ -117,7 +115,7 @@ inline float WeighKeys(int count, float* scores, LatentState* state) {
 // y = y factor + weights keys, in kColumns vectors of y from column `column` on. `load` and `store`
 // move one vector.
 template <int kRows, int kColumns, typename Element, typename Load, typename Store>
-inline void AddValues(const LatentHeads<kRows>& heads, const LatentKeys<Element>& keys, int count,
+inline void AddValues(const LatentHeads<kRows>& heads, const Element* const* key, int count,
                       const float weights[kRows][kKeys], const float* factor, int64_t column,
                       const Load& load, const Store& store) {
   Vec::F sums[kRows][kColumns];
@@ -129,7 +127,7 @@ inline void AddValues(const LatentHeads<kRows>& heads, const LatentKeys<Element>
   }
   for (int k = 0; k < count; ++k) {
     Vec::F value[kColumns];
-    for (int c = 0; c < kColumns; ++c) value[c] = load(keys.key[k] + column + c * Vec::kLanes);
+    for (int c = 0; c < kColumns; ++c) value[c] = load(key[k] + column + c * Vec::kLanes);
     for (int row = 0; row < kRows; ++row) {
       const Vec::F weight = Vec::Set(weights[row][k]);
       for (int c = 0; c < kColumns; ++c) {
@@ -147,7 +145,7 @@ inline void AddValues(const LatentHeads<kRows>& heads, const LatentKeys<Element>
 // Adds `count` keys, all of them visible to the token of `heads`.
 template <int kRows, typename Element>
 inline void AttendKeys(const LatentRows& r, const LatentHeads<kRows>& heads,
-                       const LatentKeys<Element>& keys, int count) {
+                       const Element* const* keys, int count) {
   float scores[kRows][kKeys];
   int k = 0;
   for (; k + kKeyBlock <= count; k += kKeyBlock) {
@@ -181,8 +179,8 @@ inline float* ResultOf(const LatentRows& r, int32_t row) {
 }
 
 template <int kRows, typename Element>
-inline void AttendBlock(const LatentRows& r, int32_t row, const LatentKeys<Element>& keys,
-                        int count, LatentState* states) {
+inline void AttendBlock(const LatentRows& r, int32_t row, const Element* const* keys, int count,
+                        LatentState* states) {
   LatentHeads<kRows> heads;
   heads.state = states + (row - r.first_row);
   const int64_t token = row / r.heads, head = row % r.heads;
@@ -194,6 +192,16 @@ inline void AttendBlock(const LatentRows& r, int32_t row, const LatentKeys<Eleme
   AttendKeys<kRows>(r, heads, keys, count);
 }
 
+// The keys that a token of the step sees, without a choice, are those from FirstKey() to before
+// EndOfKeys().
+inline int32_t FirstKey(const LatentRows& r, int32_t token) {
+  const int32_t first = r.first_position + token + 1 - r.window;
+  return r.window > 0 && first > 0 ? first : 0;
+}
+inline int32_t EndOfKeys(const LatentRows& r, int32_t token) {
+  return (r.first_position + token + 1) / r.tokens_of_row;
+}
+
 template <typename Element>
 void AttendRows(const LatentRows& r) {
   LatentState states[kMaxLatentRows];
@@ -203,27 +211,33 @@ void AttendRows(const LatentRows& r) {
     for (int i = 0; i < r.size; ++i) y[i] = 0;
   }
   const bool chooses = r.chosen != nullptr;
-  const int32_t keys_end = chooses ? r.num_chosen : r.first_position + (end - 1) / r.heads + 1;
-  for (int32_t begin = 0; begin < keys_end; begin += kKeys) {
+  const int32_t keys_end = chooses ? r.num_chosen : EndOfKeys(r, (end - 1) / r.heads);
+  // Keys are grouped by their position, whatever the first one that is seen.
+  const int32_t keys_begin = FirstKey(r, r.first_row / r.heads) / kKeys * kKeys;
+  for (int32_t begin = keys_begin; begin < keys_end; begin += kKeys) {
     const int32_t count = keys_end - begin < kKeys ? keys_end - begin : kKeys;
     const LatentKeys<Element> keys = LocateKeys<Element>(r, begin, count);
     for (int32_t row = r.first_row; row < end;) {
       const int32_t token = row / r.heads;
       const int32_t left = (token + 1) * r.heads < end ? (token + 1) * r.heads - row : end - row;
-      const int32_t seen = chooses ? count : r.first_position + token + 1 - begin;
-      const int32_t visible = seen < count ? seen : count;
+      const int32_t seen = chooses ? count : EndOfKeys(r, token) - begin;
+      const int32_t first = FirstKey(r, token) > begin ? FirstKey(r, token) - begin : 0;
+      const int32_t visible = (seen < count ? seen : count) - first;
       const int32_t block = left < kBlockRows ? 1 : kBlockRows;
       if (visible > 0 && block > 1) {
-        AttendBlock<kBlockRows>(r, row, keys, visible, states);
+        AttendBlock<kBlockRows>(r, row, keys.key + first, visible, states);
       } else if (visible > 0) {
-        AttendBlock<1>(r, row, keys, visible, states);
+        AttendBlock<1>(r, row, keys.key + first, visible, states);
       }
       row += block;
     }
   }
   for (int32_t row = r.first_row; row < end; ++row) {
     float* const y = ResultOf(r, row);
-    const float inverse = 1.0f / states[row - r.first_row].sum;
+    const LatentState& state = states[row - r.first_row];
+    if (r.totals != nullptr) r.totals[row - r.first_row] = {state.max, state.sum};
+    if (state.sum == 0) continue;  // it sees nothing
+    const float inverse = 1.0f / state.sum;
     for (int i = 0; i < r.size; ++i) y[i] *= inverse;
   }
 }

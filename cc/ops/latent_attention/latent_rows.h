@@ -10,6 +10,12 @@ namespace pagemill::ops {
 
 inline constexpr int kMaxLatentRows = 32;
 
+// The sum of e^score of a row is sum 2^log2_max; 0 and -infinity if it sees nothing.
+struct LatentTotal {
+  float log2_max = 0;
+  float sum = 0;
+};
+
 // Some queries of one request. Row r is head r % heads of token r / heads, counted from the
 // request's first token of the step.
 struct LatentRows {
@@ -25,15 +31,18 @@ struct LatentRows {
   int32_t first_position = 0;  // of the request's first token of the step
   int32_t first_row = 0;
   int32_t rows = 0;      // at most kMaxLatentRows
+  int32_t window = 0;    // tokens that a query sees; 0: all
   float log2_scale = 0;  // scale / ln 2: weights are powers of 2
   const void* cache = nullptr;
   int64_t page_stride_bytes = 0;
-  int32_t block_size = 0;
+  int32_t block_size = 0;     // rows of the cache
+  int32_t tokens_of_row = 1;  // 1 if there is a window
   const int32_t* block_table = nullptr;
   // Positions of the keys that all rows see, which then are of one token; null: all keys up to each
   // row's position.
   const int32_t* chosen = nullptr;
   int32_t num_chosen = 0;
+  LatentTotal* totals = nullptr;  // [rows]: written if not null
 };
 
 struct LatentKernel {

@@ -1,12 +1,15 @@
 // File: cc/ops/latent_write/latent_cache.h
-// Checks the layout of a latent cache: f32 or bf16 [blocks, block_size, width], a row for each
-// token of a block, the latent before the rotated key.
+// The layout of a latent cache: f32 or bf16 [blocks, block_size / m, width], a row for each token
+// of a block (m = 1) or for each m tokens, the latent before the rotated key. The row of m tokens
+// is written, and seen, from the last of them on.
 //
 //   RequireLatentCache(call, /*input=*/2, &check);   // in the op's check; binds 'S' and 'W'
+//   const int32_t m = TokensOfRow(call, /*input=*/2);
 #ifndef PAGEMILL_CC_OPS_LATENT_WRITE_LATENT_CACHE_H_
 #define PAGEMILL_CC_OPS_LATENT_WRITE_LATENT_CACHE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "cc/ops/op.h"
@@ -20,8 +23,24 @@ inline void RequireLatentCache(const OpCall& call, size_t input, OperandCheck* c
                  "a latent cache must be f32 or bf16 (kv_cache_dtype), got " +
                      std::string(Info(cache.dtype).name));
   check->Input(input, "cache", cache.dtype, "B,S,W");
-  check->Require(call.batch != nullptr && call.batch->block_size == check->Dim('S'),
-                 "blocks of the cache must have as many rows as the batch's block_size");
+  const int64_t rows = check->Dim('S');
+  check->Require(call.batch != nullptr && rows > 0 && call.batch->block_size % rows == 0,
+                 "the batch's block_size must be a multiple of the rows in a block of the cache");
+}
+
+// Tokens that a row of the cache stands for.
+inline int32_t TokensOfRow(const OpCall& call, size_t input) {
+  return call.batch->block_size / static_cast<int32_t>(call.inputs[input].shape[1]);
+}
+
+// Rows of the cache that the token at `position` sees.
+inline int32_t VisibleRows(int32_t position, int32_t tokens_of_row) {
+  return (position + 1) / tokens_of_row;
+}
+
+// Whether an optional operand is there.
+inline bool HasInput(const OpCall& call, size_t input) {
+  return call.inputs.size() > input && call.inputs[input].rank > 0;
 }
 
 }  // namespace pagemill::ops

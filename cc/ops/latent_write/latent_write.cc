@@ -13,7 +13,7 @@ namespace {
 Status CheckLatentWrite(const OpCall& call) {
   OperandCheck check("latent_write", call, /*inputs=*/3, /*outputs=*/0);
   check.ActInput(0, "latent", "T,R*");
-  check.ActInput(1, "rope", "T,P*");
+  if (HasInput(call, 1)) check.ActInput(1, "rope", "T,P*");
   if (!check.ok()) return check.Result();
   RequireLatentCache(call, /*input=*/2, &check);
   const int64_t width = check.Dim('R') + check.Dim('P');

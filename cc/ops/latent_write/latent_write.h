@@ -4,15 +4,16 @@
 // key.
 //
 //   inputs   latent  act [T, ...]  rows of R elements: the normalized, compressed keys and values
-//            rope    act [T, ...]  rows of P elements: the rotated part of the keys
-//            cache   f32 or bf16 [pages, block_size, R + P]: written, latent first
+//            rope    act [T, ...]  rows of P elements: the rotated part of the keys; or missing (a
+//                                  view of rank 0), P = 0
+//            cache   f32 or bf16 [pages, block_size / m, R + P]: written, latent first
 //   outputs  none
 //   batch    slot_mapping, block_size (also needed by the check)
 //   aliasing none
 //
 // A bf16 cache stores the nearest value, ties to even; NaN stays NaN. Tokens with a negative slot
-// are not stored. Two tokens of one step never have the same slot. Every kernel stores the same
-// bits.
+// are not stored. If a row stands for m > 1 tokens (latent_cache.h), those at the end of m are
+// stored alone. Two tokens of one step never have the same slot. Every kernel stores the same bits.
 //
 // Kernels: "portable", "reference".
 #ifndef PAGEMILL_CC_OPS_LATENT_WRITE_LATENT_WRITE_H_

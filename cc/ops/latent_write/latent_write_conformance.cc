@@ -32,7 +32,7 @@ void Fill(TestTensor& tensor, Random& random) {
 }
 
 void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType dtype, int64_t size,
-                int64_t rope_size, int32_t block_size) {
+                int64_t rope_size, int32_t block_size, int32_t tokens_of_row = 1) {
   Random random(static_cast<uint64_t>(size * 1000 + rope_size));
   const PagedBatch batch(block_size,
                          {{.context = 5, .tokens = 1},
@@ -49,10 +49,11 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
   TestTensor latent(DType::kF32, {tokens, size}, {.row_padding_bytes = 12});
   TestTensor rope(DType::kF32, {tokens, 1, rope_size}, {.misalign_bytes = 4});
   Fill(latent, random);
-  Fill(rope, random);
-  TestTensor cache(dtype, {batch.num_blocks(), block_size, size + rope_size},
+  if (rope_size > 0) Fill(rope, random);
+  TestTensor cache(dtype, {batch.num_blocks(), block_size / tokens_of_row, size + rope_size},
                    {.row_padding_bytes = 64});
-  const TensorView inputs[] = {latent.view(), rope.view(), cache.view()};
+  const TensorView inputs[] = {latent.view(), rope_size > 0 ? rope.view() : TensorView{},
+                               cache.view()};
   const Attributes attributes;
   const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &view};
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
@@ -71,7 +72,11 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
     }
   }
   conformance::CheckActTypes(
-      {.op = op, .caps = caps, .call = call, .act_inputs = 0b11, .cache = &cache});
+      {.op = op,
+       .caps = caps,
+       .call = call,
+       .act_inputs = rope_size > 0 ? 0b11u : 0b1u,
+       .cache = &cache});
 }
 
 }  // namespace
@@ -82,6 +87,8 @@ void CheckLatentWriteConformance(const OpDefinition& op, const device::Capabilit
     CheckShape(op, caps, dtype, 33, 10, 32);
     CheckShape(op, caps, dtype, 7, 1, 5);
     CheckShape(op, caps, dtype, 1, 2, 1);
+    CheckShape(op, caps, dtype, 33, 0, 16, /*tokens_of_row=*/4);
+    CheckShape(op, caps, dtype, 7, 3, 8, /*tokens_of_row=*/8);
   }
 }
 

@@ -15,16 +15,20 @@ bool HasInput(const OpCall& call, size_t input) {
 }
 
 Status CheckMoeRoute(const OpCall& call) {
-  const size_t inputs = std::clamp<size_t>(call.inputs.size(), 2, 3);
+  const size_t inputs = call.inputs.size() > 3 ? 5 : std::clamp<size_t>(call.inputs.size(), 2, 3);
   OperandCheck check("moe_route", call, inputs, /*outputs=*/2);
   check.Input(0, "logits", DType::kF32, "N,E");
   if (check.ok() && HasInput(call, 1)) check.Input(1, "bias", DType::kF32, "E");
   if (check.ok() && HasInput(call, 2)) check.Input(2, "factors", DType::kF32, "E");
+  if (check.ok() && HasInput(call, 4)) {
+    check.Input(3, "token_ids", DType::kI32, "N");
+    check.Input(4, "table", DType::kF32, "V,J");
+  }
   check.Output(0, "ids", DType::kI32, "N,J");
   check.Output(1, "weights", DType::kF32, "N,J");
   const int64_t experts = check.Dim('E'), choices = check.Dim('J');
   check.IntegerAttribute("choices", /*fallback=*/0, choices, choices);
-  check.IntegerAttribute("scoring", /*fallback=*/-1, 0, 2);
+  check.IntegerAttribute("scoring", /*fallback=*/-1, 0, 3);
   check.IntegerAttribute("renormalize", 0, 0, 1);
   check.IntegerAttribute("logits_bias", 0, 0, 1);
   check.IntegerAttribute("groups", 1, 1, std::max<int64_t>(1, experts));
@@ -36,6 +40,10 @@ Status CheckMoeRoute(const OpCall& call) {
     check.Require(args.tolerance >= 0 && std::isfinite(args.tolerance),
                   "attribute tolerance must be a number of at least 0");
   }
+  check.Require(!args.has_table() ||
+                    (args.groups == 1 && args.bias == nullptr &&
+                     args.scoring != moe_route::Scoring::kSparseMixer),
+                "with a table there are no groups, no bias and no SparseMixer");
   check.Require(experts % args.groups == 0, std::to_string(experts) +
                                                 " experts are not a multiple of " +
                                                 std::to_string(args.groups) + " groups");
@@ -70,6 +78,8 @@ Args ToArgs(const OpCall& call) {
           .weights = call.outputs[1],
           .bias = HasInput(call, 1) ? call.inputs[1].Data<const float>() : nullptr,
           .factors = HasInput(call, 2) ? call.inputs[2].Data<const float>() : nullptr,
+          .token_ids = HasInput(call, 4) ? call.inputs[3] : TensorView{},
+          .table = HasInput(call, 4) ? call.inputs[4] : TensorView{},
           .experts = call.inputs[0].shape[1],
           .choices = call.outputs[0].shape[1],
           .scoring = static_cast<Scoring>(attributes.GetInt("scoring", 0)),

@@ -5,10 +5,13 @@
 //   inputs   logits   f32 [N, E]
 //            bias     f32 [E], or missing (a view of rank 0): added to scores for the choice only
 //            factors  f32 [E], missing or left out: of the weights of each expert
+//            token_ids  i32 [N], and
+//            table    f32 [V, k], missing or left out: the experts of each token id, whole numbers
 //   outputs  ids      i32 [N, k]   distinct experts, the best first
 //            weights  f32 [N, k]
 //   attributes  choices        k, at most group_choices * E / groups
-//               scoring        0 softmax over all experts, 1 sigmoid, 2 SparseMixer
+//               scoring        0 softmax over all experts, 1 sigmoid, 2 SparseMixer, 3 the square
+//                              root of ln(1 + e^logit)
 //               tolerance=0    of SparseMixer, at least 0
 //               logits_bias=0  1: the bias is added to logits
 //               renormalize=0  1: weights are divided by their sum (plus 1e-20)
@@ -22,6 +25,10 @@
 //   key[e] = logits[e], or score[e] + bias[e] if there is a bias, or logits[e] + bias[e]
 //   ids = the k largest keys among the experts of the best groups
 //   weights[j] = score[ids[j]] (/ (sum_j score[ids[j]] + 1e-20)) * scale (* factors[ids[j]])
+//
+// With a table the experts of a row are table[token_ids[n]], whatever its logits; then there is no
+// bias, there are no groups, and the scoring is not SparseMixer. If one of them is not in [0, E),
+// it is 0, and all weights of the row are NaN.
 //
 // SparseMixer, without bias and groups, weighs each choice among the experts that are left and near
 // it: with m the logit of choice j, an expert e that is none of the choices before j counts if
@@ -37,8 +44,8 @@
 // logit is NaN, or the largest is infinite, all weights of the row are NaN.
 //
 // Source: "DeepSeek-V3 Technical Report", section 2.1.2 (bias and groups), and the routers of
-// transformers for Qwen3-MoE, Mixtral, DeepSeek-V2, Gemma 4 (factors) and PhiMoE (SparseMixer,
-// arXiv 2409.12136).
+// transformers for Qwen3-MoE, Mixtral, DeepSeek-V2, DeepSeek-V4 (square roots, tables), Gemma 4
+// (factors) and PhiMoE (SparseMixer, arXiv 2409.12136).
 //
 // Error bound: |weights - exact| <= 4e-6 |exact| + 1e-30 for the ids that were chosen: the error of
 // Exp() is 2e-7 (cc/ops/exp.h), that of a sum of E <= 1024 terms in 16 chains at most 64 * 2^-24 =
@@ -59,12 +66,14 @@ const OpDefinition& MoeRouteOp();
 
 namespace moe_route {
 
-enum class Scoring { kSoftmax = 0, kSigmoid = 1, kSparseMixer = 2 };
+enum class Scoring { kSoftmax = 0, kSigmoid = 1, kSparseMixer = 2, kSqrtSoftplus = 3 };
 
 struct Args {
   TensorView logits, ids, weights;
   const float* bias;     // [experts] or null
   const float* factors;  // [experts] or null
+  TensorView token_ids;  // with `table`
+  TensorView table;      // of rank 0 if there is none
   int64_t experts;
   int64_t choices;
   Scoring scoring;
@@ -79,6 +88,18 @@ struct Args {
   // Whether an expert counts beside a choice of SparseMixer.
   bool IsNear(float choice, float logit) const {
     return !(choice - logit > tolerance * std::max(std::abs(logit), choice));
+  }
+  bool has_table() const { return table.rank > 0; }
+  // Stores the experts of row `row` by the table; false if they are none of the experts.
+  bool LookUp(int64_t row, int32_t* ids) const {
+    const float* const listed = table.Row<const float>(*token_ids.Row<const int32_t>(row));
+    bool known = true;
+    for (int64_t j = 0; j < choices; ++j) {
+      const bool exists = listed[j] > -1 && listed[j] < static_cast<float>(experts);
+      ids[j] = exists ? static_cast<int32_t>(listed[j]) : 0;
+      known &= exists;
+    }
+    return known;
   }
   int64_t GroupSize() const { return experts / groups; }
   float FactorOf(int64_t expert) const {

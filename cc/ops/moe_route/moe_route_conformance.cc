@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct Case {
   bool bias = false;
   bool factors = false;
   bool sigmoid = false;
+  bool square_roots = false;  // scoring 3
+  bool table = false;
   bool logits_bias = false;
   double tolerance = -1;  // of SparseMixer, if not negative
   bool renormalize = false;
@@ -45,6 +48,8 @@ struct Operation {
       : logits(DType::kF32, {c.tokens, c.experts}, {4, 4}),
         bias(DType::kF32, {c.experts}, {4, 0}),
         factors(DType::kF32, {c.experts}, {4, 0}),
+        token_ids(DType::kI32, {c.tokens}, {4, 0}),
+        table(DType::kF32, {kVocabulary, c.choices}, {4, 8}),
         ids(DType::kI32, {c.tokens, c.choices}, {4, 8}),
         weights(DType::kF32, {c.tokens, c.choices}, {4, 4}) {
     std::vector<float> values(static_cast<size_t>(c.tokens * c.experts));
@@ -57,8 +62,18 @@ struct Operation {
     logits.Set(values);
     bias.FillUniform(random, -0.5f, 0.5f);
     factors.FillUniform(random, -2, 2);
+    std::vector<int32_t> chosen_ids;
+    for (int64_t n = 0; n < c.tokens; ++n) {
+      chosen_ids.push_back(static_cast<int32_t>(random.Int(0, kVocabulary - 1)));
+    }
+    if (c.tokens > 0) token_ids.SetInt(chosen_ids);
+    std::vector<float> listed;
+    for (int64_t i = 0; i < kVocabulary * c.choices; ++i) {
+      listed.push_back(static_cast<float>(random.Int(0, c.experts - 1)));
+    }
+    table.Set(listed);
     attributes.Set("choices", static_cast<double>(c.choices));
-    attributes.Set("scoring", c.tolerance >= 0 ? 2 : c.sigmoid ? 1 : 0);
+    attributes.Set("scoring", c.tolerance >= 0 ? 2 : c.square_roots ? 3 : c.sigmoid ? 1 : 0);
     if (c.tolerance >= 0) attributes.Set("tolerance", c.tolerance);
     attributes.Set("logits_bias", c.logits_bias ? 1 : 0);
     attributes.Set("renormalize", c.renormalize ? 1 : 0);
@@ -69,9 +84,13 @@ struct Operation {
     inputs[0] = logits.view();
     if (c.bias) inputs[1] = bias.view();
     if (c.factors) inputs[2] = factors.view();
+    if (c.table) {
+      inputs[3] = token_ids.view();
+      inputs[4] = table.view();
+    }
     outputs[0] = ids.view();
     outputs[1] = weights.view();
-    call = {inputs, outputs, &attributes, nullptr};
+    call = {std::span(inputs).first(c.table ? 5 : 3), outputs, &attributes, nullptr};
   }
   Operation(const Operation&) = delete;
 
@@ -80,8 +99,10 @@ struct Operation {
     weights.Poison();
   }
 
-  TestTensor logits, bias, factors, ids, weights;
-  TensorView inputs[3];
+  static constexpr int64_t kVocabulary = 11;
+
+  TestTensor logits, bias, factors, token_ids, table, ids, weights;
+  TensorView inputs[5];
   TensorView outputs[2];
   Attributes attributes;
   OpCall call;
@@ -93,9 +114,11 @@ void CheckAlone(Operation& op, const Kernel& kernel, const std::vector<float>& i
   ThreadPool pool({.num_threads = 1});
   op.Poison();
   for (int64_t n = 0; n < op.logits.view().shape[0]; ++n) {
-    TensorView inputs[] = {op.inputs[0], op.inputs[1], op.inputs[2]};
+    std::vector<TensorView> inputs(op.call.inputs.begin(), op.call.inputs.end());
     TensorView outputs[] = {op.outputs[0], op.outputs[1]};
-    for (TensorView* view : {&inputs[0], &outputs[0], &outputs[1]}) {
+    std::vector<TensorView*> views = {&inputs[0], &outputs[0], &outputs[1]};
+    if (inputs.size() > 3) views.push_back(&inputs[3]);
+    for (TensorView* view : views) {
       view->data = view->Row<void>(n);
       view->shape[0] = 1;
     }
@@ -166,6 +189,10 @@ void CheckMoeRouteConformance(const OpDefinition& op, const device::Capabilities
       {.experts = 5, .choices = 3, .renormalize = true, .logits = Logits::kSpecial, .tokens = 60},
       {.experts = 6, .choices = 4, .sigmoid = true, .logits = Logits::kSpecial, .tokens = 60},
       {.experts = 19, .choices = 5, .bias = true, .sigmoid = true, .logits_bias = true},
+      {.experts = 33, .choices = 3, .square_roots = true, .renormalize = true, .scale = 1.5},
+      {.experts = 19, .choices = 5, .bias = true, .square_roots = true},
+      {.experts = 19, .choices = 5, .square_roots = true, .table = true, .renormalize = true},
+      {.experts = 9, .choices = 4, .sigmoid = true, .table = true, .logits = Logits::kSpecial},
       {.experts = 16, .choices = 2, .tolerance = 0.02},
       {.experts = 33, .choices = 3, .tolerance = 0.7, .renormalize = true, .scale = 2},
       {.experts = 16, .choices = 2, .tolerance = 0.5, .logits = Logits::kTies},

@@ -64,10 +64,20 @@ float LargestLogit(const float* logits, int64_t experts) {
   return has_nan ? std::numeric_limits<float>::quiet_NaN() : largest;
 }
 
+// The square root of ln(1 + e^x); below -15 it is e^(x / 2) to the last bit but one.
+float SqrtSoftplus(float x) {
+  if (x < -15.0f) return Exp(x / 2);
+  return std::sqrt(std::max(x, 0.0f) + std::log1p(Exp(-std::abs(x))));
+}
+
 // Unless `largest` is finite, scores are arbitrary numbers.
 void Score(const Args& args, const float* logits, float largest, float* scores) {
   if (args.scoring == Scoring::kSigmoid) {
     for (int64_t e = 0; e < args.experts; ++e) scores[e] = 1.0f / (1.0f + Exp(-logits[e]));
+    return;
+  }
+  if (args.scoring == Scoring::kSqrtSoftplus) {
+    for (int64_t e = 0; e < args.experts; ++e) scores[e] = SqrtSoftplus(logits[e]);
     return;
   }
   float sums[kLanes] = {};
@@ -129,13 +139,20 @@ void Choose(const Args& args, const Scratch& scratch, int32_t* ids) {
   }
 }
 
-void RouteToken(const Args& args, const float* logits, const Scratch& scratch, int32_t* ids,
-                float* weights) {
+void RouteToken(const Args& args, int64_t row, const Scratch& scratch) {
+  const float* const logits = args.logits.Row<const float>(row);
+  int32_t* const ids = args.ids.Row<int32_t>(row);
+  float* const weights = args.weights.Row<float>(row);
   const float largest = LargestLogit(logits, args.experts);
   Score(args, logits, largest, scratch.scores);
-  MakeKeys(args, logits, scratch);
-  Choose(args, scratch, ids);
-  if (!std::isfinite(largest)) {
+  bool known = true;
+  if (args.has_table()) {
+    known = args.LookUp(row, ids);
+  } else {
+    MakeKeys(args, logits, scratch);
+    Choose(args, scratch, ids);
+  }
+  if (!std::isfinite(largest) || !known) {
     std::fill_n(weights, args.choices, std::numeric_limits<float>::quiet_NaN());
     return;
   }
@@ -159,10 +176,7 @@ void RunPortable(const OpCall& call, KernelContext& context) {
   context.pool->ParallelFor(args.logits.shape[0], grain,
                             [&](int64_t begin, int64_t end, int worker) {
                               const Scratch scratch = ScratchOf(args, context, worker);
-                              for (int64_t n = begin; n < end; ++n) {
-                                RouteToken(args, args.logits.Row<const float>(n), scratch,
-                                           args.ids.Row<int32_t>(n), args.weights.Row<float>(n));
-                              }
+                              for (int64_t n = begin; n < end; ++n) RouteToken(args, n, scratch);
                             });
 }
 

@@ -14,6 +14,13 @@ void Score(const Args& args, const float* logits, double* scores) {
   const double largest = *std::max_element(logits, logits + args.experts, [](float a, float b) {
     return std::isnan(a) ? !std::isnan(b) : a < b;
   });
+  if (args.scoring == Scoring::kSqrtSoftplus) {
+    for (int64_t e = 0; e < args.experts; ++e) {
+      const double x = logits[e];
+      scores[e] = std::sqrt(std::fmax(x, 0) + std::log1p(std::exp(-std::abs(x))));
+    }
+    return;
+  }
   double sum = 0;
   for (int64_t e = 0; e < args.experts; ++e) {
     scores[e] = args.scoring == Scoring::kSigmoid ? 1 / (1 + std::exp(-double{logits[e]}))
@@ -75,14 +82,17 @@ struct Keys {
   }
 };
 
-void RouteToken(const Args& args, const float* logits, double* scores, int32_t* ids,
-                float* weights) {
+void RouteToken(const Args& args, int64_t row, double* scores) {
+  const float* const logits = args.logits.Row<const float>(row);
+  int32_t* const ids = args.ids.Row<int32_t>(row);
+  float* const weights = args.weights.Row<float>(row);
   Score(args, logits, scores);
+  const bool known = !args.has_table() || args.LookUp(row, ids);
   const Keys keys = {args, logits, scores};
   double sum = 1e-20;
   for (int64_t j = 0; j < args.choices; ++j) {
-    int64_t best = -1;
-    for (int64_t g = 0; g < args.groups; ++g) {
+    int64_t best = args.has_table() ? ids[j] : -1;
+    for (int64_t g = 0; g < args.groups && !args.has_table(); ++g) {
       if (!keys.TakesGroup(g)) continue;
       for (int64_t e = g * args.GroupSize(); e < (g + 1) * args.GroupSize(); ++e) {
         if (std::find(ids, ids + j, e) != ids + j) continue;
@@ -101,7 +111,7 @@ void RouteToken(const Args& args, const float* logits, double* scores, int32_t* 
   for (int64_t j = 0; j < args.choices; ++j) {
     const double factor = args.factors == nullptr ? 1.0 : args.factors[ids[j]];
     const double weight = scores[ids[j]] / (args.renormalize ? sum : 1.0) * args.scale * factor;
-    weights[j] = defined && has_number ? static_cast<float>(weight)
+    weights[j] = defined && has_number && known ? static_cast<float>(weight)
                                        : std::numeric_limits<float>::quiet_NaN();
   }
 }
@@ -114,8 +124,7 @@ void RunReference(const OpCall& call, KernelContext& context) {
     double* const scores =
         reinterpret_cast<double*>(context.workspace.data()) + worker * args.experts;
     for (int64_t n = begin; n < end; ++n) {
-      RouteToken(args, args.logits.Row<const float>(n), scores, args.ids.Row<int32_t>(n),
-                 args.weights.Row<float>(n));
+      RouteToken(args, n, scores);
     }
   });
 }

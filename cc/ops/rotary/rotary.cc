@@ -8,6 +8,8 @@
 namespace pagemill::ops {
 namespace {
 
+constexpr int64_t kMaxRotaryOffset = int64_t{1} << 20;
+
 Status CheckRotary(const OpCall& call) {
   OperandCheck check("rotary", call, /*inputs=*/4, /*outputs=*/2);
   check.ActInput(0, "q", "T,Q,D");
@@ -22,6 +24,8 @@ Status CheckRotary(const OpCall& call) {
                 "inv_freq has " + std::to_string(check.Dim('P')) + " pairs, more than " +
                     std::to_string(kMaxRotaryPairs) + " or than half the head dimension " +
                     std::to_string(check.Dim('D')));
+  check.IntegerAttribute("offset", /*fallback=*/0, -kMaxRotaryOffset, kMaxRotaryOffset);
+  check.IntegerAttribute("begin", /*fallback=*/0, 0, check.Dim('D') - 2 * check.Dim('P'));
   return check.Result();
 }
 
@@ -58,7 +62,9 @@ RotaryArgs ToRotaryArgs(const OpCall& call) {
           .q_out = call.outputs[0],
           .k_out = call.outputs[1],
           .interleaved = call.attributes->GetInt("interleaved", 0) != 0,
-          .mscale = static_cast<float>(call.attributes->Get("mscale", 1))};
+          .mscale = static_cast<float>(call.attributes->Get("mscale", 1)),
+          .begin = static_cast<int32_t>(call.attributes->GetInt("begin", 0)),
+          .offset = static_cast<int32_t>(call.attributes->GetInt("offset", 0))};
 }
 
 RotaryFrequencies FrequenciesOf(const RotaryArgs& args) {
@@ -68,7 +74,9 @@ RotaryFrequencies FrequenciesOf(const RotaryArgs& args) {
           .dims = one ? 1 : static_cast<int32_t>(args.inv_freq.shape[0]),
           .dim_stride = args.inv_freq.row_stride_bytes / int64_t{sizeof(float)},
           .interleaved = args.interleaved,
-          .mscale = args.mscale};
+          .mscale = args.mscale,
+          .begin = args.begin,
+          .offset = args.offset};
 }
 
 void RotateTokens(const RotaryKernel& kernel, const RotaryArgs& args,

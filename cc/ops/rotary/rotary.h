@@ -4,16 +4,18 @@
 //
 //   inputs   q  act [T, Hq, D];  k  act [T, Hk, D]
 //            positions  i32 [T], or [T, N]
-//            inv_freq   f32 [P], or [N, P]   P <= min(D / 2, 256): rotates the first 2 P elements
-//                                            of a head
+//            inv_freq   f32 [P], or [N, P]   P <= 256: rotates the 2 P elements of a head from
+//                                            `begin` on
 //   outputs  q, k                of the same shapes
 //   attributes  interleaved = 0: pairs (i, i + P), else (2 i, 2 i + 1)
 //               mscale = 1 scales cos and sin
+//               begin = 0, at most D - 2 P
+//               offset = 0, a whole number from -2^20 to 2^20: added to positions
 //   aliasing    output q may be input q, output k may be input k
 //
-// The angle is float(position) * inv_freq[i], rounded to fp32 as the reference models do; its sine
-// and cosine are then accurate to 1.5e-7 for |position| up to 2^20 (the reduction by pi / 2 is in
-// double). Error bound: 4e-7 (|a| + |b|) mscale for the pair (a, b).
+// The angle is float(position + offset) * inv_freq[i], rounded to fp32 as the reference models do;
+// its sine and cosine are then accurate to 1.5e-7 for |position + offset| up to 2^20 (the reduction
+// by pi / 2 is in double). Error bound: 4e-7 (|a| + |b|) mscale for the pair (a, b).
 // Result: a token's bits depend on its q, k and position alone.
 //
 // Positions of N dimensions: the angle is the sum over d of float(position[d]) * inv_freq[d][i]. A
@@ -37,6 +39,8 @@ struct RotaryArgs {
   TensorView q, k, positions, inv_freq, q_out, k_out;
   bool interleaved = false;
   float mscale = 1;
+  int32_t begin = 0;
+  int32_t offset = 0;
 };
 
 RotaryArgs ToRotaryArgs(const OpCall& call);

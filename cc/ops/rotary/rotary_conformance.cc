@@ -21,7 +21,7 @@ struct Shape {
 };
 
 void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const Shape& shape,
-                bool interleaved) {
+                bool interleaved, int32_t begin = 0, int32_t offset = 0) {
   constexpr int64_t kTokens = 9;
   conformance::RowCase c{.op = op};
   c.AddRows({kTokens, shape.q_heads, shape.head_dim});
@@ -40,6 +40,8 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
   c.AddOutput({kTokens, shape.k_heads, shape.head_dim});
   c.attributes.Set("interleaved", interleaved ? 1 : 0);
   c.attributes.Set("mscale", 1.25);
+  c.attributes.Set("begin", begin);
+  c.attributes.Set("offset", offset);
   c.tolerance = {.abs = 4e-7 * (2 + 2) * 1.25};  // the contract's bound at |x| <= 2
   CheckRowCase(c, caps);
 }
@@ -136,6 +138,8 @@ void CheckRotaryConformance(const OpDefinition& op, const device::Capabilities& 
   for (const Shape& shape : shapes) {
     CheckShape(op, caps, shape, /*interleaved=*/false);
     CheckShape(op, caps, shape, /*interleaved=*/true);
+    const auto last = static_cast<int32_t>(shape.head_dim - 2 * shape.pairs);
+    CheckShape(op, caps, shape, /*interleaved=*/shape.pairs % 2 == 0, last, /*offset=*/-127);
   }
   for (const Shape& shape : {Shape{4, 1, 80, 16}, Shape{2, 3, 64, 32}, Shape{1, 1, 10, 5}}) {
     CheckGrid(op, caps, shape, /*sections=*/true);

@@ -12,13 +12,14 @@ void RotateToken(const RotaryArgs& args, const TensorView& source, const TensorV
   const int64_t pairs = frequencies.pairs;
   const int32_t* position = args.positions.Row<int32_t>(t);
   for (int64_t h = 0; h < source.shape[1]; ++h) {
-    const float* x = source.Row<float>(t) + h * head_dim;
-    float* y = target.Row<float>(t) + h * head_dim;
+    const float* x = source.Row<float>(t) + h * head_dim + args.begin;
+    float* y = target.Row<float>(t) + h * head_dim + args.begin;
     for (int64_t i = 0; i < pairs; ++i) {
       float angle = 0;
       for (int64_t d = 0; d < frequencies.dims; ++d) {
         angle +=
-            static_cast<float>(position[d]) * frequencies.inv_freq[d * frequencies.dim_stride + i];
+            static_cast<float>(position[d] + args.offset) *
+            frequencies.inv_freq[d * frequencies.dim_stride + i];
       }
       const double c = std::cos(static_cast<double>(angle)) * args.mscale;
       const double s = std::sin(static_cast<double>(angle)) * args.mscale;
@@ -29,7 +30,8 @@ void RotateToken(const RotaryArgs& args, const TensorView& source, const TensorV
       y[first] = static_cast<float>(a * c - b * s);
       y[second] = static_cast<float>(b * c + a * s);
     }
-    for (int64_t i = 2 * pairs; i < head_dim; ++i) y[i] = x[i];
+    for (int64_t i = -args.begin; i < 0; ++i) y[i] = x[i];
+    for (int64_t i = 2 * pairs; i < head_dim - args.begin; ++i) y[i] = x[i];
   }
 }
 

@@ -39,11 +39,12 @@ inline void ComputeAngles(const RotaryFrequencies& frequencies, const int32_t* p
   const int pairs = frequencies.pairs;
   float angle[kMaxRotaryPairs];
   for (int i = 0; i < pairs; ++i) {
-    angle[i] = static_cast<float>(position[0]) * frequencies.inv_freq[i];
+    angle[i] = static_cast<float>(position[0] + frequencies.offset) * frequencies.inv_freq[i];
   }
   for (int d = 1; d < frequencies.dims; ++d) {
     const float* inv_freq = frequencies.inv_freq + d * frequencies.dim_stride;
-    for (int i = 0; i < pairs; ++i) angle[i] += static_cast<float>(position[d]) * inv_freq[i];
+    const auto at = static_cast<float>(position[d] + frequencies.offset);
+    for (int i = 0; i < pairs; ++i) angle[i] += at * inv_freq[i];
   }
   SinCos(angle, pairs, frequencies.mscale, angles->cos, angles->sin);
   if (!frequencies.interleaved) return;
@@ -100,15 +101,17 @@ inline void RotateHeads(const RotaryFrequencies& frequencies, const RotaryAngles
                         const RotaryHeads& heads) {
   const int pairs = frequencies.pairs;
   for (int64_t h = 0; h < heads.heads; ++h) {
-    const float* x = heads.source + h * heads.head_dim;
-    float* y = heads.target + h * heads.head_dim;
+    const float* x = heads.source + h * heads.head_dim + frequencies.begin;
+    float* y = heads.target + h * heads.head_dim + frequencies.begin;
     if (frequencies.interleaved) {
       RotateInterleaved(x, y, angles, pairs);
     } else {
       RotateHalves(x, y, angles, pairs);
     }
     if (x == y) continue;
-    for (int64_t i = 2 * pairs; i < heads.head_dim; ++i) y[i] = x[i];
+    const int64_t end = heads.head_dim - frequencies.begin;
+    for (int64_t i = -frequencies.begin; i < 0; ++i) y[i] = x[i];
+    for (int64_t i = 2 * pairs; i < end; ++i) y[i] = x[i];
   }
 }
 

@@ -25,6 +25,8 @@ struct RotaryFrequencies {
   int64_t dim_stride = 0;
   bool interleaved = false;
   float mscale = 1;
+  int32_t begin = 0;   // the first element that rotates
+  int32_t offset = 0;  // added to positions
 };
 
 // `heads` consecutive heads of one token.

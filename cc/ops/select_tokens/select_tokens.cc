@@ -22,7 +22,7 @@ using select_tokens::ScoreKernel;
 Status CheckSelectTokens(const OpCall& call) {
   OperandCheck check("select_tokens", call, /*inputs=*/4, /*outputs=*/1);
   check.ActInput(0, "q", "T,H,R");
-  check.ActInput(1, "rope", "T,H,P");
+  if (HasInput(call, 1)) check.ActInput(1, "rope", "T,H,P");
   check.Input(2, "weights", DType::kF32, "T,H");
   check.Output(0, "chosen", DType::kI32, "T,K");
   if (!check.ok()) return check.Result();
@@ -47,7 +47,7 @@ int64_t PartsOf(int64_t tokens, int32_t threads) {
   return tokens >= threads ? 1 : (threads + tokens - 1) / std::max<int64_t>(tokens, 1);
 }
 
-// The token `token` of the step, and how many tokens it sees.
+// The token `token` of the step, and how many rows of the cache it sees.
 struct Query {
   IndexQuery index;
   int32_t visible;
@@ -62,20 +62,21 @@ Query QueryOf(const OpCall& call, int64_t token) {
   const int64_t request =
       std::upper_bound(starts, starts + batch.num_requests + 1, token) - starts - 1;
   return {.index = {.q = q.Row<const float>(token),
-                    .rope = rope.Row<const float>(token),
+                    .rope = rope.rank > 0 ? rope.Row<const float>(token) : nullptr,
                     .weights = call.inputs[2].Row<const float>(token),
                     .heads = static_cast<int32_t>(q.shape[1]),
                     .size = static_cast<int32_t>(q.shape[2]),
-                    .rope_size = static_cast<int32_t>(rope.shape[2]),
+                    .rope_size = rope.rank > 0 ? static_cast<int32_t>(rope.shape[2]) : 0,
                     .cache = cache.data,
                     .page_stride_bytes = cache.row_stride_bytes,
-                    .block_size = batch.block_size,
+                    .block_size = static_cast<int32_t>(cache.shape[1]),
                     .block_table = batch.block_table + request * batch.block_table_stride},
-          .visible = batch.seq_lens[request] - starts[request + 1] +
-                     static_cast<int32_t>(token) + 1};
+          .visible = VisibleRows(batch.seq_lens[request] - starts[request + 1] +
+                                     static_cast<int32_t>(token),
+                                 TokensOfRow(call, /*input=*/3))};
 }
 
-// Offers the tokens of part `part` of `parts` of what the query sees.
+// Offers the rows of part `part` of `parts` of what the query sees.
 void OfferPart(const OpCall& call, const ScoreKernel& kernel, int64_t token, int64_t part,
                int64_t parts, BestTokens* best) {
   constexpr int32_t kChunk = 64;

@@ -4,10 +4,10 @@
 //
 //   inputs   q        act [T, H, R]  the unrotated part of the index queries, 1 <= H <=
 //                                    kMaxIndexHeads
-//            rope     act [T, H, P]  the rotated part
+//            rope     act [T, H, P]  the rotated part; or missing (a view of rank 0), P = 0
 //            weights  f32 [T, H]     of the heads
-//            cache    f32 or bf16 [pages, block_size, R + P], in which `latent_write` has stored
-//                     the index keys of the request's tokens, the step's own included
+//            cache    f32 or bf16 [pages, block_size / m, R + P], in which `latent_write` has
+//                     stored the index keys of the request's tokens, the step's own included
 //   outputs  chosen   i32 [T, K]     positions, ascending; -1 behind them if the query sees fewer
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
 //   attributes  choices = K, 1 to kMaxTokenChoices
@@ -15,6 +15,10 @@
 //
 //   score[t] = sum_h weights[h] max(0, q_h c_t + rope_h k_t)     for t up to the query's position
 //   chosen = the K tokens of the largest scores, all if there are no more
+//
+// If a row of the cache stands for m > 1 tokens (latent_cache.h), rows are chosen in place of
+// tokens: row w, which stands for the tokens from w m on, if the query is at (w + 1) m - 1 or
+// later.
 //
 // Scores have no scale: a positive one would not change the choice. Among equal scores the lower
 // position wins; NaN counts as -infinity. Slots that a query does not see may hold anything.

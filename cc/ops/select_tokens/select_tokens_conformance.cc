@@ -33,7 +33,11 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
     }
   }
   conformance::CheckActTypes(
-      {.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b11, .act_outputs = 0});
+      {.op = op,
+       .caps = caps,
+       .call = c.call(),
+       .act_inputs = options.rope_size > 0 ? 0b11u : 0b1u,
+       .act_outputs = 0});
 }
 
 // A prompt of `length` tokens in one step, and in pieces among other requests.
@@ -69,10 +73,13 @@ void CheckSelectTokensConformance(const OpDefinition& op, const device::Capabili
               mixed);
     CheckCase(op, caps, {.heads = 1, .size = 1, .rope_size = 1, .block_size = 1, .dtype = dtype},
               mixed);
+    CheckCase(op, caps, {.rope_size = 0, .dtype = dtype, .tokens_of_row = 4}, mixed);
+    CheckCase(op, caps, {.choices = 3, .dtype = dtype, .tokens_of_row = 16}, mixed);
     CheckCase(op, caps, {.heads = 2, .size = 70, .rope_size = 16, .dtype = dtype}, {});
   }
   CheckCase(op, caps, {.heads = 2, .size = 4, .rope_size = 4, .choices = 3}, {{3000, 1}});
   CheckPieces(op, caps, {.heads = 6, .size = 40, .rope_size = 6}, 67, 13);
+  CheckPieces(op, caps, {.heads = 6, .choices = 3, .tokens_of_row = 4}, 67, 13);
 }
 
 }  // namespace pagemill::ops

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "cc/ops/latent_write/latent_cache.h"
 #include "cc/ops/select_tokens/select_tokens.h"
 #include "cc/tensor/float16.h"
 
@@ -23,13 +24,13 @@ double Element(const TensorView& cache, int64_t page, int64_t index) {
 double Score(const OpCall& call, int64_t request, int64_t token, int32_t position) {
   const TensorView& cache = call.inputs[3];
   const int64_t heads = call.inputs[0].shape[1];
-  const int64_t size = call.inputs[0].shape[2], rope_size = call.inputs[1].shape[2];
+  const int64_t size = call.inputs[0].shape[2], width = cache.shape[2], rope_size = width - size;
   const BatchView& batch = *call.batch;
-  const int64_t page =
-      batch.block_table[request * batch.block_table_stride + position / batch.block_size];
-  const int64_t first = position % batch.block_size * (size + rope_size);
+  const int64_t rows = cache.shape[1];
+  const int64_t page = batch.block_table[request * batch.block_table_stride + position / rows];
+  const int64_t first = position % rows * width;
   const float* const q = call.inputs[0].Row<const float>(token);
-  const float* const rope = call.inputs[1].Row<const float>(token);
+  const float* const rope = rope_size > 0 ? call.inputs[1].Row<const float>(token) : nullptr;
   double score = 0;
   for (int64_t h = 0; h < heads; ++h) {
     double sum = 0;
@@ -62,7 +63,10 @@ void RunReference(const OpCall& call, KernelContext& context) {
   for (int64_t request = 0; request < batch.num_requests; ++request) {
     for (int64_t token = batch.query_start[request]; token < batch.query_start[request + 1];
          ++token) {
-      const int64_t visible = batch.seq_lens[request] - batch.query_start[request + 1] + token + 1;
+      const int64_t position_of_query =
+          batch.seq_lens[request] - batch.query_start[request + 1] + token;
+      const int32_t visible = VisibleRows(static_cast<int32_t>(position_of_query),
+                                          TokensOfRow(call, /*input=*/3));
       int64_t count = 0;
       for (int32_t position = 0; position < visible; ++position) {
         const Scored scored = {Score(call, request, token, position), position};

@@ -33,7 +33,8 @@ TokenCase::TokenCase(const TokenOptions& options, std::vector<PagedRequest> requ
       weights_(DType::kF32, {batch_.view().num_tokens, options.heads},
                {.misalign_bytes = 4, .row_padding_bytes = 8}),
       cache_(options.dtype,
-             {batch_.num_blocks(), options.block_size, options.size + options.rope_size},
+             {batch_.num_blocks(), options.block_size / options.tokens_of_row,
+              options.size + options.rope_size},
              {.row_padding_bytes = 64}),
       chosen_(DType::kI32, {batch_.view().num_tokens, options.choices},
               {.misalign_bytes = 4, .row_padding_bytes = 12}) {
@@ -50,11 +51,11 @@ TokenCase::TokenCase(const TokenOptions& options, std::vector<PagedRequest> requ
     if (request.tokens > 0) StoreContext(r, id);
   }
   q_.Set(q);
-  rope_.Set(rope);
+  if (options.rope_size > 0) rope_.Set(rope);
   weights_.Set(weights);
   attributes_.Set("choices", static_cast<double>(options.choices));
   inputs_[0] = q_.view();
-  inputs_[1] = rope_.view();
+  if (options.rope_size > 0) inputs_[1] = rope_.view();
   inputs_[2] = weights_.view();
   inputs_[3] = cache_.view();
   outputs_[0] = chosen_.view();
@@ -66,10 +67,11 @@ void TokenCase::StoreContext(int64_t request, int32_t id) {
   const PagedRequest& r = batch_.requests()[static_cast<size_t>(request)];
   const int32_t end = r.context + r.tokens;
   const int64_t width = options_.size + options_.rope_size;
-  for (int32_t position = 0; position < end; ++position) {
-    const std::vector<float> values = Integers(kKey, id, position, width);
-    const int64_t slot = batch_.Slot(request, position), block = slot / options_.block_size;
-    const int64_t first = slot % options_.block_size * width;
+  const int32_t every = options_.tokens_of_row, block_rows = options_.block_size / every;
+  for (int32_t row = 0; row < end / every; ++row) {
+    const std::vector<float> values = Integers(kKey, id, row, width);
+    const int64_t index = batch_.Slot(request, row * every) / every, block = index / block_rows;
+    const int64_t first = index % block_rows * width;
     for (int64_t i = 0; i < width; ++i) {
       const float value = values[static_cast<size_t>(i)];
       if (options_.dtype == DType::kF32) {

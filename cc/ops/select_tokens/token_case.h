@@ -17,10 +17,11 @@ namespace pagemill::ops::conformance {
 struct TokenOptions {
   int64_t heads = 5;
   int64_t size = 40;
-  int64_t rope_size = 12;
+  int64_t rope_size = 12;  // 0: there is no such operand
   int64_t choices = 7;
   int32_t block_size = 16;
   DType dtype = DType::kBF16;
+  int32_t tokens_of_row = 1;
 };
 
 class TokenCase {

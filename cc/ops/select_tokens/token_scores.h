@@ -18,7 +18,7 @@ struct IndexQuery {
   int32_t rope_size = 0;
   const void* cache = nullptr;
   int64_t page_stride_bytes = 0;
-  int32_t block_size = 0;
+  int32_t block_size = 0;  // rows
   const int32_t* block_table = nullptr;
 };
 

@@ -1,9 +1,9 @@
 // File: cc/program/adapters/adapter_tables.h
 // The adapters that a step may use: for each adapter value of a program a table with an entry per
-// slot, which ops read (ops/apply_adapter/adapter_matrices.h).
+// slot, or per slot and expert, which ops read (ops/apply_adapter/adapter_matrices.h).
 //
 //   AdapterTables tables(program, /*num_slots=*/8);
-//   operand.data = tables.Table(id);
+//   operand.data = tables.TableOf(id);
 //   PAGEMILL_RETURN_IF_ERROR(tables.Set(3, weights));   // between steps
 //
 // Thread safety: none.
@@ -27,14 +27,19 @@ class AdapterTables {
   AdapterTables(const Program& program, int32_t num_slots);
 
   // `adapter` is one of AdapterValues(). Stays valid while this object exists.
-  ops::AdapterMatrices* Table(ValueId adapter);
+  ops::AdapterMatrices* TableOf(ValueId adapter);
   // Null empties the slot. Keeps the weights until then. kInvalidArgument for a slot that does not
   // exist, or weights of another program.
   Status Set(int32_t slot, std::shared_ptr<const AdapterWeights> weights);
 
  private:
+  struct Table {
+    size_t num_matrices = 1;                     // of a slot
+    std::vector<ops::AdapterMatrices> matrices;  // by slot, then by expert
+  };
+
   std::vector<ValueId> ids_;
-  std::vector<std::vector<ops::AdapterMatrices>> tables_;  // as ids_, then by slot
+  std::vector<Table> tables_;                                // as ids_
   std::vector<std::shared_ptr<const AdapterWeights>> held_;  // by slot
 };
 

@@ -1,5 +1,6 @@
 #include "cc/program/adapters/adapter_weights.h"
 
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -14,25 +15,42 @@ std::vector<ValueId> AdapterValues(const Program& program) {
   return ids;
 }
 
+int64_t NumMatrices(const Value& adapter) {
+  return adapter.shape.rank == 3 ? adapter.shape.dims[0] : 1;
+}
+
 StatusOr<std::shared_ptr<const AdapterWeights>> AdapterWeights::Make(
     const Program& program, std::span<const Layer> layers) {
   const std::vector<ValueId> ids = AdapterValues(program);
-  std::unordered_map<std::string_view, size_t> indices;
-  for (size_t i = 0; i < ids.size(); ++i) indices.emplace(program.value(ids[i]).name, i);
+  struct Place {
+    const Value* value;
+    size_t first;  // of matrices_
+  };
+  std::unordered_map<std::string_view, Place> places;
+  size_t count = 0;
+  for (ValueId id : ids) {
+    const Value& value = program.value(id);
+    places.emplace(value.name, Place{&value, count});
+    count += static_cast<size_t>(NumMatrices(value));
+  }
   std::shared_ptr<AdapterWeights> made(new AdapterWeights());
-  made->layers_.resize(ids.size());
+  made->matrices_.resize(count);
   for (const Layer& layer : layers) {
-    const auto found = indices.find(layer.name);
-    if (found == indices.end()) {
+    const auto found = places.find(layer.name);
+    if (found == places.end()) {
       return InvalidArgument("the program has no adapter for '" + layer.name + "'");
     }
-    const Shape& shape = program.value(ids[found->second]).shape;
-    ops::PackedAdapter& target = made->layers_[found->second];
+    const auto [value, first] = found->second;
+    if (layer.expert < 0 || layer.expert >= NumMatrices(*value)) {
+      return InvalidArgument("'" + layer.name + "' has no expert " + std::to_string(layer.expert));
+    }
+    ops::PackedAdapter& target = made->matrices_[first + static_cast<size_t>(layer.expert)];
     if (!target.matrices().empty()) {
       return InvalidArgument("'" + layer.name + "' occurs twice");
     }
-    StatusOr<ops::PackedAdapter> packed =
-        ops::PackedAdapter::Make(layer.tensors, shape.dims[0], shape.dims[1]);
+    const auto columns = static_cast<size_t>(value->shape.rank - 1);
+    StatusOr<ops::PackedAdapter> packed = ops::PackedAdapter::Make(
+        layer.tensors, value->shape.dims[columns - 1], value->shape.dims[columns]);
     if (!packed.ok()) {
       return Status(packed.status().code(), "'" + layer.name + "': " + packed.status().message());
     }
@@ -43,7 +61,7 @@ StatusOr<std::shared_ptr<const AdapterWeights>> AdapterWeights::Make(
 
 int64_t AdapterWeights::bytes() const {
   int64_t bytes = 0;
-  for (const ops::PackedAdapter& layer : layers_) bytes += layer.bytes();
+  for (const ops::PackedAdapter& matrices : matrices_) bytes += matrices.bytes();
   return bytes;
 }
 

@@ -1,7 +1,9 @@
 #include "cc/program/kv/kv_layout.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -12,6 +14,10 @@ namespace {
 
 // Kernels read whole cache lines.
 constexpr int64_t kAlignment = 64;
+// Tokens of the largest block of a group whose rows stand for several tokens, unless one row has
+// more. Their few bytes would fill a page with thousands of tokens, and prefixes match in multiples
+// of every block.
+constexpr int64_t kMostTokensOfRows = 128;
 // Tokens of the request whose bytes are compared between layouts: short enough that a layout with
 // blocks of thousands of tokens is charged for the partly used last block.
 constexpr int64_t kTypicalTokens = 1024;
@@ -26,7 +32,7 @@ std::vector<int64_t> BlockDims(const CacheSpec& cache, DType kv, int64_t block_s
     case CacheLayout::kKv:
       return {ops::KvBlockElements(TypeOf(cache, kv), {cache.dims[0], cache.dims[1]}, block_size)};
     case CacheLayout::kLatent:
-      return {block_size, cache.dims[0]};
+      return {block_size / cache.TokensOfRow(), cache.dims[0]};
     case CacheLayout::kState:
       break;
   }
@@ -43,27 +49,33 @@ int64_t BlockBytes(const CacheSpec& cache, DType kv, int64_t block_size) {
 struct Members {
   std::vector<size_t> values;  // indices into Program::values()
   bool holds_states = false;   // block size is independent of the tokens per block
+  bool has_long_rows = false;  // some that stand for several tokens
+  int32_t smallest_block = 0;  // tokens: a multiple of the geometry's, and of those of each row
 };
 
 class Planner {
  public:
   Planner(const Program& program, const CacheGeometry& geometry)
       : program_(program), geometry_(geometry), members_(program.groups().size()) {
+    for (Members& group : members_) group.smallest_block = geometry.block_size;
     for (size_t i = 0; i < program.values().size(); ++i) {
       const Value& v = program.values()[i];
       if (v.kind != ValueKind::kCache) continue;
       Members& group = members_[static_cast<size_t>(v.cache.group)];
       group.values.push_back(i);
       group.holds_states |= v.cache.layout == CacheLayout::kState;
+      group.has_long_rows |= v.cache.TokensOfRow() > 1;
+      group.smallest_block = static_cast<int32_t>(
+          std::lcm(int64_t{group.smallest_block}, v.cache.TokensOfRow()));
     }
   }
 
-  // The largest cache block of one layer, in bytes, with the geometry's tokens per block.
+  // The largest cache block of one layer, in bytes, with the smallest blocks.
   int64_t LargestCacheBytes() const {
     int64_t largest = 0;
     for (const Members& group : members_) {
       for (size_t value : group.values) {
-        largest = std::max(largest, BlockBytes(Spec(value), geometry_.dtype, geometry_.block_size));
+        largest = std::max(largest, BlockBytes(Spec(value), geometry_.dtype, group.smallest_block));
       }
     }
     return largest;
@@ -102,7 +114,7 @@ class Planner {
     const int64_t largest = LargestCacheBytes();
     std::vector<int64_t> sizes;
     for (const Members& group : members_) {
-      const int64_t bytes = GroupBytes(group, geometry_.block_size);
+      const int64_t bytes = GroupBytes(group, group.smallest_block);
       if (bytes > 0) sizes.push_back((largest + bytes - 1) / bytes * bytes);
     }
     std::sort(sizes.begin(), sizes.end());
@@ -111,9 +123,14 @@ class Planner {
 
   // The tokens per block of `group` with pages of this size.
   int32_t BlockSize(const Members& group, int64_t page_bytes) const {
-    const int64_t bytes = GroupBytes(group, geometry_.block_size);
-    const int64_t times = group.holds_states ? 1 : std::max<int64_t>(1, page_bytes / bytes);
-    return static_cast<int32_t>(times) * geometry_.block_size;
+    const int64_t bytes = GroupBytes(group, group.smallest_block);
+    int64_t times = group.holds_states ? 1 : std::max<int64_t>(1, page_bytes / bytes);
+    if (group.has_long_rows) {
+      // A power of two, so that blocks have a small common multiple.
+      const int64_t most = std::max<int64_t>(1, kMostTokensOfRows / group.smallest_block);
+      times = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::min(times, most))));
+    }
+    return static_cast<int32_t>(times) * group.smallest_block;
   }
 
   KvLayout Place(int64_t page_bytes) const {
@@ -146,12 +163,16 @@ class Planner {
     return layout;
   }
 
-  // The bytes of kTypicalTokens tokens, with one state in each table that holds states.
+  // The bytes of kTypicalTokens tokens, with one state in each table that holds states, and of a
+  // window the blocks that it touches.
   int64_t BytesOfRequest(const KvLayout& layout) const {
     int64_t pages = 0;
     for (const KvLayout::Table& table : layout.tables) {
-      const bool states = members_[static_cast<size_t>(table.group)].holds_states;
-      pages += states ? 1 : (kTypicalTokens + table.block_size - 1) / table.block_size;
+      const auto group = static_cast<size_t>(table.group);
+      const int64_t window = program_.groups()[group].window_tokens, size = table.block_size;
+      const int64_t tokens = window > 0 && window + size < kTypicalTokens ? window + size
+                                                                          : kTypicalTokens;
+      pages += members_[group].holds_states ? 1 : (tokens + size - 1) / size;
     }
     return pages * layout.page_bytes;
   }

@@ -16,11 +16,14 @@
 // convolutions) share pages. Thus a block is always one page and moves in one copy. To the
 // scheduler each table is a KV group (step::KvGroupOptions).
 //
+// A block of a latent cache with a row for each m tokens has m tokens times a power of two, at most
+// 128 tokens if m is not larger, however much room a page has.
+//
 // The page size and the tokens per block of each group are chosen so that a request of 1,024 tokens
-// takes the fewest bytes; among equals the smallest page wins, because prefixes match in multiples
-// of every group's block. A group whose layers together are smaller than a page gets larger blocks.
-// States lie at the boundaries of the largest block; ops/states/state_pages.h describes the entries
-// of their tables.
+// takes the fewest bytes, of a window those of the blocks that it touches; among equals the
+// smallest page wins, because prefixes match in multiples of every group's block. A group whose
+// layers together are smaller than a page gets larger blocks. States lie at the boundaries of the
+// largest block; ops/states/state_pages.h describes the entries of their tables.
 #ifndef PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
 #define PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
 
@@ -80,7 +83,7 @@ std::vector<step::KvGroupOptions> KvGroupsOf(const Program& program, const KvLay
 
 // The pages of one block of `cache`'s layer, for every page of the arena, which begins at `arena`:
 //   kv      [pages, elements of a block] (docs/program_format.md, the KV cache page)
-//   latent  [pages, block_size, width]
+//   latent  [pages, block_size / tokens of a row, width]
 //   state   [pages, dims...]
 TensorView CacheView(const Value& cache, const KvLayout::Cache& place, const KvLayout& layout,
                      std::byte* arena);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,28 @@ std::vector<std::string> Times(int count, const std::string& line) {
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+// DeepSeek-V4: rows that stand for 4 and for 128 tokens beside a window; blocks have a multiple of
+// these tokens, and at most 128.
+TEST(KvLayoutTest, RowsOfSeveralTokens) {
+  const Program program =
+      ProgramOf({"near sliding_window window=128", "few mla", "fewer mla"},
+                Times(6, "near latent bf16 512") + Times(3, "few latent bf16 512,4") +
+                    Times(3, "few latent bf16 128,4") + Times(3, "fewer latent bf16 512,128"));
+  const KvLayout layout = MustPlan(program);
+  for (size_t i = 0; i < layout.tables.size(); ++i) {
+    const int32_t tokens = layout.tables[i].group == 0 ? 16 : layout.tables[i].group == 1 ? 4 : 128;
+    EXPECT_EQ(layout.tables[i].block_size % std::max(tokens, 16), 0);
+    EXPECT_EQ(128 % layout.tables[i].block_size, 0);
+  }
+  CheckPlaces(program, layout);
+  const Value& rows = program.value(*program.Find("kv12"));
+  const KvLayout::Cache& place = PlaceOf(layout, program, "kv12");
+  const TensorView view = CacheView(rows, place, layout, nullptr);
+  EXPECT_EQ(view.rank, 3);
+  EXPECT_EQ(view.shape[1] * 128, layout.BlockSizeOf(place));
+  EXPECT_EQ(view.shape[2], 512);
 }
 
 TEST(KvLayoutTest, OneGroupHasOneTable) {

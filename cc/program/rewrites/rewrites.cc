@@ -6,8 +6,9 @@
 namespace pagemill::program {
 namespace {
 
-constexpr std::array<Rewrite, 2> kRewrites = {{
+constexpr std::array<Rewrite, 3> kRewrites = {{
     {"merge_products", MergeProducts},
+    {"merge_adapters", MergeAdapters},
     {"fuse_ops", FuseOps},
 }};
 

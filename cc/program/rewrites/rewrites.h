@@ -43,6 +43,11 @@ StatusOr<int32_t> FuseOps(Program& program, std::span<const ops::OpDefinition> o
 // and v, gate and up. At most ops::MatrixInputs::max_count per op.
 StatusOr<int32_t> MergeProducts(Program& program, std::span<const ops::OpDefinition> ops);
 
+// z = apply_adapter(x, s, -, -, y, a); w = apply_adapter(x, s, -, -, v, b)
+//   ->  z, w = apply_adapter(x, s, -, -, y, a, v, b)
+// Adapters of products that MergeProducts() has joined are one op, too.
+StatusOr<int32_t> MergeAdapters(Program& program, std::span<const ops::OpDefinition> ops);
+
 }  // namespace pagemill::program
 
 #endif  // PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_

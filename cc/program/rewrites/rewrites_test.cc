@@ -50,6 +50,36 @@ std::string Rewritten(const std::string& ops,
   return rest.substr(0, rest.rfind("output"));
 }
 
+TEST(MergeAdaptersTest, MergesThoseOfOneInput) {
+  const std::string head =
+      "pagemill-program 3\n"
+      "adapter a 4,4\n"
+      "adapter b 4,4\n"
+      "adapter c 4,4\n"
+      "input x act tokens,4\n"
+      "input y act tokens,4\n"
+      "input adapter_slots i32 tokens\n"
+      "value p act tokens,4\n"
+      "value q act tokens,4\n"
+      "value r act tokens,4\n"
+      "value out act tokens,4\n";
+  StatusOr<Program> program = Program::Parse(head +
+                                             "op apply_adapter x,adapter_slots,-,-,y,a -> p\n"
+                                             "op apply_adapter x,adapter_slots,-,-,y,b -> q\n"
+                                             "op apply_adapter x,adapter_slots,-,-,q,c -> r\n"
+                                             "op add p,r -> out\n"
+                                             "output sum out\n");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  program = RewriteProgram(*std::move(program), ops::CpuOps());
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  EXPECT_EQ(program->ToText(), head +
+                                   "op apply_adapter x,adapter_slots,-,-,y,a,y,b -> p,q\n"
+                                   "op apply_adapter x,adapter_slots,-,-,q,c -> r\n"
+                                   "op add p,r -> out\n"
+                                   "output sum out\n")
+      << "the third reads a result of the second";
+}
+
 TEST(FuseOpsTest, FusesAndKeepsTheSum) {
   EXPECT_EQ(Rewritten("op add x,y -> s\n"
                       "op activation x -> m kind=1\n"

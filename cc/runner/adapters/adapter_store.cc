@@ -19,6 +19,12 @@ void AdapterStore::Remove(step::AdapterId id) {
   if (found == weights_.end()) return;
   freed = std::move(found->second);
   weights_.erase(found);
+  removed_.push_back(id);
+}
+
+std::vector<step::AdapterId> AdapterStore::TakeRemoved() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(removed_, {});
 }
 
 std::shared_ptr<const program::AdapterWeights> AdapterStore::Find(step::AdapterId id) const {

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/program/adapters/adapter_weights.h"
@@ -27,10 +28,13 @@ class AdapterStore {
   Status Add(step::AdapterId id, std::shared_ptr<const program::AdapterWeights> weights);
   void Remove(step::AdapterId id);
   std::shared_ptr<const program::AdapterWeights> Find(step::AdapterId id) const;  // null: none
+  // The adapters that were removed since the last call.
+  std::vector<step::AdapterId> TakeRemoved();
 
  private:
   mutable std::mutex mutex_;
   std::map<step::AdapterId, std::shared_ptr<const program::AdapterWeights>> weights_;
+  std::vector<step::AdapterId> removed_;
 };
 
 }  // namespace pagemill::runner

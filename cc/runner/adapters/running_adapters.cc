@@ -5,9 +5,9 @@
 
 namespace pagemill::runner {
 
-RunningAdapters::RunningAdapters(SetAdapter set, const AdapterStore* store,
-                           const engine::RunnerLimits& limits)
-    : set_(std::move(set)),
+RunningAdapters::RunningAdapters(AdapterCalls calls, AdapterStore* store,
+                                 const engine::RunnerLimits& limits)
+    : calls_(std::move(calls)),
       store_(store),
       requests_(static_cast<size_t>(limits.max_num_seqs)),
       slots_(static_cast<size_t>(limits.max_adapters)) {
@@ -16,6 +16,10 @@ RunningAdapters::RunningAdapters(SetAdapter set, const AdapterStore* store,
 
 void RunningAdapters::Apply(const step::StepPlan& plan) {
   for (step::RequestIndex index : plan.released) Release(index);
+  // Behind all that was set from the store: until it receives this, a rank has the weights.
+  for (step::AdapterId adapter : store_->TakeRemoved()) {
+    if (calls_.forget) (void)calls_.forget(adapter);  // fails if the group has ended
+  }
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     if (entry.start != nullptr) Start(entry.index, entry.start->adapter);
   }
@@ -36,7 +40,7 @@ void RunningAdapters::Release(step::RequestIndex index) {
   Slot& slot = slots_[static_cast<size_t>(before.slot)];
   if (--slot.num_requests > 0) return;
   slot = {};
-  (void)set_(before.slot, nullptr);  // a slot that exists
+  (void)calls_.set(before.slot, step::kNoAdapter, nullptr);  // a slot that exists
 }
 
 void RunningAdapters::Start(step::RequestIndex index, step::AdapterId adapter) {
@@ -67,7 +71,7 @@ StatusOr<int32_t> RunningAdapters::Take(step::AdapterId adapter) {
     return Unavailable(
         "the adapter of this request left memory before the request began; send it again");
   }
-  PAGEMILL_RETURN_IF_ERROR(set_(free, std::move(weights)));
+  PAGEMILL_RETURN_IF_ERROR(calls_.set(free, adapter, std::move(weights)));
   slots_[static_cast<size_t>(free)] = {.adapter = adapter, .num_requests = 1};
   return free;
 }

@@ -3,7 +3,7 @@
 // step uses: an adapter has a slot as long as a request that runs has the adapter. The scheduler
 // sees to it that these are at most RunnerLimits::max_adapters.
 //
-//   RunningAdapters running(set, &store, limits);
+//   RunningAdapters running({.set = set}, &store, limits);
 //   running.Apply(plan);                     // before the step
 //   running.AddTo(plan, &batch);             // its array
 //   if (!running.status(index).ok()) ...     // that request fails
@@ -26,14 +26,20 @@
 
 namespace pagemill::runner {
 
-// NativeExecutor::SetAdapter.
-using SetAdapter =
-    std::function<Status(int32_t slot, std::shared_ptr<const program::AdapterWeights> weights)>;
+// What the executors of all ranks do with adapters, between steps.
+struct AdapterCalls {
+  // Gives a slot to an adapter, of which rank 0 has these weights; kNoAdapter and null empty it.
+  std::function<Status(int32_t slot, step::AdapterId adapter,
+                       std::shared_ptr<const program::AdapterWeights> weights)>
+      set;
+  // Removes an adapter from the stores of the other ranks; null if there are none.
+  std::function<Status(step::AdapterId adapter)> forget = nullptr;
+};
 
 class RunningAdapters {
  public:
   // `store` outlives this object.
-  RunningAdapters(SetAdapter set, const AdapterStore* store, const engine::RunnerLimits& limits);
+  RunningAdapters(AdapterCalls calls, AdapterStore* store, const engine::RunnerLimits& limits);
 
   // Takes slots for the requests that begin, and frees those of adapters that none has any more. A
   // request whose adapter is not in the store runs without and gets a status.
@@ -66,8 +72,8 @@ class RunningAdapters {
   void Start(step::RequestIndex index, step::AdapterId adapter);
   StatusOr<int32_t> Take(step::AdapterId adapter);
 
-  const SetAdapter set_;
-  const AdapterStore* const store_;
+  const AdapterCalls calls_;
+  AdapterStore* const store_;
   std::vector<Holder> requests_;
   std::vector<Slot> slots_;
   std::vector<int32_t> array_;

@@ -32,10 +32,18 @@ class RunningAdaptersTest : public testing::Test {
     limits.max_num_seqs = 4;
     limits.max_adapters = 2;
     slots_ = std::make_unique<RunningAdapters>(
-        [this](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
-          held_[slot] = std::move(weights);
-          return OkStatus();
-        },
+        AdapterCalls{.set =
+                         [this](int32_t slot, AdapterId adapter,
+                                std::shared_ptr<const program::AdapterWeights> weights) {
+                           EXPECT_EQ(adapter == step::kNoAdapter, weights == nullptr);
+                           held_[slot] = std::move(weights);
+                           return OkStatus();
+                         },
+                     .forget =
+                         [this](AdapterId adapter) {
+                           forgotten_.push_back(adapter);
+                           return OkStatus();
+                         }},
         &store_, limits);
     for (uint64_t id : {7, 8, 9}) {
       EXPECT_TRUE(store_.Add(AdapterId(id), MakeWeights()).ok());
@@ -71,6 +79,7 @@ class RunningAdaptersTest : public testing::Test {
   }
 
   std::map<int32_t, std::shared_ptr<const program::AdapterWeights>> held_;
+  std::vector<AdapterId> forgotten_;
   AdapterStore store_;
   std::unique_ptr<RunningAdapters> slots_;
 };
@@ -101,7 +110,9 @@ TEST_F(RunningAdaptersTest, AnotherRequestInItsPlaceReleasesARequest) {
 TEST_F(RunningAdaptersTest, UnloadingConcernsRequestsThatBeginLater) {
   Step({{0, 1, 7}});
   store_.Remove(AdapterId(7));
+  store_.Remove(AdapterId(5));  // which it never had
   EXPECT_EQ(Step({{0, 1}, {1, 1, 7}}), (std::vector<int32_t>{0, 0})) << "they share the slot";
+  EXPECT_EQ(forgotten_, std::vector<AdapterId>{AdapterId(7)});
   Step({}, {RequestIndex(0), RequestIndex(1)});
   EXPECT_EQ(Step({{2, 1, 7}}), (std::vector<int32_t>{-1}));
   EXPECT_EQ(slots_->status(RequestIndex(2)).code(), StatusCode::kUnavailable);

@@ -65,6 +65,7 @@ class Parking {
   void Stop(RequestState* request);
   // A request ended that waited, in a queue or here.
   void Forget(const RequestState& request) { adapters_.Forget(request.request->adapter); }
+  size_t num_running_adapters() const { return adapters_.num_used(); }
   void WakeForAdapters() { adapters_.Wake(&awake_); }
 
   // Those that need not wait any longer, in the order of waking. They are still parked.

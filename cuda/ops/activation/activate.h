@@ -22,6 +22,7 @@ PAGEMILL_DEVICE float Activate(ops::ActivationKind kind, float x) {
     case ActivationKind::kIdentity: return x;
     case ActivationKind::kSigmoid: return 1 / (1 + Exp(-x));
     case ActivationKind::kElu: return x < 0 ? expm1f(x) : x;
+    case ActivationKind::kSoftplus: return fmaxf(x, 0) + log1pf(Exp(-fabsf(x)));
   }
   return 0;
 }

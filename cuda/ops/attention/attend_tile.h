@@ -1,7 +1,7 @@
 // File: cuda/ops/attention/attend_tile.h
 // Attention of a tile of rows (heads of queries) over tiles of keys in order, with the softmax of
-// the keys so far, by a block of kAttendThreads threads. A row's bits depend on what it sees alone,
-// if the first key of its source always is the same one.
+// the keys so far, by a block of kTileThreads threads. A row's bits depend on what it sees alone:
+// tiles of keys begin at multiples of kTileKeys.
 //
 //   AttendTile<float, 1> tile(key_size, value_size);
 //   tile.LoadRows([&](int row, int d) { return Query(row, d); });
@@ -14,7 +14,7 @@
 //   float Score(int row, int64_t key, float dot)    -INFINITY if the row does not see the key
 //   bool AllSee(int64_t first, int64_t end)         every row of the tile sees these keys
 //
-// kChunks: value_size / kAttendChunk, rounded up, at least.
+// kChunks: value_size / kTileChunk, rounded up, at least.
 #ifndef PAGEMILL_CUDA_OPS_ATTENTION_ATTEND_TILE_H_
 #define PAGEMILL_CUDA_OPS_ATTENTION_ATTEND_TILE_H_
 
@@ -22,17 +22,11 @@
 
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/attention/dot_tile.h"
 
 namespace pagemill::gpu {
 
-inline constexpr int kAttendThreads = 256;
-inline constexpr int kAttendRows = 32;
-inline constexpr int kAttendKeys = 32;   // of a tile, which begins at a multiple of it
-inline constexpr int kAttendChunk = 64;  // elements of keys or values in shared memory together
-
-// Quads of rows in shared memory: odd, so that neighbouring rows are in different banks.
-inline constexpr int kAttendChunkQuads = kAttendChunk / 4 + 1;
-inline constexpr int kAttendWeightQuads = kAttendKeys / 4 + 1;
+inline constexpr int kWeightQuads = kTileKeys / 4 + 1;  // of a row, in shared memory
 
 template <typename C, int kChunks>
 class AttendTile {
@@ -40,38 +34,28 @@ class AttendTile {
 
  public:
   PAGEMILL_DEVICE AttendTile(int key_size, int value_size)
-      : key_size_(key_size),
-        value_size_(value_size),
-        row_quads_((key_size + kAttendChunk - 1) / kAttendChunk * (kAttendChunk / 4) + 1),
-        queries_(DynamicShared<Quad>()),
-        chunk_(queries_ + kAttendRows * row_quads_),
-        weights_(chunk_ + kAttendKeys * kAttendChunkQuads),
-        factors_(reinterpret_cast<float*>(weights_ + kAttendRows * kAttendWeightQuads)) {}
+      : value_size_(value_size),
+        dots_(key_size, kTileRows, DynamicShared<float>()),
+        weights_(reinterpret_cast<Quad*>(dots_.rest())),
+        factors_(weights_[kTileRows * kWeightQuads].values) {}
 
   template <typename Query>
   PAGEMILL_DEVICE void LoadRows(const Query& query) {
-    const int width = (row_quads_ - 1) * 4;
-    for (int i = Thread(); i < kAttendRows * width; i += kAttendThreads) {
-      const int row = i / width, d = i % width;
-      queries_[row * row_quads_ + d / 4].values[d % 4] = d < key_size_ ? query(row, d) : 0;
-    }
+    dots_.LoadRows(query);
   }
 
   template <typename Source>
   PAGEMILL_DEVICE void Attend(const Source& source, int64_t first, int64_t end) {
-    for (int64_t tile = first / kAttendKeys * kAttendKeys; tile < end; tile += kAttendKeys) {
-      float scores[kKeysOfThread] = {};
-      for (int begin = 0; begin < key_size_; begin += kAttendChunk) {
-        LoadChunk([&](int64_t key) { return source.Key(key); }, tile, end, begin, key_size_);
-        AddDots(begin, scores);
-      }
+    for (int64_t tile = first / kTileKeys * kTileKeys; tile < end; tile += kTileKeys) {
+      float scores[kKeysOfThread];
+      dots_.Multiply([&](int64_t key) { return source.Key(key); }, tile, end, 0, scores);
       Weigh(source, tile, end, scores);
-      const bool all = tile + kAttendKeys <= end && source.AllSee(tile, tile + kAttendKeys);
+      const bool all = tile + kTileKeys <= end && source.AllSee(tile, tile + kTileKeys);
       PAGEMILL_UNROLL
       for (int j = 0; j < kChunks; ++j) {
-        if (j * kAttendChunk >= value_size_) break;
-        LoadChunk([&](int64_t key) { return source.Value(key); }, tile, end, j * kAttendChunk,
-                  value_size_);
+        if (j * kTileChunk >= value_size_) break;
+        dots_.LoadChunk([&](int64_t key) { return source.Value(key); }, tile, end, j * kTileChunk,
+                        value_size_);
         all ? AddValues<true>(j) : AddValues<false>(j);
       }
     }
@@ -80,12 +64,12 @@ class AttendTile {
   // The weighted means of values.
   template <typename Write>
   PAGEMILL_DEVICE void Store(const Write& write) {
-    SyncBlock();
+    SyncBlock();  // the factors of the last tile have been read
     if (Thread() % kThreadsOfRow == 0) factors_[Thread() / kThreadsOfRow] = 1 / sum_;
     SyncBlock();
     PAGEMILL_UNROLL
     for (int j = 0; j < kChunks; ++j) {
-      const int d = j * kAttendChunk + Thread() % kAttendChunk;
+      const int d = j * kTileChunk + Thread() % kTileChunk;
       if (d >= value_size_) break;
       for (int i = 0; i < kRowsOfThread; ++i) {
         write(FirstRow() + i, d, sums_[i][j] * factors_[FirstRow() + i]);
@@ -94,42 +78,11 @@ class AttendTile {
   }
 
  private:
-  // A thread has scores of one row, and sums of one element of several rows.
-  static constexpr int kThreadsOfRow = kAttendThreads / kAttendRows;
-  static constexpr int kKeysOfThread = kAttendKeys / kThreadsOfRow;
-  static constexpr int kRowsOfThread = kAttendRows / (kAttendThreads / kAttendChunk);
+  // A thread sums one element of several rows.
+  static constexpr int kRowsOfThread = kTileRows / (kTileThreads / kTileChunk);
 
   PAGEMILL_DEVICE static int Thread() { return static_cast<int>(ThreadIndex().x); }
-  PAGEMILL_DEVICE static int FirstRow() { return Thread() / kAttendChunk * kRowsOfThread; }
-
-  // Elements from `begin` on of the keys or values of a tile; zeros beyond `end` and `size`.
-  template <typename RowOf>
-  PAGEMILL_DEVICE void LoadChunk(const RowOf& row_of, int64_t tile, int64_t end, int begin,
-                                 int size) {
-    SyncBlock();  // the chunk before has been read
-    for (int i = Thread(); i < kAttendKeys * kAttendChunk; i += kAttendThreads) {
-      const int key = i / kAttendChunk, d = i % kAttendChunk;
-      const bool exists = tile + key < end && begin + d < size;
-      chunk_[key * kAttendChunkQuads + d / 4].values[d % 4] =
-          exists ? ToFloat(row_of(tile + key)[begin + d]) : 0;
-    }
-    SyncBlock();
-  }
-
-  PAGEMILL_DEVICE void AddDots(int begin, float (&scores)[kKeysOfThread]) const {
-    const Quad* const query = queries_ + Thread() / kThreadsOfRow * row_quads_ + begin / 4;
-    const Quad* const keys = chunk_ + Thread() % kThreadsOfRow * kAttendChunkQuads;
-    const int left = key_size_ - begin;
-    const int quads = left < kAttendChunk ? (left + 3) / 4 : kAttendChunk / 4;
-    for (int quad = 0; quad < quads; ++quad) {
-      const Quad q = query[quad];
-      PAGEMILL_UNROLL
-      for (int i = 0; i < kKeysOfThread; ++i) {
-        const Quad k = keys[i * kThreadsOfRow * kAttendChunkQuads + quad];
-        for (int d = 0; d < 4; ++d) scores[i] += q.values[d] * k.values[d];
-      }
-    }
-  }
+  PAGEMILL_DEVICE static int FirstRow() { return Thread() / kTileChunk * kRowsOfThread; }
 
   // Makes weights of scores, and adds them to the row's sum.
   template <typename Source>
@@ -148,7 +101,7 @@ class AttendTile {
     for (int i = 0; i < kKeysOfThread; ++i) {
       const int key = first + i * kThreadsOfRow;
       const float weight = scores[i] == -INFINITY ? 0 : Exp(scores[i] - most);
-      weights_[row * kAttendWeightQuads + key / 4].values[key % 4] = weight;
+      weights_[row * kWeightQuads + key / 4].values[key % 4] = weight;
       sum += weight;
     }
     sum_ = sum_ * kept + WarpReduce(sum, Sum{}, kThreadsOfRow);
@@ -159,18 +112,18 @@ class AttendTile {
   // Values that a row does not see may be NaN, unless all rows see them.
   template <bool kAllSeen>
   PAGEMILL_DEVICE void AddValues(int j) {
-    if (j * kAttendChunk + Thread() % kAttendChunk >= value_size_) return;
-    const float* const values = chunk_->values + Thread() % kAttendChunk;
+    if (j * kTileChunk + Thread() % kTileChunk >= value_size_) return;
+    const float* const values = dots_.chunk() + Thread() % kTileChunk;
     const int row = FirstRow();
     PAGEMILL_UNROLL
     for (int i = 0; i < kRowsOfThread; ++i) sums_[i][j] *= factors_[row + i];
-    for (int quad = 0; quad < kAttendKeys / 4; ++quad) {
+    for (int quad = 0; quad < kTileKeys / 4; ++quad) {
       float value[4];
       PAGEMILL_UNROLL
-      for (int k = 0; k < 4; ++k) value[k] = values[(quad * 4 + k) * kAttendChunkQuads * 4];
+      for (int k = 0; k < 4; ++k) value[k] = values[(quad * 4 + k) * kChunkQuads * 4];
       PAGEMILL_UNROLL
       for (int i = 0; i < kRowsOfThread; ++i) {
-        const Quad weights = weights_[(row + i) * kAttendWeightQuads + quad];
+        const Quad weights = weights_[(row + i) * kWeightQuads + quad];
         PAGEMILL_UNROLL
         for (int k = 0; k < 4; ++k) {
           if (kAllSeen || weights.values[k] != 0) sums_[i][j] += weights.values[k] * value[k];
@@ -179,11 +132,10 @@ class AttendTile {
     }
   }
 
-  const int key_size_, value_size_, row_quads_;
-  Quad* const queries_;
-  Quad* const chunk_;
+  const int value_size_;
+  DotTile<C> dots_;
   Quad* const weights_;
-  float* const factors_;   // of rows: what remains of the sums so far
+  float* const factors_;    // of rows: what remains of the sums so far
   float most_ = -INFINITY;  // of the thread's row
   float sum_ = 0;
   float sums_[kRowsOfThread][kChunks] = {};
@@ -191,10 +143,8 @@ class AttendTile {
 
 // Dynamic shared memory of a block.
 inline int64_t AttendSharedBytes(int64_t key_size) {
-  const int64_t chunks = (key_size + kAttendChunk - 1) / kAttendChunk;
-  const int64_t quads = kAttendRows * (chunks * (kAttendChunk / 4) + 1) +
-                        kAttendKeys * kAttendChunkQuads + kAttendRows * kAttendWeightQuads;
-  return (quads * 4 + kAttendRows) * static_cast<int64_t>(sizeof(float));
+  return DotSharedBytes(kTileRows, key_size) +
+         (kTileRows * kWeightQuads * 4 + kTileRows) * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace pagemill::gpu

@@ -46,8 +46,8 @@ struct RequestKeys {
     return dot * scoring.scale + (biases == nullptr ? 0 : biases[reach + within]);
   }
   PAGEMILL_DEVICE bool AllSee(int64_t first, int64_t end) const {
-    const int64_t last_query = first_query + kAttendRows - 1;
-    return queries == kAttendRows && IsSeen(first_query, first) && IsSeen(first_query, end - 1) &&
+    const int64_t last_query = first_query + kTileRows - 1;
+    return queries == kTileRows && IsSeen(first_query, first) && IsSeen(first_query, end - 1) &&
            IsSeen(last_query, first) && IsSeen(last_query, end - 1);
   }
   // The keys that some query sees.
@@ -63,14 +63,14 @@ struct RequestKeys {
   }
 };
 
-// A block for kAttendRows tokens of the step, which may belong to several requests, and a head.
+// A block for kTileRows tokens of the step, which may belong to several requests, and a head.
 template <typename T, int kChunks>
-PAGEMILL_KERNEL_OF(kAttendThreads, 2) AttendTokens(Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> y,
-                             Scoring scoring, int head_dim, int group_size,
-                             const int32_t* query_start, int32_t num_requests) {
-  const int64_t head = BlockIndex().y, first = int64_t{BlockIndex().x} * kAttendRows;
+PAGEMILL_KERNEL_OF(kTileThreads, 2)
+AttendTokens(Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> y, Scoring scoring,
+             int head_dim, int group_size, const int32_t* query_start, int32_t num_requests) {
+  const int64_t head = BlockIndex().y, first = int64_t{BlockIndex().x} * kTileRows;
   const int64_t left = query_start[num_requests] - first;
-  const int rows = static_cast<int>(left < kAttendRows ? left : kAttendRows);
+  const int rows = static_cast<int>(left < kTileRows ? left : kTileRows);
   if (rows <= 0) return;
   AttendTile<T, kChunks> tile(head_dim, head_dim);
   tile.LoadRows([&](int row, int d) {
@@ -98,10 +98,10 @@ PAGEMILL_KERNEL_OF(kAttendThreads, 2) AttendTokens(Rows<const T> q, Rows<const T
 
 template <typename T>
 auto KernelFor(int64_t head_dim) {
-  if (head_dim <= kAttendChunk) return AttendTokens<T, 1>;
-  if (head_dim <= 2 * kAttendChunk) return AttendTokens<T, 2>;
-  if (head_dim <= 4 * kAttendChunk) return AttendTokens<T, 4>;
-  static_assert(kMaxHeadDim == 8 * kAttendChunk);
+  if (head_dim <= kTileChunk) return AttendTokens<T, 1>;
+  if (head_dim <= 2 * kTileChunk) return AttendTokens<T, 2>;
+  if (head_dim <= 4 * kTileChunk) return AttendTokens<T, 4>;
+  static_assert(kMaxHeadDim == 8 * kTileChunk);
   return AttendTokens<T, 8>;
 }
 
@@ -117,8 +117,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
       .window = call.attributes->GetInt("window", 0)};
   const int64_t heads = q.shape[1], head_dim = q.shape[2];
   const LaunchShape shape = {
-      .blocks = {DivideUp(q.shape[0], kAttendRows), static_cast<uint32_t>(heads)},
-      .threads = {kAttendThreads},
+      .blocks = {DivideUp(q.shape[0], kTileRows), static_cast<uint32_t>(heads)},
+      .threads = {kTileThreads},
       .shared_bytes = AttendSharedBytes(head_dim)};
   WithActType(q.dtype, [&]<typename T>(T) {
     Launch(*context.stream, shape, KernelFor<T>(head_dim), RowsOf<const T>(q),

@@ -7,11 +7,14 @@
 namespace pagemill::gpu {
 namespace {
 
-// A block for each id.
+// A block for each id. `outside`: the row of ids that are none of the table's `num_rows`; -1: there
+// are no such ids.
 template <typename T, DType kFormat>
-PAGEMILL_KERNEL GatherRow(const int32_t* ids, Rows<const uint8_t> w, Rows<T> y, int64_t size,
-                          float scale) {
-  const uint8_t* const row = w[ids[BlockIndex().x]];
+PAGEMILL_KERNEL GatherRow(const int32_t* ids, Rows<const uint8_t> w, int64_t num_rows,
+                          int64_t outside, Rows<T> y, int64_t size, float scale) {
+  const int64_t id = ids[BlockIndex().x];
+  const bool known = outside < 0 || (id >= 0 && id < num_rows);
+  const uint8_t* const row = w[known ? id : outside];
   T* const to = y[BlockIndex().x];
   const int64_t step = static_cast<int64_t>(BlockSize().x) * kWeightsAtOnce;
   for (int64_t i = ThreadIndex().x * kWeightsAtOnce; i < size; i += step) {
@@ -36,7 +39,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   WithActType(y.dtype, [&]<typename T>(T) {
     ops::WithWeightFormat(w.dtype, [&]<DType kFormat>() {
       Launch(*context.stream, shape, GatherRow<T, kFormat>, ids.Data<const int32_t>(),
-             RowsOf<const uint8_t>(w), RowsOf<T>(y), w.shape[1], scale);
+             RowsOf<const uint8_t>(w), w.shape[0], call.attributes->GetInt("outside", -1),
+             RowsOf<T>(y), w.shape[1], scale);
     });
   });
 }

@@ -8,7 +8,8 @@ namespace pagemill::gpu {
 namespace {
 
 TEST_P(GpuConformance, GatedActivation) {
-  ops::CheckGatedActivationConformance(OnGpu<GatedActivationKernels>(ops::GatedActivationOp()), GpuCapabilities());
+  ops::CheckGatedActivationConformance(OnGpu<GatedActivationKernels>(ops::GatedActivationOp()),
+                                       GpuCapabilities());
 }
 
 }  // namespace

@@ -8,7 +8,8 @@ namespace pagemill::gpu {
 namespace {
 
 TEST_P(GpuConformance, GatedRecurrence) {
-  ops::CheckGatedRecurrenceConformance(OnGpu<GatedRecurrenceKernels>(ops::GatedRecurrenceOp()), GpuCapabilities());
+  ops::CheckGatedRecurrenceConformance(OnGpu<GatedRecurrenceKernels>(ops::GatedRecurrenceOp()),
+                                       GpuCapabilities());
 }
 
 }  // namespace

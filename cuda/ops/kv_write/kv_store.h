@@ -21,6 +21,7 @@ struct KvStoreParams {
   int64_t block_stride;  // elements from one block to the next
   int64_t block_size;
   int64_t kv_heads, head_dim;
+  int64_t value_dim;      // of values, behind which zeros are stored
   int64_t scales_offset;  // bytes from the beginning of a block; for ScaledInt8
   float inverse_k_scale, inverse_v_scale;
 };
@@ -34,6 +35,7 @@ KvStoreParams<C> KvStoreParamsOf(const ops::KvWriteArgs& args) {
           args.batch->block_size,
           kv_heads,
           head_dim,
+          args.v.shape[2],
           ops::KvScalesOffsetBytes({kv_heads, head_dim}, args.batch->block_size),
           1.0f / args.scales.k,
           1.0f / args.scales.v};
@@ -50,11 +52,13 @@ PAGEMILL_DEVICE int64_t KvIndex(const KvStoreParams<C>& p, int which, int64_t he
 // A row of int8 and its scale, by a warp.
 template <typename T>
 PAGEMILL_DEVICE void StoreScaledRow(const KvStoreParams<ScaledInt8>& p, ScaledInt8* block,
-                                    const T* x, int which, int64_t head, int64_t offset) {
+                                    const T* of_token, int which, int64_t head, int64_t offset) {
   constexpr uint32_t kNaN = 0x7fc00000u;
+  const int64_t size = which == 0 ? p.head_dim : p.value_dim;
+  const T* const x = of_token + head * size;
   float most = 0;
   bool finite = true;
-  for (int64_t d = Lane(); d < p.head_dim; d += WarpLanes()) {
+  for (int64_t d = Lane(); d < size; d += WarpLanes()) {
     const float magnitude = fabsf(ToFloat(x[d]));
     finite = finite && magnitude < INFINITY;
     most = fmaxf(most, magnitude);
@@ -65,7 +69,7 @@ PAGEMILL_DEVICE void StoreScaledRow(const KvStoreParams<ScaledInt8>& p, ScaledIn
   const float inverse = any ? 127.0f / most : 0.0f;
   for (int64_t d = Lane(); d < p.head_dim; d += WarpLanes()) {
     block[KvIndex(p, which, head, d, offset)].value =
-        any ? static_cast<int8_t>(rintf(ToFloat(x[d]) * inverse)) : int8_t{0};
+        any && d < size ? static_cast<int8_t>(rintf(ToFloat(x[d]) * inverse)) : int8_t{0};
   }
   if (Lane() != 0) return;
   const int64_t row = (which * p.kv_heads + head) * p.block_size + offset;
@@ -86,13 +90,14 @@ PAGEMILL_DEVICE void StoreKvToken(const KvStoreParams<C>& p, int32_t slot, const
     for (int64_t row = Warp(); row < 2 * p.kv_heads; row += warps) {
       const int which = row < p.kv_heads ? 0 : 1;
       const int64_t head = row % p.kv_heads;
-      StoreScaledRow(p, block, (which == 0 ? k : v) + head * p.head_dim, which, head, offset);
+      StoreScaledRow(p, block, which == 0 ? k : v, which, head, offset);
     }
   } else {
     for (int64_t i = ThreadIndex().x; i < p.kv_heads * p.head_dim; i += BlockSize().x) {
       const int64_t head = i / p.head_dim, d = i % p.head_dim;
       block[KvIndex(p, 0, head, d, offset)] = ToCache<C>(ToFloat(k[i]) * p.inverse_k_scale);
-      block[KvIndex(p, 1, head, d, offset)] = ToCache<C>(ToFloat(v[i]) * p.inverse_v_scale);
+      const float value = d < p.value_dim ? ToFloat(v[head * p.value_dim + d]) : 0;
+      block[KvIndex(p, 1, head, d, offset)] = ToCache<C>(value * p.inverse_v_scale);
     }
   }
 }

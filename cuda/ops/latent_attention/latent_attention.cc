@@ -1,5 +1,6 @@
 #include "cc/ops/latent_attention/latent_attention.h"
 
+#include "cc/ops/latent_write/latent_cache.h"
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
@@ -43,7 +44,7 @@ struct LatentKeys {
     return IsSeen(first_row + row, key) ? dot * scale : -INFINITY;
   }
   PAGEMILL_DEVICE bool AllSee(int64_t, int64_t end) const {
-    return IsSeen(first_row, end - 1) && first_row + kAttendRows <= end_row;
+    return IsSeen(first_row, end - 1) && first_row + kTileRows <= end_row;
   }
 };
 
@@ -60,16 +61,16 @@ PAGEMILL_DEVICE int64_t CountChosen(const int32_t* chosen, int64_t most) {
   return low;
 }
 
-// A block for kAttendRows rows of the step, heads of one token after those of the other. Tokens that
+// A block for kTileRows rows of the step, heads of one token after those of the other. Tokens that
 // have chosen keys are computed one after the other.
 template <typename T, typename C, int kChunks>
-PAGEMILL_KERNEL_OF(kAttendThreads, kChunks > 8 ? 1 : 2)
+PAGEMILL_KERNEL_OF(kTileThreads, kChunks > 8 ? 1 : 2)
     AttendLatents(Rows<const T> q, Rows<const T> rope, Rows<const C> pages,
                   Rows<const int32_t> chosen, int64_t num_chosen, Rows<T> y, Sizes sizes,
                   StepTokens batch) {
-  const int64_t heads = sizes.heads, first = int64_t{BlockIndex().x} * kAttendRows;
+  const int64_t heads = sizes.heads, first = int64_t{BlockIndex().x} * kTileRows;
   const int64_t last_row = batch.query_start[batch.num_requests] * heads;
-  const int64_t end = first + kAttendRows < last_row ? first + kAttendRows : last_row;
+  const int64_t end = first + kTileRows < last_row ? first + kTileRows : last_row;
   if (first >= end) return;
   AttendTile<C, kChunks> tile(sizes.latent + sizes.rope, sizes.latent);
   tile.LoadRows([&](int row, int d) -> float {
@@ -113,9 +114,9 @@ PAGEMILL_KERNEL_OF(kAttendThreads, kChunks > 8 ? 1 : 2)
 
 template <typename T, typename C>
 auto KernelFor(int64_t size) {
-  if (size <= 2 * kAttendChunk) return AttendLatents<T, C, 2>;
-  if (size <= 8 * kAttendChunk) return AttendLatents<T, C, 8>;
-  static_assert(ops::kMaxLatentSize == 16 * kAttendChunk);
+  if (size <= 2 * kTileChunk) return AttendLatents<T, C, 2>;
+  if (size <= 8 * kTileChunk) return AttendLatents<T, C, 8>;
+  static_assert(ops::kMaxLatentSize == 16 * kTileChunk);
   return AttendLatents<T, C, 16>;
 }
 
@@ -133,8 +134,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const Sizes sizes = {static_cast<int>(q.shape[1]), static_cast<int>(q.shape[2]),
                        static_cast<int>(rope.shape[2]),
                        static_cast<float>(call.attributes->Get("scale", 1))};
-  const LaunchShape shape = {.blocks = {DivideUp(q.shape[0] * q.shape[1], kAttendRows)},
-                             .threads = {kAttendThreads},
+  const LaunchShape shape = {.blocks = {DivideUp(q.shape[0] * q.shape[1], kTileRows)},
+                             .threads = {kTileThreads},
                              .shared_bytes = SharedBytes(call)};
   WithActType(q.dtype, [&]<typename T>(T) {
     const auto attend = [&]<typename C>(C) {
@@ -147,8 +148,12 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   });
 }
 
+// Neither windows, nor sums of weights, nor rows that stand for several tokens or have no rotated
+// part.
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) &&
+  return OnEveryGpu(caps, call) && call.attributes->GetInt("window", 0) == 0 &&
+         call.outputs.size() == 1 && ops::HasInput(call, /*input=*/1) &&
+         ops::TokensOfRow(call, /*input=*/2) == 1 &&
          SharedBytes(call) <= caps.gpu.shared_memory_per_block_bytes;
 }
 

@@ -8,7 +8,8 @@ namespace pagemill::gpu {
 namespace {
 
 TEST_P(GpuConformance, LatentAttention) {
-  ops::CheckLatentAttentionConformance(OnGpu<LatentAttentionKernels>(ops::LatentAttentionOp()), GpuCapabilities());
+  ops::CheckLatentAttentionConformance(OnGpu<LatentAttentionKernels>(ops::LatentAttentionOp()),
+                                       GpuCapabilities());
 }
 
 TEST_P(GpuConformance, LatentAttentionInvariance) {

@@ -8,7 +8,8 @@ namespace pagemill::gpu {
 namespace {
 
 TEST_P(GpuConformance, LatentWrite) {
-  ops::CheckLatentWriteConformance(OnGpu<LatentWriteKernels>(ops::LatentWriteOp()), GpuCapabilities());
+  ops::CheckLatentWriteConformance(OnGpu<LatentWriteKernels>(ops::LatentWriteOp()),
+                                   GpuCapabilities());
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ struct Router {
   bool logits_bias, renormalize;
   float scale;
   int groups, group_choices, group_top;
+  const int32_t* token_ids;  // with `table`
+  Rows<const float> table;   // null if there is none
 };
 
 // An expert or group and what it is compared by.
@@ -47,6 +49,11 @@ PAGEMILL_DEVICE Candidate WarpBest(Candidate own) {
     if (other.Precedes(own)) own = other;
   }
   return own;
+}
+
+// The square root of ln(1 + e^x); below -15 it is e^(x / 2) to the last bit but one.
+PAGEMILL_DEVICE float SqrtSoftplus(float x) {
+  return x < -15 ? Exp(x / 2) : sqrtf(fmaxf(x, 0) + log1pf(Exp(-fabsf(x))));
 }
 
 PAGEMILL_DEVICE float NumberOrLowest(float key) { return std::isnan(key) ? -INFINITY : key; }
@@ -78,12 +85,15 @@ struct TokenRouter {
     undefined = Ballot(AllLanes(), undefined) != 0;
     has_number = Ballot(AllLanes(), has_number) != 0;
     float sum = 0;
+    const bool each_by_itself =
+        router.scoring == Scoring::kSigmoid || router.scoring == Scoring::kSqrtSoftplus;
     ForOwn(router.experts, [&](int e) {
-      scores[e] = router.scoring == Scoring::kSigmoid ? 1 / (1 + Exp(-logits[e]))
-                                                      : Exp(logits[e] - largest);
+      scores[e] = router.scoring == Scoring::kSigmoid        ? 1 / (1 + Exp(-logits[e]))
+                  : router.scoring == Scoring::kSqrtSoftplus ? SqrtSoftplus(logits[e])
+                                                             : Exp(logits[e] - largest);
       sum += scores[e];
     });
-    sum = router.scoring == Scoring::kSigmoid ? 1 : WarpSum(sum);
+    sum = each_by_itself ? 1 : WarpSum(sum);
     const float* const bias = router.data;
     ForOwn(router.experts, [&](int e) {
       scores[e] /= sum;
@@ -137,16 +147,22 @@ struct TokenRouter {
     return std::isfinite(choice) ? 1 / sum : NAN;
   }
 
-  PAGEMILL_DEVICE void Route(int32_t* ids, float* weights) const {
-    const bool defined = Score();
+  // `listed` are the experts of the token by a table, or null.
+  PAGEMILL_DEVICE void Route(const float* listed, int32_t* ids, float* weights) const {
+    bool defined = Score();
     if (router.groups > 1) ChooseGroups();
     float sum = 1e-20f;
     for (int j = 0; j < router.choices; ++j) {
-      const int expert = BestExpert().index;
+      int expert = listed == nullptr ? BestExpert().index : 0;
+      if (listed != nullptr) {
+        const bool exists = listed[j] > -1 && listed[j] < static_cast<float>(router.experts);
+        defined &= exists;
+        expert = exists ? static_cast<int>(listed[j]) : 0;
+      }
       const float score = router.scoring == Scoring::kSparseMixer ? Mix(logits[expert])
                                                                   : scores[expert];
       sum += score;
-      if (expert % WarpLanes() == Lane()) keys[expert] = NAN;
+      if (listed == nullptr && expert % WarpLanes() == Lane()) keys[expert] = NAN;
       if (j % WarpLanes() != Lane()) continue;
       ids[j] = expert;
       weights[j] = score;
@@ -166,7 +182,9 @@ PAGEMILL_KERNEL RouteTokens(Rows<const float> logits, Rows<int32_t> ids, Rows<fl
   float* const scores = DynamicShared<float>() + Warp() * (2 * router.experts + router.groups);
   const TokenRouter of_token = {router, logits[token], scores, scores + router.experts,
                                 scores + 2 * router.experts};
-  of_token.Route(ids[token], weights[token]);
+  const float* const listed =
+      router.token_ids == nullptr ? nullptr : router.table[router.token_ids[token]];
+  of_token.Route(listed, ids[token], weights[token]);
 }
 
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
@@ -186,7 +204,9 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                          args.scale,
                          static_cast<int>(args.groups),
                          static_cast<int>(args.group_choices),
-                         static_cast<int>(args.group_top)};
+                         static_cast<int>(args.group_top),
+                         args.has_table() ? args.token_ids.Data<const int32_t>() : nullptr,
+                         args.has_table() ? RowsOf<const float>(args.table) : Rows<const float>{}};
   const int64_t tokens = args.logits.shape[0];
   // Enough blocks for warps of 64 lanes; with 32 lanes, half of them do nothing.
   Launch(*context.stream,

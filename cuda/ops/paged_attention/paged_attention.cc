@@ -39,6 +39,7 @@ struct AttentionParams {
   float scale, v_scale;
   float soft_cap;  // 0: none
   int64_t window;  // 0: none
+  int32_t grows_from;  // 0: scores do not grow with the position
   bool chunked, causal;
 };
 
@@ -85,6 +86,12 @@ PAGEMILL_DEVICE float Score(const AttentionParams& p, const float* q, const C* b
   return p.soft_cap > 0 ? p.soft_cap * tanhf(score / p.soft_cap) : score;
 }
 
+// What scores of a query are multiplied with because of its position.
+PAGEMILL_DEVICE float Growth(const AttentionParams& p, int32_t position) {
+  if (p.grows_from == 0 || position <= p.grows_from) return 1;
+  return logf(static_cast<float>(position)) / logf(static_cast<float>(p.grows_from));
+}
+
 // What is added to a score because of the distance from the query to the key.
 PAGEMILL_DEVICE float DistanceTerm(const AttentionParams& p, int64_t head, int64_t distance) {
   float term = p.slopes == nullptr ? 0 : p.slopes[head] * static_cast<float>(distance);
@@ -114,6 +121,7 @@ PAGEMILL_KERNEL AttendHead(AttentionParams p, const TokenPlace* places, Rows<con
   }
   SyncBlock();
   const KeyRange keys = VisibleKeys(p, place);
+  const float growth = Growth(p, place.position);
   float most = p.sinks == nullptr ? -INFINITY : p.sinks[head];
   float sum = p.sinks == nullptr || thread > 0 ? 0 : 1;  // of this thread's weights
   float sums[kDimsPerThread] = {};
@@ -122,7 +130,8 @@ PAGEMILL_KERNEL AttendHead(AttentionParams p, const TokenPlace* places, Rows<con
     const bool visible = key >= keys.low && key < keys.high;
     float score = -INFINITY;
     if (visible) {
-      score = Score(p, query, cache[table[key / p.block_size]], kv_head, key % p.block_size) +
+      score = growth * Score(p, query, cache[table[key / p.block_size]], kv_head,
+                             key % p.block_size) +
               DistanceTerm(p, head, key - place.position);
     }
     const float before = most;
@@ -171,6 +180,7 @@ AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
           .v_scale = args.kv_scales.v,
           .soft_cap = args.soft_cap,
           .window = args.window,
+          .grows_from = args.grows_from,
           .chunked = args.chunked,
           .causal = args.causal};
 }
@@ -183,7 +193,7 @@ int64_t PlanBytes(const ops::OpCall& call) {
 void MakePlan(const ops::OpCall& call, std::span<std::byte> plan) {
   const ops::BatchView& batch = *call.batch;
   auto* const places = reinterpret_cast<TokenPlace*>(plan.data());
-  std::fill_n(places, call.inputs[0].shape[0], TokenPlace{.position = 0, .request = -1});
+  std::fill_n(places, call.inputs[0].shape[0], TokenPlace{.position = 0, .request = -1, .seq_len = 0});
   for (int32_t request = 0; request < batch.num_requests; ++request) {
     const int32_t end = batch.query_start[request + 1], seq_len = batch.seq_lens[request];
     for (int32_t t = batch.query_start[request]; t < end; ++t) {

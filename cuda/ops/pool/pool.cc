@@ -25,7 +25,9 @@ PAGEMILL_KERNEL Average(Rows<const T> x, const int32_t* query_start, Rows<Y> y, 
   const int64_t column = int64_t{BlockIndex().y} * kColumns + in_block;
   const int32_t begin = query_start[row], end = query_start[row + 1];
   double sum = 0;
-  for (int32_t t = begin + part; t < end && column < size; t += kParts) sum += ToFloat(x[t][column]);
+  for (int32_t t = begin + part; t < end && column < size; t += kParts) {
+    sum += ToFloat(x[t][column]);
+  }
   sums[part * kColumns + in_block] = sum;
   SyncBlock();
   if (part > 0 || column >= size) return;
@@ -33,8 +35,8 @@ PAGEMILL_KERNEL Average(Rows<const T> x, const int32_t* query_start, Rows<Y> y, 
   y[row][column] = FromFloat<Y>(begin == end ? 0 : static_cast<float>(sum / (end - begin)));
 }
 
-// y[r] = a row of x, if `normalize` divided by its norm: of kind kAll row r, else that of a token of
-// request r.
+// y[r] = a row of x, if `normalize` divided by its norm: of kind kAll row r, else that of a token
+// of request r.
 template <typename X, typename Y>
 PAGEMILL_KERNEL PickRow(Rows<const X> x, const int32_t* query_start, Rows<Y> y, int64_t size,
                         PoolKind kind, bool normalize) {

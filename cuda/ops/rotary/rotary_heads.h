@@ -18,6 +18,8 @@ struct RotaryAngleParams {
   int32_t pairs;
   int32_t interleaved;
   float mscale;
+  int32_t begin;   // the first element that rotates
+  int32_t offset;  // added to positions
 };
 
 struct RotaryHeadParams {
@@ -26,8 +28,9 @@ struct RotaryHeadParams {
 
 inline RotaryAngleParams AngleParamsOf(const ops::RotaryArgs& args) {
   const ops::RotaryFrequencies frequencies = ops::FrequenciesOf(args);
-  return {frequencies.inv_freq, frequencies.dim_stride,       frequencies.dims,
-          frequencies.pairs,    frequencies.interleaved ? 1 : 0, frequencies.mscale};
+  return {frequencies.inv_freq, frequencies.dim_stride,          frequencies.dims,
+          frequencies.pairs,    frequencies.interleaved ? 1 : 0, frequencies.mscale,
+          frequencies.begin,    frequencies.offset};
 }
 
 // Within 1.5e-7 for |angle| up to 2^20: reduced by pi / 2 in double, then polynomials (Cephes).
@@ -60,14 +63,15 @@ PAGEMILL_DEVICE void RotateToken(const RotaryAngleParams& angles, const int32_t*
        i += static_cast<int32_t>(BlockSize().x)) {
     float angle = 0;
     for (int32_t d = 0; d < angles.dims; ++d) {
-      angle += RoundedProduct(static_cast<float>(position[d]), angles.data[d * angles.dim_stride + i]);
+      angle += RoundedProduct(static_cast<float>(position[d] + angles.offset),
+                              angles.data[d * angles.dim_stride + i]);
     }
     SinCos(angle, &sines[i], &cosines[i]);
     sines[i] *= angles.mscale;
     cosines[i] *= angles.mscale;
   }
   SyncBlock();
-  // A pair, or an element behind the pairs, for each thread.
+  // A pair, or an element beside the pairs, for each thread.
   const int64_t pairs = angles.pairs, units = heads.head_dim - pairs;
   for (int64_t i = ThreadIndex().x; i < (heads.q_heads + heads.k_heads) * units;
        i += BlockSize().x) {
@@ -77,11 +81,12 @@ PAGEMILL_DEVICE void RotateToken(const RotaryAngleParams& angles, const int32_t*
     const T* const x = (is_q ? q : k) + offset;
     T* const y = (is_q ? q_out : k_out) + offset;
     if (unit >= pairs) {
-      y[unit + pairs] = x[unit + pairs];
+      const int64_t beside = unit - pairs < angles.begin ? unit - pairs : unit + pairs;
+      y[beside] = x[beside];
       continue;
     }
-    const int64_t first = angles.interleaved ? 2 * unit : unit;
-    const int64_t second = angles.interleaved ? 2 * unit + 1 : unit + pairs;
+    const int64_t first = angles.begin + (angles.interleaved ? 2 * unit : unit);
+    const int64_t second = first + (angles.interleaved ? 1 : pairs);
     const float a = ToFloat(x[first]), b = ToFloat(x[second]);
     y[first] = FromFloat<T>(a * cosines[unit] - b * sines[unit]);
     y[second] = FromFloat<T>(b * cosines[unit] + a * sines[unit]);

@@ -22,23 +22,29 @@ struct Growth {
   }
 };
 
-// `factors`, of columns, may be null.
+// `factors` are those of columns, or of groups of `width` columns, whose rows differ; data may be
+// null.
 template <typename T>
-PAGEMILL_KERNEL ScaleRow(Rows<const T> x, const float* factors, Rows<T> y, int64_t size,
-                         Growth growth) {
+PAGEMILL_KERNEL ScaleRow(Rows<const T> x, Rows<const float> factors, int64_t width, Rows<T> y,
+                         int64_t size, Growth growth) {
   const float factor = growth.FactorOf(BlockIndex().x);
   ForElements(size, [&](int64_t row, int64_t i) {
     const float scaled = ToFloat(x[row][i]) * factor;
-    y[row][i] = FromFloat<T>(factors == nullptr ? scaled : scaled * factors[i]);
+    y[row][i] =
+        FromFloat<T>(factors.data == nullptr ? scaled : scaled * factors[row][i / width]);
   });
 }
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::ScaleArgs args = ops::ToScaleArgs(call);
   const int64_t size = args.x.RowElements();
+  const bool in_groups = args.group_factors.rank > 0;
+  const Rows<const float> factors = in_groups ? RowsOf<const float>(args.group_factors)
+                                              : Rows<const float>{args.factors, 0};
+  const int64_t width = in_groups ? size / args.group_factors.shape[1] : 1;
   WithActType(args.x.dtype, [&]<typename T>(T) {
     Launch(*context.stream, ShapeOfElements(args.x.shape[0], size), ScaleRow<T>,
-           RowsOf<const T>(args.x), args.factors, RowsOf<T>(args.y), size,
+           RowsOf<const T>(args.x), factors, width, RowsOf<T>(args.y), size,
            Growth{args.positions, args.by, args.growth, args.context, args.offset});
   });
 }

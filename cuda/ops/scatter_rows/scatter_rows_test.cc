@@ -8,7 +8,8 @@ namespace pagemill::gpu {
 namespace {
 
 TEST_P(GpuConformance, ScatterRows) {
-  ops::CheckScatterRowsConformance(OnGpu<ScatterRowsKernels>(ops::ScatterRowsOp()), GpuCapabilities());
+  ops::CheckScatterRowsConformance(OnGpu<ScatterRowsKernels>(ops::ScatterRowsOp()),
+                                   GpuCapabilities());
 }
 
 }  // namespace

@@ -8,7 +8,8 @@ namespace pagemill::gpu {
 namespace {
 
 TEST_P(GpuConformance, SelectiveScan) {
-  ops::CheckSelectiveScanConformance(OnGpu<SelectiveScanKernels>(ops::SelectiveScanOp()), GpuCapabilities());
+  ops::CheckSelectiveScanConformance(OnGpu<SelectiveScanKernels>(ops::SelectiveScanOp()),
+                                     GpuCapabilities());
 }
 
 }  // namespace

@@ -58,9 +58,9 @@ PAGEMILL_DEVICE void LoadChunk(Rows<const T> xbc, Rows<const T> dt, float rate, 
 
 // A block for columns of a head's state of a request.
 template <typename T, int kLanes>
-PAGEMILL_KERNEL_OF(kMaxTileThreads, 2) ScanHead(Rows<const T> xbc, Rows<const T> dt, const float* a_log, const float* d,
-                         const float* dt_bias, Rows<float> states, Rows<T> y, Sizes sizes,
-                         StepTokens batch) {
+PAGEMILL_KERNEL_OF(kMaxTileThreads, 2)
+ScanHead(Rows<const T> xbc, Rows<const T> dt, const float* a_log, const float* d,
+         const float* dt_bias, Rows<float> states, Rows<T> y, Sizes sizes, StepTokens batch) {
   PAGEMILL_SHARED(Chunk, chunk);
   const int tiles = static_cast<int>(GridSize().x) / sizes.heads;
   const int head = static_cast<int>(BlockIndex().x) / tiles;

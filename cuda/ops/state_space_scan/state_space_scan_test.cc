@@ -8,7 +8,8 @@ namespace pagemill::gpu {
 namespace {
 
 TEST_P(GpuConformance, StateSpaceScan) {
-  ops::CheckStateSpaceScanConformance(OnGpu<StateSpaceScanKernels>(ops::StateSpaceScanOp()), GpuCapabilities());
+  ops::CheckStateSpaceScanConformance(OnGpu<StateSpaceScanKernels>(ops::StateSpaceScanOp()),
+                                      GpuCapabilities());
 }
 
 }  // namespace

@@ -183,8 +183,11 @@ class World:
         """Returns when every rank has called it."""
     def leave(self) -> None: ...
 
-def follow_steps(executor: NativeExecutor, world: World) -> None:
-    """Runs the steps of rank 0's runner on this rank, until that ends."""
+def follow_steps(
+    executor: NativeExecutor, world: World, adapters: AdapterStore | None = None
+) -> None:
+    """Runs the steps of rank 0's runner on this rank, until that ends; `adapters` has this rank's
+    part of those of rank 0."""
 
 class NativeExecutor:
     """Runs a program with the CPU's kernels."""
@@ -306,6 +309,7 @@ def make_adapter(
     layers: Sequence[
         tuple[
             str,
+            int,
             NDArray[Any] | None,
             NDArray[Any] | None,
             float,
@@ -314,9 +318,9 @@ def make_adapter(
         ]
     ],
 ) -> AdapterWeights:
-    """`layers`: the name of a value of the program that is an adapter, lora_A [rank, in] and lora_B
-    [out, rank] (float32, float16, or bf16 as uint16), the factor of their product, and gain and
-    offset (float32 [out]) of the layer's result. Copies the arrays."""
+    """`layers`: the name of a value of the program that is an adapter, the number of an expert or
+    0, lora_A [rank, in] and lora_B [out, rank] (float32, float16, or bf16 as uint16), the factor of
+    their product, and gain and offset (float32 [out]) of the layer's result. Copies the arrays."""
 
 class AdapterStore:
     """The adapters that requests of a runner may name: cc/runner/adapters/adapter_store.h."""
@@ -751,6 +755,8 @@ class Engine:
         """Goes on with other weights: for "model", "encoder" or "draft" the text of its program
         with other locations. Nothing changes if it raises StatusError."""
 
+    def count_adapters(self, *, loaded: int = 0, evicted: int = 0) -> None:
+        """Adds to the statistics of adapters."""
     def new_adapter_id(self) -> int:
         """An id for adapter weights about to be loaded; `Request.adapter` names it."""
     def pin_prefix(self, token_ids: Sequence[int], *, cache_salt: str = "") -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """The LoRA adapters of an engine, by name.
 
-    adapters = Adapters(executor, engine, store, built, source, config.lora, cache_dir)
+    adapters = Adapters(reader, engine, store, config.lora, cache_dir)
     adapters.load_adapter(name="sql", path="/adapters/sql")
     request.adapter = adapters.id_of("sql")
 
@@ -24,12 +24,10 @@ from pagemill import _native
 from pagemill.config.fields import ConfigError
 from pagemill.config.lora import MAX_NAME_CHARS, LoraConfig
 from pagemill.config.quantities import format_bytes
+from pagemill.engine.adapter_reader import AdapterReader
 from pagemill.engine.outputs import EngineError
-from pagemill.runner.build import BuiltModel
-from pagemill.weights.adapters import CONFIG_FILE, adapter_layers, read_adapter
-from pagemill.weights.errors import WeightsError
+from pagemill.weights.adapters import CONFIG_FILE
 from pagemill.weights.fetch import FetchError, resolve
-from pagemill.weights.source import ModelSource
 
 _LOGGER = logging.getLogger("pagemill.engine")
 
@@ -51,11 +49,9 @@ class Adapters:
 
     def __init__(
         self,
-        executor: _native.NativeExecutor,
+        reader: AdapterReader,
         engine: _native.Engine,
         store: _native.AdapterStore,
-        built: BuiltModel,
-        source: ModelSource,
         config: LoraConfig,
         cache_dir: Path,
     ) -> None:
@@ -64,8 +60,7 @@ class Adapters:
         Raises:
             ConfigError: `config.lora_folder` is not a folder.
         """
-        self._executor, self._engine, self._store = executor, engine, store
-        self._targets, self._source = built.adapter_targets, source
+        self._reader, self._engine, self._store = reader, engine, store
         self._max_loaded, self._cache_dir = config.max_cpu_loras, cache_dir
         self._folder = _checked_folder(config.lora_folder)
         self._loaded: dict[str, LoadedAdapter] = {}
@@ -161,6 +156,7 @@ class Adapters:
     def _keep(self, name: str, loaded: LoadedAdapter, leaving: str | None) -> None:
         if leaving is not None:
             self._forget(leaving, self._loaded.pop(leaving))
+        self._engine.count_adapters(loaded=1, evicted=int(leaving is not None))
         self._last_use[name] = next(self._uses)
         self._loaded[name] = loaded
         _LOGGER.info(
@@ -214,19 +210,9 @@ class Adapters:
             self._store.remove(replaced)
 
     def _read(self, path: Path, *, stays: bool) -> LoadedAdapter:
-        try:
-            adapter = read_adapter(path)
-            layers = adapter_layers(adapter, self._targets, self._source)
-            weights = _native.make_adapter(self._executor, layers)
-        except (WeightsError, OSError) as error:
-            raise EngineError("INVALID_ARGUMENT", f"The adapter cannot be used: {error}") from error
-        except _native.StatusError as error:
-            raise EngineError(
-                "INVALID_ARGUMENT", f"The adapter in {path} does not fit the model: {error}"
-            ) from error
         adapter_id = self._engine.new_adapter_id()
-        self._store.add(adapter_id, weights)
-        return LoadedAdapter(adapter_id, str(path), adapter.rank, weights.bytes, stays)
+        read = self._reader.read(path, adapter_id, self._store)
+        return LoadedAdapter(adapter_id, str(path), read.rank, read.bytes, stays)
 
 
 def _checked_folder(path: str | None) -> Path | None:

@@ -16,6 +16,7 @@ from pagemill.config import ConfigError, EngineConfig, KvTierConfig
 from pagemill.config.env import cache_folder
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 from pagemill.config.quantities import format_bytes
+from pagemill.engine.adapter_reader import AdapterReader
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_bytes
@@ -134,7 +135,7 @@ class EngineCore:
             arguments = wanted.option_arguments(config, budget.num_blocks)
             workers = RankWorkers.start([rank.program_text for rank in others], arguments)
         try:
-            return cls._start(built, config, wanted, budget, workers, draft, source)
+            return cls._start(built, config, wanted, budget, workers, draft, source, others)
         except BaseException:
             if workers is not None:
                 workers.stop()
@@ -150,6 +151,7 @@ class EngineCore:
         workers: RankWorkers | None,
         draft: BuiltModel | None,
         source: ModelSource | None,
+        others: Sequence[BuiltModel],
     ) -> EngineCore:
         world = None if workers is None else workers.world
         executor = _executor(built, config, wanted, budget.num_blocks, world)
@@ -183,7 +185,8 @@ class EngineCore:
         if store is not None:
             assert isinstance(executor, _native.NativeExecutor) and source is not None
             cache_dir = cache_folder(config.model.cache_dir)
-            adapters = Adapters(executor, engine, store, built, source, config.lora, cache_dir)
+            reader = AdapterReader(source, executor, (built, *others), workers)
+            adapters = Adapters(reader, engine, store, config.lora, cache_dir)
             for name, path in config.lora.modules:
                 adapters.load_adapter(name, path)
         bindings = NativeBindings(engine, _native, grammars, adapters)
@@ -210,10 +213,8 @@ def _require_dividable(config: EngineConfig) -> None:
 
 
 def _require_adaptable(built: BuiltModel, config: EngineConfig, source: ModelSource | None) -> None:
-    if config.executor.executor != "native" or config.executor.tensor_parallel_size > 1:
-        raise ConfigError(
-            "--enable-lora and --lora-modules need --executor native and --tensor-parallel-size 1"
-        )
+    if config.executor.executor != "native":
+        raise ConfigError("--enable-lora and --lora-modules need --executor native")
     if not built.adapter_targets or source is None:
         raise ConfigError(f"{built.architecture} has no layers that adapters could change")
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 from pagemill import _native
+from pagemill.engine import rank_adapters
 
 
 def run(job: Mapping[str, Any]) -> int:
@@ -26,8 +28,15 @@ def run(job: Mapping[str, Any]) -> int:
         world = _native.World(segment, rank)
         options = _native.ExecutorOptions(**job["arguments"])
         executor = _native.NativeExecutor(job["program"], options, world)
+        store: _native.AdapterStore | None = None
+        if job["arguments"].get("max_adapters"):
+            store = _native.AdapterStore()
+            # Not sys.stdin: no thread may hold its lock when the interpreter ends.
+            jobs = os.fdopen(os.dup(sys.stdin.fileno()))
+            parts = (executor, store, jobs, sys.stdout)
+            threading.Thread(target=rank_adapters.serve, args=parts, daemon=True).start()
         world.meet()
-        _native.follow_steps(executor, world)
+        _native.follow_steps(executor, world, store)
     except _native.StatusError as error:
         if error.code == "UNAVAILABLE":  # rank 0 has ended, and another rank has reported why
             return 0

@@ -4,7 +4,8 @@
     executor = _native.NativeExecutor(builts[0].program_text, options, workers.world)
     workers.wait_ready()
 
-A worker gets the group's shared memory as a descriptor and its program on standard input. It ends
+A worker gets the group's shared memory as a descriptor and its program on standard input, which
+goes on with its parts of adapters. It ends
 when rank 0 does, however that ends: it waits for rank 0 in the shared memory, and detects its end.
 """
 
@@ -14,17 +15,21 @@ import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pagemill import _native
+from pagemill.engine import rank_adapters
 from pagemill.engine.outputs import EngineError
+from pagemill.weights.adapters import Layer
 
 # The worker imports what this process would, wherever it found that.
 _BOOT = (
     "import json, sys\n"
-    "job = json.load(sys.stdin)\n"
+    "job = json.loads(sys.stdin.readline())\n"
     "sys.path[:] = job['path']\n"
     "from pagemill.engine.rank_worker import run\n"
     "sys.exit(run(job))\n"
@@ -52,7 +57,12 @@ class RankWorkers:
         try:
             for rank, program in enumerate(programs, 1):
                 command = [sys.executable, "-c", _BOOT]
-                process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[segment.fd])
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE if arguments.get("max_adapters") else None,
+                    pass_fds=[segment.fd],
+                )
                 processes.append(process)
                 job = {
                     "path": sys.path,
@@ -64,8 +74,8 @@ class RankWorkers:
                 assert process.stdin is not None
                 # One that has ended already is reported by wait_ready().
                 with contextlib.suppress(BrokenPipeError):
-                    process.stdin.write(json.dumps(job).encode())
-                    process.stdin.close()
+                    process.stdin.write(json.dumps(job).encode() + b"\n")
+                    process.stdin.flush()
         except BaseException:
             workers.stop()
             raise
@@ -92,6 +102,27 @@ class RankWorkers:
                 self.check()
                 if time.monotonic() > deadline:
                     raise EngineError("UNAVAILABLE", str(error)) from error
+
+    def add_adapter(self, adapter_id: int, parts: Sequence[Sequence[Layer]]) -> int:
+        """Gives ranks 1, 2, ... their `parts` of an adapter; returns the bytes of all.
+
+        Raises:
+            EngineError: one does not fit, or a worker has ended; some may have got theirs.
+        """
+        with tempfile.TemporaryDirectory(prefix="pagemill-") as folder:
+            jobs = list(zip(self._processes, parts, strict=True))
+            for rank, (process, layers) in enumerate(jobs, 1):
+                rank_adapters.send(process, adapter_id, Path(folder) / f"{rank}.npz", layers)
+            sizes: list[int] = []
+            errors: list[EngineError] = []
+            for process in self._processes:
+                try:
+                    sizes.append(rank_adapters.receive_reply(process))
+                except EngineError as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+        return sum(sizes)
 
     def check(self) -> None:
         """Looks whether all workers are alive; cheap.
@@ -120,3 +151,7 @@ class RankWorkers:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
@@ -58,10 +59,12 @@ class Weights(Protocol):
         module: str,
         shape: tuple[int, int, int],
         *,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        """The weights of `module` of all experts, [experts, out, in], or a part of each: one tensor
+        """The weights of `module` of all experts, [experts, out, in], or some of these `matrices`,
+        or a part of each: one tensor
         `<experts>.<module>.weight`, or without `.weight`, also as [experts * out, in] or [experts,
         in, out]; or `<experts>.<i>.<module>.weight` of each expert."""
         ...
@@ -102,6 +105,26 @@ class Weights(Protocol):
     ) -> Tensor:
         """y, what the linear layer `module`, or a part of it, makes of x, with what the adapters of
         a request make of x; y itself in a program without adapters."""
+        ...
+
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        """As `adapted`, for y, the rows `ids` i32 [N] of an embedding with `count` rows, times
+        `scale`."""
+        ...
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """As `adapted`, for y [N, choices, ...], what the experts `ids` make of x in a layer."""
         ...
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
@@ -152,6 +175,11 @@ class Weights(Protocol):
     ) -> Tensor:
         """These columns of the small matrix `name`, of each the entries of `rows` one after the
         other: f32 [columns.size, len(rows)]."""
+        ...
+
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Whole numbers that are no weights, such as the experts of each token id, stored as
+        integers or as real numbers: f32 of `shape`, exactly."""
         ...
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:

@@ -13,7 +13,8 @@ def embedding(
     weights: Weights, name: str, ids: Tensor, shape: tuple[int, int], *, scale: float = 1.0
 ) -> Tensor:
     """ids i32 [N] -> rows of `<name>.weight` [V, H], times scale: [N, H]."""
-    return ops.embedding(ids, weights.matrix(f"{name}.weight", shape), scale=scale)
+    y = ops.embedding(ids, weights.matrix(f"{name}.weight", shape), scale=scale)
+    return weights.adapted_embedding(name, ids, y, shape[0], scale=scale)
 
 
 def add_positions(
@@ -26,10 +27,16 @@ def add_positions(
 
 
 def logits(
-    weights: Weights, x: Tensor, vocab_size: int, name: str, *, bias: bool = False
+    weights: Weights,
+    x: Tensor,
+    vocab_size: int,
+    name: str,
+    *,
+    bias: bool = False,
+    head: str = "lm_head",
 ) -> Tensor:
     """x [N, H] -> f32 [N, vocab] by the linear layer `name`: the head, or the embedding if they are
-    tied. Ranks divide the vocabulary."""
+    tied. Ranks divide the vocabulary. Adapters know it as `head`, tied or not."""
     part = weights.shard.part(vocab_size)
-    y = linear(weights, name, x, (part.size,), bias=bias, rows=part, dtype="f32")
+    y = linear(weights, name, x, (part.size,), bias=bias, rows=part, dtype="f32", adapted_as=head)
     return y if part.whole else ops.all_gather(y, vocab_size, shard=weights.shard)

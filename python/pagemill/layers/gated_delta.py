@@ -127,6 +127,11 @@ def kimi_delta_layer(
 
 def _divide(weights: Weights, out: str, shape: DeltaShape) -> Part:
     """The groups that this rank computes."""
+    if shape.in_turn and weights.shard.ranks > 1:
+        weights.note(
+            "every rank computes whole layers of the gated delta rule: heads of a group are apart"
+        )
+        return Part(0, shape.groups, shape.groups)
     what = "layers of the gated delta rule, by groups of heads"
     return divide_evenly(weights, out, shape.groups, shape.group_values, what)
 

@@ -21,11 +21,13 @@ def linear(
     rows: Part | None = None,
     dtype: str = ACT,
     transposed: bool = False,
+    adapted_as: str | None = None,
 ) -> Tensor:
     """x [N, ..., in] -> [N, *row_shape] of `dtype`; `row_shape` is (out,) or (heads, head_dim).
 
     With `rows` only these outputs are computed, and `row_shape` is theirs (column parallel). The
-    weight is stored as [out, in], or `transposed`.
+    weight is stored as [out, in], or `transposed`. Adapters know the layer as `adapted_as`, by
+    default under its name.
     """
     out = 1
     for dim in row_shape:
@@ -34,7 +36,7 @@ def linear(
     vector = weights.vector(f"{name}.bias", total, part=rows) if bias else None
     weight = weights.linear(name, (total, x.width), rows=rows, transposed=transposed)
     y = ops.linear(x, weight, vector, row_shape=row_shape, dtype=dtype)
-    return weights.adapted(name, x, y, rows=rows)
+    return weights.adapted(adapted_as or name, x, y, rows=rows)
 
 
 def row_parallel(

@@ -41,8 +41,9 @@ def activation_kind(name: str) -> ops.ActivationKind:
 class MlpParts:
     """The linear layers of a feed-forward layer. `up` names two, gate and up; or one with the rows
     of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`,
-    and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads.
-    With `deviations`, gates are first cut by `ops.sparse_relu`; every rank then computes the whole
+    and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads;
+    `limit` bounds gates from above, and what they multiply on both sides, if it is not 0. With
+    `deviations`, gates are first cut by `ops.sparse_relu`; every rank then computes the whole
     layer, since the cutoff is that of all gates.
     """
 
@@ -52,6 +53,7 @@ class MlpParts:
     bias: bool = False
     transposed: bool = False
     gate_scale: float = 1.0
+    limit: float = 0.0
     deviations: float | None = None
 
 
@@ -90,7 +92,7 @@ def mlp(
         gate = ops.scale(project(0), parts.gate_scale)
         if parts.deviations is not None:
             gate = ops.sparse_relu(gate, deviations=parts.deviations)
-        inner = ops.gated_activation(gate, project(1), kind)
+        inner = ops.gated_activation(gate, project(1), kind, limit=parts.limit)
     else:
         inner = ops.activation(project(0), kind)
     return row_parallel(

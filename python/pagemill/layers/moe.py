@@ -10,6 +10,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.stack import EXPERTS, name_in_layer
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
@@ -20,7 +21,7 @@ class Experts:
     chosen by `routing` of the `router`'s logits; without gates if `gate` is None. `bias` names the
     vector that is added to scores for the choice, if there is one; `logits_cap` bounds logits to
     cap * tanh(logit / cap), 0 leaves them; `shared` are the features of the layer `shared_name`,
-    which every token has, 0 for none.
+    which every token has, 0 for none; `limit` is that of `MlpParts`, of the others.
     """
 
     count: int
@@ -36,6 +37,7 @@ class Experts:
     shared: int = 0
     shared_name: str = "shared_experts"
     shared_parts: MlpParts = MlpParts()
+    limit: float = 0.0
 
 
 def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
@@ -75,10 +77,11 @@ def chosen_experts(
     names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
     part = weights.shard.part(inner, _block_elements(weights, names, experts.down))
     wide = (count, inner, x.width)
-    modules = (experts.gate, experts.up)
-    wide_stacks = [weights.stack(names, name, wide, rows=part) for name in modules if name]
+    modules = [name for name in (experts.gate, experts.up) if name]
+    wide_stacks = [weights.stack(names, name, wide, rows=part) for name in modules]
     down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
-    y = run_experts(x, chosen, wide_stacks, down, experts.kind)
+    adapted = _Adapted(weights, experts, part, prefix)
+    y = run_experts(x, chosen, wide_stacks, down, experts.kind, experts.limit, adapted)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
@@ -139,7 +142,8 @@ def packed_experts(
         for first in (0, inner)
     ]
     down = weights.stack(prefix, names.down, (count, x.width, inner), columns=part)
-    y = run_experts(x, chosen, wide_stacks, down, experts.kind)
+    adapted = _Adapted(weights, experts, part, prefix, names)
+    y = run_experts(x, chosen, wide_stacks, down, experts.kind, experts.limit, adapted)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
@@ -150,15 +154,63 @@ def choose(
     experts: Experts,
     bias: Tensor | None = None,
     factors: Tensor | None = None,
+    table: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """x [N, H] -> what `route` returns, by the router `name`; `bias` and `factors` are those of
-    `ops.moe_route`."""
+    """x [N, H] -> what `route` returns, by the router `name`; `bias`, `factors` and `table` are
+    those of `ops.moe_route`."""
     logits = linear(weights, name, x, (experts.count,), dtype="f32")
     if experts.logits_cap:
         bounded = ops.scale(logits, 1 / experts.logits_cap)
         logits = ops.scale(ops.activation(bounded, ops.ActivationKind.TANH), experts.logits_cap)
-    ids, shares = ops.moe_route(logits, experts.routing, bias, factors)
+    ids, shares = ops.moe_route(logits, experts.routing, bias, factors, table=table)
     return name_in_layer(ids, EXPERTS), shares
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapted:
+    """Applies adapters to the layers of experts in `prefix`, of which this rank computes `part`.
+    They know them as modules of single experts, or by the parameters `names` of all."""
+
+    weights: Weights
+    experts: Experts
+    part: Part
+    prefix: str
+    names: PackedNames = _STACKS
+
+    def wide(self, ids: Tensor, x: Tensor, ys: Sequence[Tensor]) -> list[Tensor]:
+        """What gate and up, or up, make of x."""
+        modules = [name for name in (self.experts.gate, self.experts.up) if name]
+        part, total = self.part, len(modules) * self.part.total
+        adapted: list[Tensor] = []
+        for i, (module, y) in enumerate(zip(modules, ys, strict=True)):
+            first = i * part.total
+            name = self.names.up if self.experts.gate else f"experts.{self.experts.up}"
+            rows = Part(first + part.begin, first + part.end, total)
+            layer = self._layer(module, name, rows, x.width)
+            adapted.append(self.weights.adapted_experts(layer, ids, x, y, rows=part))
+        return adapted
+
+    def down(self, ids: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """What down makes of x."""
+        width = y.width // ids.width
+        rows = Part(0, width, width)
+        layer = self._layer(self.experts.down, self.names.down, rows, self.part.total)
+        return self.weights.adapted_experts(layer, ids, x, y, columns=self.part)
+
+    def _layer(self, module: str, fused: str, rows: Part, features: int) -> ExpertLayer:
+        # A stack that is a module by itself has the parameter `weight`.
+        owner, dot, parameter = fused.rpartition(".")
+        if not dot:
+            owner, parameter = fused, "weight"
+        return ExpertLayer(
+            count=self.experts.count,
+            container=f"{self.prefix}.experts",
+            module=module,
+            owner=f"{self.prefix}.{owner}",
+            parameter=parameter,
+            rows=rows,
+            features=features,
+        )
 
 
 def run_experts(
@@ -167,14 +219,24 @@ def run_experts(
     wide_stacks: Sequence[Tensor],
     down: Tensor,
     kind: ops.ActivationKind,
+    limit: float = 0.0,
+    adapted: _Adapted | None = None,
 ) -> Tensor:
     """x [N, H] and what `route` returns -> the weighted sum of each row's experts, [N, H].
     `wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part of
-    each."""
+    each. `limit` is that of gates."""
     ids, shares = chosen
-    first, *rest = ops.grouped_linear(x, ids, *wide_stacks)
-    y = ops.gated_activation(first, rest[0], kind) if rest else ops.activation(first, kind)
-    (y,) = ops.grouped_linear(y, ids, down)
+    wide: Sequence[Tensor] = ops.grouped_linear(x, ids, *wide_stacks)
+    if adapted is not None:
+        wide = adapted.wide(ids, x, wide)
+    first, *rest = wide
+    if rest:
+        inner = ops.gated_activation(first, rest[0], kind, limit=limit)
+    else:
+        inner = ops.activation(first, kind)
+    (y,) = ops.grouped_linear(inner, ids, down)
+    if adapted is not None:
+        y = adapted.down(ids, inner, y)
     return ops.moe_combine(y, shares)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pagemill.layers.base import Constant, Weights
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Stripe
 from pagemill.ops.trace import Tensor
 
@@ -60,10 +61,13 @@ class PrefixedWeights:
         module: str,
         shape: tuple[int, int, int],
         *,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        return self._whole.stack(self._named(experts), module, shape, rows=rows, columns=columns)
+        return self._whole.stack(
+            self._named(experts), module, shape, matrices=matrices, rows=rows, columns=columns
+        )
 
     def turned_stack(
         self,
@@ -98,6 +102,24 @@ class PrefixedWeights:
         columns: Part | None = None,
     ) -> Tensor:
         return self._whole.adapted(self._named(module), x, y, rows=rows, columns=columns)
+
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        return self._whole.adapted_embedding(self._named(module), ids, y, count, scale=scale)
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        layer = layer.within(self._named(""))
+        return self._whole.adapted_experts(layer, ids, x, y, rows=rows, columns=columns)
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         return self._whole.head_matrices(self._named(module), width, heads=heads, rows=rows)
@@ -137,6 +159,9 @@ class PrefixedWeights:
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
         return self._whole.small_columns(self._named(name), shape, columns=columns, rows=rows)
+
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return self._whole.integers(self._named(name), shape)
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         return self._whole.inverse_norms(self._named(name), shape)

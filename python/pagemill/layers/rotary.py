@@ -40,12 +40,14 @@ class QueryGrowth:
 @dataclass(frozen=True, slots=True)
 class Rotary:
     """A table bound to a trace: call it on q and k [T, heads, head_dim]. Without `inv_freq` nothing
-    rotates."""
+    rotates. Elements from `begin` on rotate; `offset` is added to positions."""
 
     positions: Tensor
     inv_freq: Tensor | None
     mscale: float
     interleaved: bool
+    begin: int = 0
+    offset: int = 0
 
     def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         if self.inv_freq is None:
@@ -57,6 +59,8 @@ class Rotary:
             self.inv_freq,
             interleaved=self.interleaved,
             mscale=self.mscale,
+            begin=self.begin,
+            offset=self.offset,
         )
 
     def grown(self, q: Tensor, growth: QueryGrowth) -> Tensor:

@@ -203,7 +203,8 @@ class Decoder:
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
         x = ops.scale(rows, self.logits_scale)
-        y = embedding.logits(weights, x, self.sizes.vocab_size, self._head, bias=self.head_bias)
+        size, names = self.sizes.vocab_size, self.names
+        y = embedding.logits(weights, x, size, self._head, bias=self.head_bias, head=names.head)
         if not self.logits_cap:
             return y
         bounded = ops.activation(ops.scale(y, 1 / self.logits_cap), ops.ActivationKind.TANH)

@@ -20,6 +20,7 @@ from pagemill.models.config_keys import flag, number, positive_int, windows_by_t
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops import ActivationKind
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import Part, Stripe
 from pagemill.ops.trace import Tensor
 
@@ -76,6 +77,10 @@ class GptOssModel(Decoder):
 
         (gate, gate_bias), (up, up_bias) = wide(_GATE), wide(_UP)
         gate, up = ops.grouped_linear(x, ids, gate, up, biases=(gate_bias, up_bias))
+        gate, up = (
+            weights.adapted_experts(self._layer(name, stripe, part, hidden), ids, x, y, rows=part)
+            for stripe, y in ((_GATE, gate), (_UP, up))
+        )
         y = ops.gated_activation(
             gate, up, ActivationKind.QUICK_GELU, limit=self._limit, up_offset=1.0
         )
@@ -89,5 +94,21 @@ class GptOssModel(Decoder):
             bias = weights.turned_vectors(bias_name, (count, hidden))
         else:
             weights.claim(bias_name)
-        (y,) = ops.grouped_linear(y, ids, down, biases=(bias,))
-        return y
+        (z,) = ops.grouped_linear(y, ids, down, biases=(bias,))
+        rows = Part(0, hidden, hidden)
+        layer = ExpertLayer(count, name, "down_proj", name, "down_proj", rows, inner)
+        return weights.adapted_experts(layer, ids, y, z, columns=part)
+
+    def _layer(self, name: str, stripe: Stripe, part: Part, features: int) -> ExpertLayer:
+        """Gate or up as adapters know it: `part` of its rows, in turn with those of the other."""
+        turns = stripe.count
+        return ExpertLayer(
+            count=self._count,
+            container=name,
+            module="gate_proj" if stripe == _GATE else "up_proj",
+            owner=name,
+            parameter="gate_up_proj",
+            rows=Part(turns * part.begin + stripe.index, turns * part.end, turns * part.total),
+            features=features,
+            step=turns,
+        )

@@ -68,6 +68,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DeepseekV3ForCausalLM": Architecture(
         "deepseek_v3:DeepseekV3Model", "DeepSeek V3 and R1, Kimi K2", ("deepseek_v3", "kimi_k2")
     ),
+    "DeepseekV4ForCausalLM": Architecture(
+        "deepseek_v4:DeepseekV4Model", "DeepSeek V4", ("deepseek_v4",), tensor_parallel="partly"
+    ),
     "DistilBertModel": Architecture(
         "distilbert:DistilBertModel", "DistilBERT", ("distilbert",), "embeddings"
     ),
@@ -103,12 +106,18 @@ ARCHITECTURES: dict[str, Architecture] = {
         "language_part:Gemma3LanguagePart", "Gemma 3 with images; its text", ("gemma3",)
     ),
     "Gemma3nForCausalLM": Architecture(
-        "gemma3n:Gemma3nModel", "Gemma 3n (text)", ("gemma3n_text",)
+        "gemma3n:Gemma3nModel",
+        "Gemma 3n (text)",
+        ("gemma3n_text",),
+        tensor_parallel="partly",
+        cuts="some layers",
     ),
     "Gemma3nForConditionalGeneration": Architecture(
         "language_part:Gemma3nLanguagePart",
         "Gemma 3n with images and sound; its text",
         ("gemma3n",),
+        tensor_parallel="partly",
+        cuts="some layers",
     ),
     "Gemma4ForCausalLM": Architecture(
         "gemma4:Gemma4Model", "Gemma 4 (text)", ("gemma4_text",), cuts="some layers"
@@ -261,7 +270,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2", ("phi",)),
     "PhiMoEForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ()),
     "PhimoeForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ("phimoe",)),
-    "Plamo2ForCausalLM": Architecture("plamo2:Plamo2Model", "PLaMo 2", ("plamo2",)),
+    "Plamo2ForCausalLM": Architecture(
+        "plamo2:Plamo2Model", "PLaMo 2", ("plamo2",), tensor_parallel="partly"
+    ),
     "Plamo3ForCausalLM": Architecture("plamo3:Plamo3Model", "PLaMo 3", ("plamo3",)),
     "QWenLMHeadModel": Architecture("qwen:QwenModel", "Qwen", ("qwen",)),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5", ("qwen2",)),
@@ -299,13 +310,12 @@ ARCHITECTURES: dict[str, Architecture] = {
         ("qwen3_5_moe",),
     ),
     "RecurrentGemmaForCausalLM": Architecture(
-        "recurrent_gemma:RecurrentGemmaModel",
-        "RecurrentGemma",
-        ("recurrent_gemma",),
-        tensor_parallel="partly",
+        "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"),
-    "RwkvForCausalLM": Architecture("rwkv:RwkvModel", "RWKV-4", ("rwkv",)),
+    "RwkvForCausalLM": Architecture(
+        "rwkv:RwkvModel", "RWKV-4", ("rwkv",), tensor_parallel="partly"
+    ),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS", ("seed_oss",)),
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3", ("smollm3",)),
     "SolarOpenForCausalLM": Architecture(

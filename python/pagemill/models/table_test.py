@@ -87,6 +87,7 @@ CONFIGS = {
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
     "Llama4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "llama4_text"}},
     "LlavaForConditionalGeneration": LLAVA,
+    "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
     "MPNetModel": PADDED,
     "MT5EncoderModel": T5,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pagemill.observe import engine_families, restarts
+from pagemill.observe import adapter_requests, engine_families, restarts
 from pagemill.observe.compatibility import REFERENCE_NAMES
 from pagemill.observe.families import FAMILIES, MODEL_LABELS
 
@@ -47,6 +47,7 @@ def catalog(engine_fields: Sequence[tuple[str, str, str, str]]) -> list[CatalogE
     rows += [(name, kind, MODEL_LABELS, text) for _, kind, name, text in engine_fields if name]
     name, text = engine_families.CACHE_CONFIG_NAME, engine_families.CACHE_CONFIG_HELP
     rows.append((name, "gauge", (*MODEL_LABELS, "num_gpu_blocks"), text))
+    rows.append((adapter_requests.NAME, "gauge", adapter_requests.LABELS, adapter_requests.HELP))
     rows.append((restarts.NAME, "counter", (restarts.LABEL,), restarts.HELP))
     return [
         CatalogEntry(name, kind, labels, text.rstrip("."), REFERENCE_NAMES.get(name, ""))

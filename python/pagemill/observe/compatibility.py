@@ -20,7 +20,7 @@ _SAME = (
     *("request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds"),
     *("request_inference_time_seconds", "request_prompt_tokens", "request_generation_tokens"),
     *("request_max_num_generation_tokens", "request_prefill_kv_computed_tokens"),
-    *("request_params_max_tokens", "request_params_n"),
+    *("request_params_max_tokens", "request_params_n", "lora_requests_info"),
 )
 REFERENCE_NAMES = {name: _REFERENCE_PREFIX + name for name in _SAME} | {
     # Those of its HTTP layer have no prefix.

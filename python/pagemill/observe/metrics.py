@@ -19,6 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from pagemill.observe.adapter_requests import AdapterRequests
 from pagemill.observe.bounded_labels import BoundedLabels
 from pagemill.observe.buckets import TOKEN_S
 from pagemill.observe.compatibility import under_reference_names
@@ -95,6 +96,7 @@ class RequestMetrics:
         GCCollector(registry=self._exposed)
         self._exposed.register(RestartCollector(folder))
         self._label_values = (model_name, "0")
+        self.adapters = AdapterRequests()
         self._families = FamilySet(self.registry, max_model_len)
         self._tenants = BoundedLabels(options.max_tenants, _below(folder, "tenants"))
         self._keys = BoundedLabels(options.max_tenants, _below(folder, "keys"))
@@ -124,6 +126,11 @@ class RequestMetrics:
     def watch(self, stats: Callable[[], EngineSnapshot]) -> None:
         """Adds the engine's own families."""
         self._exposed.register(EngineCollector(self.model_name, stats, self._cache_config))
+
+    def serve_adapters(self, max_adapters: int) -> None:
+        """Adds the metric of adapters; a step may have `max_adapters`."""
+        self.adapters.max_adapters = max_adapters
+        self._exposed.register(self.adapters)
 
     def submitted(self, prompt_tokens: int, max_tokens: int, n: int) -> None:
         """Counts a prompt that the engine accepted; each of its `n` choices may have `max_tokens`

@@ -88,6 +88,35 @@ def test_two_servers_in_one_process_do_not_share_metrics() -> None:
     assert samples(second)["pagemill:request_success_totalstop"] == 0
 
 
+def test_adapters_of_requests_that_wait_and_run() -> None:
+    metrics = RequestMetrics("m", 100)
+    metrics.serve_adapters(8)
+
+    def labels() -> dict[str, str]:
+        families = text_string_to_metric_families(metrics.render().decode())
+        (sample,) = [
+            sample
+            for family in families
+            for sample in family.samples
+            if sample.name == "pagemill:lora_requests_info"
+        ]
+        assert sample.value > 1e9
+        return {key.removesuffix("_lora_adapters"): text for key, text in sample.labels.items()}
+
+    sql, again, chat = (metrics.adapters.request(name) for name in ("sql", "sql", "chat"))
+    metrics.adapters.request("").started()
+    again.started()
+    again.started()
+    assert labels() == {"max_lora": "8", "waiting": "chat,sql", "running": "sql"}
+    for request in (chat, again, again):
+        request.ended()
+    sql.started()
+    chat.started()
+    assert labels() == {"max_lora": "8", "waiting": "", "running": "sql"}
+    sql.ended()
+    assert labels() == {"max_lora": "8", "waiting": "", "running": ""}
+
+
 def test_token_buckets() -> None:
     assert token_buckets(100) == (1, 2, 5, 10, 20, 50, 100)
     assert token_buckets(8192)[-1] == 5000

@@ -12,6 +12,7 @@ from pagemill.ops.all_reduce import all_reduce
 from pagemill.ops.apply_adapter import apply_adapter
 from pagemill.ops.attention import attention
 from pagemill.ops.causal_conv import causal_conv
+from pagemill.ops.compress_tokens import compress_tokens
 from pagemill.ops.concat import concat
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
@@ -20,10 +21,12 @@ from pagemill.ops.gated_recurrence import gated_recurrence
 from pagemill.ops.grouped_linear import grouped_linear
 from pagemill.ops.head_linear import head_linear
 from pagemill.ops.kv_write import kv_write
-from pagemill.ops.latent_attention import latent_attention
+from pagemill.ops.latent_attention import latent_attention, latent_attention_with_sums
 from pagemill.ops.latent_write import latent_write
 from pagemill.ops.layer_norm import layer_norm
 from pagemill.ops.linear import linear
+from pagemill.ops.merge_attention import merge_attention
+from pagemill.ops.mix_streams import mix_streams
 from pagemill.ops.moe_combine import moe_combine
 from pagemill.ops.moe_route import Routing, Scoring, moe_route
 from pagemill.ops.paged_attention import paged_attention
@@ -38,6 +41,7 @@ from pagemill.ops.selective_scan import selective_scan
 from pagemill.ops.sparse_relu import sparse_relu
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
+from pagemill.ops.stream_weights import last_stream_weights, stream_weights
 from pagemill.ops.wkv import wkv
 
 __all__ = [
@@ -52,6 +56,7 @@ __all__ = [
     "apply_adapter",
     "attention",
     "causal_conv",
+    "compress_tokens",
     "concat",
     "embedding",
     "gated_activation",
@@ -60,10 +65,14 @@ __all__ = [
     "grouped_linear",
     "head_linear",
     "kv_write",
+    "last_stream_weights",
     "latent_attention",
+    "latent_attention_with_sums",
     "latent_write",
     "layer_norm",
     "linear",
+    "merge_attention",
+    "mix_streams",
     "moe_combine",
     "moe_route",
     "paged_attention",
@@ -81,5 +90,6 @@ __all__ = [
     "sparse_relu",
     "split",
     "state_space_scan",
+    "stream_weights",
     "wkv",
 ]

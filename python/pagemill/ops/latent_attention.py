@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pagemill.ops.checks import last_dim, require_act, require_dtype, require_rank
+from pagemill.ops.program import Shape
 from pagemill.ops.trace import Cache, Operand, ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -15,26 +16,56 @@ if TYPE_CHECKING:
 
 
 def latent_attention(
-    q: Tensor, rope: Tensor, cache: Cache, *, scale: float, chosen: Tensor | None = None
+    q: Tensor, rope: Tensor | None, cache: Cache, *, scale: float, chosen: Tensor | None = None
 ) -> Tensor:
     """q [T, H, R], rope [T, H, P] -> softmax((q c^T + rope k^T) scale) c, [T, H, R].
 
     c and k are the cached latents and rotated keys of the request's tokens up to the query's, or of
     those at the positions `chosen`, i32 [T, K], that `select_tokens` returns.
     Queries are absorbed: they are already multiplied by the key projection of their head; the value
-    projection follows later. The step's own tokens must have been written before.
+    projection follows later. The step's own tokens must have been written before. Of a cache
+    with a window those in the window are seen; of one with a row for m tokens, rows in place of
+    tokens, each from the last of its tokens on.
 
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_act("latent_attention", q=q, rope=rope)
+    return _emit(q, rope, cache, scale, chosen, [(q.shape, q.dtype)])[0]
+
+
+def latent_attention_with_sums(
+    q: Tensor, rope: Tensor | None, cache: Cache, *, scale: float, chosen: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """As `latent_attention`, and the logarithm of each sum of e^score, f32 [T, H], for
+    `merge_attention`; -infinity, and a result of zeros, for a query that sees nothing.
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    results = [(q.shape, q.dtype), (q.shape[:-1], "f32")]
+    y, lse = _emit(q, rope, cache, scale, chosen, results)
+    return y, lse
+
+
+def _emit(
+    q: Tensor,
+    rope: Tensor | None,
+    cache: Cache,
+    scale: float,
+    chosen: Tensor | None,
+    results: Sequence[tuple[Shape, str]],
+) -> Sequence[Tensor]:
+    parts = [q] if rope is None else [q, rope]
+    for part in parts:
+        require_act("latent_attention", q=part)
     require_rank("latent_attention", "q", q, 3)
-    width = last_dim("latent_attention", "q", q) + last_dim("latent_attention", "rope", rope)
-    same_heads = rope.shape[:-1] == q.shape[:-1]
-    if not same_heads or cache.layout != "latent" or cache.dims != (width,):
+    width = sum(last_dim("latent_attention", "q", part) for part in parts)
+    same_heads = all(part.shape[:-1] == q.shape[:-1] for part in parts)
+    if not same_heads or cache.layout != "latent" or cache.dims[0] != width:
+        shapes = " and ".join(format_shape(part.shape) for part in parts)
         raise ShapeError(
             f"latent_attention: {cache.name} holds {cache.layout} {cache.dims}, q and rope are"
-            f" {format_shape(q.shape)} and {format_shape(rope.shape)}"
+            f" {shapes}"
         )
     operands: list[Operand] = [q, rope, cache]
     if chosen is not None:
@@ -46,8 +77,12 @@ def latent_attention(
                 f" {format_shape(chosen.shape)}"
             )
         operands.append(chosen)
-    results = [(q.shape, q.dtype)]
-    return q.trace.emit("latent_attention", operands, results, [("scale", scale)])[0]
+    attributes = [("scale", scale)]
+    if cache.window:
+        attributes.append(("window", float(cache.window)))
+    if len(results) > 1:
+        attributes.append(("sums", 1))
+    return q.trace.emit("latent_attention", operands, results, attributes)
 
 
 def reference(
@@ -58,11 +93,20 @@ def reference(
     """The op in torch: requests with one token together, each longer one by itself."""
     import torch
 
-    q, rope, cache = cast("tuple[torch.Tensor, torch.Tensor, TorchLatentCache]", tuple(inputs[:3]))
+    q, rope, cache = cast(
+        "tuple[torch.Tensor, torch.Tensor | None, TorchLatentCache]", tuple(inputs[:3])
+    )
     chosen: torch.Tensor | None = inputs[3] if len(inputs) > 3 else None
     size, scale = q.shape[-1], attributes["scale"]
-    queries = torch.cat([q, rope], -1).float()
+    window = int(attributes.get("window", 0))
+    queries = (q if rope is None else torch.cat([q, rope], -1)).float()
     output = torch.empty_like(q)
+    sums = torch.empty(q.shape[:-1], device=q.device)
+
+    def seen_at(positions: torch.Tensor, context: int) -> torch.Tensor:
+        """Which of the rows of a context tokens see at these positions [L, 1]: [L, C]."""
+        rows, end = torch.arange(context, device=q.device), cache.visible(positions)
+        return (rows < end) & (rows >= end - window) if window else rows < end
 
     def sees(rows: torch.Tensor | slice, visible: torch.Tensor) -> torch.Tensor:
         """visible [L, C] of these rows -> of it, what they have chosen."""
@@ -72,23 +116,30 @@ def reference(
         # Positions of -1 go to one more column.
         return visible & among.scatter(1, chosen[rows].long() % among.shape[1], True)[:, :-1]
 
-    def attend(rows: torch.Tensor, slots: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
-        """rows [B, L, H, W], slots [B, C], visible [B, L, C] -> [B, L, H, R]."""
+    def attend(
+        rows: torch.Tensor, slots: torch.Tensor, visible: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """rows [B, L, H, W], slots [B, C], visible [B, L, C] -> [B, L, H, R], [B, L, H]."""
         context = cache.rows[slots].float()
         scores = torch.einsum("blhw,bcw->blhc", rows, context) * scale
-        weights = scores.masked_fill(~visible[:, :, None], -torch.inf).softmax(-1)
-        return torch.einsum("blhc,bcr->blhr", weights, context[..., :size]).to(q.dtype)
+        scores = scores.masked_fill(~visible[:, :, None], -torch.inf)
+        nothing = ~visible.any(-1)[:, :, None, None]
+        weights = scores.softmax(-1).masked_fill(nothing, 0)
+        y = torch.einsum("blhc,bcr->blhr", weights, context[..., :size])
+        return y.to(q.dtype), scores.logsumexp(-1)
 
     table = step.tables[cache.table]
     if step.decode is not None and table.decode_slots is not None:
-        group, slots = step.decode, table.decode_slots
-        visible = torch.arange(slots.shape[1], device=q.device) <= group.positions
-        visible = sees(group.rows, visible)
-        output[group.rows] = attend(queries[group.rows, None], slots, visible[:, None])[:, 0]
-    for span, slots in zip(step.prefills, table.prefill_slots, strict=True):
-        positions = torch.arange(span.context, device=q.device)
-        visible = positions <= positions[span.begin - span.end :, None]
-        visible = sees(slice(span.begin, span.end), visible)
-        rows = queries[None, span.begin : span.end]
-        output[span.begin : span.end] = attend(rows, slots[None], visible[None])[0]
-    return (output,)
+        group, slots = step.decode, cache.rows_of(table.decode_slots)
+        visible = sees(group.rows, seen_at(group.positions, slots.shape[1]))
+        y, lse = attend(queries[group.rows, None], slots, visible[:, None])
+        output[group.rows], sums[group.rows] = y[:, 0], lse[:, 0]
+    for span, slots_of_tokens in zip(step.prefills, table.prefill_slots, strict=True):
+        slots, part = cache.rows_of(slots_of_tokens), slice(span.begin, span.end)
+        positions = torch.arange(
+            span.context - span.end + span.begin, span.context, device=q.device
+        )
+        visible = sees(part, seen_at(positions[:, None], len(slots)))
+        y, lse = attend(queries[None, part], slots[None], visible[None])
+        output[part], sums[part] = y[0], lse[0]
+    return (output, sums) if attributes.get("sums") else (output,)

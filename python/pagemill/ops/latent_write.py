@@ -14,25 +14,30 @@ if TYPE_CHECKING:
     from pagemill.ops.torch_step import TorchLatentCache, TorchStep
 
 
-def latent_write(latent: Tensor, rope: Tensor, cache: Cache) -> None:
+def latent_write(latent: Tensor, rope: Tensor | None, cache: Cache) -> None:
     """latent [T, ...] of R elements a token, the compressed keys and values, and rope [T, ...] of
-    P, the rotated key -> side by side, the slots that the step's slot mapping names.
+    P, the rotated key -> side by side, the slots that the step's slot mapping names. Of a cache
+    with a row for m tokens, `dims` (R + P, m), the last of each m is stored.
 
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_act("latent_write", latent=latent, rope=rope)
-    width = latent.width + rope.width
-    if latent.rows != rope.rows or cache.layout != "latent" or cache.dims != (width,):
+    parts = [latent] if rope is None else [latent, rope]
+    for part in parts:
+        require_act("latent_write", latent=part)
+    width = sum(part.width for part in parts)
+    same_rows = all(part.rows == latent.rows for part in parts)
+    if not same_rows or cache.layout != "latent" or cache.dims[0] != width:
+        shapes = " and ".join(format_shape(part.shape) for part in parts)
         raise ShapeError(
             f"latent_write: {cache.name} holds {cache.layout} {cache.dims}, latent and rope are"
-            f" {format_shape(latent.shape)} and {format_shape(rope.shape)}"
+            f" {shapes}"
         )
     latent.trace.emit("latent_write", [latent, rope, cache], [])
 
 
 def reference(
-    inputs: tuple[torch.Tensor, torch.Tensor, TorchLatentCache],
+    inputs: tuple[torch.Tensor, torch.Tensor | None, TorchLatentCache],
     attributes: Mapping[str, float],
     step: TorchStep,
 ) -> Sequence[torch.Tensor]:
@@ -42,6 +47,11 @@ def reference(
     del attributes
     latent, rope, cache = inputs
     slots = step.tables[cache.table].slot_mapping
-    rows = torch.cat([latent.flatten(1), rope.flatten(1)], -1)
+    rows = latent.flatten(1)
+    if rope is not None:
+        rows = torch.cat([rows, rope.flatten(1)], -1)
+    if cache.tokens_of_row > 1:
+        last = (slots + 1) % cache.tokens_of_row == 0
+        slots, rows = slots[last] // cache.tokens_of_row, rows[last]
     cache.rows.index_copy_(0, slots, rows.to(cache.rows.dtype))
     return ()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_dtype, require_rank, require_vector
-from pagemill.ops.trace import ShapeError, Tensor
+from pagemill.ops.checks import require_dtype, require_f32, require_rank, require_vector
+from pagemill.ops.trace import Operand, ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
     import torch
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 class Scoring(IntEnum):
     """The function from logits to scores; softmax is over all experts, SparseMixer's over those
-    near each choice."""
+    near each choice; SQRT_SOFTPLUS is the square root of ln(1 + e^logit)."""
 
     SOFTMAX = 0
     SIGMOID = 1
     SPARSE_MIXER = 2
+    SQRT_SOFTPLUS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,19 @@ class Routing:
 
 
 def moe_route(
-    logits: Tensor, routing: Routing, bias: Tensor | None = None, factors: Tensor | None = None
+    logits: Tensor,
+    routing: Routing,
+    bias: Tensor | None = None,
+    factors: Tensor | None = None,
+    *,
+    table: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """logits f32 [N, experts], bias and factors f32 [experts] -> ids i32 and weights f32 [N,
     choices].
 
     `bias` is added to scores, or logits, for the choice, not for the weights; `factors` multiply
-    the weights of each expert.
+    the weights of each expert. `table` are token ids i32 [N] and the experts of each id, f32
+    [vocabulary, choices], which are taken whatever the logits.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -95,7 +102,21 @@ def moe_route(
     if not 1 <= routing.choices <= available <= experts:
         raise ShapeError(f"moe_route: cannot choose {routing.choices} of {available} experts")
     shape = (logits.rows, routing.choices)
-    operands = [logits, bias] if factors is None else [logits, bias, factors]
+    operands: list[Operand] = [logits, bias]
+    if factors is not None or table is not None:
+        operands.append(factors)
+    if table is not None:
+        token_ids, experts_of = table
+        require_dtype("moe_route", "token_ids", token_ids, ("i32",))
+        require_f32("moe_route", table=experts_of)
+        if routing.groups > 1 or bias is not None or mixes:
+            raise ShapeError("moe_route: with a table there are no groups, no bias, no SparseMixer")
+        if experts_of.shape[1:] != (routing.choices,) or token_ids.shape != (logits.rows,):
+            raise ShapeError(
+                f"moe_route: the table is {format_shape(experts_of.shape)}, its token ids"
+                f" {format_shape(token_ids.shape)}"
+            )
+        operands += [token_ids, experts_of]
     ids, weights = logits.trace.emit(
         "moe_route", operands, [(shape, "i32"), (shape, "f32")], routing.attributes()
     )
@@ -112,8 +133,10 @@ def reference(
     assert inputs[0] is not None
     logits, bias = inputs[0].float(), inputs[1]
     scoring = attributes["scoring"]
-    sigmoid = scoring == Scoring.SIGMOID
-    scores = torch.sigmoid(logits) if sigmoid else torch.softmax(logits, -1)
+    if scoring == Scoring.SQRT_SOFTPLUS:
+        scores = torch.nn.functional.softplus(logits).sqrt()
+    else:
+        scores = logits.sigmoid() if scoring == Scoring.SIGMOID else logits.softmax(-1)
     plain = logits if bias is None or attributes.get("logits_bias") else scores
     keys = _ordered(plain if bias is None else plain + bias.float())
     order = torch.argsort(keys, dim=-1, descending=True, stable=True)
@@ -123,14 +146,19 @@ def reference(
         # Experts of other groups are sorted last; the order of the rest is kept.
         behind = torch.argsort(left_out.gather(1, order).int(), dim=-1, stable=True)
         order = order.gather(1, behind)
-    ids = order[:, : int(attributes["choices"])]
+    ids, known = order[:, : int(attributes["choices"])], True
+    if len(inputs) > 3:
+        assert inputs[3] is not None and inputs[4] is not None
+        listed = inputs[4][inputs[3]]
+        exists = (listed > -1) & (listed < logits.shape[1])
+        ids, known = torch.where(exists, listed, 0).long(), exists.all(-1, keepdim=True)
     if scoring == Scoring.SPARSE_MIXER:
         weights = _mixed(logits, ids, attributes.get("tolerance", 0.0))
     else:
         weights = scores.gather(1, ids)
     if attributes.get("renormalize", 0):
         weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
-    defined = torch.isfinite(logits.amax(-1, keepdim=True))  # NaN if a logit is
+    defined = torch.isfinite(logits.amax(-1, keepdim=True)) & known  # NaN if a logit is
     weights = torch.where(defined, weights * attributes.get("scale", 1.0), torch.nan)
     if len(inputs) > 2 and inputs[2] is not None:
         weights = weights * inputs[2].float()[ids]

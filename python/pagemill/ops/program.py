@@ -88,8 +88,9 @@ class GroupEntry:
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """The cache of one layer of `group`: `layout` is kv (dims: heads, head_dim), latent (width) or
-    state (its shape); `dtype` is "kv" or a type of its own."""
+    """The cache of one layer of `group`: `layout` is kv (dims: heads, head_dim), latent (width; or
+    width and the tokens that a row stands for) or state (its shape); `dtype` is "kv" or a type of
+    its own."""
 
     name: str
     group: str
@@ -97,14 +98,19 @@ class CacheEntry:
     dtype: str
     dims: tuple[int, ...]
 
+    @property
+    def tokens_of_row(self) -> int:
+        """The tokens that a row of a latent cache stands for: blocks have a multiple of them."""
+        return self.dims[1] if self.layout == "latent" and len(self.dims) > 1 else 1
+
 
 @dataclass(frozen=True, slots=True)
 class AdapterEntry:
-    """The adapters of a linear layer whose weight is `shape` [out, in]: a table that the executor
-    keeps."""
+    """The adapters of a layer whose weight is `shape` [out, in], or [experts, out, in]: a table
+    that the executor keeps."""
 
     name: str
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

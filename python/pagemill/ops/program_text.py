@@ -160,7 +160,8 @@ def _read_line(program: Program, word: str, rest: str) -> None:
         shape = tuple(int(dim) for dim in dims.split(","))
         program.caches.append(CacheEntry(name, group, layout, dtype, shape))
     elif word == "adapter":
-        program.adapters.append(AdapterEntry(fields[0], _pair(fields[1])))
+        shape = tuple(int(dim) for dim in fields[1].split(","))
+        program.adapters.append(AdapterEntry(fields[0], shape))
     elif word == "output":
         program.outputs.append(OutputEntry(fields[0], fields[1]))
     else:

@@ -12,8 +12,6 @@ from pagemill.ops import draw_tokens
 from pagemill.ops.table import OPS, reference
 from pagemill.ops.torch_step import (
     TorchCache,
-    TorchLatentCache,
-    make_step,
 )
 
 DEVICE = torch.device("cpu")
@@ -369,200 +367,42 @@ def test_concat_puts_rows_side_by_side():
     assert z.tolist() == [[1, 2, 3, 4, 9], [5, 6, 7, 8, 10]]
 
 
-def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, slopes):
-    """Double precision, one head and query at a time."""
-    output = np.zeros(q.shape)
-    group = q.shape[1] // keys.shape[1]
-    soft_cap = attributes["soft_cap"]
-    for token in range(q.shape[0]):
-        for head in range(q.shape[1]):
-            seen = visible[token]
-            scores = keys[seen, head // group] @ q[token, head] * attributes["scale"]
-            if soft_cap:
-                scores = soft_cap * np.tanh(scores / soft_cap)
-            position, grows_from = -distances[token, 0], attributes["grows_from"]
-            if grows_from and position > grows_from:
-                scores = scores * np.log(position) / np.log(grows_from)
-            if slopes is not None:
-                scores = scores + float(slopes[head]) * distances[token, seen]
-            weights = np.exp(scores)
-            total = weights.sum() + (0 if sinks is None else np.exp(float(sinks[head])))
-            output[token, head] = weights / total @ values[seen, head // group]
-    return output
+def test_streams_are_mixed_by_a_matrix_of_shares():
+    mixes, base, scale = _random(5, 24), _random(1, 24)[0], torch.tensor([0.5, 0.7, 0.9])
+    attributes = {"iterations": 50.0, "eps": 1e-6}
+    before, after = reference("stream_weights")([mixes, base, scale], attributes, None)
+    torch.testing.assert_close(before, (mixes[:, :4] * 0.5 + base[:4]).sigmoid(), atol=1e-5, rtol=0)
+    shares, ones = after[..., :4], torch.ones(5, 4)
+    torch.testing.assert_close(shares.sum(1), ones, atol=1e-4, rtol=0)
+    torch.testing.assert_close(shares.sum(2), ones, atol=1e-4, rtol=0)
+    x, y = _random(5, 12), _random(5, 3)
+    (mixed,) = reference("mix_streams")([x, after, y], {}, None)
+    by_stream = x.reshape(5, 4, 3)
+    expected = torch.einsum("tmn,tnw->tmw", shares, by_stream) + after[..., 4:] * y[:, None]
+    torch.testing.assert_close(mixed, expected.flatten(1))
+    (read,) = reference("mix_streams")([x, before], {}, None)
+    torch.testing.assert_close(read, (before[..., None] * by_stream).sum(1))
 
 
-@pytest.mark.parametrize(("sinks", "slopes"), [(0, 0), (1, 0), (0, 1), (1, 1)])
-@pytest.mark.parametrize(
-    ("window", "chunked", "causal", "soft_cap", "grows_from"),
-    [
-        (0, 0, 1, 0, 0),
-        (5, 0, 1, 0, 0),
-        (4, 1, 1, 0, 0),
-        (0, 0, 0, 0, 0),
-        (3, 0, 1, 2, 0),
-        (0, 0, 1, 2, 0),
-        (0, 0, 1, 0, 3),
-        (0, 0, 1, 2, 3),
-    ],
-)
-def test_paged_attention_over_shuffled_blocks(
-    window, chunked, causal, soft_cap, grows_from, sinks, slopes
-):
-    block_size, heads, kv_heads, head_dim = 4, 6, 2, 8
-    # Three requests: decode at length 11, a chunk of 5 after 6, a whole prompt of 9.
-    new, lengths = (1, 5, 9), (11, 11, 9)
-    if not causal:
-        new, lengths = (1, 5, 9), (1, 5, 9)  # bidirectional prompts run whole
-    table = np.array([[7, 2, 5], [1, 9, 3], [8, 4, 6]], np.int32)
-    rng = np.random.default_rng(window + soft_cap)
-    keys, values = rng.normal(size=(2, 3, 12, kv_heads, head_dim)).astype(np.float32)
-    cache = TorchCache(*(torch.full((40, kv_heads, head_dim), 1e6) for _ in range(2)))
-    slots = (table[:, :, None] * block_size + np.arange(block_size)).reshape(3, -1)
-    for request, length in enumerate(lengths):
-        cache.key[slots[request, :length]] = torch.from_numpy(keys[request, :length])
-        cache.value[slots[request, :length]] = torch.from_numpy(values[request, :length])
-    starts = np.cumsum([0, *new]).astype(np.int32)
-    empty = np.zeros(starts[-1], np.int32)
-    batch = {
-        "token_ids": empty,
-        "positions": empty,
-        "logits_rows": empty,
-        "query_start": starts,
-        "seq_lens": np.array(lengths, np.int32),
-        "kv": [
-            {
-                "block_size": block_size,
-                "slot_mapping": empty,
-                "block_table": table,
-                "recent_states": 0,
-            }
-        ],
-    }
-    q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
-    attributes = {"scale": 0.4, "window": window, "causal": causal, "soft_cap": soft_cap}
-    attributes |= {"chunked": chunked, "grows_from": grows_from}
-    step = make_step(batch, DEVICE)
-    sink_logits = torch.linspace(-2.0, 3.0, heads) if sinks else None
-    head_slopes = torch.tensor([0.5**i for i in range(heads)]) if slopes else None
-    operands = [q, cache, sink_logits, head_slopes] if sinks or slopes else [q, cache]
-    (output,) = reference("paged_attention")(operands, attributes, step)
-    for request, length in enumerate(lengths):
-        positions = np.arange(length - new[request], length)[:, None]
-        key_positions = np.arange(length)
-        visible = np.ones((new[request], length), bool)
-        if causal:
-            visible = key_positions <= positions
-            if window:
-                first = positions // window * window if chunked else positions - window + 1
-                visible &= key_positions >= first
-        rows = slice(starts[request], starts[request + 1])
-        expected = _attention_by_hand(
-            q[rows].double().numpy(),
-            keys[request, :length].astype(float),
-            values[request, :length].astype(float),
-            visible,
-            key_positions - positions,
-            attributes,
-            sink_logits,
-            head_slopes,
-        )
-        np.testing.assert_allclose(output[rows].numpy(), expected, atol=2e-6, rtol=0)
+def test_rotary_rotates_a_part_by_another_position():
+    q, positions, inv_freq = _random(4, 2, 8), torch.tensor([5, 6, 7, 9]), torch.tensor([0.5, 0.1])
+    attributes = {"interleaved": 1.0}
+    part = q[..., 3:7]
+    (expected, _) = reference("rotary")([part, part, positions - 5, inv_freq], attributes, None)
+    shifted = attributes | {"begin": 3.0, "offset": -5.0}
+    (y, _) = reference("rotary")([q, q, positions, inv_freq], shifted, None)
+    torch.testing.assert_close(y, torch.cat([q[..., :3], expected, q[..., 7:]], -1))
 
 
-def _select_tokens_by_hand(q, rope, latents, new, lengths, cache, step):
-    """What `select_tokens` chooses, which is what a plain sort of the scores chooses."""
-    weights = _random(len(q), q.shape[1])
-    operands = [q, rope, weights, cache]
-    (chosen,) = reference("select_tokens")(operands, {"choices": 4}, step)
-    queries, token = torch.cat([q, rope], -1), 0
-    for r, length in enumerate(lengths):
-        for position in range(length - new[r], length):
-            keys = torch.from_numpy(latents[r, : position + 1])
-            scores = (queries[token] @ keys.T).relu().T @ weights[token]
-            best = sorted(scores.argsort(descending=True)[:4].tolist())
-            assert chosen[token].tolist() == best + [-1] * (4 - len(best))
-            token += 1
-    return chosen
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_latent_attention_over_shuffled_blocks(sparse):
-    """Latents are keys and values of every head; a decoded token, a chunk and a whole prompt."""
-    block_size, heads, size, rope_size = 4, 3, 6, 2
-    new, lengths = (1, 5, 9), (11, 11, 9)
-    table = np.array([[7, 2, 5], [1, 9, 3], [8, 4, 6]], np.int32)
-    slots = (table[:, :, None] * block_size + np.arange(block_size)).reshape(3, -1)
-    rng = np.random.default_rng(4)
-    latents = rng.normal(size=(3, 12, size + rope_size)).astype(np.float32)
-    starts = np.cumsum([0, *new]).astype(np.int32)
-    writes = [slots[r, length - new[r] : length] for r, length in enumerate(lengths)]
-    mapping = np.concatenate(writes).astype(np.int32)
-    batch = {
-        "token_ids": mapping,
-        "positions": mapping,
-        "logits_rows": mapping,
-        "query_start": starts,
-        "seq_lens": np.array(lengths, np.int32),
-        "kv": [
-            {
-                "block_size": block_size,
-                "slot_mapping": mapping,
-                "block_table": table,
-                "recent_states": 0,
-            }
-        ],
-    }
-    step = make_step(batch, DEVICE)
-    cache = TorchLatentCache(torch.full((40, size + rope_size), 1e6))
-    rows: list[np.ndarray] = []
-    for r, length in enumerate(lengths):
-        before = length - new[r]
-        cache.rows[slots[r, :before]] = torch.from_numpy(latents[r, :before])
-        rows.append(latents[r, before:length])
-    written = torch.from_numpy(np.concatenate(rows))
-    parts = [written[:, :size], written[:, None, size:], cache]
-    assert reference("latent_write")(parts, {}, step) == ()
-    q = torch.from_numpy(rng.normal(size=(starts[-1], heads, size)).astype(np.float32))
-    rope = torch.from_numpy(rng.normal(size=(starts[-1], heads, rope_size)).astype(np.float32))
-    operands, scale = [q, rope, cache], {"scale": 0.4}
-    if sparse:
-        operands.append(_select_tokens_by_hand(q, rope, latents, new, lengths, cache, step))
-    (output,) = reference("latent_attention")(operands, scale, step)
-    for r, length in enumerate(lengths):
-        for i in range(new[r]):
-            token, seen = starts[r] + i, latents[r, : length - new[r] + i + 1].astype(float)
-            if sparse:
-                positions = operands[3][token].numpy()
-                seen = seen[positions[positions >= 0]]
-            for head in range(heads):
-                query = torch.cat([q[token, head], rope[token, head]]).double().numpy()
-                weights = np.exp(seen @ query * 0.4)
-                expected = weights / weights.sum() @ seen[:, :size]
-                np.testing.assert_allclose(output[token, head].numpy(), expected, atol=2e-6, rtol=0)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_is_a_softmax_among_the_tokens_of_a_request(causal: bool):
-    spans = [SimpleNamespace(begin=0, end=3), SimpleNamespace(begin=3, end=4)]
-    q, k, v = _random(4, 2, 8), _random(4, 1, 8) / 2, _random(4, 1, 8) * 2
-    attributes = {"scale": 0.5, "causal": float(causal)}
-    (y,) = reference("attention")([q, k, v], attributes, SimpleNamespace(spans=spans))
-    for token, head in ((0, 0), (1, 1), (2, 0), (3, 1)):
-        begin, end = (0, 3) if token < 3 else (3, 4)
-        end = token + 1 if causal else end
-        weights = (k[begin:end, 0] @ q[token, head] * 0.5).softmax(0)
-        torch.testing.assert_close(y[token, head], weights @ v[begin:end, 0])
-
-
-def test_attention_adds_a_bias_for_each_distance():
-    q, k, v, biases = _random(5, 2, 8), _random(5, 2, 8) / 2, _random(5, 2, 8) * 2, _random(2, 5)
-    spans = [SimpleNamespace(begin=0, end=5)]
-    attributes = {"scale": 0.5, "causal": 0.0}
-    (y,) = reference("attention")([q, k, v, biases], attributes, SimpleNamespace(spans=spans))
-    for token, head in ((0, 0), (1, 1), (4, 0)):
-        reach = [biases[head, 2 + min(max(key - token, -2), 2)] for key in range(5)]
-        weights = (k[:, head] @ q[token, head] * 0.5 + torch.stack(reach)).softmax(0)
-        torch.testing.assert_close(y[token, head], weights @ v[:, head])
+def test_a_table_chooses_the_experts_of_a_token():
+    logits, table = _random(4, 5), torch.tensor([[3.0, 1], [0, 4], [2, 7]])
+    attributes = {"choices": 2.0, "scoring": 3.0, "renormalize": 1.0, "scale": 2.0}
+    inputs = [logits, None, None, torch.tensor([1, 0, 2, 1]), table]
+    ids, weights = reference("moe_route")(inputs, attributes, None)
+    assert ids[:2].tolist() == [[0, 4], [3, 1]]
+    scores = torch.nn.functional.softplus(logits[0, [0, 4]]).sqrt()
+    torch.testing.assert_close(weights[0], 2 * scores / scores.sum())
+    assert weights[2].isnan().all()  # of an expert that does not exist
 
 
 def test_scatter_rows():

@@ -22,11 +22,14 @@ def rotary(
     *,
     interleaved: bool = False,
     mscale: float = 1.0,
+    begin: int = 0,
+    offset: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """q [T, Hq, D], k [T, Hk, D], positions i32 [T], inv_freq [rot / 2] -> rotated q and k.
 
-    The angle of pair i is position * inv_freq[i] (radians); the first `rot` dimensions rotate. With
-    positions [T, N] and inv_freq [N, rot / 2] it is the sum over d of position[d] * inv_freq[d, i].
+    The angle of pair i is (position + offset) * inv_freq[i] (radians); the `rot` dimensions from
+    `begin` on rotate. With positions [T, N] and inv_freq [N, rot / 2] it is the sum over d of
+    (position[d] + offset) * inv_freq[d, i].
     A pair is (2i, 2i + 1) if `interleaved`, else (i, i + rot / 2). Cosine and sine are
     multiplied by `mscale`.
 
@@ -46,13 +49,19 @@ def rotary(
     if len(dims) > 1 or positions.shape[1:] != dims:
         shapes = ", ".join(format_shape(t.shape) for t in (positions, inv_freq))
         raise ShapeError(f"rotary: positions and inv_freq do not agree: {shapes}")
-    if 2 * pairs > head_dim:
-        raise ShapeError(f"rotary: {pairs} frequencies do not fit heads of {head_dim}")
+    if not 0 <= begin <= head_dim - 2 * pairs:
+        raise ShapeError(
+            f"rotary: {pairs} frequencies do not fit heads of {head_dim} from {begin} on"
+        )
     attributes: list[tuple[str, float]] = []
     if interleaved:
         attributes.append(("interleaved", 1))
     if mscale != 1.0:
         attributes.append(("mscale", mscale))
+    if begin:
+        attributes.append(("begin", float(begin)))
+    if offset:
+        attributes.append(("offset", float(offset)))
     operands = [q, k, positions, inv_freq]
     rotated = q.trace.emit("rotary", operands, [(q.shape, q.dtype), (k.shape, k.dtype)], attributes)
     return rotated[0], rotated[1]
@@ -66,23 +75,24 @@ def reference(
     q, k, positions, inv_freq = inputs
     if inv_freq.dim() == 1:
         positions, inv_freq = positions[:, None], inv_freq[None]
+    positions = positions + int(attributes.get("offset", 0))
     angles = (positions.float()[..., None] * inv_freq.float()).sum(1)
     mscale = attributes.get("mscale", 1.0)
     cos = (angles.cos() * mscale)[:, None, :]
     sin = (angles.sin() * mscale)[:, None, :]
     interleaved = attributes.get("interleaved", 0.0) != 0.0
-    return _rotate(q, cos, sin, interleaved), _rotate(k, cos, sin, interleaved)
+    begin, half = int(attributes.get("begin", 0)), cos.shape[-1]
+    if interleaved:
+        even, odd = slice(begin, begin + 2 * half, 2), slice(begin + 1, begin + 2 * half, 2)
+    else:
+        even, odd = slice(begin, begin + half), slice(begin + half, begin + 2 * half)
+    return _rotate(q, cos, sin, even, odd), _rotate(k, cos, sin, even, odd)
 
 
 def _rotate(
-    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool
+    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, even: slice, odd: slice
 ) -> torch.Tensor:
-    half = cos.shape[-1]
     result = x.float().clone()
-    if interleaved:
-        even, odd = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
-    else:
-        even, odd = slice(0, half), slice(half, 2 * half)
     first, second = x[..., even].float(), x[..., odd].float()
     result[..., even] = first * cos - second * sin
     result[..., odd] = second * cos + first * sin

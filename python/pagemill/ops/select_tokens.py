@@ -15,27 +15,30 @@ if TYPE_CHECKING:
 
 
 def select_tokens(
-    q: Tensor, rope: Tensor, weights: Tensor, cache: Cache, *, choices: int
+    q: Tensor, rope: Tensor | None, weights: Tensor, cache: Cache, *, choices: int
 ) -> Tensor:
     """q [T, H, R], rope [T, H, P], weights f32 [T, H] -> the positions of the best tokens of each
     query, ascending, -1 behind them if it sees fewer: i32 [T, choices].
 
     The score of a token up to the query's position is the sum over heads of weights times
     max(0, q c + rope k), c and k being the parts of its cached index key. Among equal scores the
-    lower position wins. The step's own keys must have been written before, by `latent_write`.
+    lower position wins. The step's own keys must have been written before, by `latent_write`. Of a
+    cache with a row for m tokens, rows are chosen in place of tokens.
 
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_act("select_tokens", q=q, rope=rope)
+    parts = [q] if rope is None else [q, rope]
+    for part in parts:
+        require_act("select_tokens", q=part)
     require_dtype("select_tokens", "weights", weights, ("f32",))
     require_rank("select_tokens", "q", q, 3)
-    width = last_dim("select_tokens", "q", q) + last_dim("select_tokens", "rope", rope)
-    same_heads = rope.shape[:-1] == q.shape[:-1] == weights.shape
-    if not same_heads or cache.layout != "latent" or cache.dims != (width,):
+    width = sum(last_dim("select_tokens", "q", part) for part in parts)
+    same_heads = all(part.shape[:-1] == weights.shape for part in parts)
+    if not same_heads or cache.layout != "latent" or cache.dims[0] != width:
         raise ShapeError(
             f"select_tokens: {cache.name} holds {cache.layout} {cache.dims}, q, rope and weights"
-            f" are {', '.join(format_shape(t.shape) for t in (q, rope, weights))}"
+            f" are {', '.join(format_shape(t.shape) for t in (*parts, weights))}"
         )
     if choices < 1:
         raise ShapeError(f"select_tokens: {choices} tokens cannot be chosen")
@@ -45,7 +48,7 @@ def select_tokens(
 
 
 def reference(
-    inputs: tuple[torch.Tensor, torch.Tensor, torch.Tensor, TorchLatentCache],
+    inputs: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor, TorchLatentCache],
     attributes: Mapping[str, float],
     step: TorchStep,
 ) -> tuple[torch.Tensor, ...]:
@@ -55,18 +58,18 @@ def reference(
 
     q, rope, weights, cache = inputs
     choices = int(attributes["choices"])
-    queries = torch.cat([q, rope], -1).float()
+    queries = (q if rope is None else torch.cat([q, rope], -1)).float()
     chosen = torch.full((len(q), choices), -1, dtype=torch.int32, device=q.device)
 
     def choose(rows: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> None:
         """rows [L] of the step; slots [C] or [L, C] of their contexts, positions [L]."""
-        keys = cache.rows[slots].float()
+        keys = cache.rows[cache.rows_of(slots)].float()
         terms = "lhw,cw->lch" if keys.ndim == 2 else "lhw,lcw->lch"
         products = torch.einsum(terms, queries[rows], keys)
         scores = torch.einsum("lch,lh->lc", products.relu(), weights[rows].float())
         scores = scores.masked_fill(scores.isnan(), -torch.inf)
         context = torch.arange(scores.shape[1], device=q.device)
-        unseen = context > positions[:, None]
+        unseen = context >= cache.visible(positions)[:, None]
         # Unseen tokens behind all others, also behind those of -infinity.
         order = scores.masked_fill(unseen, -torch.inf).argsort(dim=1, descending=True, stable=True)
         order = order.gather(1, unseen.gather(1, order).int().argsort(dim=1, stable=True))

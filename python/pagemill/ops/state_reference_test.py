@@ -191,6 +191,31 @@ def test_gated_recurrence_goes_on_from_its_state():
     np.testing.assert_allclose(pages[12].numpy(), h, atol=2e-5)
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_compress_tokens_goes_on_from_its_state(parts: int):
+    tokens, channels, window = 45, 3, 4
+    x, gate = _random(tokens, parts * channels), 3 * _random(parts * channels, tokens).T
+    bias = _random(window, parts * channels)
+    z = (gate + bias.repeat(12, 1)[:tokens]).exp().reshape(tokens, parts, channels)
+    values = x.reshape(tokens, parts, channels)
+    expected = torch.zeros(tokens, channels)
+    for end in range(window, tokens + 1, window):
+        own = slice(end - window, end)
+        weights, sums = z[own, -1].sum(0), (z[own, -1] * values[own, -1]).sum(0)
+        if parts == 2 and end > window:
+            before = slice(end - 2 * window, end - window)
+            weights, sums = weights + z[before, 0].sum(0), sums + (z * values)[before, 0].sum(0)
+        expected[end - 1] = sums / weights
+    pages = torch.full((14, parts, 3, channels), math.nan)
+    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
+    rows = []
+    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
+        step = _state_step([end], [end - begin], table)
+        inputs = [x[begin:end], gate[begin:end], bias, TorchState(pages)]
+        rows.append(reference("compress_tokens")(inputs, {}, step)[0])
+    torch.testing.assert_close(torch.cat(rows), expected, atol=2e-5, rtol=0)
+
+
 def _delta_by_hand(q, k, v, share, decay):
     """One token and head after the other: y [T, H, V] and the last state [H, K, V]."""
     q, k = (x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6) for x in (q, k))

@@ -53,10 +53,22 @@ class StateRun:
 
 @dataclass(frozen=True, slots=True)
 class TorchLatentCache:
-    """One layer's latent cache as rows of slots, `[slots, width]`, as TorchCache."""
+    """One layer's latent cache as rows of slots, `[slots, width]`, as TorchCache; or with a row for
+    each `tokens_of_row` slots."""
 
     rows: torch.Tensor
     table: int = 0
+    tokens_of_row: int = 1
+
+    def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
+        """The indices of the rows of a context whose positions have these slots, [..., C] -> [...,
+        rows]; the row of tokens that are not all there is none."""
+        every = self.tokens_of_row
+        return slots[..., every - 1 :: every] // every
+
+    def visible(self, positions: torch.Tensor) -> torch.Tensor:
+        """How many rows the tokens at these positions see."""
+        return (positions + 1) // self.tokens_of_row
 
 
 @dataclass(frozen=True, slots=True)

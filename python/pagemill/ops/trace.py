@@ -78,11 +78,11 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class AdapterTable:
-    """The adapters of one linear layer, whose weight is `shape` [out, in]; an operand of
-    `apply_adapter`."""
+    """The adapters of a layer, whose weight is `shape` [out, in] or [experts, out, in]; an operand
+    of `apply_adapter`."""
 
     name: str
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     trace: Trace = field(repr=False, compare=False)
 
 
@@ -245,8 +245,8 @@ class Trace:
         (group,) = (group for group in self.program.groups if group.name == entry.group)
         return Cache(name, entry.layout, entry.dims, group.window, self)
 
-    def adapter(self, name: str, shape: tuple[int, int]) -> AdapterTable:
-        """Declare the adapters of a linear layer with a weight of `shape`."""
+    def adapter(self, name: str, shape: tuple[int, ...]) -> AdapterTable:
+        """Declare the adapters of a layer with a weight of `shape`."""
         self.program.adapters.append(AdapterEntry(name, shape))
         return AdapterTable(name, shape, self)
 
@@ -254,6 +254,11 @@ class Trace:
         """Declare an array of the step's batch by its name in `cc/ops/batch_view.h`."""
         self.program.inputs.append(ValueEntry(name, dtype, shape))
         return Tensor(name, dtype, shape, self)
+
+    def declared_input(self, name: str) -> Tensor:
+        """The input `name`, which has been declared."""
+        (entry,) = (entry for entry in self.program.inputs if entry.name == name)
+        return Tensor(entry.name, entry.dtype, entry.shape, self)
 
     def output(self, name: str, value: Tensor) -> None:
         """Return `value` from each step as "logits" (f32 [logits_rows, vocabulary]), "pooled"

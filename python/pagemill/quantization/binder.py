@@ -18,6 +18,7 @@ import numpy as np
 
 from pagemill import ops
 from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES, tensor_bytes
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.program import ACT
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace, format_shape
@@ -38,6 +39,7 @@ from pagemill.weights.read import as_f32, read_bytes, read_f32
 from pagemill.weights.source import ModelSource
 
 _SHOWN = 5
+_LOGITS_ROWS = "logits_rows"
 _ROWS_AT_ONCE = 4096
 _LEAST_NORM = 1e-12
 
@@ -154,13 +156,14 @@ class WeightBinder:
         module: str,
         shape: tuple[int, int, int],
         *,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
-        columns: one tensor `<experts>.<module>.weight`, or without `.weight`, as it is stored, its
-        matrices side by side or one below the other, or each transposed; or made of
-        `<experts>.<i>.<module>.weight`.
+        """The weights of `module` of all experts, [experts, out, in], or some of these `matrices`,
+        or of each some rows or some columns: one tensor `<experts>.<module>.weight`, or without
+        `.weight`, as it is stored, its matrices side by side or one below the other, or each
+        transposed; or made of `<experts>.<i>.<module>.weight`.
 
         Raises:
             WeightsError: one is missing, or of another shape or type, or the columns would cut a
@@ -174,14 +177,17 @@ class WeightBinder:
             self._check_unscaled(location)
             turned = (shape[0], shape[2], shape[1])
             if location.shape == turned != shape:
-                return self._tensors.turned_stack(location, EVERY_ROW, rows, columns)
+                return self._tensors.turned_stack(
+                    _some(location, matrices), EVERY_ROW, rows, columns
+                )
             self._check_shape(location, shape)
-            return self._tensors.stored_stack(location, rows, columns)
+            return self._tensors.stored_stack(_some(location, matrices), rows, columns)
+        chosen = range(shape[0]) if matrices is None else matrices.indices
         parts = [
             self.linear(f"{experts}.{i}.{module}", shape[1:], rows=rows, columns=columns)
-            for i in range(shape[0])
+            for i in chosen
         ]
-        name = parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1)
+        name = parts[0].name.replace(f"{experts}.{chosen[0]}.", f"{experts}.", 1)
         return self._tensors.stack(name, parts)
 
     def turned_stack(
@@ -241,16 +247,49 @@ class WeightBinder:
         columns: Part | None = None,
     ) -> Tensor:
         """y, what `module` makes of x, with what the adapters of each token make of x. As it is if
-        the program has no adapters, or the layer computes no activations of tokens."""
+        the program has no adapters, or the layer computes nothing of tokens."""
+        return self._adapted(AdapterTarget.of(module, rows, columns), (y.width, x.width), x, y)
+
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        """As `adapted`, for y, the rows `ids` i32 [N] of an embedding with `count` rows, times
+        `scale`."""
+        target = AdapterTarget.of(module, None, None, embedding=True, scale=scale)
+        return self._adapted(target, (y.width, count), ids, y)
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """As `adapted`, for y [N, choices, ...], what the experts `ids` make of x in a layer."""
+        target = AdapterTarget.of(layer.name, rows, columns, experts=layer)
+        features = x.width if len(x.shape) == 2 else x.width // ids.width
+        return self._adapted(target, (layer.count, y.width // ids.width, features), x, y, ids)
+
+    def _adapted(
+        self,
+        target: AdapterTarget,
+        shape: tuple[int, ...],
+        x: Tensor,
+        y: Tensor,
+        experts: Tensor | None = None,
+    ) -> Tensor:
         slots = self._adapter_slots
-        if slots is None or y.dtype != ACT or x.rows != slots.rows:
+        if slots is None or y.dtype not in (ACT, "f32") or x.rows not in (slots.rows, _LOGITS_ROWS):
             return y
-        target = AdapterTarget.of(module, rows, columns)
         if target in self.adapter_targets:
-            raise WeightsError(f"{self._source.path}: {module} occurs twice, with adapters")
+            raise WeightsError(f"{self._source.path}: {target.module} occurs twice, with adapters")
         self.adapter_targets.append(target)
-        table = self.trace.adapter(target.name, (y.width, x.width))
-        return ops.apply_adapter(y, x, slots, table)
+        table = self.trace.adapter(target.name, shape)
+        rows = None if x.rows == slots.rows else self.trace.declared_input(_LOGITS_ROWS)
+        return ops.apply_adapter(y, x, slots, table, rows=rows, experts=experts)
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
@@ -363,6 +402,14 @@ class WeightBinder:
         values = read_f32(location)[np.array(rows), columns.begin : columns.end].T
         key = f"{name}.columns{columns.begin}-{columns.end}"
         return self._tensors.constant(key, np.ascontiguousarray(values))
+
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Whole numbers that are no weights, stored as integers or as real numbers: f32 of `shape`.
+
+        Raises:
+            WeightsError: they are missing, of another shape or type, or not exact in f32.
+        """
+        return self._tensors.integers(name, shape)
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows].
@@ -505,6 +552,19 @@ class WeightBinder:
                 f"{self._source.path}: {location.name} is {format_shape(location.shape)}, the"
                 f" configuration asks for {format_shape(shape)}"
             )
+
+
+def _some(location: TensorLocation, matrices: Part | None) -> TensorLocation:
+    """These matrices of a stack."""
+    if matrices is None or matrices.whole:
+        return location
+    skipped = matrices.begin * tensor_bytes(location.dtype, location.shape[1:])
+    return replace(
+        location,
+        name=f"{location.name}.matrices{matrices.begin}-{matrices.end}",
+        shape=(matrices.size, *location.shape[1:]),
+        offset=location.offset + skipped,
+    )
 
 
 def _as_stack(location: TensorLocation, shape: tuple[int, int, int]) -> TensorLocation:

@@ -124,3 +124,22 @@ def test_columns_of_a_small_matrix(binder: WeightBinder) -> None:
 def test_inverse_norms_of_rows(binder: WeightBinder) -> None:
     norms = binder.inverse_norms("matrix", (3, 4))
     np.testing.assert_allclose(_values(binder.trace.program, norms), 1 / MATRIX.norm(dim=1))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32, torch.bfloat16])
+def test_whole_numbers_of_any_type(tmp_path: Path, dtype: torch.dtype) -> None:
+    save_file({"table": MATRIX.to(dtype)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["X"]}))
+    binder = WeightBinder(Trace(), ModelSource.open(tmp_path))
+    table = binder.integers("table", (3, 4))
+    assert _values(binder.trace.program, table).tolist() == MATRIX.tolist()
+    with pytest.raises(WeightsError, match=r"table has shape \[3, 4\], expected \[4, 3\]"):
+        binder.integers("table", (4, 3))
+
+
+def test_whole_numbers_that_f32_does_not_hold(tmp_path: Path) -> None:
+    save_file({"table": torch.tensor([2**24 + 1])}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["X"]}))
+    binder = WeightBinder(Trace(), ModelSource.open(tmp_path))
+    with pytest.raises(WeightsError, match="table has whole numbers above 16777216"):
+        binder.integers("table", (1,))

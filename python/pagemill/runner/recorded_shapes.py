@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from pagemill.layers.base import Constant
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
@@ -76,10 +77,12 @@ class ShapeRecorder:
         module: str,
         shape: tuple[int, int, int],
         *,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        used = (shape[0], *_part(shape[1:], rows, columns))
+        count = shape[0] if matrices is None else matrices.size
+        used = (count, *_part(shape[1:], rows, columns))
         return self._read(f"{experts}.{module}.weight", shape, used)
 
     def turned_stack(
@@ -115,6 +118,25 @@ class ShapeRecorder:
         columns: Part | None = None,
     ) -> Tensor:
         del module, x, rows, columns
+        return y
+
+    def adapted_embedding(
+        self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
+    ) -> Tensor:
+        del module, ids, count, scale
+        return y
+
+    def adapted_experts(
+        self,
+        layer: ExpertLayer,
+        ids: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        del layer, ids, x, rows, columns
         return y
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
@@ -157,6 +179,9 @@ class ShapeRecorder:
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
         return self._read(name, shape, (columns.size, len(rows)))
+
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return self._read(name, shape)
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         self.shapes[name] = shape

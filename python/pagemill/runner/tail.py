@@ -26,6 +26,7 @@ from pagemill.models.table import find
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Tensor
 from pagemill.weights.classes import FROM_TOKENS, Classes, read_classes
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.heads import COLBERT, HEADS, SPARSE
 from pagemill.weights.json_file import shown
 from pagemill.weights.pooling import Dense, matryoshka_sizes
@@ -112,31 +113,24 @@ def choose_tail(
         ModelConfigError: the model cannot do this.
         WeightsError: the classes of the configuration are wrong.
     """
-    made_for = find(source.architecture).task
-    by_token = _token_layers(source)
-    if task is None and source.config.get(FROM_TOKENS) is not None:
-        steps = source.config.get(_STEP_TAG) is not None
-        task = Task.TOKEN_CLASSIFY if steps else Task.CLASSIFY
-    if task is None:
-        embeds = source.pooling is not None or pooling is not None
-        task = Task.EMBED if embeds and made_for is Task.GENERATE else made_for
-        if by_token and task is Task.EMBED and pooling is None and not _pools(source):
-            task = Task.TOKEN_EMBED
+    task = _made_for(source, pooling) if task is None else task
     name, traits = source.architecture, model.traits
     if task is Task.GENERATE:
         if not traits.generates:
             raise ModelConfigError(f"{name} does not generate text; use --task embed")
         return Tail(task)
-    if pooling is not None and (task.by_token or pooling not in KINDS or pooling == _ALL):
-        what = f"--task {task} takes all tokens" if task.by_token else f"no pooling {pooling!r:.40}"
+    if pooling is not None and not _suits(pooling, task):
+        what = "takes all tokens" if task.by_token else f"has no pooling {pooling!r:.40}"
+        what = f"--task {task} {what}"
         raise ModelConfigError(f"{what}; leave out --pooling-type, or choose one of its values")
     if task.classifies:
         return _classifier(source, model, task, pooling)
     limit = None if source.pooling is None else source.pooling.max_seq_length
     if task.by_token:
+        layers = _token_layers(source)
         # BGE-M3 has no vector for the first token (FlagEmbedding).
-        skipped = int(any(layer.module == COLBERT for layer in by_token))
-        return Tail(task, _ALL, normalize, None, limit, by_token, skipped)
+        skipped = int(any(layer.module == COLBERT for layer in layers))
+        return Tail(task, _ALL, normalize, None, limit, layers, skipped)
     stated = source.pooling
     if stated is not None and _pools(source) and pooling in (None, stated.kind):
         normalize = stated.normalize if pooling is None else normalize
@@ -145,6 +139,25 @@ def choose_tail(
         return Tail(task, pooling, False, None, limit)
     default = "last" if traits.causal else "mean"
     return Tail(task, pooling or default, normalize, None, limit)
+
+
+def _made_for(source: ModelSource, pooling: str | None) -> Task:
+    """What the files are for, or `pooling`, if an operator chose one."""
+    if source.config.get(FROM_TOKENS) is not None:
+        steps = source.config.get(_STEP_TAG) is not None
+        return Task.TOKEN_CLASSIFY if steps else Task.CLASSIFY
+    made_for = find(source.architecture).task
+    if made_for is Task.GENERATE and (source.pooling is not None or pooling is not None):
+        made_for = Task.EMBED
+    by_token = pooling is None and not _pools(source) and _token_layers(source)
+    return Task.TOKEN_EMBED if made_for is Task.EMBED and by_token else made_for
+
+
+def _suits(pooling: str, task: Task) -> bool:
+    """Whether texts of the task can be pooled so."""
+    if task.by_token or pooling not in KINDS or pooling == _ALL:
+        return False
+    return pooling != _SPLADE or task is Task.EMBED
 
 
 def _pools(source: ModelSource) -> bool:
@@ -157,11 +170,18 @@ def _token_layers(source: ModelSource) -> tuple[Dense, ...]:
     if source.pooling is not None and source.pooling.kind == _ALL:
         return source.pooling.dense
     for module in ("linear", COLBERT):
-        name = f"{module}.weight"
-        if source.has(name):
-            size = source.tensor(name).shape[0]
+        if source.has(f"{module}.weight"):
+            size = _outputs(source, f"{module}.weight")
             return (Dense(module, size, source.has(f"{module}.bias")),)
     return ()
+
+
+def _outputs(source: ModelSource, name: str) -> int:
+    """The rows of the matrix `name`, whose number no configuration states."""
+    shape = source.tensor(name).shape
+    if len(shape) != 2 or not shape[0]:
+        raise WeightsError(f"{source.path}: {name} is of the shape {shape}, which is no matrix")
+    return shape[0]
 
 
 def _classifier(source: ModelSource, model: Model, task: Task, pooling: str | None) -> Tail:
@@ -180,7 +200,7 @@ def _classifier(source: ModelSource, model: Model, task: Task, pooling: str | No
         )
     kind = _ALL if task.by_token else pooling or model.classifier_pooling
     if task.by_token and source.has(_REWARD):
-        classes = read_classes(source.config, source.tensor(_REWARD).shape[0])
+        classes = read_classes(source.config, _outputs(source, _REWARD))
     else:
         classes = read_classes(source.config)
     return Tail(task, kind, classes=classes, step_tag=tag)

@@ -15,6 +15,7 @@ before the result is copied to the host.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -107,18 +108,22 @@ class TorchExecutor:
         self.weight_bytes = sum(t.nbytes for t in self._constants.values())
         # Each group has one block table: a block takes one page here, for any number of layers.
         tables = {group.name: index for index, group in enumerate(program.groups)}
-        self._num_tables = len(tables)
-        slots = options.num_blocks * options.block_size
+        self._block_sizes = [options.block_size] * len(tables)
+        for cache in program.caches:
+            table = tables[cache.group]
+            self._block_sizes[table] = math.lcm(self._block_sizes[table], cache.tokens_of_row)
         dtypes = _FIXED_DTYPES | {ACT: self._dtype, KV: _DTYPES[options.kv_cache_dtype]}
         for cache in program.caches:
             table = tables[cache.group]
+            slots = options.num_blocks * self._block_sizes[table]
             zeros = functools.partial(torch.zeros, dtype=dtypes[cache.dtype], device=self._device)
             if cache.layout == "state":
                 pages = zeros((options.num_blocks, *cache.dims))
                 self._constants[cache.name] = TorchState(pages, table)
             elif cache.layout == "latent":
-                rows = zeros((slots, *cache.dims))
-                self._constants[cache.name] = TorchLatentCache(rows, table)
+                rows = zeros((slots // cache.tokens_of_row, cache.dims[0]))
+                latents = TorchLatentCache(rows, table, cache.tokens_of_row)
+                self._constants[cache.name] = latents
             else:
                 keys, values = (zeros((slots, *cache.dims)) for _ in range(2))
                 self._constants[cache.name] = TorchCache(keys, values, table)
@@ -134,7 +139,7 @@ class TorchExecutor:
     @property
     def table_block_sizes(self) -> list[int]:
         """Tokens per block in each block table of a batch."""
-        return [self._options.block_size] * self._num_tables
+        return self._block_sizes
 
     def __call__(self, batch: Batch) -> dict[str, npt.NDArray[np.float32]]:
         """Run one step: the int32 arrays of a batch by name (`cc/bindings/batch_arrays.h`).

@@ -46,8 +46,11 @@ class Generation:
         sampling: SamplingParams,
         caller: Caller = ANONYMOUS,
         charge: Charge | None = None,
+        adapter: str = "",
     ) -> None:
+        """`adapter` is the name of that with which it is computed."""
         self._stream = stream
+        self._adapter = metrics.adapters.request(adapter)
         self._metrics = metrics
         self._caller = caller
         self._charge = charge
@@ -125,6 +128,7 @@ class Generation:
                 choice.reason = choice.reason or ("abort" if self.failure is None else "error")
                 self._metrics.finished("abort")
         self._stream.close()
+        self._adapter.ended()
         if self._closed:
             return
         self._closed = True
@@ -183,6 +187,7 @@ class Generation:
         delta.prompt_logprobs = output.prompt_logprobs
         self._completion_tokens += len(delta.token_ids)
         if choice.num_tokens == 0:
+            self._adapter.started()
             prompt, sample = divmod(output.index, self.sampling.n)
             if sample == 0:  # its siblings find what it has computed
                 self._cached_tokens[prompt] = output.num_cached_tokens

@@ -47,6 +47,8 @@ async def open_model(
     )
     model = _model_info(client.model, config)
     metrics = RequestMetrics(model.name, model.max_model_len, observed, flatten(config.cache))
+    if config.lora.slots:
+        metrics.serve_adapters(config.lora.slots)
     source.grammars.open_vocabulary = lambda: vocabulary(
         renderer.tokenizer, model.vocab_size, engine.eos_token_ids
     )

@@ -165,7 +165,14 @@ class Pipeline:
         if options.caller.record is not None:
             options.caller.record.submission = _submission(checked, sampling)
         return Generation(
-            stream, assemblers, self.metrics, token_ids, sampling, options.caller, charge
+            stream,
+            assemblers,
+            self.metrics,
+            token_ids,
+            sampling,
+            options.caller,
+            charge,
+            self.model.adapter,
         )
 
     def assembler(

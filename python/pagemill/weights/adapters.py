@@ -4,8 +4,9 @@
     adapter = read_adapter(path)
     layers = adapter_layers(adapter, built.adapter_targets, source)   # for _native.make_adapter
 
-LoRA, rsLoRA and DoRA of linear layers. What the format can say beyond that is refused: a checkpoint
-whose weights were only partly used would answer wrongly without a word.
+LoRA, rsLoRA and DoRA of linear layers, LoRA of embeddings and experts. What the format can say
+beyond that is refused: a checkpoint whose weights were only partly used would answer wrongly
+without a word.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import read_object, shown
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.read import REAL_DTYPES, read_bytes, read_f32
+from pagemill.weights.read import REAL_DTYPES, as_f32, read_bytes, read_f32
 from pagemill.weights.safetensors import read_file
 from pagemill.weights.source import ModelSource
 
@@ -34,10 +35,20 @@ _PREFIX = "base_model.model."
 _SUFFIXES = {
     ".lora_A.weight": "a",
     ".lora_B.weight": "b",
+    ".lora_embedding_A": "embedding_a",
+    ".lora_embedding_B": "embedding_b",
     ".lora_B.bias": "bias",
     ".lora_magnitude_vector": "magnitude",
     ".lora_magnitude_vector.weight": "magnitude",
+    ".base_layer.weight": "base",
 }
+# PEFT nests what changes several parameters of one module.
+_NESTED = ".base_layer"
+_MOST_NESTED = 2
+# What checkpoints call modules that `transformers` calls otherwise.
+_RENAMED = {".block_sparse_moe.": ".mlp."}
+_ROWS_AT_ONCE = 4096
+_ROUNDING = 2.0**-8  # bf16
 _SHOWN = 5
 _UNSUPPORTED = (
     "alora_invocation_tokens",
@@ -45,39 +56,65 @@ _UNSUPPORTED = (
     "eva_config",
     "layer_replication",
     "megatron_config",
-    "modules_to_save",
-    "target_parameters",
     "trainable_token_indices",
 )
 
 Floats = npt.NDArray[np.float32]
 Matrix = npt.NDArray[Any]
-Layer = tuple[str, Matrix | None, Matrix | None, float, Floats | None, Floats | None]
-"""Name in the program, lora_A, lora_B, scale, gain, offset."""
+Layer = tuple[str, int, Matrix | None, Matrix | None, float, Floats | None, Floats | None]
+"""Name in the program, expert, lora_A, lora_B, scale, gain, offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The factors of products, as `adapter_config.json` states them."""
+
+    alpha: float
+    patterns: Mapping[str, float]
+    root: bool
+
+    def of(self, module: str, rank: int) -> float:
+        """alpha / rank, or alpha / sqrt(rank) of rsLoRA."""
+        alpha = self.alpha
+        for key, value in self.patterns.items():
+            if module == key or module.endswith(f".{key}"):
+                alpha = value
+                break
+        return alpha / (math.sqrt(rank) if self.root else rank)
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterModule:
-    """The tensors of one linear layer of the model and the factor of their product."""
+    """The tensors of one module of the model: of a linear layer, an embedding, or the experts of a
+    layer."""
 
-    scale: float
     a: TensorLocation
     b: TensorLocation
+    embedding: bool = False
     bias: TensorLocation | None = None
     magnitude: TensorLocation | None = None
+
+    @property
+    def rank(self) -> int:
+        """Of all experts together."""
+        return self.a.shape[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter that was found, not read: its modules by the names of the model's layers."""
+    """An adapter that was found, not read: its modules by the names of the model's layers, and
+    the weights of embeddings and heads that come with it, which are to be the model's."""
 
     path: Path
     modules: Mapping[str, AdapterModule]
+    bases: Mapping[str, TensorLocation]
+    scaling: Scaling
+    stated_rank: int | None = None
 
     @property
     def rank(self) -> int:
-        """The largest of its modules."""
-        return max(module.a.shape[0] for module in self.modules.values())
+        """What the configuration states, or the largest of its modules."""
+        return self.stated_rank or max(module.rank for module in self.modules.values())
 
 
 def read_adapter(path: str | Path) -> Adapter:
@@ -92,15 +129,14 @@ def read_adapter(path: str | Path) -> Adapter:
     if not (path / WEIGHTS_FILE).is_file():
         raise WeightsError(f"{path} has no {WEIGHTS_FILE}; save the adapter as safetensors")
     found = _sort_tensors(path, read_file(path / WEIGHTS_FILE))
-    modules: dict[str, AdapterModule] = {}
-    for name, tensors in found.items():
-        if "a" not in tensors or "b" not in tensors:
-            raise WeightsError(f"{path}: {name} lacks lora_A or lora_B")
-        rank = tensors["a"].shape[0] if len(tensors["a"].shape) == 2 else 0
-        modules[name] = AdapterModule(_scale(path, config, name, rank), **tensors)
+    bases = {name: tensors.pop("base") for name, tensors in found.items() if "base" in tensors}
+    modules = {name: _module(path, name, rest) for name, rest in found.items() if rest}
     if not modules:
         raise WeightsError(f"{path} has no tensors of LoRA")
-    return Adapter(path, modules)
+    rank = config.get("r")
+    scaling = _scaling(path, config)
+    stated = rank if type(rank) is int and rank > 0 else None
+    return Adapter(path, modules, bases, scaling, stated)
 
 
 def adapter_layers(
@@ -112,22 +148,69 @@ def adapter_layers(
     Raises:
         WeightsError: the adapter changes a layer that is not a target, or a shape does not fit.
     """
-    by_module: dict[str, list[AdapterTarget]] = {}
+    for name, base in adapter.bases.items():
+        _check_base(adapter, name, base, source)
+    layers: list[Layer] = []
+    used: set[str] = set()
     for target in targets:
-        by_module.setdefault(target.module, []).append(target)
-    unknown = sorted(set(adapter.modules) - set(by_module))
+        for name, number in _names_of(target):
+            module = adapter.modules.get(name)
+            if module is None:
+                continue
+            used.add(name)
+            layers.append(_layer(adapter, name, module, target, number, source))
+        name = _fused_name(adapter, target)
+        if name is not None:
+            used.add(name)
+            layers += _fused_layers(adapter, name, target)
+    unknown = sorted(set(adapter.modules) - used)
     if unknown:
         more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+        known = list(dict.fromkeys(target.module for target in targets))
         raise WeightsError(
             f"{adapter.path} changes layers that this model cannot adapt:"
             f" {', '.join(map(shown, unknown[:_SHOWN]))}{more}; adapters may change its linear"
-            " layers, such as "
-            f"{', '.join(list(by_module)[:2]) or 'none'}"
+            f" layers, such as {', '.join(known[:2]) or 'none'}"
         )
-    layers: list[Layer] = []
-    for name, module in adapter.modules.items():
-        layers += _module_layers(adapter, name, module, by_module[name], source)
     return layers
+
+
+def _names_of(target: AdapterTarget) -> list[tuple[str, int]]:
+    """The names of a target's modules and their experts."""
+    experts = target.experts
+    if experts is None:
+        return [(name, 0) for name in _spellings(target.module)]
+    pairs = [(experts.expert(number), number) for number in range(experts.count)]
+    return [(name, number) for own, number in pairs for name in _spellings(own)]
+
+
+def _spellings(name: str) -> list[str]:
+    renamed = (name.replace(old, new) for old, new in _RENAMED.items() if old in name)
+    return [name, *renamed]
+
+
+def _fused_name(adapter: Adapter, target: AdapterTarget) -> str | None:
+    """The name of the module that has this target for all experts; None if there is none. Which
+    parameter a nested module changes is found by its shape."""
+    experts = target.experts
+    if experts is None:
+        return None
+    fits: list[str] = []
+    for owner in dict.fromkeys([*_spellings(experts.owner), *_spellings(experts.container)]):
+        for depth in range(_MOST_NESTED + 1):
+            name = owner + depth * _NESTED
+            module = adapter.modules.get(name)
+            if module is None or len(module.a.shape) != 2 or len(module.b.shape) != 2:
+                continue
+            sizes = module.a.shape[1], module.b.shape[0]
+            if sizes == (experts.features, experts.rows.total):
+                fits.append(name)
+    if len(fits) > 1:
+        raise WeightsError(
+            f"{adapter.path}: which parameters of {experts.owner} it changes cannot be told from"
+            " their shapes"
+        )
+    return fits[0] if fits else None
 
 
 def _check_config(path: Path, config: Mapping[str, Any]) -> None:
@@ -137,6 +220,14 @@ def _check_config(path: Path, config: Mapping[str, Any]) -> None:
     for key in _UNSUPPORTED:
         if config.get(key):
             raise WeightsError(f"{path / CONFIG_FILE}: {key} is not supported")
+    saved = config.get("modules_to_save")
+    if saved:
+        listed = cast("list[Any]", saved) if isinstance(saved, list) else [saved]
+        names = ", ".join(map(shown, listed))
+        raise WeightsError(
+            f"{path / CONFIG_FILE}: modules_to_save has {names}: whole layers beside the adapter,"
+            " which are not supported; train them as target_modules"
+        )
     if config.get("bias", "none") != "none":
         raise WeightsError(
             f"{path / CONFIG_FILE}: bias is {shown(config['bias'])}; only none is supported"
@@ -167,26 +258,34 @@ def _sort_tensors(
     return found
 
 
-def _scale(path: Path, config: Mapping[str, Any], module: str, rank: int) -> float:
-    """alpha / rank, or alpha / sqrt(rank) of rsLoRA."""
-    alpha = config.get("lora_alpha", 8)
+def _module(path: Path, name: str, tensors: dict[str, TensorLocation]) -> AdapterModule:
+    embedding = "embedding_a" in tensors or "embedding_b" in tensors
+    prefix = "embedding_" if embedding else ""
+    a, b = tensors.pop(f"{prefix}a", None), tensors.pop(f"{prefix}b", None)
+    if a is None or b is None or "a" in tensors or "b" in tensors:
+        raise WeightsError(f"{path}: {name} lacks lora_A or lora_B")
+    if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[0] < 1:
+        raise WeightsError(f"{path}: lora_A or lora_B of {name} is no matrix")
+    if embedding and "magnitude" in tensors:
+        raise WeightsError(f"{path}: {name} has DoRA of an embedding, which is not supported")
+    return AdapterModule(a, b, embedding, **tensors)
+
+
+def _scaling(path: Path, config: Mapping[str, Any]) -> Scaling:
     pattern: Any = config.get("alpha_pattern")
-    if isinstance(pattern, dict):
+    patterns = cast("dict[str, Any]", pattern) if isinstance(pattern, dict) else {}
+    for key in patterns:
         # PEFT reads keys as regular expressions of the end of a name; names are what it writes.
-        for key, value in cast("dict[str, Any]", pattern).items():
-            if module == key or module.endswith(f".{key}"):
-                alpha = value
-                break
-            if re.escape(key).replace(r"\.", ".") != key:
-                raise WeightsError(
-                    f"{path / CONFIG_FILE}: alpha_pattern has {shown(key)}; only names of layers"
-                    " are supported"
-                )
-    if type(alpha) not in (int, float) or not math.isfinite(alpha) or rank < 1:
-        raise WeightsError(
-            f"{path / CONFIG_FILE}: lora_alpha {shown(alpha)} of {module}, rank {rank}, is no scale"
-        )
-    return float(alpha) / (math.sqrt(rank) if config.get("use_rslora") else rank)
+        if re.escape(key).replace(r"\.", ".") != key:
+            raise WeightsError(
+                f"{path / CONFIG_FILE}: alpha_pattern has {shown(key)}; only names of layers"
+                " are supported"
+            )
+    alpha = config.get("lora_alpha", 8)
+    for value in (alpha, *patterns.values()):
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise WeightsError(f"{path / CONFIG_FILE}: lora_alpha {shown(value)} is not a number")
+    return Scaling(float(alpha), patterns, bool(config.get("use_rslora")))
 
 
 def _native(location: TensorLocation) -> Matrix:
@@ -195,40 +294,98 @@ def _native(location: TensorLocation) -> Matrix:
     return np.array(read_bytes(location)).view(types[location.dtype]).reshape(location.shape)
 
 
-def _module_layers(
+def _layer(
     adapter: Adapter,
     name: str,
     module: AdapterModule,
-    targets: Sequence[AdapterTarget],
+    target: AdapterTarget,
+    number: int,
     source: ModelSource,
-) -> list[Layer]:
+) -> Layer:
+    """The part of `module` that is in `target`."""
+    if module.embedding != target.embedding:
+        kind = "an embedding" if target.embedding else "a linear layer"
+        raise WeightsError(f"{adapter.path}: {name} is {kind} in this model")
+    scale = adapter.scaling.of(name, module.rank)
     a, b = _native(module.a), _native(module.b)
     gain = offset = None
     if module.bias is not None:
-        offset = read_f32(module.bias).reshape(-1) * np.float32(module.scale)
+        offset = read_f32(module.bias).reshape(-1) * np.float32(scale)
     if module.magnitude is not None:
         if offset is not None:
             raise WeightsError(f"{adapter.path}: {name} has DoRA and a bias of lora_B")
-        gain, offset = _dora(adapter, name, module, source)
+        gain, offset = _dora(adapter, name, module, module.magnitude, scale, source)
         b = read_f32(module.b) * gain[:, None]
-    layers: list[Layer] = []
-    for target in targets:
-        rows = slice(None)
-        if target.rows is not None:
-            if b.shape[0] != target.rows.total:
-                raise WeightsError(
-                    f"{adapter.path}: lora_B of {name} has {b.shape[0]} rows, the layer has"
-                    f" {target.rows.total}"
-                )
-            rows = slice(target.rows.begin, target.rows.end)
-        columns = slice(None)
-        if target.columns is not None:
-            columns = slice(target.columns.begin, target.columns.end)
-        of_gain = None if gain is None else _dense(gain[rows])
-        of_offset = None if offset is None else _dense(offset[rows])
-        matrices = _dense(a[:, columns]), _dense(b[rows])
-        layers.append((target.name, *matrices, module.scale, of_gain, of_offset))
-    return layers
+    if target.rows is not None and b.shape[0] != target.rows.total:
+        raise WeightsError(
+            f"{adapter.path}: lora_B of {name} has {b.shape[0]} rows, the layer has"
+            f" {target.rows.total}"
+        )
+    rows = slice(None) if target.rows is None else slice(target.rows.begin, target.rows.end)
+    columns = slice(None)
+    if target.columns is not None:
+        columns = slice(target.columns.begin, target.columns.end)
+        if target.columns.begin > 0:
+            offset = None  # added once to the sum of all parts
+    return (
+        target.name,
+        number,
+        _dense(a[:, columns]),
+        _dense(b[rows]),
+        scale * target.scale,
+        None if gain is None else _dense(gain[rows]),
+        None if offset is None else _dense(offset[rows]),
+    )
+
+
+def _fused_layers(adapter: Adapter, name: str, target: AdapterTarget) -> list[Layer]:
+    """The layers of all experts, of a module whose lora_A is [experts * rank, in] and lora_B
+    [out, rank * experts], experts innermost."""
+    module, experts = adapter.modules[name], target.experts
+    assert experts is not None
+    if module.rank % experts.count or module.b.shape[1] != module.rank:
+        raise WeightsError(
+            f"{adapter.path}: lora_A of {name} has {module.rank} rows and lora_B"
+            f" {module.b.shape[1]} columns, not a multiple of {experts.count} experts"
+        )
+    if module.bias is not None or module.magnitude is not None or module.embedding:
+        raise WeightsError(f"{adapter.path}: {name} has more than lora_A and lora_B of its experts")
+    rank = module.rank // experts.count
+    scale = adapter.scaling.of(f"{experts.owner}.{experts.parameter}", rank)
+    a = _native(module.a).reshape(experts.count, rank, -1)
+    b = _native(module.b).reshape(-1, rank, experts.count)
+    b = b[experts.rows.begin : experts.rows.end : experts.step]
+    columns = slice(None)
+    if target.columns is not None:
+        columns = slice(target.columns.begin, target.columns.end)
+    return [
+        (target.name, i, _dense(a[i, :, columns]), _dense(b[:, :, i]), scale, None, None)
+        for i in range(experts.count)
+    ]
+
+
+def _check_base(adapter: Adapter, name: str, base: TensorLocation, source: ModelSource) -> None:
+    """The weight that comes with the adapter is the model's; how a quantized model rounds it cannot
+    be told."""
+    if not source.has(f"{name}.weight"):
+        return
+    own = source.tensor(f"{name}.weight")
+    differs = base.shape != own.shape
+    if not differs and own.dtype in REAL_DTYPES:
+        ours, theirs = read_bytes(own), read_bytes(base)
+        rows = own.shape[0]
+        ours, theirs = ours.reshape(rows, -1), theirs.reshape(rows, -1)
+        for begin in range(0, rows, _ROWS_AT_ONCE):
+            part = slice(begin, begin + _ROWS_AT_ONCE)
+            shape = (len(ours[part]), own.shape[1])
+            values = as_f32(own.dtype, shape, ours[part].reshape(-1))
+            others = as_f32(base.dtype, shape, theirs[part].reshape(-1))
+            differs |= not np.allclose(values, others, rtol=_ROUNDING, atol=0)
+    if differs:
+        raise WeightsError(
+            f"{adapter.path} comes with a weight of {name} that is not this model's; serve the"
+            " model that it was trained on"
+        )
 
 
 def _dense(array: Matrix) -> Matrix:
@@ -236,7 +393,12 @@ def _dense(array: Matrix) -> Matrix:
 
 
 def _dora(
-    adapter: Adapter, name: str, module: AdapterModule, source: ModelSource
+    adapter: Adapter,
+    name: str,
+    module: AdapterModule,
+    magnitude: TensorLocation,
+    scale: float,
+    source: ModelSource,
 ) -> tuple[Floats, Floats | None]:
     """gain and offset: the layer's rows get the lengths that the adapter states, the bias stays."""
     if not source.has(f"{name}.weight"):
@@ -244,16 +406,15 @@ def _dora(
             f"{adapter.path} is DoRA, which needs the weight of {name} as one tensor; this model"
             " stores it otherwise"
         )
-    assert module.magnitude is not None
     weight = read_f32(source.tensor(f"{name}.weight"))
     product = read_f32(module.b) @ read_f32(module.a)
-    if product.shape != weight.shape or module.magnitude.shape[-1] != weight.shape[0]:
+    if product.shape != weight.shape or magnitude.shape[-1] != weight.shape[0]:
         raise WeightsError(
             f"{adapter.path}: {name} is {list(product.shape)}, the layer's weight"
             f" {list(weight.shape)}"
         )
-    lengths = np.linalg.norm(weight + np.float32(module.scale) * product, axis=1)
-    gain = read_f32(module.magnitude).reshape(-1) / lengths
+    lengths = np.linalg.norm(weight + np.float32(scale) * product, axis=1)
+    gain = read_f32(magnitude).reshape(-1) / lengths
     if not np.isfinite(gain).all():
         raise WeightsError(f"{adapter.path}: {name} has a row of length 0")
     if not source.has(f"{name}.bias"):

@@ -18,7 +18,7 @@ from pagemill.ops.shard import Part, Stripe
 from pagemill.ops.trace import Parts, Tensor, Trace
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.read import REAL_DTYPES, read_f32
+from pagemill.weights.read import REAL_DTYPES, read_f32, read_integers
 from pagemill.weights.source import ModelSource
 
 
@@ -240,6 +240,20 @@ class DeclaredTensors:
         if location.dtype == "f32" and not location.negated_exp:
             return self._declare(location.name, location, shape)
         return self.constant(location.name, self._read_real(location).reshape(shape))
+
+    def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Whole numbers of `shape`, stored as integers or as real numbers, in f32; claims them.
+
+        Raises:
+            WeightsError: they are missing, of another shape or type, or not exact in f32.
+        """
+        location = self._source.tensor(name)
+        if not location.fits(shape):
+            raise WeightsError(
+                f"{self.path}: {name} has shape {list(location.shape)}, expected {list(shape)}"
+            )
+        self.claimed.add(location.name)
+        return self.constant(name, read_integers(location).reshape(shape))
 
     def constant(self, key: str, values: np.ndarray) -> Tensor:
         """An f32 constant of the program."""

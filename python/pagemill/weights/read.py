@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +12,8 @@ from pagemill.weights.dequantize import dequantize
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 
+_INTEGERS = {"i32": "<i4", "i64": "<i8"}
+_MAX_EXACT = 1 << 24  # in f32
 REAL_DTYPES = ("f32", "bf16", "f16")  # one number per element, without a scale
 
 
@@ -71,6 +75,24 @@ def read_f32(location: TensorLocation) -> npt.NDArray[np.float32]:
     """
     values = as_f32(location.dtype, location.shape, read_bytes(location))
     return np.log(-values) if location.negated_exp else values
+
+
+def read_integers(location: TensorLocation) -> npt.NDArray[np.float32]:
+    """Whole numbers, stored as integers of 32 or 64 bits or as real numbers.
+
+    Raises:
+        WeightsError: the dtype is another, or f32 does not hold a number exactly.
+        OSError: the file cannot be read.
+    """
+    if location.dtype not in _INTEGERS:
+        return read_f32(location)
+    kind = np.dtype(_INTEGERS[location.dtype])
+    count = math.prod(location.shape)
+    stored = np.memmap(location.file, np.uint8, "r", location.offset, (count * kind.itemsize,))
+    values = stored.view(kind).reshape(location.shape)
+    if np.abs(values).max(initial=0) > _MAX_EXACT:
+        raise WeightsError(f"{location.name} has whole numbers above {_MAX_EXACT}")
+    return values.astype(np.float32)
 
 
 def is_zero(location: TensorLocation) -> bool:

@@ -12,9 +12,13 @@ struct MoeRouteParams {
   Rows ids, weights;               // [rows, choices] i32 and f32
   const float* bias = nullptr;     // [experts], or null
   const float* factors = nullptr;  // [experts], or null
+  Rows token_ids;                  // rows of one i32, if there is a table
+  Rows table;                      // rows of `choices` f32
   int64_t rows = 0;
   int32_t experts = 0, choices = 0;
-  bool sigmoid = false, sparse_mixer = false;  // otherwise softmax
+  bool has_table = false;
+  // Otherwise softmax.
+  bool sigmoid = false, sparse_mixer = false, sqrt_softplus = false;
   bool logits_bias = false, renormalize = false;
   float tolerance = 0;  // of SparseMixer
   float scale = 1;

@@ -18,6 +18,11 @@ struct Experts {
 
   bool AreDefined() const { return sycl::isfinite(largest) && !sycl::isnan(sum); }
   float Score(int32_t e) const {
+    if (p.sqrt_softplus) {
+      const float x = logits[e];  // below -15, e^(x / 2) to the last bit but one
+      if (x < -15) return sycl::exp(x / 2);
+      return sycl::sqrt(sycl::fmax(x, 0.0f) + sycl::log1p(sycl::exp(-sycl::fabs(x))));
+    }
     return p.sigmoid ? 1 / (1 + sycl::exp(-logits[e])) : sycl::exp(logits[e] - largest) / sum;
   }
   float Key(int32_t e) const {
@@ -84,11 +89,19 @@ PAGEMILL_KERNEL void moe_route_kernel(MoeRouteParams p) {
   float* weights = p.weights.Row<float>(row);
   const uint64_t groups = BestGroups(experts);
   const int32_t group_size = p.experts / p.groups;
+  const float* const listed =
+      p.has_table ? p.table.Row<const float>(*p.token_ids.Row<const int32_t>(row)) : nullptr;
+  bool defined = experts.AreDefined();
   float sum = 1e-20f;
   for (int32_t j = 0; j < p.choices; ++j) {
     int32_t best = -1;
     float best_key = 0;
-    for (int32_t e = 0; e < p.experts; ++e) {
+    if (p.has_table) {
+      const bool exists = listed[j] > -1 && listed[j] < static_cast<float>(p.experts);
+      defined &= exists;
+      best = exists ? static_cast<int32_t>(listed[j]) : 0;
+    }
+    for (int32_t e = 0; e < p.experts && !p.has_table; ++e) {
       if ((groups >> e / group_size & 1) == 0 || IsAmong(ids, j, e)) continue;
       const float key = experts.Key(e);
       if (best >= 0 && !(key > best_key)) continue;
@@ -101,8 +114,8 @@ PAGEMILL_KERNEL void moe_route_kernel(MoeRouteParams p) {
   }
   for (int32_t j = 0; j < p.choices; ++j) {
     const float factor = p.factors == nullptr ? p.scale : p.scale * p.factors[ids[j]];
-    weights[j] = experts.AreDefined() ? weights[j] / (p.renormalize ? sum : 1.0f) * factor
-                                      : __builtin_nanf("");
+    weights[j] =
+        defined ? weights[j] / (p.renormalize ? sum : 1.0f) * factor : __builtin_nanf("");
   }
 }
 

@@ -29,7 +29,9 @@ void RunRotary(const ops::OpCall& call, ops::KernelContext& context) {
                    .dims = frequencies.dims,
                    .pairs = frequencies.pairs,
                    .interleaved = args.interleaved,
-                   .mscale = args.mscale});
+                   .mscale = args.mscale,
+                   .begin = args.begin,
+                   .offset = args.offset});
 }
 
 const ops::Kernel kRotary = SyclKernel("rotary", RunRotary);

@@ -17,17 +17,18 @@ PAGEMILL_KERNEL void rotary_kernel(RotaryParams p) {
   const Act* x = (is_q ? p.q : p.k).Row<const Act>(token) + head * p.head_dim;
   Act* y = (is_q ? p.q_out : p.k_out).Row<Act>(token) + head * p.head_dim;
   if (i >= p.pairs) {
-    y[p.pairs + i] = x[p.pairs + i];
+    const int64_t beside = i - p.pairs < p.begin ? i - p.pairs : i + p.pairs;
+    y[beside] = x[beside];
     return;
   }
   float angle = 0;
   for (int64_t d = 0; d < p.dims; ++d) {
-    angle += static_cast<float>(p.positions.Row<const int32_t>(token)[d]) *
+    angle += static_cast<float>(p.positions.Row<const int32_t>(token)[d] + p.offset) *
              p.frequencies.Row<const float>(d)[i];
   }
   const float c = sycl::cos(angle) * p.mscale, s = sycl::sin(angle) * p.mscale;
-  const int64_t first = p.interleaved ? 2 * i : i;
-  const int64_t second = p.interleaved ? 2 * i + 1 : i + p.pairs;
+  const int64_t first = p.begin + (p.interleaved ? 2 * i : i);
+  const int64_t second = first + (p.interleaved ? 1 : p.pairs);
   const float a = Load(x + first), b = Load(x + second);
   Store(y + first, a * c - b * s);
   Store(y + second, b * c + a * s);

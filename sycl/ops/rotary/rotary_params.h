@@ -14,6 +14,8 @@ struct RotaryParams {
   int64_t dims = 1, pairs = 0;
   bool interleaved = false;
   float mscale = 1;
+  int32_t begin = 0;   // the first element of a head that rotates
+  int32_t offset = 0;  // added to positions
 };
 
 }  // namespace pagemill::sycl

@@ -132,13 +132,18 @@ def _pooled(
             )
         return None
     kind, normalize = options.pooling, options.normalize
+    if source.pooling is not None and source.pooling.dense:
+        raise ModelConfigError(
+            f"{source.path / 'modules.json'}: Dense modules need native support of the model"
+        )
     if library.task.by_token:
         kind = "all"
     elif kind is None and source.pooling is not None:
         kind, normalize = source.pooling.kind, source.pooling.normalize
     kind = kind or ("last" if causal else "mean")
-    if kind not in KINDS:
-        raise ModelConfigError(f"no pooling {kind!r:.40}; known: {', '.join(KINDS)}")
+    known = KINDS.keys() - {"splade"}  # which needs a head that the library's encoders lack
+    if kind not in known:
+        raise ModelConfigError(f"no pooling {kind!r:.40}; known: {', '.join(sorted(known))}")
     sizes = matryoshka_sizes(source.config)
     return Pooled(task=library.task, width=width, pooling=kind, normalizes=normalize, sizes=sizes)
 

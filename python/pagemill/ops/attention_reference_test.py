@@ -1,0 +1,271 @@
+"""The torch references of attention against a plain softmax over the keys that a query sees."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from pagemill.ops.table import reference
+from pagemill.ops.torch_step import (
+    TorchCache,
+    TorchLatentCache,
+    make_step,
+)
+
+DEVICE = torch.device("cpu")
+
+
+def _run(op: str, *inputs: object, **attributes: float) -> tuple[torch.Tensor, ...]:
+    return reference(op)(list(inputs), attributes, None)
+
+
+def _random(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(math.prod(shape)))
+
+
+def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, slopes):
+    """Double precision, one head and query at a time."""
+    output = np.zeros(q.shape)
+    group = q.shape[1] // keys.shape[1]
+    soft_cap = attributes["soft_cap"]
+    for token in range(q.shape[0]):
+        for head in range(q.shape[1]):
+            seen = visible[token]
+            scores = keys[seen, head // group] @ q[token, head] * attributes["scale"]
+            if soft_cap:
+                scores = soft_cap * np.tanh(scores / soft_cap)
+            position, grows_from = -distances[token, 0], attributes["grows_from"]
+            if grows_from and position > grows_from:
+                scores = scores * np.log(position) / np.log(grows_from)
+            if slopes is not None:
+                scores = scores + float(slopes[head]) * distances[token, seen]
+            weights = np.exp(scores)
+            total = weights.sum() + (0 if sinks is None else np.exp(float(sinks[head])))
+            output[token, head] = weights / total @ values[seen, head // group]
+    return output
+
+
+@pytest.mark.parametrize(("sinks", "slopes"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize(
+    ("window", "chunked", "causal", "soft_cap", "grows_from"),
+    [
+        (0, 0, 1, 0, 0),
+        (5, 0, 1, 0, 0),
+        (4, 1, 1, 0, 0),
+        (0, 0, 0, 0, 0),
+        (3, 0, 1, 2, 0),
+        (0, 0, 1, 2, 0),
+        (0, 0, 1, 0, 3),
+        (0, 0, 1, 2, 3),
+    ],
+)
+def test_paged_attention_over_shuffled_blocks(
+    window, chunked, causal, soft_cap, grows_from, sinks, slopes
+):
+    block_size, heads, kv_heads, head_dim = 4, 6, 2, 8
+    # Three requests: decode at length 11, a chunk of 5 after 6, a whole prompt of 9.
+    new, lengths = (1, 5, 9), (11, 11, 9)
+    if not causal:
+        new, lengths = (1, 5, 9), (1, 5, 9)  # bidirectional prompts run whole
+    table = np.array([[7, 2, 5], [1, 9, 3], [8, 4, 6]], np.int32)
+    rng = np.random.default_rng(window + soft_cap)
+    keys, values = rng.normal(size=(2, 3, 12, kv_heads, head_dim)).astype(np.float32)
+    cache = TorchCache(*(torch.full((40, kv_heads, head_dim), 1e6) for _ in range(2)))
+    slots = (table[:, :, None] * block_size + np.arange(block_size)).reshape(3, -1)
+    for request, length in enumerate(lengths):
+        cache.key[slots[request, :length]] = torch.from_numpy(keys[request, :length])
+        cache.value[slots[request, :length]] = torch.from_numpy(values[request, :length])
+    starts = np.cumsum([0, *new]).astype(np.int32)
+    empty = np.zeros(starts[-1], np.int32)
+    batch = {
+        "token_ids": empty,
+        "positions": empty,
+        "logits_rows": empty,
+        "query_start": starts,
+        "seq_lens": np.array(lengths, np.int32),
+        "kv": [
+            {
+                "block_size": block_size,
+                "slot_mapping": empty,
+                "block_table": table,
+                "recent_states": 0,
+            }
+        ],
+    }
+    q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
+    attributes = {"scale": 0.4, "window": window, "causal": causal, "soft_cap": soft_cap}
+    attributes |= {"chunked": chunked, "grows_from": grows_from}
+    step = make_step(batch, DEVICE)
+    sink_logits = torch.linspace(-2.0, 3.0, heads) if sinks else None
+    head_slopes = torch.tensor([0.5**i for i in range(heads)]) if slopes else None
+    operands = [q, cache, sink_logits, head_slopes] if sinks or slopes else [q, cache]
+    (output,) = reference("paged_attention")(operands, attributes, step)
+    for request, length in enumerate(lengths):
+        positions = np.arange(length - new[request], length)[:, None]
+        key_positions = np.arange(length)
+        visible = np.ones((new[request], length), bool)
+        if causal:
+            visible = key_positions <= positions
+            if window:
+                first = positions // window * window if chunked else positions - window + 1
+                visible &= key_positions >= first
+        rows = slice(starts[request], starts[request + 1])
+        expected = _attention_by_hand(
+            q[rows].double().numpy(),
+            keys[request, :length].astype(float),
+            values[request, :length].astype(float),
+            visible,
+            key_positions - positions,
+            attributes,
+            sink_logits,
+            head_slopes,
+        )
+        np.testing.assert_allclose(output[rows].numpy(), expected, atol=2e-6, rtol=0)
+
+
+def _select_tokens_by_hand(q, rope, latents, new, lengths, cache, step):
+    """What `select_tokens` chooses, which is what a plain sort of the scores chooses."""
+    weights = _random(len(q), q.shape[1])
+    operands = [q, rope, weights, cache]
+    (chosen,) = reference("select_tokens")(operands, {"choices": 4}, step)
+    queries, token = torch.cat([q, rope], -1), 0
+    for r, length in enumerate(lengths):
+        for position in range(length - new[r], length):
+            keys = torch.from_numpy(latents[r, : position + 1])
+            scores = (queries[token] @ keys.T).relu().T @ weights[token]
+            best = sorted(scores.argsort(descending=True)[:4].tolist())
+            assert chosen[token].tolist() == best + [-1] * (4 - len(best))
+            token += 1
+    return chosen
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_latent_attention_over_shuffled_blocks(sparse):
+    """Latents are keys and values of every head; a decoded token, a chunk and a whole prompt."""
+    block_size, heads, size, rope_size = 4, 3, 6, 2
+    new, lengths = (1, 5, 9), (11, 11, 9)
+    table = np.array([[7, 2, 5], [1, 9, 3], [8, 4, 6]], np.int32)
+    slots = (table[:, :, None] * block_size + np.arange(block_size)).reshape(3, -1)
+    rng = np.random.default_rng(4)
+    latents = rng.normal(size=(3, 12, size + rope_size)).astype(np.float32)
+    starts = np.cumsum([0, *new]).astype(np.int32)
+    writes = [slots[r, length - new[r] : length] for r, length in enumerate(lengths)]
+    mapping = np.concatenate(writes).astype(np.int32)
+    batch = {
+        "token_ids": mapping,
+        "positions": mapping,
+        "logits_rows": mapping,
+        "query_start": starts,
+        "seq_lens": np.array(lengths, np.int32),
+        "kv": [
+            {
+                "block_size": block_size,
+                "slot_mapping": mapping,
+                "block_table": table,
+                "recent_states": 0,
+            }
+        ],
+    }
+    step = make_step(batch, DEVICE)
+    cache = TorchLatentCache(torch.full((40, size + rope_size), 1e6))
+    rows: list[np.ndarray] = []
+    for r, length in enumerate(lengths):
+        before = length - new[r]
+        cache.rows[slots[r, :before]] = torch.from_numpy(latents[r, :before])
+        rows.append(latents[r, before:length])
+    written = torch.from_numpy(np.concatenate(rows))
+    parts = [written[:, :size], written[:, None, size:], cache]
+    assert reference("latent_write")(parts, {}, step) == ()
+    q = torch.from_numpy(rng.normal(size=(starts[-1], heads, size)).astype(np.float32))
+    rope = torch.from_numpy(rng.normal(size=(starts[-1], heads, rope_size)).astype(np.float32))
+    operands, scale = [q, rope, cache], {"scale": 0.4}
+    if sparse:
+        operands.append(_select_tokens_by_hand(q, rope, latents, new, lengths, cache, step))
+    (output,) = reference("latent_attention")(operands, scale, step)
+    for r, length in enumerate(lengths):
+        for i in range(new[r]):
+            token, seen = starts[r] + i, latents[r, : length - new[r] + i + 1].astype(float)
+            if sparse:
+                positions = operands[3][token].numpy()
+                seen = seen[positions[positions >= 0]]
+            for head in range(heads):
+                query = torch.cat([q[token, head], rope[token, head]]).double().numpy()
+                weights = np.exp(seen @ query * 0.4)
+                expected = weights / weights.sum() @ seen[:, :size]
+                np.testing.assert_allclose(output[token, head].numpy(), expected, atol=2e-6, rtol=0)
+
+
+def test_two_attentions_merge_to_that_over_all_keys():
+    scores, values, sinks = 3 * _random(2, 5, 3), _random(2, 5, 3, 4), _random(1, 3)[0]
+    scores[1, 3:] = -torch.inf  # token 1 sees nothing of the second part
+    parts: list[torch.Tensor] = []
+    for keys in (slice(0, 3), slice(3, 5)):
+        weights = scores[:, keys].softmax(1).nan_to_num()
+        parts += [(weights[..., None] * values[:, keys]).sum(1), scores[:, keys].logsumexp(1)]
+    (y,) = reference("merge_attention")([sinks, *parts], {}, None)
+    shares = torch.cat([scores, sinks.expand(2, 1, 3)], 1).softmax(1)[:, :5]
+    torch.testing.assert_close(y, (shares[..., None] * values).sum(1))
+    (alone,) = reference("merge_attention")([None, *parts[:2]], {}, None)
+    torch.testing.assert_close(alone, parts[0])
+
+
+def test_rows_of_several_tokens_are_seen_from_the_last_on():
+    """Requests of 5 tokens and of the seventh, in blocks of 4, a row for each 2 tokens."""
+    table, mapping = np.array([[2, 1], [3, 4]], np.int32), np.array([8, 9, 10, 11, 4, 18], np.int32)
+    batch = {
+        "token_ids": mapping,
+        "positions": mapping,
+        "logits_rows": mapping,
+        "query_start": np.array([0, 5, 6], np.int32),
+        "seq_lens": np.array([5, 7], np.int32),
+        "kv": [
+            {
+                "block_size": 4,
+                "recent_states": 0,
+                "slot_mapping": mapping,
+                "block_table": table,
+            }
+        ],
+    }
+    step, cache = make_step(batch, DEVICE), TorchLatentCache(torch.full((10, 3), 1e6), 0, 2)
+    written = _random(6, 3)
+    assert reference("latent_write")([written, None, cache], {}, step) == ()
+    assert (cache.rows < 1e6).all(1).nonzero().flatten().tolist() == [4, 5]
+    cache.rows[6:9] = _random(3, 3)
+    contexts = [cache.rows[[4, 5]], cache.rows[[6, 7, 8]]]
+    q = _random(6, 2, 3)
+    attributes = {"scale": 0.5, "sums": 1.0}
+    y, lse = reference("latent_attention")([q, None, cache], attributes, step)
+    (chosen,) = reference("select_tokens")([q, None, torch.ones(6, 2), cache], {"choices": 4}, step)
+    for token, (request, seen) in enumerate([(0, 0), (0, 1), (0, 1), (0, 2), (0, 2), (1, 3)]):
+        rows = contexts[request][:seen]
+        scores = q[token] @ rows.T * 0.5
+        torch.testing.assert_close(y[token], scores.softmax(-1) @ rows)
+        torch.testing.assert_close(lse[token], scores.logsumexp(-1))
+        assert chosen[token].tolist() == [*range(seen), *[-1] * (4 - seen)]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_a_softmax_among_the_tokens_of_a_request(causal: bool):
+    spans = [SimpleNamespace(begin=0, end=3), SimpleNamespace(begin=3, end=4)]
+    q, k, v = _random(4, 2, 8), _random(4, 1, 8) / 2, _random(4, 1, 8) * 2
+    attributes = {"scale": 0.5, "causal": float(causal)}
+    (y,) = reference("attention")([q, k, v], attributes, SimpleNamespace(spans=spans))
+    for token, head in ((0, 0), (1, 1), (2, 0), (3, 1)):
+        begin, end = (0, 3) if token < 3 else (3, 4)
+        end = token + 1 if causal else end
+        weights = (k[begin:end, 0] @ q[token, head] * 0.5).softmax(0)
+        torch.testing.assert_close(y[token, head], weights @ v[begin:end, 0])
+
+
+def test_attention_adds_a_bias_for_each_distance():
+    q, k, v, biases = _random(5, 2, 8), _random(5, 2, 8) / 2, _random(5, 2, 8) * 2, _random(2, 5)
+    spans = [SimpleNamespace(begin=0, end=5)]
+    attributes = {"scale": 0.5, "causal": 0.0}
+    (y,) = reference("attention")([q, k, v, biases], attributes, SimpleNamespace(spans=spans))
+    for token, head in ((0, 0), (1, 1), (4, 0)):
+        reach = [biases[head, 2 + min(max(key - token, -2), 2)] for key in range(5)]
+        weights = (k[:, head] @ q[token, head] * 0.5 + torch.stack(reach)).softmax(0)
+        torch.testing.assert_close(y[token, head], weights @ v[:, head])

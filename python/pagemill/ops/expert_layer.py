@@ -1,0 +1,36 @@
+"""How adapters name a layer that each expert of a mixture has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pagemill.ops.shard import Part
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertLayer:
+    """A layer of `count` experts: the modules `<container>.<number>.<module>`, or rows of
+    `parameter`, which the module `owner` has for all experts: every `step`-th of `rows`, whose
+    total is how many the parameter has. It makes something of `features`."""
+
+    count: int
+    container: str
+    module: str
+    owner: str
+    parameter: str
+    rows: Part
+    features: int
+    step: int = 1
+
+    @property
+    def name(self) -> str:
+        """That of the layer in all experts."""
+        return f"{self.container}.*.{self.module}"
+
+    def expert(self, number: int) -> str:
+        """The module of one expert."""
+        return f"{self.container}.{number}.{self.module}"
+
+    def within(self, prefix: str) -> ExpertLayer:
+        """The layer in a model whose names begin with `prefix`."""
+        return replace(self, container=prefix + self.container, owner=prefix + self.owner)

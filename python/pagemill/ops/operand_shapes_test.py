@@ -1,0 +1,556 @@
+"""Ops return the shapes of their contract, and reject operands that violate it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from pagemill import ops
+from pagemill.ops.shard import Shard
+from pagemill.ops.trace import Cache, ShapeError, Tensor
+from pagemill.ops.trace_values import Values
+
+GOOD: list[tuple[Callable[[Values], Tensor], tuple[int | str, ...]]] = [
+    (lambda v: ops.embedding(v.i32("tokens"), v.weight("q4_k", 9, 256)), ("tokens", 256)),
+    (lambda v: ops.add(v.act("tokens", 4), v.act("tokens", 4)), ("tokens", 4)),
+    (lambda v: ops.add(v.act("tokens", 4), v.weight("f32", 4)), ("tokens", 4)),
+    (lambda v: ops.all_reduce(v.act("tokens", 4), shard=Shard(0, 2)), ("tokens", 4)),
+    (lambda v: ops.all_gather(v.act("logits_rows", 5), 9, shard=Shard(1, 2)), ("logits_rows", 9)),
+    (lambda v: ops.rms_norm(v.act("tokens", 3, 8), v.weight("f32", 8), eps=1), ("tokens", 3, 8)),
+    (lambda v: ops.rms_norm(v.act("tokens", 3, 8), v.weight("f32", 24), eps=1), ("tokens", 3, 8)),
+    (lambda v: ops.scale(v.act("tokens", 4), 0.5), ("tokens", 4)),
+    (lambda v: ops.scale_groups(v.act("tokens", 3, 8), v.f32("tokens", 3)), ("tokens", 3, 8)),
+    (lambda v: ops.sparse_relu(v.act("tokens", 4), deviations=1.6), ("tokens", 4)),
+    (
+        lambda v: ops.concat(v.act("tokens", 4), v.act("tokens", 4), row_shape=(2, 4)),
+        ("tokens", 2, 4),
+    ),
+    (
+        lambda v: ops.embedding(v.i32("tokens"), v.weight("f32", 9, 4), outside=8),
+        ("tokens", 4),
+    ),
+    (
+        lambda v: ops.causal_conv(
+            v.act("tokens", 6), v.weight("f32", 6, 1, 4), v.weight("f32", 6), v.state(3, 6)
+        ),
+        ("tokens", 6),
+    ),
+    (
+        lambda v: ops.layer_norm(v.act("tokens", 8), v.weight("f32", 8), v.weight("f32", 8), eps=1),
+        ("tokens", 8),
+    ),
+    (lambda v: ops.linear(v.act("tokens", 2, 16), v.weight("q4_0", 6, 32)), ("tokens", 6)),
+    (
+        lambda v: ops.linear(v.act("logits_rows", 8), v.weight("f16", 6, 8), v.weight("f32", 6)),
+        ("logits_rows", 6),
+    ),
+    (
+        lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), row_shape=(3, 2)),
+        ("tokens", 3, 2),
+    ),
+    (
+        lambda v: ops.linear(v.act("tokens", 8), v.scaled("i8", (6, 8), (1, 8)), row_shape=(2, 3)),
+        ("tokens", 2, 3),
+    ),
+    (
+        lambda v: ops.linear(v.act("logits_rows", 2, 9), v.scaled("f8_e4m3", (7, 18), (4, 8))),
+        ("logits_rows", 7),
+    ),
+    (lambda v: ops.paged_attention(v.act("tokens", 6, 16), v.cache, scale=1), ("tokens", 6, 16)),
+    (
+        lambda v: ops.paged_attention(
+            v.act("tokens", 6, 16),
+            v.cache,
+            scale=1,
+            sinks=v.weight("f32", 6),
+            slopes=v.weight("f32", 6),
+        ),
+        ("tokens", 6, 16),
+    ),
+    (lambda v: ops.activation(v.act("tokens", 5), ops.ActivationKind.TANH), ("tokens", 5)),
+    (
+        lambda v: ops.gated_activation(
+            v.act("tokens", 5), v.act("tokens", 5), ops.ActivationKind.SILU
+        ),
+        ("tokens", 5),
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.act("tokens", 64), v.i32("tokens", 2), v.weight("q4_0", 3, 6, 64)
+        )[0],
+        ("tokens", 2, 6),
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.act("tokens", 2, 8),
+            v.i32("tokens", 2),
+            v.weight("f32", 3, 6, 8),
+            biases=[v.weight("f32", 3, 6)],
+        )[0],
+        ("tokens", 2, 6),
+    ),
+    (lambda v: ops.moe_combine(v.act("tokens", 3, 8), v.f32("tokens", 3)), ("tokens", 8)),
+    (lambda v: ops.moe_combine(v.act("tokens", 8), v.f32("tokens", 3)), ("tokens", 8)),
+    (
+        lambda v: ops.head_linear(v.act("tokens", 3, 32), v.weight("q8_0", 3, 7, 32)),
+        ("tokens", 3, 7),
+    ),
+    (
+        lambda v: ops.head_linear(
+            v.act("tokens", 3, 7), v.weight("q8_0", 3, 7, 32), transposed=True
+        ),
+        ("tokens", 3, 32),
+    ),
+    (
+        lambda v: ops.latent_attention(
+            v.act("tokens", 3, 32), v.act("tokens", 3, 8), v.latents, scale=1
+        ),
+        ("tokens", 3, 32),
+    ),
+    (
+        lambda v: ops.latent_attention(
+            v.act("tokens", 3, 32),
+            v.act("tokens", 3, 8),
+            v.latents,
+            scale=1,
+            chosen=v.i32("tokens", 5),
+        ),
+        ("tokens", 3, 32),
+    ),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 6)[0], ("tokens", 3, 6)),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 6)[1], ("tokens", 3, 2)),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=((9, 2), None))[0], ("tokens", 9, 2)),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=((9, 2), None))[1], ("tokens", 3, 2)),
+    (lambda v: ops.select_rows(v.act("tokens", 5), v.i32("logits_rows")), ("logits_rows", 5)),
+    (
+        lambda v: ops.scatter_rows(v.act("tokens", 5), v.act("media_rows", 5), v.i32("media_rows")),
+        ("tokens", 5),
+    ),
+    (
+        lambda v: ops.attention(
+            v.act("tokens", 4, 8),
+            v.act("tokens", 2, 8),
+            v.act("tokens", 2, 8),
+            scale=1,
+            causal=False,
+        ),
+        ("tokens", 4, 8),
+    ),
+    (lambda v: ops.pool(v.act("tokens", 5), ops.PoolKind.LAST, normalize=True), ("requests", 5)),
+]
+
+
+@pytest.mark.parametrize(("call", "shape"), GOOD)
+def test_result_shapes(call: Callable[[Values], Tensor], shape: tuple[int | str, ...]):
+    values = Values()
+    result = call(values)
+    assert result.shape == shape
+    assert result.dtype == ("f32" if shape[0] == "requests" else "act")
+    values.trace.program.check_integrity()
+
+
+def test_rotary_keeps_the_shapes_of_q_and_k():
+    v = Values()
+    q, k = ops.rotary(
+        v.act("tokens", 4, 8), v.act("tokens", 2, 8), v.i32("tokens"), v.weight("f32", 3)
+    )
+    assert (q.shape, k.shape) == (("tokens", 4, 8), ("tokens", 2, 8))
+
+
+def test_select_tokens_returns_positions():
+    v = Values()
+    chosen = ops.select_tokens(
+        v.act("tokens", 3, 32), v.act("tokens", 3, 8), v.f32("tokens", 3), v.latents, choices=5
+    )
+    assert (chosen.shape, chosen.dtype) == (("tokens", 5), "i32")
+
+
+def test_a_router_gives_ids_and_weights():
+    v = Values()
+    routing = ops.Routing(2, ops.Scoring.SIGMOID, groups=2, group_choices=1, group_top=2)
+    ids, weights = ops.moe_route(v.f32("tokens", 8), routing, v.weight("f32", 8))
+    assert [(t.shape, t.dtype) for t in (ids, weights)] == [
+        (("tokens", 2), "i32"),
+        (("tokens", 2), "f32"),
+    ]
+    assert dict(v.trace.program.ops[0].attributes) == {
+        "choices": 2,
+        "scoring": 1,
+        "groups": 2,
+        "group_choices": 1,
+        "group_top": 2,
+    }
+
+
+def test_heads_of_a_scan_lie_in_their_groups():
+    v = Values()
+    xbc, dt = v.act("tokens", 4 * 3 + 2 * 2 * 5), v.act("tokens", 4)
+    vectors = [v.weight("f32", 4) for _ in range(3)]
+    y = ops.state_space_scan(xbc, dt, vectors[0], vectors[1], vectors[2], v.state(4, 5, 3))
+    assert (y.shape, y.dtype) == (("tokens", 2, 6), "act")
+
+
+def test_concat_has_the_width_of_all():
+    v = Values()
+    y = ops.concat(v.act("tokens", 2, 3), v.act("tokens", 4), v.act("tokens", 1))
+    assert (y.shape, y.dtype) == (("tokens", 11), "act")
+
+
+def test_gated_delta_has_rows_of_heads():
+    v = Values()
+    qkv, b, a = v.act("tokens", 2, 2 * 5 + 2 * 3), v.act("tokens", 2, 2), v.act("tokens", 4)
+    vectors = v.weight("f32", 4), v.weight("f32", 4)
+    y = ops.gated_delta(qkv, b, a, *vectors, v.state(4, 5, 3), by_group=True)
+    assert (y.shape, y.dtype) == (("tokens", 4, 3), "act")
+    assert dict(v.trace.program.ops[0].attributes) == {"by_group": 1}
+
+
+def _delta(v: Values, width: int, state: Cache, heads: int = 2) -> Tensor:
+    """Of two heads."""
+    qkv, b, a = v.act("tokens", width), v.act("tokens", heads), v.act("tokens", 2)
+    return ops.gated_delta(qkv, b, a, v.weight("f32", 2), v.weight("f32", 2), state)
+
+
+def _selective(v: Values, width: int, states: int) -> Tensor:
+    """Of six channels."""
+    x, dt, b, c = (v.act("tokens", n) for n in (6, width, states, 5))
+    vectors = v.weight("f32", 6), v.weight("f32", 6)
+    state = v.state(states, 6)
+    return ops.selective_scan(x, dt, b, c, v.weight("f32", 6, states), *vectors, state)
+
+
+def test_selective_scan_has_rows_of_channels():
+    y = _selective(Values(), 6, 5)
+    assert (y.shape, y.dtype) == (("tokens", 6), "act")
+
+
+def test_wkv_keeps_the_shape_of_rows():
+    v = Values()
+    key, value = v.act("tokens", 2, 3), v.act("tokens", 2, 3)
+    y = ops.wkv(key, value, v.weight("f32", 6), v.weight("f32", 6), v.state(3, 6))
+    assert (y.shape, y.dtype) == (("tokens", 2, 3), "act")
+
+
+def test_gated_recurrence_keeps_the_shape_of_rows():
+    v = Values()
+    x, gate = v.act("tokens", 2, 3), v.act("tokens", 2, 3)
+    y = ops.gated_recurrence(x, gate, v.weight("f32", 6), v.state(6))
+    assert (y.shape, y.dtype) == (("tokens", 2, 3), "act")
+
+
+def _scan(v: Values, width: int, state: Cache) -> Tensor:
+    """Of two heads."""
+    vectors = [v.weight("f32", 2) for _ in range(3)]
+    xbc, dt = v.act("tokens", width), v.act("tokens", 2)
+    return ops.state_space_scan(xbc, dt, vectors[0], vectors[1], vectors[2], state)
+
+
+def test_a_layer_of_streams_and_compressed_rows():
+    v = Values()
+    rows = v.trace.cache("rows", v.trace.kv_group(), (16, 4), layout="latent")
+    x, gate, bias = v.act("tokens", 32), v.act("tokens", 32), v.weight("f32", 4, 32)
+    y = ops.compress_tokens(x, gate, bias, v.state(2, 3, 16))
+    assert y.shape == ("tokens", 16)
+    ops.latent_write(y, None, rows)
+    q = v.act("tokens", 3, 16)
+    attended, sums = ops.latent_attention_with_sums(q, None, rows, scale=1)
+    assert (attended.shape, sums.shape, sums.dtype) == (q.shape, ("tokens", 3), "f32")
+    merged = ops.merge_attention(v.weight("f32", 3), (attended, sums), row_shape=(48,))
+    assert merged.shape == ("tokens", 48)
+    before, after = ops.stream_weights(
+        v.f32("tokens", 15), v.weight("f32", 15), v.weight("f32", 3), iterations=2, eps=0
+    )
+    assert (before.shape, after.shape) == (("tokens", 3), ("tokens", 3, 4))
+    assert ops.mix_streams(v.act("tokens", 48), before).shape == ("tokens", 16)
+    assert ops.mix_streams(v.act("tokens", 48), after, v.act("tokens", 16)).width == 48
+
+
+BAD: list[tuple[Callable[[Values], object], str]] = [
+    (
+        lambda v: ops.compress_tokens(
+            v.act("tokens", 8), v.act("tokens", 8), v.weight("f32", 4, 8), v.state(2, 3, 8)
+        ),
+        r"must be state \(1 or 2, 3, channels\) for rows of 8",
+    ),
+    (
+        lambda v: ops.merge_attention(None, (v.act("tokens", 3, 8), v.f32("tokens", 2))),
+        r"\[tokens, 3, 8\], x1 \[tokens, 2\]",
+    ),
+    (
+        lambda v: ops.stream_weights(
+            v.f32("tokens", 16), v.weight("f32", 16), v.weight("f32", 3), iterations=1, eps=0
+        ),
+        "rows of 16 are of no number of streams",
+    ),
+    (
+        lambda v: ops.mix_streams(v.act("tokens", 9), v.f32("tokens", 2)),
+        r"do not fit: \[tokens, 9\], \[tokens, 2\]",
+    ),
+    (
+        lambda v: ops.gated_recurrence(
+            v.act("tokens", 6), v.act("tokens", 6), v.weight("f32", 6), v.state(2, 3)
+        ),
+        r"holds state \(2, 3\), it must be state \(6,\)",
+    ),
+    (
+        lambda v: ops.wkv(
+            *(v.act("tokens", 6) for _ in range(2)),
+            *(v.weight("f32", 6) for _ in range(2)),
+            v.state(2, 6),
+        ),
+        r"holds state \(2, 6\), it must be state \(3, 6\)",
+    ),
+    (
+        lambda v: ops.scale_columns(v.act("tokens", 6), v.weight("f32", 5)),
+        "factors",
+    ),
+    (
+        lambda v: ops.attention(
+            *(v.act("tokens", 2, 8) for _ in range(3)),
+            scale=1,
+            causal=False,
+            biases=v.weight("f32", 2, 4),
+        ),
+        "biases are .* odd number of distances",
+    ),
+    (lambda v: ops.embedding(v.act("tokens"), v.weight("f32", 9, 4)), "ids .* is act"),
+    (
+        lambda v: ops.embedding(v.i32("tokens"), v.weight("i8", 9, 4)),
+        "weight .* is i8; expected bf16",
+    ),
+    (
+        lambda v: ops.add(v.act("tokens", 4), v.act("logits_rows", 4)),
+        r"\[tokens, 4\] but .* \[logits_rows, 4\]",
+    ),
+    (lambda v: ops.add(v.act("tokens", 4), v.weight("f32", 5)), r"must be \[4\], got \[5\]"),
+    (lambda v: ops.add(v.act("tokens", 4), v.weight("bf16", 4)), "must be f32, got bf16"),
+    (
+        lambda v: ops.all_gather(v.act("logits_rows", 4), 9, shard=Shard(1, 2)),
+        "has 5 of 9 columns, x0 has 4",
+    ),
+    (lambda v: ops.rms_norm(v.act("tokens", 8), v.weight("f32", 4), eps=1), r"must be \[8\]"),
+    (lambda v: ops.rms_norm(v.act("tokens", 2, 8), v.weight("f32", 2, 8), eps=1), r"must be \[8\]"),
+    (lambda v: ops.scale(v.weight("bf16", 4), 2.0), r"is bf16; expected act, f32"),
+    (
+        lambda v: ops.scale_groups(v.act("tokens", 3, 8), v.f32("tokens", 2)),
+        "must have one for each group of a row",
+    ),
+    (
+        lambda v: ops.sparse_relu(v.act("tokens", 2, 8), deviations=1.0),
+        r"sparse_relu: x \(x0\) must have rank 2",
+    ),
+    (
+        lambda v: ops.concat(v.act("tokens", 4), v.act("tokens", 4), row_shape=(3, 2)),
+        r"rows of 8 do not fit \(3, 2\)",
+    ),
+    (
+        lambda v: ops.embedding(v.i32("tokens"), v.weight("f32", 9, 4), outside=9),
+        "embedding: w0 has no row 9",
+    ),
+    (
+        lambda v: ops.rms_norm(v.act("tokens", 8), v.weight("f32", 8), eps=1, row_shape=(3, 2)),
+        r"rows of 8 of x0 do not fit \(3, 2\)",
+    ),
+    (
+        lambda v: ops.causal_conv(
+            v.act("tokens", 6), v.weight("f32", 5, 1, 4), None, v.state(3, 6)
+        ),
+        r"rows of 6, w0 is \[5, 1, 4\]",
+    ),
+    (
+        lambda v: ops.causal_conv(
+            v.act("tokens", 6), v.weight("f32", 6, 1, 4), None, v.state(4, 6)
+        ),
+        r"holds state \(4, 6\), it must be state \(3, 6\)",
+    ),
+    (
+        lambda v: ops.causal_conv(
+            v.act("tokens", 6),
+            v.weight("f32", 6, 1, 4),
+            None,
+            v.state(3, 6),
+            ops.ActivationKind.RELU,
+        ),
+        "causal_conv: RELU is not supported",
+    ),
+    (
+        lambda v: ops.gated_activation(
+            v.act("tokens", 6), v.act("tokens", 6), ops.ActivationKind.SILU, up_offset=1.0
+        ),
+        "up_offset needs a limit",
+    ),
+    (lambda v: ops.concat(v.act("tokens", 4)), "1 values; it takes 2 to 8"),
+    (
+        lambda v: ops.concat(v.act("tokens", 4), v.act("logits_rows", 4)),
+        "their rows must be the same",
+    ),
+    (lambda v: _delta(v, 2 * 3 + 2 * 5 + 1, v.state(2, 5, 3)), "rows of 17 do not hold v of 2"),
+    (lambda v: _delta(v, 2 * 3 + 2 * 5, v.state(2, 257, 3)), "with at most 256 keys"),
+    (lambda v: _delta(v, 2 * 3 + 2 * 5, v.state(2, 5, 3), 3), "it must have 2 elements for each"),
+    (lambda v: _selective(v, 7, 5), r"is \[tokens, 7\], it must be \[tokens, 6\]"),
+    (lambda v: _selective(v, 6, 4), r"is \[tokens, 5\], it must be \[tokens, 4\]"),
+    (lambda v: _selective(v, 6, 65), "with at most 64 states"),
+    (lambda v: _scan(v, 2 * 3 + 2 * 5 + 1, v.state(2, 5, 3)), "rows of 17 do not hold x of 2"),
+    (lambda v: _scan(v, 2 * 3 + 2 * 5, v.cache), r"holds kv \(2, 16\)"),
+    (lambda v: _scan(v, 4 * 3 + 2 * 5, v.state(4, 5, 3)), r"a_log \(w0\) must be \[4\], got \[2\]"),
+    (
+        lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 4)),
+        "rows of 8, weight w0 takes 4",
+    ),
+    (
+        lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), row_shape=(4, 2)),
+        r"do not fit \(4, 2\)",
+    ),
+    (lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), v.weight("f32", 8)), "bias"),
+    (
+        lambda v: ops.linear(v.act("tokens", 8), v.weight("i8", 6, 8)),
+        "weight \\(w0\\) is i8; expected bf16, f16, f32, iq1_m",
+    ),
+    (
+        lambda v: ops.embedding(v.i32("tokens"), v.scaled("i8", (6, 8), (1, 8))),
+        r"weight \(w2\) has scales, which embedding does not take",
+    ),
+    (
+        lambda v: ops.kv_write(v.act("tokens", 2, 8), v.act("tokens", 2, 8), v.cache),
+        r"holds kv \(2, 16\)",
+    ),
+    (
+        lambda v: ops.kv_write(v.act("tokens", 2, 16), v.act("tokens", 2, 17), v.cache),
+        "v must have as many heads, of at most as many elements",
+    ),
+    (
+        lambda v: ops.paged_attention(v.act("tokens", 5, 16), v.cache, scale=1),
+        r"holds kv \(2, 16\)",
+    ),
+    (
+        lambda v: ops.paged_attention(
+            v.act("tokens", 6, 16), v.cache, scale=1, sinks=v.weight("f32", 5)
+        ),
+        "sinks .* must be .6.",
+    ),
+    (
+        lambda v: ops.paged_attention(
+            v.act("tokens", 6, 16), v.cache, scale=1, slopes=v.weight("f32", 2)
+        ),
+        "slopes .* must be .6.",
+    ),
+    (
+        lambda v: ops.rotary(
+            v.act("tokens", 2, 8), v.act("tokens", 2, 8), v.i32("tokens"), v.weight("f32", 5)
+        ),
+        "5 frequencies do not fit heads of 8",
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.act("tokens", 9), v.i32("tokens", 2), v.weight("f32", 3, 6, 8)
+        ),
+        "rows of 9, w0 takes 8, or 2 times that",
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.act("tokens", 8),
+            v.i32("tokens", 2),
+            v.weight("f32", 3, 6, 8),
+            v.weight("f32", 4, 6, 8),
+        ),
+        r"w0 is f32 \[3, \d+, \d+\], w1 is f32 \[4",
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.act("tokens", 8),
+            v.i32("tokens", 2),
+            v.weight("f32", 3, 6, 8),
+            biases=[v.weight("f32", 6)],
+        ),
+        r"bias of w0 must be f32 \[3, 6\], got f32 \[6\]",
+    ),
+    (
+        lambda v: ops.moe_combine(v.act("tokens", 3, 8), v.f32("tokens", 2)),
+        r"is \[tokens, 3, 8\], its weights \[tokens, 2\]",
+    ),
+    (lambda v: ops.moe_route(v.act("tokens", 4), ops.Routing(2)), "logits .* is act"),
+    (lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(5)), "cannot choose 5 of 4 experts"),
+    (
+        lambda v: ops.moe_route(
+            v.f32("tokens", 4), ops.Routing(2, ops.Scoring.SPARSE_MIXER, groups=2)
+        ),
+        "SparseMixer has no groups",
+    ),
+    (
+        lambda v: ops.paged_attention(v.act("tokens", 6, 16), v.cache, scale=1, chunked=True),
+        "chunks need a cache with a window",
+    ),
+    (
+        lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(3, groups=2, group_choices=1)),
+        "cannot choose 3 of 2 experts",
+    ),
+    (
+        lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(1, groups=3)),
+        "4 experts do not make 3 groups",
+    ),
+    (
+        lambda v: ops.head_linear(v.act("tokens", 3, 7), v.weight("f32", 3, 7, 5)),
+        r"x is \[tokens, 3, 7\], weight w0 is \[3, 7, 5\]",
+    ),
+    (
+        lambda v: ops.head_linear(v.act("tokens", 2, 7), v.weight("f32", 3, 7, 5), transposed=True),
+        r"weight w0 is \[3, 7, 5\], transposed",
+    ),
+    (
+        lambda v: ops.latent_write(v.act("tokens", 32), v.act("tokens", 1, 9), v.latents),
+        r"latents holds latent \(40,\), latent and rope are \[tokens, 32\] and \[tokens, 1, 9\]",
+    ),
+    (
+        lambda v: ops.latent_write(v.act("tokens", 24), v.act("tokens", 1, 8), v.cache),
+        "kv holds kv",
+    ),
+    (
+        lambda v: ops.latent_attention(
+            v.act("tokens", 3, 32), v.act("tokens", 2, 8), v.latents, scale=1
+        ),
+        r"q and rope are \[tokens, 3, 32\] and \[tokens, 2, 8\]",
+    ),
+    (
+        lambda v: ops.latent_attention(
+            v.act("tokens", 3, 32),
+            v.act("tokens", 3, 8),
+            v.latents,
+            scale=1,
+            chosen=v.i32("logits_rows", 5),
+        ),
+        r"chosen \[logits_rows, 5\]",
+    ),
+    (
+        lambda v: ops.select_tokens(
+            v.act("tokens", 3, 32), v.act("tokens", 3, 8), v.f32("tokens", 2), v.latents, choices=5
+        ),
+        r"q, rope and weights are .* \[tokens, 2\]",
+    ),
+    (lambda v: ops.split(v.f32("tokens", 8), 6), "must be act, got f32"),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 8), r"\[tokens, 3, 8\] cannot be cut at 8"),
+    (
+        lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=(None, (7,))),
+        r"rows of 6 of .* do not fit \(7,\)",
+    ),
+    (lambda v: ops.select_rows(v.act("tokens", 5), v.act("logits_rows")), "rows .* is act"),
+    (
+        lambda v: ops.scatter_rows(v.act("tokens", 5), v.act("tokens", 5), v.i32("media_rows")),
+        r"y \[tokens, 5\], rows \[media_rows\]",
+    ),
+    (
+        lambda v: ops.attention(
+            v.act("tokens", 4, 8),
+            v.act("tokens", 3, 8),
+            v.act("tokens", 3, 8),
+            scale=1,
+            causal=False,
+        ),
+        r"q is \[tokens, 4, 8\], k and v are \[tokens, 3, 8\]",
+    ),
+    (lambda v: ops.pool(v.act("tokens", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), BAD)
+def test_operands_that_do_not_fit(call: Callable[[Values], object], message: str):
+    with pytest.raises(ShapeError, match=message):
+        call(Values())
