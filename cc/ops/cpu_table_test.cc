@@ -105,8 +105,10 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                                           "rotary_kv_write 0>0", "rotary_kv_write 1>1",
                                           "scale 0>0",           "scatter_rows 0>0",
                                           "take_tokens 0>0",     "draw_tokens 1>0",
-                                          "mask_tokens 0>0",     "apply_adapter 0>0",
-                                          "sparse_relu 0>0"};
+                                          "mask_tokens 0>0",     "sparse_relu 0>0",
+                                          "apply_adapter 4>0",   "apply_adapter 6>1",
+                                          "apply_adapter 8>2",   "apply_adapter 10>3",
+                                          "merge_attention 1>0"};
   EXPECT_EQ(rules, expected);
 }
 

@@ -20,6 +20,7 @@ Status CheckMergeAttention(const OpCall& call) {
     check.Input(4, "lse_1", DType::kF32, "T,H");
   }
   check.ActOutput(0, "y", "T,Y*");
+  check.Require(check.Dim('H') >= 1, "there must be at least one head");
   check.Require(check.Dim('Y') == check.Dim('H') * check.Dim('D'),
                 "rows of y must have " + std::to_string(check.Dim('H') * check.Dim('D')) +
                     " elements, got " + std::to_string(check.Dim('Y')));

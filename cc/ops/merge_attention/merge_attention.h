@@ -39,8 +39,8 @@ struct Args {
   TensorView y;
   size_t sets = 1;
 
-  int64_t heads() const { return x[0].shape[1]; }
-  int64_t size() const { return x[0].shape[2]; }  // of a head
+  int64_t heads() const { return lse[0].shape[1]; }
+  int64_t size() const { return y.RowElements() / heads(); }  // of a head
 };
 
 Args ToArgs(const OpCall& call);

@@ -140,7 +140,7 @@ TEST(MoeRoute, CheckNamesTheMismatch) {
   EXPECT_FALSE(check(2, {}).ok()) << "no scoring";
   EXPECT_FALSE(check(2, {{"scoring", 0}, {"groups", 4}, {"group_choices", 5}}).ok());
   EXPECT_TRUE(check(2, {{"scoring", 2}}).ok());
-  EXPECT_FALSE(check(2, {{"scoring", 3}}).ok());
+  EXPECT_FALSE(check(2, {{"scoring", 4}}).ok());
   EXPECT_FALSE(check(2, {{"scoring", 2}, {"groups", 2}, {"group_choices", 1}}).ok());
   EXPECT_FALSE(check(2, {{"scoring", 2}, {"tolerance", -1}}).ok());
 }
