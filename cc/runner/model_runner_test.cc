@@ -502,7 +502,7 @@ TEST(ModelRunnerLimitsTest, RefusesGroupsThatItHasNoArraysFor) {
   EXPECT_EQ(error({.kind = "sliding_window", .window_tokens = 5}), "");
   EXPECT_EQ(error({.kind = "state_space"}), "");
   EXPECT_NE(error({.kind = "state_space", .checkpoints = step::StateCheckpoints::kNone})
-                .find("wants checkpoints"),
+                .find("need recent_states"),
             std::string::npos);
   EXPECT_NE(error({.pages_per_block = 2}).find("has 2 pages"), std::string::npos);
   EXPECT_NE(error({.kind = "cross"}).find("no arrays for \"cross\" layers"), std::string::npos);

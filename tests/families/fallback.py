@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from tests.families.families import randomize
-from tests.families.family import SHARED_EXPERT, SIZES, SLIDING
+from tests.families.family import SIZES, SLIDING
 
 _EQUAL_HEADS = {"num_key_value_heads": 2, "head_dim": 16}
 _DECODER = {"is_decoder": True, "num_key_value_heads": 6, "head_dim": 16}
@@ -29,7 +29,6 @@ DECODERS: Mapping[str, Mapping[str, Any]] = {
     "electra": _DECODER,
     "ernie": _DECODER,
     "gemma4_unified_text": {"global_head_dim": 32, "num_global_key_value_heads": 2} | SLIDING,
-    "laguna": {"num_attention_heads_per_layer": [6] * 4, **SHARED_EXPERT, **SLIDING},
     "roberta-prelayernorm": _DECODER,
     "roc_bert": _DECODER,
 }

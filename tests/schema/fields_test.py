@@ -13,7 +13,7 @@ CODE = [
     if not _NOT_CODE.search(file.path)
 ]
 # Ops have their own operands, which may have a field's name.
-_OPS = ("cc/ops/", "python/pagemill/ops/")
+_OPS = ("cc/ops/", "cuda/ops/", "python/pagemill/ops/", "sycl/ops/")
 # Files that carry statistics from the engine to its users. Others may count or read them.
 _CARRIERS = ("cc/bindings/engine_bindings.cc", "cc/capi/", "python/pagemill/_native/")
 

@@ -93,12 +93,17 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   });
 }
 
+// Not the largest logits of sparse vectors.
+bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
+  return OnEveryGpu(caps, call) && ops::ToPoolArgs(call).kind <= PoolKind::kAll;
+}
+
 int64_t WorkspaceBytes(const ops::OpCall& call, int32_t) {
   const ops::PoolArgs args = ops::ToPoolArgs(call);
   return NeedsMeans(args) ? args.y.shape[0] * RowBytes(DType::kF32, args.x.RowElements()) : 0;
 }
 
-constexpr ops::Kernel kKernels[] = {{"pool", "gpu", 10, OnEveryGpu, Run, WorkspaceBytes}};
+constexpr ops::Kernel kKernels[] = {{"pool", "gpu", 10, Supports, Run, WorkspaceBytes}};
 
 }  // namespace
 
