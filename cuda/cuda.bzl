@@ -158,7 +158,7 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
 def gpu_op(
         name,
         srcs = None,
-        hdrs = None,
+        hdrs = [],
         deps = [],
         gpu_deps = [],
         test_deps = [],
@@ -172,7 +172,7 @@ def gpu_op(
     Args:
       name: of the op, and of the package.
       srcs: sources; `<name>.cc` if not given.
-      hdrs: headers; `<name>.h` if not given.
+      hdrs: headers that other ops may use.
       deps: libraries of //cc beside those of the op.
       gpu_deps: gpu_libraries.
       test_deps: of the test, beside the op's conformance body.
@@ -180,7 +180,6 @@ def gpu_op(
       asan_filter: which tests AddressSanitizer watches.
     """
     srcs = srcs or [name + ".cc"]
-    hdrs = hdrs or [name + ".h"]
     gpu_library(
         name = name,
         srcs = srcs,

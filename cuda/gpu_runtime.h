@@ -1,6 +1,6 @@
 // File: cuda/gpu_runtime.h
 // The runtime functions that vendors' APIs share, by one name: PAGEMILL_GPU(Malloc) is cudaMalloc
-// for nvcc, hipMalloc for HIP's compiler, and the emulation's (cuda/emulation/runtime.h) otherwise.
+// for nvcc, and the emulation's (cuda/emulation/runtime.h) otherwise. HIP's differ in a prefix, too.
 //
 //   PAGEMILL_GPU(Stream_t) stream;
 //   if (PAGEMILL_GPU(StreamCreate)(&stream) != PAGEMILL_GPU(Success)) ...
@@ -10,9 +10,6 @@
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
 #define PAGEMILL_GPU(name) cuda##name
-#elif defined(__HIP__)
-#include <hip/hip_runtime.h>
-#define PAGEMILL_GPU(name) hip##name
 #else
 #include "cuda/emulation/runtime.h"
 #define PAGEMILL_GPU(name) emulated##name

@@ -1,15 +1,12 @@
 // Programs on the GPU: the same tokens as on the CPU, kernel by kernel and from graphs.
 #include <gtest/gtest.h>
 
-#include <cstdint>
-#include <memory>
 #include <string>
 
 #include "cc/program/device/testing/device_parity.h"
 #include "cc/program/testing/tiny_llama.h"
-#include "cuda/device/gpu_device.h"
 #include "cuda/emulation/runtime.h"
-#include "cuda/ops_table.h"
+#include "cuda/testing/gpu_under_test.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -17,13 +14,8 @@ namespace {
 using program::testing::TinyLlamaText;
 
 Status Check(const std::string& text, DType act, double tolerance) {
-  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<GpuDevice> gpu, GpuDevice::Open(0));
-  return program::testing::CheckCloseLogits(
-      text, act, tolerance,
-      {.target = {.ops = GpuOps(),
-                  .capabilities = {.kind = device::DeviceKind::kGpu, .gpu = gpu->capabilities()}},
-       .device = *gpu,
-       .num_replays = [] { return emulation::EmulatedGpu::memory().num_replays(); }});
+  const GpuUnderTest gpu;
+  return program::testing::CheckCloseLogits(text, act, tolerance, gpu.under_test);
 }
 
 TEST(Programs, ALlamaHasTheTokensOfTheCpu) {

@@ -8,38 +8,29 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/device/capabilities.h"
 #include "cc/program/device/testing/device_parity.h"
 #include "cc/tensor/dtype.h"
-#include "cuda/device/gpu_device.h"
-#include "cuda/emulation/runtime.h"
-#include "cuda/ops_table.h"
+#include "cuda/testing/gpu_under_test.h"
 #include "tests/generation/device_generation.h"
 
 namespace pagemill::testing {
 namespace {
 
 Status Run(const std::string& text, double tolerance) {
-  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<gpu::GpuDevice> gpu, gpu::GpuDevice::Open(0));
-  const program::testing::DeviceUnderTest under_test = {
-      .target = {.ops = gpu::GpuOps(),
-                 .capabilities = {.kind = device::DeviceKind::kGpu, .gpu = gpu->capabilities()}},
-      .device = *gpu,
-      .num_replays = [] { return gpu::emulation::EmulatedGpu::memory().num_replays(); }};
+  const gpu::GpuUnderTest gpu;
   PAGEMILL_RETURN_IF_ERROR(
-      program::testing::CheckCloseLogits(text, DType::kF32, tolerance, under_test));
+      program::testing::CheckCloseLogits(text, DType::kF32, tolerance, gpu.under_test));
   std::vector<step::Request> requests = GreedyRequests(/*seed=*/5);
   requests.resize(3);
   PAGEMILL_ASSIGN_OR_RETURN(const Generated cpu, Generate(text, requests, {.steps_in_flight = 0}));
   PAGEMILL_ASSIGN_OR_RETURN(
       const Generated got,
-      Generate(text, requests, {.steps_in_flight = 2, .graphs = true, .device = &under_test}));
+      Generate(text, requests, {.steps_in_flight = 2, .graphs = true, .device = &gpu.under_test}));
   if (got.outputs != cpu.outputs) return Internal("tokens differ");
   return got.num_replays > 0 ? OkStatus() : Internal("no graph was replayed");
 }

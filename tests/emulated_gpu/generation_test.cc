@@ -2,34 +2,19 @@
 // GPU, with two steps in flight and graphs.
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "cc/device/capabilities.h"
-#include "cc/program/device/testing/device_parity.h"
 #include "cc/program/testing/tiny_llama.h"
-#include "cuda/device/gpu_device.h"
-#include "cuda/emulation/runtime.h"
-#include "cuda/ops_table.h"
+#include "cuda/testing/gpu_under_test.h"
 #include "tests/generation/device_generation.h"
 
 namespace pagemill::testing {
 namespace {
 
-struct Gpu {
-  std::unique_ptr<gpu::GpuDevice> device = *gpu::GpuDevice::Open(0);
-  program::testing::DeviceUnderTest under_test = {
-      .target = {.ops = gpu::GpuOps(),
-                 .capabilities = {.kind = device::DeviceKind::kGpu,
-                                  .gpu = device->capabilities()}},
-      .device = *device,
-      .num_replays = [] { return gpu::emulation::EmulatedGpu::memory().num_replays(); }};
-};
-
 void ExpectTokensOfTheCpu(const std::vector<step::Request>& requests) {
   const std::string text = program::testing::TinyLlamaText({.seed = 6, .layers = 1, .hidden = 32});
-  const Gpu gpu;
+  const gpu::GpuUnderTest gpu;
   const StatusOr<Generated> cpu = Generate(text, requests, {.steps_in_flight = 0});
   ASSERT_TRUE(cpu.ok()) << cpu.status().ToString();
   const StatusOr<Generated> got = Generate(

@@ -18,12 +18,11 @@ from transformers import (
     Mistral4Config,
     Mistral4ForCausalLM,
     PretrainedConfig,
-    PreTrainedModel,
 )
 
 from tests.families.grok2_reference import Grok1ForCausalLM, Grok2Config
 from tests.families.plamo2_reference import Plamo2Config, Plamo2ForCausalLM
-from tests.families.reference_parts import rotated
+from tests.families.reference_parts import ReferenceModel, largest_shares, rotated
 
 
 class Grok1Config(PretrainedConfig):
@@ -97,8 +96,7 @@ class _Experts(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         shares = self.gate(x).softmax(-1)
-        best = shares.topk(self.choices, dim=-1)
-        shares = torch.zeros_like(shares).scatter(-1, best.indices, best.values)
+        shares = largest_shares(shares, self.choices)
         results = torch.stack([expert(x) for expert in self.experts], -1)
         return (results * shares[..., None, :]).sum(-1)
 
@@ -124,7 +122,7 @@ class _Grok1(nn.Module):
         self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
 
 
-class Grok1ModelForCausalLM(PreTrainedModel):
+class Grok1ModelForCausalLM(ReferenceModel):
     """Source: the published implementation in JAX (github.com/xai-org/grok-1), with the names of
     the checkpoint for PyTorch."""
 
@@ -132,16 +130,7 @@ class Grok1ModelForCausalLM(PreTrainedModel):
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
 
     def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        self.model = _Grok1(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.model.embed_tokens
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
+        super().__init__(config, _Grok1(config))
 
     def forward(self, input_ids: torch.Tensor, logits_to_keep: int = 0) -> Any:
         x = self.model.embed_tokens(input_ids) * self.config.embedding_multiplier_scale

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig
 
-from tests.families.reference_parts import rotated
+from tests.families.reference_parts import ReferenceModel, largest_shares, rotated
 
 
 class Grok2Config(PretrainedConfig):
@@ -116,8 +116,7 @@ class _Experts(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         shares = _capped(self.gate(x), self.cap).softmax(-1)
-        best = shares.topk(self.choices, dim=-1)
-        shares = torch.zeros_like(shares).scatter(-1, best.indices, best.values)
+        shares = largest_shares(shares, self.choices)
         results = torch.stack([expert(x) for expert in self.experts], -1)
         return (results * shares[..., None, :]).sum(-1)
 
@@ -149,22 +148,13 @@ class _Grok2(nn.Module):
         self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
 
 
-class Grok1ForCausalLM(PreTrainedModel):
+class Grok1ForCausalLM(ReferenceModel):
     """The model with the names of its checkpoints, this one included."""
 
     config_class = Grok2Config
 
     def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        self.model = _Grok2(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.model.embed_tokens
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
+        super().__init__(config, _Grok2(config))
 
     def forward(self, input_ids: torch.Tensor, logits_to_keep: int = 0) -> Any:
         config = self.config

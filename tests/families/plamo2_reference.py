@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig
 
-from tests.families.reference_parts import rotated
+from tests.families.reference_parts import ReferenceModel, rotated
 
 
 class Plamo2Config(PretrainedConfig):
@@ -169,23 +169,14 @@ class _Plamo2(nn.Module):
         self.norm = _Norm(config)
 
 
-class Plamo2ForCausalLM(PreTrainedModel):
+class Plamo2ForCausalLM(ReferenceModel):
     """The model with the names of its checkpoints."""
 
     config_class = Plamo2Config
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
 
     def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        self.model = _Plamo2(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.model.embed_tokens
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
+        super().__init__(config, _Plamo2(config))
 
     def forward(self, input_ids: torch.Tensor, logits_to_keep: int = 0) -> Any:
         x = self.model.embed_tokens(input_ids)

@@ -86,7 +86,7 @@ def load(path: Path) -> str | None:
         sentence = None
     except (WeightsError, ModelConfigError) as error:
         sentence = str(error)
-        assert sentence and "\n" not in sentence and len(sentence) < 1000 + len(str(path))
+        assert sentence and "\n" not in sentence and len(sentence) < 600 + len(str(path))
     assert time.process_time() - begin < MAX_SECONDS, f"{path} took too long: {sentence}"
     return sentence
 

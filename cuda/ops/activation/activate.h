@@ -4,6 +4,7 @@
 #define PAGEMILL_CUDA_OPS_ACTIVATION_ACTIVATE_H_
 
 #include "cc/ops/activation/activation_kind.h"
+#include "cuda/gpu_math.h"
 #include "cuda/gpu_vendor.h"
 
 namespace pagemill::gpu {
@@ -22,7 +23,7 @@ PAGEMILL_DEVICE float Activate(ops::ActivationKind kind, float x) {
     case ActivationKind::kIdentity: return x;
     case ActivationKind::kSigmoid: return 1 / (1 + Exp(-x));
     case ActivationKind::kElu: return x < 0 ? expm1f(x) : x;
-    case ActivationKind::kSoftplus: return fmaxf(x, 0) + log1pf(Exp(-fabsf(x)));
+    case ActivationKind::kSoftplus: return Softplus(x);
   }
   return 0;
 }

@@ -6,8 +6,8 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/activation/activate.h"
-#include "cuda/ops/activation/activation.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "cuda/ops/activation/activation.h"
+#include "cuda/ops/kernels.h"
 
 #include "cc/ops/activation/activation.h"
 #include "cc/ops/conformance_bodies.h"

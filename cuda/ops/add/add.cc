@@ -2,8 +2,8 @@
 
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
-#include "cuda/ops/add/add.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "cuda/ops/add/add.h"
+#include "cuda/ops/kernels.h"
 
 #include "cc/ops/add/add.h"
 #include "cc/ops/conformance_bodies.h"

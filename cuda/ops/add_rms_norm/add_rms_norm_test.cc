@@ -1,4 +1,4 @@
-#include "cuda/ops/add_rms_norm/add_rms_norm.h"
+#include "cuda/ops/kernels.h"
 
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 #include "cc/ops/conformance_bodies.h"

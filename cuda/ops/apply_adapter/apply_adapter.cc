@@ -7,8 +7,8 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
-#include "cuda/ops/apply_adapter/apply_adapter.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "cuda/ops/apply_adapter/apply_adapter.h"
+#include "cuda/ops/kernels.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "cuda/ops/argmax/argmax.h"
+#include "cuda/ops/kernels.h"
 
 #include "cc/ops/argmax/argmax.h"
 #include "cc/ops/conformance_bodies.h"

@@ -4,8 +4,8 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/attention/attend_tile.h"
-#include "cuda/ops/attention/attention.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

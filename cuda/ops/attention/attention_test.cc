@@ -1,4 +1,4 @@
-#include "cuda/ops/attention/attention.h"
+#include "cuda/ops/kernels.h"
 
 #include "cc/ops/attention/attention.h"
 #include "cc/ops/conformance_bodies.h"

@@ -4,8 +4,8 @@
 #include "cuda/gpu_elements.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
-#include "cuda/ops/causal_conv/causal_conv.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/states/state_runs.h"
 
 namespace pagemill::gpu {

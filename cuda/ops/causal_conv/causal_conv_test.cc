@@ -1,4 +1,4 @@
-#include "cuda/ops/causal_conv/causal_conv.h"
+#include "cuda/ops/kernels.h"
 
 #include "cc/ops/causal_conv/causal_conv.h"
 #include "cc/ops/conformance_bodies.h"

@@ -3,8 +3,8 @@
 #include "cuda/gpu_elements.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
-#include "cuda/ops/concat/concat.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

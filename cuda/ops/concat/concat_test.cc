@@ -1,4 +1,4 @@
-#include "cuda/ops/concat/concat.h"
+#include "cuda/ops/kernels.h"
 
 #include "cc/ops/concat/concat.h"
 #include "cc/ops/conformance_bodies.h"

@@ -6,8 +6,8 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
-#include "cuda/ops/draw_tokens/draw_tokens.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 
 // Nothing is sorted: a digit after the other is found of the key of the last token that top-k or
 // top-p keeps, from the number or the weight of the tokens that have each digit. Weights are whole

@@ -1,7 +1,7 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
-#include "cuda/ops/embedding/embedding.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/weight_row.h"
 
 namespace pagemill::gpu {

@@ -2,11 +2,11 @@
 
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
+#include "cuda/gpu_math.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
-#include "cuda/ops/gated_delta/gated_delta.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/states/softplus.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/states/state_runs.h"
 #include "cuda/ops/states/state_tile.h"
 

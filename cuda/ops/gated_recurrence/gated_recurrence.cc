@@ -3,8 +3,8 @@
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
-#include "cuda/ops/gated_recurrence/gated_recurrence.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/states/state_runs.h"
 
 namespace pagemill::gpu {

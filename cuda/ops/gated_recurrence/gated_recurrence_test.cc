@@ -1,7 +1,7 @@
-#include "cuda/ops/gated_recurrence/gated_recurrence.h"
+#include "cuda/ops/kernels.h"
 
-#include "cc/ops/gated_recurrence/gated_recurrence.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/gated_recurrence/gated_recurrence.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

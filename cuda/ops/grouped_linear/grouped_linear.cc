@@ -5,7 +5,7 @@
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/grouped_linear/expert_groups.h"
-#include "cuda/ops/grouped_linear/grouped_linear.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/weight_row.h"
 

@@ -1,9 +1,8 @@
-#include "cuda/ops/grouped_linear/grouped_linear.h"
+#include "cuda/ops/kernels.h"
 
-#include "cc/ops/grouped_linear/grouped_linear.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/grouped_linear/grouped_linear.h"
 #include "cc/ops/linear/linear.h"
-#include "cuda/ops/linear/linear.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

@@ -4,7 +4,7 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/head_linear/head_linear.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/weight_row.h"
 

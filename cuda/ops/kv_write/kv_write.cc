@@ -3,8 +3,8 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/kv_write/kv_store.h"
-#include "cuda/ops/kv_write/kv_write.h"
 
 namespace pagemill::gpu {
 namespace {

@@ -1,7 +1,7 @@
-#include "cuda/ops/kv_write/kv_write.h"
+#include "cuda/ops/kernels.h"
 
-#include "cc/ops/kv_write/kv_write.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/kv_write/kv_write.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

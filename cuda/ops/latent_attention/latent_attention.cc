@@ -6,7 +6,7 @@
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/attention/attend_tile.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/latent_attention/latent_attention.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

@@ -5,7 +5,7 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/latent_write/latent_write.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

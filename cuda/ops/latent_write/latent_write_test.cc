@@ -1,7 +1,7 @@
-#include "cuda/ops/latent_write/latent_write.h"
+#include "cuda/ops/kernels.h"
 
-#include "cc/ops/latent_write/latent_write.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/latent_write/latent_write.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

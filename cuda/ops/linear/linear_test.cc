@@ -1,4 +1,4 @@
-#include "cuda/ops/linear/linear.h"
+#include "cuda/ops/kernels.h"
 
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/linear/linear.h"
@@ -45,7 +45,15 @@ struct AlignedProduct {
 
 TEST_P(GpuConformance, LinearOnTensorCores) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
-  if (GpuCapabilities().gpu.warp_lanes != 32) return;  // the instruction is for 32
+  const AlignedProduct any(1, 1, 32, DType::kF32);
+  const TensorView inputs[] = {any.x.view(), any.w.view(), any.bias.view()};
+  const TensorView outputs[] = {any.y.view()};
+  const bool has_instruction = GpuCapabilities().gpu.warp_lanes == 32;
+  EXPECT_EQ(op.kernels[0].supports(
+                GpuCapabilities(),
+                {.inputs = inputs, .outputs = outputs, .attributes = &any.attributes}),
+            has_instruction);
+  if (!has_instruction) return;
   for (const auto& [m, k] : {std::pair<int64_t, int64_t>{1, 32}, {70, 96}, {131, 1024}}) {
     const int64_t most = 75;
     AlignedProduct product(most, m, k, DType::kF32);

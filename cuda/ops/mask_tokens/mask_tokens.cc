@@ -2,7 +2,7 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/mask_tokens/mask_tokens.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

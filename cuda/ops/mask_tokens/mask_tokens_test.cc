@@ -1,7 +1,7 @@
-#include "cuda/ops/mask_tokens/mask_tokens.h"
+#include "cuda/ops/kernels.h"
 
-#include "cc/ops/mask_tokens/mask_tokens.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/mask_tokens/mask_tokens.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

@@ -4,7 +4,7 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/moe_combine/moe_combine.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

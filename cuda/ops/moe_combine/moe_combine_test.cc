@@ -1,7 +1,7 @@
-#include "cuda/ops/moe_combine/moe_combine.h"
+#include "cuda/ops/kernels.h"
 
-#include "cc/ops/moe_combine/moe_combine.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/moe_combine/moe_combine.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

@@ -3,10 +3,11 @@
 #include <cmath>
 
 #include "cuda/gpu_launch.h"
+#include "cuda/gpu_math.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/moe_route/moe_route.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -53,7 +54,7 @@ PAGEMILL_DEVICE Candidate WarpBest(Candidate own) {
 
 // The square root of ln(1 + e^x); below -15 it is e^(x / 2) to the last bit but one.
 PAGEMILL_DEVICE float SqrtSoftplus(float x) {
-  return x < -15 ? Exp(x / 2) : sqrtf(fmaxf(x, 0) + log1pf(Exp(-fabsf(x))));
+  return x < -15 ? Exp(x / 2) : sqrtf(Softplus(x));
 }
 
 PAGEMILL_DEVICE float NumberOrLowest(float key) { return std::isnan(key) ? -INFINITY : key; }

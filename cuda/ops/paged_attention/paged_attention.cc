@@ -1,14 +1,13 @@
 #include "cc/ops/paged_attention/paged_attention.h"
 
-#include <algorithm>
-
 #include "cc/ops/kv_page.h"
+#include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/kv_write/kv_cache_types.h"
-#include "cuda/ops/paged_attention/paged_attention.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -18,17 +17,13 @@ constexpr int kTile = kThreads;  // keys, which begin at multiples of it: a thre
 constexpr int kMaxHeadDim = 512;
 constexpr int kDimsPerThread = kMaxHeadDim / kThreads;
 
-// Where a token belongs.
+// A token's place in its request.
 struct TokenPlace {
-  int32_t position;
-  int32_t request;  // -1: none, its result is not read
-  int32_t seq_len;
+  int32_t position, seq_len;
 };
 
 // What the scores of a call have in common.
 struct AttentionParams {
-  const int32_t* data;  // the block table
-  int64_t table_stride;
   int64_t block_size;
   int64_t head_dim, q_heads, kv_heads;
   int64_t scales_offset;  // bytes from the beginning of a block; of an int8 cache
@@ -106,15 +101,19 @@ PAGEMILL_DEVICE float DistanceTerm(const AttentionParams& p, int64_t head, int64
 // Block (t, head): one head of one query, over tiles of keys in order, with the softmax of the keys
 // so far. Bits depend on the keys that the query sees alone.
 template <typename T, typename C>
-PAGEMILL_KERNEL AttendHead(AttentionParams p, const TokenPlace* places, Rows<const T> q,
+PAGEMILL_KERNEL AttendHead(AttentionParams p, StepTokens batch, Rows<const T> q,
                            Rows<const C> cache, Rows<T> y) {
   PAGEMILL_SHARED(float[kMaxHeadDim], query);
   PAGEMILL_SHARED(float[kTile], weights);
   const int thread = static_cast<int>(ThreadIndex().x);
   const int64_t t = BlockIndex().x, head = BlockIndex().y;
-  const TokenPlace place = places[t];
-  if (place.request < 0) return;
-  const int32_t* const table = p.data + place.request * p.table_stride;
+  const int32_t request =
+      RequestOf(batch.query_start, batch.num_requests, static_cast<int32_t>(t));
+  if (request == batch.num_requests) return;
+  const int32_t seq_len = batch.seq_lens[request];
+  const TokenPlace place = {seq_len - batch.query_start[request + 1] + static_cast<int32_t>(t),
+                            seq_len};
+  const int32_t* const table = batch.data + request * batch.table_stride;
   const int64_t kv_head = head / (p.q_heads / p.kv_heads);
   for (int64_t d = thread; d < p.head_dim; d += kThreads) {
     query[d] = ToFloat(q[t][head * p.head_dim + d]);
@@ -164,9 +163,7 @@ PAGEMILL_KERNEL AttendHead(AttentionParams p, const TokenPlace* places, Rows<con
 
 AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
   const int64_t head_dim = args.q.shape[2];
-  return {.data = args.batch->block_table,
-          .table_stride = args.batch->block_table_stride,
-          .block_size = args.batch->block_size,
+  return {.block_size = args.batch->block_size,
           .head_dim = head_dim,
           .q_heads = args.q.shape[1],
           .kv_heads = args.kv_heads,
@@ -185,23 +182,6 @@ AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
           .causal = args.causal};
 }
 
-// The plan: the place of each token.
-int64_t PlanBytes(const ops::OpCall& call) {
-  return call.inputs[0].shape[0] * static_cast<int64_t>(sizeof(TokenPlace));
-}
-
-void MakePlan(const ops::OpCall& call, std::span<std::byte> plan) {
-  const ops::BatchView& batch = *call.batch;
-  auto* const places = reinterpret_cast<TokenPlace*>(plan.data());
-  std::fill_n(places, call.inputs[0].shape[0], TokenPlace{.position = 0, .request = -1, .seq_len = 0});
-  for (int32_t request = 0; request < batch.num_requests; ++request) {
-    const int32_t end = batch.query_start[request + 1], seq_len = batch.seq_lens[request];
-    for (int32_t t = batch.query_start[request]; t < end; ++t) {
-      places[t] = {.position = seq_len - end + t, .request = request, .seq_len = seq_len};
-    }
-  }
-}
-
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
   const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.q.shape[0]),
@@ -210,20 +190,13 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   WithActType(args.q.dtype, [&]<typename T>(T) {
     WithCacheType(args.cache.dtype, [&]<typename C>(C) {
       Launch(*context.stream, shape, AttendHead<T, C>, ParamsOf(args),
-             reinterpret_cast<const TokenPlace*>(context.plan), RowsOf<const T>(args.q),
-             RowsOf<const C>(args.cache), RowsOf<T>(args.y));
+             StepTokensOf(*args.batch), RowsOf<const T>(args.q), RowsOf<const C>(args.cache),
+             RowsOf<T>(args.y));
     });
   });
 }
 
-constexpr ops::BatchPlan kPlan = {.bytes = PlanBytes, .make = MakePlan};
-constexpr ops::Kernel kKernels[] = {
-    {.op = "paged_attention",
-     .name = "gpu",
-     .priority = 10,
-     .supports = OnEveryGpu,
-     .run = Run,
-     .plan = &kPlan}};
+constexpr ops::Kernel kKernels[] = {{"paged_attention", "gpu", 10, OnEveryGpu, Run}};
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/pool/pool.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

@@ -3,7 +3,7 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/rms_norm/rms_norm.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/rms_norm/rms_norm_row.h"
 
 namespace pagemill::gpu {

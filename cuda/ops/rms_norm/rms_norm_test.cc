@@ -1,7 +1,7 @@
-#include "cuda/ops/rms_norm/rms_norm.h"
+#include "cuda/ops/kernels.h"
 
-#include "cc/ops/rms_norm/rms_norm.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/rms_norm/rms_norm.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

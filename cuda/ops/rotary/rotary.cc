@@ -3,7 +3,7 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/rotary/rotary.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/rotary/rotary_heads.h"
 
 namespace pagemill::gpu {

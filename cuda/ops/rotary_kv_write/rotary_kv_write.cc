@@ -7,9 +7,9 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/kv_write/kv_store.h"
 #include "cuda/ops/rotary/rotary_heads.h"
-#include "cuda/ops/rotary_kv_write/rotary_kv_write.h"
 
 namespace pagemill::gpu {
 namespace {

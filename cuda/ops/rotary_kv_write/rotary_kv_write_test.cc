@@ -1,11 +1,9 @@
-#include "cuda/ops/rotary_kv_write/rotary_kv_write.h"
+#include "cuda/ops/kernels.h"
 
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/kv_write/kv_write.h"
 #include "cc/ops/rotary/rotary.h"
 #include "cc/ops/rotary_kv_write/rotary_kv_write.h"
-#include "cuda/ops/kv_write/kv_write.h"
-#include "cuda/ops/rotary/rotary.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

@@ -1,7 +1,7 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/select_rows/select_rows.h"
+#include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {

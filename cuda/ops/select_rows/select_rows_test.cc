@@ -1,7 +1,7 @@
-#include "cuda/ops/select_rows/select_rows.h"
+#include "cuda/ops/kernels.h"
 
-#include "cc/ops/select_rows/select_rows.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/select_rows/select_rows.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

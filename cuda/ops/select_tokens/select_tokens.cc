@@ -8,8 +8,8 @@
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/attention/dot_tile.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/select_tokens/best_keys.h"
-#include "cuda/ops/select_tokens/select_tokens.h"
 
 namespace pagemill::gpu {
 namespace {

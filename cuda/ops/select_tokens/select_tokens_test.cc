@@ -1,7 +1,7 @@
-#include "cuda/ops/select_tokens/select_tokens.h"
+#include "cuda/ops/kernels.h"
 
-#include "cc/ops/select_tokens/select_tokens.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/select_tokens/select_tokens.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

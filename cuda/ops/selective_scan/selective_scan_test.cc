@@ -1,7 +1,7 @@
-#include "cuda/ops/selective_scan/selective_scan.h"
+#include "cuda/ops/kernels.h"
 
-#include "cc/ops/selective_scan/selective_scan.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/selective_scan/selective_scan.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

@@ -2,10 +2,10 @@
 
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
+#include "cuda/gpu_math.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/state_space_scan/state_space_scan.h"
-#include "cuda/ops/states/softplus.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/states/state_runs.h"
 #include "cuda/ops/states/state_tile.h"
 

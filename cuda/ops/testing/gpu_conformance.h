@@ -86,7 +86,7 @@ ops::OpDefinition OnGpu(const ops::OpDefinition& cpu) {
   return op;
 }
 
-#if defined(__CUDACC__) || defined(__HIP__)
+#if defined(__CUDACC__)
 class GpuConformance : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Gpu, GpuConformance, ::testing::Values(0));
 #else

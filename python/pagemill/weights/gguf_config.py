@@ -33,8 +33,10 @@ def config_from_gguf(gguf: GgufFile) -> Config:
     """
     architecture = gguf.metadata.get("general.architecture")
     if not isinstance(architecture, str) or architecture not in GGUF_FAMILIES:
-        known = ", ".join(sorted(GGUF_FAMILIES))
-        raise WeightsError(f"{gguf.path}: GGUF architecture {shown(architecture)}; known: {known}")
+        raise WeightsError(
+            f"{gguf.path}: GGUF architecture {shown(architecture)} is not one of the"
+            f" {len(GGUF_FAMILIES)} that `pagemill models` lists"
+        )
     family = GGUF_FAMILIES[architecture]
     reader = GgufReader(gguf, architecture)
     config = _base(reader, family)

@@ -176,7 +176,7 @@ def test_gemma3(tmp_path: Path):
             "rwkv6",
             {},
             ("token_embd.weight",),
-            "'rwkv6'; known: afmoe, apertus, arcee",
+            "'rwkv6' is not one of the .* that `pagemill models` lists",
         ),
         ("llama", {}, ("other",), "token_embd.weight is missing"),
         ("llama", {"block_count": "two"}, ("token_embd.weight",), "llama.block_count is 'two'"),

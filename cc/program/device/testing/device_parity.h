@@ -34,8 +34,8 @@ ExecutorOptions ParityOptions();
 Status CheckEqualLogits(const std::string& text, DType act, const DeviceUnderTest& under_test);
 
 // The CPU computes in f32 with the best kernels of this machine that do not round activations.
-// Logits differ by at most `tolerance` of the largest; with f32 activations, the largest logit of
-// each row is that of the same token. Replayed from graphs, they have the same bits.
+// Logits differ by at most `tolerance` of the largest; with f32 activations, caches are f32, too,
+// and the largest logit of each row is that of the same token. Replayed from graphs, they have the same bits.
 Status CheckCloseLogits(const std::string& text, DType act, double tolerance,
                         const DeviceUnderTest& under_test);
 
