@@ -74,7 +74,8 @@ _cuda_objects = rule(
     attrs = {
         "architectures": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),
-        "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
+        # Any: a library without headers gives none.
+        "hdrs": attr.label_list(allow_files = True),
         "srcs": attr.label_list(allow_files = [".cc"], mandatory = True),
     },
 )
