@@ -6,15 +6,12 @@
 #include "cc/ops/exp.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/row_split.h"
-#include "cc/ops/states/state_pages.h"
+#include "cc/ops/states/channel_blocks.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {
 
-// Channels that a thread computes together.
-constexpr int64_t kBlock = 64;
 // Multiply-adds of a token and channel, most of them of an exponential.
 constexpr int64_t kCost = 24;
 
@@ -119,20 +116,13 @@ void RunTokens(const CompressTokensArgs& args, int64_t request, const StateRun& 
 
 void Run(const OpCall& call, KernelContext& context) {
   const CompressTokensArgs args = ToCompressTokensArgs(call);
-  const int64_t blocks = (args.channels + kBlock - 1) / kBlock;
-  const int64_t rows = std::max<int64_t>(args.x.shape[0], 1);
-  context.pool->ParallelFor(
-      blocks, RowsPerChunk(rows * args.parts * kBlock * kCost),
-      [&](int64_t begin, int64_t end, int) {
-        for (int64_t block = begin; block < end; ++block) {
-          const int64_t first = block * kBlock, size = std::min(kBlock, args.channels - first);
-          for (int64_t r = 0; r < args.batch->num_requests; ++r) {
-            ForEachStateRun(*args.batch, r, [&](const StateRun& run) {
-              RunTokens(args, r, run, first, size);
-            });
-          }
-        }
-      });
+  const ChannelWork work = {
+      .channels = args.channels, .rows = args.x.shape[0], .cost = args.parts * kCost};
+  ForEachChannelBlock(work, *context.pool, [&](int64_t first, int64_t size) {
+    ForEachStateRun(*args.batch, [&](int64_t request, const StateRun& run) {
+      RunTokens(args, request, run, first, size);
+    });
+  });
 }
 
 constexpr F32Kernel kReference{.act_inputs = 0b11, .run = CompressTokensReference};

@@ -1,19 +1,14 @@
 #include "cc/ops/gated_recurrence/gated_recurrence.h"
 
-#include <algorithm>
-
 #include "cc/ops/gated_recurrence/gated_run.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/row_split.h"
-#include "cc/ops/states/state_pages.h"
+#include "cc/ops/states/channel_blocks.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {
 
-// Channels that a thread computes together.
-constexpr int64_t kBlock = 64;
 // Multiply-adds of a token and channel, most of them of exponentials.
 constexpr int64_t kCost = 40;
 
@@ -27,17 +22,14 @@ Status CheckGatedRecurrence(const OpCall& call) {
   return check.Result();
 }
 
-int64_t RowFloats(const TensorView& view) {
-  return view.row_stride_bytes / static_cast<int64_t>(sizeof(float));
-}
-
-// `size` channels from `first` on, of all requests.
 template <GatedRunFunction kRun>
-void RunChannels(const GatedRecurrenceArgs& args, int64_t first, int64_t size) {
-  for (int64_t r = 0; r < args.batch->num_requests; ++r) {
-    ForEachStateRun(*args.batch, r, [&](const StateRun& run) {
-      kRun({.source = run.source == kNullPage ? nullptr
-                                              : args.state.Row<const float>(run.source) + first,
+void Run(const OpCall& call, KernelContext& context) {
+  const GatedRecurrenceArgs args = ToGatedRecurrenceArgs(call);
+  const ChannelWork work = {.channels = args.channels, .rows = args.x.shape[0], .cost = kCost};
+  ForEachChannelBlock(work, *context.pool, [&](int64_t first, int64_t size) {
+    ForEachStateRun(*args.batch, [&](int64_t, const StateRun& run) {
+      const float* const source = SourceOf(args.state, run);
+      kRun({.source = source == nullptr ? nullptr : source + first,
             .target = args.state.Row<float>(run.target) + first,
             .x = args.x.Row<const float>(run.begin) + first,
             .gate = args.gate.Row<const float>(run.begin) + first,
@@ -49,21 +41,7 @@ void RunChannels(const GatedRecurrenceArgs& args, int64_t first, int64_t size) {
             .gate_stride = RowFloats(args.gate),
             .y_stride = RowFloats(args.y)});
     });
-  }
-}
-
-template <GatedRunFunction kRun>
-void Run(const OpCall& call, KernelContext& context) {
-  const GatedRecurrenceArgs args = ToGatedRecurrenceArgs(call);
-  const int64_t blocks = (args.channels + kBlock - 1) / kBlock;
-  const int64_t rows = std::max<int64_t>(args.x.shape[0], 1);
-  context.pool->ParallelFor(
-      blocks, RowsPerChunk(rows * kBlock * kCost), [&](int64_t begin, int64_t end, int) {
-        for (int64_t block = begin; block < end; ++block) {
-          const int64_t first = block * kBlock;
-          RunChannels<kRun>(args, first, std::min(kBlock, args.channels - first));
-        }
-      });
+  });
 }
 
 constexpr F32Kernel kReference{.act_inputs = 0b11, .run = GatedRecurrenceReference};

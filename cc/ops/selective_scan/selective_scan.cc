@@ -5,9 +5,8 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/row_split.h"
 #include "cc/ops/selective_scan/selective_run.h"
-#include "cc/ops/states/state_pages.h"
+#include "cc/ops/states/channel_blocks.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
@@ -30,10 +29,6 @@ Status CheckSelectiveScan(const OpCall& call) {
   return check.Result();
 }
 
-int64_t RowFloats(const TensorView& view) {
-  return view.row_stride_bytes / static_cast<int64_t>(sizeof(float));
-}
-
 // `size` channels from `first` on, of all requests.
 template <const SelectiveFunctions& kFunctions>
 void ScanChannels(const SelectiveScanArgs& args, int64_t first, int64_t size) {
@@ -43,46 +38,40 @@ void ScanChannels(const SelectiveScanArgs& args, int64_t first, int64_t size) {
     for (int64_t n = 0; n < args.states; ++n) rates[n * kSelectiveBlock + i] = a_log[n];
   }
   kFunctions.make_rates(rates, args.states);
-  for (int64_t r = 0; r < args.batch->num_requests; ++r) {
-    ForEachStateRun(*args.batch, r, [&](const StateRun& run) {
-      kFunctions.run(
-          {.source = run.source == kNullPage ? nullptr
-                                             : args.state.Row<const float>(run.source) + first,
-           .target = args.state.Row<float>(run.target) + first,
-           .x = args.x.Row<const float>(run.begin) + first,
-           .dt = args.dt.Row<const float>(run.begin) + first,
-           .b = args.b.Row<const float>(run.begin),
-           .c = args.c.Row<const float>(run.begin),
-           .rates = rates,
-           .d = args.d.Data<const float>() + first,
-           .dt_bias = args.dt_bias.Data<const float>() + first,
-           .y = args.y.Row<float>(run.begin) + first,
-           .tokens = run.end - run.begin,
-           .states = args.states,
-           .size = size,
-           .state_stride = args.channels,
-           .x_stride = RowFloats(args.x),
-           .dt_stride = RowFloats(args.dt),
-           .b_stride = RowFloats(args.b),
-           .c_stride = RowFloats(args.c),
-           .y_stride = RowFloats(args.y)});
-    });
-  }
+  ForEachStateRun(*args.batch, [&](int64_t, const StateRun& run) {
+    const float* const source = SourceOf(args.state, run);
+    kFunctions.run(
+        {.source = source == nullptr ? nullptr : source + first,
+         .target = args.state.Row<float>(run.target) + first,
+         .x = args.x.Row<const float>(run.begin) + first,
+         .dt = args.dt.Row<const float>(run.begin) + first,
+         .b = args.b.Row<const float>(run.begin),
+         .c = args.c.Row<const float>(run.begin),
+         .rates = rates,
+         .d = args.d.Data<const float>() + first,
+         .dt_bias = args.dt_bias.Data<const float>() + first,
+         .y = args.y.Row<float>(run.begin) + first,
+         .tokens = run.end - run.begin,
+         .states = args.states,
+         .size = size,
+         .state_stride = args.channels,
+         .x_stride = RowFloats(args.x),
+         .dt_stride = RowFloats(args.dt),
+         .b_stride = RowFloats(args.b),
+         .c_stride = RowFloats(args.c),
+         .y_stride = RowFloats(args.y)});
+  });
 }
 
 template <const SelectiveFunctions& kFunctions>
 void Run(const OpCall& call, KernelContext& context) {
   const SelectiveScanArgs args = ToSelectiveScanArgs(call);
-  const int64_t blocks = (args.channels + kSelectiveBlock - 1) / kSelectiveBlock;
-  const int64_t rows = std::max<int64_t>(args.x.shape[0], 1);
-  context.pool->ParallelFor(blocks, RowsPerChunk(rows * args.states * kSelectiveBlock),
-                            [&](int64_t begin, int64_t end, int) {
-                              for (int64_t block = begin; block < end; ++block) {
-                                const int64_t first = block * kSelectiveBlock;
-                                ScanChannels<kFunctions>(
-                                    args, first, std::min(kSelectiveBlock, args.channels - first));
-                              }
-                            });
+  const ChannelWork work = {
+      .channels = args.channels, .rows = args.x.shape[0], .cost = args.states};
+  static_assert(kSelectiveBlock == kChannelBlock);
+  ForEachChannelBlock(work, *context.pool, [&](int64_t first, int64_t size) {
+    ScanChannels<kFunctions>(args, first, size);
+  });
 }
 
 constexpr F32Kernel kReference{.act_inputs = 0b1111, .run = SelectiveScanReference};
