@@ -22,7 +22,6 @@
 //   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.
 //                                        Other threads see the bytes after a further SyncBlock().
 //   void Mma16x8x16(c, a, b)             bf16 tensor core product of a warp of 32 lanes, below
-//   bool kHasMma16x8x16                  it is an instruction; otherwise it is slow
 //   Vector<T, N>                         N values in one aligned load or store
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even

@@ -34,8 +34,8 @@ StatusOr<std::unique_ptr<GpuDevice>> GpuDevice::Open(int32_t index) {
                                     "to tell its capabilities"));
   device::GpuCapabilities capabilities = {
       .name = properties.name,
-      .compute_major = properties.major,
-      .compute_minor = properties.minor,
+      .compute_major = kHasComputeCapability ? properties.major : 0,
+      .compute_minor = kHasComputeCapability ? properties.minor : 0,
       .multiprocessors = properties.multiProcessorCount,
       .warp_lanes = properties.warpSize,
       .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem),

@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "cuda/gpu_vendor.h"
-#include "cuda/internal/shuffled_mma.h"
 
 namespace pagemill::gpu {
 
@@ -71,7 +70,6 @@ PAGEMILL_KERNEL ReverseGroups(const float* x, float* y) {
 }
 
 // c f32 [16, 8] = a bf16 [16, size] times b bf16 [8, size], transposed; one warp; size % 16 == 0.
-template <bool kShuffled>
 PAGEMILL_KERNEL MultiplyTile(const BFloat16* a, const BFloat16* b, int size, float* c) {
   using Two = Vector<BFloat16, 2>;
   const int group = Lane() / 4, in_group = Lane() % 4;
@@ -85,11 +83,7 @@ PAGEMILL_KERNEL MultiplyTile(const BFloat16* a, const BFloat16* b, int size, flo
     const uint32_t of_a[4] = {load(a, group, k), load(a, group + 8, k), load(a, group, k + 8),
                               load(a, group + 8, k + 8)};
     const uint32_t of_b[2] = {load(b, group, k), load(b, group, k + 8)};
-    if constexpr (kShuffled) {
-      ShuffledMma16x8x16(sums, of_a, of_b);
-    } else {
-      Mma16x8x16(sums, of_a, of_b);
-    }
+    Mma16x8x16(sums, of_a, of_b);
   }
   for (int i = 0; i < 4; ++i) c[(group + 8 * (i / 2)) * 8 + 2 * in_group + i % 2] = sums[i];
 }

@@ -2,14 +2,7 @@
 
 namespace pagemill::gpu {
 
-// Compilers of GPUs compile the kernels that something names.
-extern const void* const kVocabularyKernels[];
-const void* const kVocabularyKernels[] = {
-    reinterpret_cast<const void*>(SumRows<Mutation::kNone>),
-    reinterpret_cast<const void*>(ReverseGroups<Mutation::kNone>),
-    reinterpret_cast<const void*>(MultiplyTile<false>),
-    reinterpret_cast<const void*>(MultiplyTile<true>),
-    reinterpret_cast<const void*>(VoteAndBroadcast),
-};
+template __global__ void SumRows<Mutation::kNone>(const float*, int, float*);
+template __global__ void ReverseGroups<Mutation::kNone>(const float*, float*);
 
 }  // namespace pagemill::gpu

@@ -175,16 +175,14 @@ TEST(Vocabulary, LanesVoteAndBroadcast) {
   }
 }
 
-template <bool kShuffled>
-void CheckMultiplyTile() {
+TEST(Vocabulary, TensorCoresMultiplyByTheirFragments) {
   constexpr int kDepth = 32;
   std::vector<BFloat16> a, b;
   for (float value : Numbers(16 * kDepth)) a.push_back(FromFloat<BFloat16>(value));
   for (float value : Numbers(8 * kDepth)) b.push_back(FromFloat<BFloat16>(value + 3));
   std::vector<float> c(16 * 8, NAN);
   const Status status =
-      Launch({.block = {32}},
-             [&] { MultiplyTile<kShuffled>(a.data(), b.data(), kDepth, c.data()); });
+      Launch({.block = {32}}, [&] { MultiplyTile(a.data(), b.data(), kDepth, c.data()); });
   ASSERT_TRUE(status.ok()) << status.message();
   for (size_t row = 0; row < 16; ++row) {
     for (size_t column = 0; column < 8; ++column) {
@@ -195,11 +193,6 @@ void CheckMultiplyTile() {
       EXPECT_EQ(c[row * 8 + column], sum);
     }
   }
-}
-
-TEST(Vocabulary, TensorCoresMultiplyByTheirFragments) { CheckMultiplyTile</*kShuffled=*/false>(); }
-TEST(Vocabulary, LanesMultiplyThoseFragmentsWithoutAnInstruction) {
-  CheckMultiplyTile</*kShuffled=*/true>();
 }
 
 TEST(Vocabulary, TensorCoresNeedWarpsOf32Lanes) {

@@ -92,6 +92,9 @@ PAGEMILL_DEVICE uint32_t FloatToBits(float value) { return __builtin_bit_cast(ui
 PAGEMILL_DEVICE uint16_t FloatToBFloat16Bits(float value) {
   return __builtin_bit_cast(uint16_t, static_cast<__bf16>(value));
 }
+PAGEMILL_DEVICE uint32_t PackBFloat16(float low, float high) {
+  return FloatToBFloat16Bits(low) | static_cast<uint32_t>(FloatToBFloat16Bits(high)) << 16;
+}
 PAGEMILL_DEVICE uint16_t FloatToHalfBits(float value) {
   return __builtin_bit_cast(uint16_t, static_cast<_Float16>(value));
 }
@@ -106,18 +109,16 @@ PAGEMILL_DEVICE float RoundedProduct(float a, float b) {
 PAGEMILL_DEVICE float Exp(float value) { return expf(value); }
 PAGEMILL_DEVICE float InverseSqrt(float value) { return rsqrtf(value); }
 
-}  // namespace pagemill::gpu
-
-#include "cuda/internal/shuffled_mma.h"  // ShuffledMma16x8x16, in these words
-
-namespace pagemill::gpu {
-
-// AMD's matrix instructions (MFMA, WMMA) want their operands in other lanes than Mma16x8x16, whose
-// places kernels know. So there is none for it, and no kernel that needs it is chosen.
-inline constexpr bool kHasMma16x8x16 = false;
-PAGEMILL_DEVICE void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  ShuffledMma16x8x16(c, a, b);
+// AMD's matrix instructions (MFMA, WMMA) want their operands in other lanes than these words, whose
+// places kernels know. Devices report no compute capability (cuda/device/gpu_device.cc), so kernels
+// for tensor cores are compiled and never chosen.
+PAGEMILL_DEVICE void Mma16x8x16(float (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) {
+  __builtin_trap();
 }
+PAGEMILL_DEVICE void Mma16x8x32(int32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) {
+  __builtin_trap();
+}
+PAGEMILL_DEVICE void LoadTransposed(uint32_t (&)[4], const void*) { __builtin_trap(); }
 
 }  // namespace pagemill::gpu
 

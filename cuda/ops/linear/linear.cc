@@ -93,9 +93,9 @@ void MultiplyAligned(const TensorView& x, const TensorView& w, const float* bias
 bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
   const TensorView& x = call.inputs[0];
   const TensorView& w = call.inputs[1];
-  return kHasMma16x8x16 && OnEveryGpu(caps, call) && caps.gpu.compute_major >= 8 &&
-         caps.gpu.warp_lanes == 32 && x.dtype == DType::kBF16 && w.dtype == DType::kBF16 &&
-         w.parts == nullptr && w.shape[1] % kTensorCoreColumns == 0;
+  return OnEveryGpu(caps, call) && caps.gpu.compute_major >= 8 && caps.gpu.warp_lanes == 32 &&
+         x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && w.parts == nullptr &&
+         w.shape[1] % kTensorCoreColumns == 0;
 }
 
 constexpr ops::Kernel kKernels[] = {
