@@ -19,6 +19,7 @@ from tests.families.elsewhere import (
     GPT2_ALONE,
     INTERNLM,
     INTERNLM2,
+    INTERNLM3,
     MIMO,
     MINICPM,
     MINISTRAL3,
@@ -237,6 +238,9 @@ DENSE: Mapping[str, Family] = {
     "hyperclovax": Family("hyperclovax", MULTIPLIERS),
     "internlm": Family("llama", {"attention_bias": True}, _LLAMA_BIASES, elsewhere=INTERNLM),
     "internlm2": Family("llama", unused=_LLAMA_BIASES, elsewhere=INTERNLM2),
+    "internlm3": Family(
+        "llama", {"attention_bias": True, "mlp_bias": True}, elsewhere=INTERNLM3
+    ),
     "jais2": Family("jais2"),
     "llama": Family("llama", {"tie_word_embeddings": True}),
     "llama3": Family(

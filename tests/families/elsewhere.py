@@ -203,6 +203,9 @@ MINIMAX_M1 = replace(MINIMAX_TEXT_01, architecture="MiniMaxM1ForCausalLM")
 AQUILA = Elsewhere("AquilaForCausalLM")
 XVERSE = Elsewhere("XverseForCausalLM")
 INTERNLM = Elsewhere("InternLMForCausalLM", keys={"attention_bias": "bias"})
+INTERNLM3 = Elsewhere(
+    "InternLM3ForCausalLM", keys={"attention_bias": "qkv_bias", "mlp_bias": "bias"}
+)
 ORION = Elsewhere("OrionForCausalLM", keys={"layer_norm_eps": "rms_norm_eps"})
 
 

@@ -174,6 +174,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "hyperclovax:HyperClovaXModel", "HyperCLOVA X", ("hyperclovax",)
     ),
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2", ("internlm2",)),
+    "InternLM3ForCausalLM": Architecture("internlm3:InternLm3Model", "InternLM3", ("internlm3",)),
     "InternLMForCausalLM": Architecture("internlm:InternLmModel", "InternLM", ("internlm",)),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2", ("jais2",)),
     "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba", ("jamba",)),
@@ -194,7 +195,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "LlamaForCausalLM": Architecture(
         "llama:LlamaModel",
         "Llama, and models of its shape (SmolLM2, ...)",
-        ("llama", "internlm3", "iquestcoder"),
+        ("llama", "iquestcoder"),
     ),
     "LlavaForConditionalGeneration": Architecture(
         "llava:LlavaModel", "LLaVA 1.5", ("llava",), "text and images"
