@@ -238,9 +238,7 @@ DENSE: Mapping[str, Family] = {
     "hyperclovax": Family("hyperclovax", MULTIPLIERS),
     "internlm": Family("llama", {"attention_bias": True}, _LLAMA_BIASES, elsewhere=INTERNLM),
     "internlm2": Family("llama", unused=_LLAMA_BIASES, elsewhere=INTERNLM2),
-    "internlm3": Family(
-        "llama", {"attention_bias": True, "mlp_bias": True}, elsewhere=INTERNLM3
-    ),
+    "internlm3": Family("llama", {"attention_bias": True, "mlp_bias": True}, elsewhere=INTERNLM3),
     "jais2": Family("jais2"),
     "llama": Family("llama", {"tie_word_embeddings": True}),
     "llama3": Family(

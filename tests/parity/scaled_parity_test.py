@@ -144,7 +144,8 @@ def test_missing_scales_are_refused(tmp_path: Path) -> None:
 def test_scales_of_another_shape_are_refused(tmp_path: Path) -> None:
     _checkpoint(tmp_path, "fp8-block")
     _change(tmp_path, f"{MODULE}.weight_scale_inv", torch.ones(4, 3))
-    with pytest.raises(WeightsError, match=r"f32 \[4, 3\]; it must be f32, bf16, f16 or u8 \[5, 2\]"):
+    message = r"f32 \[4, 3\]; it must be f32, bf16, f16 or u8 \[5, 2\]"
+    with pytest.raises(WeightsError, match=message):
         build(ModelSource.open(tmp_path), BuildOptions(rewrite=False))
 
 

@@ -18,9 +18,9 @@ class AttentionShape:
     which begins anew at each multiple of it if `chunked`; `soft_cap` bounds scores, and those of
     positions after `grows_from` grow with the position's logarithm (0 = none, see
     `ops.paged_attention`); values have `value_dim` elements a head if they are narrower than keys:
-    the cache holds zeros behind them; `both_ways`: a query attends to the tokens behind it, too, and
-    nothing is cached (see `attend_both_ways`); `shard` is the part of the heads that this rank computes, by
-    default all (see `divide`)."""
+    the cache holds zeros behind them; `both_ways`: a query attends to the tokens behind it, too,
+    and nothing is cached (see `attend_both_ways`); `shard` is the part of the heads that this rank
+    computes, by default all (see `divide`)."""
 
     heads: int
     kv_heads: int

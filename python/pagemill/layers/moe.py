@@ -100,8 +100,8 @@ def chosen_experts(
 
 
 def _saved_parts(weights: Weights, names: str, experts: Experts) -> list[tuple[str, Part]]:
-    """The features of experts, and what is behind the names of their modules: all features, or those
-    that each rank has saved."""
+    """What is behind the names of the experts' modules, and which of their features are there: all,
+    or those that each rank has saved."""
     total, module = experts.intermediate, f"{names}.0.{experts.down}"
     ranks = 0
     while weights.has(f"{module}.rank{ranks}.weight"):

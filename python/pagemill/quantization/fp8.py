@@ -7,13 +7,12 @@ from typing import Self
 
 from pagemill.quantization.base import Scheme
 from pagemill.quantization.module_names import ModuleNames
-from pagemill.quantization.mxfp4 import NOTE, Mxfp4MatrixScheme
-from pagemill.quantization.notes import CACHE_SCALES, STATIC_ACTIVATIONS
+from pagemill.quantization.mxfp4 import Mxfp4MatrixScheme
+from pagemill.quantization.notes import CACHE_SCALES, CONVERTED_MXFP4, STATIC_ACTIVATIONS
 from pagemill.quantization.scaled import PARTS, ScaledScheme
 from pagemill.quantization.section import Section
 from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.weights.location import TensorLocation
-
 
 _EXPERTS = ".experts."
 
@@ -51,7 +50,7 @@ class Fp8:
         section.require("expert_dtype", experts, {"fp8": "fp8", "fp4": "fp4"})
         if experts == "fp8":
             return cls(scheme, scheme, names, notes)
-        return cls(scheme, Mxfp4MatrixScheme(), names, (*notes, NOTE))
+        return cls(scheme, Mxfp4MatrixScheme(), names, (*notes, CONVERTED_MXFP4))
 
     def scheme(self, module: str) -> Scheme:
         if module in self._excluded:

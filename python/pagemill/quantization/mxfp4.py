@@ -11,6 +11,7 @@ from typing import Self
 from pagemill.ops.program import Format
 from pagemill.ops.shard import Part, Stripe
 from pagemill.ops.trace import Parts, Tensor, format_shape
+from pagemill.quantization.notes import CONVERTED_MXFP4
 from pagemill.quantization.section import Section
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
@@ -20,10 +21,6 @@ _GROUP = 32  # columns that share a scale
 _BLOCK_BYTES = 16  # of their values
 _WORD = 8  # values in an i32
 _BYTES = ("i8", "u8")
-NOTE = (
-    "matrices in MXFP4 are converted to q8_0 by CPUs, exactly, which takes twice the memory of 4"
-    " bits"
-)
 
 
 class Mxfp4Scheme:
@@ -147,7 +144,7 @@ class Mxfp4MatrixScheme:
 class Mxfp4:
     """The method of gpt-oss: what is stored in blocks is MXFP4."""
 
-    notes = (NOTE,)
+    notes = (CONVERTED_MXFP4,)
     parts = ()
 
     @classmethod

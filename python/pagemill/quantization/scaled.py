@@ -137,9 +137,7 @@ class ScaledScheme:
         return location, expected[location.shape]
 
 
-def _locate_values(
-    tensors: DeclaredTensors, module: str, shape: tuple[int, int]
-) -> TensorLocation:
+def _locate_values(tensors: DeclaredTensors, module: str, shape: tuple[int, int]) -> TensorLocation:
     location = tensors.locate(f"{module}.weight")
     if location.shape == shape:
         return location

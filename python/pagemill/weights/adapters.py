@@ -375,8 +375,7 @@ def _check_base(adapter: Adapter, name: str, base: TensorLocation, source: Model
     if not differs and own.dtype in REAL_DTYPES:
         portions = zip(_portions(own), _portions(base), strict=True)
         differs = not all(
-            np.allclose(ours, theirs, rtol=_ROUNDING, atol=0)
-            for (_, ours), (_, theirs) in portions
+            np.allclose(ours, theirs, rtol=_ROUNDING, atol=0) for (_, ours), (_, theirs) in portions
         )
     if differs:
         raise WeightsError(

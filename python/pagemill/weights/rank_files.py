@@ -1,4 +1,4 @@
-"""Checkpoints that were saved by the ranks of a server, as Grok-2's: a file `<name>-TP-<rank>` holds
+"""Checkpoints that were saved by the ranks of a server, as Grok-2's: files `<name>-TP-<rank>` hold
 that rank's part of some matrices, of w1 and w3 its rows and of w2 its columns; files
 `<name>-TP-common` hold whole tensors.
 
