@@ -428,7 +428,8 @@ def _dora(
             squares += changed.sum(axis=0)
         else:
             squares[part] = changed.sum(axis=1)
-    gain = read_f32(magnitude).reshape(-1) / np.sqrt(squares)
+    lengths: Floats = np.sqrt(squares)
+    gain: Floats = read_f32(magnitude).reshape(-1) / lengths
     if not np.isfinite(gain).all():
         raise WeightsError(f"{adapter.path}: {name} has a row of length 0")
     if not source.has(f"{name}.bias"):
