@@ -315,4 +315,5 @@ MINICPM = Elsewhere(
     "MiniCPMForCausalLM", fields={"scale_emb": 3.0, "scale_depth": 1.2, "dim_model_base": 40}
 )
 # The architecture's name in published checkpoints.
+MPT = Elsewhere("MPTForCausalLM")
 PHIMOE = Elsewhere("PhiMoEForCausalLM")

@@ -204,6 +204,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "longcat_flash:LongcatFlashModel", "LongCat-Flash", ("longcat_flash",)
     ),
     "MPNetModel": Architecture("mpnet:MpNetModel", "MPNet", ("mpnet",), "embeddings"),
+    "MPTForCausalLM": Architecture("mpt:MptModel", "MPT, as first saved", ()),
     "MT5EncoderModel": Architecture("t5:T5Model", "mT5, its encoder", ("mt5",), "embeddings"),
     "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2", ("mamba2",)),
     "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),

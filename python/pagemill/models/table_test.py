@@ -41,6 +41,7 @@ HAS_OTHER_NAMES = (
     "Dbrx",
     "ExaoneForCausalLM",
     "GPT",
+    "MPT",
     "Mpt",
     "OPT",
     "OpenAIGPT",
