@@ -22,6 +22,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
+from tests.families.allocated import UNPLANNED, unplanned_bytes
 from tests.families.divided import check_ranks, check_stages
 from tests.families.encoders import ENCODERS, LABELS, make
 from tests.families.sensitivity import unmoved_fields, unmoved_tensors
@@ -133,6 +134,11 @@ def test_what_is_built(case: Case) -> None:
     classes = tuple(f"LABEL_{i}" for i in range(LABELS)) if case.task.classifies else ()
     assert built.pooled.labels == classes
     assert built.output_size == built.pooled.width == case.rows.shape[1]
+
+
+def test_the_plan_is_what_an_executor_allocates(case: Case) -> None:
+    unplanned = unplanned_bytes(case.path, case.prompts[0], task=case.task.value)
+    assert abs(unplanned) <= UNPLANNED
 
 
 def test_two_ranks(case: Case) -> None:

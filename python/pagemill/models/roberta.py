@@ -17,8 +17,8 @@ class RobertaModel(Encoder):
     def __init__(self, config: Config) -> None:
         if config.get("position_embedding_type") == "rotary":
             raise ModelConfigError(
-                "this is Jina embeddings 3, as first saved; --hf-overrides '{\"architectures\":"
-                " [\"JinaEmbeddingsV3Model\"]}' serves it, without its adapters for tasks"
+                'this is Jina embeddings 3, as first saved; --hf-overrides \'{"architectures":'
+                ' ["JinaEmbeddingsV3Model"]}\' serves it, without its adapters for tasks'
             )
         super().__init__(config)
         self.typed = False
