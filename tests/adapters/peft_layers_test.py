@@ -172,8 +172,9 @@ def test_experts_that_do_not_fit(tmp_path: Path) -> None:
         ("llama", _UNTIED, {"target_modules": [*_EMBEDDINGS, "o_proj", "up_proj", "down_proj"]}),
         ("qwen2", {}, {"target_modules": ["o_proj", "down_proj"], "use_dora": True}),
         ("qwen3_moe", {}, {"target_modules": ["k_proj"], "target_parameters": _EXPERTS}),
+        ("llama4", {}, {"target_modules": ["k_proj"], "target_parameters": _EXPERTS}),
     ],
-    ids=["layers", "dora", "experts"],
+    ids=["layers", "dora", "experts", "turned"],
 )
 def test_ranks_have_their_parts(
     family: str, changes: dict[str, Any], config: dict[str, Any], tmp_path: Path

@@ -21,6 +21,8 @@ _NAMES: Mapping[str, Names] = {
         (r"(?=norm\.|layers\.)", "model."),
         (r"(model\.layers\.\d+\.attn)\.kv_norm\.", r"\1.norm."),
     ),
+    # Jina embeddings 3, whose adapters lie beside the weights.
+    "xlm-roberta": ((r"(.+)\.parametrizations\.weight\.original$", r"\1.weight"),),
 }
 
 
