@@ -1,6 +1,7 @@
 // File: cuda/gpu_vendor.h
-// What kernels are written in: one vocabulary, compiled by nvcc, and by g++ for the emulation
-// (cuda/emulation/launch.h). A kernel uses nothing of a vendor but these names:
+// What kernels are written in: one vocabulary, compiled by nvcc, by clang for AMD's GPUs (HIP), and
+// by g++ for the emulation (cuda/emulation/launch.h). A kernel uses nothing of a vendor but these
+// names:
 //
 //   PAGEMILL_KERNEL, PAGEMILL_DEVICE     a kernel; a function that kernels call
 //   PAGEMILL_KERNEL_OF(threads, blocks)  a kernel that has registers for this many blocks at a time
@@ -22,6 +23,7 @@
 //                                        Other threads see the bytes after a further SyncBlock().
 //   void Mma16x8x16(c, a, b)             bf16 tensor core product of a warp of 32 lanes, below
 //   void Mma16x8x32(c, a, b)             the same for int8
+//   bool kHasMma                         both are instructions; otherwise they are slow
 //   Vector<T, N>                         N values in one aligned load or store
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even
@@ -48,6 +50,8 @@
 
 #if defined(__CUDACC__)
 #include "cuda/internal/nvcc_vocabulary.h"
+#elif defined(__HIP__)
+#include "cuda/internal/hip_vocabulary.h"
 #else
 #include "cuda/emulation/vocabulary.h"
 #endif

@@ -235,7 +235,7 @@ emulatedError_t emulatedStreamEndCapture(emulatedStream_t stream, emulatedGraph_
   return emulatedSuccess;
 }
 
-emulatedError_t emulatedGraphInstantiate(emulatedGraphExec_t* exec, emulatedGraph_t graph,
+emulatedError_t emulatedGraphInstantiateWithFlags(emulatedGraphExec_t* exec, emulatedGraph_t graph,
                                          unsigned long long) {
   *exec = new EmulatedGraph{graph->graph};
   return emulatedSuccess;

@@ -94,7 +94,7 @@ emulatedError_t emulatedEventRecord(emulatedEvent_t event, emulatedStream_t stre
 emulatedError_t emulatedEventSynchronize(emulatedEvent_t event);
 emulatedError_t emulatedStreamBeginCapture(emulatedStream_t stream, emulatedStreamCaptureMode mode);
 emulatedError_t emulatedStreamEndCapture(emulatedStream_t stream, emulatedGraph_t* graph);
-emulatedError_t emulatedGraphInstantiate(emulatedGraphExec_t* exec, emulatedGraph_t graph,
+emulatedError_t emulatedGraphInstantiateWithFlags(emulatedGraphExec_t* exec, emulatedGraph_t graph,
                                          unsigned long long flags);
 emulatedError_t emulatedGraphLaunch(emulatedGraphExec_t exec, emulatedStream_t stream);
 emulatedError_t emulatedGraphDestroy(emulatedGraph_t graph);

@@ -132,6 +132,7 @@ void WaitCopies() {
   emulation::LandCopies(N);
 }
 
+inline constexpr bool kHasMma = true;
 inline void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        Location where = Location::current()) {
   emulation::MultiplyFragments(c, a, b, where);

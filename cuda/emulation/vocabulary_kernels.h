@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "cuda/gpu_vendor.h"
+#include "cuda/internal/shuffled_mma.h"
 
 namespace pagemill::gpu {
 
@@ -72,7 +73,7 @@ PAGEMILL_KERNEL ReverseGroups(const float* x, float* y) {
 
 // c [16, 8] = a [16, size] times b [8, size], transposed, of BFloat16 and float or of int8_t and
 // int32_t; one warp; size % 32 == 0.
-template <typename T, typename Sum>
+template <bool kShuffled, typename T, typename Sum>
 PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
   constexpr int kInRegister = 4 / sizeof(T);
   const int group = Lane() / 4, in_group = Lane() % 4;
@@ -85,7 +86,9 @@ PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
     const uint32_t of_a[4] = {load(a, group, k), load(a, group + 8, k), load(a, group, next),
                               load(a, group + 8, next)};
     const uint32_t of_b[2] = {load(b, group, k), load(b, group, next)};
-    if constexpr (std::is_same_v<T, BFloat16>) {
+    if constexpr (kShuffled) {
+      ShuffledMma(sums, of_a, of_b);
+    } else if constexpr (std::is_same_v<T, BFloat16>) {
       Mma16x8x16(sums, of_a, of_b);
     } else {
       Mma16x8x32(sums, of_a, of_b);

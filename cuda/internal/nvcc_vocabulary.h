@@ -69,6 +69,7 @@ PAGEMILL_DEVICE void WaitCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
+inline constexpr bool kHasMma = true;
 PAGEMILL_DEVICE void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "

@@ -121,9 +121,8 @@ int64_t ScalesOffset(int64_t rows, int64_t columns) { return rows * PaddedColumn
 
 bool FitsInt8TensorCores(const device::Capabilities& caps, const TensorView& w) {
   const int64_t columns = w.shape[static_cast<size_t>(w.rank - 1)];
-  return caps.gpu.compute_major >= 8 && caps.gpu.warp_lanes == 32 && ops::IsScaled(w) &&
-         w.dtype == DType::kI8 && w.parts->format.block_columns >= columns &&
-         columns <= ops::kMaxInt8K;
+  return HasTensorCores(caps) && ops::IsScaled(w) && w.dtype == DType::kI8 &&
+         w.parts->format.block_columns >= columns && columns <= ops::kMaxInt8K;
 }
 
 int64_t RoundedRowsBytes(int64_t rows, int64_t columns) {

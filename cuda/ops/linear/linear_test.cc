@@ -91,7 +91,7 @@ class WeightsOfEveryFormat {
   std::vector<std::pair<std::string, TensorView>> all_;
 };
 
-// A product of bf16 with rows that vector loads can read, which the conformance bodies have none of.
+// A product of bf16 with rows that vector loads can read: the conformance bodies have none of these.
 struct AlignedProduct {
   AlignedProduct(int64_t n, const TensorView& weights, DType y_type)
       : w(weights),

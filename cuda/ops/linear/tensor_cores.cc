@@ -76,8 +76,8 @@ void LaunchTiles(const ProductRows& product, const W& w, device::Stream& stream)
 
 bool FitsTensorCores(const device::Capabilities& caps, const TensorView& x, const TensorView& w) {
   const int64_t columns = w.shape[static_cast<size_t>(w.rank - 1)];
-  return caps.gpu.compute_major >= 8 && caps.gpu.warp_lanes == 32 && x.dtype == DType::kBF16 &&
-         AreReadable(w) && columns % kTensorCoreColumns == 0;
+  return HasTensorCores(caps) && x.dtype == DType::kBF16 && AreReadable(w) &&
+         columns % kTensorCoreColumns == 0;
 }
 
 void MultiplyOnTensorCores(const TensorView& x, const TensorView& w, const float* bias,
