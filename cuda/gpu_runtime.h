@@ -19,16 +19,4 @@ using hipDeviceProp = hipDeviceProp_t;
 #define PAGEMILL_GPU(name) emulated##name
 #endif
 
-namespace pagemill::gpu {
-
-// Whether DeviceProp's `major` and `minor` are a compute capability: HIP has the number of AMD's
-// instruction set there.
-#if defined(__HIP__)
-inline constexpr bool kHasComputeCapability = false;
-#else
-inline constexpr bool kHasComputeCapability = true;
-#endif
-
-}  // namespace pagemill::gpu
-
 #endif  // PAGEMILL_CUDA_GPU_RUNTIME_H_

@@ -1,7 +1,7 @@
 // File: cuda/internal/hip_vocabulary.h
 // The vocabulary of cuda/gpu_vendor.h, for clang's HIP. Include that header.
 //
-// A warp is a wavefront: 64 lanes on gfx9, 32 on gfx11 and gfx12, where the upper half of a LaneMask
+// A warp is a wavefront: 64 lanes on gfx9, 32 on gfx11 and gfx12, where the upper half of a mask
 // is 0. Lanes of a wavefront that take part in a call run it together, so masks name what the
 // hardware does anyway: HIP's own functions with masks loop over the masks that lanes could have.
 #ifndef PAGEMILL_CUDA_INTERNAL_HIP_VOCABULARY_H_
@@ -92,9 +92,6 @@ PAGEMILL_DEVICE uint32_t FloatToBits(float value) { return __builtin_bit_cast(ui
 PAGEMILL_DEVICE uint16_t FloatToBFloat16Bits(float value) {
   return __builtin_bit_cast(uint16_t, static_cast<__bf16>(value));
 }
-PAGEMILL_DEVICE uint32_t PackBFloat16(float low, float high) {
-  return FloatToBFloat16Bits(low) | static_cast<uint32_t>(FloatToBFloat16Bits(high)) << 16;
-}
 PAGEMILL_DEVICE uint16_t FloatToHalfBits(float value) {
   return __builtin_bit_cast(uint16_t, static_cast<_Float16>(value));
 }
@@ -109,16 +106,21 @@ PAGEMILL_DEVICE float RoundedProduct(float a, float b) {
 PAGEMILL_DEVICE float Exp(float value) { return expf(value); }
 PAGEMILL_DEVICE float InverseSqrt(float value) { return rsqrtf(value); }
 
-// AMD's matrix instructions (MFMA, WMMA) want their operands in other lanes than these words, whose
-// places kernels know. Devices report no compute capability (cuda/device/gpu_device.cc), so kernels
-// for tensor cores are compiled and never chosen.
-PAGEMILL_DEVICE void Mma16x8x16(float (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) {
-  __builtin_trap();
+}  // namespace pagemill::gpu
+
+#include "cuda/internal/shuffled_mma.h"  // ShuffledMma, in these words
+
+namespace pagemill::gpu {
+
+// AMD's matrix instructions (MFMA, WMMA) want their operands in other lanes than the vocabulary's,
+// whose places kernels know. So there are none for these, and no kernel that needs them is chosen.
+inline constexpr bool kHasMma = false;
+PAGEMILL_DEVICE void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  ShuffledMma(c, a, b);
 }
-PAGEMILL_DEVICE void Mma16x8x32(int32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) {
-  __builtin_trap();
+PAGEMILL_DEVICE void Mma16x8x32(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  ShuffledMma(c, a, b);
 }
-PAGEMILL_DEVICE void LoadTransposed(uint32_t (&)[4], const void*) { __builtin_trap(); }
 
 }  // namespace pagemill::gpu
 
