@@ -17,7 +17,7 @@ END { for (key in counts) print key, counts[key] }
 def _instruction_counts_impl(ctx):
     counts = []
     for object in ctx.files.objects:
-        out = ctx.actions.declare_file("{}/{}.txt".format(ctx.label.name, object.basename))
+        out = ctx.actions.declare_file("{}/{}.txt".format(ctx.label.name, object.short_path))
         ctx.actions.run_shell(
             # The programs call each other, and have no mode bit.
             command = """set -euo pipefail
