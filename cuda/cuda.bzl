@@ -1,7 +1,4 @@
-"""Rules of this tree: one source compiled by nvcc for GPUs, and by g++ for the emulation.
-
-//hip compiles the same sources (`gpu_sources`) by clang.
-"""
+"""Rules of this tree: one source compiled by nvcc for GPUs, and by g++ for the emulation."""
 
 load("@local_tools//:defs.bzl", "TOOLS")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
@@ -27,7 +24,7 @@ _HEADER_DEPS = [
 ]
 
 GpuSourcesInfo = provider(
-    doc = "Sources in the vocabulary of gpu_vendor.h, for the compilers of GPUs.",
+    doc = "Sources in the vocabulary of gpu_vendor.h, for //hip to compile.",
     fields = {"units": "depset of structs: `source`, a file, and `headers`, a depset that it may include"},
 )
 
@@ -56,14 +53,14 @@ _gpu_sources = rule(
 )
 
 def gpu_sources(name, srcs = [], hdrs = [], deps = [], gpu_deps = [], **kwargs):
-    """Sources and what they include, to be compiled by `cuda_objects` and by //hip.
+    """Sources and what they include, for //hip.
 
     Args:
       name: of the target.
       srcs: .cc files.
       hdrs: headers of this tree that they include, except those of //cuda:headers.
       deps: C++ libraries whose headers they include.
-      gpu_deps: further gpu_sources.
+      gpu_deps: further gpu_sources, to be compiled too.
       **kwargs: attributes that every rule has.
     """
     _gpu_sources(
@@ -84,8 +81,8 @@ def _gencodes(architectures):
 def _cuda_objects_impl(ctx):
     objects = []
     resources = []
-    for unit in ctx.attr.sources[GpuSourcesInfo].units.to_list():
-        src = unit.source
+    headers = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps]
+    for src in ctx.files.srcs:
         out = ctx.actions.declare_file("{}_objs/{}.pic.o".format(ctx.label.name, src.basename))
         used = ctx.actions.declare_file("{}_objs/{}.resources".format(ctx.label.name, src.basename))
         ctx.actions.run_shell(
@@ -109,7 +106,7 @@ grep -E 'warning|error' "$used" >&2 || true""",
                 "-o",
                 out.path,
             ],
-            inputs = depset([src], transitive = [unit.headers]),
+            inputs = depset([src] + ctx.files.hdrs, transitive = headers),
             mnemonic = "CudaCompile",
             outputs = [out, used],
             use_default_shell_env = True,
@@ -125,11 +122,14 @@ _cuda_objects = rule(
     implementation = _cuda_objects_impl,
     attrs = {
         "architectures": attr.string_list(),
-        "sources": attr.label(mandatory = True, providers = [GpuSourcesInfo]),
+        "deps": attr.label_list(providers = [CcInfo]),
+        # Any: a library without headers gives none.
+        "hdrs": attr.label_list(allow_files = True),
+        "srcs": attr.label_list(allow_files = [".cc"], mandatory = True),
     },
 )
 
-def cuda_objects(name, sources, **kwargs):
+def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
     """Objects by nvcc; skipped where it is missing.
 
     `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
@@ -137,7 +137,9 @@ def cuda_objects(name, sources, **kwargs):
 
     Args:
       name: of the target.
-      sources: gpu_sources.
+      srcs: .cc files with kernels.
+      hdrs: headers of this tree that they include, except those of //cuda:headers.
+      deps: C++ libraries whose headers they include.
       **kwargs: attributes that every rule has.
     """
     for suffix, architectures, tags in [
@@ -146,10 +148,12 @@ def cuda_objects(name, sources, **kwargs):
     ]:
         _cuda_objects(
             name = name + suffix,
-            sources = sources,
+            srcs = srcs,
+            hdrs = hdrs + ["//cuda:headers"],
             architectures = architectures,
             tags = tags,
             target_compatible_with = requires("nvcc"),
+            deps = [dep for dep in _HEADER_DEPS if dep not in deps] + deps,
             **kwargs
         )
 
@@ -162,7 +166,7 @@ def _part(label, suffix):
 def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
 
-    `<name>_sources` are its gpu_sources; `<name>_resources` has what its kernels use.
+    `<name>_resources` has what its kernels use; `<name>_sources` is for //hip.
 
     Args:
       name: of the target.
@@ -187,17 +191,19 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
         deps = deps + gpu_deps + ["//cuda:emulated"],
         **kwargs
     )
+    cuda_objects(
+        name = name + "_objects",
+        srcs = srcs,
+        hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
+        deps = deps,
+        **kwargs
+    )
     gpu_sources(
         name = name + "_sources",
         srcs = srcs,
         hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
         visibility = ["//cuda:__subpackages__"],
         deps = deps,
-    )
-    cuda_objects(
-        name = name + "_objects",
-        sources = name + "_sources",
-        **kwargs
     )
     native.filegroup(
         name = name + "_resources",
