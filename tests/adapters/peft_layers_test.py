@@ -145,6 +145,22 @@ def test_layers_of_single_experts(tmp_path: Path) -> None:
     assert wrong_tokens(model.reference, prompts[0], answers[0].tokens, _NEAR_TIE)
 
 
+def test_experts_without_adapters_are_named(tmp_path: Path) -> None:
+    """Those of DBRX, whose parameters are all of one shape."""
+    model = Model(tmp_path / "model", make("dbrx", tmp_path / "model"))
+    parameter = model.reference.transformer.blocks[1].ffn.experts.mlp.w1
+    name = "base_model.model.transformer.blocks.1.ffn.experts.mlp"
+    tensors = {
+        f"{name}.lora_A.weight": torch.zeros(2, parameter.shape[1]),
+        f"{name}.lora_B.weight": torch.zeros(parameter.shape[0], 2),
+    }
+    (tmp_path / "adapter").mkdir()
+    write_adapter(tmp_path / "adapter", tensors, r=2, lora_alpha=1)
+    message = r"cannot adapt: 'transformer.blocks.1.ffn.experts.mlp'.*merge_and_unload"
+    with model.engine(enable_lora=True) as core, pytest.raises(EngineError, match=message):
+        adapters_of(core).load_adapter("experts", str(tmp_path / "adapter"))
+
+
 def test_experts_that_do_not_fit(tmp_path: Path) -> None:
     model = Model(tmp_path / "model", make("qwen3_moe", tmp_path / "model"))
     config = model.reference.config
