@@ -78,9 +78,10 @@ def check(model: Model, reference: PeftModel, path: Path, **options: Any) -> Non
         ("llama", {}, {"target_modules": _EMBEDDINGS}),
         ("llama", {}, {"target_modules": ["embed_tokens"], "ensure_weight_tying": True}),
         ("gemma3", {}, {"target_modules": ["embed_tokens", "down_proj"], "use_rslora": True}),
+        ("gemma3", {}, {"target_modules": ["embed_tokens", "k_proj"], "use_dora": True}),
         ("qwen2", {}, {"target_modules": ["lm_head"]}),
     ],
-    ids=["untied", "tied", "tied_adapter", "scaled", "head"],
+    ids=["untied", "tied", "tied_adapter", "scaled", "dora", "head"],
 )
 def test_embeddings_and_heads(
     family: str, changes: dict[str, Any], config: dict[str, Any], tmp_path: Path
@@ -100,6 +101,7 @@ _EXPERTS = ["experts.gate_up_proj", "experts.down_proj"]
         ("mixtral", [*_EXPERTS, "mlp.gate.weight"]),  # whose checkpoint has other names
         ("granite_moe", ["experts.down_proj"]),
         ("gpt_oss", _EXPERTS),
+        ("llama4", _EXPERTS),
     ],
 )
 def test_parameters_of_all_experts(family: str, parameters: list[str], tmp_path: Path) -> None:

@@ -13,12 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from pagemill import _native
+from pagemill.config import EngineConfig
+from pagemill.config import build as build_config
+from pagemill.engine.model_plan import built_model, plan_model
 from pagemill.models.table import ARCHITECTURES
 from pagemill.runner.build import BuildOptions, build, model_shapes
+from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.weights.random_file import random_file
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
+from tests.families.allocated import counted, private_bytes
 from tests.families.divided import check_ranks, check_stages
 from tests.families.families import FAMILIES, make
 from tests.families.family import NEUTRAL, Family
@@ -31,6 +37,7 @@ from tests.parity.executors import EXECUTORS, make_executor, new_batches
 # moves logits by more than 1e-2.
 TOLERANCE = 1e-4
 TOKENS = 64  # generated
+_UNPLANNED = 2**21  # bytes: arrays of a step, the program itself, a stack of a thread
 _LAYER = re.compile(r"\.(?:layers|h)\.(\d+)\.")
 
 Array = npt.NDArray[np.float32]
@@ -155,6 +162,32 @@ def test_four_ranks_normalize_all_heads(tmp_path: Path) -> None:
 def test_two_stages(case: Case) -> None:
     source = ModelSource.open(case.model.path)
     check_stages(source, BuildOptions(), _chunks(case.prompt), case.distance)
+
+
+def test_the_plan_is_what_an_executor_allocates(case: Case) -> None:
+    """For steps that take megabytes, and no more when one runs."""
+    config = build_config(
+        EngineConfig,
+        {
+            "model": str(case.model.path),
+            "max_num_batched_tokens": 4096,
+            "max_num_seqs": 4,
+            "kv_cache_memory_bytes": "512MiB",
+            "threads": 1,
+            "pack_cache": False,
+        },
+    )
+    plan, planned = plan_model(config), built_model(config)
+    assert plan.kv is not None, plan.refusal
+    options = planned.sizes.executor_options(config, plan.kv.num_blocks)
+    with counted():
+        before = private_bytes()
+        run = _native.NativeExecutor(planned.built.program_text, options)
+        batch = SimpleBatch(min(plan.kv.num_blocks, 1024), run.table_block_sizes)
+        run(batch.step({0: case.prompt}))
+        allocated = private_bytes() - before
+    own = plan.packed + plan.activations + plan.workspace + plan.logits + plan.kv.kv_bytes
+    assert abs(allocated - own) <= _UNPLANNED
 
 
 def test_requests_that_are_preempted(case: Case) -> None:
