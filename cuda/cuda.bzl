@@ -2,6 +2,7 @@
 
 load("@local_tools//:defs.bzl", "TOOLS")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
+load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//tools/bazel:requires.bzl", "requires")
 
@@ -22,6 +23,9 @@ _HEADER_DEPS = [
     "//cc/ops:op",
     "//cc/tensor:tensor_view",
 ]
+
+# What a plugin links: the objects of a target and of the targets that it depends on.
+_GpuObjects = provider(fields = ["objects"])
 
 def _gencodes(architectures):
     flags = ["-gencode=arch=compute_{0},code=sm_{0}".format(arch) for arch in architectures]
@@ -52,6 +56,7 @@ grep -E 'warning|error' "$used" >&2 || true""",
                 "-diag-suppress=2810",
                 # Kernels call constexpr functions of //cc.
                 "--expt-relaxed-constexpr",
+            ] + ["-D" + define for define in ctx.attr.defines] + [
                 "-c",
                 src.path,
                 "-o",
@@ -67,20 +72,35 @@ grep -E 'warning|error' "$used" >&2 || true""",
     return [
         DefaultInfo(files = depset(objects)),
         OutputGroupInfo(resources = depset(resources)),
+        _GpuObjects(objects = depset(
+            objects,
+            transitive = [dep[_GpuObjects].objects for dep in ctx.attr.gpu_deps],
+        )),
+        cc_common.merge_cc_infos(
+            cc_infos = [dep[CcInfo] for dep in ctx.attr.deps + ctx.attr.gpu_deps],
+        ),
     ]
 
 _cuda_objects = rule(
     implementation = _cuda_objects_impl,
     attrs = {
         "architectures": attr.string_list(),
+        "defines": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),
+        "gpu_deps": attr.label_list(providers = [CcInfo, _GpuObjects]),
         # Any: a library without headers gives none.
         "hdrs": attr.label_list(allow_files = True),
         "srcs": attr.label_list(allow_files = [".cc"], mandatory = True),
     },
 )
 
-def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
+def _part(label, suffix):
+    """The label of a part of a gpu_library."""
+    if ":" not in label:
+        label += ":" + label.split("/")[-1]
+    return label + suffix
+
+def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     """Objects by nvcc; skipped where it is missing.
 
     `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
@@ -91,6 +111,7 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
       srcs: .cc files with kernels.
       hdrs: headers of this tree that they include, except those of //cuda:headers.
       deps: C++ libraries whose headers they include.
+      gpu_deps: gpu_libraries that they are linked with.
       **kwargs: attributes that every rule has.
     """
     for suffix, architectures, tags in [
@@ -100,19 +121,72 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
         _cuda_objects(
             name = name + suffix,
             srcs = srcs,
-            hdrs = hdrs + ["//cuda:headers"],
+            hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps] + ["//cuda:headers"],
             architectures = architectures,
             tags = tags,
             target_compatible_with = requires("nvcc"),
             deps = [dep for dep in _HEADER_DEPS if dep not in deps] + deps,
+            gpu_deps = [_part(dep, "_objects" + suffix) for dep in gpu_deps],
             **kwargs
         )
 
-def _part(label, suffix):
-    """The label of a part of a gpu_library."""
-    if ":" not in label:
-        label += ":" + label.split("/")[-1]
-    return label + suffix
+def _cuda_plugin_impl(ctx):
+    out = ctx.actions.declare_file("lib{}.so".format(ctx.label.name))
+    objects = ctx.attr.objects[_GpuObjects].objects.to_list()
+    libraries = []
+    for linked in ctx.attr.objects[CcInfo].linking_context.linker_inputs.to_list():
+        for library in linked.libraries:
+            archive = library.pic_static_library or library.static_library
+            if archive:
+                libraries.append(archive)
+    ctx.actions.run(
+        executable = TOOLS["nvcc"],
+        arguments = [
+            "-shared",
+            # The driver is opened when the first function of the runtime is called.
+            "-cudart=static",
+            "-Xlinker=--version-script=" + ctx.file.script.path,
+            "-Xlinker=-Bsymbolic,--gc-sections,--no-undefined,--start-group",
+        ] + [file.path for file in objects + libraries] + [
+            "-Xlinker=--end-group",
+            "-o",
+            out.path,
+        ],
+        inputs = [ctx.file.script] + objects + libraries,
+        mnemonic = "CudaLink",
+        outputs = [out],
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([out]))]
+
+_cuda_plugin = rule(
+    implementation = _cuda_plugin_impl,
+    attrs = {
+        "objects": attr.label(providers = [CcInfo, _GpuObjects], mandatory = True),
+        "script": attr.label(allow_single_file = True, mandatory = True),
+    },
+)
+
+def cuda_plugin(name, objects, script, **kwargs):
+    """`lib<name>.so` from what cuda_objects made, without the driver and with the runtime.
+
+    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all.
+
+    Args:
+      name: of the target, and of the file.
+      objects: a cuda_objects target.
+      script: a version script that says which symbols others see.
+      **kwargs: attributes that every rule has.
+    """
+    for suffix, tags in [("", []), ("_release", ["manual"])]:
+        _cuda_plugin(
+            name = name + suffix,
+            objects = objects + suffix,
+            script = script,
+            tags = tags,
+            target_compatible_with = requires("nvcc"),
+            **kwargs
+        )
 
 def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
@@ -145,8 +219,9 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     cuda_objects(
         name = name + "_objects",
         srcs = srcs,
-        hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
+        hdrs = hdrs,
         deps = deps,
+        gpu_deps = gpu_deps,
         **kwargs
     )
     native.filegroup(

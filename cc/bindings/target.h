@@ -1,8 +1,9 @@
 // File: cc/bindings/target.h
-// The device that the extension binds programs to: this machine's CPU.
+// What the extension binds programs to: this machine's CPU, or a device of a plugin.
 #ifndef PAGEMILL_CC_BINDINGS_TARGET_H_
 #define PAGEMILL_CC_BINDINGS_TARGET_H_
 
+#include "cc/bindings/device_executor_holder.h"
 #include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
 #include "cc/program/kernel_selection.h"
@@ -11,6 +12,11 @@ namespace pagemill::bindings {
 
 inline program::Target CpuTarget() {
   return {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()};
+}
+
+// Null: the CPU.
+inline program::Target TargetOf(const DeviceHolder* device) {
+  return device == nullptr ? CpuTarget() : device->target();
 }
 
 }  // namespace pagemill::bindings
