@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from pagemill.cli import main
 from pagemill.config import ConfigError
 from pagemill.engine.devices import find_plugins
+from pagemill.inputs.task import Task
 
-from tests.parity.small_engine import engine, generate
+from tests.parity.small_engine import engine, generate, pool
 from tests.parity.tiny_models import make
 
 PLUGIN = os.environ.get("PAGEMILL_TEST_EMULATED_GPU", "")
 pytestmark = pytest.mark.skipif(not PLUGIN, reason="PAGEMILL_TEST_EMULATED_GPU names no plugin")
 
-PROMPTS = [[3, 5, 7, 11, 13], list(range(20, 41)), [9]]
+PROMPTS = [[3, 5, 7, 3, 5, 7, 3], list(range(20, 41)), [9]]
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +36,29 @@ def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGEMILL_DEVICE_PLUGINS", str(Path(PLUGIN).resolve()))
 
 
-def test_greedy_tokens_are_those_of_the_cpu(model: Path) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}}],
+    ids=["plain", "drafts"],
+)
+def test_greedy_tokens_are_those_of_the_cpu(model: Path, options: dict[str, Any]) -> None:
     tokens: dict[str, list[list[int]]] = {}
     for device in ("cpu", "emulated:0"):
-        with engine(model, device=device, dtype="f32", max_model_len=64) as core:
+        with engine(model, device=device, dtype="f32", max_model_len=64, **options) as core:
             tokens[device] = [answer.tokens for answer in generate(core, PROMPTS, 6)]
     assert tokens["emulated:0"] == tokens["cpu"]
     assert [len(each) for each in tokens["cpu"]] == [6, 6, 6]
+
+
+def test_vectors_are_those_of_the_cpu(tmp_path: Path) -> None:
+    make("bert", tmp_path)
+    rows: list[npt.NDArray[np.float32]] = []
+    for device in ("cpu", "emulated"):
+        with engine(
+            tmp_path, device=device, dtype="f32", max_model_len=64, task=Task.EMBED
+        ) as core:
+            rows.append(pool(core, PROMPTS, {}))
+    np.testing.assert_allclose(rows[0], rows[1], atol=1e-5)
 
 
 def test_auto_takes_the_device_and_its_memory(
