@@ -47,7 +47,8 @@ StatusOr<std::vector<FoundGpu>> FindGpus() {
   if (const auto error = PAGEMILL_GPU(GetDeviceCount)(&count); error != PAGEMILL_GPU(Success)) {
     (void)PAGEMILL_GPU(GetLastError)();
     return FailedPrecondition(std::string("no GPU can be used: ") +
-                              PAGEMILL_GPU(GetErrorString)(error));
+                              PAGEMILL_GPU(GetErrorString)(error) +
+                              "; is the vendor's driver installed, and new enough?");
   }
   if (count == 0) return FailedPrecondition("the driver has found no GPU");
   std::vector<FoundGpu> found;

@@ -120,6 +120,20 @@ def test_plugins_are_listed() -> None:
     assert (device.name, device.architecture) == ("emulated GPU", "sm_90")
 
 
+def test_an_installed_package_names_its_plugin(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pagemill_toy.py").write_text(f"PLUGIN = {str(Path(PLUGIN).resolve())!r}\n")
+    info = tmp_path / "pagemill_toy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pagemill-toy\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[pagemill.devices]\ntoy = pagemill_toy:PLUGIN\n")
+    monkeypatch.delenv("PAGEMILL_DEVICE_PLUGINS")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (found,) = find_plugins()
+    assert (found.name, len(found.devices)) == ("emulated", 1)
+
+
 def test_doctor_shows_devices_and_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", str(model), "--device", "emulated"]) in (0, 1)
     out = capsys.readouterr().out

@@ -86,7 +86,7 @@ def choose_device(
             sizes = ExecutorSizes.of(built, config, weights_dtype, device)
             sizes.plan(built, config)
         except _native.StatusError as error:
-            reasons.append(f"{found.name}: {error}")
+            reasons.append(f"{found.name}: {error.message}")
             continue
         _LOGGER.info("device: %s", describe(device))
         return device
@@ -103,11 +103,11 @@ def _find(path: str) -> FoundPlugin:
     try:
         plugin = _native.DevicePlugin(path)
     except _native.StatusError as error:
-        return FoundPlugin(path, reason=str(error))
+        return FoundPlugin(path, reason=error.message)
     try:
         return FoundPlugin(plugin.vendor, plugin, plugin.devices())
     except _native.StatusError as error:
-        return FoundPlugin(plugin.vendor, plugin, reason=str(error))
+        return FoundPlugin(plugin.vendor, plugin, reason=error.message)
 
 
 def _find_installed(entry: importlib.metadata.EntryPoint) -> FoundPlugin:
@@ -133,7 +133,9 @@ def _open(wanted: str) -> _native.Device:
         try:
             return each.plugin.open(int(index or 0))
         except _native.StatusError as error:
-            raise ConfigError(f"--device {wanted}: {error}; --device cpu runs without it") from None
+            raise ConfigError(
+                f"--device {wanted}: {error.message}; --device cpu runs without it"
+            ) from None
     known = [each.name if each.plugin else f"{each.name} ({each.reason})" for each in found]
     raise ConfigError(
         f"--device {wanted}: no plugin {vendor} is installed"
