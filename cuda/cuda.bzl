@@ -1,4 +1,7 @@
-"""Rules of this tree: one source compiled by nvcc for GPUs, and by g++ for the emulation."""
+"""Rules of this tree: one source compiled by nvcc for GPUs, and by g++ for the emulation.
+
+//hip compiles the same sources (`gpu_sources`) by clang.
+"""
 
 load("@local_tools//:defs.bzl", "TOOLS")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
@@ -24,8 +27,59 @@ _HEADER_DEPS = [
     "//cc/tensor:tensor_view",
 ]
 
+GpuSourcesInfo = provider(
+    doc = "Sources in the vocabulary of gpu_vendor.h, for the compilers of GPUs.",
+    fields = {"units": "depset of structs: `source`, a file, and `headers`, a depset that it may include"},
+)
+
 # What a plugin links: the objects of a target and of the targets that it depends on.
 _GpuObjects = provider(fields = ["objects"])
+
+def _gpu_sources_impl(ctx):
+    headers = depset(
+        ctx.files.hdrs,
+        transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps],
+    )
+    return [
+        DefaultInfo(files = depset(ctx.files.srcs)),
+        GpuSourcesInfo(units = depset(
+            [struct(source = src, headers = headers) for src in ctx.files.srcs],
+            transitive = [dep[GpuSourcesInfo].units for dep in ctx.attr.gpu_deps],
+        )),
+        # What their objects link with.
+        cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]),
+    ]
+
+_gpu_sources = rule(
+    implementation = _gpu_sources_impl,
+    attrs = {
+        "deps": attr.label_list(providers = [CcInfo]),
+        "gpu_deps": attr.label_list(providers = [GpuSourcesInfo]),
+        # Any: a library without headers gives none.
+        "hdrs": attr.label_list(allow_files = True),
+        "srcs": attr.label_list(allow_files = [".cc"]),
+    },
+)
+
+def gpu_sources(name, srcs = [], hdrs = [], deps = [], gpu_deps = [], **kwargs):
+    """Sources and what they include, to be compiled by `cuda_objects` and by //hip.
+
+    Args:
+      name: of the target.
+      srcs: .cc files.
+      hdrs: headers of this tree that they include, except those of //cuda:headers.
+      deps: C++ libraries whose headers they include.
+      gpu_deps: further gpu_sources.
+      **kwargs: attributes that every rule has.
+    """
+    _gpu_sources(
+        name = name,
+        srcs = srcs,
+        hdrs = hdrs + ["//cuda:headers"],
+        gpu_deps = gpu_deps,
+        deps = [dep for dep in _HEADER_DEPS if dep not in deps] + deps,
+        **kwargs
+    )
 
 def _gencodes(architectures):
     flags = ["-gencode=arch=compute_{0},code=sm_{0}".format(arch) for arch in architectures]
@@ -36,8 +90,8 @@ def _gencodes(architectures):
 def _cuda_objects_impl(ctx):
     objects = []
     resources = []
-    headers = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps]
-    for src in ctx.files.srcs:
+    for unit in ctx.attr.sources[GpuSourcesInfo].units.to_list():
+        src = unit.source
         out = ctx.actions.declare_file("{}_objs/{}.pic.o".format(ctx.label.name, src.basename))
         used = ctx.actions.declare_file("{}_objs/{}.resources".format(ctx.label.name, src.basename))
         ctx.actions.run_shell(
@@ -62,7 +116,7 @@ grep -E 'warning|error' "$used" >&2 || true""",
                 "-o",
                 out.path,
             ],
-            inputs = depset([src] + ctx.files.hdrs, transitive = headers),
+            inputs = depset([src], transitive = [unit.headers]),
             mnemonic = "CudaCompile",
             outputs = [out, used],
             use_default_shell_env = True,
@@ -77,7 +131,7 @@ grep -E 'warning|error' "$used" >&2 || true""",
             transitive = [dep[_GpuObjects].objects for dep in ctx.attr.gpu_deps],
         )),
         cc_common.merge_cc_infos(
-            cc_infos = [dep[CcInfo] for dep in ctx.attr.deps + ctx.attr.gpu_deps],
+            cc_infos = [dep[CcInfo] for dep in [ctx.attr.sources] + ctx.attr.gpu_deps],
         ),
     ]
 
@@ -86,11 +140,8 @@ _cuda_objects = rule(
     attrs = {
         "architectures": attr.string_list(),
         "defines": attr.string_list(),
-        "deps": attr.label_list(providers = [CcInfo]),
         "gpu_deps": attr.label_list(providers = [CcInfo, _GpuObjects]),
-        # Any: a library without headers gives none.
-        "hdrs": attr.label_list(allow_files = True),
-        "srcs": attr.label_list(allow_files = [".cc"], mandatory = True),
+        "sources": attr.label(mandatory = True, providers = [CcInfo, GpuSourcesInfo]),
     },
 )
 
@@ -100,7 +151,7 @@ def _part(label, suffix):
         label += ":" + label.split("/")[-1]
     return label + suffix
 
-def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
+def cuda_objects(name, sources, gpu_deps = [], **kwargs):
     """Objects by nvcc; skipped where it is missing.
 
     `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
@@ -108,11 +159,9 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
 
     Args:
       name: of the target.
-      srcs: .cc files with kernels.
-      hdrs: headers of this tree that they include, except those of //cuda:headers.
-      deps: C++ libraries whose headers they include.
+      sources: gpu_sources.
       gpu_deps: gpu_libraries that they are linked with.
-      **kwargs: attributes that every rule has.
+      **kwargs: attributes that every rule has, and `defines` of the preprocessor.
     """
     for suffix, architectures, tags in [
         ("", _TESTED_ARCHITECTURES, []),
@@ -120,13 +169,11 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     ]:
         _cuda_objects(
             name = name + suffix,
-            srcs = srcs,
-            hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps] + ["//cuda:headers"],
+            sources = sources,
+            gpu_deps = [_part(dep, "_objects" + suffix) for dep in gpu_deps],
             architectures = architectures,
             tags = tags,
             target_compatible_with = requires("nvcc"),
-            deps = [dep for dep in _HEADER_DEPS if dep not in deps] + deps,
-            gpu_deps = [_part(dep, "_objects" + suffix) for dep in gpu_deps],
             **kwargs
         )
 
@@ -191,7 +238,7 @@ def cuda_plugin(name, objects, script, **kwargs):
 def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
 
-    `<name>_resources` has what its kernels use.
+    `<name>_sources` are its gpu_sources; `<name>_resources` has what its kernels use.
 
     Args:
       name: of the target.
@@ -216,11 +263,16 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
         deps = deps + gpu_deps + ["//cuda:emulated"],
         **kwargs
     )
+    gpu_sources(
+        name = name + "_sources",
+        srcs = srcs,
+        hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
+        visibility = ["//cuda:__subpackages__"],
+        deps = deps,
+    )
     cuda_objects(
         name = name + "_objects",
-        srcs = srcs,
-        hdrs = hdrs,
-        deps = deps,
+        sources = name + "_sources",
         gpu_deps = gpu_deps,
         **kwargs
     )

@@ -32,7 +32,7 @@ struct LaunchShape {
   int64_t shared_bytes = 0;  // dynamic shared memory of a block
 };
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(__HIP__)
 
 template <typename... Params, typename... Args>
 void Launch(device::Stream& stream, const LaunchShape& shape, void (*kernel)(Params...),

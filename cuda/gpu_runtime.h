@@ -1,6 +1,6 @@
 // File: cuda/gpu_runtime.h
 // The runtime functions that vendors' APIs share, by one name: PAGEMILL_GPU(Malloc) is cudaMalloc
-// for nvcc, and the emulation's (cuda/emulation/runtime.h) otherwise. HIP's differ in a prefix, too.
+// for nvcc, hipMalloc for clang's HIP, and the emulation's (cuda/emulation/runtime.h) otherwise.
 //
 //   PAGEMILL_GPU(Stream_t) stream;
 //   if (PAGEMILL_GPU(StreamCreate)(&stream) != PAGEMILL_GPU(Success)) ...
@@ -10,6 +10,10 @@
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
 #define PAGEMILL_GPU(name) cuda##name
+#elif defined(__HIP__)
+#include <hip/hip_runtime.h>
+#define PAGEMILL_GPU(name) hip##name
+using hipDeviceProp = hipDeviceProp_t;
 #else
 #include "cuda/emulation/runtime.h"
 #define PAGEMILL_GPU(name) emulated##name

@@ -1,6 +1,7 @@
 // File: cuda/gpu_vendor.h
-// What kernels are written in: one vocabulary, compiled by nvcc, and by g++ for the emulation
-// (cuda/emulation/launch.h). A kernel uses nothing of a vendor but these names:
+// What kernels are written in: one vocabulary, compiled by nvcc, by clang for AMD's GPUs (HIP), and
+// by g++ for the emulation (cuda/emulation/launch.h). A kernel uses nothing of a vendor but these
+// names:
 //
 //   PAGEMILL_KERNEL, PAGEMILL_DEVICE     a kernel; a function that kernels call
 //   PAGEMILL_KERNEL_OF(threads, blocks)  a kernel that has registers for this many blocks at a time
@@ -21,9 +22,12 @@
 //   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.
 //                                        Other threads see the bytes after a further SyncBlock().
 //   void Mma16x8x16(c, a, b)             bf16 tensor core product of a warp of 32 lanes, below
+//   void Mma16x8x32(c, a, b)             the same for int8
+//   bool kHasMma                         both are instructions; otherwise they are slow
 //   Vector<T, N>                         N values in one aligned load or store
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even
+//   uint32_t PackBFloat16(low, high)     two floats as bf16, rounded likewise
 //   float RoundedProduct(a, b)           never fused with an addition
 //   float Exp(x) InverseSqrt(x)          and functions of <cmath> for float: sqrtf, fmaxf, ...
 //
@@ -34,6 +38,9 @@
 //   a[i], i in 0..3   row g + 8 * (i % 2), columns 2 * t + 8 * (i / 2) and the next one
 //   b[i], i in 0..1   rows 2 * t + 8 * i and the next one, column g
 //   c[i], i in 0..3   row g + 8 * (i / 2), column 2 * t + i % 2
+// Mma16x8x32 adds A [16, 32] times B [32, 8], int8, to C of int32, four int8 a register:
+//   a[i], i in 0..3   row g + 8 * (i % 2), columns 4 * t + 16 * (i / 2) and the next three
+//   b[i], i in 0..1   rows 4 * t + 16 * i and the next three, column g
 #ifndef PAGEMILL_CUDA_GPU_VENDOR_H_
 #define PAGEMILL_CUDA_GPU_VENDOR_H_
 
@@ -43,6 +50,8 @@
 
 #if defined(__CUDACC__)
 #include "cuda/internal/nvcc_vocabulary.h"
+#elif defined(__HIP__)
+#include "cuda/internal/hip_vocabulary.h"
 #else
 #include "cuda/emulation/vocabulary.h"
 #endif

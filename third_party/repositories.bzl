@@ -3,6 +3,7 @@
 load("//third_party:datasets.bzl", "datasets")
 load("//third_party:models.bzl", "models")
 load("//third_party/buildifier:buildifier.bzl", "buildifier_binary")
+load("//third_party/hip:hip.bzl", "hip_sdk")
 load("//third_party/node:node_packages.bzl", "node_packages")
 load("//third_party/onednn:onednn.bzl", "onednn_library")
 load("//third_party/sycl:sycl.bzl", "sycl_runtime")
@@ -38,6 +39,7 @@ def dev_repositories():
         lock = "//third_party/python:test.lock",
     )
     datasets()
+    hip_sdk(name = "hip_sdk")
     models()
     onednn_library(name = "onednn")
     sycl_runtime(name = "sycl_runtime")

@@ -20,7 +20,11 @@
 #include "cc/device/capabilities.h"
 #include "cc/engine/runner.h"
 #include "cc/ops/op.h"
+#include "cc/program/device/device_plan.h"
 #include "cc/program/device/plugin_loader.h"
+#include "cc/program/kernel_selection.h"
+#include "cc/program/kv/kv_layout.h"
+#include "cc/program/memory/memory_plan.h"
 #include "cc/program/program.h"
 #include "cc/runner/block_tables.h"
 
@@ -67,25 +71,56 @@ std::map<std::string, std::vector<std::string>> KernelNames(const DeviceHolder& 
   return names;
 }
 
-// Tokens are chosen on the device if the program has logits, whose first `vocab_size` columns are
-// tokens.
-int32_t TokenColumns(const Program& program, const engine::RunnerLimits& limits) {
-  return program.FindOutput(program::kLogits) ? limits.vocab_size : 0;
+// With the options' type of activations.
+Program ParseFor(const std::string& text, const program::ExecutorOptions& options) {
+  Program program = ValueOrThrow(Program::Parse(text));
+  ThrowIfError(program.SetActivationType(options.activation_type));
+  return program;
+}
+
+// For requests of at most `max_model_len` tokens. Tokens are chosen on the device if the program
+// has logits, whose first `vocab_size` columns are tokens.
+program::DeviceExecutorOptions DeviceOptions(const Program& program,
+                                             const program::ExecutorOptions& options,
+                                             int32_t max_model_len, int32_t vocab_size) {
+  const bool has_logits = program.FindOutput(program::kLogits).has_value();
+  program::DeviceExecutorOptions made = {.max_blocks = 1,
+                                         .max_steps_in_flight = kStepsInFlight,
+                                         .token_columns = has_logits ? vocab_size : 0};
+  engine::RunnerLimits limits;
+  limits.max_model_len = max_model_len;
+  limits.block_size = options.block_size;
+  const program::KvLayout layout =
+      ValueOrThrow(program::PlanKvLayout(program, program::GeometryOf(options)));
+  for (const step::KvGroupOptions& group : program::KvGroupsOf(program, layout)) {
+    made.max_blocks = std::max(made.max_blocks, runner::BlockTables::MaxEntries(group, limits));
+  }
+  return made;
+}
+
+// What a device needs besides, arrays of steps, chosen tokens and graphs, counts as workspace.
+program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& text,
+                                 const program::ExecutorOptions& options, int32_t max_model_len,
+                                 int32_t vocab_size) {
+  const Program program = ParseFor(text, options);
+  const program::DevicePlan plan = ValueOrThrow(
+      program::PlanDevice(program, device.target(), options,
+                          DeviceOptions(program, options, max_model_len, vocab_size)));
+  program::MemoryPlan made = {.weights_bytes = plan.weight_bytes,
+                              .activation_bytes = plan.activations.arena_bytes,
+                              .output_bytes = plan.output_bytes,
+                              .kv = plan.kv()};
+  made.workspace_bytes = plan.total_bytes() - made.total_bytes();
+  return made;
 }
 
 void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const std::string& text,
-                  const program::ExecutorOptions& options, const engine::RunnerLimits& limits) {
+                  const program::ExecutorOptions& options, int32_t max_model_len,
+                  int32_t vocab_size) {
   nb::gil_scoped_release release;  // uploads weights
-  Program program = ValueOrThrow(Program::Parse(text));
-  ThrowIfError(program.SetActivationType(options.activation_type));
-  program::DeviceExecutorOptions device_options = {
-      .max_blocks = 1,
-      .max_steps_in_flight = kStepsInFlight,
-      .token_columns = TokenColumns(program, limits)};
-  for (const step::KvGroupOptions& group : limits.kv_groups) {
-    device_options.max_blocks =
-        std::max(device_options.max_blocks, runner::BlockTables::MaxEntries(group, limits));
-  }
+  Program program = ParseFor(text, options);
+  const program::DeviceExecutorOptions device_options =
+      DeviceOptions(program, options, max_model_len, vocab_size);
   const int32_t num_threads =
       options.num_threads > 0 ? options.num_threads : device.opened.capabilities.cpu.cores;
   std::unique_ptr<DeviceExecutor> executor = ValueOrThrow(DeviceExecutor::Create(
@@ -119,10 +154,15 @@ void BindDevices(nb::module_& m) {
       .def_prop_ro("name",
                    [](const DeviceHolder& self) { return self.opened.capabilities.gpu.name; })
       .def_prop_ro("kernels", &KernelNames)
-      .def_prop_ro("free_bytes", [](const DeviceHolder& self) { return self.opened.free_bytes; });
+      .def_prop_ro("free_bytes", [](const DeviceHolder& self) {
+        return self.opened.device->CountMemory().free;
+      });
   nb::class_<DeviceExecutorHolder>(m, "DeviceExecutor")
       .def("__init__", &InitExecutor, nb::arg("device"), nb::arg("text"), nb::arg("options"),
-           nb::arg("limits"), nb::keep_alive<1, 2>());
+           nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"),
+           nb::keep_alive<1, 2>());
+  m.def("plan_on_device", &PlanOnDevice, nb::arg("device"), nb::arg("text"), nb::arg("options"),
+        nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"));
 }
 
 }  // namespace pagemill::bindings

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cc/bindings/bindings.h"
+#include "cc/bindings/device_executor_holder.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/target.h"
 #include "cc/kv_cache/kv_cache_options.h"
@@ -45,7 +46,8 @@ std::vector<Choice> KernelChoices(std::string_view text, const ExecutorOptions& 
                                   const DeviceHolder* device) {
   const Program program = ParseFor(text, options);
   const program::KernelSelection selection =
-      ValueOrThrow(SelectKernels(program, TargetOf(device), options));
+      ValueOrThrow(SelectKernels(
+          program, device == nullptr ? CpuTarget() : device->target(), options));
   std::vector<Choice> choices;
   for (program::KernelChoice& c : Summarize(program, selection, options)) {
     choices.emplace_back(c.op, c.operands, c.kernel, c.count);
@@ -193,10 +195,10 @@ void BindProgram(nb::module_& m) {
       nb::arg("text"));
   m.def(
       "plan_memory",
-      [](std::string_view text, const ExecutorOptions& options, const DeviceHolder* device) {
-        return ValueOrThrow(PlanMemory(ParseFor(text, options), TargetOf(device), options));
+      [](std::string_view text, const ExecutorOptions& options) {
+        return ValueOrThrow(PlanMemory(ParseFor(text, options), CpuTarget(), options));
       },
-      nb::arg("text"), nb::arg("options"), nb::arg("device").none() = nb::none());
+      nb::arg("text"), nb::arg("options"));
   m.def("kv_groups", &KvGroups, nb::arg("text"), nb::arg("options"));
   m.def("max_kv_pages", &MaxKvPages, nb::kw_only(), nb::arg("groups"), nb::arg("block_size"),
         nb::arg("max_step_tokens"), nb::arg("num_tokens"), nb::arg("max_steps_in_flight") = 1);

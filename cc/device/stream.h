@@ -49,13 +49,15 @@ class Stream {
   // Waits for its work.
   virtual ~Stream() = default;
 
-  // The host's bytes must not change until the copy is done.
+  // The host's bytes must not change until the copy is done. If they are in memory of
+  // Device::AllocateHost(), the host does not wait for the copy.
   virtual void CopyToDevice(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void CopyToHost(std::span<std::byte> to, const std::byte* from) = 0;
   virtual void Record(Event& event) = 0;
 
   // Until EndCapture(), work is recorded and not executed. Events must not be recorded meanwhile.
   virtual void BeginCapture() = 0;
+  // kResourceExhausted if the device has no memory for the graph, which is no error of the stream.
   virtual StatusOr<std::unique_ptr<Graph>> EndCapture() = 0;
   // `graph` must live until its work is done.
   virtual void Replay(const Graph& graph) = 0;

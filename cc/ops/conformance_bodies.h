@@ -47,6 +47,8 @@ void CheckMergeAttentionConformance(const OpDefinition& op, const device::Capabi
 void CheckMixStreamsConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckMoeCombineConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckMoeRouteConformance(const OpDefinition& op, const device::Capabilities& caps);
+// Of `linear`, with packed integers.
+void CheckPackedConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckPoolConformance(const OpDefinition& op, const device::Capabilities& caps);

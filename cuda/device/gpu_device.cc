@@ -9,12 +9,11 @@
 namespace pagemill::gpu {
 namespace {
 
-Status OutOfMemory(int64_t bytes, const char* purpose) {
-  size_t free = 0, total = 0;
-  (void)PAGEMILL_GPU(MemGetInfo)(&free, &total);
-  return ResourceExhausted(std::to_string(bytes) + " bytes of " + purpose +
-                           " do not fit into the GPU's memory: " + std::to_string(free) + " of " +
-                           std::to_string(total) + " bytes are free");
+// The error of an allocation as a refusal; other errors as they are.
+Status ToRefusal(PAGEMILL_GPU(Error_t) error, const std::string& refusal) {
+  if (error != PAGEMILL_GPU(ErrorMemoryAllocation)) return ToStatus(error, "to allocate memory");
+  (void)PAGEMILL_GPU(GetLastError)();
+  return ResourceExhausted(refusal);
 }
 
 }  // namespace
@@ -52,13 +51,40 @@ StatusOr<device::DeviceMemory> GpuDevice::Allocate(int64_t bytes, const char* pu
   if (bytes == 0) return device::DeviceMemory();
   void* address = nullptr;
   const auto error = PAGEMILL_GPU(Malloc)(&address, static_cast<size_t>(bytes));
-  if (error == PAGEMILL_GPU(ErrorMemoryAllocation)) {
-    (void)PAGEMILL_GPU(GetLastError)();
-    return OutOfMemory(bytes, purpose);
+  if (error != PAGEMILL_GPU(Success)) {
+    const device::MemoryBytes memory = CountMemory();
+    return ToRefusal(error, std::to_string(bytes) + " bytes of " + purpose +
+                                " do not fit into the GPU's memory: " +
+                                std::to_string(memory.free) + " of " +
+                                std::to_string(memory.total) + " bytes are free");
   }
-  PAGEMILL_RETURN_IF_ERROR(ToStatus(error, "to allocate memory"));
   return device::DeviceMemory(
       this, {static_cast<std::byte*>(address), static_cast<size_t>(bytes)});
+}
+
+StatusOr<device::HostMemory> GpuDevice::AllocateHost(int64_t bytes, const char* purpose) {
+  PAGEMILL_RETURN_IF_ERROR(ToStatus(PAGEMILL_GPU(SetDevice)(index_), "to be selected"));
+  if (bytes == 0) return device::HostMemory();
+  void* address = nullptr;
+  const auto error = PAGEMILL_GPU(HostAlloc)(&address, static_cast<size_t>(bytes),
+                                             PAGEMILL_GPU(HostAllocDefault));
+  if (error != PAGEMILL_GPU(Success)) {
+    return ToRefusal(error, "the system does not lock " + std::to_string(bytes) + " bytes of " +
+                                purpose + " in its memory for copies of the GPU");
+  }
+  return device::HostMemory(this, {static_cast<std::byte*>(address), static_cast<size_t>(bytes)});
+}
+
+device::MemoryBytes GpuDevice::CountMemory() {
+  (void)PAGEMILL_GPU(SetDevice)(index_);
+  size_t free = 0, total = 0;
+  (void)PAGEMILL_GPU(MemGetInfo)(&free, &total);
+  return {.free = static_cast<int64_t>(free), .total = static_cast<int64_t>(total)};
+}
+
+void GpuDevice::FreeHost(std::span<std::byte> bytes) {
+  (void)PAGEMILL_GPU(SetDevice)(index_);
+  (void)PAGEMILL_GPU(FreeHost)(bytes.data());
 }
 
 void GpuDevice::Free(std::span<std::byte> bytes) {

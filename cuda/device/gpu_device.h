@@ -25,6 +25,9 @@ class GpuDevice final : public device::Device {
 
   // Aligned to 256 bytes. kResourceExhausted says how much is free.
   StatusOr<device::DeviceMemory> Allocate(int64_t bytes, const char* purpose) override;
+  // Page-locked. kResourceExhausted if the system does not lock as much.
+  StatusOr<device::HostMemory> AllocateHost(int64_t bytes, const char* purpose) override;
+  device::MemoryBytes CountMemory() override;
   StatusOr<std::unique_ptr<device::Stream>> NewStream() override;
   std::unique_ptr<device::Event> NewEvent() override;
 
@@ -33,6 +36,7 @@ class GpuDevice final : public device::Device {
  private:
   GpuDevice(int32_t index, device::GpuCapabilities capabilities);
   void Free(std::span<std::byte> bytes) override;
+  void FreeHost(std::span<std::byte> bytes) override;
 
   const int32_t index_;
   const device::GpuCapabilities capabilities_;

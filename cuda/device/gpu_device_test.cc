@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -64,6 +65,28 @@ TEST(GpuDevice, RefusesMemoryThatItDoesNotHave) {
   EXPECT_TRUE(f.gpu->Allocate(1 << 20, "less").ok());
 }
 
+TEST(GpuDevice, CountsItsMemory) {
+  Fixture f;
+  const device::MemoryBytes before = f.gpu->CountMemory();
+  EXPECT_GT(before.total, 0);
+  EXPECT_LE(before.free, before.total);
+  const auto memory = f.gpu->Allocate(1 << 22, "a test");
+  EXPECT_LE(f.gpu->CountMemory().free, before.free - (1 << 22));
+}
+
+TEST(GpuDevice, CopiesHostMemoryOfItsOwn) {
+  Fixture f;
+  f.NewNumbers();
+  const device::HostMemory in = *f.gpu->AllocateHost(sizeof(Numbers), "a test");
+  const device::HostMemory out = *f.gpu->AllocateHost(sizeof(Numbers), "a test");
+  EXPECT_TRUE(f.gpu->AllocateHost(0, "nothing")->bytes().empty());
+  std::fill(in.bytes().begin(), in.bytes().end(), std::byte{7});
+  f.stream->CopyToDevice(f.memory.data(), in.bytes());
+  f.stream->CopyToHost(out.bytes(), f.memory.data());
+  ASSERT_TRUE(f.Finish().ok());
+  EXPECT_EQ(out.bytes().back(), std::byte{7});
+}
+
 TEST(GpuDevice, KernelsRunInTheOrderOfTheStream) {
   Fixture f;
   float* const x = f.NewNumbers();
@@ -113,6 +136,20 @@ TEST(GpuDevice, ReportsPointersToTheHost) {
   float x[64] = {};
   Launch(*f.stream, kOneBlock, Multiply, x, 2.0f);
   EXPECT_EQ(f.Finish().code(), StatusCode::kInternal);
+}
+
+TEST(GpuDevice, CountsCopiesThatWouldWait) {
+  Fixture f;
+  f.NewNumbers();
+  const device::HostMemory own = *f.gpu->AllocateHost(sizeof(Numbers), "a test");
+  const auto num_waiting = [] { return emulation::EmulatedGpu::memory().num_pageable_copies(); };
+  const int64_t before = num_waiting();
+  f.stream->CopyToDevice(f.memory.data(), own.bytes());
+  EXPECT_EQ(num_waiting(), before);
+  const Numbers numbers = {};
+  f.Send(numbers);
+  ASSERT_TRUE(f.Finish().ok());
+  EXPECT_EQ(num_waiting(), before + 1);
 }
 
 TEST(GpuDevice, ReportsAnAddressThatChangedAfterItsCapture) {

@@ -71,12 +71,4 @@ Status CheckRunsKernels(GpuDevice& gpu, const FoundGpu& described) {
                             status.message());
 }
 
-StatusOr<int64_t> FreeMemory(int32_t index) {
-  PAGEMILL_RETURN_IF_ERROR(ToStatus(PAGEMILL_GPU(SetDevice)(index), "to be selected"));
-  size_t free = 0, total = 0;
-  PAGEMILL_RETURN_IF_ERROR(
-      ToStatus(PAGEMILL_GPU(MemGetInfo)(&free, &total), "to count its memory"));
-  return static_cast<int64_t>(free);
-}
-
 }  // namespace pagemill::gpu

@@ -30,9 +30,6 @@ StatusOr<std::vector<FoundGpu>> FindGpus();
 // is compiled for.
 Status CheckRunsKernels(GpuDevice& gpu, const FoundGpu& described);
 
-// Bytes of memory that no process has taken.
-StatusOr<int64_t> FreeMemory(int32_t index);
-
 }  // namespace pagemill::gpu
 
 #endif  // PAGEMILL_CUDA_DEVICE_GPU_LIST_H_

@@ -69,8 +69,12 @@ StatusOr<std::unique_ptr<device::Graph>> GpuStream::EndCapture() {
       ToStatus(PAGEMILL_GPU(StreamEndCapture)(stream_, &graph), "to record a graph"));
   PAGEMILL_RETURN_IF_ERROR(*status_);
   PAGEMILL_GPU(GraphExec_t) exec = nullptr;
-  const auto error = PAGEMILL_GPU(GraphInstantiate)(&exec, graph, 0);
+  const auto error = PAGEMILL_GPU(GraphInstantiateWithFlags)(&exec, graph, 0);
   (void)PAGEMILL_GPU(GraphDestroy)(graph);
+  if (error == PAGEMILL_GPU(ErrorMemoryAllocation)) {
+    (void)PAGEMILL_GPU(GetLastError)();
+    return ResourceExhausted("the GPU has no memory left for a graph");
+  }
   PAGEMILL_RETURN_IF_ERROR(ToStatus(error, "to prepare a graph"));
   return std::unique_ptr<device::Graph>(std::make_unique<GpuGraph>(exec));
 }

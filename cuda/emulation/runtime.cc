@@ -34,6 +34,10 @@ std::map<void*, device::DeviceMemory>& Allocations() {
   return allocations;
 }
 size_t allocated_bytes = 0;  // guarded by `allocating`
+std::map<void*, device::HostMemory>& HostAllocations() {
+  static auto& allocations = *new std::map<void*, device::HostMemory>;
+  return allocations;
+}
 
 thread_local std::string last_message;
 
@@ -95,6 +99,7 @@ using pagemill::gpu::emulation::EmulatedEvent;
 using pagemill::gpu::emulation::EmulatedGpu;
 using pagemill::gpu::emulation::EmulatedGraph;
 using pagemill::gpu::emulation::EmulatedStream;
+using pagemill::gpu::emulation::HostAllocations;
 using pagemill::gpu::emulation::last_message;
 using pagemill::gpu::emulation::Report;
 
@@ -156,6 +161,21 @@ emulatedError_t emulatedFree(void* address) {
   return emulatedSuccess;
 }
 
+emulatedError_t emulatedHostAlloc(void** address, size_t bytes, unsigned) {
+  auto memory = EmulatedGpu::memory().AllocateHost(static_cast<int64_t>(bytes), "the host");
+  if (!memory.ok()) return Report(emulatedErrorMemoryAllocation, memory.status().ToString());
+  *address = memory->data();
+  std::lock_guard lock(allocating);
+  HostAllocations().emplace(*address, *std::move(memory));
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedFreeHost(void* address) {
+  std::lock_guard lock(allocating);
+  if (HostAllocations().erase(address) == 1) return emulatedSuccess;
+  return Report(emulatedErrorInvalidValue, "host memory is freed that was not allocated");
+}
+
 emulatedError_t emulatedStreamCreateWithFlags(emulatedStream_t* stream, unsigned) {
   *stream = new EmulatedStream{*EmulatedGpu::memory().NewStream()};
   return emulatedSuccess;
@@ -215,7 +235,7 @@ emulatedError_t emulatedStreamEndCapture(emulatedStream_t stream, emulatedGraph_
   return emulatedSuccess;
 }
 
-emulatedError_t emulatedGraphInstantiate(emulatedGraphExec_t* exec, emulatedGraph_t graph,
+emulatedError_t emulatedGraphInstantiateWithFlags(emulatedGraphExec_t* exec, emulatedGraph_t graph,
                                          unsigned long long) {
   *exec = new EmulatedGraph{graph->graph};
   return emulatedSuccess;

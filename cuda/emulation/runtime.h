@@ -9,7 +9,8 @@
 //
 // Unlike the libraries that it stands for, it knows which memory is the device's: a kernel whose
 // pointers are not, also when a graph is replayed, is an error, as is a kernel that breaks a rule
-// (launch.h). There is one GPU, of kMemoryBytes. Functions are thread-safe; a stream is used by one
+// (launch.h). EmulatedGpu::memory() counts copies of host memory that is not from HostAlloc. There
+// is one GPU, of kMemoryBytes. Functions are thread-safe; a stream is used by one
 // thread.
 #ifndef PAGEMILL_CUDA_EMULATION_RUNTIME_H_
 #define PAGEMILL_CUDA_EMULATION_RUNTIME_H_
@@ -31,7 +32,7 @@ struct EmulatedGpuOptions {
 
 class EmulatedGpu {
  public:
-  static constexpr int64_t kMemoryBytes = int64_t{1} << 30;
+  static constexpr int64_t kMemoryBytes = device::testing::TestDevice::kMemoryBytes;
 
   static void Configure(const EmulatedGpuOptions& options);
   static int warp_lanes();
@@ -61,6 +62,7 @@ inline constexpr emulatedError_t emulatedErrorInvalidValue = 1;
 inline constexpr emulatedError_t emulatedErrorLaunchFailure = 719;
 inline constexpr unsigned emulatedStreamNonBlocking = 1;
 inline constexpr unsigned emulatedEventDisableTiming = 2;
+inline constexpr unsigned emulatedHostAllocDefault = 0;
 enum emulatedMemcpyKind { emulatedMemcpyHostToDevice = 1, emulatedMemcpyDeviceToHost = 2 };
 enum emulatedStreamCaptureMode { emulatedStreamCaptureModeThreadLocal = 1 };
 
@@ -79,6 +81,8 @@ emulatedError_t emulatedSetDevice(int device);
 emulatedError_t emulatedMemGetInfo(size_t* free, size_t* total);
 emulatedError_t emulatedMalloc(void** address, size_t bytes);
 emulatedError_t emulatedFree(void* address);
+emulatedError_t emulatedHostAlloc(void** address, size_t bytes, unsigned flags);
+emulatedError_t emulatedFreeHost(void* address);
 emulatedError_t emulatedStreamCreateWithFlags(emulatedStream_t* stream, unsigned flags);
 emulatedError_t emulatedStreamDestroy(emulatedStream_t stream);
 emulatedError_t emulatedStreamSynchronize(emulatedStream_t stream);
@@ -90,7 +94,7 @@ emulatedError_t emulatedEventRecord(emulatedEvent_t event, emulatedStream_t stre
 emulatedError_t emulatedEventSynchronize(emulatedEvent_t event);
 emulatedError_t emulatedStreamBeginCapture(emulatedStream_t stream, emulatedStreamCaptureMode mode);
 emulatedError_t emulatedStreamEndCapture(emulatedStream_t stream, emulatedGraph_t* graph);
-emulatedError_t emulatedGraphInstantiate(emulatedGraphExec_t* exec, emulatedGraph_t graph,
+emulatedError_t emulatedGraphInstantiateWithFlags(emulatedGraphExec_t* exec, emulatedGraph_t graph,
                                          unsigned long long flags);
 emulatedError_t emulatedGraphLaunch(emulatedGraphExec_t exec, emulatedStream_t stream);
 emulatedError_t emulatedGraphDestroy(emulatedGraph_t graph);

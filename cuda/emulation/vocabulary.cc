@@ -11,8 +11,38 @@ struct Fragments {
   std::array<uint32_t, 2> b;
 };
 
-float Half(uint32_t pair, int which) {
+// Element `which` of a register.
+float Bf16Of(uint32_t pair, int which) {
   return std::bit_cast<float>(which == 0 ? pair << 16 : pair & 0xffff0000u);
+}
+int32_t Int8Of(uint32_t quad, int which) { return static_cast<int8_t>(quad >> 8 * which); }
+
+// Adds A [16, kDepth] times B [kDepth, 8] to C; registers hold kDepth / 8 elements.
+template <int kDepth, typename Sum>
+void MultiplyTile(Sum (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                  Sum (*element)(uint32_t, int), const Location& where) {
+  constexpr int kInRegister = kDepth / 8;
+  if (CurrentBlock().options().warp_lanes != 32) {
+    CurrentBlock().Fail("tensor core products are for warps of 32 lanes", where);
+  }
+  const Fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const int group = CurrentBlock().lane() / 4, in_group = CurrentBlock().lane() % 4;
+  const auto products = Exchange(0xffffffffu, own, where, [&](const Exchanged& lanes) {
+    std::array<Sum, 4> sums = {};
+    for (int i = 0; i < 4; ++i) {
+      const int row = group + 8 * (i / 2), column = 2 * in_group + i % 2;
+      for (int k = 0; k < kDepth; ++k) {
+        const int lane = k % (kDepth / 2) / kInRegister, half = k / (kDepth / 2);
+        const auto of_a = lanes.By<Fragments>(row % 8 * 4 + lane);
+        const auto of_b = lanes.By<Fragments>(column * 4 + lane);
+        sums[static_cast<size_t>(i)] +=
+            element(of_a.a[static_cast<size_t>(row / 8 + half * 2)], k % kInRegister) *
+            element(of_b.b[static_cast<size_t>(half)], k % kInRegister);
+      }
+    }
+    return sums;
+  });
+  for (size_t i = 0; i < 4; ++i) c[i] += products[i];
 }
 
 }  // namespace
@@ -42,27 +72,12 @@ void LandCopies(size_t under_way) {
 
 void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        const Location& where) {
-  if (CurrentBlock().options().warp_lanes != 32) {
-    CurrentBlock().Fail("Mma16x8x16 is for warps of 32 lanes", where);
-  }
-  const Fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  const int group = CurrentBlock().lane() / 4, in_group = CurrentBlock().lane() % 4;
-  const auto products = Exchange(0xffffffffu, own, where, [&](const Exchanged& lanes) {
-    std::array<float, 4> sums = {};
-    for (int i = 0; i < 4; ++i) {
-      const int row = group + 8 * (i / 2), column = 2 * in_group + i % 2;
-      for (int k = 0; k < 16; ++k) {
-        const int pair = k % 8 / 2;
-        const auto of_a = lanes.By<Fragments>(row % 8 * 4 + pair);
-        const auto of_b = lanes.By<Fragments>(column * 4 + pair);
-        sums[static_cast<size_t>(i)] +=
-            Half(of_a.a[static_cast<size_t>(row / 8 + k / 8 * 2)], k % 2) *
-            Half(of_b.b[static_cast<size_t>(k / 8)], k % 2);
-      }
-    }
-    return sums;
-  });
-  for (size_t i = 0; i < 4; ++i) c[i] += products[i];
+  MultiplyTile<16>(c, a, b, Bf16Of, where);
+}
+
+void MultiplyFragments(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                       const Location& where) {
+  MultiplyTile<32>(c, a, b, Int8Of, where);
 }
 
 }  // namespace pagemill::gpu::emulation

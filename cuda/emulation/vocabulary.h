@@ -87,6 +87,8 @@ void IssueCopy(void* to, const void* from, size_t bytes, const Location& where);
 void CommitIssuedCopies();
 void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        const Location& where);
+void MultiplyFragments(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                       const Location& where);
 
 }  // namespace emulation
 
@@ -130,7 +132,13 @@ void WaitCopies() {
   emulation::LandCopies(N);
 }
 
+inline constexpr bool kHasMma = true;
 inline void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                       Location where = Location::current()) {
+  emulation::MultiplyFragments(c, a, b, where);
+}
+
+inline void Mma16x8x32(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        Location where = Location::current()) {
   emulation::MultiplyFragments(c, a, b, where);
 }
@@ -139,6 +147,9 @@ inline float BitsToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t FloatToBits(float value) { return std::bit_cast<uint32_t>(value); }
 
 inline uint16_t FloatToBFloat16Bits(float value) { return FloatToBf16(value); }
+inline uint32_t PackBFloat16(float low, float high) {
+  return FloatToBf16(low) | static_cast<uint32_t>(FloatToBf16(high)) << 16;
+}
 inline uint16_t FloatToHalfBits(float value) { return FloatToF16(value); }
 inline float HalfBitsToFloat(uint16_t bits) { return F16ToFloat(bits); }
 

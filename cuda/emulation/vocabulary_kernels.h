@@ -5,8 +5,10 @@
 #define PAGEMILL_CUDA_EMULATION_VOCABULARY_KERNELS_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/gpu_vendor.h"
+#include "cuda/internal/shuffled_mma.h"
 
 namespace pagemill::gpu {
 
@@ -69,21 +71,28 @@ PAGEMILL_KERNEL ReverseGroups(const float* x, float* y) {
   if constexpr (kMutation == Mutation::kNoWait) WaitCopies<0>();
 }
 
-// c f32 [16, 8] = a bf16 [16, size] times b bf16 [8, size], transposed; one warp; size % 16 == 0.
-PAGEMILL_KERNEL MultiplyTile(const BFloat16* a, const BFloat16* b, int size, float* c) {
-  using Two = Vector<BFloat16, 2>;
+// c [16, 8] = a [16, size] times b [8, size], transposed, of BFloat16 and float or of int8_t and
+// int32_t; one warp; size % 32 == 0.
+template <bool kShuffled, typename T, typename Sum>
+PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
+  constexpr int kInRegister = 4 / sizeof(T);
   const int group = Lane() / 4, in_group = Lane() % 4;
-  const auto load = [size](const BFloat16* from, int row, int column) {
-    const Two two = *reinterpret_cast<const Two*>(from + row * size + column);
-    return static_cast<uint32_t>(two.values[0].bits) |
-           static_cast<uint32_t>(two.values[1].bits) << 16;
+  const auto load = [size](const T* from, int row, int column) {
+    return *reinterpret_cast<const uint32_t*>(from + row * size + column);
   };
-  float sums[4] = {};
-  for (int k = 2 * in_group; k < size; k += 16) {
-    const uint32_t of_a[4] = {load(a, group, k), load(a, group + 8, k), load(a, group, k + 8),
-                              load(a, group + 8, k + 8)};
-    const uint32_t of_b[2] = {load(b, group, k), load(b, group, k + 8)};
-    Mma16x8x16(sums, of_a, of_b);
+  Sum sums[4] = {};
+  for (int k = kInRegister * in_group; k < size; k += 8 * kInRegister) {
+    const int next = k + 4 * kInRegister;
+    const uint32_t of_a[4] = {load(a, group, k), load(a, group + 8, k), load(a, group, next),
+                              load(a, group + 8, next)};
+    const uint32_t of_b[2] = {load(b, group, k), load(b, group, next)};
+    if constexpr (kShuffled) {
+      ShuffledMma(sums, of_a, of_b);
+    } else if constexpr (std::is_same_v<T, BFloat16>) {
+      Mma16x8x16(sums, of_a, of_b);
+    } else {
+      Mma16x8x32(sums, of_a, of_b);
+    }
   }
   for (int i = 0; i < 4; ++i) c[(group + 8 * (i / 2)) * 8 + 2 * in_group + i % 2] = sums[i];
 }

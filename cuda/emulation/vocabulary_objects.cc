@@ -2,7 +2,16 @@
 
 namespace pagemill::gpu {
 
-template __global__ void SumRows<Mutation::kNone>(const float*, int, float*);
-template __global__ void ReverseGroups<Mutation::kNone>(const float*, float*);
+// Compilers of GPUs compile the kernels that something names.
+extern const void* const kVocabularyKernels[];
+const void* const kVocabularyKernels[] = {
+    reinterpret_cast<const void*>(SumRows<Mutation::kNone>),
+    reinterpret_cast<const void*>(ReverseGroups<Mutation::kNone>),
+    reinterpret_cast<const void*>(MultiplyTile<false, BFloat16, float>),
+    reinterpret_cast<const void*>(MultiplyTile<true, BFloat16, float>),
+    reinterpret_cast<const void*>(MultiplyTile<false, int8_t, int32_t>),
+    reinterpret_cast<const void*>(MultiplyTile<true, int8_t, int32_t>),
+    reinterpret_cast<const void*>(VoteAndBroadcast),
+};
 
 }  // namespace pagemill::gpu

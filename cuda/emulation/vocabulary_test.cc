@@ -175,14 +175,16 @@ TEST(Vocabulary, LanesVoteAndBroadcast) {
   }
 }
 
-TEST(Vocabulary, TensorCoresMultiplyByTheirFragments) {
+template <bool kShuffled>
+void CheckMultiplyTile() {
   constexpr int kDepth = 32;
   std::vector<BFloat16> a, b;
   for (float value : Numbers(16 * kDepth)) a.push_back(FromFloat<BFloat16>(value));
   for (float value : Numbers(8 * kDepth)) b.push_back(FromFloat<BFloat16>(value + 3));
   std::vector<float> c(16 * 8, NAN);
   const Status status =
-      Launch({.block = {32}}, [&] { MultiplyTile(a.data(), b.data(), kDepth, c.data()); });
+      Launch({.block = {32}},
+             [&] { MultiplyTile<kShuffled>(a.data(), b.data(), kDepth, c.data()); });
   ASSERT_TRUE(status.ok()) << status.message();
   for (size_t row = 0; row < 16; ++row) {
     for (size_t column = 0; column < 8; ++column) {
@@ -193,6 +195,35 @@ TEST(Vocabulary, TensorCoresMultiplyByTheirFragments) {
       EXPECT_EQ(c[row * 8 + column], sum);
     }
   }
+}
+
+template <bool kShuffled>
+void CheckMultiplyInt8() {
+  constexpr int kDepth = 64;
+  std::vector<int8_t> a, b;
+  for (int i = 0; i < 16 * kDepth; ++i) a.push_back(static_cast<int8_t>(i * 37 % 256 - 128));
+  for (int i = 0; i < 8 * kDepth; ++i) b.push_back(static_cast<int8_t>(i * 91 % 256 - 128));
+  std::vector<int32_t> c(16 * 8, -1);
+  const Status status =
+      Launch({.block = {32}},
+             [&] { MultiplyTile<kShuffled>(a.data(), b.data(), kDepth, c.data()); });
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (size_t row = 0; row < 16; ++row) {
+    for (size_t column = 0; column < 8; ++column) {
+      int32_t sum = 0;
+      for (size_t k = 0; k < kDepth; ++k) sum += a[row * kDepth + k] * b[column * kDepth + k];
+      EXPECT_EQ(c[row * 8 + column], sum);
+    }
+  }
+}
+
+TEST(Vocabulary, TensorCoresMultiplyByTheirFragments) {
+  CheckMultiplyTile</*kShuffled=*/false>();
+  CheckMultiplyInt8</*kShuffled=*/false>();
+}
+TEST(Vocabulary, LanesMultiplyThoseFragmentsWithoutAnInstruction) {
+  CheckMultiplyTile</*kShuffled=*/true>();
+  CheckMultiplyInt8</*kShuffled=*/true>();
 }
 
 TEST(Vocabulary, TensorCoresNeedWarpsOf32Lanes) {
@@ -215,6 +246,7 @@ TEST(Vocabulary, BFloat16RoundsToNearestEven) {
   EXPECT_EQ(FromFloat<BFloat16>(BitsToFloat(0x3f818000u)).bits, 0x3f82);
   EXPECT_EQ(FromFloat<BFloat16>(std::numeric_limits<float>::max()).bits, 0x7f80);
   EXPECT_TRUE(std::isnan(ToFloat(FromFloat<BFloat16>(BitsToFloat(0x7f800001u)))));
+  EXPECT_EQ(PackBFloat16(1, BitsToFloat(0x3f818000u)), 0x3f823f80u);
 }
 
 TEST(Launch, ImpossibleBlocksAreRefused) {

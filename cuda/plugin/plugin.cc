@@ -36,12 +36,10 @@ class GpuPlugin final : public program::DevicePlugin {
     PAGEMILL_ASSIGN_OR_RETURN(const std::vector<FoundGpu> found, FindGpus());
     PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<GpuDevice> gpu, GpuDevice::Open(index));
     PAGEMILL_RETURN_IF_ERROR(CheckRunsKernels(*gpu, found[static_cast<size_t>(index)]));
-    PAGEMILL_ASSIGN_OR_RETURN(const int64_t free_bytes, FreeMemory(index));
     device::Capabilities capabilities = {.kind = device::DeviceKind::kGpu,
                                          .gpu = gpu->capabilities()};
     return program::OpenedDevice{.device = std::move(gpu),
-                                 .capabilities = std::move(capabilities),
-                                 .free_bytes = free_bytes};
+                                 .capabilities = std::move(capabilities)};
   }
 };
 

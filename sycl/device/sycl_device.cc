@@ -147,6 +147,20 @@ class QueueStream final : public SyclStream {
   std::optional<experimental::command_graph<experimental::graph_state::modifiable>> capture_;
 };
 
+// Memory that `allocate` returns for a number of bytes, or a refusal that begins with `refusal`.
+template <typename Allocate>
+StatusOr<std::span<std::byte>> AllocateUsm(int64_t bytes, const char* refusal, const char* purpose,
+                                           const Allocate& allocate) {
+  void* memory = nullptr;
+  const Status status =
+      Guarded([&] { memory = allocate(static_cast<size_t>(std::max<int64_t>(bytes, 1))); });
+  if (status.ok() && memory != nullptr) {
+    return std::span(static_cast<std::byte*>(memory), static_cast<size_t>(bytes));
+  }
+  return ResourceExhausted(refusal + std::to_string(bytes) + " bytes of " + purpose +
+                           (status.ok() ? std::string() : ": " + status.message()));
+}
+
 const char* NameOf(SyclDevice::Kind kind) { return kind == SyclDevice::Kind::kGpu ? "GPU" : "CPU"; }
 
 Status CheckAspects(::sycl::device device) {
@@ -217,24 +231,42 @@ device::Capabilities SyclDevice::capabilities() const {
 int64_t SyclDevice::num_replays() const { return state_->num_replays; }
 
 StatusOr<device::DeviceMemory> SyclDevice::Allocate(int64_t bytes, const char* purpose) {
-  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-  void* memory = nullptr;
-  const Status status = Guarded([&] {
-    memory = ::sycl::aligned_alloc_device(kAlignment, size, state_->device, state_->context);
-  });
-  if (status.ok() && memory != nullptr) {
-    return device::DeviceMemory(
-        this, {static_cast<std::byte*>(memory), static_cast<size_t>(bytes)});
+  PAGEMILL_ASSIGN_OR_RETURN(
+      const std::span<std::byte> memory,
+      AllocateUsm(bytes, "the SYCL device has no memory left for ", purpose, [&](size_t size) {
+        return ::sycl::aligned_alloc_device(kAlignment, size, state_->device, state_->context);
+      }));
+  return device::DeviceMemory(this, memory);
+}
+
+StatusOr<device::HostMemory> SyclDevice::AllocateHost(int64_t bytes, const char* purpose) {
+  PAGEMILL_ASSIGN_OR_RETURN(
+      const std::span<std::byte> memory,
+      AllocateUsm(bytes, "the system has no memory left for ", purpose, [&](size_t size) {
+        return ::sycl::aligned_alloc_host(kAlignment, size, state_->context);
+      }));
+  return device::HostMemory(this, memory);
+}
+
+device::MemoryBytes SyclDevice::CountMemory() {
+  const auto total =
+      static_cast<int64_t>(state_->device.get_info<::sycl::info::device::global_mem_size>());
+  device::MemoryBytes memory = {.free = total, .total = total};
+  if (state_->device.has(::sycl::aspect::ext_intel_free_memory)) {
+    (void)Guarded([&] {
+      memory.free = static_cast<int64_t>(
+          state_->device.get_info<::sycl::ext::intel::info::device::free_memory>());
+    });
   }
-  return ResourceExhausted("the SYCL device has no memory left for " + std::to_string(bytes) +
-                           " bytes of " + purpose +
-                           (status.ok() ? std::string() : ": " + status.message()));
+  return memory;
 }
 
 void SyclDevice::Free(std::span<std::byte> bytes) {
   // A failure to free has no remedy; the runtime reports it again with the next work.
   (void)Guarded([&] { ::sycl::free(bytes.data(), state_->context); });
 }
+
+void SyclDevice::FreeHost(std::span<std::byte> bytes) { Free(bytes); }
 
 StatusOr<std::unique_ptr<device::Stream>> SyclDevice::NewStream() {
   std::unique_ptr<device::Stream> stream;

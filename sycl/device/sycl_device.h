@@ -36,6 +36,9 @@ class SyclDevice final : public device::Device {
   int64_t num_replays() const;  // of graphs, so far
 
   StatusOr<device::DeviceMemory> Allocate(int64_t bytes, const char* purpose) override;
+  StatusOr<device::HostMemory> AllocateHost(int64_t bytes, const char* purpose) override;
+  // All of it is free if the driver does not say.
+  device::MemoryBytes CountMemory() override;
   StatusOr<std::unique_ptr<device::Stream>> NewStream() override;
   std::unique_ptr<device::Event> NewEvent() override;
 
@@ -43,6 +46,7 @@ class SyclDevice final : public device::Device {
   struct State;
   explicit SyclDevice(std::unique_ptr<State> state);
   void Free(std::span<std::byte> bytes) override;
+  void FreeHost(std::span<std::byte> bytes) override;
 
   const std::unique_ptr<State> state_;
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -123,6 +124,19 @@ TEST_F(SyclDeviceTest, TooMuchMemoryIsRefused) {
   const auto memory = device().Allocate(int64_t{1} << 60, "dreams");
   EXPECT_EQ(memory.status().code(), StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(memory.status().message()).find("of dreams"), std::string::npos);
+}
+
+TEST_F(SyclDeviceTest, CopiesHostMemoryOfItsOwn) {
+  const device::HostMemory host = *device().AllocateHost(sizeof(values_), "a test");
+  std::memcpy(host.data(), values_.data(), sizeof(values_));
+  stream_->CopyToDevice(memory_.data(), host.bytes());
+  AddOne();
+  EXPECT_EQ(*Fetch(), ValuesPlus(1));
+}
+
+TEST_F(SyclDeviceTest, CountsItsMemory) {
+  EXPECT_GT(device().CountMemory().total, 0);
+  EXPECT_LE(device().CountMemory().free, device().CountMemory().total);
 }
 
 TEST_F(SyclDeviceTest, NamesItself) {

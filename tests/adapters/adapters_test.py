@@ -224,7 +224,6 @@ def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> N
     norm = {f"base_model.model.model.norm.lora_{x}.weight": m for x, m in (("A", a), ("B", b))}
     embedding = "base_model.model.model.embed_tokens"
     ids = {f"{prefix}.lora_embedding_A": a.clone(), f"{prefix}.lora_embedding_B": b.clone()}
-    dora = {f"{prefix}.lora_magnitude_vector": torch.ones(out)}
     other = {f"{embedding}.base_layer.weight": torch.zeros(257, size)}
     cases = [
         ({}, {"peft_type": "IA3"}, "only LORA is served"),
@@ -239,7 +238,6 @@ def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> N
         (norm, {}, "changes layers that this model cannot adapt: 'model.norm'"),
         (ids, {}, "is a linear layer in this model"),
         (good | ids, {}, "lacks lora_A or lora_B"),
-        (ids | dora, {}, "DoRA of an embedding"),
         (good | other, {}, "embed_tokens that is not this model's"),
     ]
     with served.model.engine(enable_lora=True) as core:

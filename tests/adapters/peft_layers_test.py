@@ -78,9 +78,10 @@ def check(model: Model, reference: PeftModel, path: Path, **options: Any) -> Non
         ("llama", {}, {"target_modules": _EMBEDDINGS}),
         ("llama", {}, {"target_modules": ["embed_tokens"], "ensure_weight_tying": True}),
         ("gemma3", {}, {"target_modules": ["embed_tokens", "down_proj"], "use_rslora": True}),
+        ("gemma3", {}, {"target_modules": ["embed_tokens", "k_proj"], "use_dora": True}),
         ("qwen2", {}, {"target_modules": ["lm_head"]}),
     ],
-    ids=["untied", "tied", "tied_adapter", "scaled", "head"],
+    ids=["untied", "tied", "tied_adapter", "scaled", "dora", "head"],
 )
 def test_embeddings_and_heads(
     family: str, changes: dict[str, Any], config: dict[str, Any], tmp_path: Path
@@ -100,6 +101,7 @@ _EXPERTS = ["experts.gate_up_proj", "experts.down_proj"]
         ("mixtral", [*_EXPERTS, "mlp.gate.weight"]),  # whose checkpoint has other names
         ("granite_moe", ["experts.down_proj"]),
         ("gpt_oss", _EXPERTS),
+        ("llama4", _EXPERTS),
     ],
 )
 def test_parameters_of_all_experts(family: str, parameters: list[str], tmp_path: Path) -> None:
@@ -143,6 +145,22 @@ def test_layers_of_single_experts(tmp_path: Path) -> None:
     assert wrong_tokens(model.reference, prompts[0], answers[0].tokens, _NEAR_TIE)
 
 
+def test_experts_without_adapters_are_named(tmp_path: Path) -> None:
+    """Those of DBRX, whose parameters are all of one shape."""
+    model = Model(tmp_path / "model", make("dbrx", tmp_path / "model"))
+    parameter = model.reference.transformer.blocks[1].ffn.experts.mlp.w1
+    name = "base_model.model.transformer.blocks.1.ffn.experts.mlp"
+    tensors = {
+        f"{name}.lora_A.weight": torch.zeros(2, parameter.shape[1]),
+        f"{name}.lora_B.weight": torch.zeros(parameter.shape[0], 2),
+    }
+    (tmp_path / "adapter").mkdir()
+    write_adapter(tmp_path / "adapter", tensors, r=2, lora_alpha=1)
+    message = r"cannot adapt: 'transformer.blocks.1.ffn.experts.mlp'.*merge_and_unload"
+    with model.engine(enable_lora=True) as core, pytest.raises(EngineError, match=message):
+        adapters_of(core).load_adapter("experts", str(tmp_path / "adapter"))
+
+
 def test_experts_that_do_not_fit(tmp_path: Path) -> None:
     model = Model(tmp_path / "model", make("qwen3_moe", tmp_path / "model"))
     config = model.reference.config
@@ -170,8 +188,9 @@ def test_experts_that_do_not_fit(tmp_path: Path) -> None:
         ("llama", _UNTIED, {"target_modules": [*_EMBEDDINGS, "o_proj", "up_proj", "down_proj"]}),
         ("qwen2", {}, {"target_modules": ["o_proj", "down_proj"], "use_dora": True}),
         ("qwen3_moe", {}, {"target_modules": ["k_proj"], "target_parameters": _EXPERTS}),
+        ("llama4", {}, {"target_modules": ["k_proj"], "target_parameters": _EXPERTS}),
     ],
-    ids=["layers", "dora", "experts"],
+    ids=["layers", "dora", "experts", "turned"],
 )
 def test_ranks_have_their_parts(
     family: str, changes: dict[str, Any], config: dict[str, Any], tmp_path: Path

@@ -19,10 +19,12 @@ from tests.families.elsewhere import (
     GPT2_ALONE,
     INTERNLM,
     INTERNLM2,
+    INTERNLM3,
     MIMO,
     MINICPM,
     MINISTRAL3,
     MISTRAL3,
+    MPT,
     ORION,
     PLAMO3,
     QWEN,
@@ -237,6 +239,7 @@ DENSE: Mapping[str, Family] = {
     "hyperclovax": Family("hyperclovax", MULTIPLIERS),
     "internlm": Family("llama", {"attention_bias": True}, _LLAMA_BIASES, elsewhere=INTERNLM),
     "internlm2": Family("llama", unused=_LLAMA_BIASES, elsewhere=INTERNLM2),
+    "internlm3": Family("llama", {"attention_bias": True, "mlp_bias": True}, elsewhere=INTERNLM3),
     "jais2": Family("jais2"),
     "llama": Family("llama", {"tie_word_embeddings": True}),
     "llama3": Family(
@@ -303,7 +306,7 @@ DENSE: Mapping[str, Family] = {
         },
     ),
     "mpt": Family("mpt", {"d_model": 96, "n_layers": 4, "n_heads": 6, "expansion_ratio": 4}),
-    "mpt_clip": Family(
+    "mpt_clip": Family(  # under the architecture's first name
         "mpt",
         {
             "d_model": 96,
@@ -311,6 +314,7 @@ DENSE: Mapping[str, Family] = {
             "n_heads": 6,
             "attn_config": {"clip_qkv": 0.7, "softmax_scale": 0.3},
         },
+        elsewhere=MPT,
     ),
     "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
     "nemotron": Family(
@@ -323,6 +327,11 @@ DENSE: Mapping[str, Family] = {
     "openai_gpt": Family("openai-gpt", {**_GPT, "tie_word_embeddings": False}),
     # Without rotary positions, biases of keys add the same number to all scores of a query.
     "opt": Family("opt", {"ffn_dim": 136, "word_embed_proj_dim": 96}, frozenset({"k_proj.bias"})),
+    "opt_350m": Family(
+        "opt",
+        {"ffn_dim": 136, "word_embed_proj_dim": 88, "do_layer_norm_before": False},
+        frozenset({"k_proj.bias"}),
+    ),
     "orion": Family(
         "stablelm", {"rope_parameters": rope(partial_rotary_factor=1.0)}, elsewhere=ORION
     ),

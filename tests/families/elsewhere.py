@@ -203,6 +203,9 @@ MINIMAX_M1 = replace(MINIMAX_TEXT_01, architecture="MiniMaxM1ForCausalLM")
 AQUILA = Elsewhere("AquilaForCausalLM")
 XVERSE = Elsewhere("XverseForCausalLM")
 INTERNLM = Elsewhere("InternLMForCausalLM", keys={"attention_bias": "bias"})
+INTERNLM3 = Elsewhere(
+    "InternLM3ForCausalLM", keys={"attention_bias": "qkv_bias", "mlp_bias": "bias"}
+)
 ORION = Elsewhere("OrionForCausalLM", keys={"layer_norm_eps": "rms_norm_eps"})
 
 
@@ -312,4 +315,5 @@ MINICPM = Elsewhere(
     "MiniCPMForCausalLM", fields={"scale_emb": 3.0, "scale_depth": 1.2, "dim_model_base": 40}
 )
 # The architecture's name in published checkpoints.
+MPT = Elsewhere("MPTForCausalLM")
 PHIMOE = Elsewhere("PhiMoEForCausalLM")

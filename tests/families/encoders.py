@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from tests.families.families import randomize
-from tests.families.family import NEUTRAL, SIZES
+from tests.families.family import BY_LAYER_TYPE, NEUTRAL, SIZES
 
 LABELS = 3
 HEADS: Mapping[Task, type] = {
@@ -81,6 +81,19 @@ ENCODERS: Mapping[str, EncoderRow] = {
         "eurobert",
         {"num_key_value_heads": 6, "head_dim": 16, "classifier_pooling": "mean"},
         _TIED,
+    ),
+    "gemma3": EncoderRow(
+        "gemma3_text",
+        {
+            "use_bidirectional_attention": True,
+            "sliding_window": 13,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "query_pre_attn_scalar": 30,
+            "rope_parameters": BY_LAYER_TYPE,
+        },
+        # Of windows, the half counts; vectors have no logits.
+        _TIED | {"sliding_window", "final_logit_softcapping"},
+        heads=_VECTORS,
     ),
     "gte": EncoderRow("gte", {"type_vocab_size": 2}),
     "gte_untyped": EncoderRow("gte", {"type_vocab_size": 0}),

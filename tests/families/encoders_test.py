@@ -15,12 +15,14 @@ import numpy.typing as npt
 import pytest
 import torch
 from pagemill.inputs.task import Task
+from pagemill.models.base import ModelConfigError
 from pagemill.models.table import ARCHITECTURES, find
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
+from tests.families.allocated import UNPLANNED, unplanned_bytes
 from tests.families.divided import check_ranks, check_stages
 from tests.families.encoders import ENCODERS, LABELS, make
 from tests.families.sensitivity import unmoved_fields, unmoved_tensors
@@ -134,6 +136,11 @@ def test_what_is_built(case: Case) -> None:
     assert built.output_size == built.pooled.width == case.rows.shape[1]
 
 
+def test_the_plan_is_what_an_executor_allocates(case: Case) -> None:
+    unplanned = unplanned_bytes(case.path, case.prompts[0], task=case.task.value)
+    assert abs(unplanned) <= UNPLANNED
+
+
 def test_two_ranks(case: Case) -> None:
     source = ModelSource.open(case.path)
     check_ranks(source, case.options, [case.prompts], case.distance, SECONDS)
@@ -225,6 +232,35 @@ def test_gte_as_first_saved(task: Task, mixed_b: float | None, tmp_path: Path) -
     renamed = {name.replace("gte.", "new."): tensor for name, tensor in tensors.items()}
     save_file(renamed, tmp_path / "model.safetensors")
     run = make_executor("native", ModelSource.open(tmp_path), task=task, normalize=False)
+    rows = run(new_batches(run).step({0: prompt}))["pooled"]
+    np.testing.assert_allclose(rows, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+
+
+def test_jina3_as_first_saved(tmp_path: Path) -> None:
+    """Under XLM-RoBERTa's architecture, with adapters, which are not used."""
+    model = make("jina3", Task.TOKEN_EMBED, tmp_path)
+    prompt = list(range(6, 150))
+    expected = _reference(model, Task.TOKEN_EMBED, prompt, len(prompt))
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    base = config.pop("rope_parameters")["rope_theta"]
+    config |= {"position_embedding_type": "rotary", "rotary_emb_base": base}
+    config |= {"architectures": ["XLMRobertaModel"], "model_type": "xlm-roberta"}
+    file.write_text(json.dumps(config | {"lora_adaptations": ["text-matching"]}))
+    tensors: dict[str, torch.Tensor] = {}
+    for name, tensor in load_file(tmp_path / "model.safetensors").items():
+        if tensor.ndim < 2:
+            tensors[f"roberta.{name}"] = tensor
+            continue
+        parts = f"roberta.{name.removesuffix('.weight')}.parametrizations.weight"
+        tensors[f"{parts}.original"] = tensor
+        tensors[f"{parts}.0.lora_A"] = torch.ones(1, 4, tensor.shape[1])
+        tensors[f"{parts}.0.lora_B"] = torch.ones(1, tensor.shape[0], 4)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(ModelConfigError, match="--hf-overrides .*JinaEmbeddingsV3Model"):
+        build(ModelSource.open(tmp_path), BuildOptions(task=Task.TOKEN_EMBED))
+    source = ModelSource.open(tmp_path, {"architectures": ["JinaEmbeddingsV3Model"]})
+    run = make_executor("native", source, task=Task.TOKEN_EMBED, normalize=False)
     rows = run(new_batches(run).step({0: prompt}))["pooled"]
     np.testing.assert_allclose(rows, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 

@@ -19,6 +19,7 @@ from pagemill.weights.random_file import random_file
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
+from tests.families.allocated import UNPLANNED, unplanned_bytes
 from tests.families.divided import check_ranks, check_stages
 from tests.families.families import FAMILIES, make
 from tests.families.family import NEUTRAL, Family
@@ -155,6 +156,10 @@ def test_four_ranks_normalize_all_heads(tmp_path: Path) -> None:
 def test_two_stages(case: Case) -> None:
     source = ModelSource.open(case.model.path)
     check_stages(source, BuildOptions(), _chunks(case.prompt), case.distance)
+
+
+def test_the_plan_is_what_an_executor_allocates(case: Case) -> None:
+    assert abs(unplanned_bytes(case.model.path, case.prompt)) <= UNPLANNED
 
 
 def test_requests_that_are_preempted(case: Case) -> None:

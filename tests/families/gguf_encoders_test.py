@@ -18,7 +18,7 @@ from pagemill.weights.source import ModelSource
 from transformers import PretrainedConfig
 
 from tests.families.encoders import make
-from tests.families.gguf_converters import Converter, Tensors
+from tests.families.gguf_converters import GEMMA, Converter, Tensors
 from tests.families.gguf_files import write_gguf
 from tests.parity.executors import make_executor, new_batches
 
@@ -78,6 +78,20 @@ def _t5_settings(config: PretrainedConfig) -> Mapping[str, Any]:
     }
 
 
+def _with_prefix(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    return GEMMA.change({f"model.{name}": values for name, values in tensors.items()}, config)
+
+
+def _gemma_settings(config: PretrainedConfig) -> Mapping[str, Any]:
+    # The file has the window of config.json, of which half counts.
+    return _pooled_by(gguf.PoolingType.MEAN) | {"sliding_window": 2 * (config.sliding_window - 1)}
+
+
+_EVERY_SIXTH_FULL = {
+    "num_hidden_layers": 6,
+    "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+    "query_pre_attn_scalar": 20,
+}
 _T5 = Converter(settings=_t5_settings)
 _REACH = {"relative_attention_max_distance": 128}
 _MEAN = Converter(_without_pooler, lambda config: _pooled_by(gguf.PoolingType.MEAN))
@@ -85,6 +99,13 @@ _MODERN = Converter(settings=_modernbert_settings)
 ROWS = [
     Row("bert", "bert", _MEAN, "mean"),
     Row("eurobert", "eurobert", _MEAN, "mean"),
+    Row(
+        "gemma3",
+        "gemma-embedding",
+        Converter(_with_prefix, _gemma_settings),
+        "mean",
+        _EVERY_SIXTH_FULL,
+    ),
     Row("jina3", "jina-bert-v3", _MEAN, "mean"),
     Row("modernbert", "modern-bert", _MODERN, "first"),
     Row("nomic_bert", "nomic-bert", _MEAN, "mean"),

@@ -177,7 +177,15 @@ ROWS = [
 # Their files are compared in tests/parity, in formats of blocks.
 ELSEWHERE = {"gemma3", "qwen2", "qwen3", "qwen3moe"}
 # Theirs in gguf_encoders_test.py.
-ENCODERS = {"bert", "eurobert", "jina-bert-v3", "modern-bert", "nomic-bert", "t5encoder"}
+ENCODERS = {
+    "bert",
+    "eurobert",
+    "gemma-embedding",
+    "jina-bert-v3",
+    "modern-bert",
+    "nomic-bert",
+    "t5encoder",
+}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.family)

@@ -202,11 +202,11 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
     limits = LimitsOf(cpu->program(), cpu->memory_plan().kv, options, vocab_size);
     executor = std::move(cpu);
   } else {
-    program::DeviceExecutorOptions device_options = {
+    const program::DeviceExecutorOptions device_options = {
         .max_blocks = kMaxDrafts + 1 + kMaxModelLen / kBlockSize,
         .max_steps_in_flight = run.steps_in_flight,
+        .max_graph_tokens = run.graphs ? options.max_num_tokens : 0,
         .token_columns = vocab_size};
-    if (run.graphs) device_options.graph_sizes = {1, 3, 5};
     PAGEMILL_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceExecutor> on_device,
         DeviceExecutor::Create(program, device.target, device.device, options, device_options));

@@ -65,12 +65,13 @@ def write_scaled(model: PreTrainedModel, directory: Path, scheme: Scheme) -> Pre
     return reference.eval()
 
 
-def write_scaled_experts(directory: Path, scheme: Scheme) -> None:
-    """Quantizes the experts of the model in `directory`; afterwards `directory` has the f32 model
-    of exactly the values in `directory / "scaled"`."""
+def write_scaled_experts(directory: Path, scheme: Scheme, part: str = ".experts.") -> None:
+    """Quantizes the experts, or other matrices with `part` in their names, of the model in
+    `directory`; afterwards `directory` has the f32 model of exactly the values in `directory /
+    "scaled"`."""
     values, scaled = load_file(directory / "model.safetensors"), dict[str, torch.Tensor]()
     for name, value in values.items():
-        if ".experts." in name:
+        if part in name:
             values[name] = add_matrix(name, value.float(), scheme, scaled)
         else:
             scaled[name] = value

@@ -17,8 +17,10 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from tests.families import families
+from tests.families.divided import check_ranks
 from tests.parity.executors import EXECUTORS, make_executor, new_batches
-from tests.parity.one_request import difference
+from tests.parity.one_request import OneRequest, difference
 from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_experts
 from tests.parity.tiny_models import make, tiny_llama
 
@@ -66,6 +68,34 @@ def test_experts_are_stacks(name: str, kind: str, tmp_path: Path) -> None:
     assert {entry.dtype for entry in stacks} == {SCHEMES[name].dtype}
     stacked = {stack.name for stack in program.stacks}
     assert stacks and all(set(entry.parts) - {None} <= stacked for entry in stacks)
+
+
+def _with_scaled_heads(directory: Path, name: str) -> PreTrainedModel:
+    """Without experts, of which rounding might choose others."""
+    families.make("deepseek_v3", directory, changes={"first_k_dense_replace": 4})
+    write_scaled_experts(directory, SCHEMES[name], ".kv_b_proj.")
+    return AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager").eval()
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("name", ["w8a8", "fp8-tensor", "fp8-block"])
+def test_matrices_of_heads(name: str, kind: str, tmp_path: Path) -> None:
+    """Of latent attention: heads do not begin where blocks do."""
+    reference = _with_scaled_heads(tmp_path, name)
+    run = make_executor(kind, ModelSource.open(tmp_path / "scaled"))
+    rounds = kind == "native"  # to bf16
+    assert difference(run, reference) <= (ROUNDED["bf16"] if rounds else EXACT)
+
+
+def test_ranks_have_their_heads(tmp_path: Path) -> None:
+    request = OneRequest(_with_scaled_heads(tmp_path, "fp8-block"))
+    check_ranks(
+        ModelSource.open(tmp_path / "scaled"),
+        BuildOptions(),
+        request.steps,
+        lambda logits: request.difference(logits) / ROUNDED["bf16"],
+        partly=True,  # there is a note, of rounding
+    )
 
 
 def test_products_of_one_value_are_one_op(tmp_path: Path) -> None:
@@ -130,7 +160,8 @@ def test_missing_scales_are_refused(tmp_path: Path) -> None:
 def test_scales_of_another_shape_are_refused(tmp_path: Path) -> None:
     _checkpoint(tmp_path, "fp8-block")
     _change(tmp_path, f"{MODULE}.weight_scale_inv", torch.ones(4, 3))
-    with pytest.raises(WeightsError, match=r"f32 \[4, 3\]; it must be f32, bf16 or f16 \[5, 2\]"):
+    message = r"f32 \[4, 3\]; it must be f32, bf16, f16 or u8 \[5, 2\]"
+    with pytest.raises(WeightsError, match=message):
         build(ModelSource.open(tmp_path), BuildOptions(rewrite=False))
 
 

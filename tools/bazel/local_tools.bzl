@@ -9,7 +9,16 @@ What needs a missing tool is skipped (see `requires` in //tools/bazel:requires.b
 """
 
 _CROSS_CPUS = ["aarch64", "s390x"]
-_OTHER_TOOLS = ["cmake", "nvcc", "hipcc", "icpx", "node", "npm"]
+_OTHER_TOOLS = [
+    "clang++-22",
+    "clang-offload-bundler-22",
+    "cmake",
+    "icpx",
+    "ld.lld-22",
+    "node",
+    "npm",
+    "nvcc",
+]
 
 def _cross_tools(cpu):
     return [cpu + "-linux-gnu-g++", "qemu-" + cpu]

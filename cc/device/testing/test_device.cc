@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <iterator>
@@ -24,6 +26,16 @@ constexpr size_t kPage = 4096;
 constexpr size_t kAlignment = 64;
 
 size_t RoundUp(size_t size, size_t multiple) { return (size + multiple - 1) / multiple * multiple; }
+
+// The allocation that contains `bytes` bytes at `address`; empty if none does.
+std::span<std::byte> FindIn(const std::map<const std::byte*, std::span<std::byte>>& allocations,
+                            const std::byte* address, size_t bytes) {
+  const auto after = allocations.upper_bound(address);
+  if (after == allocations.begin()) return {};
+  const auto& [begin, memory] = *std::prev(after);
+  return static_cast<size_t>(address - begin) + bytes <= memory.size() ? memory
+                                                                       : std::span<std::byte>();
+}
 
 // The pages that hold an allocation.
 std::span<std::byte> PagesOf(std::span<std::byte> bytes) {
@@ -50,12 +62,9 @@ class TestGraph final : public Graph {
 std::byte* TestWorker::Find(const void* address, int64_t bytes) const {
   const std::byte* const wanted = static_cast<const std::byte*>(address);
   std::lock_guard lock(device_.mutex_);
-  const auto after = device_.allocations_.upper_bound(wanted);
-  if (after == device_.allocations_.begin()) return nullptr;
-  const auto& [begin, memory] = *std::prev(after);
-  const int64_t offset = wanted - begin;
-  if (offset + bytes > static_cast<int64_t>(memory.size())) return nullptr;
-  return memory.data() + offset;
+  const std::span<std::byte> memory =
+      FindIn(device_.allocations_, wanted, static_cast<size_t>(bytes));
+  return memory.data() == nullptr ? nullptr : memory.data() + (wanted - memory.data());
 }
 
 // Executes its work on a thread of its own.
@@ -73,6 +82,7 @@ class TestDevice::StreamOnThread final : public TestStream {
   }
 
   void CopyToDevice(std::byte* to, std::span<const std::byte> from) override {
+    device_->CountCopy(from);
     Enqueue([to, from](TestWorker& worker) {
       std::byte* target = worker.Find(to, static_cast<int64_t>(from.size()));
       if (target == nullptr) return Internal("copy to an address outside of device memory");
@@ -82,6 +92,7 @@ class TestDevice::StreamOnThread final : public TestStream {
   }
 
   void CopyToHost(std::span<std::byte> to, const std::byte* from) override {
+    device_->CountCopy(to);
     Enqueue([to, from](TestWorker& worker) {
       const std::byte* source = worker.Find(from, static_cast<int64_t>(to.size()));
       if (source == nullptr) return Internal("copy from an address outside of device memory");
@@ -112,7 +123,10 @@ class TestDevice::StreamOnThread final : public TestStream {
   void BeginCapture() override { capturing_ = true; }
   StatusOr<std::unique_ptr<Graph>> EndCapture() override {
     capturing_ = false;
-    return std::unique_ptr<Graph>(std::make_unique<TestGraph>(std::exchange(captured_, {})));
+    auto graph = std::make_unique<TestGraph>(std::exchange(captured_, {}));
+    std::lock_guard lock(device_->mutex_);
+    if (device_->refuses_graphs_) return ResourceExhausted("the test device refuses graphs");
+    return std::unique_ptr<Graph>(std::move(graph));
   }
   void Replay(const Graph& graph) override {
     for (const TestWork& work : static_cast<const TestGraph&>(graph).work) Enqueue(work);
@@ -180,7 +194,7 @@ void TestDevice::StreamOnThread::Record(Event& event) {
   point.num_done = num_enqueued_;
 }
 
-TestDevice::TestDevice() {
+TestDevice::TestDevice(int64_t memory_bytes) : memory_bytes_(memory_bytes) {
   void* reserved =
       mmap(nullptr, kReservedBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   PAGEMILL_CHECK(reserved != MAP_FAILED);
@@ -188,7 +202,7 @@ TestDevice::TestDevice() {
 }
 
 TestDevice::~TestDevice() {
-  PAGEMILL_CHECK(allocations_.empty());
+  PAGEMILL_CHECK(allocations_.empty() && host_allocations_.empty());
   const std::span<std::byte> used = reserved_.first(num_reserved_bytes_used_);
   PoisonAround(used, used);  // the addresses may be mapped by others
   munmap(reserved_.data(), reserved_.size());
@@ -198,6 +212,10 @@ StatusOr<DeviceMemory> TestDevice::Allocate(int64_t bytes, const char* purpose) 
   const size_t size = static_cast<size_t>(bytes);
   const size_t pages = RoundUp(size, kPage);
   std::lock_guard lock(mutex_);
+  if (bytes > memory_bytes_ - allocated_bytes_) {
+    return ResourceExhausted("the test device has no memory left for " + std::to_string(bytes) +
+                             " bytes of " + purpose);
+  }
   if (size > reserved_.size() || reserved_.size() - num_reserved_bytes_used_ < pages + kPage) {
     return ResourceExhausted("the test device has no addresses left for " + std::to_string(bytes) +
                              " bytes of " + purpose);
@@ -212,17 +230,51 @@ StatusOr<DeviceMemory> TestDevice::Allocate(int64_t bytes, const char* purpose) 
     PoisonAround({first, pages}, memory);
   }
   allocations_.emplace(memory.data(), memory);
+  allocated_bytes_ += bytes;
   return DeviceMemory(this, memory);
 }
 
 void TestDevice::Free(std::span<std::byte> bytes) {
   std::lock_guard lock(mutex_);
   PAGEMILL_CHECK(allocations_.erase(bytes.data()) == 1);
+  allocated_bytes_ -= static_cast<int64_t>(bytes.size());
   if (bytes.empty()) return;
   const std::span<std::byte> pages = PagesOf(bytes);
   PAGEMILL_CHECK(mmap(pages.data(), pages.size(), PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
                       0) == pages.data());
+}
+
+StatusOr<HostMemory> TestDevice::AllocateHost(int64_t bytes, const char*) {
+  const size_t size = static_cast<size_t>(bytes);
+  if (size == 0) return HostMemory();
+  void* const data = std::aligned_alloc(kAlignment, RoundUp(size, kAlignment));
+  PAGEMILL_CHECK(data != nullptr);
+  std::memset(data, 0xff, size);
+  const std::span<std::byte> memory(static_cast<std::byte*>(data), size);
+  std::lock_guard lock(mutex_);
+  host_allocations_.emplace(memory.data(), memory);
+  host_bytes_ += bytes;
+  most_host_bytes_ = std::max(most_host_bytes_, host_bytes_);
+  return HostMemory(this, memory);
+}
+
+void TestDevice::FreeHost(std::span<std::byte> bytes) {
+  std::lock_guard lock(mutex_);
+  PAGEMILL_CHECK(host_allocations_.erase(bytes.data()) == 1);
+  host_bytes_ -= static_cast<int64_t>(bytes.size());
+  std::free(bytes.data());
+}
+
+MemoryBytes TestDevice::CountMemory() {
+  std::lock_guard lock(mutex_);
+  return {.free = memory_bytes_ - allocated_bytes_, .total = memory_bytes_};
+}
+
+void TestDevice::CountCopy(std::span<const std::byte> host) {
+  std::lock_guard lock(mutex_);
+  if (host.empty() || !FindIn(host_allocations_, host.data(), host.size()).empty()) return;
+  ++num_pageable_copies_;
 }
 
 void TestDevice::SetAccess(bool accessible) {
@@ -263,6 +315,11 @@ void TestDevice::Release() {
   released_.notify_all();
 }
 
+void TestDevice::RefuseGraphs() {
+  std::lock_guard lock(mutex_);
+  refuses_graphs_ = true;
+}
+
 void TestDevice::WaitUntilReleased() {
   std::unique_lock lock(mutex_);
   released_.wait(lock, [this] { return !held_; });
@@ -276,6 +333,16 @@ int64_t TestDevice::num_enqueued() const {
 int64_t TestDevice::num_replays() const {
   std::lock_guard lock(mutex_);
   return num_replays_;
+}
+
+int64_t TestDevice::num_pageable_copies() const {
+  std::lock_guard lock(mutex_);
+  return num_pageable_copies_;
+}
+
+int64_t TestDevice::most_host_bytes() const {
+  std::lock_guard lock(mutex_);
+  return most_host_bytes_;
 }
 
 }  // namespace pagemill::device::testing

@@ -16,7 +16,8 @@
 //
 // New memory is filled with 0xff: NaN in every floating-point type. Addresses are never reused, so
 // that use after free faults. An access past the end of an allocation faults; AddressSanitizer also
-// reports one before its beginning. Test code only.
+// reports one before its beginning. Copies of host memory that is not the device's (AllocateHost)
+// are counted, as they would wait on a GPU. Test code only.
 #ifndef PAGEMILL_CC_DEVICE_TESTING_TEST_DEVICE_H_
 #define PAGEMILL_CC_DEVICE_TESTING_TEST_DEVICE_H_
 
@@ -62,10 +63,14 @@ class TestStream : public Stream {
 
 class TestDevice final : public Device {
  public:
-  TestDevice();
+  static constexpr int64_t kMemoryBytes = int64_t{1} << 30;
+
+  explicit TestDevice(int64_t memory_bytes = kMemoryBytes);
   ~TestDevice() override;  // all memory must have been freed
 
   StatusOr<DeviceMemory> Allocate(int64_t bytes, const char* purpose) override;
+  StatusOr<HostMemory> AllocateHost(int64_t bytes, const char* purpose) override;
+  MemoryBytes CountMemory() override;
   StatusOr<std::unique_ptr<Stream>> NewStream() override;
   std::unique_ptr<Event> NewEvent() override;
 
@@ -73,9 +78,14 @@ class TestDevice final : public Device {
   // returns.
   void Hold();
   void Release();
+  // From here on, EndCapture() finds no memory for a graph.
+  void RefuseGraphs();
   // Enqueued pieces of work, including those of replayed graphs; and replayed graphs.
   int64_t num_enqueued() const;
   int64_t num_replays() const;
+  // Copies between the device and host memory that is not from AllocateHost().
+  int64_t num_pageable_copies() const;
+  int64_t most_host_bytes() const;  // from AllocateHost(), at the same time
 
  private:
   friend class TestWorker;
@@ -87,16 +97,25 @@ class TestDevice final : public Device {
   void SetAccess(bool accessible);  // of all allocations; `mutex_` is held
   void WaitUntilReleased();
   void Free(std::span<std::byte> bytes) override;
+  void FreeHost(std::span<std::byte> bytes) override;
+  void CountCopy(std::span<const std::byte> host);
 
+  const int64_t memory_bytes_;
   mutable std::mutex mutex_;
   std::condition_variable released_;
   bool held_ = false;
+  bool refuses_graphs_ = false;
   int64_t num_enqueued_ = 0;
   int64_t num_replays_ = 0;
+  int64_t num_pageable_copies_ = 0;
+  int64_t allocated_bytes_ = 0;
+  int64_t host_bytes_ = 0;
+  int64_t most_host_bytes_ = 0;
   int32_t num_executing_ = 0;      // pieces of work
   std::span<std::byte> reserved_;  // addresses without memory
   size_t num_reserved_bytes_used_ = 0;
-  std::map<const std::byte*, std::span<std::byte>> allocations_;  // by address
+  std::map<const std::byte*, std::span<std::byte>> allocations_;       // by address
+  std::map<const std::byte*, std::span<std::byte>> host_allocations_;  // likewise
 };
 
 }  // namespace pagemill::device::testing

@@ -91,6 +91,32 @@ TEST(TestDevice, AddressesBeyondAnAllocationAreNone) {
   EXPECT_EQ(f.Finish().code(), StatusCode::kInternal) << "errors stay";
 }
 
+TEST(TestDevice, CopiesOfOtherHostMemoryAreCounted) {
+  Fixture f;
+  DeviceMemory x = f.NewMemory(64);
+  const HostMemory own = *f.device.AllocateHost(64, "a test");
+  f.stream->CopyToDevice(x.data(), own.bytes().subspan(16, 16));
+  f.stream->CopyToHost(own.bytes(), x.data());
+  EXPECT_EQ(f.device.num_pageable_copies(), 0);
+  std::array<int32_t, 1> other = {};
+  f.stream->CopyToDevice(x.data(), Bytes(other));
+  f.stream->CopyToHost(Writable(other), x.data());
+  EXPECT_EQ(f.device.num_pageable_copies(), 2);
+  ASSERT_TRUE(f.Finish().ok());
+}
+
+TEST(TestDevice, HasAsMuchMemoryAsItIsMadeWith) {
+  TestDevice device(1000);
+  const DeviceMemory half = *device.Allocate(500, "a half");
+  EXPECT_EQ(device.CountMemory().free, 500);
+  EXPECT_EQ(device.Allocate(501, "more").status().message(),
+            "the test device has no memory left for 501 bytes of more");
+  EXPECT_TRUE(device.Allocate(500, "the rest").ok());
+  const HostMemory host = *device.AllocateHost(2000, "the host");
+  EXPECT_EQ(device.CountMemory().free, 500) << "of the device, not of the host";
+  EXPECT_EQ(device.most_host_bytes(), 2000);
+}
+
 TEST(TestDevice, GraphsReplayTheAddressesOfTheirCapture) {
   Fixture f;
   DeviceMemory x = f.NewMemory(4);

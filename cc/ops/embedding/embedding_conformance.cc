@@ -11,6 +11,8 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/quantized/quantized.h"
+#include "cc/ops/quantized/random_packed.h"
 #include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {
@@ -49,6 +51,31 @@ void CheckGather(const OpDefinition& op, const device::Capabilities& caps, DType
   conformance::CheckActTypes({.op = op, .caps = caps, .call = call});
 }
 
+// Rows of packed integers, for kernels that read them as they are stored.
+void CheckPacked(const OpDefinition& op, const device::Capabilities& caps,
+                 const conformance::PackedKind& kind) {
+  Random random(6);
+  const conformance::RandomPacked w(kind, conformance::kNoStack, 48, 96, random);
+  TestTensor ids(DType::kI32, {4}), y(DType::kF32, {4, 96});
+  const std::vector<int32_t> rows = {0, 47, 13, 13};
+  ids.SetInt(rows);
+  std::vector<float> expected(4 * 96);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ReadWeightRow(w.view(), /*matrix=*/0, rows[i], &expected[i * 96]);
+  }
+  const Attributes attributes;
+  const TensorView inputs[] = {ids.view(), w.view()}, outputs[] = {y.view()};
+  const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+  device::ThreadPool pool({.num_threads = 1});
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
+    if (kernel->packing != nullptr) continue;
+    y.Poison();
+    conformance::RunKernel(*kernel, call, pool);
+    EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << kernel->name << NameOf(kind);
+  }
+}
+
 }  // namespace
 
 void CheckEmbeddingConformance(const OpDefinition& op, const device::Capabilities& caps) {
@@ -59,6 +86,7 @@ void CheckEmbeddingConformance(const OpDefinition& op, const device::Capabilitie
       CheckGather(op, caps, dtype, n, 1.0, /*outside=*/3);
     }
   }
+  for (const conformance::PackedKind& kind : conformance::kPackedKinds) CheckPacked(op, caps, kind);
 }
 
 }  // namespace pagemill::ops

@@ -1,9 +1,9 @@
 // What every kernel of `grouped_linear` has to pass. Each row of each output has the bits of the
 // kernel of `linear` of the same name for this row and its expert's matrix (values are checked by
-// the conformance of `linear`): for all weight dtypes, one stack and two, with and without bias, x
-// shared by a token's choices or not, misaligned and padded operands, 1 and 3 threads, experts
-// without rows, all rows on one expert, ids of no expert, no tokens. Exactly the outputs are
-// written.
+// the conformance of `linear`): for all weight dtypes and layouts of packed integers, one stack and
+// two, with and without bias, x shared by a token's choices or not, misaligned and padded operands,
+// 1 and 3 threads, experts without rows, all rows on one expert, ids of no expert, no tokens.
+// Exactly the outputs are written.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,13 +18,16 @@
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/quantized/quantized.h"
+#include "cc/ops/quantized/random_packed.h"
 #include "cc/tensor/quantized.h"
 
 namespace pagemill::ops {
 namespace {
 
 using conformance::BitEqual;
+using conformance::PackedKind;
 using conformance::Random;
+using conformance::RandomPacked;
 using conformance::RunKernel;
 using conformance::TestTensor;
 using device::ThreadPool;
@@ -44,22 +47,27 @@ struct Case {
   int64_t row_padding_bytes = 0;  // of x, ids and y
 };
 
+// Of weights: a dtype, with scales if it has 8 bits, or packed integers.
+struct Format {
+  DType dtype;
+  const PackedKind* packed = nullptr;
+
+  std::string Name() const { return packed ? NameOf(*packed) : std::string(Info(dtype).name); }
+};
+
 // The operands of one call, random except for the outputs.
 struct Operation {
-  Operation(const Case& c, DType dtype, Random& random)
+  Operation(const Case& c, const Format& format, Random& random)
       : x(DType::kF32, {c.tokens, c.shared ? c.k : c.choices * c.k},
           {c.misalign_bytes, c.row_padding_bytes}),
         ids(DType::kI32, {c.tokens, c.choices}, {c.misalign_bytes, c.row_padding_bytes}) {
     x.FillUniform(random, -3, 3);
     FillIds(c, random);
     inputs = {x.view(), ids.view()};
-    const int64_t off = IsBlockFormat(dtype) ? c.misalign_bytes / 2 : c.misalign_bytes;
     for (const int64_t m : c.heights) {
-      w.push_back(TestTensor(dtype, {c.experts, m, c.k}, {off, 0}));
-      const bool is_scaled = dtype == DType::kI8 || dtype == DType::kF8E4M3;
-      w.back().FillUniform(random, is_scaled ? -100.f : -1.f, is_scaled ? 100.f : 1.f);
-      TensorView weight = w.back().view();
-      if (is_scaled) weight.parts = &AddScales(c, m, random);
+      const TensorView weight = format.packed != nullptr
+                                    ? AddPacked(c, *format.packed, m, random)
+                                    : AddStored(c, format.dtype, m, random);
       bias.push_back(TestTensor(DType::kF32, {c.experts, m}, {c.misalign_bytes, 0}));
       bias.back().FillUniform(random, -1, 1);
       y.push_back(TestTensor(DType::kF32, {c.tokens, c.choices, m},
@@ -71,6 +79,22 @@ struct Operation {
     call = {inputs, outputs, &attributes, nullptr};
   }
   Operation(const Operation&) = delete;
+
+  TensorView AddStored(const Case& c, DType dtype, int64_t m, Random& random) {
+    const int64_t off = IsBlockFormat(dtype) ? c.misalign_bytes / 2 : c.misalign_bytes;
+    w.push_back(TestTensor(dtype, {c.experts, m, c.k}, {off, 0}));
+    const bool is_scaled = dtype == DType::kI8 || dtype == DType::kF8E4M3;
+    w.back().FillUniform(random, is_scaled ? -100.f : -1.f, is_scaled ? 100.f : 1.f);
+    TensorView weight = w.back().view();
+    if (is_scaled) weight.parts = &AddScales(c, m, random);
+    return weight;
+  }
+
+  // Words hold rows of a multiple of 8.
+  TensorView AddPacked(const Case& c, const PackedKind& kind, int64_t m, Random& random) {
+    packed.emplace_back(kind, c.experts, (m + 7) / 8 * 8, c.k, random);
+    return packed.back().PartFrom(0, 0, m, c.k);
+  }
 
   // Adds scales of the values that were added last: one per row, or per block of 16 x 32.
   const QuantizedParts& AddScales(const Case& c, int64_t m, Random& random) {
@@ -115,6 +139,7 @@ struct Operation {
   std::vector<int32_t> expert_of;
   std::vector<TestTensor> w, scales, bias, y;
   std::deque<QuantizedParts> parts;
+  std::deque<RandomPacked> packed;
   std::vector<TensorView> inputs, outputs;
   Attributes attributes;
   OpCall call;
@@ -150,9 +175,9 @@ std::vector<float> Expected(const Case& c, const Operation& op, size_t i, const 
   return expected;
 }
 
-void CheckCase(const Case& c, DType dtype, const OpDefinition& op, const OpDefinition& linear,
-               const device::Capabilities& caps, Random& random) {
-  Operation operation(c, dtype, random);
+void CheckCase(const Case& c, const Format& format, const OpDefinition& op,
+               const OpDefinition& linear, const device::Capabilities& caps, Random& random) {
+  Operation operation(c, format, random);
   ASSERT_TRUE(op.check(operation.call).ok()) << op.check(operation.call).ToString();
   const TestTensor x = operation.AllRows(c);
   ThreadPool one({.num_threads = 1}), three({.num_threads = 3});
@@ -172,7 +197,8 @@ void CheckCase(const Case& c, DType dtype, const OpDefinition& op, const OpDefin
       }
     }
   }
-  if (c.tokens < 10) {
+  // The reference reads packed integers as stored, other kernels may convert them.
+  if (c.tokens < 10 && format.packed == nullptr) {
     // The bound of `linear` with |x| <= 3, and |w| <= 4 for values of blocks.
     const double sum = 3 * 4 * static_cast<double>(c.k) + 1;
     conformance::CheckActTypes({.op = op,
@@ -253,15 +279,17 @@ void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& l
        .k = 47,
        .shared = false,
        .bias = true}};
+  std::vector<Format> formats = {{DType::kI8}, {DType::kF8E4M3}};
+  for (DType dtype : kWeightDTypes) formats.push_back({dtype});
+  for (const PackedKind& kind : conformance::kPackedKinds) formats.push_back({kind.dtype, &kind});
   Random random(1);
   for (const Case& c : cases) {
-    std::vector<DType> dtypes = {DType::kI8, DType::kF8E4M3};
-    for (DType dtype : kWeightDTypes) dtypes.push_back(dtype);
-    for (DType dtype : dtypes) {
-      if (c.k % Info(dtype).block_elements != 0) continue;
-      SCOPED_TRACE(std::string(Info(dtype).name) + " tokens=" + std::to_string(c.tokens) +
+    for (const Format& format : formats) {
+      const int64_t unit = format.packed != nullptr ? 32 : Info(format.dtype).block_elements;
+      if (c.k % unit != 0) continue;
+      SCOPED_TRACE(format.Name() + " tokens=" + std::to_string(c.tokens) +
                    " k=" + std::to_string(c.k));
-      CheckCase(c, dtype, op, linear, caps, random);
+      CheckCase(c, format, op, linear, caps, random);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "cc/ops/head_linear/head_driver.h"
+#include "cc/ops/head_linear/scaled_heads.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/quantized/packed_integers.h"
@@ -29,7 +30,6 @@ Status CheckHeadLinear(const OpCall& call) {
   check.ActOutput(0, "y", "N,J,M");
   if (!check.ok()) return check.Result();
   check.Require(check.Dim(transposed ? 'M' : 'K') > 0, "W is empty");
-  check.Require(!IsScaled(call.inputs[1]), "W must not have scales");
   return check.Result();
 }
 
@@ -82,15 +82,28 @@ constexpr Kernel OnConverted(std::string_view name, int32_t priority) {
   return kernel;
 }
 
+template <const HeadKernels* kHeads, Supports kSupports>
+constexpr Kernel OnScaled(std::string_view name, int32_t priority) {
+  Kernel kernel = OnStored<kHeads, kSupports>(name, priority);
+  kernel.supports = [](const device::Capabilities& caps, const OpCall& call) {
+    return kSupports(caps, call) && IsScaled(call.inputs[1]);
+  };
+  kernel.packing = &head_linear::kScaledHeads;
+  return kernel;
+}
+
 constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     OnStored<&kAvx512, OnAvx512>("avx512", 30),
     OnConverted<&kAvx512, OnAvx512>("avx512", 30),
+    OnScaled<&kAvx512, OnAvx512>("avx512", 30),
     OnStored<&kAvx2, OnAvx2>("avx2", 20),
     OnConverted<&kAvx2, OnAvx2>("avx2", 20),
+    OnScaled<&kAvx2, OnAvx2>("avx2", 20),
 #endif
     OnStored<&kPortable, OnEveryCpu>("portable", 10),
     OnConverted<&kPortable, OnEveryCpu>("portable", 10),
+    OnScaled<&kPortable, OnEveryCpu>("portable", 10),
     WidenedReference<&kReference>("head_linear"),
 };
 

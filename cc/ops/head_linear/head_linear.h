@@ -5,15 +5,17 @@
 //   y[n, j] = x[n, j] W[j]^T       or, with transposed = 1, x[n, j] W[j]
 //
 //   inputs   x    act [N, J, K]
-//            W    f32, bf16, f16, a block format or packed integers (cc/tensor/quantized.h)
-//                 [J, M, K], transposed [J, K, M]; matrices may have gaps (rows of a larger matrix
-//                 each)
+//            W    f32, bf16, f16, a block format, packed integers or 8 bits with scales
+//                 (cc/tensor/quantized.h) [J, M, K], transposed [J, K, M]; matrices may have gaps
+//                 (rows of a larger matrix each)
 //   outputs  y    act [N, J, M]
 //   attributes    transposed = 0
 //   aliasing      none
 //
 // Result: the product with the dequantized weights in float. The bits of y[n] depend on x[n] and W
-// alone. Without `transposed` they are those of `linear` in the kernel of the same name.
+// alone. Without `transposed` they are those of `linear` in the kernel of the same name. Kernels
+// other than the reference round weights with scales to bf16 (scaled_heads.h), by at most 2^-9 of
+// each.
 //
 // Error bound: |y - exact| <= LinearErrorBound(K) * sum_k |x_k w_k| (linear.h); with `transposed`,
 // each output is one chain of K multiply-adds, and the bound is K * 2^-24 * sum_k |x_k w_k|.

@@ -11,11 +11,14 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/quantized/random_packed.h"
 
 namespace pagemill::ops {
 namespace {
 
+using conformance::PackedKind;
 using conformance::Random;
+using conformance::RandomPacked;
 using conformance::TestTensor;
 
 struct Shape {
@@ -56,6 +59,40 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
   }
   conformance::CheckActTypes(
       {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .tolerance = tolerance});
+}
+
+// Packed integers, for kernels that read them as they are stored: a stack, and rows of one matrix.
+void CheckPacked(const OpDefinition& op, const device::Capabilities& caps, const PackedKind& kind,
+                 bool transposed) {
+  constexpr int64_t kHeads = 3, kRows = 11, kColumns = 96;
+  Random random(5);
+  for (const bool of_one : {false, true}) {
+    RandomPacked packed(kind, of_one ? conformance::kNoStack : kHeads, of_one ? 48 : 16, kColumns,
+                        random);
+    const TensorView w = of_one ? packed.StackFrom(5, 16, kHeads, kRows)
+                                : packed.PartFrom(2, 0, kRows, kColumns);
+    const int64_t k = transposed ? kRows : kColumns, m = transposed ? kColumns : kRows;
+    TestTensor x(DType::kF32, {4, kHeads, k}), y(DType::kF32, {4, kHeads, m});
+    x.FillUniform(random, -1, 1);
+    Attributes attributes;
+    if (transposed) attributes.Set("transposed", 1);
+    const TensorView inputs[] = {x.view(), w}, outputs[] = {y.view()};
+    const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+    ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+    device::ThreadPool pool({.num_threads = 2});
+    conformance::RunKernel(conformance::ReferenceKernel(op), call, pool);
+    const std::vector<float> reference = y.ToFloat();
+    // The contract's bounds with |x| <= 1 and |w| <= 2.56.
+    const conformance::Tolerance tolerance{
+        .abs = static_cast<double>(k + 8) * 0x1p-24 * 2.56 * static_cast<double>(k)};
+    for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
+      if (kernel->packing != nullptr) continue;
+      y.Poison();
+      conformance::RunKernel(*kernel, call, pool);
+      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), reference, tolerance))
+          << kernel->name << " " << NameOf(kind);
+    }
+  }
 }
 
 // Rows [begin, end) of `view`.
@@ -113,6 +150,9 @@ void CheckHeadLinearConformance(const OpDefinition& op, const device::Capabiliti
     }
   }
   for (bool transposed : {false, true}) {
+    for (const PackedKind& kind : conformance::kPackedKinds) {
+      CheckPacked(op, caps, kind, transposed);
+    }
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kQ8_0}) {
       CheckPieces(op, caps, dtype, transposed);
     }

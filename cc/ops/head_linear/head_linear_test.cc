@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/tensor/quantized.h"
 
 namespace pagemill::ops {
 namespace {
@@ -34,6 +37,59 @@ TEST(HeadLinear, ByHand) {
       y.Poison();
       conformance::RunKernel(*kernel, call, pool);
       EXPECT_EQ(y.ToFloat(), expected) << kernel->name << " " << transposed;
+    }
+  }
+}
+
+// Weights with scales: kernels round each to bf16, or not at all if scales are powers of two.
+TEST(HeadLinear, WeightsWithScales) {
+  constexpr int64_t kHeads = 3, kM = 40, kK = 72;
+  const device::Capabilities caps = device::DetectCapabilities();
+  device::ThreadPool pool({.num_threads = 2});
+  for (DType dtype : {DType::kI8, DType::kF8E4M3}) {
+    for (bool transposed : {false, true}) {
+      for (bool exact : {false, true}) {
+        SCOPED_TRACE(std::string(Info(dtype).name) + (transposed ? " transposed" : ""));
+        conformance::Random random(5);
+        conformance::TestTensor values(dtype, {kHeads, kM, kK}, {.row_padding_bytes = 8});
+        conformance::TestTensor scales(DType::kF32, {kHeads, 3, 3});
+        values.FillUniform(random, -4, 4);
+        if (exact) {
+          std::vector<float> powers;
+          for (int i = 0; i < kHeads * 9; ++i) powers.push_back(std::ldexp(1.0f, i % 5 - 4));
+          scales.Set(powers);
+        } else {
+          scales.FillUniform(random, 0.5, 1);
+        }
+        const QuantizedParts parts = {.format = {.block_rows = 16, .block_columns = 32},
+                                      .values = values.view(),
+                                      .scales = scales.view(),
+                                      .zeros = {},
+                                      .groups = {}};
+        TensorView w = values.view();
+        w.parts = &parts;
+        conformance::TestTensor x(DType::kF32, {5, kHeads, transposed ? kM : kK});
+        conformance::TestTensor y(DType::kF32, {5, kHeads, transposed ? kK : kM});
+        x.FillUniform(random, -1, 1);
+        Attributes attributes;
+        attributes.Set("transposed", transposed ? 1 : 0);
+        const TensorView inputs[] = {x.view(), w}, outputs[] = {y.view()};
+        const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+        ASSERT_TRUE(HeadLinearOp().check(call).ok()) << HeadLinearOp().check(call).ToString();
+        conformance::RunKernel(conformance::ReferenceKernel(HeadLinearOp()), call, pool);
+        const std::vector<float> reference = y.ToFloat();
+        // |w| <= 4, and at most 72 products, whose sum is rounded 72 times.
+        const double rounding = kK * 0x1p-24 + (exact ? 0 : 0x1p-9);
+        size_t kernels = 0;
+        for (const Kernel* kernel : conformance::SupportedKernels(HeadLinearOp(), caps, call)) {
+          kernels += kernel->packing != nullptr;
+          y.Poison();
+          conformance::RunKernel(*kernel, call, pool);
+          EXPECT_TRUE(conformance::AllClose(y.ToFloat(), reference, {.abs = 4 * kK * rounding}))
+              << kernel->name;
+        }
+        EXPECT_GE(kernels, 1u);
+      }
     }
   }
 }

@@ -26,7 +26,8 @@
 // additions rounded to nearest, or (Arm) of K/2 sums of two products, each rounded twice to odd,
 // with twice the error:
 //   |y - exact| <= LinearBf16ErrorBound(K) * (sum_k |x_k w_k| + |bias|)
-// The instructions treat subnormal numbers, results included, as 0: a further error of at most
+// Those of GPUs take x in bf16, and round weights of any format in its stead. The instructions of
+// CPUs treat subnormal numbers, results included, as 0: a further error of at most
 // 2^-126 * sum_k (1 + |x_k| + |w_k|).
 //
 // For block formats, kernels of Precision::kInt8Block and kInt16Block quantize each row of x in

@@ -11,6 +11,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
 #include "cc/ops/head_linear/head_linear.h"
@@ -224,6 +225,10 @@ TEST(QuantizedOps, EmbeddingReadsBlocksThatAreConverted) {
       EXPECT_TRUE(BitEqual(y.ToFloat(), expected)) << Info(dtype).name << kernel->name;
     }
   }
+}
+
+TEST(QuantizedOps, LinearConforms) {
+  CheckPackedConformance(LinearOp(), device::DetectCapabilities());
 }
 
 TEST(QuantizedOps, LinearTakesRowsAndColumnsOfAMatrix) {

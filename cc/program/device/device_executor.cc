@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,63 +15,44 @@
 #include "cc/program/bound/step_calls.h"
 #include "cc/program/device/device_tokens.h"
 #include "cc/program/device/device_weights.h"
+#include "cc/program/device/step_graphs.h"
 #include "cc/program/device/step_image.h"
-#include "cc/program/memory/activation_plan.h"
-#include "cc/program/memory/memory_plan.h"
 #include "cc/program/operand_views.h"
 
 namespace pagemill::program {
 namespace {
 
-Status CheckOptions(const ExecutorOptions& options, const DeviceExecutorOptions& device_options) {
-  if (device_options.token_columns < 0) {
-    return InvalidArgument("token_columns must be at least 0");
+// Tokens that a request of padding may have without leaving its row of any block table.
+int64_t MaxPaddingTokens(const KvLayout& layout, int64_t max_blocks) {
+  int64_t tokens = std::numeric_limits<int32_t>::max();
+  for (const KvLayout::Table& table : layout.tables) {
+    tokens = std::min(tokens, (max_blocks - table.recent_states) * table.block_size);
   }
-  if (device_options.max_blocks < 1 || device_options.max_steps_in_flight < 1) {
-    return InvalidArgument("max_blocks and max_steps_in_flight must be at least 1");
-  }
-  const int32_t largest =
-      std::min({options.max_num_seqs, options.max_num_tokens, options.max_num_logits_rows});
-  int32_t before = 0;
-  for (int32_t size : device_options.graph_sizes) {
-    if (size <= before || size > largest) {
-      return InvalidArgument("graph_sizes must ascend from 1 to " + std::to_string(largest) +
-                             ", the requests of a step that each have a row of logits; got " +
-                             std::to_string(size));
-    }
-    before = size;
-  }
-  return OkStatus();
+  return tokens;
 }
-
-constexpr int64_t kAlignment = 256;  // bytes; of inputs on the device
-
-StepSizes DecodeSizes(int32_t requests) { return {requests, requests, requests}; }
 
 }  // namespace
 
 struct DeviceExecutor::Bound {
-  // Host buffers of a step in flight.
+  // A step in flight.
   struct Slot {
-    std::vector<std::byte> arrays;   // sent to the device:
-    std::vector<std::byte> plans;    // the batch, the kernels' plans of it,
-    std::vector<std::byte> inputs;   // and its inputs
-    std::vector<std::byte> outputs;  // copied back
-    StepSizes sizes;                 // padded
+    device::HostMemory memory;
+    // In `memory`:
+    std::span<std::byte> arrays;   // sent to the device:
+    std::span<std::byte> plans;    // the batch, the kernels' plans of it,
+    std::span<std::byte> inputs;   // and its inputs
+    std::span<std::byte> outputs;  // copied back
+    StepSizes sizes;               // without padding
     std::unique_ptr<device::Event> done;
     std::vector<OutputView> views;
     bool by_maxima = false;  // returns maxima instead of logits
     FoundTokens found;
   };
-  struct DecodeGraph {
-    int32_t num_requests = 0;
-    std::unique_ptr<device::Graph> graph;
-  };
 
   Program program;
   ExecutorOptions options;
   DeviceExecutorOptions device_options;
-  KernelSelection kernels;
+  DevicePlan plan;
   std::optional<DeviceWeights> weights;
   device::DeviceMemory activations, outputs, workspace, kv, arrays, inputs;
   std::vector<TensorView> input_views;  // of Program::TensorInputs(), on the device
@@ -80,62 +62,63 @@ struct DeviceExecutor::Bound {
   std::optional<DeviceTokens> tokens;
   int64_t num_found = 0;  // rows of the last enqueued step whose tokens the next step may read
   std::vector<Slot> slots;
-  size_t num_enqueued = 0;  // in total; step i uses slot i % slots.size()
-  size_t num_collected = 0;
-  std::unique_ptr<device::Stream> stream;
-  std::vector<DecodeGraph> graphs;  // by size
+  int64_t num_enqueued = 0;  // in total; step i uses slot i % slots.size()
+  int64_t num_collected = 0;
+  Slot& SlotOf(int64_t step) { return slots[static_cast<size_t>(step) % slots.size()]; }
+  std::optional<StepGraphs> graphs;
+  std::unique_ptr<device::Stream> stream;  // last: it waits for work that uses the others
 
-  Status Allocate(const MemoryPlan& plan, device::Device& device);
-  Status AllocateInputs(device::Device& device);
-  void BindProgram(const Target& target);
+  Status Allocate(device::Device& device);
+  Status AllocateSlots(device::Device& device);
+  void BindProgram();
   void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
   Status CheckTokens(const ops::StepBatch& batch) const;
   Status CheckDraws(const StepDraws& draws) const;
   void EnqueueKernels(const StepSizes& sizes);
-  Status RecordGraphs();
   std::byte* DataOf(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
-  const DecodeGraph* GraphFor(const ops::StepBatch& batch) const;
   void EnqueueOutputs(Slot* slot);
 };
 
-Status DeviceExecutor::Bound::Allocate(const MemoryPlan& plan, device::Device& device) {
-  PAGEMILL_ASSIGN_OR_RETURN(activations, device.Allocate(plan.activation_bytes, "activations"));
+Status DeviceExecutor::Bound::Allocate(device::Device& device) {
+  PAGEMILL_ASSIGN_OR_RETURN(activations,
+                            device.Allocate(plan.activations.arena_bytes, "activations"));
   PAGEMILL_ASSIGN_OR_RETURN(outputs, device.Allocate(plan.output_bytes, "outputs"));
-  PAGEMILL_ASSIGN_OR_RETURN(workspace, device.Allocate(plan.workspace_bytes, "workspace"));
-  PAGEMILL_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv.arena_bytes(), "the KV cache"));
-  image.emplace(program, plan.kv, device_options.max_blocks);
-  const int64_t array_bytes = image->Bytes(options.max_sizes());
-  PAGEMILL_ASSIGN_OR_RETURN(arrays, device.Allocate(array_bytes, "arrays of a step"));
-  PAGEMILL_RETURN_IF_ERROR(AllocateInputs(device));
+  PAGEMILL_ASSIGN_OR_RETURN(workspace, device.Allocate(plan.kernels.workspace_bytes, "workspace"));
+  PAGEMILL_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv().arena_bytes(), "the KV cache"));
+  PAGEMILL_ASSIGN_OR_RETURN(arrays, device.Allocate(plan.array_bytes, "arrays of a step"));
+  PAGEMILL_ASSIGN_OR_RETURN(inputs, device.Allocate(plan.input_bytes, "inputs of a step"));
+  if (plan.tokens) {
+    PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, device));
+  }
   PAGEMILL_ASSIGN_OR_RETURN(stream, device.NewStream());
-  slots.resize(static_cast<size_t>(device_options.max_steps_in_flight));
+  return AllocateSlots(device);
+}
+
+Status DeviceExecutor::Bound::AllocateSlots(device::Device& device) {
+  slots.resize(static_cast<size_t>(plan.num_slots));
   for (Slot& slot : slots) {
-    slot.arrays.resize(static_cast<size_t>(array_bytes));
-    slot.plans.resize(static_cast<size_t>(kernels.plan_bytes));
-    slot.inputs.resize(inputs.bytes().size());
-    slot.outputs.resize(static_cast<size_t>(plan.output_bytes));
+    PAGEMILL_ASSIGN_OR_RETURN(slot.memory, device.AllocateHost(plan.slot_bytes, "a step"));
+    std::byte* at = slot.memory.data();
+    const std::pair<std::span<std::byte>*, int64_t> parts[] = {
+        {&slot.arrays, plan.array_bytes},
+        {&slot.plans, plan.kernels.plan_bytes},
+        {&slot.inputs, plan.input_bytes},
+        {&slot.outputs, plan.output_bytes}};
+    for (const auto& [part, bytes] : parts) {
+      *part = {at, static_cast<size_t>(bytes)};
+      at += DevicePlan::Aligned(bytes);
+    }
+    if (tokens) {
+      PAGEMILL_ASSIGN_OR_RETURN(slot.found, tokens->NewFound(device));
+    }
     slot.done = device.NewEvent();
   }
   return OkStatus();
 }
 
-Status DeviceExecutor::Bound::AllocateInputs(device::Device& device) {
-  std::vector<int64_t> offsets;
-  int64_t bytes = 0;
-  for (ValueId id : program.TensorInputs()) {
-    input_views.push_back(MakeView(program.value(id), options.max_sizes(), nullptr));
-    offsets.push_back(bytes);
-    bytes +=
-        (program.value(id).Bytes(options.max_sizes()) + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  PAGEMILL_ASSIGN_OR_RETURN(inputs, device.Allocate(bytes, "inputs of a step"));
-  for (size_t i = 0; i < offsets.size(); ++i) input_views[i].data = inputs.data() + offsets[i];
-  return OkStatus();
-}
-
-void DeviceExecutor::Bound::BindProgram(const Target& target) {
-  bound = Bind(program, kernels, PlanActivations(program, target.ops, options.max_sizes()), options,
+void DeviceExecutor::Bound::BindProgram() {
+  bound = Bind(program, plan.kernels, plan.activations, options,
                {.activations = activations.data(),
                 .outputs = outputs.data(),
                 .kv = kv.data(),
@@ -143,6 +126,16 @@ void DeviceExecutor::Bound::BindProgram(const Target& target) {
                 .weight = [this](size_t op, size_t input) { return weights->at(op, input); },
                 .part = [this](ValueId id) { return weights->part(id); }});
   calls.emplace(bound);
+  image.emplace(program, plan.kv(), device_options.max_blocks);
+  for (size_t i = 0; i < bound.inputs.size(); ++i) {
+    std::byte* const at = inputs.data() + plan.input_offsets[i];
+    input_views.push_back(MakeView(program.value(bound.inputs[i]), options.max_sizes(), at));
+  }
+  graphs.emplace(StepGraphOptions{
+      .max_sizes = options.max_sizes(),
+      .max_tokens = device_options.max_graph_tokens,
+      .max_padding_tokens = MaxPaddingTokens(plan.kv(), device_options.max_blocks),
+      .max_graphs = device_options.max_graphs});
 }
 
 // Enqueues the batch, padded to `sizes`, and its plans.
@@ -151,10 +144,10 @@ void DeviceExecutor::Bound::EnqueueBatch(const ops::StepBatch& batch, const Step
   EnqueueInputs(batch.inputs, slot);
   image->Write(batch, sizes, slot->arrays.data());
   const size_t array_bytes = static_cast<size_t>(image->Bytes(sizes));
-  stream->CopyToDevice(arrays.data(), std::span(slot->arrays).first(array_bytes));
+  stream->CopyToDevice(arrays.data(), slot->arrays.first(array_bytes));
   if (slot->plans.empty()) return;
   calls->Set(image->View(sizes, slot->arrays.data()));  // host arrays, without inputs
-  MakePlans(kernels, *calls, slot->plans);
+  MakePlans(plan.kernels, *calls, slot->plans);
   stream->CopyToDevice(workspace.data(), slot->plans);
 }
 
@@ -162,7 +155,7 @@ void DeviceExecutor::Bound::EnqueueInputs(std::span<const TensorView> from, Slot
   for (size_t i = 0; i < from.size(); ++i) {
     std::byte* const to = static_cast<std::byte*>(input_views[i].data);
     const std::span<std::byte> host =
-        std::span(slot->inputs).subspan(static_cast<size_t>(to - inputs.data()));
+        slot->inputs.subspan(static_cast<size_t>(to - inputs.data()));
     const size_t row_bytes = static_cast<size_t>(input_views[i].row_stride_bytes);
     const size_t rows = static_cast<size_t>(from[i].shape[0]);
     for (size_t r = 0; r < rows; ++r) {
@@ -214,29 +207,6 @@ void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes) {
   if (tokens) tokens->EnqueueFind(DataOf(*program.FindOutput(kLogits)), sizes.logits_rows, *stream);
 }
 
-Status DeviceExecutor::Bound::RecordGraphs() {
-  for (int32_t size : device_options.graph_sizes) {
-    stream->BeginCapture();
-    EnqueueKernels(DecodeSizes(size));
-    PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<device::Graph> graph, stream->EndCapture());
-    graphs.push_back({.num_requests = size, .graph = std::move(graph)});
-  }
-  return OkStatus();
-}
-
-// The smallest graph that fits a step in which every request decodes one token; null if none fits.
-const DeviceExecutor::Bound::DecodeGraph* DeviceExecutor::Bound::GraphFor(
-    const ops::StepBatch& batch) const {
-  if (batch.num_requests == 0 || ops::SizesOf(batch) != DecodeSizes(batch.num_requests)) {
-    return nullptr;
-  }
-  const auto fits = [&](const DecodeGraph& graph) {
-    return graph.num_requests >= batch.num_requests;
-  };
-  const auto found = std::find_if(graphs.begin(), graphs.end(), fits);
-  return found == graphs.end() ? nullptr : &*found;
-}
-
 void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
   slot->views.clear();
   std::byte* host = slot->outputs.data();
@@ -257,26 +227,20 @@ void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
 StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
     Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
     const DeviceExecutorOptions& device_options) {
-  PAGEMILL_RETURN_IF_ERROR(CheckOptions(options, device_options));
   if (!AdapterValues(program).empty()) {
     return Unimplemented("a program with adapters runs on the CPU only");
   }
   auto bound = std::make_unique<Bound>();
-  PAGEMILL_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
-  PAGEMILL_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(program, target, options));
-  PAGEMILL_ASSIGN_OR_RETURN(bound->weights,
-                            DeviceWeights::Upload(program, bound->kernels, options, device));
+  PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanDevice(program, target, options, device_options));
+  PAGEMILL_RETURN_IF_ERROR(CheckFits(bound->plan, device.CountMemory()));
+  PAGEMILL_ASSIGN_OR_RETURN(
+      bound->weights,
+      DeviceWeights::Upload(program, bound->plan.kernels, device_options.upload, device));
   bound->program = std::move(program);
   bound->options = options;
   bound->device_options = device_options;
-  PAGEMILL_RETURN_IF_ERROR(bound->Allocate(plan, device));
-  bound->BindProgram(target);
-  if (device_options.token_columns > 0) {
-    PAGEMILL_ASSIGN_OR_RETURN(bound->tokens,
-                              DeviceTokens::Create(bound->program, target, device, options,
-                                                   device_options.token_columns));
-  }
-  PAGEMILL_RETURN_IF_ERROR(bound->RecordGraphs());
+  PAGEMILL_RETURN_IF_ERROR(bound->Allocate(device));
+  bound->BindProgram();
   return std::unique_ptr<DeviceExecutor>(new DeviceExecutor(std::move(bound)));
 }
 
@@ -286,11 +250,14 @@ DeviceExecutor::DeviceExecutor(std::unique_ptr<Bound> bound)
 DeviceExecutor::~DeviceExecutor() = default;
 
 const Program& DeviceExecutor::program() const { return bound_->program; }
-const KvLayout& DeviceExecutor::kv_layout() const { return bound_->kernels.kv; }
+const KvLayout& DeviceExecutor::kv_layout() const { return bound_->plan.kv(); }
+const DevicePlan& DeviceExecutor::plan() const { return bound_->plan; }
+double DeviceExecutor::upload_seconds() const { return bound_->weights->seconds(); }
+int64_t DeviceExecutor::num_graphs() const { return bound_->graphs->num_graphs(); }
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
-  PAGEMILL_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.kernels.kv));
+  PAGEMILL_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.plan.kv()));
   for (const ops::KvArrays& kv : batch.kv) {
     if (kv.block_table_stride <= b.device_options.max_blocks) continue;
     return InvalidArgument(
@@ -298,21 +265,21 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
         " blocks of a request exceeds max_blocks = " + std::to_string(b.device_options.max_blocks));
   }
   PAGEMILL_RETURN_IF_ERROR(b.CheckTokens(batch));
-  if (b.num_enqueued - b.num_collected == b.slots.size()) {
+  if (b.num_enqueued - b.num_collected == b.device_options.max_steps_in_flight) {
     return FailedPrecondition("max_steps_in_flight = " + std::to_string(b.slots.size()) +
                               " steps are enqueued; collect one first");
   }
-  Bound::Slot& slot = b.slots[b.num_enqueued % b.slots.size()];
-  const Bound::DecodeGraph* const graph = b.GraphFor(batch);
+  Bound::Slot& slot = b.SlotOf(b.num_enqueued);
   slot.sizes = ops::SizesOf(batch);
   slot.by_maxima = b.tokens && batch.argmax_columns > 0;
   b.num_found = slot.by_maxima ? slot.sizes.logits_rows : 0;
-  const StepSizes sizes = graph == nullptr ? slot.sizes : DecodeSizes(graph->num_requests);
-  b.EnqueueBatch(batch, sizes, &slot);
-  if (graph == nullptr) {
-    b.EnqueueKernels(sizes);
+  const std::optional<StepSizes> bucket = b.graphs->BucketOf(slot.sizes);
+  b.EnqueueBatch(batch, bucket.value_or(slot.sizes), &slot);
+  if (bucket) {
+    PAGEMILL_RETURN_IF_ERROR(b.graphs->Run(*bucket, b.num_enqueued, b.num_collected, *b.stream,
+                                           [&] { b.EnqueueKernels(*bucket); }));
   } else {
-    b.stream->Replay(*graph->graph);
+    b.EnqueueKernels(slot.sizes);
   }
   b.EnqueueOutputs(&slot);
   b.stream->Record(*slot.done);
@@ -326,7 +293,7 @@ Status DeviceExecutor::Sample(const StepDraws& draws) {
     return FailedPrecondition("no step was enqueued from whose rows tokens may be drawn");
   }
   PAGEMILL_RETURN_IF_ERROR(b.CheckDraws(draws));
-  Bound::Slot& slot = b.slots[(b.num_enqueued - 1) % b.slots.size()];
+  Bound::Slot& slot = b.SlotOf(b.num_enqueued - 1);
   b.tokens->EnqueueDraw(b.DataOf(*b.program.FindOutput(kLogits)), draws, &slot.found, *b.stream);
   b.tokens->EnqueueCopy(b.num_found, &slot.found, *b.stream);
   b.stream->Record(*slot.done);
@@ -338,7 +305,7 @@ Status DeviceExecutor::Collect(ExecutorOutput* output) {
   if (b.num_enqueued == b.num_collected) {
     return FailedPrecondition("no step was enqueued that is not collected");
   }
-  Bound::Slot& slot = b.slots[b.num_collected % b.slots.size()];
+  Bound::Slot& slot = b.SlotOf(b.num_collected);
   ++b.num_collected;
   PAGEMILL_RETURN_IF_ERROR(slot.done->Synchronize());
   output->outputs = slot.views;

@@ -1,18 +1,18 @@
 // File: cc/program/device/device_executor.h
-// Runs a program on a device with its own memory, by enqueuing kernels on a stream or by replaying
-// graphs: decode steps are padded to the next of a few sizes, and the kernels are recorded once for
-// each size.
+// Runs a program on a device with its own memory, by enqueuing kernels on a stream or, for steps of
+// few tokens, by replaying graphs that are recorded when steps of similar sizes come again
+// (step_graphs.h).
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> executor,
 //                       DeviceExecutor::Create(program, target, device, options,
-//                                              {.max_blocks = 128, .graph_sizes = {1, 2, 4, 8},
-//                                               .token_columns = 49152}));
+//                                              {.max_blocks = 128, .token_columns = 49152}));
 //   PAGEMILL_RETURN_IF_ERROR(executor->Enqueue(batch));     // returns before the step is done
 //   PAGEMILL_RETURN_IF_ERROR(executor->Enqueue(next));      // two steps are in flight
 //   PAGEMILL_RETURN_IF_ERROR(executor->Collect(&output));   // waits for the first
 //
 // The device's memory is allocated once, as planned, so addresses are stable. A batch is copied
-// when it is enqueued. Outputs are copied to host memory, one area for each step in flight. If
+// when it is enqueued. Outputs are copied to host memory, one area for each step in flight. All
+// copies are from and to memory of Device::AllocateHost(), so that the host waits for none. If
 // tokens are chosen on the device (device_tokens.h), a batch may refer to tokens of the previous
 // step by row (TokenOfRow()), and a step that requests maxima copies only those. Sample() draws
 // tokens after the step, or after its graph.
@@ -24,11 +24,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/device/device.h"
 #include "cc/ops/batch_view.h"
+#include "cc/program/device/device_options.h"
+#include "cc/program/device/device_plan.h"
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
@@ -37,20 +38,9 @@
 
 namespace pagemill::program {
 
-struct DeviceExecutorOptions {
-  int32_t max_blocks = 1;           // of one request in any block table
-  int32_t max_steps_in_flight = 2;  // enqueued and not collected
-  // Decode batch sizes to record graphs for, ascending, at most max_num_seqs, max_num_tokens and
-  // max_num_logits_rows. Empty: kernels are enqueued one by one.
-  std::vector<int32_t> graph_sizes = {};
-  // The number of leading logits columns that are tokens; batches that request maxima have it as
-  // argmax_columns. 0: no tokens are chosen on the device, so each step supplies all of its own.
-  int32_t token_columns = 0;
-};
-
 class DeviceExecutor final : public Executor {
  public:
-  // Records the graphs. kInvalidArgument names the invalid option.
+  // kInvalidArgument names the invalid option, kResourceExhausted what does not fit (CheckFits()).
   static StatusOr<std::unique_ptr<DeviceExecutor>> Create(
       Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
       const DeviceExecutorOptions& device_options);
@@ -66,6 +56,9 @@ class DeviceExecutor final : public Executor {
 
   const Program& program() const;
   const KvLayout& kv_layout() const;
+  const DevicePlan& plan() const;  // of its memory
+  double upload_seconds() const;   // that weights took to the device
+  int64_t num_graphs() const;      // that exist now
 
  private:
   struct Bound;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <memory>
@@ -84,26 +85,31 @@ std::vector<BatchBuilder> Steps(int32_t requests, int32_t decodes, size_t tables
   return steps;
 }
 
-class DeviceExecutorTest : public ::testing::TestWithParam<std::vector<int32_t>> {};
+constexpr int32_t kGraphTokens = 16;
+
+// The parameter is max_graph_tokens.
+class DeviceExecutorTest : public ::testing::TestWithParam<int32_t> {};
 
 TEST_P(DeviceExecutorTest, GivesTheBitsOfTheCpu) {
   const std::string text = testing::TinyLlamaText({.seed = 3, .window = 8});
   const auto reference = OnCpu(text);
   TestDevice device;
-  auto executor = OnDevice(text, device, {.max_blocks = kBlocks + 1, .graph_sizes = GetParam()});
+  auto executor =
+      OnDevice(text, device, {.max_blocks = kBlocks + 1, .max_graph_tokens = GetParam()});
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
   for (const BatchBuilder& step : Steps(/*requests=*/5, /*decodes=*/4, /*tables=*/2)) {
     EXPECT_TRUE(ops::conformance::BitEqual(MustRun(**executor, step.view()),
                                            MustRun(*reference, step.view())));
   }
-  EXPECT_EQ(device.num_replays(), GetParam().empty() ? 0 : 4);
+  EXPECT_EQ(device.num_replays(), GetParam() == 0 ? 0 : 3) << "all but the first decode";
+  EXPECT_EQ(device.num_pageable_copies(), 0);
 }
 
 TEST_P(DeviceExecutorTest, KeepsTwoStepsInFlight) {
   const std::string text = testing::TinyLlamaText({.seed = 4});
   const auto reference = OnCpu(text);
   TestDevice device;
-  auto executor = OnDevice(text, device, {.max_blocks = kBlocks, .graph_sizes = GetParam()});
+  auto executor = OnDevice(text, device, {.max_blocks = kBlocks, .max_graph_tokens = GetParam()});
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
   std::vector<BatchBuilder> steps = Steps(/*requests=*/3, /*decodes=*/5);
   device.Hold();
@@ -141,8 +147,10 @@ TEST_P(DeviceExecutorTest, AStepReadsTheTokensOfTheOneBefore) {
   const std::string text = testing::TinyLlamaText({.seed = 6});
   const auto reference = OnCpu(text);
   TestDevice device;
-  auto executor = OnDevice(
-      text, device, {.max_blocks = kBlocks, .graph_sizes = GetParam(), .token_columns = kTokens});
+  auto executor = OnDevice(text, device,
+                           {.max_blocks = kBlocks,
+                            .max_graph_tokens = GetParam(),
+                            .token_columns = kTokens});
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
   const std::vector<BatchBuilder> steps = Steps(/*requests=*/3, /*decodes=*/4);
   const std::vector<int32_t> rows = {TokenOfRow(0), TokenOfRow(1), TokenOfRow(2)};
@@ -214,20 +222,19 @@ std::vector<int32_t> Chosen(std::vector<float> logits, const std::vector<ops::Ro
   return chosen;
 }
 
-class DeviceExecutorDraws
-    : public ::testing::TestWithParam<std::tuple<std::vector<int32_t>, bool>> {};
+class DeviceExecutorDraws : public ::testing::TestWithParam<std::tuple<int32_t, bool>> {};
 
 // Each step reads its tokens from the previous one, which chooses them after its graph and is still
 // in flight.
 TEST_P(DeviceExecutorDraws, AStepReadsTheTokensThatTheOneBeforeDraws) {
-  const auto& [graph_sizes, masked] = GetParam();
+  const auto& [max_graph_tokens, masked] = GetParam();
   const std::string text = testing::TinyLlamaText({.seed = 6});
   const auto reference = OnCpu(text);
   TestDevice device;
   auto executor = OnDevice(text, device,
                            {.max_blocks = kBlocks,
                             .max_steps_in_flight = 3,
-                            .graph_sizes = graph_sizes,
+                            .max_graph_tokens = max_graph_tokens,
                             .token_columns = kTokens});
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
   EXPECT_TRUE((*executor)->samples());
@@ -261,12 +268,11 @@ TEST_P(DeviceExecutorDraws, AStepReadsTheTokensThatTheOneBeforeDraws) {
     EXPECT_EQ(Columns(output), expected[i - 2]) << "step " << i - 2;
     EXPECT_EQ(output.logits().rank, 0) << "only tokens come to the host";
   }
+  EXPECT_EQ(device.num_pageable_copies(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(GraphsAndMasks, DeviceExecutorDraws,
-                         ::testing::Combine(::testing::Values(std::vector<int32_t>{},
-                                                              std::vector<int32_t>{1, 4, 6}),
-                                            ::testing::Bool()));
+                         ::testing::Combine(::testing::Values(0, kGraphTokens), ::testing::Bool()));
 
 TEST(DeviceExecutor, ARowWhoseMaskAllowsNothingHasNoToken) {
   TestDevice device;
@@ -289,9 +295,7 @@ TEST(DeviceExecutor, ARowWhoseMaskAllowsNothingHasNoToken) {
             "the draws of a step do not fit its 0 token masks");
 }
 
-// No graphs; sizes that pad five requests to six and three to four.
-INSTANTIATE_TEST_SUITE_P(Graphs, DeviceExecutorTest,
-                         ::testing::Values(std::vector<int32_t>{}, std::vector<int32_t>{1, 4, 6}));
+INSTANTIATE_TEST_SUITE_P(Graphs, DeviceExecutorTest, ::testing::Values(0, kGraphTokens));
 
 // A prompt with image embeddings in some places, then steps of one token each without any, which
 // are replayed.
@@ -300,7 +304,7 @@ TEST_P(DeviceExecutorTest, ProgramsWithMediaGiveTheBitsOfTheCpu) {
   const std::string text = testing::TinyLlamaText({.seed = 3, .hidden = kHidden, .media = true});
   const auto reference = OnCpu(text);
   TestDevice device;
-  auto executor = OnDevice(text, device, {.max_blocks = kBlocks, .graph_sizes = GetParam()});
+  auto executor = OnDevice(text, device, {.max_blocks = kBlocks, .max_graph_tokens = GetParam()});
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
   ops::conformance::Random random(9);
   const int32_t rows[] = {0, 2, 3};
@@ -322,29 +326,113 @@ TEST_P(DeviceExecutorTest, ProgramsWithMediaGiveTheBitsOfTheCpu) {
     batch.grid_positions = grid.data();
     EXPECT_TRUE(ops::conformance::BitEqual(MustRun(**executor, batch), MustRun(*reference, batch)));
   }
-  EXPECT_EQ(device.num_replays(), GetParam().empty() ? 0 : kDecodes);
+  EXPECT_EQ(device.num_replays(), GetParam() == 0 ? 0 : kDecodes - 1);
+  EXPECT_EQ(device.num_pageable_copies(), 0);
 }
 
 TEST(DeviceExecutor, LargerStepsThanItsGraphsAreEnqueuedKernelByKernel) {
   const std::string text = testing::TinyLlamaText({.seed = 5});
   const auto reference = OnCpu(text);
   TestDevice device;
-  auto executor = OnDevice(text, device, {.max_blocks = kBlocks, .graph_sizes = {2}});
+  auto executor = OnDevice(text, device, {.max_blocks = kBlocks, .max_graph_tokens = 2});
   ASSERT_TRUE(executor.ok());
-  for (const BatchBuilder& step : Steps(/*requests=*/3, /*decodes=*/1)) {
+  for (const BatchBuilder& step : Steps(/*requests=*/3, /*decodes=*/3)) {
     EXPECT_TRUE(ops::conformance::BitEqual(MustRun(**executor, step.view()),
                                            MustRun(*reference, step.view())));
   }
   EXPECT_EQ(device.num_replays(), 0);
 }
 
+// A device that has no memory for graphs runs all steps without.
+TEST(DeviceExecutor, RunsWithoutTheGraphsThatDoNotFit) {
+  const std::string text = testing::TinyLlamaText({.seed = 5});
+  const auto reference = OnCpu(text);
+  TestDevice device;
+  auto executor = OnDevice(text, device, {.max_blocks = kBlocks});
+  ASSERT_TRUE(executor.ok());
+  device.RefuseGraphs();
+  for (const BatchBuilder& step : Steps(/*requests=*/3, /*decodes=*/3)) {
+    EXPECT_TRUE(ops::conformance::BitEqual(MustRun(**executor, step.view()),
+                                           MustRun(*reference, step.view())));
+  }
+  EXPECT_EQ((*executor)->num_graphs(), 0);
+}
+
+// Steps of some of the requests, each of which continues or begins again, with any rows of logits.
+class RandomSteps {
+ public:
+  explicit RandomSteps(uint64_t seed) : random_(seed) {}
+
+  BatchBuilder Next() {
+    BatchBuilder step(std::vector<int32_t>{kBlockSize, kBlockSize}, kBlocks);
+    const bool decode = random_.Int(0, 1) == 0;
+    rows_.clear();
+    int32_t tokens = 0;
+    for (int32_t r = 0; r < Options().max_num_seqs; ++r) {
+      if (random_.Int(0, 2) == 0) continue;
+      const auto most = std::min<int64_t>(decode ? 1 : 5, Options().max_num_tokens - tokens);
+      if (most < 1) break;
+      std::vector<int32_t> ids(static_cast<size_t>(random_.Int(1, most)));
+      for (int32_t& id : ids) id = static_cast<int32_t>(random_.Int(0, kVocab - 1));
+      int32_t& position = positions_[static_cast<size_t>(r)];
+      const auto count = static_cast<int32_t>(ids.size());
+      if (position + count > kBlocks * kBlockSize || random_.Int(0, 9) == 0) position = 0;
+      step.Add(r, position, ids);
+      position += count;
+      tokens += count;
+      // All requests of half of the steps have a row of logits, as in decoding.
+      if (decode || random_.Int(0, 3) > 0) rows_.push_back(tokens - 1);
+    }
+    if (tokens == 0) step.Add(0, 0, {1});
+    return step;
+  }
+  // Of the last step.
+  const std::vector<int32_t>& rows() const { return rows_; }
+
+ private:
+  ops::conformance::Random random_;
+  std::array<int32_t, 6> positions_ = {};
+  std::vector<int32_t> rows_;
+};
+
+TEST(DeviceExecutor, AnyStepsGiveTheBitsOfTheirKernelsOneByOne) {
+  const std::string text = testing::TinyLlamaText({.seed = 3, .window = 8});
+  TestDevice device;
+  const auto eager = OnDevice(text, device, {.max_blocks = kBlocks, .max_graph_tokens = 0});
+  const auto graphs = OnDevice(text, device,
+                               {.max_blocks = kBlocks, .max_graph_tokens = 24, .max_graphs = 4});
+  ASSERT_TRUE(eager.ok() && graphs.ok());
+  RandomSteps steps(8);
+  std::vector<std::vector<float>> expected;
+  int64_t collected = 0;
+  const auto collect = [&] {
+    ExecutorOutput output;
+    ASSERT_TRUE((*graphs)->Collect(&output).ok());
+    const size_t step = static_cast<size_t>(collected++);
+    EXPECT_TRUE(ops::conformance::BitEqual(Logits(output), expected[step])) << "step " << step;
+  };
+  for (int32_t i = 0; i < 60; ++i) {
+    const BatchBuilder step = steps.Next();
+    ops::StepBatch batch = step.view();
+    if (!steps.rows().empty()) {
+      batch.num_logits_rows = static_cast<int32_t>(steps.rows().size());
+      batch.logits_rows = steps.rows().data();
+    }
+    expected.push_back(MustRun(**eager, batch));
+    ASSERT_TRUE((*graphs)->Enqueue(batch).ok());
+    EXPECT_LE((*graphs)->num_graphs(), 4);
+    if (i > 0) collect();
+  }
+  collect();
+  EXPECT_GT(device.num_replays(), 15);
+  EXPECT_EQ(device.num_pageable_copies(), 0);
+}
+
 TEST(DeviceExecutor, RefusesWhatItWasNotMadeFor) {
   const std::string text = testing::TinyLlamaText({});
   TestDevice device;
-  for (const std::vector<int32_t>& sizes : {std::vector<int32_t>{0}, {2, 2}, {7}}) {
-    EXPECT_EQ(OnDevice(text, device, {.graph_sizes = sizes}).status().code(),
-              StatusCode::kInvalidArgument);
-  }
+  EXPECT_EQ(OnDevice(text, device, {.max_graphs = 0}).status().message(),
+            "max_graphs is 0, it must be at least 1");
   EXPECT_EQ(OnDevice(text, device, {.token_columns = kVocab + 1}).status().message(),
             "token_columns is 84, more than the 83 columns of the program's logits");
   const std::string pooled = testing::TinyLlamaText({.pooled = true});

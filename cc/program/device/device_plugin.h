@@ -41,7 +41,6 @@ struct FoundDevice {
 struct OpenedDevice {
   std::unique_ptr<device::Device> device;
   device::Capabilities capabilities;
-  int64_t free_bytes = 0;  // of its memory, when it was opened
 };
 
 // Lives as long as the process. Thread-safe.

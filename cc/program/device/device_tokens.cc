@@ -9,6 +9,8 @@
 namespace pagemill::program {
 namespace {
 
+constexpr int64_t kAlignment = 64;  // bytes
+
 const ops::Attributes kNoAttributes;
 
 // Owns the operands of a call.
@@ -70,15 +72,22 @@ int64_t WorkspaceBytes(const ops::Kernel& kernel, const ops::OpCall& call) {
 
 std::span<const ops::RowMaximum> FoundTokens::Maxima() {
   maxima_.clear();
-  for (size_t i = 0; i < columns_.size(); ++i) {
+  for (size_t i = 0; i < num_rows_; ++i) {
     maxima_.push_back({.logit = values_[i], .column = columns_[i]});
   }
   return maxima_;
 }
 
-StatusOr<DeviceTokens> DeviceTokens::Create(const Program& program, const Target& target,
-                                            device::Device& device, const ExecutorOptions& options,
-                                            int32_t num_columns) {
+int64_t TokenPlan::value_offset() const {
+  return (4 * max_rows + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+int64_t TokenPlan::draw_bytes() const {
+  return static_cast<int64_t>(sizeof(ops::RowDraw)) * max_rows;
+}
+
+StatusOr<TokenPlan> PlanTokens(const Program& program, const Target& target,
+                               const ExecutorOptions& options, int32_t num_columns) {
   const std::optional<ValueId> logits = program.FindOutput(kLogits);
   if (!logits) return InvalidArgument("token_columns is set, but the program has no logits");
   TensorView view = MakeView(program.value(*logits), options.max_sizes(), nullptr);
@@ -86,33 +95,49 @@ StatusOr<DeviceTokens> DeviceTokens::Create(const Program& program, const Target
     return InvalidArgument("token_columns is " + std::to_string(num_columns) + ", more than the " +
                            std::to_string(view.RowElements()) + " columns of the program's logits");
   }
-  DeviceTokens tokens;
-  tokens.num_columns_ = num_columns;
-  tokens.row_stride_bytes_ = view.row_stride_bytes;
-  tokens.max_rows_ = options.max_num_logits_rows;
+  TokenPlan plan = {.num_columns = num_columns,
+                    .row_stride_bytes = view.row_stride_bytes,
+                    .max_rows = options.max_num_logits_rows};
   view.shape[1] = num_columns;
-  const Call take = TakeCall(nullptr, options.max_num_tokens, nullptr, tokens.max_rows_);
+  const Call take = TakeCall(nullptr, options.max_num_tokens, nullptr, plan.max_rows);
   const Call find = FindCall(view, nullptr, nullptr);
   const Call draw = DrawCall(view, nullptr, nullptr, nullptr);
-  const Call mask = MaskCall(view, nullptr, nullptr, tokens.max_rows_);
-  PAGEMILL_ASSIGN_OR_RETURN(tokens.take_, Choose(target, "take_tokens", take.call()));
-  PAGEMILL_ASSIGN_OR_RETURN(tokens.find_, Choose(target, "argmax", find.call()));
-  PAGEMILL_ASSIGN_OR_RETURN(tokens.draw_, Choose(target, "draw_tokens", draw.call()));
-  PAGEMILL_ASSIGN_OR_RETURN(tokens.mask_, Choose(target, "mask_tokens", mask.call()));
-  PAGEMILL_ASSIGN_OR_RETURN(tokens.columns_,
-                            device.Allocate(4 * tokens.max_rows_, "sampled tokens"));
-  PAGEMILL_ASSIGN_OR_RETURN(tokens.values_, device.Allocate(4 * tokens.max_rows_, "their logits"));
-  constexpr auto kDrawBytes = static_cast<int64_t>(sizeof(ops::RowDraw));
-  PAGEMILL_ASSIGN_OR_RETURN(tokens.draws_, device.Allocate(kDrawBytes * tokens.max_rows_, "draws"));
+  const Call mask = MaskCall(view, nullptr, nullptr, plan.max_rows);
+  PAGEMILL_ASSIGN_OR_RETURN(plan.take, Choose(target, "take_tokens", take.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.find, Choose(target, "argmax", find.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.draw, Choose(target, "draw_tokens", draw.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.mask, Choose(target, "mask_tokens", mask.call()));
+  plan.workspace_bytes =
+      std::max({WorkspaceBytes(*plan.take, take.call()), WorkspaceBytes(*plan.find, find.call()),
+                WorkspaceBytes(*plan.draw, draw.call()), WorkspaceBytes(*plan.mask, mask.call())});
+  return plan;
+}
+
+StatusOr<DeviceTokens> DeviceTokens::Create(const TokenPlan& plan, device::Device& device) {
+  DeviceTokens tokens;
+  tokens.plan_ = plan;
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.found_, device.Allocate(plan.found_bytes(), "found tokens"));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.draws_, device.Allocate(plan.draw_bytes(), "draws"));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.masks_, device.Allocate(plan.mask_bytes(), "token masks"));
   PAGEMILL_ASSIGN_OR_RETURN(
-      tokens.masks_,
-      device.Allocate(4 * tokens.num_mask_words() * tokens.max_rows_, "token masks"));
-  const int64_t workspace_bytes = std::max(
-      {WorkspaceBytes(*tokens.take_, take.call()), WorkspaceBytes(*tokens.find_, find.call()),
-       WorkspaceBytes(*tokens.draw_, draw.call()), WorkspaceBytes(*tokens.mask_, mask.call())});
-  PAGEMILL_ASSIGN_OR_RETURN(tokens.workspace_,
-                            device.Allocate(workspace_bytes, "workspace of sampled tokens"));
+      tokens.workspace_, device.Allocate(plan.workspace_bytes, "workspace of sampled tokens"));
   return tokens;
+}
+
+StatusOr<FoundTokens> DeviceTokens::NewFound(device::Device& device) const {
+  FoundTokens found;
+  PAGEMILL_ASSIGN_OR_RETURN(found.memory_,
+                            device.AllocateHost(plan_.host_bytes(), "the tokens of a step"));
+  const auto rows = static_cast<size_t>(plan_.max_rows);
+  std::byte* const columns = found.memory_.data();
+  std::byte* const draws = columns + plan_.found_bytes();
+  std::byte* const masks = draws + plan_.draw_bytes();
+  found.columns_ = {reinterpret_cast<int32_t*>(columns), rows};
+  found.values_ = {reinterpret_cast<float*>(columns + plan_.value_offset()), rows};
+  found.draws_ = {reinterpret_cast<ops::RowDraw*>(draws), rows};
+  found.masks_ = {reinterpret_cast<uint32_t*>(masks),
+                  rows * static_cast<size_t>(plan_.num_mask_words())};
+  return found;
 }
 
 void DeviceTokens::Run(const ops::Kernel& kernel, const ops::OpCall& call,
@@ -123,41 +148,42 @@ void DeviceTokens::Run(const ops::Kernel& kernel, const ops::OpCall& call,
 
 void DeviceTokens::EnqueueTake(const int32_t* ids, int64_t num_tokens,
                                device::Stream& stream) const {
-  Run(*take_, TakeCall(ids, num_tokens, columns_.data(), max_rows_).call(), stream);
+  Run(*plan_.take, TakeCall(ids, num_tokens, columns(), plan_.max_rows).call(), stream);
 }
 
 TensorView DeviceTokens::Logits(const std::byte* data, int64_t num_rows) const {
   TensorView view =
-      TensorView::Dense(const_cast<std::byte*>(data), DType::kF32, {num_rows, num_columns_});
-  view.row_stride_bytes = row_stride_bytes_;
+      TensorView::Dense(const_cast<std::byte*>(data), DType::kF32, {num_rows, plan_.num_columns});
+  view.row_stride_bytes = plan_.row_stride_bytes;
   return view;
 }
 
 void DeviceTokens::EnqueueFind(const std::byte* logits, int64_t num_rows,
                                device::Stream& stream) const {
-  Run(*find_, FindCall(Logits(logits, num_rows), columns_.data(), values_.data()).call(), stream);
+  Run(*plan_.find, FindCall(Logits(logits, num_rows), columns(), values()).call(), stream);
 }
 
 void DeviceTokens::EnqueueDraw(std::byte* logits, const StepDraws& draws, FoundTokens* step,
                                device::Stream& stream) const {
-  step->draws_.assign(draws.rows.begin(), draws.rows.end());
-  stream.CopyToDevice(draws_.data(), std::as_bytes(std::span(step->draws_)));
+  std::ranges::copy(draws.rows, step->draws_.begin());
+  stream.CopyToDevice(draws_.data(), std::as_bytes(step->draws_.first(draws.rows.size())));
   const TensorView rows = Logits(logits, static_cast<int64_t>(draws.rows.size()));
   if (!draws.masks.empty()) {
-    step->masks_.assign(draws.masks.begin(), draws.masks.end());
-    stream.CopyToDevice(masks_.data(), std::as_bytes(std::span(step->masks_)));
     const int64_t num_masks = static_cast<int64_t>(draws.masks.size()) / num_mask_words();
-    Run(*mask_, MaskCall(rows, draws_.data(), masks_.data(), num_masks).call(), stream);
-    Run(*find_, FindCall(rows, columns_.data(), values_.data()).call(), stream);
+    const auto words = static_cast<size_t>(num_masks * num_mask_words());
+    std::ranges::copy(draws.masks.first(words), step->masks_.begin());
+    stream.CopyToDevice(masks_.data(), std::as_bytes(step->masks_.first(words)));
+    Run(*plan_.mask, MaskCall(rows, draws_.data(), masks_.data(), num_masks).call(), stream);
+    Run(*plan_.find, FindCall(rows, columns(), values()).call(), stream);
   }
-  Run(*draw_, DrawCall(rows, columns_.data(), values_.data(), draws_.data()).call(), stream);
+  Run(*plan_.draw, DrawCall(rows, columns(), values(), draws_.data()).call(), stream);
 }
 
 void DeviceTokens::EnqueueCopy(int64_t num_rows, FoundTokens* to, device::Stream& stream) const {
-  to->columns_.resize(static_cast<size_t>(num_rows));
-  to->values_.resize(static_cast<size_t>(num_rows));
-  stream.CopyToHost(std::as_writable_bytes(std::span(to->columns_)), columns_.data());
-  stream.CopyToHost(std::as_writable_bytes(std::span(to->values_)), values_.data());
+  to->num_rows_ = static_cast<size_t>(num_rows);
+  const auto columns = std::as_writable_bytes(to->columns_);
+  stream.CopyToHost({columns.data(), static_cast<size_t>(plan_.value_offset() + 4 * num_rows)},
+                    found_.data());
 }
 
 }  // namespace pagemill::program

@@ -3,7 +3,7 @@
 // token drawn, and the next step reads its tokens from there, so that it can be enqueued before the
 // host knows them.
 //
-//   PAGEMILL_ASSIGN_OR_RETURN(DeviceTokens tokens, DeviceTokens::Create(program, target, ...));
+//   PAGEMILL_ASSIGN_OR_RETURN(DeviceTokens tokens, DeviceTokens::Create(plan, device));
 //   tokens.EnqueueTake(ids, *stream);       // replaces negative ids by the previous step's tokens
 //   ... the program ...
 //   tokens.EnqueueFind(logits, num_rows, *stream);
@@ -45,23 +45,50 @@ class FoundTokens {
 
  private:
   friend class DeviceTokens;
-  std::vector<ops::RowDraw> draws_;  // sent to the device
-  std::vector<uint32_t> masks_;
-  std::vector<int32_t> columns_;  // copied back
-  std::vector<float> values_;
+  device::HostMemory memory_;
+  // In `memory_`:
+  std::span<ops::RowDraw> draws_;  // sent to the device
+  std::span<uint32_t> masks_;
+  std::span<int32_t> columns_;  // copied back
+  std::span<float> values_;
+  size_t num_rows_ = 0;
   std::vector<ops::RowMaximum> maxima_;
 };
 
+// The kernels that choose tokens, and the bytes of what they read and write.
+struct TokenPlan {
+  const ops::Kernel* take = nullptr;
+  const ops::Kernel* find = nullptr;
+  const ops::Kernel* mask = nullptr;
+  const ops::Kernel* draw = nullptr;
+  int64_t num_columns = 0;
+  int64_t row_stride_bytes = 0;  // of logits
+  int64_t max_rows = 0;
+  int64_t workspace_bytes = 0;
+
+  int64_t num_mask_words() const { return (num_columns + 31) / 32; }  // per row
+  int64_t value_offset() const;  // of the values of all rows, behind their columns
+  int64_t found_bytes() const { return value_offset() + 4 * max_rows; }
+  int64_t draw_bytes() const;
+  int64_t mask_bytes() const { return 4 * num_mask_words() * max_rows; }
+  // On the device, without masks.
+  int64_t token_bytes() const { return found_bytes() + draw_bytes() + workspace_bytes; }
+  int64_t host_bytes() const { return found_bytes() + draw_bytes() + mask_bytes(); }  // of a step
+};
+
+// Tokens are the first `num_columns` columns of logits. kInvalidArgument if the program has no
+// logits or fewer columns; else errors of the op table.
+StatusOr<TokenPlan> PlanTokens(const Program& program, const Target& target,
+                               const ExecutorOptions& options, int32_t num_columns);
+
 class DeviceTokens {
  public:
-  // Tokens are the first `num_columns` columns of logits. kInvalidArgument if the program has no
-  // logits or fewer columns; else errors of the op table and of the device.
-  static StatusOr<DeviceTokens> Create(const Program& program, const Target& target,
-                                       device::Device& device, const ExecutorOptions& options,
-                                       int32_t num_columns);
+  static StatusOr<DeviceTokens> Create(const TokenPlan& plan, device::Device& device);
 
-  int32_t num_columns() const { return static_cast<int32_t>(num_columns_); }
-  int64_t num_mask_words() const { return (num_columns_ + 31) / 32; }  // per row
+  int32_t num_columns() const { return static_cast<int32_t>(plan_.num_columns); }
+  int64_t num_mask_words() const { return plan_.num_mask_words(); }
+
+  StatusOr<FoundTokens> NewFound(device::Device& device) const;
 
   // Replaces the negative ids in `ids` [num_tokens], in device memory.
   void EnqueueTake(const int32_t* ids, int64_t num_tokens, device::Stream& stream) const;
@@ -77,16 +104,13 @@ class DeviceTokens {
  private:
   DeviceTokens() = default;
   TensorView Logits(const std::byte* data, int64_t num_rows) const;
+  const std::byte* columns() const { return found_.data(); }
+  const std::byte* values() const { return found_.data() + plan_.value_offset(); }
   void Run(const ops::Kernel& kernel, const ops::OpCall& call, device::Stream& stream) const;
 
-  const ops::Kernel* take_ = nullptr;
-  const ops::Kernel* find_ = nullptr;
-  const ops::Kernel* mask_ = nullptr;
-  const ops::Kernel* draw_ = nullptr;
-  int64_t num_columns_ = 0;
-  int64_t row_stride_bytes_ = 0;  // of logits
-  int64_t max_rows_ = 0;
-  device::DeviceMemory columns_, values_, draws_, masks_, workspace_;
+  TokenPlan plan_;
+  device::DeviceMemory found_;  // the columns of all rows, then their values
+  device::DeviceMemory draws_, masks_, workspace_;
 };
 
 }  // namespace pagemill::program

@@ -1,112 +1,83 @@
 #include "cc/program/device/device_weights.h"
 
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 
-#include "cc/device/stream.h"
+#include "cc/base/clock.h"
 #include "cc/device/thread_pool.h"
-#include "cc/program/operand_views.h"
+#include "cc/program/device/staged_upload.h"
+#include "cc/program/device/weight_arena.h"
+#include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/packed_weights.h"
 #include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // bytes; satisfies vector loads of any device
+using Piece = WeightArena::Piece;
 
-struct Range {
-  int64_t bytes = 0;
-  int64_t offset = 0;  // in device memory
-};
-
-// Ranges of host memory to upload, each once.
-class Ranges {
+// Finds or makes the bytes of pieces, one after the other.
+class PieceReader {
  public:
-  void Add(const std::byte* data, int64_t bytes) {
-    if (!ranges_.try_emplace(data, Range{bytes, total_bytes_}).second) return;
-    total_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  PieceReader(const Program& program, const Weights& weights, device::ThreadPool& pool)
+      : program_(program), weights_(weights), pool_(pool) {}
 
-  int64_t OffsetOf(const std::byte* data) const { return ranges_.at(data).offset; }
-  int64_t total_bytes() const { return total_bytes_; }
-  const std::map<const std::byte*, Range>& all() const { return ranges_; }
+  // Valid until the next call.
+  StatusOr<std::span<const std::byte>> Read(const Piece& piece) {
+    const auto bytes = static_cast<size_t>(piece.bytes);
+    const bool dense = program_.value(piece.weight).weight.row_stride == 0;
+    if (piece.source == Piece::Source::kStored ||
+        (piece.source == Piece::Source::kRows && dense)) {
+      return std::span(weights_.data(piece.weight), bytes);
+    }
+    PAGEMILL_ASSIGN_OR_RETURN(made_, LazyMemory::Allocate(piece.bytes, "a packed weight"));
+    if (piece.source == Piece::Source::kRows) {
+      CopyMatrixRows(program_, piece.weight, weights_, made_.data(), pool_);
+    } else {
+      PAGEMILL_RETURN_IF_ERROR(
+          MakePackedCopy(program_, *piece.copy, weights_, made_.data(), pool_));
+    }
+    return std::span<const std::byte>(made_.data(), bytes);
+  }
 
  private:
-  std::map<const std::byte*, Range> ranges_;
-  int64_t total_bytes_ = 0;
+  const Program& program_;
+  const Weights& weights_;
+  device::ThreadPool& pool_;
+  LazyMemory made_;
 };
-
-Status Send(const Ranges& ranges, std::byte* to, device::Device& device) {
-  PAGEMILL_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.NewStream());
-  for (const auto& [data, range] : ranges.all()) {
-    stream->CopyToDevice(to + range.offset, {data, static_cast<size_t>(range.bytes)});
-  }
-  const std::unique_ptr<device::Event> sent = device.NewEvent();
-  stream->Record(*sent);
-  return sent->Synchronize();
-}
 
 }  // namespace
 
 StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
                                               const KernelSelection& kernels,
-                                              const ExecutorOptions& options,
+                                              const UploadOptions& options,
                                               device::Device& device) {
+  const SteadyClock clock;
+  const int64_t start = clock.NowNanos();
+  const WeightArena arena(program, kernels.kernels);
   PAGEMILL_ASSIGN_OR_RETURN(const Weights weights, Weights::Load(program));
   device::ThreadPool pool({.num_threads = kernels.num_threads});
-  std::optional<PackCache> cache;
-  if (!options.pack_cache_folder.empty()) cache.emplace(options.pack_cache_folder);
-  PAGEMILL_ASSIGN_OR_RETURN(
-      const PackedWeights packed,
-      PackedWeights::Make(program, kernels.kernels, weights, cache ? &*cache : nullptr, pool));
+  PAGEMILL_RETURN_IF_ERROR(
+      CheckStoredWeights(program, arena.packed().stored_quantized(), weights, pool));
   DeviceWeights result;
-  Ranges ranges;
-  for (size_t op = 0; op < program.ops().size(); ++op) {
-    const std::vector<ValueId>& inputs = program.ops()[op].inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i] == kNoValue || program.value(inputs[i]).kind != ValueKind::kWeight) continue;
-      const Value& value = program.value(inputs[i]);
-      const std::byte* const copy = packed.data(op, i);
-      WeightOperand& operand = result.operands_[{op, i}];
-      operand = {.data = copy != nullptr ? copy : weights.data(inputs[i]),
-                 .reordered = copy != nullptr && packed.reordered(op, i)};
-      const auto part_data = [&](ValueId part) {
-        const std::byte* const stack = packed.part(part);
-        return stack != nullptr ? stack : weights.data(part);
-      };
-      TensorView view = MakeView(value, options.max_sizes(), nullptr);
-      QuantizedParts parts;
-      if (value.quantized) {
-        parts = MakeParts(program, value, part_data);
-        view.parts = &parts;
-      }
-      const ops::WeightPacking* const packing =
-          operand.reordered ? ops::PackingOf(*kernels.kernels[op], i) : nullptr;
-      if (operand.data != nullptr) {
-        const int64_t rows_bytes = copy != nullptr ? value.Bytes({}) : value.SpanBytes();
-        ranges.Add(operand.data, packing != nullptr ? packing->bytes(view) : rows_bytes);
-      }
-      if (!value.quantized || (packing != nullptr && !ops::PackedView(*packing, view).parts)) {
-        continue;
-      }
-      for (ValueId part : value.quantized->parts()) {
-        if (part == kNoValue || (packing != nullptr && part == value.quantized->values)) continue;
-        result.parts_[part] = part_data(part);
-        ranges.Add(result.parts_[part], program.value(part).SpanBytes());
-      }
-    }
+  PAGEMILL_ASSIGN_OR_RETURN(result.memory_, device.Allocate(arena.bytes(), "weights"));
+  PAGEMILL_ASSIGN_OR_RETURN(
+      StagedUpload upload,
+      StagedUpload::Begin(device, result.memory_.bytes(), options.buffer_bytes));
+  PieceReader reader(program, weights, pool);
+  for (const Piece& piece : arena.pieces()) {
+    PAGEMILL_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Read(piece));
+    PAGEMILL_RETURN_IF_ERROR(upload.Write(piece.offset, bytes, pool));
+    if (options.on_progress) options.on_progress(piece.offset + piece.bytes, arena.bytes());
   }
-  PAGEMILL_ASSIGN_OR_RETURN(result.memory_, device.Allocate(ranges.total_bytes(), "weights"));
-  PAGEMILL_RETURN_IF_ERROR(Send(ranges, result.memory_.data(), device));
-  for (auto& [key, operand] : result.operands_) {
-    if (operand.data == nullptr) continue;
-    operand.data = result.memory_.data() + ranges.OffsetOf(operand.data);
+  PAGEMILL_RETURN_IF_ERROR(upload.Finish());
+  const std::byte* const base = result.memory_.data();
+  for (const auto& [key, operand] : arena.operands()) {
+    result.operands_[key] = {.data = operand.offset ? base + *operand.offset : nullptr,
+                             .reordered = operand.reordered};
   }
-  for (auto& [key, data] : result.parts_) {
-    data = result.memory_.data() + ranges.OffsetOf(data);
-  }
+  for (const auto& [part, offset] : arena.parts()) result.parts_[part] = base + offset;
+  result.seconds_ = SecondsBetween(start, clock.NowNanos());
   return result;
 }
 

@@ -1,22 +1,25 @@
 // File: cc/program/device/device_weights.h
-// The weights of a program in a device's memory: packed on the host for the chosen kernels, then
-// uploaded, each byte range once.
+// The weights of a program in a device's memory (weight_arena.h says where). They go there from
+// their mapped files through two buffers: no more of them is in the host's memory at a time than
+// these, and the largest copy in a packed layout, if kernels require any.
 //
-//   PAGEMILL_ASSIGN_OR_RETURN(DeviceWeights weights, DeviceWeights::Upload(program, kernels,
-//   device)); WeightOperand w = weights.at(op, input);
+//   PAGEMILL_ASSIGN_OR_RETURN(DeviceWeights weights, DeviceWeights::Upload(program, kernels, {},
+//                                                                          device));
+//   WeightOperand w = weights.at(op, input);
 //
 // Immutable after Upload(); thread-safe.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_WEIGHTS_H_
 #define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_WEIGHTS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <utility>
 
 #include "cc/base/status.h"
 #include "cc/device/device.h"
 #include "cc/program/bound/bound_program.h"
-#include "cc/program/executor_options.h"
+#include "cc/program/device/device_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/program.h"
 
@@ -25,9 +28,9 @@ namespace pagemill::program {
 class DeviceWeights {
  public:
   // Files are mapped until everything is uploaded. Returns the errors of Weights::Load(), of
-  // PackedWeights::Make() and of the device.
+  // packing and of the device.
   static StatusOr<DeviceWeights> Upload(const Program& program, const KernelSelection& kernels,
-                                        const ExecutorOptions& options, device::Device& device);
+                                        const UploadOptions& options, device::Device& device);
 
   // The weight that is input `input` of op `op`.
   WeightOperand at(size_t op, size_t input) const { return operands_.at({op, input}); }
@@ -36,11 +39,14 @@ class DeviceWeights {
     const auto found = parts_.find(id);
     return found == parts_.end() ? nullptr : found->second;
   }
+  int64_t bytes() const { return static_cast<int64_t>(memory_.bytes().size()); }
+  double seconds() const { return seconds_; }  // that the upload took
 
  private:
   device::DeviceMemory memory_;
   std::map<std::pair<size_t, size_t>, WeightOperand> operands_;
   std::map<ValueId, const std::byte*> parts_;
+  double seconds_ = 0;
 };
 
 }  // namespace pagemill::program

@@ -35,9 +35,20 @@ void CopyRows(const int32_t* from, int64_t rows, int64_t from_columns, int64_t c
   }
 }
 
-void Pad(ops::Padding padding, int32_t* begin, int32_t* end) {
-  for (int32_t* at = begin; at != end; ++at) {
-    *at = padding == ops::Padding::kZero ? 0 : padding == ops::Padding::kOne ? 1 : at[-1] + 1;
+// Fills the elements from `begin` of an array; counts go to `last` at most.
+void Pad(ops::Padding padding, int32_t last, int32_t* array, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    switch (padding) {
+      case ops::Padding::kZero:
+        array[i] = 0;
+        break;
+      case ops::Padding::kOne:
+        array[i] = 1;
+        break;
+      case ops::Padding::kCount:
+        array[i] = i == 0 ? 0 : std::min(array[i - 1] + 1, last);
+        break;
+    }
   }
 }
 
@@ -80,15 +91,33 @@ int64_t StepImage::Bytes(const StepSizes& sizes) const {
   return ForEachArray(sizes, [](const auto&, size_t, int64_t, int64_t, int64_t) {});
 }
 
-void StepImage::Write(const ops::StepBatch& batch, const StepSizes& sizes, std::byte* to) const {
+void StepImage::Write(const ops::StepBatch& batch, const StepSizes& sizes, std::byte* to) {
   ForEachArray(sizes, [&](const auto& info, size_t table, int64_t padded_rows, int64_t columns,
                           int64_t offset) {
     const int64_t rows = ops::NumRows(info, batch);
     const int64_t stride = info.per_block ? batch.kv[table].block_table_stride : 0;
     int32_t* const array = reinterpret_cast<int32_t*>(to + offset);
     CopyRows(ArrayOf(batch, info, table), rows, ops::NumColumns(info, stride), columns, array);
-    Pad(info.padding, array + rows * columns, array + padded_rows * columns);
+    // Indices of tokens end at the last one, boundaries of requests behind it.
+    const auto last = static_cast<int32_t>(sizes.tokens - 1 + info.extra);
+    Pad(info.padding, last, array, rows * columns, padded_rows * columns);
   });
+  const int64_t first = batch.num_tokens + (sizes.requests - batch.num_requests) - 1;
+  if (first < sizes.tokens - 1) GrowLastRequest(sizes, first, to);
+}
+
+// Gives the last request the tokens from `first`, at consecutive positions of the null page, so
+// that it reads nothing that it has not written.
+void StepImage::GrowLastRequest(const StepSizes& sizes, int64_t first, std::byte* image) {
+  const auto writable = [](const int32_t* array) { return const_cast<int32_t*>(array); };
+  const ops::StepBatch step = View(sizes, image);
+  writable(step.query_start)[sizes.requests] = static_cast<int32_t>(sizes.tokens);
+  writable(step.seq_lens)[sizes.requests - 1] = static_cast<int32_t>(sizes.tokens - first);
+  for (const ops::KvArrays& kv : step.kv) {
+    for (int64_t t = first; t < sizes.tokens; ++t) {
+      writable(kv.slot_mapping)[t] = static_cast<int32_t>((t - first) % kv.block_size);
+    }
+  }
 }
 
 ops::StepBatch StepImage::View(const StepSizes& sizes, const std::byte* base) {

@@ -8,8 +8,10 @@
 //   stream->CopyToDevice(memory, staging.first(image.Bytes(sizes)));
 //   calls.Set(image.View(sizes, memory));                       // device addresses
 //
-// `sizes` are those of the batch, or larger by the same number of tokens, requests and logits rows,
-// in which case the batch is padded with requests of one token (ops::Padding). Thread safety: none.
+// `sizes` are those of the batch, or larger: the batch is then padded with requests of one token
+// (ops::Padding), of which the last one has all tokens that are left. So if there are padding
+// tokens, there must be at least one padding request, and at most as many as tokens. Thread safety:
+// none.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_STEP_IMAGE_H_
 #define PAGEMILL_CC_PROGRAM_DEVICE_STEP_IMAGE_H_
 
@@ -33,7 +35,7 @@ class StepImage {
 
   int64_t max_blocks() const { return max_blocks_; }
   int64_t Bytes(const StepSizes& sizes) const;
-  void Write(const ops::StepBatch& batch, const StepSizes& sizes, std::byte* to) const;
+  void Write(const ops::StepBatch& batch, const StepSizes& sizes, std::byte* to);
   // The batch that was written, at `base`, which is not dereferenced. Valid until the next call.
   // Numbers that hold for one batch only (num_common_blocks, argmax_columns) are 0.
   ops::StepBatch View(const StepSizes& sizes, const std::byte* base);
@@ -41,6 +43,7 @@ class StepImage {
  private:
   template <typename Body>
   int64_t ForEachArray(const StepSizes& sizes, const Body& body) const;
+  void GrowLastRequest(const StepSizes& sizes, int64_t first, std::byte* image);
 
   const int64_t max_blocks_;
   std::array<bool, std::size(ops::kStepArrays)> declared_;

@@ -54,5 +54,38 @@ TEST(StepImageTest, AnArrayThatIsDeclaredIsPaddedLikeTheOthers) {
   }
 }
 
+TEST(StepImageTest, TheLastPaddingRequestHasTheTokensThatAreLeft) {
+  KvLayout layout;
+  layout.tables = {{.group = 0, .block_size = 3}};
+  StepImage image(Parse(""), layout, /*max_blocks=*/2);
+  const int32_t ids[] = {7, 8}, positions[] = {0, 1}, starts[] = {0, 2}, lengths[] = {2};
+  const int32_t slots[] = {12, 13}, table[] = {4};
+  const ops::KvArrays kv = {
+      .block_size = 3, .slot_mapping = slots, .block_table = table, .block_table_stride = 1};
+  const ops::StepBatch batch = {{.num_tokens = 2,
+                                 .num_requests = 1,
+                                 .num_logits_rows = 0,
+                                 .token_ids = ids,
+                                 .positions = positions,
+                                 .query_start = starts,
+                                 .seq_lens = lengths},
+                                {&kv, 1},
+                                /*inputs=*/{}};
+  const StepSizes sizes = {.tokens = 8, .requests = 3, .logits_rows = 9};
+  std::vector<std::byte> memory(static_cast<size_t>(image.Bytes(sizes)), std::byte{0xee});
+  image.Write(batch, sizes, memory.data());
+  const ops::StepBatch view = image.View(sizes, memory.data());
+  const auto array = [](const int32_t* begin, int64_t size) {
+    return std::vector<int32_t>(begin, begin + size);
+  };
+  EXPECT_EQ(array(view.query_start, 4), (std::vector<int32_t>{0, 2, 3, 8}));
+  EXPECT_EQ(array(view.seq_lens, 3), (std::vector<int32_t>{2, 1, 5}));
+  EXPECT_EQ(array(view.logits_rows, 9), (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 7}))
+      << "tokens of the step";
+  EXPECT_EQ(array(view.kv[0].slot_mapping, 8), (std::vector<int32_t>{12, 13, 0, 0, 1, 2, 0, 1}))
+      << "each token of the last request has a slot of the null page";
+  EXPECT_EQ(array(view.kv[0].block_table, 6), (std::vector<int32_t>{4, 0, 0, 0, 0, 0}));
+}
+
 }  // namespace
 }  // namespace pagemill::program

@@ -61,20 +61,6 @@ void GatherRows(const Value& v, const std::byte* from, int64_t begin, int64_t en
   }
 }
 
-// Copies the matrix `weight`, which may be some columns of a wider one or transposed, row by row.
-void CopyRows(const Program& program, ValueId weight, const Weights& weights, std::byte* target,
-              device::ThreadPool& pool) {
-  const Value& v = program.value(weight);
-  const std::byte* const from = weights.data(weight);
-  const int64_t stride = v.RowStrideBytes(), row = RowBytes(v.dtype, v.shape.RowElements());
-  pool.ParallelFor(v.shape.dims[0], /*grain=*/64, [&](int64_t begin, int64_t end, int) {
-    if (v.weight.column_stride > 0) return GatherRows(v, from, begin, end, target);
-    for (int64_t r = begin; r < end; ++r) {
-      std::copy_n(from + r * stride, row, target + r * row);
-    }
-  });
-}
-
 // The weight in row-major order: its own bytes if it is dense, else a copy in `rows`.
 StatusOr<const std::byte*> DenseRows(const Program& program, ValueId weight, const Weights& weights,
                                      LazyMemory* rows, device::ThreadPool& pool) {
@@ -83,7 +69,7 @@ StatusOr<const std::byte*> DenseRows(const Program& program, ValueId weight, con
     PAGEMILL_ASSIGN_OR_RETURN(
         *rows, LazyMemory::Allocate(program.value(weight).Bytes({}), "a part of a stack"));
   }
-  CopyRows(program, weight, weights, rows->data(), pool);
+  CopyMatrixRows(program, weight, weights, rows->data(), pool);
   return rows->data();
 }
 
@@ -96,7 +82,7 @@ Status MakeStack(const Program& program, const PackedCopy& copy, const Weights& 
   LazyMemory rows;
   for (ValueId id : program.value(copy.weight).stack) {
     if (copy.packing == nullptr) {
-      CopyRows(program, id, weights, target, pool);
+      CopyMatrixRows(program, id, weights, target, pool);
     } else {
       PAGEMILL_ASSIGN_OR_RETURN(const std::byte* data,
                                 DenseRows(program, id, weights, &rows, pool));
@@ -130,20 +116,29 @@ StatusOr<TensorView> PartOfMatrix(const Program& program, ValueId part,
   return view;
 }
 
+// All parts of matrix `matrix`; `rows` holds those that are not dense.
+StatusOr<QuantizedParts> PartsOfMatrix(const Program& program, const Quantized& q, int64_t matrix,
+                                       const Weights& weights, std::array<LazyMemory, 4>& rows,
+                                       device::ThreadPool& pool) {
+  std::array<TensorView, 4> parts;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    PAGEMILL_ASSIGN_OR_RETURN(
+        parts[i], PartOfMatrix(program, q.parts()[i], q.format, matrix, weights, &rows[i], pool));
+  }
+  QuantizedParts result = {q.format, parts[0], parts[1], parts[2], parts[3]};
+  result.format.first_row += matrix * q.format.row_step;
+  return result;
+}
+
 Status MakeQuantizedStack(const Program& program, const PackedCopy& copy, const Weights& weights,
                           std::byte* target, device::ThreadPool& pool) {
-  const Quantized& q = *program.value(copy.weight).quantized;
   std::array<LazyMemory, 4> rows;
   TensorView view = copy.view;
   view.shape[0] = 1;
   for (int64_t e = 0; e < copy.view.shape[0]; ++e) {
-    std::array<TensorView, 4> parts;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      PAGEMILL_ASSIGN_OR_RETURN(
-          parts[i], PartOfMatrix(program, q.parts()[i], q.format, e, weights, &rows[i], pool));
-    }
-    QuantizedParts of_matrix = {q.format, parts[0], parts[1], parts[2], parts[3]};
-    of_matrix.format.first_row += e * q.format.row_step;
+    PAGEMILL_ASSIGN_OR_RETURN(const QuantizedParts of_matrix,
+                              PartsOfMatrix(program, *program.value(copy.weight).quantized, e,
+                                            weights, rows, pool));
     view.parts = &of_matrix;
     view.data = of_matrix.values.data;
     PAGEMILL_RETURN_IF_ERROR(copy.packing->pack(view, target, pool));
@@ -156,7 +151,7 @@ Status MakeQuantizedStack(const Program& program, const PackedCopy& copy, const 
 Status MakeTransposed(const Program& program, const PackedCopy& copy, const Weights& weights,
                       std::byte* target, device::ThreadPool& pool) {
   if (copy.packing == nullptr) {
-    CopyRows(program, copy.weight, weights, target, pool);
+    CopyMatrixRows(program, copy.weight, weights, target, pool);
     return OkStatus();
   }
   LazyMemory rows;
@@ -199,8 +194,7 @@ Status Pack(const Program& program, const PackedLayout& layout, const Weights& w
             std::byte* target, device::ThreadPool& pool) {
   for (const PackedCopy& copy : layout.copies()) {
     if (copy.shared != nullptr) continue;
-    PAGEMILL_RETURN_IF_ERROR(OfWeight(
-        program.value(copy.weight), MakeCopy(program, copy, weights, target + copy.offset, pool)));
+    PAGEMILL_RETURN_IF_ERROR(MakePackedCopy(program, copy, weights, target + copy.offset, pool));
   }
   return OkStatus();
 }
@@ -217,20 +211,43 @@ PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel
   return PackedLayout(program, kernels).bytes();
 }
 
-// Checks weights that kernels read with all parts; packing has checked the others.
-Status PackedWeights::CheckStored(const Program& program, const std::set<ValueId>& quantized,
-                                  const Weights& weights) const {
+void CopyMatrixRows(const Program& program, ValueId weight, const Weights& weights,
+                    std::byte* target, device::ThreadPool& pool) {
+  const Value& v = program.value(weight);
+  const std::byte* const from = weights.data(weight);
+  const int64_t stride = v.RowStrideBytes(), row = RowBytes(v.dtype, v.shape.RowElements());
+  pool.ParallelFor(v.shape.dims[0], /*grain=*/64, [&](int64_t begin, int64_t end, int) {
+    if (v.weight.column_stride > 0) return GatherRows(v, from, begin, end, target);
+    for (int64_t r = begin; r < end; ++r) {
+      std::copy_n(from + r * stride, row, target + r * row);
+    }
+  });
+}
+
+Status MakePackedCopy(const Program& program, const PackedCopy& copy, const Weights& weights,
+                      std::byte* target, device::ThreadPool& pool) {
+  return OfWeight(program.value(copy.weight), MakeCopy(program, copy, weights, target, pool));
+}
+
+Status CheckStoredWeights(const Program& program, const std::set<ValueId>& quantized,
+                          const Weights& weights, device::ThreadPool& pool) {
   for (ValueId id : quantized) {
     const Value& v = program.value(id);
-    const QuantizedParts parts = MakeParts(program, v, [&](ValueId part) {
-      const std::byte* copy = this->part(part);
-      return copy != nullptr ? copy : weights.data(part);
-    });
-    TensorView view = MakeView(v, {}, parts.values.data);
-    view.parts = &parts;
-    if (!ops::HasPackedIntegers(view)) continue;
-    for (int64_t e = 0; e < (view.rank == 3 ? view.shape[0] : 1); ++e) {
-      PAGEMILL_RETURN_IF_ERROR(OfWeight(v, ops::PackedIntegers(view, e).CheckNumbers()));
+    TensorView view = MakeView(v, {}, nullptr);
+    const int64_t matrices = view.rank == 3 ? view.shape[0] : 1;
+    std::array<LazyMemory, 4> rows;
+    for (int64_t e = 0; e < matrices; ++e) {
+      QuantizedParts parts =
+          MakeParts(program, v, [&](ValueId part) { return weights.data(part); });
+      if (view.rank == 3) {
+        PAGEMILL_ASSIGN_OR_RETURN(parts,
+                                  PartsOfMatrix(program, *v.quantized, e, weights, rows, pool));
+        view.shape[0] = 1;
+      }
+      view.parts = &parts;
+      view.data = parts.values.data;
+      if (!ops::HasPackedIntegers(view)) break;
+      PAGEMILL_RETURN_IF_ERROR(OfWeight(v, ops::PackedIntegers(view, 0).CheckNumbers()));
     }
   }
   return OkStatus();
@@ -294,7 +311,8 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   for (const auto& [part, copy] : layout.parts()) {
     packed.parts_[part] = layout.copies()[copy].data(base);
   }
-  PAGEMILL_RETURN_IF_ERROR(packed.CheckStored(program, layout.stored_quantized(), weights));
+  PAGEMILL_RETURN_IF_ERROR(
+      CheckStoredWeights(program, layout.stored_quantized(), weights, pool));
   packed.read_by_ = ReadFromEndToEnd(layout, base, kernels.size());
   if (!layout.copies().empty()) weights.DropPages();
   return packed;

@@ -39,6 +39,17 @@ namespace pagemill::program {
 // `kernels`: one per op. Computes only sizes.
 PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel* const> kernels);
 
+// Makes one copy, for callers that do not keep all of them. `target` has copy.bytes() bytes.
+Status MakePackedCopy(const Program& program, const PackedCopy& copy, const Weights& weights,
+                      std::byte* target, device::ThreadPool& pool);
+// Copies a stored matrix, which may be some columns of a wider one or transposed, row by row.
+void CopyMatrixRows(const Program& program, ValueId weight, const Weights& weights,
+                    std::byte* target, device::ThreadPool& pool);
+// Checks quantized weights that kernels read as stored; packing checks the others. kDataLoss names
+// the weight.
+Status CheckStoredWeights(const Program& program, const std::set<ValueId>& quantized,
+                          const Weights& weights, device::ThreadPool& pool);
+
 class PackedWeights {
  public:
   // Maps the copies from `cache` if it has them; else packs on the pool's threads and stores them
@@ -102,8 +113,6 @@ class PackedWeights {
                                         const Weights& weights, const PackCache* cache,
                                         device::ThreadPool& pool,
                                         const device::MemoryPlacement& placement);
-  Status CheckStored(const Program& program, const std::set<ValueId>& quantized,
-                     const Weights& weights) const;
 
   LazyMemory memory_;                       // packed or copied weights
   std::optional<PackCache::Entry> mapped_;  // or the mapped file

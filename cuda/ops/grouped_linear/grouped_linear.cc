@@ -1,57 +1,28 @@
 #include "cc/ops/grouped_linear/grouped_linear.h"
 
-#include "cc/ops/block_format/block_layout.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
-#include "cuda/ops/grouped_linear/expert_groups.h"
+#include "cuda/ops/grouped_linear/group_tensor_cores.h"
+#include "cuda/ops/grouped_linear/routed_rows.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/row_products.h"
-#include "cuda/ops/linear/weight_row.h"
+#include "cuda/ops/linear/tensor_cores.h"
+#include "cuda/ops/linear/weights.h"
 
 namespace pagemill::gpu {
 namespace {
 
-using ops::grouped_linear::BiasOperand;
 using ops::grouped_linear::WeightOperand;
 
-constexpr int kThreads = 128;
-constexpr int kOutputs = kThreads / kProductLanes;
-constexpr int64_t kAlone = 64;  // rows, up to which each is a group: few share an expert
-constexpr int64_t kMaxExperts = 4096;
-
-// Groups and the order of their rows; null: row r is group r.
-struct Routing {
-  const ExpertGroup* data;
-  const int32_t* order;
-  RoutedIds ids;
-
-  PAGEMILL_DEVICE ExpertGroup GroupAt(int64_t group) const {
-    if (data != nullptr) return data[group];
-    return {ids.ExpertOf(group), static_cast<int32_t>(group), 1};
-  }
-  PAGEMILL_DEVICE int32_t RowAt(int32_t index) const {
-    return data == nullptr ? index : order[index];
-  }
-};
-
-struct ProductShape {
-  int64_t outputs, columns;  // M, K
-  int64_t x_step, y_step;    // elements between the choices of a token
-};
-
-// Block (group, outputs): kProductLanes threads for an output of the rows of a group. `stacks` are
-// matrices of experts, with rows of `w_row_bytes`.
-template <typename T, DType kFormat>
-PAGEMILL_KERNEL MultiplyGroup(Routing routing, ProductShape shape, Rows<const T> x,
-                              Rows<const uint8_t> stacks, int64_t w_row_bytes,
+// Block (group, outputs): some outputs of the rows of a group. `stacks` are matrices of experts.
+template <typename T, typename W>
+PAGEMILL_KERNEL MultiplyGroup(Routing routing, RoutedShape shape, Rows<const T> x, W stacks,
                               Rows<const float> biases, Rows<T> y) {
-  const int thread = static_cast<int>(ThreadIndex().x);
   const ExpertGroup group = routing.GroupAt(BlockIndex().x);
   if (group.count == 0) return;
   const int64_t choices = routing.ids.choices;
-  const int64_t m = static_cast<int64_t>(BlockIndex().y) * kOutputs + thread / kProductLanes;
-  const bool exists = m < shape.outputs;  // if not, it sums with the others of its warp
+  const BlockOutputs<W> outputs(int64_t{BlockIndex().y} * BlockOutputs<W>::kCount, shape.outputs);
   const bool is_zero = group.expert == routing.ids.experts;
   const T* of_x[kRowsAtOnce];
   PAGEMILL_UNROLL
@@ -60,11 +31,9 @@ PAGEMILL_KERNEL MultiplyGroup(Routing routing, ProductShape shape, Rows<const T>
     of_x[i] = x[row / choices] + row % choices * shape.x_step;
   }
   float sums[kRowsAtOnce] = {};
-  if (!is_zero) {
-    const uint8_t* const weights = stacks[group.expert] + (exists ? m : 0) * w_row_bytes;
-    MultiplyWithRow<kFormat>(of_x, group.count, weights, shape.columns, sums);
-  }
-  if (thread % kProductLanes != 0 || !exists) return;
+  if (!is_zero) outputs.Multiply(of_x, group.count, stacks, group.expert, shape.columns, sums);
+  if (!outputs.HasSums()) return;
+  const int64_t m = outputs.own();
   PAGEMILL_UNROLL
   for (int i = 0; i < kRowsAtOnce; ++i) {
     if (i >= group.count) break;
@@ -75,71 +44,63 @@ PAGEMILL_KERNEL MultiplyGroup(Routing routing, ProductShape shape, Rows<const T>
   }
 }
 
-RoutedIds IdsOf(const ops::OpCall& call) {
-  const Rows<const int32_t> ids = RowsOf<const int32_t>(call.inputs[1]);
-  return {ids.data, ids.stride, call.inputs[1].shape[1], call.inputs[1].Elements(),
-          static_cast<int32_t>(call.inputs[WeightOperand(0)].shape[0])};
-}
-
-int64_t NumGroups(const RoutedIds& ids) {
-  return ids.rows <= kAlone ? ids.rows : MaxGroups(ids.rows, ids.experts, kRowsAtOnce);
-}
-
-// Groups, then the order of rows.
-int64_t WorkspaceBytes(const ops::OpCall& call, int32_t) {
-  const RoutedIds ids = IdsOf(call);
-  // A smaller call may need groups where the largest call does not have more than these.
-  return MaxGroups(ids.rows, ids.experts, kRowsAtOnce) * int64_t{sizeof(ExpertGroup)} +
-         ids.rows * int64_t{sizeof(int32_t)};
-}
-
-Routing Route(const ops::OpCall& call, ops::KernelContext& context) {
-  const RoutedIds ids = IdsOf(call);
-  if (ids.rows <= kAlone) return {nullptr, nullptr, ids};
-  const int64_t max_groups = NumGroups(ids);
-  auto* const groups = reinterpret_cast<ExpertGroup*>(context.workspace.data());
-  auto* const order = reinterpret_cast<int32_t*>(groups + max_groups);
-  Launch(*context.stream,
-         {.blocks = {1},
-          .threads = {kGroupThreads},
-          .shared_bytes = GroupSharedBytes(ids.experts)},
-         GroupRows, ids, kRowsAtOnce, max_groups, order, groups);
-  return {groups, order, ids};
-}
-
 template <typename T>
 void Multiply(const ops::OpCall& call, size_t output, const Routing& routing,
               device::Stream& stream) {
-  const TensorView& x = call.inputs[0];
-  const TensorView& w = call.inputs[WeightOperand(output)];
-  const TensorView& bias = call.inputs[BiasOperand(output)];
-  const int64_t outputs = w.shape[1], columns = w.shape[2];
-  const ProductShape shape = {outputs, columns, x.RowElements() == columns ? 0 : columns, outputs};
-  const LaunchShape launch = {.blocks = {static_cast<uint32_t>(NumGroups(routing.ids)),
-                                         DivideUp(outputs, kOutputs)},
-                              .threads = {kThreads}};
-  const Rows<const float> biases = bias.rank == 0 ? Rows<const float>{} : RowsOf<const float>(bias);
-  ops::WithWeightFormat(w.dtype, [&]<DType kFormat>() {
-    Launch(stream, launch, MultiplyGroup<T, kFormat>, routing, shape, RowsOf<const T>(x),
-           RowsOf<const uint8_t>(w), RowBytes(w.dtype, columns), biases,
-           RowsOf<T>(call.outputs[output]));
+  const RoutedShape shape = RoutedShape::Of(call, output);
+  WithWeights(call.inputs[WeightOperand(output)], [&]<typename W>(const W& stacks) {
+    Launch(stream,
+           {.blocks = {routing.num_groups, DivideUp(shape.outputs, BlockOutputs<W>::kCount)},
+            .threads = {BlockOutputs<W>::kThreads}},
+           MultiplyGroup<T, W>, routing, shape, RowsOf<const T>(call.inputs[0]), stacks,
+           BiasesOf(call, output), RowsOf<T>(call.outputs[output]));
   });
 }
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
-  const Routing routing = Route(call, context);
+  const Routing routing = Route(call, kRowsAtOnce, context);
   WithActType(call.inputs[0].dtype, [&]<typename T>(T) {
     for (size_t i = 0; i < call.outputs.size(); ++i) Multiply<T>(call, i, routing, *context.stream);
   });
 }
 
+int64_t WorkspaceBytes(const ops::OpCall& call, int32_t) {
+  return RoutingBytes(IdsOf(call), kRowsAtOnce);
+}
+
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
   const TensorView& w = call.inputs[WeightOperand(0)];
-  return OnEveryGpu(caps, call) && IsReadableFormat(w) && w.shape[0] <= kMaxExperts;
+  return OnEveryGpu(caps, call) && AreReadable(w) && w.shape[0] <= kMaxExperts;
+}
+
+// Rows that no vector load can read go to the other kernel.
+void RunOnTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
+  const TensorView& w = call.inputs[WeightOperand(0)];
+  const bool aligned =
+      HasAlignedRows(call.inputs[0]) && (w.dtype != DType::kBF16 || HasAlignedRows(w));
+  (aligned ? MultiplyGroupsOnTensorCores : Run)(call, context);
+}
+
+bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
+  return Supports(caps, call) &&
+         FitsTensorCores(caps, call.inputs[0], call.inputs[WeightOperand(0)]);
 }
 
 constexpr ops::Kernel kKernels[] = {
-    {"grouped_linear", "gpu", 10, Supports, Run, WorkspaceBytes}};
+    {.op = "grouped_linear",
+     .name = "tensor_core",
+     .priority = 20,
+     .supports = SupportsTensorCores,
+     .run = RunOnTensorCores,
+     .workspace_bytes = WorkspaceBytes,
+     .activations = ops::Precision::kBf16},
+    {.op = "grouped_linear",
+     .name = "gpu",
+     .priority = 10,
+     .supports = Supports,
+     .run = Run,
+     .workspace_bytes = WorkspaceBytes},
+};
 
 }  // namespace
 

@@ -1,16 +1,90 @@
 #include "cuda/ops/kernels.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/quantized/quantized.h"
+#include "cc/ops/quantized/random_packed.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
 namespace {
 
+using ops::conformance::BitEqual;
+using ops::conformance::Random;
+using ops::conformance::RandomPacked;
+using ops::conformance::TestTensor;
+
 TEST_P(GpuConformance, GroupedLinear) {
   ops::CheckGroupedLinearConformance(OnGpu<GroupedLinearKernels>(ops::GroupedLinearOp()),
                                      OnGpu<LinearKernels>(ops::LinearOp()), GpuCapabilities());
+}
+
+const ops::Kernel& KernelOf(const ops::OpDefinition& op, std::string_view name) {
+  return *std::ranges::find(op.kernels, name, &ops::Kernel::name);
+}
+
+// Each row has the bits of `linear` on tensor cores. Rows of x are aligned, unlike those of the
+// conformance body.
+void CheckOnTensorCores(const TensorView& stack, int64_t tokens, Random& random) {
+  const ops::OpDefinition op = OnGpu<GroupedLinearKernels>(ops::GroupedLinearOp());
+  const ops::OpDefinition linear = OnGpu<LinearKernels>(ops::LinearOp());
+  const int64_t choices = 2, experts = stack.shape[0], m = stack.shape[1], k = stack.shape[2];
+  TestTensor x(DType::kBF16, {tokens, k}), ids(DType::kI32, {tokens, choices});
+  TestTensor bias(DType::kF32, {experts, m}), y(DType::kBF16, {tokens, choices, m});
+  x.FillUniform(random, -2, 2);
+  bias.FillUniform(random, -1, 1);
+  ids.FillUniform(random, 0, static_cast<float>(experts));  // one of none
+  const TensorView inputs[] = {x.view(), ids.view(), stack, bias.view()}, outputs[] = {y.view()};
+  const ops::Attributes attributes;
+  const ops::OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  const ops::Kernel& kernel = KernelOf(op, "tensor_core");
+  ASSERT_TRUE(kernel.supports(GpuCapabilities(), call));
+  device::ThreadPool pool({.num_threads = 1});
+  y.Poison();
+  ops::conformance::RunKernel(kernel, call, pool);
+  EXPECT_TRUE(y.GuardsIntact());
+  const std::vector<float> got = y.ToFloat();
+  std::vector<float> expected(got.size(), 0.0f);
+  for (int64_t e = 0; e < experts; ++e) {
+    const ops::MatrixOfStack w(stack, e);
+    TestTensor rows(DType::kBF16, {tokens, m});
+    const TensorView of_e[] = {x.view(), w.view(),
+                               TensorView::Dense(bias.view().Row<void>(e), DType::kF32, {m})};
+    const TensorView to[] = {rows.view()};
+    ops::conformance::RunKernel(KernelOf(linear, "tensor_core"),
+                                {.inputs = of_e, .outputs = to, .attributes = &attributes}, pool);
+    const std::vector<float> values = rows.ToFloat();
+    for (int64_t row = 0; row < tokens * choices; ++row) {
+      if (ids.view().Data<int32_t>()[row] != e) continue;
+      std::copy_n(values.begin() + row / choices * m, m, expected.begin() + row * m);
+    }
+  }
+  EXPECT_TRUE(BitEqual(got, expected));
+}
+
+TEST_P(GpuConformance, GroupedLinearOnTensorCores) {
+  if (GpuCapabilities().gpu.warp_lanes != 32) return;
+  Random random(3);
+  // Each row alone, groups of few rows, and groups of many.
+  for (const auto& [tokens, experts] : {std::pair<int64_t, int64_t>{5, 3}, {35, 3}, {70, 2}}) {
+    TestTensor bf16(DType::kBF16, {experts, 72, 64}), q8_0(DType::kQ8_0, {experts, 72, 64});
+    bf16.FillUniform(random, -1, 1);
+    q8_0.FillUniform(random, -1, 1);
+    SCOPED_TRACE(std::to_string(tokens) + " tokens");
+    CheckOnTensorCores(bf16.view(), tokens, random);
+    CheckOnTensorCores(q8_0.view(), tokens, random);
+    for (const auto& kind : ops::conformance::kPackedKinds) {
+      if (!kind.has_zeros && kind.layout != QuantizedLayout::kMxfp4) continue;
+      SCOPED_TRACE(NameOf(kind));
+      CheckOnTensorCores(RandomPacked(kind, experts, 72, 64, random).view(), tokens, random);
+    }
+  }
 }
 
 }  // namespace

@@ -1,23 +1,21 @@
 #include "cc/ops/head_linear/head_linear.h"
 
-#include "cc/ops/block_format/block_layout.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/row_products.h"
-#include "cuda/ops/linear/weight_row.h"
+#include "cuda/ops/linear/weights.h"
 
 namespace pagemill::gpu {
 namespace {
 
+// Of a block that sums along columns of W.
 constexpr int kThreads = 128;
-constexpr int kOutputs = kThreads / kProductLanes;  // of a block that sums along rows of W
-constexpr int64_t kColumns = int64_t{kThreads} * kWeightsAtOnce;  // of one that sums along columns
+constexpr int64_t kColumns = int64_t{kThreads} * kWeightsAtOnce;
 
 struct HeadShape {
   int64_t rows, heads, inputs, outputs;  // N, J, K, M
-  int64_t w_row_bytes;
 };
 
 // The first row of x of a block, the next ones, and how many there are.
@@ -32,31 +30,28 @@ struct BlockRows {
   }
 };
 
-// Block (rows, head, outputs): kProductLanes threads for an output of kRowsAtOnce rows.
-template <typename T, DType kFormat>
-PAGEMILL_KERNEL MultiplyHead(HeadShape shape, Rows<const T> x, Rows<const uint8_t> w, Rows<T> y) {
-  const int thread = static_cast<int>(ThreadIndex().x);
+// Block (rows, head, outputs): some outputs of kRowsAtOnce rows.
+template <typename T, typename W>
+PAGEMILL_KERNEL MultiplyHead(HeadShape shape, Rows<const T> x, W w, Rows<T> y) {
   const BlockRows rows(shape);
   const int64_t head = BlockIndex().y;
-  const int64_t m = int64_t{BlockIndex().z} * kOutputs + thread / kProductLanes;
-  const bool exists = m < shape.outputs;  // if not, it sums with the others of its warp
+  const BlockOutputs<W> outputs(int64_t{BlockIndex().z} * BlockOutputs<W>::kCount, shape.outputs);
   const T* of_x[kRowsAtOnce];
   PAGEMILL_UNROLL
   for (int i = 0; i < kRowsAtOnce; ++i) of_x[i] = x[rows.first + i] + head * shape.inputs;
   float sums[kRowsAtOnce];
-  MultiplyWithRow<kFormat>(of_x, rows.count, w[head] + (exists ? m : 0) * shape.w_row_bytes,
-                           shape.inputs, sums);
-  if (thread % kProductLanes != 0 || !exists) return;
+  outputs.Multiply(of_x, rows.count, w, head, shape.inputs, sums);
+  if (!outputs.HasSums()) return;
+  const int64_t m = head * shape.outputs + outputs.own();
   PAGEMILL_UNROLL
   for (int i = 0; i < kRowsAtOnce; ++i) {
-    if (i < rows.count) y[rows.first + i][head * shape.outputs + m] = FromFloat<T>(sums[i]);
+    if (i < rows.count) y[rows.first + i][m] = FromFloat<T>(sums[i]);
   }
 }
 
 // Block (rows, head, outputs): a thread for eight columns of W, each the chain of an output.
-template <typename T, DType kFormat>
-PAGEMILL_KERNEL MultiplyTransposed(HeadShape shape, Rows<const T> x, Rows<const uint8_t> w,
-                                   Rows<T> y) {
+template <typename T, typename W>
+PAGEMILL_KERNEL MultiplyTransposed(HeadShape shape, Rows<const T> x, W w, Rows<T> y) {
   const BlockRows rows(shape);
   const int64_t head = BlockIndex().y;
   const int64_t m = int64_t{BlockIndex().z} * kColumns + ThreadIndex().x * kWeightsAtOnce;
@@ -66,11 +61,12 @@ PAGEMILL_KERNEL MultiplyTransposed(HeadShape shape, Rows<const T> x, Rows<const 
   float sums[kRowsAtOnce][kWeightsAtOnce] = {};
   for (int64_t k = 0; k < shape.inputs; ++k) {
     float of_w[kWeightsAtOnce];
-    LoadWeights<kFormat>(w[head] + k * shape.w_row_bytes, m, count, of_w);
+    const typename W::Row row = w.At(head, k);
+    row.Load(m, count, of_w);
     PAGEMILL_UNROLL
     for (int i = 0; i < kRowsAtOnce; ++i) {
       if (i >= rows.count) break;
-      const float of_x = ToFloat(x[rows.first + i][head * shape.inputs + k]);
+      const float of_x = ToFloat(x[rows.first + i][head * shape.inputs + k]) * row.Factor();
       PAGEMILL_UNROLL
       for (int j = 0; j < kWeightsAtOnce; ++j) sums[i][j] += of_x * of_w[j];
     }
@@ -91,23 +87,30 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& w = call.inputs[1];
   const TensorView& y = call.outputs[0];
   const bool transposed = call.attributes->GetInt("transposed", 0) != 0;
-  const HeadShape shape = {x.shape[0], x.shape[1], x.shape[2], y.shape[2],
-                           RowBytes(w.dtype, w.shape[2])};
-  const LaunchShape launch = {
-      .blocks = {DivideUp(shape.rows, kRowsAtOnce), static_cast<uint32_t>(shape.heads),
-                 DivideUp(shape.outputs, transposed ? kColumns : kOutputs)},
-      .threads = {transposed ? BlockThreads(shape.outputs, kWeightsAtOnce, kThreads) : kThreads}};
+  const HeadShape shape = {x.shape[0], x.shape[1], x.shape[2], y.shape[2]};
+  const auto blocks = [&](int64_t outputs) -> GridSizes {
+    return {DivideUp(shape.rows, kRowsAtOnce), static_cast<uint32_t>(shape.heads),
+            DivideUp(shape.outputs, outputs)};
+  };
   WithActType(x.dtype, [&]<typename T>(T) {
-    ops::WithWeightFormat(w.dtype, [&]<DType kFormat>() {
-      Launch(*context.stream, launch,
-             transposed ? MultiplyTransposed<T, kFormat> : MultiplyHead<T, kFormat>, shape,
-             RowsOf<const T>(x), RowsOf<const uint8_t>(w), RowsOf<T>(y));
+    WithWeights(w, [&]<typename W>(const W& weights) {
+      if (transposed) {
+        Launch(*context.stream,
+               {.blocks = blocks(kColumns),
+                .threads = {BlockThreads(shape.outputs, kWeightsAtOnce, kThreads)}},
+               MultiplyTransposed<T, W>, shape, RowsOf<const T>(x), weights, RowsOf<T>(y));
+      } else {
+        Launch(*context.stream,
+               {.blocks = blocks(BlockOutputs<W>::kCount),
+                .threads = {BlockOutputs<W>::kThreads}},
+               MultiplyHead<T, W>, shape, RowsOf<const T>(x), weights, RowsOf<T>(y));
+      }
     });
   });
 }
 
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) && IsReadableFormat(call.inputs[1]);
+  return OnEveryGpu(caps, call) && AreReadable(call.inputs[1]);
 }
 
 constexpr ops::Kernel kKernels[] = {{"head_linear", "gpu", 10, Supports, Run}};

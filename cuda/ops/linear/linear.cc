@@ -4,37 +4,34 @@
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/linear/int8_tensor_cores.h"
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/tensor_cores.h"
-#include "cuda/ops/linear/weight_row.h"
+#include "cuda/ops/linear/weights.h"
 
 namespace pagemill::gpu {
 namespace {
-
-constexpr int kThreads = 128;
-constexpr int kOutputs = kThreads / kProductLanes;
 
 struct ProductShape {
   int64_t rows, outputs, columns;  // N, M, K
   bool wide;                       // y is f32
 };
 
-// kProductLanes threads for output m of kRowsAtOnce rows of x.
-template <typename T, DType kFormat>
-PAGEMILL_KERNEL MultiplyRows(ProductShape shape, Rows<const T> x, Rows<const uint8_t> w,
-                             const float* bias, Rows<T> y, Rows<float> wide_y) {
-  const int thread = static_cast<int>(ThreadIndex().x);
-  const int64_t m = static_cast<int64_t>(BlockIndex().x) * kOutputs + thread / kProductLanes;
-  const int64_t first_row = static_cast<int64_t>(BlockIndex().y) * kRowsAtOnce;
-  const bool exists = m < shape.outputs;  // if not, it sums with the others of its warp
+// Block (outputs, rows): some outputs of kRowsAtOnce rows of x.
+template <typename T, typename W>
+PAGEMILL_KERNEL MultiplyRows(ProductShape shape, Rows<const T> x, W w, const float* bias, Rows<T> y,
+                             Rows<float> wide_y) {
+  const BlockOutputs<W> outputs(int64_t{BlockIndex().x} * BlockOutputs<W>::kCount, shape.outputs);
+  const int64_t first_row = int64_t{BlockIndex().y} * kRowsAtOnce;
   const int64_t rows_left = shape.rows - first_row;
   const int rows = rows_left < kRowsAtOnce ? static_cast<int>(rows_left) : kRowsAtOnce;
   const T* of_x[kRowsAtOnce];
   PAGEMILL_UNROLL
   for (int row = 0; row < kRowsAtOnce; ++row) of_x[row] = x[first_row + row];
   float sums[kRowsAtOnce];
-  MultiplyWithRow<kFormat>(of_x, rows, w[exists ? m : 0], shape.columns, sums);
-  if (thread % kProductLanes != 0 || !exists) return;
+  outputs.Multiply(of_x, rows, w, /*matrix=*/0, shape.columns, sums);
+  if (!outputs.HasSums()) return;
+  const int64_t m = outputs.own();
   PAGEMILL_UNROLL
   for (int row = 0; row < kRowsAtOnce; ++row) {
     if (row >= rows) break;
@@ -52,12 +49,13 @@ void Multiply(const TensorView& x, const TensorView& w, const float* bias, const
               device::Stream& stream) {
   const ProductShape shape = {x.shape[0], w.shape[0], w.shape[1],
                               y.dtype == DType::kF32 && !std::is_same_v<T, float>};
-  const LaunchShape launch = {
-      .blocks = {DivideUp(shape.outputs, kOutputs), DivideUp(shape.rows, kRowsAtOnce)},
-      .threads = {kThreads}};
-  ops::WithWeightFormat(w.dtype, [&]<DType kFormat>() {
-    Launch(stream, launch, MultiplyRows<T, kFormat>, shape, RowsOf<const T>(x),
-           RowsOf<const uint8_t>(w), bias, RowsOf<T>(y), RowsOf<float>(y));
+  WithWeights(w, [&]<typename W>(const W& weights) {
+    Launch(stream,
+           {.blocks = {DivideUp(shape.outputs, BlockOutputs<W>::kCount),
+                       DivideUp(shape.rows, kRowsAtOnce)},
+            .threads = {BlockOutputs<W>::kThreads}},
+           MultiplyRows<T, W>, shape, RowsOf<const T>(x), weights, bias, RowsOf<T>(y),
+           RowsOf<float>(y));
   });
 }
 
@@ -66,36 +64,55 @@ void MultiplyPlain(const TensorView& x, const TensorView& w, const float* bias,
   WithActType(x.dtype, [&]<typename T>(T) { Multiply<T>(x, w, bias, y, stream); });
 }
 
-// Each matrix of a call by itself.
-template <void (*kMultiply)(const TensorView& x, const TensorView& w, const float* bias,
-                            const TensorView& y, device::Stream& stream)>
-void Run(const ops::OpCall& call, ops::KernelContext& context) {
+// Calls multiply(w, bias, y) for each matrix of a call; a missing bias is null.
+template <typename Multiply>
+void ForMatrices(const ops::OpCall& call, const Multiply& multiply) {
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const size_t bias = 2 + 2 * i;
     const bool has_bias = bias < call.inputs.size() && call.inputs[bias].rank > 0;
-    kMultiply(call.inputs[0], call.inputs[1 + 2 * i],
-              has_bias ? call.inputs[bias].Data<const float>() : nullptr, call.outputs[i],
-              *context.stream);
+    multiply(call.inputs[1 + 2 * i],
+             has_bias ? call.inputs[bias].Data<const float>() : nullptr, call.outputs[i]);
   }
 }
 
+void Run(const ops::OpCall& call, ops::KernelContext& context) {
+  ForMatrices(call, [&](const TensorView& w, const float* bias, const TensorView& y) {
+    MultiplyPlain(call.inputs[0], w, bias, y, *context.stream);
+  });
+}
+
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) && IsReadableFormat(call.inputs[1]);
+  return OnEveryGpu(caps, call) && AreReadable(call.inputs[1]);
 }
 
 // Rows that no vector load can read go to the other kernel.
-void MultiplyAligned(const TensorView& x, const TensorView& w, const float* bias,
-                     const TensorView& y, device::Stream& stream) {
-  const bool aligned = HasAlignedRows(x) && HasAlignedRows(w);
-  (aligned ? MultiplyOnTensorCores : MultiplyPlain)(x, w, bias, y, stream);
+void RunOnTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
+  const TensorView& x = call.inputs[0];
+  ForMatrices(call, [&](const TensorView& w, const float* bias, const TensorView& y) {
+    const bool aligned = HasAlignedRows(x) && (w.dtype != DType::kBF16 || HasAlignedRows(w));
+    (aligned ? MultiplyOnTensorCores : MultiplyPlain)(x, w, bias, y, *context.stream);
+  });
 }
 
 bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
+  return OnEveryGpu(caps, call) && FitsTensorCores(caps, call.inputs[0], call.inputs[1]);
+}
+
+void RunInInt8(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& x = call.inputs[0];
-  const TensorView& w = call.inputs[1];
-  return OnEveryGpu(caps, call) && caps.gpu.compute_major >= 8 && caps.gpu.warp_lanes == 32 &&
-         x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && w.parts == nullptr &&
-         w.shape[1] % kTensorCoreColumns == 0;
+  std::byte* const rounded = context.workspace.data();
+  RoundRows(x, call.inputs[1].shape[1], rounded, *context.stream);
+  ForMatrices(call, [&](const TensorView& w, const float* bias, const TensorView& y) {
+    MultiplyInInt8(rounded, x.shape[0], w, bias, y, *context.stream);
+  });
+}
+
+int64_t Int8WorkspaceBytes(const ops::OpCall& call, int32_t) {
+  return RoundedRowsBytes(call.inputs[0].shape[0], call.inputs[1].shape[1]);
+}
+
+bool SupportsInt8(const device::Capabilities& caps, const ops::OpCall& call) {
+  return OnEveryGpu(caps, call) && FitsInt8TensorCores(caps, call.inputs[1]);
 }
 
 constexpr ops::Kernel kKernels[] = {
@@ -103,10 +120,16 @@ constexpr ops::Kernel kKernels[] = {
      .name = "tensor_core",
      .priority = 20,
      .supports = SupportsTensorCores,
-     .run = Run<MultiplyAligned>,
+     .run = RunOnTensorCores,
      .activations = ops::Precision::kBf16},
-    {.op = "linear", .name = "gpu", .priority = 10, .supports = Supports,
-     .run = Run<MultiplyPlain>},
+    {.op = "linear",
+     .name = "tensor_core_int8",
+     .priority = 30,
+     .supports = SupportsInt8,
+     .run = RunInInt8,
+     .workspace_bytes = Int8WorkspaceBytes,
+     .activations = ops::Precision::kInt8Block},
+    {.op = "linear", .name = "gpu", .priority = 10, .supports = Supports, .run = Run},
 };
 
 }  // namespace

@@ -1,34 +1,119 @@
 #include "cuda/ops/kernels.h"
 
+#include <cmath>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/quantized/quantized.h"
+#include "cc/ops/quantized/random_packed.h"
+#include "cuda/gpu_rows.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
 namespace {
 
+using ops::conformance::BitEqual;
+using ops::conformance::kNoStack;
+using ops::conformance::kPackedKinds;
 using ops::conformance::Random;
+using ops::conformance::RandomPacked;
 using ops::conformance::TestTensor;
 
 TEST_P(GpuConformance, Linear) {
   ops::CheckLinearConformance(OnGpu<LinearKernels>(ops::LinearOp()), GpuCapabilities());
 }
 
-// A product of bf16 with rows that vector loads can read, which the conformance body has none of.
+TEST_P(GpuConformance, LinearWithScales) {
+  ops::CheckScaledConformance(OnGpu<LinearKernels>(ops::LinearOp()), GpuCapabilities());
+}
+
+TEST_P(GpuConformance, LinearWithPackedIntegers) {
+  ops::CheckPackedConformance(OnGpu<LinearKernels>(ops::LinearOp()), GpuCapabilities());
+}
+
+// A random matrix of weights in every format.
+class WeightsOfEveryFormat {
+ public:
+  WeightsOfEveryFormat(int64_t rows, int64_t columns, Random& random) {
+    for (const DType dtype : ops::kWeightDTypes) {
+      if (columns % Info(dtype).block_elements == 0) {
+        Add(std::string(Info(dtype).name), Values(dtype, rows, columns, 1, random));
+      }
+    }
+    for (const DType dtype : {DType::kI8, DType::kF8E4M3}) {
+      for (const auto& [block_rows, block_columns] :
+           {std::pair<int64_t, int64_t>{1, columns}, {rows, columns}, {16, 64}, {5, 4}}) {
+        AddScaled(dtype, rows, columns, block_rows, block_columns, random);
+      }
+    }
+    for (const auto& kind : kPackedKinds) {
+      packed_.emplace_back(kind, kNoStack, rows, columns, random);
+      Add(NameOf(kind), packed_.back().view());
+    }
+  }
+
+  const std::vector<std::pair<std::string, TensorView>>& all() const { return all_; }
+
+ private:
+  void Add(std::string name, const TensorView& view) { all_.emplace_back(std::move(name), view); }
+
+  TensorView Values(DType dtype, int64_t rows, int64_t columns, float largest, Random& random) {
+    tensors_.emplace_back(dtype, std::initializer_list<int64_t>{rows, columns});
+    tensors_.back().FillUniform(random, -largest, largest);
+    return tensors_.back().view();
+  }
+
+  void AddScaled(DType dtype, int64_t rows, int64_t columns, int64_t block_rows,
+                 int64_t block_columns, Random& random) {
+    TensorView view = Values(dtype, rows, columns, 127, random);
+    const TensorView scales =
+        Values(DType::kF32, DivideUp(rows, block_rows), DivideUp(columns, block_columns), 0.01f,
+               random);
+    parts_.push_back({.format = {.block_rows = block_rows, .block_columns = block_columns},
+                      .values = view,
+                      .scales = scales,
+                      .zeros = {},
+                      .groups = {}});
+    view.parts = &parts_.back();
+    Add(std::string(Info(dtype).name) + " in blocks of " + std::to_string(block_rows) + " x " +
+            std::to_string(block_columns),
+        view);
+  }
+
+  std::deque<TestTensor> tensors_;
+  std::deque<QuantizedParts> parts_;
+  std::deque<RandomPacked> packed_;
+  std::vector<std::pair<std::string, TensorView>> all_;
+};
+
+// A product of bf16 with rows that vector loads can read: the conformance bodies have none of these.
 struct AlignedProduct {
-  AlignedProduct(int64_t n, int64_t m, int64_t k, DType y_type)
-      : x(DType::kBF16, {n, k}), w(DType::kBF16, {m, k}), bias(DType::kF32, {m}), y(y_type, {n, m}) {
-    Random random(static_cast<uint64_t>(m + k));
-    w.FillUniform(random, -1, 1);
+  AlignedProduct(int64_t n, const TensorView& weights, DType y_type)
+      : w(weights),
+        x(DType::kBF16, {n, w.shape[1]}),
+        bias(DType::kF32, {w.shape[0]}),
+        y(y_type, {n, w.shape[0]}) {
+    Random random(static_cast<uint64_t>(w.shape[0] + w.shape[1]));
     bias.FillUniform(random, -1, 1);
     x.FillUniform(random, -2, 2);
+  }
+
+  bool IsSupported(const ops::Kernel& kernel) const {
+    const TensorView inputs[] = {x.view(), w, bias.view()}, outputs[] = {y.view()};
+    return kernel.supports(GpuCapabilities(),
+                           {.inputs = inputs, .outputs = outputs, .attributes = &attributes});
   }
 
   std::vector<float> Run(const ops::Kernel& kernel, int64_t rows) {
     device::ThreadPool pool({.num_threads = 1});
     TensorView in = x.view(), out = y.view();
     in.shape[0] = out.shape[0] = rows;
-    const TensorView inputs[] = {in, w.view(), bias.view()};
+    const TensorView inputs[] = {in, w, bias.view()};
     y.Poison();
     ops::conformance::RunKernel(kernel,
                                 {.inputs = inputs, .outputs = {&out, 1}, .attributes = &attributes},
@@ -39,41 +124,66 @@ struct AlignedProduct {
     return all;
   }
 
-  TestTensor x, w, bias, y;
+  // That `got` is within the contract's bound for kernels of bf16.
+  void CheckValues(const std::vector<float>& got) const {
+    const int64_t outputs = w.shape[0], columns = w.shape[1];
+    const std::vector<float> of_x = x.ToFloat(), of_bias = bias.ToFloat();
+    std::vector<float> row(static_cast<size_t>(columns));
+    for (size_t i = 0; i < got.size(); ++i) {
+      const int64_t n = static_cast<int64_t>(i) / outputs, m = static_cast<int64_t>(i) % outputs;
+      ops::ReadWeightRow(w, /*matrix=*/0, m, row.data());
+      double sum = of_bias[static_cast<size_t>(m)], magnitude = std::abs(sum);
+      for (int64_t k = 0; k < columns; ++k) {
+        const double product =
+            double{row[static_cast<size_t>(k)]} * of_x[static_cast<size_t>(n * columns + k)];
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      ASSERT_TRUE(std::abs(got[i] - sum) <= ops::LinearBf16ErrorBound(columns) * magnitude)
+          << "y[" << n << ", " << m << "] is " << got[i] << ", expected " << sum;
+    }
+  }
+
+  TensorView w;
+  TestTensor x, bias, y;
   ops::Attributes attributes;
 };
 
 TEST_P(GpuConformance, LinearOnTensorCores) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
-  const AlignedProduct any(1, 1, 32, DType::kF32);
-  const TensorView inputs[] = {any.x.view(), any.w.view(), any.bias.view()};
-  const TensorView outputs[] = {any.y.view()};
+  const ops::Kernel& kernel = op.kernels[0];
+  ASSERT_EQ(kernel.name, "tensor_core");
   const bool has_instruction = GpuCapabilities().gpu.warp_lanes == 32;
-  EXPECT_EQ(op.kernels[0].supports(
-                GpuCapabilities(),
-                {.inputs = inputs, .outputs = outputs, .attributes = &any.attributes}),
-            has_instruction);
-  if (!has_instruction) return;
-  for (const auto& [m, k] : {std::pair<int64_t, int64_t>{1, 32}, {70, 96}, {131, 1024}}) {
-    const int64_t most = 75;
-    AlignedProduct product(most, m, k, DType::kF32);
-    const std::vector<float> expected =
-        product.Run(ops::conformance::ReferenceKernel(op), most);
-    const std::vector<float> all = product.Run(op.kernels[0], most);
-    EXPECT_TRUE(ops::conformance::AllClose(
-        all, expected, {.abs = ops::LinearErrorBound(k) * 2 * static_cast<double>(k)}))
-        << m << " x " << k;
-    for (int64_t rows : {1, 8, 9, 32, 33}) {
-      const std::vector<float> few = product.Run(op.kernels[0], rows);
-      EXPECT_TRUE(ops::conformance::BitEqual(few, std::span(all).first(few.size())))
-          << rows << " rows of " << m << " x " << k;
+  Random random(1);
+  for (const auto& [m, k] : {std::pair<int64_t, int64_t>{8, 32}, {72, 96}, {136, 512}}) {
+    const WeightsOfEveryFormat weights(m, k, random);
+    for (const auto& [name, w] : weights.all()) {
+      SCOPED_TRACE(name + " " + std::to_string(m) + " x " + std::to_string(k));
+      const int64_t most = 45;
+      AlignedProduct product(most, w, DType::kF32);
+      ASSERT_EQ(product.IsSupported(kernel), has_instruction);
+      if (!has_instruction) continue;
+      const std::vector<float> all = product.Run(kernel, most);
+      product.CheckValues(all);
+      for (int64_t rows : {1, 9, 32, 33}) {
+        const std::vector<float> few = product.Run(kernel, rows);
+        EXPECT_TRUE(BitEqual(few, std::span(all).first(few.size()))) << rows << " rows";
+      }
     }
   }
-  AlignedProduct narrow(3, 40, 64, DType::kBF16), wide(3, 40, 64, DType::kF32);
+}
+
+TEST_P(GpuConformance, LinearOnTensorCoresRoundsOnce) {
+  if (GpuCapabilities().gpu.warp_lanes != 32) return;
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  TestTensor w(DType::kBF16, {40, 64});
+  Random random(2);
+  w.FillUniform(random, -1, 1);
+  AlignedProduct narrow(3, w.view(), DType::kBF16), wide(3, w.view(), DType::kF32);
   const std::vector<float> rounded = narrow.Run(op.kernels[0], 3);
   TestTensor expected(DType::kBF16, {3, 40});
   expected.Set(wide.Run(op.kernels[0], 3));
-  EXPECT_TRUE(ops::conformance::BitEqual(rounded, expected.ToFloat()));
+  EXPECT_TRUE(BitEqual(rounded, expected.ToFloat()));
 }
 
 }  // namespace

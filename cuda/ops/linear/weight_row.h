@@ -19,9 +19,8 @@ namespace pagemill::gpu {
 inline constexpr int kWeightsAtOnce = 8;
 
 // True for the formats that LoadWeights() reads.
-inline bool IsReadableFormat(const TensorView& w) {
-  if (w.parts != nullptr) return false;
-  switch (w.dtype) {
+inline bool IsReadableFormat(DType dtype) {
+  switch (dtype) {
     case DType::kF32:
     case DType::kBF16:
     case DType::kF16:
@@ -65,6 +64,11 @@ PAGEMILL_DEVICE void LoadNibbles(const uint8_t* at, bool high, int (&to)[kWeight
   for (int i = 0; i < kWeightsAtOnce; ++i) to[i] = high ? at[i] >> 4 : at[i] & 15;
 }
 
+// Of |q| below 2^22, without a conversion, which takes as long as several additions.
+PAGEMILL_DEVICE float IntegerToFloat(int32_t q) {
+  return BitsToFloat(0x4b400000u + static_cast<uint32_t>(q)) - 0x1.8p23f;
+}
+
 inline constexpr float kNoMinimum = -0.0f;  // a sum with it has the bits of the other operand
 
 // to = q * d + m.
@@ -72,7 +76,7 @@ PAGEMILL_DEVICE void Scale(const int (&q)[kWeightsAtOnce], float d, float m,
                            float (&to)[kWeightsAtOnce]) {
   PAGEMILL_UNROLL
   for (int i = 0; i < kWeightsAtOnce; ++i) {
-    to[i] = RoundedProduct(static_cast<float>(q[i]), d) + m;
+    to[i] = RoundedProduct(IntegerToFloat(q[i]), d) + m;
   }
 }
 

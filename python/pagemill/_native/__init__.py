@@ -86,6 +86,7 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
     output_schema,
     outputs_from_wire,
     plan_memory,
+    plan_on_device,
     present_peaks,
     rewrite_program,
 )
@@ -150,6 +151,7 @@ __all__ = [
     "output_schema",
     "outputs_from_wire",
     "plan_memory",
+    "plan_on_device",
     "present_peaks",
     "rewrite_program",
 ]

@@ -119,8 +119,8 @@ def detect_capabilities() -> CpuCapabilities: ...
 def rewrite_program(text: str) -> str:
     """The same model with fused ops; raises StatusError that names the line."""
 
-def plan_memory(text: str, options: ExecutorOptions, device: Device | None = None) -> MemoryPlan:
-    """On this CPU, or on `device`. Opens no weight file."""
+def plan_memory(text: str, options: ExecutorOptions) -> MemoryPlan:
+    """Opens no weight file."""
 
 class KvGroupOptions:
     """What layers that share block tables need of the KV cache: cc/step/kv_group_options.h."""
@@ -268,15 +268,26 @@ class Device:
         """The names of each op's kernels, the best first."""
     @property
     def free_bytes(self) -> int:
-        """Of its memory, when it was opened."""
+        """Of its memory, now."""
 
 class DeviceExecutor:
-    """Runs a program on a device, with up to two steps in flight; for one ModelRunner of the same
-    `limits`. Keeps the device alive."""
+    """Runs a program on a device, with up to two steps in flight, for one ModelRunner with limits
+    of the same `max_model_len` and `vocab_size`. Keeps the device alive."""
 
     def __init__(
-        self, device: Device, text: str, options: ExecutorOptions, limits: RunnerLimits
+        self,
+        device: Device,
+        text: str,
+        options: ExecutorOptions,
+        *,
+        max_model_len: int,
+        vocab_size: int,
     ) -> None: ...
+
+def plan_on_device(
+    device: Device, text: str, options: ExecutorOptions, *, max_model_len: int, vocab_size: int
+) -> MemoryPlan:
+    """What a DeviceExecutor takes of the device's memory. Opens no weight file."""
 
 class PythonExecutor:
     """Runs a step by calling Python, on the engine's thread, with the GIL held.

@@ -1,9 +1,9 @@
 """What this machine allows a model at most, measured in the same run as what is achieved.
 
-A step has to read the weights once and to multiply its rows by them; it can do both at the same
-time, so the limit is whichever takes longer (the roofline). A prompt is limited by multiplying. The
-limit of one stream is that of reading alone: where its kernels multiply slower than memory is read,
-that is theirs to mend.
+A step has to read the weights that its tokens take once, and to multiply its rows by them; it can
+do both at the same time, so the limit is whichever takes longer (the roofline). A prompt is limited
+by multiplying. The limit of one stream is that of reading alone: where its kernels multiply slower
+than memory is read, that is theirs to mend.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class MachineLimits:
     peaks: Mapping[str, float]
     peak_names: Mapping[str, Peak]
 
-    def read_seconds(self) -> float:
-        """Of reading all weights once."""
-        return self.work.weight_bytes / self.read_bytes_per_s
+    def read_seconds(self, tokens: float = 1) -> float:
+        """Of reading once what a step of so many tokens multiplies."""
+        return self.work.bytes_of_step(tokens) / self.read_bytes_per_s
 
     def multiply_seconds(self, tokens: float, logits_rows: float) -> float:
         """Of the necessary multiplications."""
@@ -56,12 +56,13 @@ class MachineLimits:
 
     def step_seconds(self, tokens: float, logits_rows: float) -> float:
         """The shortest that a step of so many tokens and rows of logits can take."""
-        return max(self.read_seconds(), self.multiply_seconds(tokens, logits_rows))
+        return max(self.read_seconds(tokens), self.multiply_seconds(tokens, logits_rows))
 
     def prefill_seconds(self, tokens: float, requests: float, step_tokens: int) -> float:
         """Of prompts of `tokens` tokens in all, in steps of at most `step_tokens` tokens."""
         steps = max(1.0, tokens / step_tokens)
-        return max(steps * self.read_seconds(), self.multiply_seconds(tokens, requests))
+        reading = steps * self.read_seconds(tokens / steps)
+        return max(reading, self.multiply_seconds(tokens, requests))
 
     def decode_seconds(self, requests: int) -> float:
         """Of a step that makes one token for each of so many requests."""

@@ -36,6 +36,10 @@ def test_a_token_takes_some_of_the_experts() -> None:
     work = ModelWork.of_choices([("grouped_linear", f"{operands} {results}", "avx512", 3)])
     assert work.weight_bytes == 3 * 2 * 2 * (96 * 2 * 20)
     assert work.operations(10, 1) == {"avx512": 10 * 3 * 2 * 2 * (2 * 96 * 64)}
+    one = work.weight_bytes // 2
+    # Each of two tokens takes 2 of 8 at random, so 2 + 2 * 6 / 8 in the mean.
+    assert work.bytes_of_step(2) == pytest.approx(3.5 * one)
+    assert work.bytes_of_step(1000) == pytest.approx(8 * one)
 
 
 X86: list[Peak] = [

@@ -1,6 +1,7 @@
 """What one step of a model has to read and to multiply, whatever the kernels: for limits.
 
-Counted are the weights of matrix multiplications; of experts, those that one token takes.
+Counted are the weights of matrix multiplications; of experts, those that the step's tokens take if
+they choose at random.
 Attention, norms and activations are left out, so a limit that follows from this is never too low.
 Only rows whose logits are requested go through the vocabulary projection.
 """
@@ -25,9 +26,14 @@ class Multiplication:
     """All multiplications of one shape by one kernel."""
 
     kernel: str
-    weight_bytes: int
+    weight_bytes: int  # that one row takes
     operations_per_row: int  # a multiplication and an addition are two
     per_token: bool  # for each token of the step; otherwise for each row of logits
+    share: float = 1.0  # of a stack's matrices, that one row takes
+
+    def bytes_of(self, rows: float) -> float:
+        """Read for so many rows, each of which takes its share of a stack at random."""
+        return self.weight_bytes * (1 - (1 - self.share) ** max(rows, 1)) / self.share
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +44,12 @@ class ModelWork:
 
     @property
     def weight_bytes(self) -> int:
-        """Read in each step, once."""
+        """Read for one token."""
         return sum(each.weight_bytes for each in self.multiplications)
+
+    def bytes_of_step(self, tokens: float) -> float:
+        """Read, once, in a step of so many tokens."""
+        return sum(each.bytes_of(tokens) for each in self.multiplications)
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -101,7 +111,7 @@ def _multiplications(inputs: Sequence[str], kernel: str, count: int) -> list[Mul
 
     if not inputs or not (rows := re.match(r"\w+\[(\d+)", inputs[0])):
         return []
-    step_rows, choices = int(rows.group(1)), 0
+    step_rows, choices = int(rows.group(1)), 0  # choices: of a stack, for a row
     found: list[Multiplication] = []
     for operand in inputs[1:]:
         match = _OPERAND.fullmatch(operand)
@@ -117,6 +127,7 @@ def _multiplications(inputs: Sequence[str], kernel: str, count: int) -> list[Mul
         if dtype not in DTYPES or outputs == 1 or bool(stack) != bool(choices):
             continue
         times = count * max(choices, 1)
+        share = choices / stack[0] if choices else 1.0
         info = DTYPES[dtype]
         row_bytes = math.ceil(depth / info.block_elements) * info.block_bytes
         found.append(
@@ -125,6 +136,7 @@ def _multiplications(inputs: Sequence[str], kernel: str, count: int) -> list[Mul
                 weight_bytes=times * outputs * row_bytes,
                 operations_per_row=2 * times * outputs * depth,
                 per_token=step_rows != _LOGITS_ROWS,
+                share=share,
             )
         )
     return found

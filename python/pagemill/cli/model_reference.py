@@ -49,6 +49,12 @@ model's repository is never run. KV tiers, adapters, draft models, tensor parall
 caches and weight updates need native support. [How it
 works](decisions/0075-other-architectures-run-in-place.md).
 
+## Missing
+
+RWKV-5 to RWKV-7; Phi-3-small and Phi-4-mini-flash; decoders of T5; encoders of images and sound
+except those of the table's models with images. Of checkpoints that predict further tokens (`mtp`,
+`num_nextn_predict_layers`), those layers are not used.
+
 ## Without weights
 
 `--load-format dummy` takes a folder with a `config.json` and no weights: they are random, the

@@ -237,7 +237,13 @@ def _executor(
     num_blocks = max(1, limits.num_blocks)
     if sizes.device is not None:
         options = sizes.executor_options(config, num_blocks)
-        return _native.DeviceExecutor(sizes.device, built.program_text, options, limits)
+        return _native.DeviceExecutor(
+            sizes.device,
+            built.program_text,
+            options,
+            max_model_len=limits.max_model_len,
+            vocab_size=limits.vocab_size,
+        )
     if built.module is not None:
         return _module_executor(built.module, sizes, num_blocks, config.cache.block_size)
     if config.executor.executor == "native":

@@ -104,7 +104,15 @@ class ExecutorSizes:
         """What `built` takes, with a KV cache of one page."""
         if built.module is None:
             options = self.executor_options(config, 1)
-            return _native.plan_memory(built.program_text, options, self.device)
+            if self.device is None:
+                return _native.plan_memory(built.program_text, options)
+            return _native.plan_on_device(
+                self.device,
+                built.program_text,
+                options,
+                max_model_len=built.max_model_len,
+                vocab_size=built.vocab_size,
+            )
         rows = self.max_num_logits_rows if built.pooled is None else self.max_num_tokens
         return built.module.memory(
             dtype=self.activation_type,

@@ -12,6 +12,7 @@ from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, build
 from pagemill.engine.loading import load
 from pagemill.engine.model_plan import plan_model
+from pagemill.models.base import ModelConfigError
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -84,3 +85,23 @@ def test_what_has_no_dummy_weights(
     flat = {"model": str(tmp_path), "load_format": "dummy"} | options
     with pytest.raises(ConfigError, match=message):
         plan_model(build(EngineConfig, {key: v for key, v in flat.items() if v is not None}))
+
+
+def test_a_configuration_without_architectures(tmp_path: Path):
+    """Its model_type names one; else the operator must."""
+    unnamed = {"architectures": None}
+    assert plan_model(_config(tmp_path, **unnamed)).architecture == "LlamaForCausalLM"
+    with pytest.raises(ModelConfigError, match="name one by --hf-overrides"):
+        plan_model(_config(tmp_path, model_type=None, **unnamed))
+
+
+def test_what_the_operator_overrides(tmp_path: Path):
+    whole = plan_model(_config(tmp_path)).weights
+    overrides = {"architectures": ["InternLM3ForCausalLM"], "num_hidden_layers": 1}
+    options = {"model": str(tmp_path), "load_format": "dummy", "cache_dir": str(tmp_path / "cache")}
+    plan = plan_model(build(EngineConfig, options | {"hf_overrides": overrides}))
+    assert plan.architecture == "InternLM3ForCausalLM"
+    assert whole - plan.weights >= 2 * (_LAYER - 2 * 64)
+    # Of what it takes away, nothing is left.
+    _config(tmp_path, quantization_config={"quant_method": "gptq"})
+    plan_model(build(EngineConfig, options | {"hf_overrides": {"quantization_config": None}}))

@@ -18,8 +18,9 @@ class AttentionShape:
     which begins anew at each multiple of it if `chunked`; `soft_cap` bounds scores, and those of
     positions after `grows_from` grow with the position's logarithm (0 = none, see
     `ops.paged_attention`); values have `value_dim` elements a head if they are narrower than keys:
-    the cache holds zeros behind them; `shard` is the part of the heads that this rank computes, by
-    default all (see `divide`)."""
+    the cache holds zeros behind them; `both_ways`: a query attends to the tokens behind it, too,
+    and nothing is cached (see `attend_both_ways`); `shard` is the part of the heads that this rank
+    computes, by default all (see `divide`)."""
 
     heads: int
     kv_heads: int
@@ -30,6 +31,7 @@ class AttentionShape:
     chunked: bool = False
     value_dim: int | None = None
     grows_from: int = 0
+    both_ways: bool = False
     shard: Shard = Shard()
 
     @property
@@ -143,7 +145,9 @@ def attend(
 ) -> Tensor:
     """Store k and v in a new cache of this name and attend: [T, heads, values]. `scales` are
     those of keys and values in an fp8 cache; `sinks` [heads] join the softmax; `slopes` [heads] are
-    those of ALiBi."""
+    those of ALiBi. If `both_ways`, nothing is stored, and there are neither sinks nor slopes."""
+    if shape.both_ways:
+        return attend_both_ways(q, k, v, shape)
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
     group = q.trace.kv_group(shape.window)
     cache = q.trace.cache(cache_name, group, (kv_heads, shape.head_dim))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -70,19 +71,45 @@ def chosen_experts(
 ) -> Tensor:
     """x [N, H] and what `route` returns -> the weighted sum of each row's experts, [N, H].
 
-    Weights: `<prefix>.experts`, or two stacks of all together.
+    Weights: `<prefix>.experts`, or two stacks of all together; or of each rank that the checkpoint
+    was saved by, the experts' modules with its part of their features, `<module>.rank<i>`.
     """
     if weights.has(f"{prefix}.{_STACKS.up}"):
         return packed_experts(weights, prefix, x, chosen, experts, _STACKS)
-    names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
-    part = weights.shard.part(inner, _block_elements(weights, names, experts.down))
-    wide = (count, inner, x.width)
-    modules = [name for name in (experts.gate, experts.up) if name]
-    wide_stacks = [weights.stack(names, name, wide, rows=part) for name in modules]
-    down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
-    adapted = _Adapted(weights, experts, part, prefix)
-    y = run_experts(x, chosen, wide_stacks, down, experts.kind, experts.limit, adapted)
+    count, modules = experts.count, [name for name in (experts.gate, experts.up) if name]
+    names, saved = f"{prefix}.experts", _saved_parts(weights, f"{prefix}.experts", experts)
+    block = _block_elements(weights, names, f"{experts.down}{saved[0][0]}")
+    part = weights.shard.part(experts.intermediate, block)
+    sums: list[Tensor] = []
+    for rank, stored in saved:
+        begin, end = max(part.begin, stored.begin), min(part.end, stored.end)
+        if begin >= end:
+            for module in (*modules, experts.down):
+                for i in range(count):
+                    weights.claim(f"{names}.{i}.{module}{rank}.weight")
+            continue
+        own = Part(begin - stored.begin, end - stored.begin, stored.size)
+        shape = (count, own.total, x.width)
+        wide = [weights.stack(names, f"{name}{rank}", shape, rows=own) for name in modules]
+        shape = (count, x.width, own.total)
+        down = weights.stack(names, f"{experts.down}{rank}", shape, columns=own)
+        adapted = _Adapted(weights, experts, Part(begin, end, part.total), prefix)
+        sums.append(run_experts(x, chosen, wide, down, experts.kind, experts.limit, adapted))
+    y = functools.reduce(ops.add, sums)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
+
+
+def _saved_parts(weights: Weights, names: str, experts: Experts) -> list[tuple[str, Part]]:
+    """What is behind the names of the experts' modules, and which of their features are there: all,
+    or those that each rank has saved."""
+    total, module = experts.intermediate, f"{names}.0.{experts.down}"
+    ranks = 0
+    while weights.has(f"{module}.rank{ranks}.weight"):
+        ranks += 1
+    if not ranks:
+        return [("", Part(0, total, total))]
+    size = total // ranks
+    return [(f".rank{i}", Part(i * size, (i + 1) * size, total)) for i in range(ranks)]
 
 
 def gated_expert(

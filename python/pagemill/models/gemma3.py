@@ -1,5 +1,6 @@
 """Gemma 3 (text): sliding and full attention layers, norms on queries, keys and the end of each
-branch.
+branch. With `use_bidirectional_attention`, as in EmbeddingGemma, it is an encoder, in whose sliding
+layers a query sees half a window on both sides.
 
 Weights as Llama's, plus `self_attn.{q,k}_norm`, `pre_feedforward_layernorm` and
 `post_feedforward_layernorm`. A checkpoint stores norm weights minus 1, GGUF stores them whole
@@ -12,13 +13,14 @@ from dataclasses import replace
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.decoder import QkNorm
+from pagemill.layers.decoder import QkNorm, rotary_attention
 from pagemill.layers.rotary import Rotary
-from pagemill.models.base import Config
+from pagemill.models.base import Config, ModelTraits
 from pagemill.models.config_keys import (
     FULL,
     SLIDING,
     activation,
+    flag,
     layer_types,
     number,
     positive_int,
@@ -32,10 +34,13 @@ class Gemma3Model(Decoder):
     """One Gemma 3 text model."""
 
     def __init__(self, config: Config) -> None:
-        refuse(config, "use_bidirectional_attention")
+        self._both_ways = flag(config, "use_bidirectional_attention", False)
+        if self._both_ways:
+            refuse(config, "attn_logit_softcapping")
         types = _layer_types(config)
         super().__init__(config, tied_by_default=True, layer_types=types)
         window = positive_int(config, "sliding_window")
+        window = window // 2 + 1 if self._both_ways else window
         self.windows = [window if kind == SLIDING else 0 for kind in types]
         head_dim = self.sizes.head_dim
         self.attention_scale = number(config, "query_pre_attn_scalar", head_dim, least=1e-6) ** -0.5
@@ -47,6 +52,19 @@ class Gemma3Model(Decoder):
         )
         self.activation = activation(config, "hidden_activation", "gelu_pytorch_tanh")
         self.embedding_scale = self.sizes.hidden_size**0.5  # as in Gemma
+
+    @property
+    def traits(self) -> ModelTraits:
+        traits = super().traits
+        return replace(traits, causal=False, generates=False) if self._both_ways else traits
+
+    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
+        shape = self.sizes.attention(
+            scale=self.attention_scale, window=self.windows[layer], soft_cap=self.soft_cap
+        )
+        shape = replace(shape, both_ways=self._both_ways)
+        name = f"{self.prefix(layer)}.{self.names.attention}"
+        return rotary_attention(weights, name, x, shape, rotary, f"kv{layer}", self.attention_parts)
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)

@@ -1,9 +1,10 @@
-"""Jina embeddings 3 without its adapters: RoBERTa with rotary positions."""
+"""Jina embeddings 3 without its adapters: RoBERTa with rotary positions. Also as first saved, under
+the architecture of XLM-RoBERTa."""
 
 from __future__ import annotations
 
 from pagemill.models.base import Config
-from pagemill.models.config_keys import make_rotary_table
+from pagemill.models.config_keys import Defaults, make_rotary_table, number
 from pagemill.models.encoder import Encoder, EncoderNames
 
 
@@ -22,8 +23,14 @@ class Jina3Model(Encoder):
         down_norm="norm2",
     )
 
+    ignored = {
+        **Encoder.ignored,
+        r".*\.parametrizations\.weight\.0\.lora_[AB]": "adapters for tasks are not used",
+    }
+
     def __init__(self, config: Config) -> None:
-        super().__init__(config)
+        config = Defaults(config, {"rope_theta": number(config, "rotary_emb_base", 2e4)})
+        super().__init__(config, positions="rotary")
         self.typed = False
         table = make_rotary_table(config, self.sizes.head_dim)
         self.rotary = (table,) * self.sizes.layers

@@ -31,6 +31,7 @@ from pagemill.models.config_keys import (
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops import Scoring
+from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
@@ -99,21 +100,32 @@ class Llama4Model(Decoder):
         ids, shares = ops.moe_route(logits, self._routing)
         ids = name_in_layer(ids, EXPERTS)
         inner, hidden = self.sizes.intermediate_size, x.width
-        part = weights.shard.part(inner)
+        part, experts = weights.shard.part(inner), f"{name}.experts"
 
-        def wide(first: int) -> Tensor:
+        def layer(module: str, parameter: str, rows: Part, features: int) -> ExpertLayer:
+            return ExpertLayer(
+                self._count, experts, module, experts, parameter, rows, features, turned=True
+            )
+
+        def wide(module: str, first: int, x: Tensor) -> Tensor:
             rows = Part(first + part.begin, first + part.end, 2 * inner)
             shape = (self._count, 2 * inner, hidden)
-            return weights.turned_stack(f"{name}.experts.gate_up_proj", shape, rows=rows)
+            weight = weights.turned_stack(f"{experts}.gate_up_proj", shape, rows=rows)
+            (y,) = ops.grouped_linear(x, ids, weight)
+            adapted = layer(module, "gate_up_proj", rows, hidden)
+            return weights.adapted_experts(adapted, ids, x, y, rows=part)
 
         # Up and down are linear: their share is multiplied at the end.
-        (gate,) = ops.grouped_linear(ops.moe_combine(x, shares), ids, wide(0))
-        (up,) = ops.grouped_linear(x, ids, wide(inner))
+        gate = wide("gate_proj", 0, ops.moe_combine(x, shares))
+        up = wide("up_proj", inner, x)
         y = ops.gated_activation(gate, up, self.activation)
         shape = (self._count, hidden, inner)
-        down = weights.turned_stack(f"{name}.experts.down_proj", shape, columns=part)
-        y = ops.moe_combine(ops.grouped_linear(y, ids, down)[0], shares)
-        return y if part.whole else ops.all_reduce(y, shard=weights.shard)
+        down = weights.turned_stack(f"{experts}.down_proj", shape, columns=part)
+        adapted = layer("down_proj", "down_proj", Part(0, hidden, hidden), inner)
+        (z,) = ops.grouped_linear(y, ids, down)
+        z = weights.adapted_experts(adapted, ids, y, z, columns=part)
+        z = ops.moe_combine(z, shares)
+        return z if part.whole else ops.all_reduce(z, shard=weights.shard)
 
 
 def _rotates(config: Config, layers: int) -> list[bool]:

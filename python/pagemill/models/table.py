@@ -174,6 +174,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "hyperclovax:HyperClovaXModel", "HyperCLOVA X", ("hyperclovax",)
     ),
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2", ("internlm2",)),
+    "InternLM3ForCausalLM": Architecture("internlm3:InternLm3Model", "InternLM3", ("internlm3",)),
     "InternLMForCausalLM": Architecture("internlm:InternLmModel", "InternLM", ("internlm",)),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2", ("jais2",)),
     "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba", ("jamba",)),
@@ -194,7 +195,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "LlamaForCausalLM": Architecture(
         "llama:LlamaModel",
         "Llama, and models of its shape (SmolLM2, ...)",
-        ("llama", "internlm3", "iquestcoder"),
+        ("llama", "iquestcoder"),
     ),
     "LlavaForConditionalGeneration": Architecture(
         "llava:LlavaModel", "LLaVA 1.5", ("llava",), "text and images"
@@ -203,6 +204,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "longcat_flash:LongcatFlashModel", "LongCat-Flash", ("longcat_flash",)
     ),
     "MPNetModel": Architecture("mpnet:MpNetModel", "MPNet", ("mpnet",), "embeddings"),
+    "MPTForCausalLM": Architecture("mpt:MptModel", "MPT, as first saved", ()),
     "MT5EncoderModel": Architecture("t5:T5Model", "mT5, its encoder", ("mt5",), "embeddings"),
     "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2", ("mamba2",)),
     "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),

@@ -41,6 +41,7 @@ HAS_OTHER_NAMES = (
     "Dbrx",
     "ExaoneForCausalLM",
     "GPT",
+    "MPT",
     "Mpt",
     "OPT",
     "OpenAIGPT",
@@ -147,7 +148,7 @@ def test_a_head_is_found_by_the_end_of_the_name(architecture: str, row: str, tas
 
 
 def test_configurations_without_architectures():
-    assert architecture_of("internlm3") == "LlamaForCausalLM"
+    assert architecture_of("kimi_k2") == "DeepseekV3ForCausalLM"
     types = [name for row in ARCHITECTURES.values() for name in row.model_types]
     assert len(types) == len(set(types))
     for unknown in ("other", None, ["llama"]):
@@ -223,8 +224,8 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("LlamaForCausalLM", {"hidden_act": "mish"}, "unknown activation 'mish'; known: gelu"),
         (
             "Gemma3ForCausalLM",
-            {"use_bidirectional_attention": True},
-            "use_bidirectional_attention=True",
+            {"use_bidirectional_attention": True, "attn_logit_softcapping": 5.0},
+            "attn_logit_softcapping=5.0",
         ),
         (
             "Gemma3ForCausalLM",

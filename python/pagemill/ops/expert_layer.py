@@ -11,7 +11,8 @@ from pagemill.ops.shard import Part
 class ExpertLayer:
     """A layer of `count` experts: the modules `<container>.<number>.<module>`, or rows of
     `parameter`, which the module `owner` has for all experts: every `step`-th of `rows`, whose
-    total is how many the parameter has. It makes something of `features`."""
+    total is how many the parameter has. It makes something of `features`. `turned`: adapters take
+    the rows of the stored parameter, [experts, features, rows], for its outputs."""
 
     count: int
     container: str
@@ -21,6 +22,7 @@ class ExpertLayer:
     rows: Part
     features: int
     step: int = 1
+    turned: bool = False
 
     @property
     def name(self) -> str:

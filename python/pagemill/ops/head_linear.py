@@ -24,7 +24,7 @@ def head_linear(x: Tensor, weight: Tensor, *, transposed: bool = False) -> Tenso
     """
     require_act("head_linear", x=x)
     require_rank("head_linear", "x", x, 3)
-    require_weight("head_linear", "weight", weight, 3)
+    require_weight("head_linear", "weight", weight, 3, scaled=True)
     heads, rows, columns = weight.shape
     features, out = (rows, columns) if transposed else (columns, rows)
     if x.shape[1:] != (heads, features):

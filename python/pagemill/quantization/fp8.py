@@ -1,4 +1,5 @@
-"""The `fp8` method of transformers: e4m3 weights with a scale per tensor, row or block."""
+"""The `fp8` method of transformers: e4m3 weights with a scale per tensor, row or block. With
+`expert_dtype` fp4, which DeepSeek-V4 has beside the method's section, experts are in MXFP4."""
 
 from __future__ import annotations
 
@@ -6,20 +7,31 @@ from typing import Self
 
 from pagemill.quantization.base import Scheme
 from pagemill.quantization.module_names import ModuleNames
-from pagemill.quantization.notes import CACHE_SCALES, STATIC_ACTIVATIONS
+from pagemill.quantization.mxfp4 import Mxfp4MatrixScheme
+from pagemill.quantization.notes import CACHE_SCALES, CONVERTED_MXFP4, STATIC_ACTIVATIONS
 from pagemill.quantization.scaled import PARTS, ScaledScheme
 from pagemill.quantization.section import Section
 from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.weights.location import TensorLocation
 
+_EXPERTS = ".experts."
+
 
 class Fp8:
-    """One scheme for all modules except those listed as not converted."""
+    """One scheme for all modules except those listed as not converted, and perhaps another one for
+    experts."""
 
     parts = PARTS
 
-    def __init__(self, scheme: ScaledScheme, excluded: ModuleNames, notes: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        scheme: ScaledScheme,
+        experts: Scheme,
+        excluded: ModuleNames,
+        notes: tuple[str, ...],
+    ) -> None:
         self._scheme = scheme
+        self._experts = experts
         self._excluded = excluded
         self.notes = notes
 
@@ -34,10 +46,16 @@ class Fp8:
         names = ModuleNames([entry for name in excluded for entry in section.strings(name)])
         notes = (CACHE_SCALES,) if section.get("kv_cache_scheme") else ()
         notes += (STATIC_ACTIVATIONS,) if activations == "static" else ()
-        return cls(scheme, names, notes)
+        experts = section.get("expert_dtype") or "fp8"
+        section.require("expert_dtype", experts, {"fp8": "fp8", "fp4": "fp4"})
+        if experts == "fp8":
+            return cls(scheme, scheme, names, notes)
+        return cls(scheme, Mxfp4MatrixScheme(), names, (*notes, CONVERTED_MXFP4))
 
     def scheme(self, module: str) -> Scheme:
-        return UNQUANTIZED if module in self._excluded else self._scheme
+        if module in self._excluded:
+            return UNQUANTIZED
+        return self._experts if _EXPERTS in module else self._scheme
 
     def may_ignore(self, tensor: TensorLocation) -> bool:
         return tensor.name.endswith(".input_scale")

@@ -15,3 +15,7 @@ OTHER_SCALES = (
     "the checkpoint's scales of queries and attention weights, and zero points of keys, are not"
     " used: attention does not quantize them"
 )
+CONVERTED_MXFP4 = (
+    "matrices in MXFP4 are converted to q8_0 by CPUs, exactly, which takes twice the memory of 4"
+    " bits"
+)

@@ -1,5 +1,6 @@
-"""Matrices of 8-bit elements times scales, stored beside them as `<module>.weight_scale` or
-`weight_scale_inv` (both multiply); whole or in parts."""
+"""Matrices of 8-bit elements times scales, stored beside them as `<module>.weight_scale`,
+`weight_scale_inv` or `scale` (all multiply); whole or in parts. Scales are real numbers, or bytes
+that are the exponents of powers of two (e8m0)."""
 
 from __future__ import annotations
 
@@ -14,13 +15,18 @@ from pagemill.ops.trace import Tensor, format_shape
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.read import REAL_DTYPES, read_f32
+from pagemill.weights.read import REAL_DTYPES, e8m0_values, read_bytes, read_f32
 
-_SUFFIXES = ("weight_scale", "weight_scale_inv")
+_SUFFIXES = ("weight_scale", "weight_scale_inv", "scale")
+_EXPONENTS = "u8"
 PARTS = frozenset(_SUFFIXES)
 # Rows of a block as high as any matrix: one scale for all of them, and the same attribute for
 # matrices of any height, so that one op can multiply them.
 _ALL_ROWS = 1 << 30
+_HEADS_NOTE = (
+    "matrices of 8 bits that are multiplied head by head are expanded to bf16 by CPUs, to twice"
+    " their memory"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,34 +67,40 @@ class ScaledScheme:
         rows: Part | None,
         columns: Part | None,
     ) -> Tensor:
-        location = tensors.locate(f"{module}.weight")
-        if location.shape != shape:
-            raise WeightsError(
-                f"{tensors.path}: {location.name} is {format_shape(location.shape)}, "
-                f"the configuration asks for {format_shape(shape)}"
-            )
+        location = _locate_values(tensors, module, shape)
         scales_at, block = self._locate_scales(tensors, module, shape)
         grid = (-(-shape[0] // block[0]), -(-shape[1] // block[1]))
         values = tensors.matrix(location, rows, columns)
-        if all(part is None or part.whole for part in (rows, columns)):
-            scales = tensors.small(scales_at, grid)
-        else:
-            whole = Scales(read_f32(scales_at).reshape(grid), block)
-            own = part_of_scales(whole, location, rows, columns)
-            scales, block = tensors.constant(f"{values.name}.scales", own.values), own.block
-        form = Format("scaled", block, int8_activations=self.int8_activations)
-        # Its values have the name that the tensor has in the file.
-        return tensors.quantized(
-            f"{values.name}.scaled",
-            lambda: (self.dtype, _dims(values), form, (values, scales, None, None)),
-        )
+        whole = all(part is None or part.whole for part in (rows, columns))
+        if whole and scales_at.dtype != _EXPONENTS:
+            return self._scaled(tensors, values, tensors.small(scales_at, grid), block)
+        stored = Scales(_read_scales(tensors, scales_at).reshape(grid), block)
+        own = part_of_scales(stored, location, rows, columns)
+        scales = tensors.constant(f"{values.name}.scales", own.values)
+        return self._scaled(tensors, values, scales, own.block)
 
     def head_matrices(
         self, tensors: DeclaredTensors, module: str, width: int, heads: Part, rows: Part
     ) -> Tensor:
-        raise WeightsError(
-            f"{tensors.path}: {module} is stored as {self.name}, but its heads are multiplied one"
-            " by one, which is not supported with scales; leave it unquantized"
+        shape = (heads.total * rows.total, width)
+        location = _locate_values(tensors, module, shape)
+        scales_at, block = self._locate_scales(tensors, module, shape)
+        grid = (-(-shape[0] // block[0]), -(-shape[1] // block[1]))
+        stored = Scales(_read_scales(tensors, scales_at).reshape(grid), block)
+        own = scales_of_heads(stored, heads, rows)
+        values = tensors.head_matrices(location, heads, rows)
+        scales = tensors.constant(f"{values.name}.scales", own.values)
+        tensors.note(_HEADS_NOTE)
+        return self._scaled(tensors, values, scales, own.block)
+
+    def _scaled(
+        self, tensors: DeclaredTensors, values: Tensor, scales: Tensor, block: tuple[int, int]
+    ) -> Tensor:
+        """The weight of these parts. Its values have the name that the tensor has in the file."""
+        form = Format("scaled", block, int8_activations=self.int8_activations)
+        return tensors.quantized(
+            f"{values.name}.scaled",
+            lambda: (self.dtype, _dims(values), form, (values, scales, None, None)),
         )
 
     def _locate_scales(
@@ -116,13 +128,32 @@ class ScaledScheme:
             per_row, single = (1, shape[1]), (_ALL_ROWS, shape[1])
             expected = {(shape[0],): per_row, (shape[0], 1): per_row, (): single, (1,): single}
             expected.setdefault((1, 1), single)
-        if location.shape not in expected or location.dtype not in REAL_DTYPES:
+        if location.shape not in expected or location.dtype not in (*REAL_DTYPES, _EXPONENTS):
             wanted = " or ".join(format_shape(known) for known in expected)
             raise WeightsError(
                 f"{tensors.path}: {names[0]} is {location.dtype} {format_shape(location.shape)};"
-                f" it must be f32, bf16 or f16 {wanted}"
+                f" it must be f32, bf16, f16 or u8 {wanted}"
             )
         return location, expected[location.shape]
+
+
+def _locate_values(tensors: DeclaredTensors, module: str, shape: tuple[int, int]) -> TensorLocation:
+    location = tensors.locate(f"{module}.weight")
+    if location.shape == shape:
+        return location
+    raise WeightsError(
+        f"{tensors.path}: {location.name} is {format_shape(location.shape)}, "
+        f"the configuration asks for {format_shape(shape)}"
+    )
+
+
+def _read_scales(tensors: DeclaredTensors, location: TensorLocation) -> npt.NDArray[np.float32]:
+    if location.dtype != _EXPONENTS:
+        return read_f32(location)
+    scales = e8m0_values(read_bytes(location))
+    if not np.isfinite(scales).all():
+        raise WeightsError(f"{tensors.path}: {location.name} has a scale that is not a number")
+    return scales
 
 
 def _dims(tensor: Tensor) -> tuple[int, ...]:
@@ -155,3 +186,14 @@ def part_of_scales(
             values = values[np.arange(rows.begin, rows.end) // block_rows]
             block_rows = 1
     return Scales(np.ascontiguousarray(values), (block_rows, block_columns))
+
+
+def scales_of_heads(scales: Scales, heads: Part, rows: Part) -> Scales:
+    """Those of some rows of some heads of a matrix [heads.total * rows.total, ...], as a stack:
+    [heads.size, rows of blocks, columns of blocks]."""
+    block_rows, block_columns = scales.block
+    begins = np.array([head * rows.total + rows.begin for head in heads.indices])
+    # A scale for each row if blocks begin anywhere else than heads do.
+    step = 1 if (begins % block_rows).any() else block_rows
+    places = begins[:, None] + np.arange(0, rows.size, step)
+    return Scales(scales.values[places // block_rows], (step, block_columns))

@@ -26,6 +26,7 @@ METHODS: dict[str, str] = {
 _UNQUANTIZED = "pagemill.quantization.unquantized:Unquantized"
 
 _KEYS = ("quantization_config", "compression_config")  # the latter: compressed-tensors before 0.8
+_BESIDE = "expert_dtype"  # a field of the section that some configurations have beside it
 
 
 def method_of(config: Mapping[str, Any]) -> Method:
@@ -47,6 +48,8 @@ def method_of(config: Mapping[str, Any]) -> Method:
                 f"{key}: the quant_method {shown(name)} is not supported;"
                 f" supported: {', '.join(METHODS)}"
             )
+        if config.get(_BESIDE) is not None:
+            section = {_BESIDE: config[_BESIDE], **section}
         return _load(METHODS[name]).from_section(Section(name, section))
     return _load(_UNQUANTIZED).from_section(Section("none"))
 

@@ -4,7 +4,7 @@
     adapter = read_adapter(path)
     layers = adapter_layers(adapter, built.adapter_targets, source)   # for _native.make_adapter
 
-LoRA, rsLoRA and DoRA of linear layers, LoRA of embeddings and experts. What the format can say
+LoRA, rsLoRA and DoRA of linear layers and embeddings, LoRA of experts. What the format can say
 beyond that is refused: a checkpoint whose weights were only partly used would answer wrongly
 without a word.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -47,6 +47,7 @@ _NESTED = ".base_layer"
 _MOST_NESTED = 2
 # What checkpoints call modules that `transformers` calls otherwise.
 _RENAMED = {".block_sparse_moe.": ".mlp."}
+_MERGE = "merge the adapter into the model (PEFT's merge_and_unload) and serve that"
 _ROWS_AT_ONCE = 4096
 _ROUNDING = 2.0**-8  # bf16
 _SHOWN = 5
@@ -170,7 +171,7 @@ def adapter_layers(
         raise WeightsError(
             f"{adapter.path} changes layers that this model cannot adapt:"
             f" {', '.join(map(shown, unknown[:_SHOWN]))}{more}; adapters may change its linear"
-            f" layers, such as {', '.join(known[:2]) or 'none'}"
+            f" layers, such as {', '.join(known[:2]) or 'none'}; {_MERGE}"
         )
     return layers
 
@@ -203,7 +204,7 @@ def _fused_name(adapter: Adapter, target: AdapterTarget) -> str | None:
             if module is None or len(module.a.shape) != 2 or len(module.b.shape) != 2:
                 continue
             sizes = module.a.shape[1], module.b.shape[0]
-            if sizes == (experts.features, experts.rows.total):
+            if sizes[:: -1 if experts.turned else 1] == (experts.features, experts.rows.total):
                 fits.append(name)
     if len(fits) > 1:
         raise WeightsError(
@@ -226,7 +227,7 @@ def _check_config(path: Path, config: Mapping[str, Any]) -> None:
         names = ", ".join(map(shown, listed))
         raise WeightsError(
             f"{path / CONFIG_FILE}: modules_to_save has {names}: whole layers beside the adapter,"
-            " which are not supported; train them as target_modules"
+            f" which are not supported; train them as target_modules, or {_MERGE}"
         )
     if config.get("bias", "none") != "none":
         raise WeightsError(
@@ -266,8 +267,6 @@ def _module(path: Path, name: str, tensors: dict[str, TensorLocation]) -> Adapte
         raise WeightsError(f"{path}: {name} lacks lora_A or lora_B")
     if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[0] < 1:
         raise WeightsError(f"{path}: lora_A or lora_B of {name} is no matrix")
-    if embedding and "magnitude" in tensors:
-        raise WeightsError(f"{path}: {name} has DoRA of an embedding, which is not supported")
     return AdapterModule(a, b, embedding, **tensors)
 
 
@@ -340,7 +339,8 @@ def _layer(
 
 def _fused_layers(adapter: Adapter, name: str, target: AdapterTarget) -> list[Layer]:
     """The layers of all experts, of a module whose lora_A is [experts * rank, in] and lora_B
-    [out, rank * experts], experts innermost."""
+    [out, rank * experts], experts innermost; with in and out the other way round if the parameter
+    is turned."""
     module, experts = adapter.modules[name], target.experts
     assert experts is not None
     if module.rank % experts.count or module.b.shape[1] != module.rank:
@@ -353,13 +353,14 @@ def _fused_layers(adapter: Adapter, name: str, target: AdapterTarget) -> list[La
     rank = module.rank // experts.count
     scale = adapter.scaling.of(f"{experts.owner}.{experts.parameter}", rank)
     a = _native(module.a).reshape(experts.count, rank, -1)
-    b = _native(module.b).reshape(-1, rank, experts.count)
-    b = b[experts.rows.begin : experts.rows.end : experts.step]
-    columns = slice(None)
+    b = _native(module.b).reshape(-1, rank, experts.count).transpose(2, 0, 1)
+    if experts.turned:
+        a, b = b.transpose(0, 2, 1), a.transpose(0, 2, 1)
+    b = b[:, experts.rows.begin : experts.rows.end : experts.step]
     if target.columns is not None:
-        columns = slice(target.columns.begin, target.columns.end)
+        a = a[:, :, target.columns.begin : target.columns.end]
     return [
-        (target.name, i, _dense(a[i, :, columns]), _dense(b[:, :, i]), scale, None, None)
+        (target.name, i, _dense(a[i]), _dense(b[i]), scale, None, None)
         for i in range(experts.count)
     ]
 
@@ -372,20 +373,25 @@ def _check_base(adapter: Adapter, name: str, base: TensorLocation, source: Model
     own = source.tensor(f"{name}.weight")
     differs = base.shape != own.shape
     if not differs and own.dtype in REAL_DTYPES:
-        ours, theirs = read_bytes(own), read_bytes(base)
-        rows = own.shape[0]
-        ours, theirs = ours.reshape(rows, -1), theirs.reshape(rows, -1)
-        for begin in range(0, rows, _ROWS_AT_ONCE):
-            part = slice(begin, begin + _ROWS_AT_ONCE)
-            shape = (len(ours[part]), own.shape[1])
-            values = as_f32(own.dtype, shape, ours[part].reshape(-1))
-            others = as_f32(base.dtype, shape, theirs[part].reshape(-1))
-            differs |= not np.allclose(values, others, rtol=_ROUNDING, atol=0)
+        portions = zip(_portions(own), _portions(base), strict=True)
+        differs = not all(
+            np.allclose(ours, theirs, rtol=_ROUNDING, atol=0) for (_, ours), (_, theirs) in portions
+        )
     if differs:
         raise WeightsError(
             f"{adapter.path} comes with a weight of {name} that is not this model's; serve the"
             " model that it was trained on"
         )
+
+
+def _portions(matrix: TensorLocation) -> Iterator[tuple[slice, Floats]]:
+    """Some rows after others, and their values: a head in f32 may have gigabytes."""
+    rows, width = matrix.shape
+    stored = read_bytes(matrix).reshape(rows, -1)
+    for begin in range(0, rows, _ROWS_AT_ONCE):
+        part = slice(begin, min(begin + _ROWS_AT_ONCE, rows))
+        shape = (part.stop - begin, width)
+        yield part, as_f32(matrix.dtype, shape, stored[part].reshape(-1))
 
 
 def _dense(array: Matrix) -> Matrix:
@@ -400,21 +406,30 @@ def _dora(
     scale: float,
     source: ModelSource,
 ) -> tuple[Floats, Floats | None]:
-    """gain and offset: the layer's rows get the lengths that the adapter states, the bias stays."""
+    """gain and offset: what makes each of the layer's outputs, rows of its weight or columns of an
+    embedding's, gets the length that the adapter states; the bias stays."""
     if not source.has(f"{name}.weight"):
         raise WeightsError(
             f"{adapter.path} is DoRA, which needs the weight of {name} as one tensor; this model"
             " stores it otherwise"
         )
-    weight = read_f32(source.tensor(f"{name}.weight"))
-    product = read_f32(module.b) @ read_f32(module.a)
-    if product.shape != weight.shape or magnitude.shape[-1] != weight.shape[0]:
+    weight = source.tensor(f"{name}.weight")
+    a, b = read_f32(module.a), read_f32(module.b) * np.float32(scale)
+    left, right = (a.T, b.T) if module.embedding else (b, a)
+    shape = (left.shape[0], right.shape[1])
+    if shape != weight.shape or magnitude.shape[-1] != b.shape[0]:
         raise WeightsError(
-            f"{adapter.path}: {name} is {list(product.shape)}, the layer's weight"
-            f" {list(weight.shape)}"
+            f"{adapter.path}: {name} is {list(shape)}, the layer's weight {list(weight.shape)}"
         )
-    lengths = np.linalg.norm(weight + np.float32(scale) * product, axis=1)
-    gain = read_f32(magnitude).reshape(-1) / lengths
+    squares = np.zeros(b.shape[0], np.float32)
+    for part, values in _portions(weight):
+        changed = np.square(values + left[part] @ right)
+        if module.embedding:
+            squares += changed.sum(axis=0)
+        else:
+            squares[part] = changed.sum(axis=1)
+    lengths: Floats = np.sqrt(squares)
+    gain: Floats = read_f32(magnitude).reshape(-1) / lengths
     if not np.isfinite(gain).all():
         raise WeightsError(f"{adapter.path}: {name} has a row of length 0")
     if not source.has(f"{name}.bias"):

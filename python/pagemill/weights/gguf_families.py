@@ -186,6 +186,11 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         computed.falcon,
     ),
     "gemma": GgufFamily(("GemmaForCausalLM",), fixed=_ONE_OFF),
+    "gemma-embedding": GgufFamily(
+        ("Gemma3TextModel", "Gemma3ForCausalLM"),
+        fixed={**_ONE_OFF, "use_bidirectional_attention": True},
+        more=computed.gemma3,
+    ),
     "gemma2": GgufFamily(("Gemma2ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=computed.gemma2),
     "gemma3": GgufFamily(("Gemma3ForCausalLM",), _CAPS, fixed=_ONE_OFF, more=computed.gemma3),
     "gemma4": GgufFamily(

@@ -325,6 +325,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     ),
     "gemma": _llama(_LLAMA),
     "gemma2": _llama(_BOTH_NORMS),
+    "gemma-embedding": _llama(_BOTH_NORMS | _QK_NORMS),
     "gemma3": _llama(_BOTH_NORMS | _QK_NORMS),
     "gemma4": _GEMMA4,
     "glm4": _llama(

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagemill.ops.program import Format, QuantizedEntry
+from pagemill.weights.read import e8m0_values
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
@@ -60,7 +61,9 @@ def _matrix(
         return values.astype(np.float32) * scales[row_blocks[:, None], column_blocks]
     if form.layout == "mxfp4":
         codes = _unpack(values.astype(np.int32, copy=False), form, 4, axis=1).astype(np.int32)
-        return _E2M1[codes] * np.repeat(_e8m0(scales), form.block[1], axis=1)
+        whole = _E2M1[codes] * np.repeat(e8m0_values(scales), form.block[1], axis=1)
+        first_row, first_column = form.at
+        return whole[first_row : first_row + rows, first_column : first_column + width]
     bits = 4 if entry.dtype == "u4" else 8
     words = values.astype(np.int32, copy=False)
     by_rows = form.layout == "pack_quantized"
@@ -80,12 +83,6 @@ def _matrix(
     q = q[these, first_column : first_column + width]
     product = scale[these][:, index] * (q - zero[these][:, index])
     return np.ascontiguousarray(product, np.float32)
-
-
-def _e8m0(scales: Floats) -> Floats:
-    """Bytes s as 2^(s - 127), 255 as NaN."""
-    powers = np.ldexp(np.float32(1), scales.astype(np.int32) - 127)
-    return np.where(scales == 255, np.float32(np.nan), powers)
 
 
 def _unpack(words: Ints, form: Format, bits: int, axis: int) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,12 @@ def e4m3_values() -> npt.NDArray[np.float32]:
     )
     magnitudes[codes & 127 == 127] = np.nan
     return np.where(codes >= 128, -magnitudes, magnitudes).astype(np.float32)
+
+
+def e8m0_values(codes: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Codes s of e8m0 as 2^(s - 127), 255 as NaN."""
+    powers = np.ldexp(np.float32(1), codes.astype(np.int32) - 127)
+    return np.where(codes == 255, np.float32(np.nan), powers)
 
 
 def read_bytes(location: TensorLocation) -> npt.NDArray[np.uint8]:

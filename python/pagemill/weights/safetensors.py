@@ -15,6 +15,7 @@ from pagemill.ops.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import MAX_JSON_BYTES, parse_json, read_object, shown
 from pagemill.weights.location import TensorLocation
+from pagemill.weights.rank_files import read_rank_files
 
 _MAX_DIMENSIONS = 8
 _DTYPES = {
@@ -22,6 +23,7 @@ _DTYPES = {
     "F16": "f16",
     "F32": "f32",
     "F8_E4M3": "f8_e4m3",
+    "F8_E8M0": "u8",  # exponents of powers of two, which others store as U8
     "I32": "i32",
     "I8": "i8",
     "U8": "u8",
@@ -32,7 +34,6 @@ _OTHER_BYTES = {
     "BOOL": 1,
     "F64": 8,
     "F8_E5M2": 1,
-    "F8_E8M0": 1,
     "I16": 2,
     "I64": 8,
     "U16": 2,
@@ -44,11 +45,14 @@ INDEX_FILE = "model.safetensors.index.json"
 
 
 def read_directory(directory: Path) -> dict[str, TensorLocation]:
-    """The tensors of `model.safetensors`, or of the shards that the index file names.
+    """The tensors of `model.safetensors`, of the shards that the index file names, or of the files
+    of ranks (`rank_files`).
 
     Raises:
-        WeightsError: neither exists, or a file is corrupt.
+        WeightsError: none of these exist, or a file is corrupt.
     """
+    if (ranks := read_rank_files(directory, read_file)) is not None:
+        return ranks
     index = directory / INDEX_FILE
     if not index.exists():
         single = directory / SINGLE_FILE

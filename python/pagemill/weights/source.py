@@ -24,6 +24,7 @@ from pagemill.weights.json_file import read_object
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.names import as_used, gguf_names, layer_name
 from pagemill.weights.pooling import Pooling, gguf_pooling, read_pooling
+from pagemill.weights.published_names import as_layers_use
 from pagemill.weights.safetensors import read_directory, read_file
 
 _HEADS = ("lm_head.", "score.", "classifier.", "linear.", *HEADS)
@@ -65,7 +66,7 @@ class ModelSource:
         if path.is_dir():
             config = _directory_config(path, overrides or {})
             pooling = read_pooling(path)
-            found = _directory_tensors(path, pooling) if tensors else {}
+            found = _directory_tensors(path, config, pooling) if tensors else {}
             return cls("hf", path, config, None, pooling, found)
         if not path.exists():
             raise WeightsError(f"{path} does not exist")
@@ -87,7 +88,8 @@ class ModelSource:
         if self.gguf is None:
             if not path.is_dir():
                 raise WeightsError(f"{path} is no directory of safetensors, as the model is")
-            return replace(self, path=path, _tensors=_directory_tensors(path, self.pooling))
+            found = _directory_tensors(path, self.config, self.pooling)
+            return replace(self, path=path, _tensors=found)
         if not path.is_file():
             raise WeightsError(f"{path} is no GGUF file, as the model is")
         gguf = open_model(path)
@@ -180,8 +182,11 @@ def _with_prefix(name: str, prefix: str) -> str:
     return name if name.startswith(_HEADS) else prefix + name
 
 
-def _directory_tensors(directory: Path, pooling: Pooling | None) -> dict[str, TensorLocation]:
-    return read_directory(directory) | read_heads(directory, pooling)
+def _directory_tensors(
+    directory: Path, config: Mapping[str, Any], pooling: Pooling | None
+) -> dict[str, TensorLocation]:
+    tensors = as_layers_use(config.get("model_type"), read_directory(directory))
+    return {**tensors, **read_heads(directory, pooling)}
 
 
 def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -215,19 +215,40 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
   }
 }
 
+// The largest bound of an element of y. Activations that are rounded to another type may be larger.
+double LargestBound(const Case& c, const Operation& op, Precision precision) {
+  double largest = 0;
+  for (int64_t n = 0; n < c.n; ++n) {
+    for (int64_t m = 0; m < c.m; ++m) {
+      largest = std::max(largest, 1.01 * Exact(c, op, n, m).Bound(precision));
+    }
+  }
+  return largest;
+}
+
 // x in bf16 and f16; y in the same type or in f32.
 void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(8);
-  for (DType dtype : kDTypes) {
-    for (int64_t n : {0, 3}) {
-      const Operation operation({.n = n, .m = 35, .k = 66, .block_rows = 16, .bias = n > 0}, dtype,
-                                random);
-      for (uint32_t act_outputs : {0u, 1u}) {
-        conformance::CheckActTypes({.op = op,
-                                    .caps = caps,
-                                    .call = operation.call,
-                                    .act_inputs = 0b1,
-                                    .act_outputs = act_outputs});
+  for (const Precision precision : {Precision::kF32, Precision::kBf16, Precision::kInt8Block}) {
+    std::vector<Kernel> kernels;
+    for (const Kernel& kernel : op.kernels) {
+      if (kernel.activations == precision || kernel.name == "reference") kernels.push_back(kernel);
+    }
+    OpDefinition of_precision = op;
+    of_precision.kernels = kernels;
+    for (DType dtype : kDTypes) {
+      for (int64_t n : {0, 3}) {
+        const Case c = {.n = n, .m = 35, .k = 66, .block_rows = 16, .bias = n > 0};
+        const Operation operation(c, dtype, random);
+        for (uint32_t act_outputs : {0u, 1u}) {
+          conformance::CheckActTypes(
+              {.op = of_precision,
+               .caps = caps,
+               .call = operation.call,
+               .act_inputs = 0b1,
+               .act_outputs = act_outputs,
+               .tolerance = {.abs = LargestBound(c, operation, precision)}});
+        }
       }
     }
   }

@@ -1,0 +1,78 @@
+// File: cc/program/device/weight_arena.h
+// Where the weights of a program lie in a piece of device memory, and what their bytes are: stored
+// ones as they are in their files, each range once, stacks matrix by matrix, and copies in the
+// packed layouts that kernels require.
+//
+//   const WeightArena arena(program, kernels);
+//   device.Allocate(arena.bytes(), "weights");
+//   for (const WeightArena::Piece& piece : arena.pieces()) Send(piece);   // offsets ascend
+//
+// Computed from the program alone; reads no file. The program must outlive it. Immutable after
+// construction.
+#ifndef PAGEMILL_CC_PROGRAM_DEVICE_WEIGHT_ARENA_H_
+#define PAGEMILL_CC_PROGRAM_DEVICE_WEIGHT_ARENA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cc/ops/op.h"
+#include "cc/program/program.h"
+#include "cc/program/weights/packed_layout.h"
+#include "cc/program/weights/weights.h"
+
+namespace pagemill::program {
+
+class WeightArena {
+ public:
+  struct Piece {
+    enum class Source {
+      kStored,  // the bytes of `weight` in its file
+      kRows,    // the rows of the matrix `weight`, without what lies between them
+      kPacked,  // `copy`
+    };
+    Source source = Source::kStored;
+    ValueId weight;
+    const PackedCopy* copy = nullptr;
+    int64_t bytes = 0;
+    int64_t offset = 0;
+  };
+  struct Operand {
+    std::optional<int64_t> offset;  // none: only its parts are read
+    bool reordered = false;         // packed for its kernel (ops::WeightPacking), not row-major
+  };
+
+  // `kernels`: one per op.
+  WeightArena(const Program& program, std::span<const ops::Kernel* const> kernels);
+
+  int64_t bytes() const { return bytes_; }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  // By op and input.
+  const std::map<std::pair<size_t, size_t>, Operand>& operands() const { return operands_; }
+  // Offsets of the parts of quantized weights that kernels read.
+  const std::map<ValueId, int64_t>& parts() const { return parts_; }
+  const PackedLayout& packed() const { return packed_; }
+
+ private:
+  void AddCopy(const PackedCopy& copy);
+  void AddOperand(size_t op, size_t input, const ops::Kernel& kernel);
+  int64_t Store(ValueId weight);
+  int64_t Append(Piece piece, int64_t alignment);
+
+  const Program& program_;
+  const PackedLayout packed_;
+  std::vector<Piece> pieces_;
+  int64_t bytes_ = 0;
+  std::vector<int64_t> copy_offsets_;  // of packed_.copies()
+  std::map<ByteRange, int64_t> stored_;
+  std::map<std::pair<size_t, size_t>, Operand> operands_;
+  std::map<ValueId, int64_t> parts_;
+};
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_DEVICE_WEIGHT_ARENA_H_

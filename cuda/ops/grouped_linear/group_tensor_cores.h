@@ -1,0 +1,16 @@
+// File: cuda/ops/grouped_linear/group_tensor_cores.h
+// `grouped_linear` on tensor cores, with the sums of `linear` there (tensor_core_tiles.h).
+#ifndef PAGEMILL_CUDA_OPS_GROUPED_LINEAR_GROUP_TENSOR_CORES_H_
+#define PAGEMILL_CUDA_OPS_GROUPED_LINEAR_GROUP_TENSOR_CORES_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::gpu {
+
+// Of operands that FitsTensorCores() (tensor_cores.h) and, for bf16, are aligned. The workspace has
+// RoutingBytes() (routed_rows.h) for groups of 4 rows.
+void MultiplyGroupsOnTensorCores(const ops::OpCall& call, ops::KernelContext& context);
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_OPS_GROUPED_LINEAR_GROUP_TENSOR_CORES_H_

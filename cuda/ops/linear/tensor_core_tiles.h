@@ -1,0 +1,246 @@
+// File: cuda/ops/linear/tensor_core_tiles.h
+// Tiles of products on tensor cores, for kernels: in bf16 with weights in any format of weights.h,
+// which become bf16 eight at a time, and in int8.
+//
+// Weights are the left factor of each instruction, so that a single row of x costs as much as eight.
+// A sum is that of kTileSplits parts of K, each in the order of K: with few rows of x, a warp has
+// each part; with many, every warp has all of them. So bits depend on the row of x and K alone.
+//
+// A product P has
+//
+//   W                               the type of its weights
+//   Columns, Sum                    Bf16Columns and float, or Int8Columns and int32_t
+//   int64_t rows, outputs, columns  N, M, K
+//   const Columns* RowOfX(row)      zeros behind the last column, up to kTensorCoreColumns
+//   W::Row RowOfW(output)
+//   Columns LoadW(row_of_w, first)  columns from `first` on, likewise
+//   void Store(row, output, sum)    for rows and outputs that exist
+//
+//   template <typename P, typename Tile>  // Tile: FewRows<P, 1>, ManyRows<P, 4>, ...
+//   PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks) MultiplyTile(P p) {
+//     Tile::Multiply(p, BlockIndex().x * Tile::kOutputs, BlockIndex().y * Tile::kRows);
+//   }
+#ifndef PAGEMILL_CUDA_OPS_LINEAR_TENSOR_CORE_TILES_H_
+#define PAGEMILL_CUDA_OPS_LINEAR_TENSOR_CORE_TILES_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cc/device/capabilities.h"
+#include "cuda/gpu_vendor.h"
+#include "cuda/ops/linear/weights.h"
+
+namespace pagemill::gpu {
+
+inline constexpr int kTensorCoreColumns = 32;
+inline constexpr int kTileSplits = 4;
+
+inline bool HasTensorCores(const device::Capabilities& caps) {
+  return kHasMma && caps.gpu.compute_major >= 8 && caps.gpu.warp_lanes == 32;
+}
+
+// Eight columns of a row. The instruction's order of K does not matter as long as both factors have
+// the same: a lane's fragments of kTensorCoreColumns are eight columns that follow each other.
+struct alignas(16) Bf16Columns {
+  uint32_t pairs[4];
+};
+struct alignas(8) Int8Columns {
+  uint32_t quads[2];
+};
+
+// Columns `first` to first + 7 of a row of weights, without its factor. Rows of bf16 are 16-byte
+// aligned.
+template <typename W>
+PAGEMILL_DEVICE Bf16Columns LoadInBf16(const typename W::Row& row, int64_t first) {
+  if constexpr (std::is_same_v<W, StoredWeights<DType::kBF16>>) {
+    return *reinterpret_cast<const Bf16Columns*>(row.at + first * sizeof(BFloat16));
+  } else {
+    float w[kWeightsAtOnce];
+    row.Load(first, kWeightsAtOnce, w);
+    Bf16Columns columns;
+    PAGEMILL_UNROLL
+    for (int i = 0; i < 4; ++i) columns.pairs[i] = PackBFloat16(w[2 * i], w[2 * i + 1]);
+    return columns;
+  }
+}
+
+// Adds the products of kTensorCoreColumns columns of 16 outputs and kRowTiles times 8 rows to sums,
+// as Mma16x8x16 has them in lanes. `upper` and `lower`: of outputs Lane() / 4 and 8 more.
+template <int kRowTiles>
+PAGEMILL_DEVICE void MultiplyColumns(const Bf16Columns& upper, const Bf16Columns& lower,
+                                     const Bf16Columns (&x)[kRowTiles],
+                                     float (&sums)[kRowTiles][4]) {
+  PAGEMILL_UNROLL
+  for (int step = 0; step < 2; ++step) {
+    const uint32_t a[4] = {upper.pairs[2 * step], lower.pairs[2 * step], upper.pairs[2 * step + 1],
+                           lower.pairs[2 * step + 1]};
+    PAGEMILL_UNROLL
+    for (int j = 0; j < kRowTiles; ++j) {
+      const uint32_t b[2] = {x[j].pairs[2 * step], x[j].pairs[2 * step + 1]};
+      Mma16x8x16(sums[j], a, b);
+    }
+  }
+}
+template <int kRowTiles>
+PAGEMILL_DEVICE void MultiplyColumns(const Int8Columns& upper, const Int8Columns& lower,
+                                     const Int8Columns (&x)[kRowTiles],
+                                     int32_t (&sums)[kRowTiles][4]) {
+  const uint32_t a[4] = {upper.quads[0], lower.quads[0], upper.quads[1], lower.quads[1]};
+  PAGEMILL_UNROLL
+  for (int j = 0; j < kRowTiles; ++j) Mma16x8x32(sums[j], a, x[j].quads);
+}
+
+// Where the part of K after `split` begins, in chunks of kTensorCoreColumns.
+PAGEMILL_DEVICE int64_t EndOfSplit(int64_t chunks, int split) {
+  return chunks * (split + 1) / kTileSplits;
+}
+
+template <typename P>
+PAGEMILL_DEVICE int64_t NumChunks(const P& p) {
+  return (p.columns + kTensorCoreColumns - 1) / kTensorCoreColumns;
+}
+
+// Rows first_row + 8 * j + Lane() / 4 of x, from the lane's columns on. Rows beyond the last are
+// read as the last.
+template <int kRowTiles, typename P>
+PAGEMILL_DEVICE void FindRows(const P& p, int64_t first_row,
+                              const typename P::Columns* (&x)[kRowTiles]) {
+  PAGEMILL_UNROLL
+  for (int j = 0; j < kRowTiles; ++j) {
+    const int64_t row = first_row + 8 * j + Lane() / 4;
+    x[j] = p.RowOfX(row < p.rows ? row : p.rows - 1) + Lane() % 4;
+  }
+}
+
+// The row of an output's weights; that of the last for those beyond it.
+template <typename P>
+PAGEMILL_DEVICE typename P::W::Row RowOfWeights(const P& p, int64_t output) {
+  return p.RowOfW(output < p.outputs ? output : p.outputs - 1);
+}
+
+template <typename P>
+PAGEMILL_DEVICE void StoreSum(const P& p, int64_t row, int64_t output, typename P::Sum sum) {
+  if (row < p.rows && output < p.outputs) p.Store(row, output, sum);
+}
+
+// A block for kOutputs outputs of kRows rows of x: kTileSplits warps for 16 outputs.
+template <typename P, int kRowTiles>
+struct FewRows {
+  // Words of AWQ are of eight outputs: more of them make whole sectors of memory.
+  static constexpr int kOutputTiles = P::W::kLiesInRows ? 1 : 4;
+  static constexpr int kOutputs = 16 * kOutputTiles;
+  static constexpr int kRows = 8 * kRowTiles;
+  static constexpr int kThreads = 32 * kTileSplits * kOutputTiles;
+  static constexpr int kBlocks = 1;  // on a multiprocessor at least: registers suffice for more
+
+  PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
+    using Columns = typename P::Columns;
+    using Sum = typename P::Sum;
+    PAGEMILL_SHARED(Sum[kTileSplits][kOutputs][kRows], parts);
+    const int group = Lane() / 4, in_group = Lane() % 4;
+    const int split = Warp() % kTileSplits, tile = Warp() / kTileSplits * 16;
+    const Columns* x[kRowTiles];
+    FindRows(p, first_row, x);
+    const typename P::W::Row upper = RowOfWeights(p, first_output + tile + group);
+    const typename P::W::Row lower = RowOfWeights(p, first_output + tile + group + 8);
+    Sum sums[kRowTiles][4] = {};
+    const int64_t chunks = NumChunks(p), end = EndOfSplit(chunks, split);
+    for (int64_t chunk = EndOfSplit(chunks, split - 1); chunk < end; ++chunk) {
+      Columns of_x[kRowTiles];
+      PAGEMILL_UNROLL
+      for (int j = 0; j < kRowTiles; ++j) of_x[j] = x[j][chunk * 4];
+      const int64_t own = (chunk * 4 + in_group) * kWeightsAtOnce;
+      MultiplyColumns(p.LoadW(upper, own), p.LoadW(lower, own), of_x, sums);
+    }
+    PAGEMILL_UNROLL
+    for (int e = 0; e < kRowTiles * 4; ++e) {
+      const int j = e / 4, element = e % 4;
+      parts[split][tile + group + 8 * (element / 2)][8 * j + 2 * in_group + element % 2] =
+          sums[j][element];
+    }
+    SyncBlock();
+    for (int e = static_cast<int>(ThreadIndex().x); e < kOutputs * kRows; e += kThreads) {
+      const int output = e / kRows, row = e % kRows;
+      Sum sum = 0;
+      PAGEMILL_UNROLL
+      for (int part = 0; part < kTileSplits; ++part) sum += parts[part][output][row];
+      StoreSum(p, first_row + row, first_output + output, sum);
+    }
+  }
+};
+
+// A block for kOutputs outputs of kRows rows of x, which share tiles of weights.
+template <typename P, int kRowWarps>
+struct ManyRows {
+  static constexpr int kOutputTiles = 2, kRowTiles = 4;  // of a warp
+  static constexpr int kOutputWarps = 2;
+  static constexpr int kOutputs = kOutputWarps * kOutputTiles * 16;
+  static constexpr int kRows = kRowWarps * kRowTiles * 8;
+  static constexpr int kThreads = 32 * kOutputWarps * kRowWarps;
+  static constexpr int kBlocks = 512 / kThreads;  // on a multiprocessor at least
+  static constexpr int kLoads = kOutputs * 4 / kThreads;  // of a thread, for a tile
+
+  PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
+    using Columns = typename P::Columns;
+    using Sum = typename P::Sum;
+    PAGEMILL_SHARED(Columns[2][kOutputs][4], tiles);
+    const int thread = static_cast<int>(ThreadIndex().x);
+    const int group = Lane() / 4, in_group = Lane() % 4;
+    const int warp_output = Warp() % kOutputWarps * (kOutputTiles * 16);
+    const int64_t warp_row = first_row + Warp() / kOutputWarps * (kRowTiles * 8);
+    const Columns* x[kRowTiles];
+    FindRows(p, warp_row, x);
+    typename P::W::Row rows[kLoads];
+    Columns next[kLoads];  // what the thread adds to a tile
+    const auto load_next = [&](int64_t chunk) {
+      PAGEMILL_UNROLL
+      for (int i = 0; i < kLoads; ++i) {
+        next[i] = p.LoadW(rows[i], (chunk * 4 + thread % 4) * kWeightsAtOnce);
+      }
+    };
+    PAGEMILL_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      rows[i] = RowOfWeights(p, first_output + (thread + i * kThreads) / 4);
+    }
+    load_next(0);
+    Sum totals[kOutputTiles][kRowTiles][4] = {}, sums[kOutputTiles][kRowTiles][4] = {};
+    const int64_t chunks = NumChunks(p);
+    int split = 0;
+    int64_t end = EndOfSplit(chunks, split);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      auto& tile = tiles[chunk % 2];
+      PAGEMILL_UNROLL
+      for (int i = 0; i < kLoads; ++i) tile[(thread + i * kThreads) / 4][thread % 4] = next[i];
+      SyncBlock();  // the tile is whole, and the one before it has been read
+      if (chunk + 1 < chunks) load_next(chunk + 1);
+      Columns of_x[kRowTiles];
+      PAGEMILL_UNROLL
+      for (int j = 0; j < kRowTiles; ++j) of_x[j] = x[j][chunk * 4];
+      PAGEMILL_UNROLL
+      for (int i = 0; i < kOutputTiles; ++i) {
+        const int output = warp_output + 16 * i + group;
+        const Columns upper = tile[output][in_group], lower = tile[output + 8][in_group];
+        MultiplyColumns(upper, lower, of_x, sums[i]);
+      }
+      if (chunk + 1 < end) continue;
+      while (end <= chunk + 1 && split + 1 < kTileSplits) end = EndOfSplit(chunks, ++split);
+      PAGEMILL_UNROLL
+      for (int e = 0; e < kOutputTiles * kRowTiles * 4; ++e) {
+        const int i = e / (kRowTiles * 4), j = e / 4 % kRowTiles;
+        totals[i][j][e % 4] += sums[i][j][e % 4];
+        sums[i][j][e % 4] = 0;
+      }
+    }
+    PAGEMILL_UNROLL
+    for (int e = 0; e < kOutputTiles * kRowTiles * 4; ++e) {
+      const int i = e / (kRowTiles * 4), j = e / 4 % kRowTiles, element = e % 4;
+      StoreSum(p, warp_row + 8 * j + 2 * in_group + element % 2,
+               first_output + warp_output + 16 * i + group + 8 * (element / 2),
+               totals[i][j][element]);
+    }
+  }
+};
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_OPS_LINEAR_TENSOR_CORE_TILES_H_

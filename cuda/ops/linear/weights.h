@@ -1,0 +1,382 @@
+// File: cuda/ops/linear/weights.h
+// Weights as checkpoints store them, for kernels: rows of a plain or block format, and quantized
+// weights with parts (cc/tensor/quantized.h). A kernel is a template of the type that reads them.
+//
+//   template <typename W>
+//   PAGEMILL_KERNEL AddUp(W weights, ...) {
+//     const auto row = weights.At(/*matrix=*/0, /*row=*/7);
+//     float w[kWeightsAtOnce];
+//     row.Load(/*first=*/64, /*count=*/8, w);  // w[i] * row.Factor() is column 64 + i
+//     ...
+//   }
+//   ...
+//   WithWeights(view, [&](const auto& weights) {
+//     Launch(stream, shape, AddUp<std::decay_t<decltype(weights)>>, weights, ...);
+//   });
+//
+// `first` is a multiple of 8; `count` is 8, or less at the end of a row: what is beyond it is 0.
+// Values are those of ReadWeightRow() (cc/ops/quantized/quantized.h). A column whose group does not
+// exist is NaN.
+#ifndef PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_
+#define PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cc/base/status.h"
+#include "cc/ops/block_format/block_layout.h"
+#include "cc/ops/quantized/quantized.h"
+#include "cc/tensor/dtype.h"
+#include "cc/tensor/float8.h"
+#include "cc/tensor/quantized.h"
+#include "cc/tensor/tensor_view.h"
+#include "cuda/gpu_vendor.h"
+#include "cuda/ops/linear/weight_row.h"
+
+namespace pagemill::gpu {
+
+// Rows of f32, bf16, f16 or a block format.
+template <DType kFormat>
+struct StoredWeights {
+  static constexpr bool kLiesInRows = true;  // bytes that follow each other are of one row
+  static constexpr bool kHasFactors = false;
+
+  const uint8_t* data;
+  int64_t row_bytes, matrix_bytes;
+
+  static StoredWeights Of(const TensorView& w) {
+    const int64_t row_bytes =
+        w.rank == 2 ? w.row_stride_bytes : RowBytes(w.dtype, w.shape[2]);
+    return {static_cast<const uint8_t*>(w.data), row_bytes, w.rank == 2 ? 0 : w.row_stride_bytes};
+  }
+
+  struct Row {
+    const uint8_t* at;
+
+    PAGEMILL_DEVICE void Load(int64_t first, int count, float (&to)[kWeightsAtOnce]) const {
+      LoadWeights<kFormat>(at, first, count, to);
+    }
+    PAGEMILL_DEVICE float Factor() const { return 1; }
+  };
+
+  PAGEMILL_DEVICE Row At(int64_t matrix, int64_t row) const {
+    return {data + matrix * matrix_bytes + row * row_bytes};
+  }
+};
+
+// Elements of 8 bits, i8 or f8_e4m3, with scales of blocks. Where a block has whole rows, its scale
+// is the factor.
+template <DType kFormat>
+struct ScaledWeights {
+  static constexpr bool kLiesInRows = true;
+  static constexpr bool kHasFactors = true;
+  using Bytes = Vector<uint8_t, kWeightsAtOnce>;
+
+  const uint8_t* data;
+  int64_t row_bytes, matrix_bytes;
+  const float* scales;
+  int64_t row_scales, matrix_scales;  // of a row of blocks, of a matrix
+  int32_t block_rows;
+  int32_t block_columns;  // 0: all
+
+  static ScaledWeights Of(const TensorView& w) {
+    const QuantizedFormat& format = w.parts->format;
+    const TensorView values = ops::PartOf(w, w.parts->values, 0);
+    const TensorView scales = ops::PartOf(w, w.parts->scales, 0);
+    const bool is_stack = w.rank == 3;
+    const int64_t rows = values.shape[0], columns = values.shape[1];
+    return {.data = values.Data<const uint8_t>(),
+            .row_bytes = values.row_stride_bytes,
+            .matrix_bytes = is_stack ? w.parts->values.row_stride_bytes : 0,
+            .scales = scales.Data<const float>(),
+            .row_scales = scales.shape[1],
+            .matrix_scales = is_stack ? scales.Elements() : 0,
+            .block_rows = static_cast<int32_t>(std::clamp<int64_t>(rows, 1, format.block_rows)),
+            .block_columns = static_cast<int32_t>(
+                format.block_columns >= columns ? 0 : format.block_columns)};
+  }
+
+  struct Row {
+    const uint8_t* at;
+    const float* scales;
+    int32_t block_columns;
+
+    // As they are stored; 0 beyond `count`, which may be negative.
+    PAGEMILL_DEVICE Bytes LoadBytes(int64_t first, int count) const {
+      if (count == kWeightsAtOnce && reinterpret_cast<uintptr_t>(at + first) % sizeof(Bytes) == 0) {
+        return *reinterpret_cast<const Bytes*>(at + first);
+      }
+      Bytes bytes;
+      PAGEMILL_UNROLL
+      for (int i = 0; i < kWeightsAtOnce; ++i) bytes.values[i] = i < count ? at[first + i] : 0;
+      return bytes;
+    }
+
+    PAGEMILL_DEVICE void Load(int64_t first, int count, float (&to)[kWeightsAtOnce]) const {
+      const Bytes values = LoadBytes(first, count);
+      PAGEMILL_UNROLL
+      for (int i = 0; i < kWeightsAtOnce; ++i) {
+        to[i] = kFormat == DType::kI8 ? IntegerToFloat(static_cast<int8_t>(values.values[i]))
+                                      : F8E4M3ToFloat(values.values[i]);
+      }
+      if (block_columns == 0) return;
+      const auto column = static_cast<int32_t>(first);
+      if (block_columns % kWeightsAtOnce == 0) {
+        const float scale = scales[column / block_columns];
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kWeightsAtOnce; ++i) to[i] *= scale;
+      } else {
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kWeightsAtOnce; ++i) {
+          if (i < count) to[i] *= scales[(column + i) / block_columns];
+        }
+      }
+    }
+    PAGEMILL_DEVICE float Factor() const { return block_columns == 0 ? scales[0] : 1; }
+  };
+
+  PAGEMILL_DEVICE Row At(int64_t matrix, int64_t row) const {
+    const int32_t block = static_cast<int32_t>(row) / block_rows;
+    return {data + matrix * matrix_bytes + row * row_bytes,
+            scales + matrix * matrix_scales + block * row_scales, block_columns};
+  }
+};
+
+// n / divisor for small n: kernels divide for every few columns.
+struct Quotient {
+  uint64_t inverse;  // of the divisor, times 2^32
+
+  // Right where n times the divisor is below 2^32.
+  static Quotient By(int64_t divisor) {
+    return {(uint64_t{1} << 32) / static_cast<uint64_t>(divisor) + 1};
+  }
+  PAGEMILL_DEVICE int64_t Of(uint32_t n) const {
+    return static_cast<int64_t>((n * inverse) >> 32);
+  }
+};
+
+// Columns of the largest matrix of packed integers: that of Quotient, in units of 32.
+inline constexpr int64_t kMaxPackedColumns = int64_t{1} << 20;
+
+// Packed integers. Of the two versions of gptq, kGptq stands for both.
+template <QuantizedLayout kLayout, int kBits>
+struct PackedWeights {
+  static constexpr bool kLiesInRows =
+      kLayout == QuantizedLayout::kPackQuantized || kLayout == QuantizedLayout::kMxfp4;
+  static constexpr bool kHasFactors = false;
+  static constexpr bool kIsAwq = kLayout == QuantizedLayout::kAwq;
+  static constexpr int kInWord = 32 / kBits;
+  static constexpr int64_t kGroupUnit = 32;  // columns of a group are a multiple of it
+
+  const uint32_t* data;    // values
+  const void* scales;
+  const uint32_t* zeros;   // null: 2^(kBits - 1)
+  const int32_t* groups;   // null: groups follow each other
+  int64_t matrix_words, matrix_scales, matrix_zeros, matrix_groups;  // elements of a matrix
+  int64_t rows, columns, num_groups;                                 // of the checkpoint's matrix
+  int64_t first_row, row_step, first_column;
+  Quotient by_group;
+  DType scale_type;
+  int32_t zero_offset;  // what gptq has subtracted from its zero points
+
+  static PackedWeights Of(const TensorView& w) {
+    const QuantizedParts& parts = *w.parts;
+    const ops::PackedShape shape =
+        ops::PackedShapeOf(parts.format, w.dtype, ops::PartOf(w, parts.values, 0));
+    const auto matrix_elements = [&](const TensorView& part) {
+      const bool is_stack = w.rank == 3 && parts.format.row_step == 0 && part.rank > 0;
+      return is_stack ? ops::PartOf(w, part, 0).Elements() : 0;
+    };
+    const auto data_of = [](const TensorView& part) {
+      return part.rank == 0 ? nullptr : part.data;
+    };
+    const int64_t group = std::min(parts.format.block_columns, shape.columns);
+    return {.data = parts.values.Data<const uint32_t>(),
+            .scales = parts.scales.data,
+            .zeros = static_cast<const uint32_t*>(data_of(parts.zeros)),
+            .groups = static_cast<const int32_t*>(data_of(parts.groups)),
+            .matrix_words = matrix_elements(parts.values),
+            .matrix_scales = matrix_elements(parts.scales),
+            .matrix_zeros = matrix_elements(parts.zeros),
+            .matrix_groups = matrix_elements(parts.groups),
+            .rows = shape.rows,
+            .columns = shape.columns,
+            .num_groups = shape.groups,
+            .first_row = parts.format.first_row,
+            .row_step = parts.format.row_step,
+            .first_column = parts.format.first_column,
+            .by_group = Quotient::By(group / kGroupUnit),
+            .scale_type = parts.scales.dtype,
+            .zero_offset = parts.format.layout == QuantizedLayout::kGptq ? 1 : 0};
+  }
+
+  // Words, scales and zero points of one row, from column first_column on.
+  struct Row {
+    const uint32_t* values;
+    int64_t value_step;  // from one word of the row to the next
+    const void* scales;
+    int64_t first_scale, scale_step;
+    const uint32_t* zeros;
+    int64_t zero_step;
+    const int32_t* groups;
+    int64_t num_groups, first_column;
+    Quotient by_group;
+    DType scale_type;
+    int32_t zero_offset;
+    int shift;       // of an AWQ word
+    int zero_shift;
+
+    PAGEMILL_DEVICE void Load(int64_t first, int, float (&to)[kWeightsAtOnce]) const {
+      uint32_t q[kWeightsAtOnce];
+      LoadIntegers(first, q);
+      const int64_t column = first_column + first;
+      if (groups == nullptr) {
+        const int64_t group = by_group.Of(static_cast<uint32_t>(column / kGroupUnit));
+        const float scale = ScaleOf(group), origin = OriginOf(group);
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kWeightsAtOnce; ++i) to[i] = ValueOf(q[i], origin) * scale;
+      } else {
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kWeightsAtOnce; ++i) {
+          const int64_t group = groups[column + i];
+          const bool exists = group >= 0 && group < num_groups;
+          to[i] = exists ? ValueOf(q[i], OriginOf(group)) * ScaleOf(group) : NAN;
+        }
+      }
+    }
+    PAGEMILL_DEVICE float Factor() const { return 1; }
+
+   private:
+    static constexpr uint32_t kIntegerBits = 0x4b000000;  // of 2^23
+
+    PAGEMILL_DEVICE static uint32_t Take(uint32_t word, int shift) {
+      return word >> shift & ((1u << kBits) - 1);
+    }
+
+    PAGEMILL_DEVICE void LoadIntegers(int64_t first, uint32_t (&q)[kWeightsAtOnce]) const {
+      if constexpr (kIsAwq) {
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kWeightsAtOnce; ++i) {
+          q[i] = Take(values[(first + i) * value_step], shift);
+        }
+      } else {
+        PAGEMILL_UNROLL
+        for (int w = 0; w < kWeightsAtOnce / kInWord; ++w) {
+          const uint32_t word = values[(first / kInWord + w) * value_step];
+          PAGEMILL_UNROLL
+          for (int i = 0; i < kInWord; ++i) q[w * kInWord + i] = Take(word, i * kBits);
+        }
+      }
+    }
+
+    // `origin` is that of OriginOf().
+    PAGEMILL_DEVICE static float ValueOf(uint32_t q, float origin) {
+      if constexpr (kLayout == QuantizedLayout::kMxfp4) {
+        // Exponent and mantissa at their places in f32, with a bias of 1 instead of 127. The sum
+        // makes -0 a 0.
+        return BitsToFloat((q & 7) << 22 | (q & 8) << 28) * 0x1p126f + 0.0f;
+      } else {
+        return BitsToFloat(kIntegerBits | q) - origin;
+      }
+    }
+
+    // The zero point, in a float whose last bit is 1, as integers are before it is subtracted.
+    PAGEMILL_DEVICE float OriginOf(int64_t group) const {
+      if (kLayout == QuantizedLayout::kMxfp4) return 0;
+      uint32_t zero = 1u << (kBits - 1);
+      if (zeros != nullptr) zero = Take(zeros[group * zero_step], zero_shift) + zero_offset;
+      return BitsToFloat(kIntegerBits | Take(zero, 0));
+    }
+
+    PAGEMILL_DEVICE float ScaleOf(int64_t group) const {
+      const int64_t i = first_scale + group * scale_step;
+      if constexpr (kLayout == QuantizedLayout::kMxfp4) {
+        const uint32_t exponent = static_cast<const uint8_t*>(scales)[i];
+        if (exponent == 255) return NAN;
+        return exponent == 0 ? 0x1p-127f : BitsToFloat(exponent << 23);
+      } else if (scale_type == DType::kF32) {
+        return static_cast<const float*>(scales)[i];
+      } else if (scale_type == DType::kF16) {
+        return ToFloat(static_cast<const Half*>(scales)[i]);
+      } else {
+        return ToFloat(static_cast<const BFloat16*>(scales)[i]);
+      }
+    }
+  };
+
+  PAGEMILL_DEVICE Row At(int64_t matrix, int64_t row) const {
+    const int64_t n = first_row + matrix * row_step + row;
+    const int place = static_cast<int>(n % kInWord);
+    const int awq_place = place % 2 * 4 + place / 2;
+    Row of = {.values = data + matrix * matrix_words,
+              .value_step = 1,
+              .scales = scales,
+              .first_scale = matrix * matrix_scales,
+              .scale_step = 1,
+              .zeros = zeros,
+              .zero_step = 1,
+              .groups = groups == nullptr ? nullptr : groups + matrix * matrix_groups,
+              .num_groups = num_groups,
+              .first_column = first_column,
+              .by_group = by_group,
+              .scale_type = scale_type,
+              .zero_offset = zero_offset,
+              .shift = kIsAwq ? awq_place * kBits : 0,
+              .zero_shift = (kIsAwq ? awq_place : place) * kBits};
+    if (zeros != nullptr) of.zeros += matrix * matrix_zeros;
+    if constexpr (kLiesInRows) {
+      of.values += (n * columns + first_column) / kInWord;
+      of.first_scale += n * num_groups;
+      if (zeros != nullptr) of.zeros += n / kInWord * num_groups;
+    } else {
+      of.value_step = kIsAwq ? rows / kInWord : rows;
+      of.values += kIsAwq ? first_column * of.value_step + n / kInWord
+                          : first_column / kInWord * of.value_step + n;
+      of.first_scale += n;
+      of.scale_step = rows;
+      of.zero_step = rows / kInWord;
+      if (zeros != nullptr) of.zeros += n / kInWord;
+    }
+    return of;
+  }
+};
+
+// True for the weights that WithWeights() takes.
+inline bool AreReadable(const TensorView& w) {
+  if (w.parts == nullptr) return IsReadableFormat(w.dtype);
+  if (ops::IsScaled(w)) return true;
+  const QuantizedFormat& format = w.parts->format;
+  const TensorView values = ops::PartOf(w, w.parts->values, 0);
+  return ops::PackedShapeOf(format, w.dtype, values).columns <= kMaxPackedColumns;
+}
+
+// Calls `body` with the weights of a view, in memory of the device, for kernels.
+template <typename Body>
+void WithWeights(const TensorView& w, const Body& body) {
+  if (w.parts == nullptr) {
+    return ops::WithWeightFormat(w.dtype, [&]<DType kFormat>() {
+      body(StoredWeights<kFormat>::Of(w));
+    });
+  }
+  const bool has_4_bits = w.dtype == DType::kU4;
+  switch (w.parts->format.layout) {
+    case QuantizedLayout::kScaled:
+      return w.dtype == DType::kI8 ? body(ScaledWeights<DType::kI8>::Of(w))
+                                   : body(ScaledWeights<DType::kF8E4M3>::Of(w));
+    case QuantizedLayout::kAwq:
+      return body(PackedWeights<QuantizedLayout::kAwq, 4>::Of(w));
+    case QuantizedLayout::kGptq:
+    case QuantizedLayout::kGptqV2:
+      return has_4_bits ? body(PackedWeights<QuantizedLayout::kGptq, 4>::Of(w))
+                        : body(PackedWeights<QuantizedLayout::kGptq, 8>::Of(w));
+    case QuantizedLayout::kPackQuantized:
+      return has_4_bits ? body(PackedWeights<QuantizedLayout::kPackQuantized, 4>::Of(w))
+                        : body(PackedWeights<QuantizedLayout::kPackQuantized, 8>::Of(w));
+    case QuantizedLayout::kMxfp4:
+      return body(PackedWeights<QuantizedLayout::kMxfp4, 4>::Of(w));
+  }
+}
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_

@@ -1,0 +1,117 @@
+"""Objects of GPU kernels for AMD GPUs: the sources of //cuda, compiled by clang's HIP."""
+
+load("@local_tools//:defs.bzl", "TOOLS")
+load("//cuda:cuda.bzl", "GpuSourcesInfo")
+load("//tools/bazel:requires.bzl", "has_tools")
+
+# Data center GPUs (MI200, MI300, MI350), whose wavefronts have 64 lanes, and desktop GPUs (Radeon
+# 7000 and 9000), whose wavefronts have 32.
+_ARCHITECTURES = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
+
+# What `//...` compiles for.
+_TESTED_ARCHITECTURES = ["gfx942", "gfx1100"]
+
+_COMPILER = "clang++-22"
+
+def _if_hip(values, otherwise = []):
+    """`values` with --config=hip, if clang and what its driver calls are installed."""
+    return select({
+        "//tools/bazel/flags:hip": values if has_tools(_COMPILER, "ld.lld-22", "clang-offload-bundler-22") else otherwise,
+        "//conditions:default": otherwise,
+    })
+
+# For `target_compatible_with`.
+WITH_HIP = _if_hip([], otherwise = [Label("//tools/bazel:unavailable")])
+
+def _folder(files, member):
+    """The path of the folder that has this file."""
+    for file in files:
+        if file.path.endswith("/" + member):
+            return file.path[:-len("/" + member)]
+    fail("{} is not in @hip_sdk".format(member))
+
+def _hip_objects_impl(ctx):
+    include = _folder(ctx.files.sdk, "hip/hip_runtime.h")
+    libraries = _folder(ctx.files.sdk, "ocml.bc")
+    objects = []
+    resources = []
+    architectures = ["--offload-arch=" + arch for arch in ctx.attr.architectures]
+    for unit in ctx.attr.sources[GpuSourcesInfo].units.to_list():
+        src = unit.source
+        stem = "{}/{}".format(ctx.label.name, src.short_path[:-len(".cc")])
+        out = ctx.actions.declare_file(stem + ".pic.o")
+        used = ctx.actions.declare_file(stem + ".resources")
+        ctx.actions.run_shell(
+            # What the compiler says of each kernel goes to a file; the rest is shown.
+            command = """clang="$1" used="$2"; shift 2
+"$clang" "$@" 2> "$used" || { grep -v 'remark:' "$used" >&2; exit 1; }
+grep -E 'warning|error' "$used" >&2 || true""",
+            arguments = [TOOLS[_COMPILER], used.path] + architectures + [
+                "-std=c++20",
+                "-O3",
+                "-fPIC",
+                "-Wall",
+                "-Wextra",
+                "-Wno-missing-field-initializers",
+                "-Rpass-analysis=kernel-resource-usage",
+                "-I.",
+                "-x",
+                "hip",
+                # The headers and libraries of third_party/hip, not those of a ROCm of this machine.
+                "-nogpuinc",
+                "-include",
+                "__clang_hip_runtime_wrapper.h",
+                "-isystem",
+                include,
+                "--rocm-device-lib-path=" + libraries,
+                "-D__HIP_PLATFORM_AMD__",
+                "-c",
+                src.path,
+                "-o",
+                out.path,
+            ],
+            inputs = depset([src], transitive = [unit.headers, depset(ctx.files.sdk)]),
+            mnemonic = "HipCompile",
+            outputs = [out, used],
+            use_default_shell_env = True,
+        )
+        resources.append(used)
+        objects.append(out)
+    return [
+        DefaultInfo(files = depset(objects)),
+        OutputGroupInfo(resources = depset(resources)),
+    ]
+
+_hip_objects = rule(
+    implementation = _hip_objects_impl,
+    attrs = {
+        "architectures": attr.string_list(),
+        "sdk": attr.label_list(allow_files = True),
+        "sources": attr.label(mandatory = True, providers = [GpuSourcesInfo]),
+    },
+)
+
+def hip_objects(name, sources, **kwargs):
+    """Objects by clang's HIP; skipped without --config=hip, and where clang is missing.
+
+    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
+    output group `resources` has what each kernel uses.
+
+    Args:
+      name: of the target.
+      sources: gpu_sources of //cuda.
+      **kwargs: attributes that every rule has.
+    """
+    for suffix, architectures, tags in [
+        ("", _TESTED_ARCHITECTURES, []),
+        ("_release", _ARCHITECTURES, ["manual"]),
+    ]:
+        _hip_objects(
+            name = name + suffix,
+            sources = sources,
+            architectures = architectures,
+            sdk = _if_hip(["@hip_sdk//:files"]),
+            tags = tags,
+            target_compatible_with = WITH_HIP,
+            **kwargs
+        )

@@ -1,0 +1,76 @@
+"""What kernels use of AMD GPUs, as clang reports it: bars for every kernel and architecture.
+
+A kernel with scratch memory keeps arrays, or registers that it spills, in global memory. Occupancy
+is the number of wavefronts that a SIMD unit has registers for: with one, nothing hides the latency
+of memory. Scalar registers are spilled to lanes of vector registers, which is cheap: no bar.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+LEAST_OCCUPANCY = 2
+
+# Bytes of shared memory (LDS) that every GPU has for a block.
+MOST_SHARED_BYTES = 64 << 10
+
+# Not chosen on AMD GPUs: they need matrix instructions (kHasMma).
+NOT_CHOSEN = ("FewRows", "ManyRows")
+
+_REMARK = re.compile(r"remark: +([^:]+): (\S+) \[-Rpass-analysis=kernel-resource-usage\]")
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a kernel uses, with its name as the linker sees it."""
+
+    kernel: str
+    scratch_bytes: int  # of a lane
+    shared_bytes: int  # of a block, static
+    occupancy: int
+    has_dynamic_stack: bool
+
+
+def uses() -> Iterator[Use]:
+    """Every kernel for every architecture."""
+    for path in os.environ["PAGEMILL_TEST_KERNEL_RESOURCES"].split():
+        kernel: dict[str, str] = {}
+        for key, value in _REMARK.findall(Path(path).read_text(encoding="utf-8")):
+            kernel[key] = value
+            if key == "LDS Size [bytes/block]":  # the last of a kernel
+                yield Use(
+                    kernel["Function Name"],
+                    int(kernel["ScratchSize [bytes/lane]"]),
+                    int(value),
+                    int(kernel["Occupancy [waves/SIMD]"]),
+                    kernel["Dynamic Stack"] != "False",
+                )
+                kernel = {}
+        assert not kernel, f"{path}: another format of clang"
+
+
+def chosen() -> list[Use]:
+    """The kernels that run on AMD GPUs."""
+    return [use for use in uses() if not any(name in use.kernel for name in NOT_CHOSEN)]
+
+
+def test_there_are_kernels() -> None:
+    """Every op has kernels, in three types of activations and for two architectures."""
+    assert len(chosen()) > 600
+
+
+def test_no_kernel_uses_scratch_memory() -> None:
+    """Neither stacks nor spilled vector registers."""
+    assert not [use for use in chosen() if use.scratch_bytes or use.has_dynamic_stack]
+
+
+def test_every_simd_unit_has_several_wavefronts() -> None:
+    """Registers leave room for a second one."""
+    assert not [use for use in chosen() if use.occupancy < LEAST_OCCUPANCY]
+
+
+def test_static_shared_memory_fits() -> None:
+    """Dynamic shared memory comes on top, when a kernel is launched."""
+    assert not [use for use in chosen() if use.shared_bytes > MOST_SHARED_BYTES]

@@ -1,0 +1,50 @@
+"""Names of tensors as checkpoints were published, by model type, where layers use those that
+`transformers` writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
+
+Names = Sequence[tuple[str, str]]
+"""Patterns of starts of names, and what replaces them; each is applied to what the ones before it
+have made."""
+
+_NAMES: Mapping[str, Names] = {
+    "deepseek_v4": (
+        (r"embed\.", "model.embed_tokens."),
+        (r"hc_head_", "model.hc_head.hc_"),
+        (r"(?=norm\.|layers\.)", "model."),
+        (r"(model\.layers\.\d+\.attn)\.kv_norm\.", r"\1.norm."),
+    ),
+    # Jina embeddings 3, whose adapters lie beside the weights.
+    "xlm-roberta": ((r"(.+)\.parametrizations\.weight\.original$", r"\1.weight"),),
+}
+
+
+def as_layers_use(
+    model_type: object, tensors: Mapping[str, TensorLocation]
+) -> Mapping[str, TensorLocation]:
+    """The tensors of a checkpoint by the names that layers use.
+
+    Raises:
+        WeightsError: two have one name.
+    """
+    names = _NAMES.get(model_type) if isinstance(model_type, str) else None
+    if names is None:
+        return tensors
+    compiled = [(re.compile(pattern), replacement) for pattern, replacement in names]
+    renamed: dict[str, TensorLocation] = {}
+    for stored, location in tensors.items():
+        name = stored
+        for pattern, replacement in compiled:
+            if (match := pattern.match(name)) is not None:
+                name = match.expand(replacement) + name[match.end() :]
+        if name in renamed:
+            raise WeightsError(f"{location.file}: {stored} and another tensor are both {name}")
+        renamed[name] = location if name == stored else replace(location, name=name)
+    return renamed

@@ -1,0 +1,44 @@
+"""Names of published checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
+from pagemill.weights.published_names import as_layers_use
+
+
+def _tensors(*names: str) -> dict[str, TensorLocation]:
+    return {name: TensorLocation(name, "f32", (1,), "file", 0) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("published", "used"),
+    [
+        ("embed.weight", "model.embed_tokens.weight"),
+        ("head.weight", "head.weight"),
+        ("norm.weight", "model.norm.weight"),
+        ("hc_head_fn", "model.hc_head.hc_fn"),
+        ("layers.3.attn.kv_norm.weight", "model.layers.3.attn.norm.weight"),
+        ("layers.3.attn.compressor.norm.weight", "model.layers.3.attn.compressor.norm.weight"),
+        ("mtp.0.norm.weight", "mtp.0.norm.weight"),
+        # As `transformers` writes it.
+        ("model.layers.3.attn.norm.weight", "model.layers.3.attn.norm.weight"),
+    ],
+)
+def test_deepseek_v4(published: str, used: str) -> None:
+    ((name, location),) = as_layers_use("deepseek_v4", _tensors(published)).items()
+    assert name == location.name == used
+
+
+def test_other_models_have_the_names_of_their_files() -> None:
+    tensors = _tensors("embed.weight")
+    assert as_layers_use("llama", tensors) is tensors
+    assert as_layers_use(["deepseek_v4"], tensors) is tensors
+
+
+def test_two_tensors_of_one_name_are_refused() -> None:
+    both = _tensors("model.norm.weight", "norm.weight")
+    with pytest.raises(WeightsError, match=r"norm.weight and another tensor are both model.norm"):
+        as_layers_use("deepseek_v4", both)
