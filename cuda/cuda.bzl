@@ -1,7 +1,11 @@
-"""Rules of this tree: one source compiled by nvcc for GPUs, and by g++ for the emulation."""
+"""Rules of this tree: one source compiled by nvcc for GPUs, and by g++ for the emulation.
+
+//hip compiles the same sources (`gpu_sources`) by clang.
+"""
 
 load("@local_tools//:defs.bzl", "TOOLS")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
+load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//tools/bazel:requires.bzl", "requires")
 
@@ -24,9 +28,12 @@ _HEADER_DEPS = [
 ]
 
 GpuSourcesInfo = provider(
-    doc = "Sources in the vocabulary of gpu_vendor.h, for //hip to compile.",
+    doc = "Sources in the vocabulary of gpu_vendor.h, for the compilers of GPUs.",
     fields = {"units": "depset of structs: `source`, a file, and `headers`, a depset that it may include"},
 )
+
+# What a plugin links: the objects of a target and of the targets that it depends on.
+_GpuObjects = provider(fields = ["objects"])
 
 def _gpu_sources_impl(ctx):
     headers = depset(
@@ -39,6 +46,8 @@ def _gpu_sources_impl(ctx):
             [struct(source = src, headers = headers) for src in ctx.files.srcs],
             transitive = [dep[GpuSourcesInfo].units for dep in ctx.attr.gpu_deps],
         )),
+        # What their objects link with.
+        cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]),
     ]
 
 _gpu_sources = rule(
@@ -53,14 +62,14 @@ _gpu_sources = rule(
 )
 
 def gpu_sources(name, srcs = [], hdrs = [], deps = [], gpu_deps = [], **kwargs):
-    """Sources and what they include, for //hip.
+    """Sources and what they include, to be compiled by `cuda_objects` and by //hip.
 
     Args:
       name: of the target.
       srcs: .cc files.
       hdrs: headers of this tree that they include, except those of //cuda:headers.
       deps: C++ libraries whose headers they include.
-      gpu_deps: further gpu_sources, to be compiled too.
+      gpu_deps: further gpu_sources.
       **kwargs: attributes that every rule has.
     """
     _gpu_sources(
@@ -81,8 +90,8 @@ def _gencodes(architectures):
 def _cuda_objects_impl(ctx):
     objects = []
     resources = []
-    headers = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps]
-    for src in ctx.files.srcs:
+    for unit in ctx.attr.sources[GpuSourcesInfo].units.to_list():
+        src = unit.source
         out = ctx.actions.declare_file("{}_objs/{}.pic.o".format(ctx.label.name, src.basename))
         used = ctx.actions.declare_file("{}_objs/{}.resources".format(ctx.label.name, src.basename))
         ctx.actions.run_shell(
@@ -101,12 +110,13 @@ grep -E 'warning|error' "$used" >&2 || true""",
                 "-diag-suppress=2810",
                 # Kernels call constexpr functions of //cc.
                 "--expt-relaxed-constexpr",
+            ] + ["-D" + define for define in ctx.attr.defines] + [
                 "-c",
                 src.path,
                 "-o",
                 out.path,
             ],
-            inputs = depset([src] + ctx.files.hdrs, transitive = headers),
+            inputs = depset([src], transitive = [unit.headers]),
             mnemonic = "CudaCompile",
             outputs = [out, used],
             use_default_shell_env = True,
@@ -116,46 +126,24 @@ grep -E 'warning|error' "$used" >&2 || true""",
     return [
         DefaultInfo(files = depset(objects)),
         OutputGroupInfo(resources = depset(resources)),
+        _GpuObjects(objects = depset(
+            objects,
+            transitive = [dep[_GpuObjects].objects for dep in ctx.attr.gpu_deps],
+        )),
+        cc_common.merge_cc_infos(
+            cc_infos = [dep[CcInfo] for dep in [ctx.attr.sources] + ctx.attr.gpu_deps],
+        ),
     ]
 
 _cuda_objects = rule(
     implementation = _cuda_objects_impl,
     attrs = {
         "architectures": attr.string_list(),
-        "deps": attr.label_list(providers = [CcInfo]),
-        # Any: a library without headers gives none.
-        "hdrs": attr.label_list(allow_files = True),
-        "srcs": attr.label_list(allow_files = [".cc"], mandatory = True),
+        "defines": attr.string_list(),
+        "gpu_deps": attr.label_list(providers = [CcInfo, _GpuObjects]),
+        "sources": attr.label(mandatory = True, providers = [CcInfo, GpuSourcesInfo]),
     },
 )
-
-def cuda_objects(name, srcs, hdrs = [], deps = [], **kwargs):
-    """Objects by nvcc; skipped where it is missing.
-
-    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
-    output group `resources` has what each kernel uses.
-
-    Args:
-      name: of the target.
-      srcs: .cc files with kernels.
-      hdrs: headers of this tree that they include, except those of //cuda:headers.
-      deps: C++ libraries whose headers they include.
-      **kwargs: attributes that every rule has.
-    """
-    for suffix, architectures, tags in [
-        ("", _TESTED_ARCHITECTURES, []),
-        ("_release", _ARCHITECTURES, ["manual"]),
-    ]:
-        _cuda_objects(
-            name = name + suffix,
-            srcs = srcs,
-            hdrs = hdrs + ["//cuda:headers"],
-            architectures = architectures,
-            tags = tags,
-            target_compatible_with = requires("nvcc"),
-            deps = [dep for dep in _HEADER_DEPS if dep not in deps] + deps,
-            **kwargs
-        )
 
 def _part(label, suffix):
     """The label of a part of a gpu_library."""
@@ -163,10 +151,94 @@ def _part(label, suffix):
         label += ":" + label.split("/")[-1]
     return label + suffix
 
+def cuda_objects(name, sources, gpu_deps = [], **kwargs):
+    """Objects by nvcc; skipped where it is missing.
+
+    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
+    output group `resources` has what each kernel uses.
+
+    Args:
+      name: of the target.
+      sources: gpu_sources.
+      gpu_deps: gpu_libraries that they are linked with.
+      **kwargs: attributes that every rule has, and `defines` of the preprocessor.
+    """
+    for suffix, architectures, tags in [
+        ("", _TESTED_ARCHITECTURES, []),
+        ("_release", _ARCHITECTURES, ["manual"]),
+    ]:
+        _cuda_objects(
+            name = name + suffix,
+            sources = sources,
+            gpu_deps = [_part(dep, "_objects" + suffix) for dep in gpu_deps],
+            architectures = architectures,
+            tags = tags,
+            target_compatible_with = requires("nvcc"),
+            **kwargs
+        )
+
+def _cuda_plugin_impl(ctx):
+    out = ctx.actions.declare_file("lib{}.so".format(ctx.label.name))
+    objects = ctx.attr.objects[_GpuObjects].objects.to_list()
+    libraries = []
+    for linked in ctx.attr.objects[CcInfo].linking_context.linker_inputs.to_list():
+        for library in linked.libraries:
+            archive = library.pic_static_library or library.static_library
+            if archive:
+                libraries.append(archive)
+    ctx.actions.run(
+        executable = TOOLS["nvcc"],
+        arguments = [
+            "-shared",
+            # The driver is opened when the first function of the runtime is called.
+            "-cudart=static",
+            "-Xlinker=--version-script=" + ctx.file.script.path,
+            "-Xlinker=-Bsymbolic,--gc-sections,--no-undefined,--start-group",
+        ] + [file.path for file in objects + libraries] + [
+            "-Xlinker=--end-group",
+            "-o",
+            out.path,
+        ],
+        inputs = [ctx.file.script] + objects + libraries,
+        mnemonic = "CudaLink",
+        outputs = [out],
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([out]))]
+
+_cuda_plugin = rule(
+    implementation = _cuda_plugin_impl,
+    attrs = {
+        "objects": attr.label(providers = [CcInfo, _GpuObjects], mandatory = True),
+        "script": attr.label(allow_single_file = True, mandatory = True),
+    },
+)
+
+def cuda_plugin(name, objects, script, **kwargs):
+    """`lib<name>.so` from what cuda_objects made, without the driver and with the runtime.
+
+    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all.
+
+    Args:
+      name: of the target, and of the file.
+      objects: a cuda_objects target.
+      script: a version script that says which symbols others see.
+      **kwargs: attributes that every rule has.
+    """
+    for suffix, tags in [("", []), ("_release", ["manual"])]:
+        _cuda_plugin(
+            name = name + suffix,
+            objects = objects + suffix,
+            script = script,
+            tags = tags,
+            target_compatible_with = requires("nvcc"),
+            **kwargs
+        )
+
 def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
 
-    `<name>_resources` has what its kernels use; `<name>_sources` is for //hip.
+    `<name>_sources` are its gpu_sources; `<name>_resources` has what its kernels use.
 
     Args:
       name: of the target.
@@ -191,19 +263,18 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
         deps = deps + gpu_deps + ["//cuda:emulated"],
         **kwargs
     )
-    cuda_objects(
-        name = name + "_objects",
-        srcs = srcs,
-        hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
-        deps = deps,
-        **kwargs
-    )
     gpu_sources(
         name = name + "_sources",
         srcs = srcs,
         hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
         visibility = ["//cuda:__subpackages__"],
         deps = deps,
+    )
+    cuda_objects(
+        name = name + "_objects",
+        sources = name + "_sources",
+        gpu_deps = gpu_deps,
+        **kwargs
     )
     native.filegroup(
         name = name + "_resources",

@@ -1,12 +1,11 @@
 // The table of GPU ops: one line for each op folder, sorted by name.
 #include "cuda/ops_table.h"
 
-#include "cc/ops/device_table.h"
 #include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 
-std::span<const ops::OpDefinition> GpuOps() {
+std::span<const ops::OpKernels> GpuKernels() {
   static const ops::OpKernels kRows[] = {
       {"activation", ActivationKernels()},
       {"add", AddKernels()},
@@ -46,8 +45,7 @@ std::span<const ops::OpDefinition> GpuOps() {
       {"state_space_scan", StateSpaceScanKernels()},
       {"take_tokens", TakeTokensKernels()},
   };
-  static const ops::DeviceTable table(kRows);
-  return table.definitions();
+  return kRows;
 }
 
 }  // namespace pagemill::gpu

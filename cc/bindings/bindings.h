@@ -13,6 +13,7 @@ void BindStatus(nanobind::module_& m);
 void BindProgram(nanobind::module_& m);
 void BindExecutors(nanobind::module_& m);
 void BindRanks(nanobind::module_& m);
+void BindDevices(nanobind::module_& m);
 void BindAdapters(nanobind::module_& m);
 void BindRunner(nanobind::module_& m);
 void BindSamplingParams(nanobind::module_& m);

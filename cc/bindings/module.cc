@@ -13,6 +13,7 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindProgram(m);
   pagemill::bindings::BindRanks(m);
   pagemill::bindings::BindExecutors(m);
+  pagemill::bindings::BindDevices(m);
   pagemill::bindings::BindAdapters(m);
   pagemill::bindings::BindRunner(m);
   pagemill::bindings::BindSamplingParams(m);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cc/bindings/bindings.h"
+#include "cc/bindings/device_executor_holder.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/target.h"
 #include "cc/kv_cache/kv_cache_options.h"
@@ -41,10 +42,12 @@ Program ParseFor(std::string_view text, const ExecutorOptions& options) {
   return program;
 }
 
-std::vector<Choice> KernelChoices(std::string_view text, const ExecutorOptions& options) {
+std::vector<Choice> KernelChoices(std::string_view text, const ExecutorOptions& options,
+                                  const DeviceHolder* device) {
   const Program program = ParseFor(text, options);
   const program::KernelSelection selection =
-      ValueOrThrow(SelectKernels(program, CpuTarget(), options));
+      ValueOrThrow(SelectKernels(
+          program, device == nullptr ? CpuTarget() : device->target(), options));
   std::vector<Choice> choices;
   for (program::KernelChoice& c : Summarize(program, selection, options)) {
     choices.emplace_back(c.op, c.operands, c.kernel, c.count);
@@ -58,12 +61,12 @@ std::vector<step::KvGroupOptions> KvGroups(std::string_view text, const Executor
 }
 
 int32_t MaxKvPages(std::vector<step::KvGroupOptions> groups, int32_t block_size,
-                   int32_t max_step_tokens, int32_t num_tokens) {
+                   int32_t max_step_tokens, int32_t num_tokens, int32_t max_steps_in_flight) {
   const kv_cache::KvCacheOptions options = {.num_blocks = 2,
                                             .block_size = block_size,
                                             .groups = std::move(groups),
                                             .max_step_tokens = max_step_tokens,
-                                            .max_steps_in_flight = 1};
+                                            .max_steps_in_flight = max_steps_in_flight};
   ThrowIfError(options.Validate());
   return options.MaxPagesOfRequest(num_tokens);
 }
@@ -198,8 +201,9 @@ void BindProgram(nb::module_& m) {
       nb::arg("text"), nb::arg("options"));
   m.def("kv_groups", &KvGroups, nb::arg("text"), nb::arg("options"));
   m.def("max_kv_pages", &MaxKvPages, nb::kw_only(), nb::arg("groups"), nb::arg("block_size"),
-        nb::arg("max_step_tokens"), nb::arg("num_tokens"));
-  m.def("kernel_choices", &KernelChoices, nb::arg("text"), nb::arg("options"));
+        nb::arg("max_step_tokens"), nb::arg("num_tokens"), nb::arg("max_steps_in_flight") = 1);
+  m.def("kernel_choices", &KernelChoices, nb::arg("text"), nb::arg("options"),
+        nb::arg("device").none() = nb::none());
 }
 
 }  // namespace pagemill::bindings

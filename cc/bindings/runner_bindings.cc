@@ -15,6 +15,7 @@
 #include "cc/base/clock.h"
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
+#include "cc/bindings/device_executor_holder.h"
 #include "cc/bindings/python_executor.h"
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/runner_holder.h"
@@ -65,13 +66,13 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
 
 // A plan has the block tables that the layout of the executor has, then those of the draft model if
 // there is one. Their kinds may differ: a group that keeps more than its layers read is allowed.
-void RequireTables(const NativeExecutor& native, const NativeExecutor* draft,
+void RequireTables(const program::KvLayout& layout, const NativeExecutor* draft,
                    const RunnerLimits& limits) {
   std::vector<int32_t> block_sizes;
   for (const KvGroupOptions& group : limits.kv_groups) {
     block_sizes.push_back(group.block_size > 0 ? group.block_size : limits.block_size);
   }
-  std::vector<int32_t> wanted = native.memory_plan().kv.TableBlockSizes();
+  std::vector<int32_t> wanted = layout.TableBlockSizes();
   if (draft != nullptr) {
     const std::vector<int32_t> behind = draft->memory_plan().kv.TableBlockSizes();
     wanted.insert(wanted.end(), behind.begin(), behind.end());
@@ -178,7 +179,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
                     Others others) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
-  RequireTables(native, others.draft(), limits);
+  RequireTables(native.memory_plan().kv, others.draft(), limits);
   auto clock = std::make_unique<SteadyClock>();
   comm::Group* group = native.groups().at(comm::Axis::kTensor);
   std::unique_ptr<runner::LeadingExecutor> leading;
@@ -209,6 +210,24 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
                           .leading = std::move(leading),
                           .control = std::move(control),
                           .clock = std::move(clock),
+                          .runner = std::move(runner)};
+}
+
+void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
+                    Others others) {
+  DeviceExecutorHolder& device = nb::cast<DeviceExecutorHolder&>(executor);
+  RequireFits(device.options, limits);
+  RequireTables(device.executor->kv_layout(), nullptr, limits);
+  if (!others.draft_executor.is_none() || !others.encoder.is_none() || !others.adapters.is_none()) {
+    ThrowIfError(Unimplemented("draft models, encoders and adapters need a NativeExecutor"));
+  }
+  auto runner =
+      ValueOrThrow(ModelRunner::Create(device.executor.get(), device.pool.get(), limits,
+                                       {.proposer = std::move(others.proposer)}));
+  new (self) RunnerHolder{.executor = std::move(executor),
+                          .encoder = nb::none(),
+                          .draft_executor = nb::none(),
+                          .adapters = nb::none(),
                           .runner = std::move(runner)};
 }
 
@@ -394,10 +413,13 @@ void BindRunner(nb::module_& m) {
                              .adapters = std::move(adapters)};
             if (nb::isinstance<NativeExecutor>(executor)) {
               InitFromNative(self, std::move(executor), limits, std::move(others));
+            } else if (nb::isinstance<DeviceExecutorHolder>(executor)) {
+              InitFromDevice(self, std::move(executor), limits, std::move(others));
             } else if (nb::isinstance<PythonExecutor>(executor)) {
               InitFromPython(self, std::move(executor), limits, std::move(others));
             } else {
-              throw nb::type_error("executor must be a NativeExecutor or a PythonExecutor");
+              throw nb::type_error(
+                  "executor must be a NativeExecutor, DeviceExecutor or PythonExecutor");
             }
           },
           nb::arg("executor"), nb::arg("limits"), nb::kw_only(),

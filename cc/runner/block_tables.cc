@@ -5,12 +5,26 @@
 
 namespace pagemill::runner {
 
+namespace {
+
+int32_t BlockSize(const step::KvGroupOptions& group, const engine::RunnerLimits& limits) {
+  return group.block_size > 0 ? group.block_size : limits.block_size;
+}
+
+}  // namespace
+
+int32_t BlockTables::MaxEntries(const step::KvGroupOptions& group,
+                                const engine::RunnerLimits& limits) {
+  const int32_t block_size = BlockSize(group, limits);
+  return group.recent_states + (limits.max_model_len + block_size - 1) / block_size;
+}
+
 BlockTables::BlockTables(const step::KvGroupOptions& group, const engine::RunnerLimits& limits)
-    : block_size_(group.block_size > 0 ? group.block_size : limits.block_size),
+    : block_size_(BlockSize(group, limits)),
       num_blocks_(limits.num_blocks),
       recent_states_(group.recent_states),
       has_blocks_(recent_states_ == 0 || group.checkpoints != step::StateCheckpoints::kNone),
-      stride_(recent_states_ + (limits.max_model_len + block_size_ - 1) / block_size_),
+      stride_(MaxEntries(group, limits)),
       slots_(static_cast<size_t>(limits.max_num_seqs)),
       slot_tables_(At(slots_.size())),
       row_tables_(slot_tables_.size()),

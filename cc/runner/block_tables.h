@@ -31,6 +31,9 @@ class BlockTables {
  public:
   BlockTables(const step::KvGroupOptions& group, const engine::RunnerLimits& limits);
 
+  // Entries of the table of the longest request.
+  static int32_t MaxEntries(const step::KvGroupOptions& group, const engine::RunnerLimits& limits);
+
   int32_t block_size() const { return block_size_; }
 
   void BeginStep();

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "cc/device/capabilities.h"
+#include "cc/ops/device_table.h"
 #include "cc/program/device/testing/device_parity.h"
 #include "cuda/device/gpu_device.h"
 #include "cuda/emulation/runtime.h"
@@ -19,8 +20,9 @@ namespace pagemill::gpu {
 
 struct GpuUnderTest {
   std::unique_ptr<GpuDevice> device = *GpuDevice::Open(0);
+  ops::DeviceTable table = ops::DeviceTable(GpuKernels());
   program::testing::DeviceUnderTest under_test = {
-      .target = {.ops = GpuOps(),
+      .target = {.ops = table.definitions(),
                  .capabilities = {.kind = device::DeviceKind::kGpu,
                                   .gpu = device->capabilities()}},
       .device = *device,

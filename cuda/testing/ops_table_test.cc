@@ -22,9 +22,9 @@ TEST(OpsTable, IsInTheDocument) {
   const std::string document = Document();
   for (const ops::OpDefinition& cpu : ops::CpuOps()) {
     std::string names;
-    const auto found = ops::FindOp(GpuOps(), cpu.op);
-    if (found.ok()) {
-      for (const ops::Kernel& kernel : (*found)->kernels) {
+    const auto row = std::ranges::find(GpuKernels(), cpu.op, &ops::OpKernels::op);
+    if (row != GpuKernels().end()) {
+      for (const ops::Kernel& kernel : row->kernels) {
         names += (names.empty() ? "`" : ", `") + std::string(kernel.name) + "`";
       }
     }
@@ -35,9 +35,9 @@ TEST(OpsTable, IsInTheDocument) {
 }
 
 TEST(OpsTable, IsSortedAndNamesItsOps) {
-  EXPECT_TRUE(std::ranges::is_sorted(GpuOps(), {}, &ops::OpDefinition::op));
-  for (const ops::OpDefinition& op : GpuOps()) {
-    for (const ops::Kernel& kernel : op.kernels) EXPECT_EQ(kernel.op, op.op);
+  EXPECT_TRUE(std::ranges::is_sorted(GpuKernels(), {}, &ops::OpKernels::op));
+  for (const ops::OpKernels& row : GpuKernels()) {
+    for (const ops::Kernel& kernel : row.kernels) EXPECT_EQ(kernel.op, row.op);
   }
 }
 

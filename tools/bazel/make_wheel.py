@@ -38,8 +38,11 @@ def _requirements(path: str) -> list[str]:
 
 
 def _python_versions(tag: str) -> str:
-    """Returns the versions that load an extension built for `tag`, "cp311-cp311-linux_x86_64"."""
+    """Returns the versions that load an extension built for `tag`, "cp311-cp311-linux_x86_64"; for
+    "py3-none-linux_x86_64", without an extension, all of Python 3."""
     python, abi, _ = tag.split("-")
+    if python == "py3":
+        return ">=3"
     version = f"3.{python.removeprefix('cp3')}"
     return f">={version}" if abi == "abi3" else f"=={version}.*"
 
@@ -67,6 +70,15 @@ def _wheel_file(tag: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _entry_points(args: argparse.Namespace) -> str:
+    lines: dict[str, list[str]] = {}
+    points = [f"console_scripts:{script}" for script in args.console_script]
+    for point in (*points, *args.entry_point):
+        group, line = point.split(":", 1)
+        lines.setdefault(group, []).append(line.replace("=", " = "))
+    return "".join(f"[{group}]\n" + "\n".join([*each, ""]) for group, each in lines.items())
+
+
 def _packed_files(root: str, pairs: list[str]) -> list[tuple[str, pathlib.Path]]:
     """Returns (name in the wheel, file) of the files below `root` that are not tests, sorted."""
     files = {}
@@ -82,6 +94,7 @@ def main() -> None:
     for flag in ("distribution", "version", "tag", "summary", "requires", "license", "root", "out"):
         parser.add_argument(f"--{flag}", required=True)
     parser.add_argument("--console-script", action="append", default=[])
+    parser.add_argument("--entry-point", action="append", default=[], help="GROUP:NAME=OBJECT")
     parser.add_argument("--extra", action="append", default=[], help="NAME=FILE")
     parser.add_argument("files", nargs="*", help="NAME=PATH")
     args = parser.parse_args()
@@ -92,8 +105,7 @@ def main() -> None:
         wheel.add(name, path.read_bytes(), executable=name.endswith(".so"))
     wheel.add(f"{info}/METADATA", _metadata(args).encode())
     wheel.add(f"{info}/WHEEL", _wheel_file(args.tag).encode())
-    scripts = "".join(f"{script.replace('=', ' = ')}\n" for script in args.console_script)
-    wheel.add(f"{info}/entry_points.txt", f"[console_scripts]\n{scripts}".encode())
+    wheel.add(f"{info}/entry_points.txt", _entry_points(args).encode())
     wheel.add(f"{info}/LICENSE", pathlib.Path(args.license).read_bytes())
     wheel.close(f"{info}/RECORD")
 

@@ -28,6 +28,7 @@ def _pack(folder, name, tag=_TAG):
         "root": "python/",
         "out": out,
         "console-script": "toy=toy.a:main",
+        "entry-point": "toys:a=toy.a:TOY",
         "extra": f"fast={folder / 'fast'}",
     }
     flags = [f"--{key}={value}" for key, value in options.items()]
@@ -43,13 +44,18 @@ def test_contents(tmp_path):
     assert "Requires-Dist: numpy\nRequires-Dist: pip>=24.1\n" in metadata
     assert 'Provides-Extra: fast\nRequires-Dist: uvloop; extra == "fast"\n' in metadata
     assert "Root-Is-Purelib: false" in wheel.read(f"{info}/WHEEL").decode()
-    assert "toy = toy.a:main" in wheel.read(f"{info}/entry_points.txt").decode()
+    points = wheel.read(f"{info}/entry_points.txt").decode()
+    assert points == "[console_scripts]\ntoy = toy.a:main\n[toys]\na = toy.a:TOY\n"
     assert len(wheel.read(f"{info}/RECORD").decode().splitlines()) == len(wheel.namelist())
 
 
 @pytest.mark.parametrize(
     ("tag", "versions"),
-    [("cp311-cp311-linux_x86_64", "==3.11.*"), ("cp311-abi3-linux_x86_64", ">=3.11")],
+    [
+        ("cp311-cp311-linux_x86_64", "==3.11.*"),
+        ("cp311-abi3-linux_x86_64", ">=3.11"),
+        ("py3-none-linux_x86_64", ">=3"),
+    ],
 )
 def test_states_the_versions_of_python_that_load_it(tmp_path, tag, versions):
     metadata = zipfile.ZipFile(_pack(tmp_path, "toy.whl", tag)).read("toy-1.0.dist-info/METADATA")

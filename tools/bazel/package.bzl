@@ -38,6 +38,7 @@ def _wheel_impl(ctx):
     args.add(ctx.file._license, format = "--license=%s")
     args.add(ctx.attr.root, format = "--root=%s")
     args.add_all(ctx.attr.console_scripts, format_each = "--console-script=%s")
+    args.add_all(ctx.attr.entry_points, format_each = "--entry-point=%s")
     extras = []
     for target, name in ctx.attr.extras.items():
         extras += target[DefaultInfo].files.to_list()
@@ -53,6 +54,7 @@ wheel = rule(
         "console_scripts": attr.string_list(doc = "As in 'name=module:function'."),
         "deps": attr.label_list(doc = "py_library targets; their files below root are packed."),
         "distribution": attr.string(mandatory = True),
+        "entry_points": attr.string_list(doc = "As in 'group:name=module:object'."),
         "extras": attr.label_keyed_string_dict(
             allow_files = True,
             doc = "Files like `requires`, each with the name of the extra it stands for.",

@@ -8,7 +8,7 @@
 //     static TestedDevice tested(device);
 //     return tested;
 //   }
-//   const Kernel& AddKernel() { return FindOp(GpuOps(), "add")->kernels[0]; }
+//   const Kernel& AddKernel() { return AddKernels()[0]; }
 //
 //   const Kernel kernels[] = {conformance::OnHost<AddKernel, Gpu>(),
 //                             conformance::ReferenceKernel(AddOp())};

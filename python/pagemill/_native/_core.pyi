@@ -148,12 +148,19 @@ def kv_groups(text: str, options: ExecutorOptions) -> list[KvGroupOptions]:
     """The KV groups of a program as the native executor pages them."""
 
 def max_kv_pages(
-    *, groups: Sequence[KvGroupOptions], block_size: int, max_step_tokens: int, num_tokens: int
+    *,
+    groups: Sequence[KvGroupOptions],
+    block_size: int,
+    max_step_tokens: int,
+    num_tokens: int,
+    max_steps_in_flight: int = 1,
 ) -> int:
     """Most pages that one request of `num_tokens` tokens holds at a time."""
 
-def kernel_choices(text: str, options: ExecutorOptions) -> list[tuple[str, str, str, int]]:
-    """(op, operands, kernel, count), in order of first use."""
+def kernel_choices(
+    text: str, options: ExecutorOptions, device: Device | None = None
+) -> list[tuple[str, str, str, int]]:
+    """(op, operands, kernel, count), in order of first use, on this CPU or on `device`."""
 
 # --- executors ------------------------------------------------------------------------------------
 
@@ -224,6 +231,63 @@ class NativeExecutor:
     def kv_fingerprint(self) -> str:
         """What KV depends on besides tokens. Reads all files of weights, unless their digests are
         known; without the GIL."""
+
+class FoundDevice:
+    """A device that a plugin has found: cc/program/device/device_plugin.h."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def architecture(self) -> str:
+        """Such as "sm_90"."""
+    @property
+    def memory_bytes(self) -> int: ...
+
+class DevicePlugin:
+    """A vendor's shared object. What is wrong with it is raised as a StatusError: with the path if
+    it cannot be loaded, and in a sentence if it has no device."""
+
+    def __init__(self, path: str) -> None: ...
+    @property
+    def vendor(self) -> str: ...
+    def devices(self) -> list[FoundDevice]:
+        """By index. Takes no memory of them."""
+    def open(self, index: int) -> Device: ...
+
+class Device:
+    """A device that was opened."""
+
+    @property
+    def vendor(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def kernels(self) -> dict[str, list[str]]:
+        """The names of each op's kernels, the best first."""
+    @property
+    def free_bytes(self) -> int:
+        """Of its memory, now."""
+
+class DeviceExecutor:
+    """Runs a program on a device, with up to two steps in flight, for one ModelRunner with limits
+    of the same `max_model_len` and `vocab_size`. Keeps the device alive."""
+
+    def __init__(
+        self,
+        device: Device,
+        text: str,
+        options: ExecutorOptions,
+        *,
+        max_model_len: int,
+        vocab_size: int,
+    ) -> None: ...
+
+def plan_on_device(
+    device: Device, text: str, options: ExecutorOptions, *, max_model_len: int, vocab_size: int
+) -> MemoryPlan:
+    """What a DeviceExecutor takes of the device's memory. Opens no weight file."""
 
 class PythonExecutor:
     """Runs a step by calling Python, on the engine's thread, with the GIL held.
@@ -409,7 +473,7 @@ class ModelRunner:
 
     def __init__(
         self,
-        executor: NativeExecutor | PythonExecutor,
+        executor: NativeExecutor | DeviceExecutor | PythonExecutor,
         limits: RunnerLimits,
         *,
         ngram_sizes: tuple[int, int] | None = None,

@@ -315,7 +315,7 @@ def test_a_profile_has_each_op_and_the_rest_of_a_step() -> None:
 def test_runner_limits_must_fit_the_executor() -> None:
     with pytest.raises(_native.StatusError, match=r"num_blocks = 20 exceeds the executor's 3"):
         _native.ModelRunner(native_executor(), limits(block_size=16))
-    with pytest.raises(TypeError, match="NativeExecutor or a PythonExecutor"):
+    with pytest.raises(TypeError, match="NativeExecutor, DeviceExecutor or PythonExecutor"):
         _native.ModelRunner(object(), limits())  # type: ignore[arg-type]
 
 

@@ -93,6 +93,7 @@ def _report(config: EngineConfig) -> dict[str, Any]:
             "cores": capabilities.cores,
             "placement": _placement(config),
         }
+        report["plugins"] = _plugins()
         report |= _model_report(config)
     report["missing"] = missing
     return report
@@ -107,8 +108,29 @@ def _placement(config: EngineConfig) -> str:
     return placement or "as the system does (one node)"
 
 
+def _plugins() -> list[dict[str, Any]]:
+    from pagemill.engine.devices import find_plugins
+
+    return [
+        {
+            "name": found.name,
+            "devices": [
+                {
+                    "name": device.name,
+                    "architecture": device.architecture,
+                    "memory": device.memory_bytes,
+                }
+                for device in found.devices
+            ],
+            "reason": found.reason or None,
+        }
+        for found in find_plugins()
+    ]
+
+
 def _model_report(config: EngineConfig) -> dict[str, Any]:
     from pagemill import _native
+    from pagemill.engine.devices import choose_device, describe
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
     from pagemill.weights.fetch import default_model_path, is_complete
 
@@ -121,19 +143,45 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
 
     source = open_model(config.model, build_options(config.model), values=False)
     built = build_ranks(source, config)[0]
-    sizes = ExecutorSizes.of(built, config, weights_dtype(source.config))
+    device = choose_device(built, config, weights_dtype(source.config))
+    sizes = ExecutorSizes.of(built, config, weights_dtype(source.config), device)
     options = sizes.executor_options(config, num_blocks=1)
     module = built.module is not None
-    choices = [] if module else _native.kernel_choices(built.program_text, options)
+    choices = [] if module else _native.kernel_choices(built.program_text, options, device)
+    by_op = {} if device is None else device.kernels
     return {
         "model": f"{source.path} ({built.architecture})",
+        "device": "cpu" if device is None else describe(device),
         "ranks": config.executor.tensor_parallel_size,
         "notes": built.notes,
         "kernels": [
-            {"op": op, "operands": operands, "kernel": kernel, "count": count}
+            {
+                "op": op,
+                "operands": operands,
+                "kernel": kernel,
+                "count": count,
+                "unsuitable": _better(by_op.get(op, []), kernel),
+            }
             for op, operands, kernel, count in choices
         ],
     }
+
+
+def _better(kernels: list[str], chosen: str) -> list[str]:
+    """Those of a device that would have been chosen, had they supported the operands."""
+    return list(dict.fromkeys(kernels[: kernels.index(chosen)])) if chosen in kernels else []
+
+
+def _plugin_lines(plugins: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        f"{plugin['name']}:{index}, {device['name']}, {device['architecture']},"
+        f" {format_bytes(device['memory'])}"
+        for plugin in plugins
+        for index, device in enumerate(plugin["devices"])
+    ]
+    lines += [f"{plugin['name']}: {plugin['reason']}" for plugin in plugins if plugin["reason"]]
+    shown = lines or ["no plugin is installed"]
+    return [f"{'devices' if at == 0 else '':<13}{line}" for at, line in enumerate(shown)]
 
 
 def _text(report: dict[str, Any]) -> str:
@@ -148,6 +196,7 @@ def _text(report: dict[str, Any]) -> str:
         f"memory       {format_bytes(report['memory_available'])} available",
         f"placement    {native['placement'] if native else 'unknown'}",
         f"cache        {report['cache_dir']}",
+        *_plugin_lines(report.get("plugins", [])),
     ]
     lines += [
         f"{'packages' if at == 0 else '':<13}{name} {version or '-'}"
@@ -157,6 +206,8 @@ def _text(report: dict[str, Any]) -> str:
     absent = [name for name in purposes if report["packages"][name] is None]
     lines += [f"{'optional':<13}{name} is not installed: {purposes[name]}" for name in absent]
     lines.append(f"model        {report.get('model') or report.get('default_model') or 'unknown'}")
+    if report.get("device", "cpu") != "cpu":
+        lines.append(f"runs on      {report['device']}")
     if report.get("ranks", 1) > 1:
         lines.append(f"ranks        {report['ranks']}; the kernels are those of rank 0")
     lines += [f"{'':<13}{note}" for note in report.get("notes", ())]
@@ -166,6 +217,7 @@ def _text(report: dict[str, Any]) -> str:
         lines.append(
             f"{'kernels' if at == 0 else '':<13}{row['count']:>4} x {row['op']:<18}"
             f"{row['operands']:<{width}}  {row['kernel']}"
+            + (f" (unsuitable: {', '.join(row['unsuitable'])})" if row["unsuitable"] else "")
         )
     lines += [f"MISSING      {what}" for what in report["missing"]]
     return "\n".join(lines)

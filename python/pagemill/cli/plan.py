@@ -39,6 +39,7 @@ def _table(plan: ModelPlan) -> str:
     rows = [
         ("model", f"{plan.path}"),
         ("", f"{plan.architecture}, {plan.max_model_len:,} tokens of context"),
+        ("device", plan.device),
         ("weights", _size(plan.weights) + _packed(plan)),
         ("activations", _size(plan.activations)),
         ("workspace", _size(plan.workspace)),

@@ -24,14 +24,15 @@ class CacheConfig:
     kv_cache_memory_bytes: int | None = option(
         None,
         "Size of the KV cache, such as 2GiB. Default: room for one request of --max-model-len"
-        " tokens, and for 11,008 tokens at least, within --memory-utilization.",
+        " tokens, and for 11,008 tokens at least, within --memory-utilization; on a --device for"
+        " --max-num-seqs requests of --max-model-len tokens, as far as that allows.",
         unit="bytes",
         allowed=Range(1, 2**62),
     )
     memory_utilization: float = option(
         0.8,
-        "Share of the memory available at start (a container's limit counts) that weights,"
-        " activations and KV cache together may use.",
+        "Share of the memory available at start (a container's limit counts; on a --device, its"
+        " free memory) that weights, activations and KV cache together may use.",
         allowed=Range(0.01, 1.0),
     )
     enable_prefix_caching: bool = option(

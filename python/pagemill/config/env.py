@@ -3,8 +3,11 @@
 | name | meaning |
 |---|---|
 | PAGEMILL_API_KEY | key(s) of the server, separated by commas; `--api-key` wins |
+| PAGEMILL_DEVICE_PLUGINS | paths of device plugins besides those installed, separated by `:` |
 | PAGEMILL_CACHE_DIR | folder for downloaded models and packed weights; `--cache-dir` wins |
 | XDG_CACHE_HOME | parent of the cache folder if neither is given; else `~/.cache` |
+
+A plugin that was built from a checkout has no metadata to be found by, hence its variable.
 
 Other programs read their own variables (proxies, `HF_TOKEN`, `PIP_INDEX_URL`): pip and
 huggingface_hub, which download models, use the same environment.
@@ -20,8 +23,9 @@ from pagemill.config.fields import ConfigError
 
 _API_KEY = "PAGEMILL_API_KEY"
 _CACHE_DIR = "PAGEMILL_CACHE_DIR"
+_DEVICE_PLUGINS = "PAGEMILL_DEVICE_PLUGINS"
 _XDG_CACHE = "XDG_CACHE_HOME"
-NAMES = (_API_KEY, _CACHE_DIR, _XDG_CACHE)
+NAMES = (_API_KEY, _CACHE_DIR, _DEVICE_PLUGINS, _XDG_CACHE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,7 @@ class Environment:
 
     api_keys: tuple[str, ...]
     cache_dir: Path
+    device_plugins: tuple[str, ...] = ()
 
 
 def set_default(name: str, value: str) -> None:
@@ -47,10 +52,12 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     env = os.environ if variables is None else variables
     for name in env:
         if name.startswith("PAGEMILL_") and name not in NAMES:
-            close = difflib.get_close_matches(name, [_API_KEY, _CACHE_DIR], n=1, cutoff=0.85)
+            close = difflib.get_close_matches(
+                name, [_API_KEY, _CACHE_DIR, _DEVICE_PLUGINS], n=1, cutoff=0.85
+            )
             if close:
                 raise ConfigError(f"environment variable {name}: did you mean {close[0]}?")
-    return Environment(api_keys=_api_keys(env), cache_dir=_cache_dir(env))
+    return Environment(_api_keys(env), _cache_dir(env), _device_plugins(env))
 
 
 def cache_folder(cache_dir: str | None) -> Path:
@@ -72,6 +79,10 @@ def _api_keys(env: Mapping[str, str]) -> tuple[str, ...]:
     if not all(key.isascii() and key.isprintable() for key in keys):
         raise ConfigError(f"{_API_KEY}: a key is printable ASCII, for it travels in an HTTP header")
     return keys
+
+
+def _device_plugins(env: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(path for path in env.get(_DEVICE_PLUGINS, "").split(":") if path)
 
 
 def _cache_dir(env: Mapping[str, str]) -> Path:

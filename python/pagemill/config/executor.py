@@ -1,8 +1,11 @@
 """Options of the model's execution."""
 
+import re
 from dataclasses import dataclass
 
-from pagemill.config.fields import Range, check, option
+from pagemill.config.fields import ConfigError, Range, check, option
+
+_DEVICE = re.compile(r"auto|cpu|[a-z][a-z0-9_]*(:[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,13 @@ class ExecutorConfig:
         "native: compiled kernels for this CPU. torch: the same program with torch's operators,"
         " which is slow and needs torch; it is the reference that kernels are tested against.",
         allowed=("native", "torch"),
+    )
+    device: str = option(
+        "auto",
+        "What runs the model: cpu, or a device of an installed plugin by its vendor, such as cuda"
+        " or cuda:1 (the second one). auto: the first device of a plugin, if there is one that runs"
+        " this model with these options, else the CPU; a line of the log says why. `pagemill"
+        " doctor` lists plugins and devices.",
     )
     threads: int = option(
         0,
@@ -32,7 +42,8 @@ class ExecutorConfig:
     )
     dtype: str = option(
         "auto",
-        "Type of activations, the values between operations. auto: f32, which is fast on CPUs."
+        "Type of activations, the values between operations. auto: f32, which is fast on CPUs;"
+        " bf16 on a device."
         " With bf16 or f16 the native executor computes each operation in f32 with a plain kernel"
         " and rounds the result, which is many times slower: for comparing results with those of a"
         " GPU. float32 and float are f32, bfloat16 is bf16, float16 and half are f16. Logits are"
@@ -88,3 +99,7 @@ class ExecutorConfig:
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""
         check(self)
+        if _DEVICE.fullmatch(self.device) is None:
+            raise ConfigError(
+                f"--device: {self.device!r} is none of auto, cpu, and vendors like cuda or cuda:1"
+            )

@@ -95,7 +95,11 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
 
 
 def plan_kv_cache(
-    cache: CacheConfig, max_model_len: int, costs: FixedCosts, available_bytes: int
+    cache: CacheConfig,
+    max_model_len: int,
+    costs: FixedCosts,
+    available_bytes: int,
+    most_requests: int = 1,
 ) -> KvBudget:
     """Returns the KV cache to allocate.
 
@@ -104,6 +108,7 @@ def plan_kv_cache(
       max_model_len: tokens of the longest request; that much always fits.
       costs: what the model takes besides.
       available_bytes: see `available_memory_bytes`.
+      most_requests: of `max_model_len` tokens, to have room for if the memory allows it.
 
     Raises:
       ConfigError: a request of `max_model_len` tokens would not fit. The message has the numbers
@@ -114,7 +119,8 @@ def plan_kv_cache(
     page_bytes = costs.kv.page_bytes
     needed = costs.kv.pages(max_model_len) + 1  # the null page
     if cache.kv_cache_memory_bytes is None:
-        wanted = max(needed, _AUTO_REQUESTS * costs.kv.pages(_AUTO_REQUEST_TOKENS) + 1)
+        most = most_requests * costs.kv.pages(max_model_len) + 1
+        wanted = max(needed, most, _AUTO_REQUESTS * costs.kv.pages(_AUTO_REQUEST_TOKENS) + 1)
         fitting = max(left, 0) // page_bytes if page_bytes else wanted
         pages = min(wanted, fitting)
     else:

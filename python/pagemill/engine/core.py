@@ -18,6 +18,7 @@ from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes,
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.adapter_reader import AdapterReader
 from pagemill.engine.adapters import Adapters
+from pagemill.engine.devices import choose_device
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_bytes
 from pagemill.engine.native import NativeBindings
@@ -101,7 +102,8 @@ class EngineCore:
             _require_dividable(config)
         if config.lora.enabled:
             _require_adaptable(built, config, source)
-        wanted = ExecutorSizes.of(built, config, weights_dtype)
+        device = choose_device(built, config, weights_dtype, draft)
+        wanted = ExecutorSizes.of(built, config, weights_dtype, device)
         plans = [wanted.plan(rank, config) for rank in (built, *others)]
         plan = plans[0]
         encoder = EncoderSizes.of(built, wanted, config)
@@ -118,7 +120,13 @@ class EngineCore:
             config.kv_tiers.host_bytes,
             config.kv_tiers.host_bytes_flag,
         )
-        budget = plan_kv_cache(config.cache, built.max_model_len, fixed, available_memory_bytes())
+        budget = plan_kv_cache(
+            config.cache,
+            built.max_model_len,
+            fixed,
+            available_memory_bytes() if device is None else device.free_bytes,
+            1 if device is None else config.scheduler.max_num_seqs,
+        )
         _LOGGER.info(
             "%s: %s, KV cache %s = %d tokens",
             built.architecture,
@@ -154,11 +162,11 @@ class EngineCore:
         others: Sequence[BuiltModel],
     ) -> EngineCore:
         world = None if workers is None else workers.world
-        executor = _executor(built, config, wanted, budget.num_blocks, world)
-        if workers is not None:
-            workers.wait_ready()
         encoder = EncoderSizes.of(built, wanted, config)
         limits = _limits(built, config, wanted, budget.num_blocks, draft, encoder)
+        executor = _executor(built, config, wanted, limits, world)
+        if workers is not None:
+            workers.wait_ready()
         ngram = config.speculation.ngram
         sizes = None if ngram is None else (ngram.min_match, ngram.max_match)
         executors, drafting = [executor], None
@@ -179,7 +187,7 @@ class EngineCore:
             adapters=store,
         )
         tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
-        engine = _native.Engine(runner, _options(config, tiers), log=_log)
+        engine = _native.Engine(runner, _options(config, tiers, wanted), log=_log)
         grammars = GrammarCompiler(back_end=config.model.structured_outputs_backend)
         adapters: Adapters | None = None
         if store is not None:
@@ -223,9 +231,19 @@ def _executor(
     built: BuiltModel,
     config: EngineConfig,
     sizes: ExecutorSizes,
-    num_blocks: int,
+    limits: _native.RunnerLimits,
     world: _native.World | None,
-) -> _native.NativeExecutor | _native.PythonExecutor:
+) -> _native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor:
+    num_blocks = max(1, limits.num_blocks)
+    if sizes.device is not None:
+        options = sizes.executor_options(config, num_blocks)
+        return _native.DeviceExecutor(
+            sizes.device,
+            built.program_text,
+            options,
+            max_model_len=limits.max_model_len,
+            vocab_size=limits.vocab_size,
+        )
     if built.module is not None:
         return _module_executor(built.module, sizes, num_blocks, config.cache.block_size)
     if config.executor.executor == "native":
@@ -254,7 +272,7 @@ def _executor(
 def _encoder_executor(
     encoder: EncoderSizes | None,
     sizes: ExecutorSizes,
-    host: _native.NativeExecutor | _native.PythonExecutor,
+    host: _native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor,
 ) -> _native.NativeExecutor | _native.PythonExecutor | None:
     """The executor of the encoder of media, on the threads of the model's, `host`."""
     if encoder is None:
@@ -296,7 +314,7 @@ def _module_executor(
 
 
 def _kv_tiers(
-    executors: Sequence[_native.NativeExecutor | _native.PythonExecutor],
+    executors: Sequence[_native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor],
     config: KvTierConfig,
     threads: int,
 ) -> _native.KvTierOptions:
@@ -357,7 +375,9 @@ def _limits(
     )
 
 
-def _options(config: EngineConfig, kv_tiers: _native.KvTierOptions) -> _native.EngineOptions:
+def _options(
+    config: EngineConfig, kv_tiers: _native.KvTierOptions, sizes: ExecutorSizes
+) -> _native.EngineOptions:
     scheduler, cache = config.scheduler, config.cache
     return _native.EngineOptions(
         long_prefill_token_threshold=scheduler.long_prefill_token_threshold,
@@ -374,6 +394,7 @@ def _options(config: EngineConfig, kv_tiers: _native.KvTierOptions) -> _native.E
         prefix_cache_eviction=cache.prefix_cache_eviction,
         max_pinned_blocks=cache.max_pinned_kv_blocks,
         max_kv_events=cache.max_kv_events,
+        max_in_flight_steps=sizes.steps_in_flight,
         output_interval_us=_OUTPUT_INTERVAL_US,
         kv_tiers=kv_tiers,
         max_step_us=(

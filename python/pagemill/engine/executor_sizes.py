@@ -55,12 +55,20 @@ class ExecutorSizes:
     max_num_logits_rows: int
     activation_type: Literal["f32", "bf16", "f16"]
     kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"]
+    device: _native.Device | None = None
+    """None: the CPU."""
 
     @classmethod
-    def of(cls, built: BuiltModel, config: EngineConfig, weights_dtype: str) -> ExecutorSizes:
-        """The sizes for a model whose weights are of `weights_dtype` ("float32", ...): the
-        automatic type of the KV cache is f32 if the weights are and activations are not
-        bf16, else bf16.
+    def of(
+        cls,
+        built: BuiltModel,
+        config: EngineConfig,
+        weights_dtype: str,
+        device: _native.Device | None = None,
+    ) -> ExecutorSizes:
+        """The sizes for a model whose weights are of `weights_dtype` ("float32", ...), on `device`:
+        the automatic type of activations is f32, and bf16 on a device; that of the KV cache is f32
+        if the weights are and activations are not bf16, else bf16.
 
         Raises:
             ConfigError: the executor has no such KV cache.
@@ -74,12 +82,19 @@ class ExecutorSizes:
             needed = "native support" if built.module is not None else "--executor native"
             raise ConfigError(f"--kv-cache-dtype {dtype} needs {needed}: torch has f32 or bf16")
         activation_type = _ACTIVATION_TYPES[config.executor.dtype]
+        if device is not None and config.executor.dtype == "auto":
+            activation_type = "bf16"
         if dtype == "auto":
             is_f32 = activation_type != "bf16" and (weights_dtype == "float32" or torch)
             dtype = "f32" if is_f32 else "bf16"
         rows = config.scheduler.max_num_logits_rows
         rows += _num_draft_rows(config)
-        return cls(tokens, rows, activation_type, _KV_CACHE_DTYPES[dtype])
+        return cls(tokens, rows, activation_type, _KV_CACHE_DTYPES[dtype], device)
+
+    @property
+    def steps_in_flight(self) -> int:
+        """At most, enqueued and not collected."""
+        return 1 if self.device is None else 2
 
     def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
@@ -88,7 +103,16 @@ class ExecutorSizes:
     def plan(self, built: BuiltModel, config: EngineConfig) -> MemoryPlan:
         """What `built` takes, with a KV cache of one page."""
         if built.module is None:
-            return _native.plan_memory(built.program_text, self.executor_options(config, 1))
+            options = self.executor_options(config, 1)
+            if self.device is None:
+                return _native.plan_memory(built.program_text, options)
+            return _native.plan_on_device(
+                self.device,
+                built.program_text,
+                options,
+                max_model_len=built.max_model_len,
+                vocab_size=built.vocab_size,
+            )
         rows = self.max_num_logits_rows if built.pooled is None else self.max_num_tokens
         return built.module.memory(
             dtype=self.activation_type,
@@ -163,7 +187,11 @@ class ExecutorSizes:
         """What requests take of the KV cache, whose pages all ranks have; with a draft model, its
         KV too."""
         groups = self.kv_groups(ranks[0], config, draft)
-        sizes = {"block_size": config.cache.block_size, "max_step_tokens": self.max_num_tokens}
+        sizes = {
+            "block_size": config.cache.block_size,
+            "max_step_tokens": self.max_num_tokens,
+            "max_steps_in_flight": self.steps_in_flight,
+        }
 
         def pages(tokens: int) -> int:
             return _native.max_kv_pages(groups=groups, num_tokens=tokens, **sizes) if groups else 0

@@ -68,6 +68,8 @@ class ModelPlan:
     largest_kv_pages: int
     kv: KvBudget | None
     refusal: str
+    device: str
+    """What runs it, and whose memory this is."""
     sampling: ChosenDefaults | None
     """What requests get that state nothing; None if the model generates no text."""
 
@@ -93,6 +95,7 @@ class ModelPlan:
             "model": self.path,
             "architecture": self.architecture,
             "max_model_len": self.max_model_len,
+            "device": self.device,
             "bytes": {
                 "weights": self.weights,
                 "weights_packed": self.packed,
@@ -142,6 +145,7 @@ def built_model(config: EngineConfig) -> PlannedModel:
       FetchError, WeightsError, ModelConfigError: there is no such model, or it is of a kind that is
         not supported.
     """
+    from pagemill.engine.devices import choose_device
     from pagemill.engine.draft_model import build_draft
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
     from pagemill.engine.loading import build_options, build_ranks
@@ -149,9 +153,11 @@ def built_model(config: EngineConfig) -> PlannedModel:
 
     source = open_model(config.model, build_options(config.model), values=False)
     ranks = build_ranks(source, config)
-    sizes = ExecutorSizes.of(ranks[0], config, weights_dtype(source.config))
-    options = sizes.executor_options(config, num_blocks=1)
     draft = build_draft(source, ranks[0], config)
+    dtype = weights_dtype(source.config)
+    device = choose_device(ranks[0], config, dtype, draft)
+    sizes = ExecutorSizes.of(ranks[0], config, dtype, device)
+    options = sizes.executor_options(config, num_blocks=1)
     return PlannedModel(source.path, source, ranks, sizes, options, draft)
 
 
@@ -162,6 +168,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
       FetchError, WeightsError, ModelConfigError, StatusError: there is no such model, or it is of a
         kind that is not supported.
     """
+    from pagemill.engine.devices import describe
     from pagemill.engine.encoder import EncoderSizes
     from pagemill.engine.executor_sizes import draft_distribution_bytes
     from pagemill.engine.generation_config import choose_defaults
@@ -175,7 +182,9 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     if model.draft is not None:
         memories.append(model.sizes.plan_draft(built, model.draft, config))
         distributions = draft_distribution_bytes(built, config)
-    available = available_memory_bytes()
+    device = model.sizes.device
+    available = available_memory_bytes() if device is None else device.free_bytes
+    most_requests = 1 if device is None else config.scheduler.max_num_seqs
     weights = sum(memory.weights_bytes for memory in memories)
     activations = sum(memory.activation_bytes for memory in memories)
     workspace = sum(memory.workspace_bytes for memory in memories)
@@ -198,7 +207,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     kv: KvBudget | None = None
     refusal = ""
     try:
-        kv = plan_kv_cache(config.cache, built.max_model_len, costs, available)
+        kv = plan_kv_cache(config.cache, built.max_model_len, costs, available, most_requests)
     except ConfigError as error:
         refusal = str(error)
     room = max(0, limit - costs.fixed_bytes - offloading)
@@ -219,6 +228,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         largest_kv_pages=largest,
         kv=kv,
         refusal=refusal,
+        device="CPU" if device is None else describe(device),
         sampling=sampling,
     )
 

@@ -1,0 +1,74 @@
+#include "cuda/device/gpu_list.h"
+
+#include <memory>
+#include <utility>
+
+#include "cc/device/stream.h"
+#include "cuda/device/gpu_stream.h"
+#include "cuda/gpu_launch.h"
+#include "cuda/gpu_runtime.h"
+#include "cuda/gpu_vendor.h"
+
+namespace pagemill::gpu {
+namespace {
+
+// Has code wherever the kernels of ops have: all are compiled for the same architectures.
+PAGEMILL_KERNEL Probe() {}
+
+#if defined(__CUDA_ARCH_LIST__)
+constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
+#else
+constexpr int kArchitectures[] = {900};
+#endif
+
+std::string ArchitectureName(int version) { return "sm_" + std::to_string(version / 10); }
+
+std::string CompiledFor() {
+  std::string names;
+  for (int version : kArchitectures) {
+    names += (names.empty() ? "" : ", ") + ArchitectureName(version);
+  }
+  return names;
+}
+
+StatusOr<FoundGpu> Describe(int32_t index) {
+  PAGEMILL_GPU(DeviceProp) properties;
+  PAGEMILL_RETURN_IF_ERROR(ToStatus(PAGEMILL_GPU(GetDeviceProperties)(&properties, index),
+                                    "to tell its capabilities"));
+  return FoundGpu{.name = properties.name,
+                  .architecture = ArchitectureName(properties.major * 100 + properties.minor * 10),
+                  .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
+}
+
+}  // namespace
+
+StatusOr<std::vector<FoundGpu>> FindGpus() {
+  int count = 0;
+  if (const auto error = PAGEMILL_GPU(GetDeviceCount)(&count); error != PAGEMILL_GPU(Success)) {
+    (void)PAGEMILL_GPU(GetLastError)();
+    return FailedPrecondition(std::string("no GPU can be used: ") +
+                              PAGEMILL_GPU(GetErrorString)(error) +
+                              "; is the vendor's driver installed, and new enough?");
+  }
+  if (count == 0) return FailedPrecondition("the driver has found no GPU");
+  std::vector<FoundGpu> found;
+  for (int32_t index = 0; index < count; ++index) {
+    PAGEMILL_ASSIGN_OR_RETURN(FoundGpu gpu, Describe(index));
+    found.push_back(std::move(gpu));
+  }
+  return found;
+}
+
+Status CheckRunsKernels(GpuDevice& gpu, const FoundGpu& described) {
+  PAGEMILL_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, gpu.NewStream());
+  const std::unique_ptr<device::Event> done = gpu.NewEvent();
+  Launch(*stream, {.blocks = {1}, .threads = {1}}, Probe);
+  stream->Record(*done);
+  const Status status = done->Synchronize();
+  if (status.ok()) return OkStatus();
+  return FailedPrecondition(described.name + " (" + described.architecture +
+                            ") does not run kernels that are compiled for " + CompiledFor() + ": " +
+                            status.message());
+}
+
+}  // namespace pagemill::gpu

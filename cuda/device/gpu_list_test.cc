@@ -1,0 +1,29 @@
+// The list of GPUs, on the emulated one.
+#include "cuda/device/gpu_list.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "cuda/device/gpu_device.h"
+
+namespace pagemill::gpu {
+namespace {
+
+TEST(GpuList, DescribesEachGpu) {
+  const StatusOr<std::vector<FoundGpu>> found = FindGpus();
+  ASSERT_TRUE(found.ok()) << found.status().ToString();
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ((*found)[0].name, "emulated GPU");
+  EXPECT_EQ((*found)[0].architecture, "sm_90");
+  EXPECT_GT((*found)[0].memory_bytes, 0);
+}
+
+TEST(GpuList, ItsGpuRunsKernels) {
+  const std::unique_ptr<GpuDevice> gpu = *GpuDevice::Open(0);
+  const Status status = CheckRunsKernels(*gpu, (*FindGpus())[0]);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+}
+
+}  // namespace
+}  // namespace pagemill::gpu

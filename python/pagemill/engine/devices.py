@@ -1,0 +1,168 @@
+"""The devices that plugins offer, and which one an engine runs on.
+
+A plugin is a shared object (cc/program/device/device_plugin.h). Its package names it by an entry
+point of the group `pagemill.devices`, whose value is an attribute that has the path:
+
+    [project.entry-points."pagemill.devices"]
+    cuda = "pagemill_cuda:PLUGIN"
+
+PAGEMILL_DEVICE_PLUGINS has paths of further ones.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pagemill import _native
+from pagemill.config import ConfigError, EngineConfig, read_environment
+from pagemill.engine.executor_sizes import ExecutorSizes
+from pagemill.runner.build import BuiltModel
+
+_GROUP = "pagemill.devices"
+_LOGGER = logging.getLogger("pagemill.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPlugin:
+    """A plugin and its devices, or in `reason` why it has none.
+
+    `name` is its vendor, or what names it if it cannot be loaded.
+    """
+
+    name: str
+    plugin: _native.DevicePlugin | None = None
+    devices: Sequence[_native.FoundDevice] = ()
+    reason: str = ""
+
+
+def find_plugins() -> list[FoundPlugin]:
+    """Loads all plugins and asks them for their devices."""
+    entries = sorted(importlib.metadata.entry_points(group=_GROUP), key=lambda entry: entry.name)
+    return [
+        *(_find(path) for path in read_environment().device_plugins),
+        *(_find_installed(entry) for entry in entries),
+    ]
+
+
+def choose_device(
+    built: BuiltModel,
+    config: EngineConfig,
+    weights_dtype: str,
+    draft: BuiltModel | None = None,
+) -> _native.Device | None:
+    """The device that runs `built`, opened; None: the CPU.
+
+    Args:
+        built: the model's program.
+        config: everything about the engine.
+        weights_dtype: see `ExecutorSizes.of`.
+        draft: the model that guesses tokens for `built`, if one does.
+
+    Raises:
+        ConfigError: `--device` names a device that does not exist, or that cannot run this model
+            with these options.
+    """
+    wanted = config.executor.device
+    if wanted == "cpu":
+        return None
+    missing = _missing(built, config, draft)
+    if wanted != "auto":
+        if missing:
+            raise ConfigError(f"--device {wanted} {missing}, or --device cpu")
+        return _open(wanted)
+    reasons: list[str] = []
+    for found in find_plugins():
+        if found.plugin is None or not found.devices:
+            reasons.append(f"{found.name}: {found.reason}")
+            continue
+        if missing:
+            reasons.append(f"{found.name} {missing}")
+            continue
+        try:
+            device = found.plugin.open(0)
+            sizes = ExecutorSizes.of(built, config, weights_dtype, device)
+            sizes.plan(built, config)
+        except _native.StatusError as error:
+            reasons.append(f"{found.name}: {error.message}")
+            continue
+        _LOGGER.info("device: %s", describe(device))
+        return device
+    _LOGGER.info("device: CPU (%s)", "; ".join(reasons) or "no device plugin is installed")
+    return None
+
+
+def describe(device: _native.Device) -> str:
+    """Such as "cuda:0, NVIDIA H200"."""
+    return f"{device.vendor}:{device.index}, {device.name}"
+
+
+def _find(path: str) -> FoundPlugin:
+    try:
+        plugin = _native.DevicePlugin(path)
+    except _native.StatusError as error:
+        return FoundPlugin(path, reason=error.message)
+    try:
+        return FoundPlugin(plugin.vendor, plugin, plugin.devices())
+    except _native.StatusError as error:
+        return FoundPlugin(plugin.vendor, plugin, reason=error.message)
+
+
+def _find_installed(entry: importlib.metadata.EntryPoint) -> FoundPlugin:
+    try:
+        path = str(entry.load())
+    except Exception as error:  # of the package's own code
+        return FoundPlugin(entry.name, reason=f"{entry.value} cannot be imported: {error}")
+    return _find(path)
+
+
+def _open(wanted: str) -> _native.Device:
+    vendor, _, index = wanted.partition(":")
+    found = find_plugins()
+    for each in found:
+        if each.name != vendor:
+            continue
+        if each.plugin is None or not each.devices:
+            raise ConfigError(f"--device {wanted}: {each.reason}; --device cpu runs without it")
+        if int(index or 0) >= len(each.devices):
+            raise ConfigError(
+                f"--device {wanted}: {vendor} has the devices 0 to {len(each.devices) - 1}"
+            )
+        try:
+            return each.plugin.open(int(index or 0))
+        except _native.StatusError as error:
+            raise ConfigError(
+                f"--device {wanted}: {error.message}; --device cpu runs without it"
+            ) from None
+    known = [each.name if each.plugin else f"{each.name} ({each.reason})" for each in found]
+    raise ConfigError(
+        f"--device {wanted}: no plugin {vendor} is installed"
+        + (f", only {', '.join(known)}" if known else f": `pip install pagemill-{vendor}`")
+    )
+
+
+def _missing(built: BuiltModel, config: EngineConfig, draft: BuiltModel | None) -> str:
+    """What a device cannot do yet, as the condition that is not met; "" if it can do all."""
+    return next(_conditions(built, config, draft), "")
+
+
+def _conditions(built: BuiltModel, config: EngineConfig, draft: BuiltModel | None) -> Iterator[str]:
+    if config.executor.executor != "native":
+        yield "needs --executor native"
+    if built.module is not None:
+        yield f"needs native support of the model: {built.architecture} has none"
+    if built.encoder is not None:
+        yield "needs a model without an encoder of images or audio"
+    if config.executor.tensor_parallel_size > 1:
+        yield "needs --tensor-parallel-size 1"
+    if config.lora.enabled:
+        yield "runs no adapters: it needs --enable-lora and --lora-modules to be absent"
+    if config.kv_tiers.enabled:
+        yield (
+            "cannot copy its KV cache: it needs --kv-offloading-bytes, --kv-offloading-disk-path,"
+            " --kv-connector-path and --kv-shared-memory-bytes to be absent"
+        )
+    if draft is not None:
+        yield "runs no draft model: it needs another --speculative-config"
