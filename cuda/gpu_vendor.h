@@ -21,6 +21,7 @@
 //   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.
 //                                        Other threads see the bytes after a further SyncBlock().
 //   void Mma16x8x16(c, a, b)             bf16 tensor core product of a warp of 32 lanes, below
+//   void LoadTransposed(r, row)          fragments of it from shared memory, below
 //   Vector<T, N>                         N values in one aligned load or store
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even
@@ -34,6 +35,10 @@
 //   a[i], i in 0..3   row g + 8 * (i % 2), columns 2 * t + 8 * (i / 2) and the next one
 //   b[i], i in 0..1   rows 2 * t + 8 * i and the next one, column g
 //   c[i], i in 0..3   row g + 8 * (i / 2), column 2 * t + i % 2
+//
+// LoadTransposed reads four 8 x 8 matrices of 2-byte elements. Lane 8 * i + j passes the address of
+// row j of matrix i: 16 bytes of shared memory, aligned. A lane receives, of matrix i,
+//   r[i], i in 0..3   rows 2 * t and 2 * t + 1, column g
 #ifndef PAGEMILL_CUDA_GPU_VENDOR_H_
 #define PAGEMILL_CUDA_GPU_VENDOR_H_
 

@@ -87,6 +87,7 @@ void IssueCopy(void* to, const void* from, size_t bytes, const Location& where);
 void CommitIssuedCopies();
 void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        const Location& where);
+void LoadFragments(uint32_t (&r)[4], const void* row, const Location& where);
 
 }  // namespace emulation
 
@@ -133,6 +134,10 @@ void WaitCopies() {
 inline void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        Location where = Location::current()) {
   emulation::MultiplyFragments(c, a, b, where);
+}
+inline void LoadTransposed(uint32_t (&r)[4], const void* row,
+                           Location where = Location::current()) {
+  emulation::LoadFragments(r, row, where);
 }
 
 inline float BitsToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }

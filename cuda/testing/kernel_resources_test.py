@@ -15,6 +15,7 @@ MOST_REGISTERS = 64
 # Blocks of fewer threads: what they may use.
 REGISTERS = {
     "AttendHead": 128,
+    "AttendItems": 255,
     "AttendLatents": 255,
     "AttendTokens": 128,
     "DeltaHead": 128,
