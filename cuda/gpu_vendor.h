@@ -23,7 +23,8 @@
 //                                        Other threads see the bytes after a further SyncBlock().
 //   void Mma16x8x16(c, a, b)             bf16 tensor core product of a warp of 32 lanes, below
 //   void Mma16x8x32(c, a, b)             the same for int8
-//   bool kHasMma                         both are instructions; otherwise they are slow
+//   void LoadTransposed(r, row)          fragments of it from shared memory, below
+//   bool kHasMma                         these are instructions; otherwise they are slow
 //   Vector<T, N>                         N values in one aligned load or store
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even
@@ -41,6 +42,10 @@
 // Mma16x8x32 adds A [16, 32] times B [32, 8], int8, to C of int32, four int8 a register:
 //   a[i], i in 0..3   row g + 8 * (i % 2), columns 4 * t + 16 * (i / 2) and the next three
 //   b[i], i in 0..1   rows 4 * t + 16 * i and the next three, column g
+//
+// LoadTransposed reads four 8 x 8 matrices of 2-byte elements. Lane 8 * i + j passes the address of
+// row j of matrix i: 16 bytes of shared memory, aligned. A lane receives, of matrix i,
+//   r[i], i in 0..3   rows 2 * t and 2 * t + 1, column g
 #ifndef PAGEMILL_CUDA_GPU_VENDOR_H_
 #define PAGEMILL_CUDA_GPU_VENDOR_H_
 

@@ -80,4 +80,29 @@ void MultiplyFragments(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (
   MultiplyTile<32>(c, a, b, Int8Of, where);
 }
 
+void LoadFragments(uint32_t (&r)[4], const void* row, const Location& where) {
+  using Row = std::array<uint16_t, 8>;
+  Block& block = CurrentBlock();
+  if (block.options().warp_lanes != 32) {
+    block.Fail("LoadTransposed is for warps of 32 lanes", where);
+  }
+  if (reinterpret_cast<uintptr_t>(row) % sizeof(Row) != 0) {
+    block.Fail("a row of LoadTransposed is not aligned to 16 bytes", where);
+  }
+  Row own;
+  std::memcpy(&own, row, sizeof(Row));
+  const size_t column = static_cast<size_t>(block.lane() / 4);
+  const int first = 2 * (block.lane() % 4);
+  const auto pairs = Exchange(0xffffffffu, own, where, [&](const Exchanged& lanes) {
+    std::array<uint32_t, 4> read;
+    for (int i = 0; i < 4; ++i) {
+      read[static_cast<size_t>(i)] =
+          lanes.By<Row>(8 * i + first)[column] |
+          static_cast<uint32_t>(lanes.By<Row>(8 * i + first + 1)[column]) << 16;
+    }
+    return read;
+  });
+  for (size_t i = 0; i < 4; ++i) r[i] = pairs[i];
+}
+
 }  // namespace pagemill::gpu::emulation

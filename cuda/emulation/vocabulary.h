@@ -89,6 +89,7 @@ void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b
                        const Location& where);
 void MultiplyFragments(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        const Location& where);
+void LoadFragments(uint32_t (&r)[4], const void* row, const Location& where);
 
 }  // namespace emulation
 
@@ -136,6 +137,10 @@ inline constexpr bool kHasMma = true;
 inline void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        Location where = Location::current()) {
   emulation::MultiplyFragments(c, a, b, where);
+}
+inline void LoadTransposed(uint32_t (&r)[4], const void* row,
+                           Location where = Location::current()) {
+  emulation::LoadFragments(r, row, where);
 }
 
 inline void Mma16x8x32(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],

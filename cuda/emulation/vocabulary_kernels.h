@@ -97,6 +97,22 @@ PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
   for (int i = 0; i < 4; ++i) c[(group + 8 * (i / 2)) * 8 + 2 * in_group + i % 2] = sums[i];
 }
 
+// y[i] = x transposed, for each of four matrices [8, 8]; one warp.
+template <bool kShuffled>
+PAGEMILL_KERNEL TransposeMatrices(const uint16_t* x, uint32_t* y) {
+  uint16_t* const staged = DynamicShared<uint16_t>();
+  for (int i = 0; i < 8; ++i) staged[Lane() * 8 + i] = x[Lane() * 8 + i];
+  SyncBlock();
+  uint32_t pairs[4];
+  if constexpr (kShuffled) {
+    ShuffledLoadTransposed(pairs, staged + Lane() * 8);
+  } else {
+    LoadTransposed(pairs, staged + Lane() * 8);
+  }
+  const int column = Lane() / 4, row_pair = Lane() % 4;
+  for (int i = 0; i < 4; ++i) y[i * 32 + column * 4 + row_pair] = pairs[i];
+}
+
 // kept[warp] = a bit for each lane whose x is positive; first[thread] = x of the warp's lane 0.
 PAGEMILL_KERNEL VoteAndBroadcast(const float* x, uint64_t* kept, float* first) {
   const int thread = static_cast<int>(ThreadIndex().x);

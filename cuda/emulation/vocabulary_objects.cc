@@ -11,6 +11,8 @@ const void* const kVocabularyKernels[] = {
     reinterpret_cast<const void*>(MultiplyTile<true, BFloat16, float>),
     reinterpret_cast<const void*>(MultiplyTile<false, int8_t, int32_t>),
     reinterpret_cast<const void*>(MultiplyTile<true, int8_t, int32_t>),
+    reinterpret_cast<const void*>(TransposeMatrices<false>),
+    reinterpret_cast<const void*>(TransposeMatrices<true>),
     reinterpret_cast<const void*>(VoteAndBroadcast),
 };
 

@@ -226,6 +226,24 @@ TEST(Vocabulary, LanesMultiplyThoseFragmentsWithoutAnInstruction) {
   CheckMultiplyInt8</*kShuffled=*/true>();
 }
 
+template <bool kShuffled>
+void CheckLoadTransposed() {
+  std::vector<uint16_t> x(4 * 64), y(4 * 64);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i);
+  const LaunchOptions options = {.block = {32}, .shared_bytes = 512};
+  const Status status = Launch(
+      options, [&] { TransposeMatrices<kShuffled>(x.data(), reinterpret_cast<uint32_t*>(y.data())); });
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(y[i], x[i / 64 * 64 + i % 8 * 8 + i % 64 / 8]);
+  }
+}
+
+TEST(Vocabulary, MatricesAreLoadedTransposed) {
+  CheckLoadTransposed</*kShuffled=*/false>();
+  CheckLoadTransposed</*kShuffled=*/true>();
+}
+
 TEST(Vocabulary, TensorCoresNeedWarpsOf32Lanes) {
   const Status status = Launch({.block = {64}, .warp_lanes = 64}, [] {
     float c[4] = {};

@@ -124,6 +124,9 @@ PAGEMILL_DEVICE void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uin
 PAGEMILL_DEVICE void Mma16x8x32(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   ShuffledMma(c, a, b);
 }
+PAGEMILL_DEVICE void LoadTransposed(uint32_t (&r)[4], const void* row) {
+  ShuffledLoadTransposed(r, row);
+}
 
 }  // namespace pagemill::gpu
 

@@ -86,6 +86,14 @@ PAGEMILL_DEVICE void Mma16x8x32(int32_t (&c)[4], const uint32_t (&a)[4], const u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+PAGEMILL_DEVICE void LoadTransposed(uint32_t (&r)[4], const void* row) {
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared)
+               : "memory");
+}
+
 PAGEMILL_DEVICE float BitsToFloat(uint32_t bits) { return __uint_as_float(bits); }
 PAGEMILL_DEVICE uint32_t FloatToBits(float value) { return __float_as_uint(value); }
 

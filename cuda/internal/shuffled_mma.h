@@ -1,6 +1,7 @@
 // File: cuda/internal/shuffled_mma.h
-// Mma16x8x16 and Mma16x8x32 of cuda/gpu_vendor.h without matrix instructions: the lanes that hold a
-// sum fetch its factors from the others. For vocabularies, after their Shuffle().
+// Mma16x8x16, Mma16x8x32 and LoadTransposed of cuda/gpu_vendor.h without instructions for matrices:
+// the lanes that hold a sum fetch its factors from the others. For vocabularies, after their
+// Shuffle().
 #ifndef PAGEMILL_CUDA_INTERNAL_SHUFFLED_MMA_H_
 #define PAGEMILL_CUDA_INTERNAL_SHUFFLED_MMA_H_
 
@@ -34,6 +35,18 @@ PAGEMILL_DEVICE void ShuffledMma(Sum (&c)[4], const uint32_t (&a)[4], const uint
       const uint32_t of_b = Shuffle(AllLanes(), b[half], column + i % 2 * 4 + lane);
       AddRegister(of_a, of_b, c[i]);
     }
+  }
+}
+
+PAGEMILL_DEVICE void ShuffledLoadTransposed(uint32_t (&r)[4], const void* row) {
+  const int column = Lane() / 4, in_group = Lane() % 4;
+  const auto own = reinterpret_cast<uint64_t>(row);
+  PAGEMILL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const int lane = 8 * i + 2 * in_group;  // that passes the first of two rows
+    const auto low = reinterpret_cast<const uint16_t*>(Shuffle(AllLanes(), own, lane));
+    const auto high = reinterpret_cast<const uint16_t*>(Shuffle(AllLanes(), own, lane + 1));
+    r[i] = low[column] | static_cast<uint32_t>(high[column]) << 16;
   }
 }
 

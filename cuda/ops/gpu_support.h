@@ -5,12 +5,18 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
+#include "cuda/gpu_vendor.h"
 
 namespace pagemill::gpu {
 
 // For kernels that take every call that the op's check accepts.
 inline bool OnEveryGpu(const device::Capabilities& caps, const ops::OpCall&) {
   return caps.kind == device::DeviceKind::kGpu;
+}
+
+// The GPU has the words for tensor cores as instructions, for bf16 and int8.
+inline bool HasTensorCores(const device::Capabilities& caps) {
+  return kHasMma && caps.gpu.compute_major >= 8 && caps.gpu.warp_lanes == 32;
 }
 
 }  // namespace pagemill::gpu

@@ -15,8 +15,9 @@ MOST_REGISTERS = 64
 # Blocks of fewer threads: what they may use.
 REGISTERS = {
     "AttendHead": 128,
+    "AttendItems": 255,
     "AttendLatents": 255,
-    "AttendTokens": 128,
+    "AttendTokens": 255,
     "DeltaHead": 128,
     "FewRows": 128,
     "ManyRows": 168,
@@ -28,7 +29,7 @@ REGISTERS = {
 
 # Bytes that kernels with large tiles spill today, so that they spill no more: fewer rows of a tile,
 # or one block at a time on a multiprocessor, are to be timed on a GPU.
-SPILLED = {"AttendLatents": 640, "AttendTokens": 452, "DeltaHead": 24, "ManyRows": 24}
+SPILLED = {"AttendLatents": 640, "ManyRows": 24}
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,6 @@ DeltaHead(Operands<T> args, HeadParts parts, int heads, StepTokens batch) {
   PAGEMILL_SHARED(Chunk, chunk);
   const int tiles = static_cast<int>(GridSize().x) / heads;
   const int head = static_cast<int>(BlockIndex().x) / tiles;
-  const HeadOffsets head_at = parts.At(head);
   StateTile<kLanes> tile(args.keys, args.values, static_cast<int>(BlockIndex().x) % tiles);
   const int matrix = head * args.keys * args.values;
   ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
@@ -111,7 +110,7 @@ DeltaHead(Operands<T> args, HeadParts parts, int heads, StepTokens batch) {
     for (int32_t first = run.begin; first < run.end; first += kTokens) {
       const int tokens = run.end - first < kTokens ? run.end - first : kTokens;
       SyncBlock();  // the chunk before has been read
-      LoadChunk(args, head_at, head, first, tokens, tile, chunk);
+      LoadChunk(args, parts.At(head), head, first, tokens, tile, chunk);
       SyncBlock();
       for (int t = 0; t < tokens; ++t) {
         float predicted = 0;

@@ -8,6 +8,7 @@
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/gpu_support.h"
 #include "cuda/ops/linear/tensor_core_tiles.h"
 #include "cuda/ops/linear/weights.h"
 

@@ -27,7 +27,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cc/device/capabilities.h"
 #include "cuda/gpu_vendor.h"
 #include "cuda/ops/linear/weights.h"
 
@@ -35,10 +34,6 @@ namespace pagemill::gpu {
 
 inline constexpr int kTensorCoreColumns = 32;
 inline constexpr int kTileSplits = 4;
-
-inline bool HasTensorCores(const device::Capabilities& caps) {
-  return kHasMma && caps.gpu.compute_major >= 8 && caps.gpu.warp_lanes == 32;
-}
 
 // Eight columns of a row. The instruction's order of K does not matter as long as both factors have
 // the same: a lane's fragments of kTensorCoreColumns are eight columns that follow each other.

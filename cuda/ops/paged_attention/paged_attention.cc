@@ -1,6 +1,5 @@
 #include "cc/ops/paged_attention/paged_attention.h"
 
-#include "cc/ops/kv_page.h"
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_reduce.h"
@@ -8,6 +7,9 @@
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/kv_write/kv_cache_types.h"
+#include "cuda/ops/paged_attention/attention_plan.h"
+#include "cuda/ops/paged_attention/attention_scores.h"
+#include "cuda/ops/paged_attention/tensor_cores.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -22,39 +24,6 @@ struct TokenPlace {
   int32_t position, seq_len;
 };
 
-// What the scores of a call have in common.
-struct AttentionParams {
-  int64_t block_size;
-  int64_t head_dim, q_heads, kv_heads;
-  int64_t scales_offset;  // bytes from the beginning of a block; of an int8 cache
-  const float* sinks;     // null: none, as below
-  const float* slopes;
-  const float* biases;
-  int64_t bias_reach;
-  float scale, v_scale;
-  float soft_cap;  // 0: none
-  int64_t window;  // 0: none
-  int32_t grows_from;  // 0: scores do not grow with the position
-  bool chunked, causal;
-};
-
-struct KeyRange {
-  int64_t low, high;
-};
-
-PAGEMILL_DEVICE KeyRange VisibleKeys(const AttentionParams& p, const TokenPlace& place) {
-  const int64_t position = place.position, seq_len = place.seq_len;
-  KeyRange keys = {0, p.causal ? position + 1 : seq_len};
-  if (p.window == 0) return keys;
-  if (!p.causal && position + p.window < seq_len) keys.high = position + p.window;
-  if (p.chunked) {
-    keys.low = position / p.window * p.window;
-  } else if (position + 1 > p.window) {
-    keys.low = position + 1 - p.window;
-  }
-  return keys;
-}
-
 // The scale of row `row` of an int8 block: rows of K by head and token, then those of V.
 template <typename C>
 PAGEMILL_DEVICE float RowScale(const AttentionParams& p, const C* block, int64_t row) {
@@ -67,8 +36,8 @@ PAGEMILL_DEVICE float RowScale(const AttentionParams& p, const C* block, int64_t
 }
 
 template <typename C>
-PAGEMILL_DEVICE float Score(const AttentionParams& p, const float* q, const C* block,
-                            int64_t kv_head, int64_t offset) {
+PAGEMILL_DEVICE float Dot(const AttentionParams& p, const float* q, const C* block,
+                          int64_t kv_head, int64_t offset) {
   const C* const key = block + kv_head * p.head_dim * p.block_size + offset;
   float sums[4] = {};
   int64_t d = 0;
@@ -76,26 +45,8 @@ PAGEMILL_DEVICE float Score(const AttentionParams& p, const float* q, const C* b
     for (int i = 0; i < 4; ++i) sums[i] += q[d + i] * ToFloat(key[(d + i) * p.block_size]);
   }
   for (; d < p.head_dim; ++d) sums[0] += q[d] * ToFloat(key[d * p.block_size]);
-  const float dot = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  const float score = dot * p.scale * RowScale(p, block, kv_head * p.block_size + offset);
-  return p.soft_cap > 0 ? p.soft_cap * tanhf(score / p.soft_cap) : score;
-}
-
-// What scores of a query are multiplied with because of its position.
-PAGEMILL_DEVICE float Growth(const AttentionParams& p, int32_t position) {
-  if (p.grows_from == 0 || position <= p.grows_from) return 1;
-  return logf(static_cast<float>(position)) / logf(static_cast<float>(p.grows_from));
-}
-
-// What is added to a score because of the distance from the query to the key.
-PAGEMILL_DEVICE float DistanceTerm(const AttentionParams& p, int64_t head, int64_t distance) {
-  float term = p.slopes == nullptr ? 0 : p.slopes[head] * static_cast<float>(distance);
-  if (p.biases != nullptr) {
-    const int64_t reach = p.bias_reach;
-    const int64_t within = distance < -reach ? -reach : distance > reach ? reach : distance;
-    term += p.biases[head * (2 * reach + 1) + reach + within];
-  }
-  return term;
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) *
+         RowScale(p, block, kv_head * p.block_size + offset);
 }
 
 // Block (t, head): one head of one query, over tiles of keys in order, with the softmax of the keys
@@ -119,7 +70,7 @@ PAGEMILL_KERNEL AttendHead(AttentionParams p, StepTokens batch, Rows<const T> q,
     query[d] = ToFloat(q[t][head * p.head_dim + d]);
   }
   SyncBlock();
-  const KeyRange keys = VisibleKeys(p, place);
+  const KeyRange keys = VisibleKeys(p, place.position, place.seq_len);
   const float growth = Growth(p, place.position);
   float most = p.sinks == nullptr ? -INFINITY : p.sinks[head];
   float sum = p.sinks == nullptr || thread > 0 ? 0 : 1;  // of this thread's weights
@@ -129,9 +80,9 @@ PAGEMILL_KERNEL AttendHead(AttentionParams p, StepTokens batch, Rows<const T> q,
     const bool visible = key >= keys.low && key < keys.high;
     float score = -INFINITY;
     if (visible) {
-      score = growth * Score(p, query, cache[table[key / p.block_size]], kv_head,
-                             key % p.block_size) +
-              DistanceTerm(p, head, key - place.position);
+      const float dot =
+          Dot(p, query, cache[table[key / p.block_size]], kv_head, key % p.block_size);
+      score = Score(p, dot, head, growth, key - place.position);
     }
     const float before = most;
     most = fmaxf(most, BlockMax(score));
@@ -161,27 +112,6 @@ PAGEMILL_KERNEL AttendHead(AttentionParams p, StepTokens batch, Rows<const T> q,
   }
 }
 
-AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
-  const int64_t head_dim = args.q.shape[2];
-  return {.block_size = args.batch->block_size,
-          .head_dim = head_dim,
-          .q_heads = args.q.shape[1],
-          .kv_heads = args.kv_heads,
-          .scales_offset =
-              ops::KvScalesOffsetBytes({args.kv_heads, head_dim}, args.batch->block_size),
-          .sinks = args.sinks,
-          .slopes = args.slopes,
-          .biases = args.biases,
-          .bias_reach = args.bias_reach,
-          .scale = args.scale * args.kv_scales.k,
-          .v_scale = args.kv_scales.v,
-          .soft_cap = args.soft_cap,
-          .window = args.window,
-          .grows_from = args.grows_from,
-          .chunked = args.chunked,
-          .causal = args.causal};
-}
-
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
   const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.q.shape[0]),
@@ -196,7 +126,24 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   });
 }
 
-constexpr ops::Kernel kKernels[] = {{"paged_attention", "gpu", 10, OnEveryGpu, Run}};
+// Pages that no vector load can read go to the other kernel.
+void RunAligned(const ops::OpCall& call, ops::KernelContext& context) {
+  (HasAlignedRows(call.inputs[1]) ? AttendOnTensorCores : Run)(call, context);
+}
+
+constexpr ops::BatchPlan kPlan = {.bytes = AttentionPlanBytes, .make = MakeAttentionPlan};
+
+constexpr ops::Kernel kKernels[] = {
+    {.op = "paged_attention",
+     .name = "tensor_core",
+     .priority = 20,
+     .supports = SupportsAttentionOnTensorCores,
+     .run = RunAligned,
+     .workspace_bytes = AttentionStateBytes,
+     .activations = ops::Precision::kBf16,
+     .plan = &kPlan},
+    {.op = "paged_attention", .name = "gpu", .priority = 10, .supports = OnEveryGpu, .run = Run},
+};
 
 }  // namespace
 

@@ -1,14 +1,65 @@
-#include "cuda/ops/kernels.h"
-
-#include "cc/ops/conformance_bodies.h"
 #include "cc/ops/paged_attention/paged_attention.h"
+
+#include <span>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+#include "cc/ops/conformance_bodies.h"
+#include "cc/ops/paged_attention/attention_case.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
 namespace {
 
+using ops::conformance::AttentionCase;
+using ops::conformance::AttentionOptions;
+using ops::conformance::BitEqual;
+using ops::conformance::PagedRequest;
+
 TEST_P(GpuConformance, PagedAttention) {
-  ops::CheckPagedAttentionConformance(OnGpu<PagedAttentionKernels>(ops::PagedAttentionOp()), GpuCapabilities());
+  ops::CheckPagedAttentionConformance(OnGpu<PagedAttentionKernels>(ops::PagedAttentionOp()),
+                                      GpuCapabilities());
+}
+
+std::vector<float> RowsOfFirst(const ops::Kernel& kernel, const AttentionOptions& options,
+                               std::vector<PagedRequest> requests) {
+  device::ThreadPool pool({.num_threads = 1});
+  const int64_t rows = requests[0].tokens;
+  AttentionCase c(options, std::move(requests));
+  std::vector<float> y = c.Run(kernel, pool);
+  y.resize(static_cast<size_t>(rows * options.q_heads * options.head_dim));
+  return y;
+}
+
+// The last tokens of a prompt of three splits have the same bits in tiles of many rows, of one warp,
+// and merged from states of splits, alone and beside requests that take those states.
+TEST_P(GpuConformance, PagedAttentionHasTheSameBitsHoweverItIsDivided) {
+  const ops::OpDefinition op = OnGpu<PagedAttentionKernels>(ops::PagedAttentionOp());
+  constexpr int32_t kPrompt = 1100, kTokens = 40;
+  for (const int64_t head_dim : {32, 80}) {
+    AttentionOptions options = {.q_heads = 4, .kv_heads = 2, .head_dim = head_dim, .sinks = true};
+    options.window = head_dim == 32 ? 0 : 620;
+    const int64_t row = options.q_heads * head_dim;
+    const AttentionCase shape(options, {{.context = 0, .tokens = 1}});
+    for (const ops::Kernel* kernel :
+         ops::conformance::SupportedKernels(op, GpuCapabilities(), shape.call())) {
+      if (kernel->activations == ops::Precision::kF32) continue;
+      const std::vector<float> whole =
+          RowsOfFirst(*kernel, options, {{.context = kPrompt - kTokens, .tokens = kTokens}});
+      for (const int32_t tokens : {1, 3, 9}) {
+        const std::span<const float> expected =
+            std::span(whole).last(static_cast<size_t>(tokens * row));
+        const PagedRequest last = {.context = kPrompt - tokens, .tokens = tokens};
+        EXPECT_TRUE(BitEqual(RowsOfFirst(*kernel, options, {last}), expected))
+            << tokens << " tokens, head_dim " << head_dim;
+        EXPECT_TRUE(BitEqual(RowsOfFirst(*kernel, options,
+                                         {last, {.context = 20, .tokens = 40}, {700, 2}}),
+                             expected))
+            << tokens << " tokens beside others, head_dim " << head_dim;
+      }
+    }
+  }
 }
 
 }  // namespace

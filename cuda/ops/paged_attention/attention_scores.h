@@ -1,0 +1,102 @@
+// File: cuda/ops/paged_attention/attention_scores.h
+// Which keys a query sees, and what becomes of the dot product of both (the contract is
+// cc/ops/paged_attention/paged_attention.h), for every kernel of the op.
+//
+//   const AttentionParams p = ParamsOf(args);
+//   const KeyRange keys = VisibleKeys(p, position, seq_len);
+//   const float score = Score(p, dot, head, Growth(p, position), key - position);
+#ifndef PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTENTION_SCORES_H_
+#define PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTENTION_SCORES_H_
+
+#include <cstdint>
+
+#include "cc/ops/kv_page.h"
+#include "cc/ops/paged_attention/paged_attention.h"
+#include "cuda/gpu_vendor.h"
+
+namespace pagemill::gpu {
+
+// What the scores of a call have in common.
+struct AttentionParams {
+  int64_t block_size;
+  int64_t head_dim, q_heads, kv_heads;
+  int64_t scales_offset;  // bytes from the beginning of a block; of an int8 cache
+  const float* sinks;     // null: none, as below
+  const float* slopes;
+  const float* biases;
+  int64_t bias_reach;
+  float scale, v_scale;
+  float soft_cap;  // 0: none
+  int64_t window;  // 0: none
+  int32_t grows_from;  // 0: scores do not grow with the position
+  bool chunked, causal;
+};
+
+inline AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
+  const int64_t head_dim = args.q.shape[2];
+  return {.block_size = args.batch->block_size,
+          .head_dim = head_dim,
+          .q_heads = args.q.shape[1],
+          .kv_heads = args.kv_heads,
+          .scales_offset =
+              ops::KvScalesOffsetBytes({args.kv_heads, head_dim}, args.batch->block_size),
+          .sinks = args.sinks,
+          .slopes = args.slopes,
+          .biases = args.biases,
+          .bias_reach = args.bias_reach,
+          .scale = args.scale * args.kv_scales.k,
+          .v_scale = args.kv_scales.v,
+          .soft_cap = args.soft_cap,
+          .window = args.window,
+          .grows_from = args.grows_from,
+          .chunked = args.chunked,
+          .causal = args.causal};
+}
+
+struct KeyRange {
+  int64_t low, high;
+};
+
+// Of a query, in plans and in kernels. Neither end is before that of an earlier query.
+constexpr KeyRange VisibleKeys(const AttentionParams& p, int64_t position, int64_t seq_len) {
+  KeyRange keys = {0, p.causal ? position + 1 : seq_len};
+  if (p.window == 0) return keys;
+  if (!p.causal && position + p.window < seq_len) keys.high = position + p.window;
+  if (p.chunked) {
+    keys.low = position / p.window * p.window;
+  } else if (position + 1 > p.window) {
+    keys.low = position + 1 - p.window;
+  }
+  return keys;
+}
+
+// What scores of a query are multiplied with because of its position.
+PAGEMILL_DEVICE float Growth(const AttentionParams& p, int64_t position) {
+  if (p.grows_from == 0 || position <= p.grows_from) return 1;
+  return logf(static_cast<float>(position)) / logf(static_cast<float>(p.grows_from));
+}
+
+// What is added to a score because of the distance from the query to the key.
+PAGEMILL_DEVICE float DistanceTerm(const AttentionParams& p, int64_t head, int64_t distance) {
+  float term =
+      p.slopes == nullptr ? 0 : RoundedProduct(p.slopes[head], static_cast<float>(distance));
+  if (p.biases != nullptr) {
+    const int64_t reach = p.bias_reach;
+    const int64_t within = distance < -reach ? -reach : distance > reach ? reach : distance;
+    term += p.biases[head * (2 * reach + 1) + reach + within];
+  }
+  return term;
+}
+
+// `dot` includes the scale of the key's row. The same bits in every kernel that inlines it: no
+// product is left to the compiler to fuse.
+PAGEMILL_DEVICE float Score(const AttentionParams& p, float dot, int64_t head, float growth,
+                            int64_t distance) {
+  float score = RoundedProduct(dot, p.scale);
+  if (p.soft_cap > 0) score = RoundedProduct(p.soft_cap, tanhf(score / p.soft_cap));
+  return fmaf(growth, score, DistanceTerm(p, head, distance));
+}
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTENTION_SCORES_H_
