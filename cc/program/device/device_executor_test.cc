@@ -386,7 +386,7 @@ class RandomSteps {
     if (tokens == 0) step.Add(0, 0, {1});
     return step;
   }
-  // Of the last step.
+  // Rows of logits of the last step.
   const std::vector<int32_t>& rows() const { return rows_; }
 
  private:
