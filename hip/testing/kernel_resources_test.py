@@ -17,7 +17,7 @@ LEAST_OCCUPANCY = 2
 MOST_SHARED_BYTES = 64 << 10
 
 # Not chosen on AMD GPUs: they need matrix instructions (kHasMma).
-NOT_CHOSEN = ("FewRows", "ManyRows")
+NOT_CHOSEN = ("AttendItems", "FewRows", "ManyRows")
 
 _REMARK = re.compile(r"remark: +([^:]+): (\S+) \[-Rpass-analysis=kernel-resource-usage\]")
 
