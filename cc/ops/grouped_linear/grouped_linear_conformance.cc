@@ -55,6 +55,13 @@ struct Format {
   std::string Name() const { return packed ? NameOf(*packed) : std::string(Info(dtype).name); }
 };
 
+std::vector<Format> EveryFormat() {
+  std::vector<Format> formats = {{DType::kI8}, {DType::kF8E4M3}};
+  for (DType dtype : kWeightDTypes) formats.push_back({dtype});
+  for (const PackedKind& kind : conformance::kPackedKinds) formats.push_back({kind.dtype, &kind});
+  return formats;
+}
+
 // The operands of one call, random except for the outputs.
 struct Operation {
   Operation(const Case& c, const Format& format, Random& random)
@@ -279,9 +286,7 @@ void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& l
        .k = 47,
        .shared = false,
        .bias = true}};
-  std::vector<Format> formats = {{DType::kI8}, {DType::kF8E4M3}};
-  for (DType dtype : kWeightDTypes) formats.push_back({dtype});
-  for (const PackedKind& kind : conformance::kPackedKinds) formats.push_back({kind.dtype, &kind});
+  const std::vector<Format> formats = EveryFormat();
   Random random(1);
   for (const Case& c : cases) {
     for (const Format& format : formats) {

@@ -90,7 +90,7 @@ class RandomPacked {
     return part;
   }
 
-  // Of a single matrix: a stack of `rows` rows each, which begin `step` rows apart. Likewise.
+  // A stack of parts of the single matrix, of `rows` rows each, which begin `step` rows apart.
   TensorView StackFrom(int64_t row, int64_t step, int64_t matrices, int64_t rows) {
     parts_.format.first_row = row;
     parts_.format.row_step = step;

@@ -10,7 +10,7 @@
 namespace pagemill::gpu {
 namespace {
 
-// Of a block that sums along columns of W.
+// A block that sums along columns of W.
 constexpr int kThreads = 128;
 constexpr int64_t kColumns = int64_t{kThreads} * kWeightsAtOnce;
 
