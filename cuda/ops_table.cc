@@ -29,6 +29,7 @@ std::span<const ops::OpDefinition> GpuOps() {
       {"layer_norm", LayerNormKernels()},
       {"linear", LinearKernels()},
       {"mask_tokens", MaskTokensKernels()},
+      {"merge_attention", MergeAttentionKernels()},
       {"moe_combine", MoeCombineKernels()},
       {"moe_route", MoeRouteKernels()},
       {"paged_attention", PagedAttentionKernels()},
