@@ -28,6 +28,7 @@ std::span<const ops::OpKernels> GpuKernels() {
       {"layer_norm", LayerNormKernels()},
       {"linear", LinearKernels()},
       {"mask_tokens", MaskTokensKernels()},
+      {"merge_attention", MergeAttentionKernels()},
       {"moe_combine", MoeCombineKernels()},
       {"moe_route", MoeRouteKernels()},
       {"paged_attention", PagedAttentionKernels()},

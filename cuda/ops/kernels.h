@@ -30,6 +30,7 @@ std::span<const ops::Kernel> LatentWriteKernels();
 std::span<const ops::Kernel> LayerNormKernels();
 std::span<const ops::Kernel> LinearKernels();
 std::span<const ops::Kernel> MaskTokensKernels();
+std::span<const ops::Kernel> MergeAttentionKernels();
 std::span<const ops::Kernel> MoeCombineKernels();
 std::span<const ops::Kernel> MoeRouteKernels();
 std::span<const ops::Kernel> PagedAttentionKernels();

@@ -65,7 +65,7 @@ struct RequestKeys {
 
 // A block for kTileRows tokens of the step, which may belong to several requests, and a head.
 template <typename T, int kChunks>
-PAGEMILL_KERNEL_OF(kTileThreads, kChunks > 2 ? 1 : 2)
+PAGEMILL_KERNEL_OF(kTileThreads, kChunks > 1 ? 1 : 2)
 AttendTokens(Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> y, Scoring scoring,
              int head_dim, int group_size, const int32_t* query_start, int32_t num_requests) {
   const int64_t head = BlockIndex().y, first = int64_t{BlockIndex().x} * kTileRows;

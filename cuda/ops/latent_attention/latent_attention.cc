@@ -64,7 +64,7 @@ PAGEMILL_DEVICE int64_t CountChosen(const int32_t* chosen, int64_t most) {
 // A block for kTileRows rows of the step, heads of one token after those of the other. Tokens that
 // have chosen keys are computed one after the other.
 template <typename T, typename C, int kChunks>
-PAGEMILL_KERNEL_OF(kTileThreads, kChunks > 2 ? 1 : 2)
+PAGEMILL_KERNEL_OF(kTileThreads, 1)
     AttendLatents(Rows<const T> q, Rows<const T> rope, Rows<const C> pages,
                   Rows<const int32_t> chosen, int64_t num_chosen, Rows<T> y, Sizes sizes,
                   StepTokens batch) {

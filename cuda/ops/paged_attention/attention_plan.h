@@ -2,8 +2,8 @@
 // Divides a batch among the blocks of tensor_cores.cc: tiles of rows (heads of queries that read
 // the same KV head) of one request, and ranges of splits of kSplitKeys keys.
 //
-// A row's result is that of its splits, merged in their order (split_state.h), whoever computes
-// them. So the division changes no bits, and is free to follow the whole batch: requests of many
+// A row's result is that of its splits, merged in their order (split_state.h). So the division
+// changes no bits, and is free to follow the whole batch: requests of many
 // rows have tiles of many rows, each of which walks all its keys; tiles of requests of few rows are
 // divided into splits if their context is long and there is memory for the states.
 #ifndef PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTENTION_PLAN_H_

@@ -57,7 +57,7 @@ struct KeyRange {
   int64_t low, high;
 };
 
-// Of a query, in plans and in kernels. Neither end is before that of an earlier query.
+// The keys of a query, for plans and kernels. Neither end is before that of an earlier query.
 constexpr KeyRange VisibleKeys(const AttentionParams& p, int64_t position, int64_t seq_len) {
   KeyRange keys = {0, p.causal ? position + 1 : seq_len};
   if (p.window == 0) return keys;

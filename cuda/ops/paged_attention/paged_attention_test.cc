@@ -32,8 +32,8 @@ std::vector<float> RowsOfFirst(const ops::Kernel& kernel, const AttentionOptions
   return y;
 }
 
-// The last tokens of a prompt of three splits have the same bits in tiles of many rows, of one warp,
-// and merged from states of splits, alone and beside requests that take those states.
+// The last tokens of a prompt of three splits have the same bits in a tile of many rows, which
+// walks them, and merged from states of splits, alone and beside other requests.
 TEST_P(GpuConformance, PagedAttentionHasTheSameBitsHoweverItIsDivided) {
   const ops::OpDefinition op = OnGpu<PagedAttentionKernels>(ops::PagedAttentionOp());
   constexpr int32_t kPrompt = 1100, kTokens = 40;

@@ -1,7 +1,7 @@
 // File: cuda/ops/paged_attention/split_state.h
 // The softmax of a row over the keys of splits, merged split by split in their order. Every kernel
-// that merges inlines these functions, whose operations the compiler cannot fuse otherwise: whoever
-// merges gets the same bits.
+// that merges inlines these functions, whose operations the compiler cannot fuse otherwise, so all get the
+// same bits.
 //
 //   SoftmaxState total = StateBefore(p, head);  // and its values 0
 //   const MergeFactors factors = Merge(split, &total);

@@ -1,0 +1,384 @@
+// File: cuda/ops/paged_attention/attend_item.h
+// A tile of rows and its keys, by a block: what the kernels of tensor_cores.cc compute.
+//
+//   using Item = AttendItem<BFloat16, /*kChunks=*/8, /*kMany=*/true>;  // Item::kThreads threads
+//   Item(call, cache, item, kv_head).Run(states);
+//
+// kChunks: of 16 elements of a head, at most. kMany: tiles of kFewRows rows, not of kWarpRows.
+#ifndef PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTEND_ITEM_H_
+#define PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTEND_ITEM_H_
+
+#include <cstdint>
+
+#include "cc/tensor/dtype.h"
+#include "cuda/gpu_batch.h"
+#include "cuda/gpu_reduce.h"
+#include "cuda/gpu_rows.h"
+#include "cuda/gpu_vendor.h"
+#include "cuda/ops/paged_attention/attention_plan.h"
+#include "cuda/ops/paged_attention/attention_scores.h"
+#include "cuda/ops/paged_attention/page_tile.h"
+#include "cuda/ops/paged_attention/split_state.h"
+
+namespace pagemill::gpu {
+
+// q and y: their type is looked up per element, which costs less than kernels for each.
+struct Activations {
+  void* data;
+  int64_t stride;  // elements
+  DType type;
+
+  template <typename T>
+  PAGEMILL_DEVICE T* At(int64_t row, int64_t i) const {
+    return static_cast<T*>(data) + row * stride + i;
+  }
+  PAGEMILL_DEVICE float Load(int64_t row, int64_t i) const {
+    if (type == DType::kBF16) return ToFloat(*At<BFloat16>(row, i));
+    return type == DType::kF16 ? ToFloat(*At<Half>(row, i)) : *At<float>(row, i);
+  }
+  PAGEMILL_DEVICE void Store(int64_t row, int64_t i, float value) const {
+    if (type == DType::kBF16) {
+      *At<BFloat16>(row, i) = FromFloat<BFloat16>(value);
+    } else if (type == DType::kF16) {
+      *At<Half>(row, i) = FromFloat<Half>(value);
+    } else {
+      *At<float>(row, i) = value;
+    }
+  }
+};
+
+// States of splits: of kWarpRows rows, each its values [head_dim], `most` and `sum`.
+struct SplitStates {
+  float* data;
+  int64_t kv_heads, head_dim;
+
+  PAGEMILL_DEVICE float* Row(int64_t state, int64_t kv_head, int row) const {
+    return data + ((state * kv_heads + kv_head) * kWarpRows + row) * (head_dim + 2);
+  }
+};
+
+struct AttentionCall {
+  AttentionParams params;
+  StepTokens batch;
+  Activations q, y;
+};
+
+// A row of a tile: one head of one query of the request.
+struct TileRow {
+  int token, head, position;
+  int low, high;  // of the keys that it sees; none if it does not exist
+  float growth;
+  bool exists;
+};
+
+// The rows of a request that read a KV head, from its first token on.
+struct RequestRows {
+  const AttentionParams& p;
+  int first_token, tokens, seq_len, kv_head;
+
+  PAGEMILL_DEVICE RequestRows(const AttentionParams& params, const StepTokens& batch,
+                              int32_t request, int kv_head)
+      : p(params),
+        first_token(batch.query_start[request]),
+        tokens(batch.query_start[request + 1] - first_token),
+        seq_len(batch.seq_lens[request]),
+        kv_head(kv_head) {}
+
+  PAGEMILL_DEVICE int Group() const { return static_cast<int>(p.q_heads / p.kv_heads); }
+  PAGEMILL_DEVICE int NumRows() const { return tokens * Group(); }
+  PAGEMILL_DEVICE TileRow Row(int row) const {
+    if (row >= NumRows()) return {};
+    const int token = row / Group(), position = seq_len - tokens + token;
+    const KeyRange keys = VisibleKeys(p, position, seq_len);
+    return {.token = first_token + token,
+            .head = kv_head * Group() + row % Group(),
+            .position = position,
+            .low = static_cast<int>(keys.low),
+            .high = static_cast<int>(keys.high),
+            .growth = Growth(p, position),
+            .exists = true};
+  }
+};
+
+PAGEMILL_DEVICE uint32_t PairOf(BFloat16 low, BFloat16 high) {
+  return static_cast<uint32_t>(low.bits) | static_cast<uint32_t>(high.bits) << 16;
+}
+
+// 0xffff in each half that is infinite or NaN.
+PAGEMILL_DEVICE uint32_t NotFinite(uint32_t pair) {
+  const uint32_t low = (pair & 0x7f80u) == 0x7f80u ? 0xffffu : 0;
+  const uint32_t high = (pair & 0x7f800000u) == 0x7f800000u ? 0xffff0000u : 0;
+  return low | high;
+}
+
+// The tile of an item, with its keys. A lane holds two of its warp's rows, g and g + 8 for
+// g = Lane() / 4, as Mma16x8x16 has them.
+template <typename C, int kChunks, bool kMany>
+class AttendItem {
+ public:
+  static constexpr int kWarps = kMany ? kFewRows / kWarpRows : 1;
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kRows = kWarpRows * kWarps;
+
+  static int64_t SharedBytes(int64_t head_dim) {
+    const int64_t rows = (kRows + kTileKeys) * (head_dim + kRowPadding) + head_dim * kKeyStride;
+    return rows * static_cast<int64_t>(sizeof(BFloat16)) +
+           head_dim * kRows * static_cast<int64_t>(sizeof(float));
+  }
+
+  PAGEMILL_DEVICE AttendItem(const AttentionCall& call, Rows<const C> cache,
+                             const AttentionItem& item, int kv_head)
+      : call_(call),
+        item_(item),
+        head_dim_(static_cast<int>(call.params.head_dim)),
+        rows_(call.params, call.batch, item.request, kv_head),
+        queries_(DynamicShared<BFloat16>()),
+        keys_(queries_ + kRows * Stride()),
+        values_(keys_ + head_dim_ * kKeyStride),
+        merged_(reinterpret_cast<float*>(values_ + kTileKeys * Stride())) {
+    const int last = rows_.NumRows() - item.first_row < kRows ? rows_.NumRows() - 1
+                                                              : item.first_row + kRows - 1;
+    pages_ = {.cache = cache,
+              .table = call.batch.data + item.request * call.batch.table_stride,
+              .block_size = static_cast<int>(call.params.block_size),
+              .head_dim = head_dim_,
+              .kv_head = kv_head,
+              .kv_heads = call.params.kv_heads,
+              .low = rows_.Row(item.first_row).low,
+              .high = rows_.Row(last).high};
+    for (int r = 0; r < 2; ++r) {
+      row_[r] = rows_.Row(item.first_row + FirstRow() + 8 * r);
+      total_[r] = row_[r].exists ? StateBefore(call.params, row_[r].head) : SoftmaxState{0, 1};
+    }
+  }
+
+  PAGEMILL_DEVICE void Run(const SplitStates& states) {
+    const int first = item_.first_split * kSplitKeys, end_split = item_.end_split * kSplitKeys;
+    const int end = end_split < pages_.high ? end_split : pages_.high;
+    int tile = first < pages_.low ? pages_.low / kTileKeys * kTileKeys : first;
+    LoadQueries();
+    pages_.CopyKeys(tile, keys_, kThreads);
+    for (; tile < end; tile += kTileKeys) {
+      WaitCopies<0>();
+      SyncBlock();  // the keys are there, and the values before have been read
+      pages_.CopyValues(tile, values_, kThreads);
+      float scores[kTileKeys / 8][4] = {};
+      MultiplyKeys(scores);
+      uint32_t weights[kTileKeys / 8][2];
+      Weigh(tile, scores, weights);
+      WaitCopies<0>();
+      SyncBlock();  // the values are there, and the keys have been read
+      const int next = tile + kTileKeys;
+      if (next < end) pages_.CopyKeys(next, keys_, kThreads);
+      if (AllSee(tile)) {
+        AddValues<true>(weights);
+      } else {
+        AddValues<false>(weights);
+      }
+      if (next % kSplitKeys == 0 || next >= end) EndSplit(states);
+    }
+    if (item_.state < 0) StoreMeans();
+  }
+
+ private:
+  PAGEMILL_DEVICE int Stride() const { return head_dim_ + kRowPadding; }
+  PAGEMILL_DEVICE static int FirstRow() { return Warp() * kWarpRows + Lane() / 4; }
+  // The row and column of a fragment's 16 x 16 elements whose address a lane passes, with rows that
+  // are summed over.
+  PAGEMILL_DEVICE static int FragmentRow() { return Lane() % 16; }
+  PAGEMILL_DEVICE static int FragmentColumn() { return Lane() / 16 * 8; }
+
+  PAGEMILL_DEVICE void LoadQueries() {
+    for (int row = Warp(); row < kRows; row += kWarps) {
+      const TileRow of = rows_.Row(item_.first_row + row);
+      for (int d = Lane(); d < head_dim_; d += 32) {
+        queries_[row * Stride() + d] =
+            FromFloat<BFloat16>(of.exists ? call_.q.Load(of.token, of.head * head_dim_ + d) : 0);
+      }
+    }
+  }
+
+  // Dot products: scores[n][i] is of row g + 8 * (i / 2) and key 8 * n + 2 * t + i % 2 of the tile.
+  PAGEMILL_DEVICE void MultiplyKeys(float (&scores)[kTileKeys / 8][4]) const {
+    const BFloat16* const query = queries_ + FirstRow() * Stride() + Lane() % 4 * 2;
+    const auto pair = [&](int row, int d) {
+      return *reinterpret_cast<const uint32_t*>(query + row * Stride() + d);
+    };
+    const BFloat16* const key = keys_ + FragmentRow() * kKeyStride + FragmentColumn();
+    for (int d = 0; d < head_dim_; d += 16) {
+      const uint32_t a[4] = {pair(0, d), pair(8, d), pair(0, d + 8), pair(8, d + 8)};
+      PAGEMILL_UNROLL
+      for (int n = 0; n < kTileKeys / 8; n += 2) {
+        uint32_t b[4];
+        LoadTransposed(b, key + d * kKeyStride + n * 8);
+        Mma16x8x16(scores[n], a, {b[0], b[1]});
+        Mma16x8x16(scores[n + 1], a, {b[2], b[3]});
+      }
+    }
+  }
+
+  // Makes weights of scores, rounded to bf16 in pairs, with a maximum that is the split's so far.
+  PAGEMILL_DEVICE void Weigh(int tile, float (&scores)[kTileKeys / 8][4],
+                             uint32_t (&weights)[kTileKeys / 8][2]) {
+    PAGEMILL_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const TileRow& row = row_[r];
+      float most = split_[r].most;
+      PAGEMILL_UNROLL
+      for (int n = 0; n < kTileKeys / 8; ++n) {
+        PAGEMILL_UNROLL
+        for (int i = 2 * r; i < 2 * r + 2; ++i) {
+          const int key = tile + 8 * n + Lane() % 4 * 2 + i % 2;
+          const bool seen = key >= row.low && key < row.high;
+          scores[n][i] = seen ? Score(call_.params, scores[n][i], row.head, row.growth,
+                                      key - row.position)
+                              : -INFINITY;
+          most = fmaxf(most, scores[n][i]);
+        }
+      }
+      most = WarpReduce(most, Max{}, 4);
+      const float kept = split_[r].most == most ? 1 : Exp(split_[r].most - most);
+      float sum = 0;
+      PAGEMILL_UNROLL
+      for (int n = 0; n < kTileKeys / 8; ++n) {
+        BFloat16 pair[2];
+        PAGEMILL_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const float score = scores[n][2 * r + i];
+          pair[i] = FromFloat<BFloat16>(score == -INFINITY ? 0 : Exp(score - most));
+          sum += ToFloat(pair[i]);
+        }
+        weights[n][r] = PairOf(pair[0], pair[1]);
+      }
+      split_[r] = {most, fmaf(split_[r].sum, kept, sum)};  // the sum is this lane's
+      PAGEMILL_UNROLL
+      for (int n = 0; n < 2 * kChunks; ++n) {
+        sums_[n][2 * r] *= kept;
+        sums_[n][2 * r + 1] *= kept;
+      }
+    }
+  }
+
+  // True if every row of the warp sees the whole tile.
+  PAGEMILL_DEVICE bool AllSee(int tile) const {
+    bool all = true;
+    for (const TileRow& row : row_) {
+      all = all && (!row.exists || (tile >= row.low && tile + kTileKeys <= row.high));
+    }
+    return Ballot(AllLanes(), !all) == 0;
+  }
+
+  template <bool kAllSeen>
+  PAGEMILL_DEVICE void AddValues(const uint32_t (&weights)[kTileKeys / 8][2]) {
+    const BFloat16* const value = values_ + FragmentRow() * Stride() + FragmentColumn();
+    PAGEMILL_UNROLL
+    for (int n = 0; n < kTileKeys / 8; n += 2) {
+      const uint32_t a[4] = {weights[n][0], weights[n][1], weights[n + 1][0], weights[n + 1][1]};
+      PAGEMILL_UNROLL
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        if (chunk * 16 >= head_dim_) break;
+        uint32_t b[4];
+        LoadTransposed(b, value + n * 8 * Stride() + chunk * 16);
+        AddProduct<kAllSeen>(a, {b[0], b[1]}, sums_[2 * chunk]);
+        AddProduct<kAllSeen>(a, {b[2], b[3]}, sums_[2 * chunk + 1]);
+      }
+    }
+  }
+
+  // Values that are not finite make sums NaN of the rows that see them alone: the instruction would
+  // multiply them with the other rows' zeros.
+  template <bool kAllSeen>
+  PAGEMILL_DEVICE static void AddProduct(const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                         float (&sums)[4]) {
+    if constexpr (kAllSeen) {
+      Mma16x8x16(sums, a, b);
+    } else {
+      const uint32_t bad[2] = {NotFinite(b[0]), NotFinite(b[1])};
+      Mma16x8x16(sums, a, {b[0] & ~bad[0], b[1] & ~bad[1]});
+      if (Ballot(AllLanes(), (bad[0] | bad[1]) != 0) == 0) return;
+      constexpr uint32_t kOnes = 0x3f803f80u;
+      float seen[4] = {};
+      Mma16x8x16(seen, a, {bad[0] & kOnes, bad[1] & kOnes});
+      PAGEMILL_UNROLL
+      for (int i = 0; i < 4; ++i) sums[i] = seen[i] > 0 ? NAN : sums[i];
+    }
+  }
+
+  // Merges the split into the total, or stores its state, and starts anew.
+  PAGEMILL_DEVICE void EndSplit(const SplitStates& states) {
+    PAGEMILL_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      split_[r].sum = WarpReduce(split_[r].sum, Sum{}, 4);
+      if (item_.state < 0) {
+        MergeSplit(r, Merge(split_[r], &total_[r]));
+      } else if (row_[r].exists) {
+        StoreState(r, states.Row(item_.state, pages_.kv_head, FirstRow() + 8 * r));
+      }
+      split_[r] = {-INFINITY, 0};
+    }
+    has_total_ = true;
+    PAGEMILL_UNROLL
+    for (auto& sums : sums_) {
+      for (float& sum : sums) sum = 0;
+    }
+  }
+
+  PAGEMILL_DEVICE void MergeSplit(int r, const MergeFactors& factors) {
+    PAGEMILL_UNROLL
+    for (int n = 0; n < 2 * kChunks; ++n) {
+      if (n * 8 >= head_dim_) break;
+      PAGEMILL_UNROLL
+      for (int i = 2 * r; i < 2 * r + 2; ++i) {
+        float& total = MergedValue(n, i);
+        total = Merged(has_total_ ? total : 0, sums_[n][i], factors);
+      }
+    }
+  }
+
+  PAGEMILL_DEVICE void StoreState(int r, float* row) const {
+    PAGEMILL_UNROLL
+    for (int n = 0; n < 2 * kChunks; ++n) {
+      if (n * 8 >= head_dim_) break;
+      *reinterpret_cast<Vector<float, 2>*>(row + n * 8 + Lane() % 4 * 2) = {sums_[n][2 * r],
+                                                                            sums_[n][2 * r + 1]};
+    }
+    if (Lane() % 4 != 0) return;
+    *reinterpret_cast<Vector<float, 2>*>(row + head_dim_) = {split_[r].most, split_[r].sum};
+  }
+
+  PAGEMILL_DEVICE void StoreMeans() const {
+    for (int n = 0; n * 8 < head_dim_; ++n) {
+      PAGEMILL_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const TileRow& row = row_[i / 2];
+        if (!row.exists) continue;
+        call_.y.Store(row.token, row.head * head_dim_ + n * 8 + Lane() % 4 * 2 + i % 2,
+                      Mean(MergedValue(n, i), total_[i / 2], call_.params));
+      }
+    }
+  }
+
+  // Each thread has its own, in its bank.
+  PAGEMILL_DEVICE float& MergedValue(int n, int i) const {
+    return merged_[(n * 4 + i) * kThreads + static_cast<int>(ThreadIndex().x)];
+  }
+
+  const AttentionCall& call_;
+  const AttentionItem item_;
+  const int head_dim_;
+  const RequestRows rows_;
+  PageTile<C> pages_;
+  BFloat16* const queries_;  // [kRows, Stride()]
+  BFloat16* const keys_;     // [head_dim, kKeyStride]
+  BFloat16* const values_;   // [kTileKeys, Stride()]
+  float* const merged_;      // sums of the splits before
+  TileRow row_[2];
+  SoftmaxState split_[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
+  SoftmaxState total_[2];
+  bool has_total_ = false;
+  float sums_[2 * kChunks][4] = {};
+};
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTEND_ITEM_H_
