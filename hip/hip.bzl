@@ -53,6 +53,8 @@ grep -E 'warning|error' "$used" >&2 || true""",
                 "-Wall",
                 "-Wextra",
                 "-Wno-missing-field-initializers",
+                # A header may have kernels that a source does not launch.
+                "-Wno-unused-function",
                 "-Rpass-analysis=kernel-resource-usage",
                 "-I.",
                 "-x",

@@ -3,6 +3,7 @@
 load("//third_party:datasets.bzl", "datasets")
 load("//third_party:models.bzl", "models")
 load("//third_party/buildifier:buildifier.bzl", "buildifier_binary")
+load("//third_party/cuda:disassembler.bzl", "cuda_disassembler")
 load("//third_party/hip:hip.bzl", "hip_sdk")
 load("//third_party/node:node_packages.bzl", "node_packages")
 load("//third_party/onednn:onednn.bzl", "onednn_library")
@@ -38,6 +39,7 @@ def dev_repositories():
         name = "py_test",
         lock = "//third_party/python:test.lock",
     )
+    cuda_disassembler(name = "cuda_disassembler")
     datasets()
     hip_sdk(name = "hip_sdk")
     models()

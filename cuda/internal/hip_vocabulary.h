@@ -92,6 +92,9 @@ PAGEMILL_DEVICE uint32_t FloatToBits(float value) { return __builtin_bit_cast(ui
 PAGEMILL_DEVICE uint16_t FloatToBFloat16Bits(float value) {
   return __builtin_bit_cast(uint16_t, static_cast<__bf16>(value));
 }
+PAGEMILL_DEVICE uint32_t PackBFloat16(float low, float high) {
+  return FloatToBFloat16Bits(low) | static_cast<uint32_t>(FloatToBFloat16Bits(high)) << 16;
+}
 PAGEMILL_DEVICE uint16_t FloatToHalfBits(float value) {
   return __builtin_bit_cast(uint16_t, static_cast<_Float16>(value));
 }

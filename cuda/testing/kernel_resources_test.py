@@ -18,15 +18,17 @@ REGISTERS = {
     "AttendLatents": 255,
     "AttendTokens": 128,
     "DeltaHead": 128,
-    "MultiplyManyRows": 255,
+    "FewRows": 128,
+    "ManyRows": 168,
+    "MultiplyGroup": 80,
     "ScanChannels": 128,
     "ScanHead": 128,
     "SelectPart": 128,
 }
 
-# Bytes that kernels of wide heads spill today, so that they spill no more: fewer rows of a tile, or
-# one block at a time on a multiprocessor, are to be timed on a GPU.
-SPILLED = {"AttendLatents": 640, "AttendTokens": 452, "DeltaHead": 24}
+# Bytes that kernels with large tiles spill today, so that they spill no more: fewer rows of a tile,
+# or one block at a time on a multiprocessor, are to be timed on a GPU.
+SPILLED = {"AttendLatents": 640, "AttendTokens": 452, "DeltaHead": 24, "ManyRows": 24}
 
 
 @dataclass(frozen=True)

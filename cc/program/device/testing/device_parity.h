@@ -1,7 +1,7 @@
 // File: cc/program/device/testing/device_parity.h
 // Runs a program on the CPU and on a device, on the same steps: prompts of several lengths, then
-// decoding, with two steps in flight. On the device, kernels are enqueued one by one, and in other
-// runs all steps are replayed from graphs. Test code only.
+// decoding, with two steps in flight. On the device, kernels of the first steps of their sizes are
+// enqueued one by one, and in a second run all steps are replayed from graphs. Test code only.
 //
 //   const Status status = CheckParity(text, {.target = target, .device = device,
 //                                            .num_replays = [&] { return device.num_replays(); }});

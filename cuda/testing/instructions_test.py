@@ -1,0 +1,76 @@
+"""Bars on the machine code of kernels that decide the speed of a step.
+
+Registers and local memory (spills, arrays) have bars for all kernels: kernel_resources_test.py.
+Here is what they do not show: whether a kernel is compiled to the instructions that it was written
+for. A line of BARS is a kernel of a source file, and prefixes of instructions that its code must
+have for every architecture. A kernel that gains such instructions gains a line. What the prefixes
+stand for:
+
+    HMMA.16816.F32.BF16   the product of tiles of bf16 on tensor cores
+    IMMA.16832.S8.S8      the product of tiles of int8 on tensor cores
+    LDG.E.128             16 bytes of global memory for each lane at once
+    LDS.128               16 bytes of shared memory for each lane at once
+    LDGSTS                an asynchronous copy from global to shared memory
+    MUFU.EX2              a power of two by the unit for it, and not by a series
+"""
+
+import os
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ARCHITECTURES = ("sm_80", "sm_90a")
+
+BARS = {
+    ("add_rms_norm/add_rms_norm", "AddRmsNormGroup"): ("MUFU.RSQ",),
+    ("attention/attention", "AttendTokens"): ("LDS.128", "MUFU.EX2"),
+    ("draw_tokens/draw_tokens", "DrawToken"): ("LDS.64", "MUFU.EX2"),
+    ("emulation/vocabulary_objects", "ReverseGroups"): ("LDGSTS.E.BYPASS.128", "LDS.128"),
+    ("linear/int8_tensor_cores", "MultiplyTile"): ("IMMA.16832.S8.S8",),
+    ("linear/linear", "MultiplyRows"): ("LDG.E.128",),
+    ("linear/tensor_cores", "MultiplyTile"): ("HMMA.16816.F32.BF16", "LDG.E.128"),
+    ("paged_attention/paged_attention", "AttendHead"): ("MUFU.EX2",),
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel for an architecture, with its name as the linker sees it."""
+
+    source: str  # its folder and file: "linear/tensor_cores"
+    architecture: str
+    name: str
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[Kernel, Counter[str]]:
+    """How often each kernel has an instruction."""
+    found: dict[Kernel, Counter[str]] = defaultdict(Counter)
+    for path in os.environ["PAGEMILL_TEST_INSTRUCTIONS"].split():
+        # .../linear/linear_objects_objs/tensor_cores.cc.pic.o.txt
+        folder, _, file = Path(path).parts[-3:]
+        source = f"{folder}/{file.split('.')[0]}"
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
+            architecture, kernel, instruction, count = line.split()
+            found[Kernel(source, architecture, kernel)][instruction] += int(count)
+    return found
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("source", "name"), BARS)
+def test_kernel_has_its_instructions(
+    kernels: dict[Kernel, Counter[str]], source: str, name: str, architecture: str
+) -> None:
+    """Each template of the kernel has each of the instructions."""
+    templates = [
+        kernel
+        for kernel in kernels
+        if (kernel.source, kernel.architecture) == (source, architecture) and name in kernel.name
+    ]
+    assert templates, f"{source}.cc has no kernel {name} for {architecture}: was it renamed?"
+    for kernel in templates:
+        for prefix in BARS[source, name]:
+            found = any(instruction.startswith(prefix) for instruction in kernels[kernel])
+            assert found, f"{kernel.name} has no {prefix}"
