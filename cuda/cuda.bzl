@@ -1,7 +1,4 @@
-"""Rules of this tree: one source compiled by nvcc for GPUs, and by g++ for the emulation.
-
-//hip compiles the same sources (`gpu_sources`) by clang.
-"""
+"""Rules of this tree: one source compiled by nvcc for GPUs, and by g++ for the emulation."""
 
 load("@local_tools//:defs.bzl", "TOOLS")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
@@ -27,13 +24,15 @@ _HEADER_DEPS = [
     "//cc/tensor:tensor_view",
 ]
 
-GpuSourcesInfo = provider(
-    doc = "Sources in the vocabulary of gpu_vendor.h, for the compilers of GPUs.",
-    fields = {"units": "depset of structs: `source`, a file, and `headers`, a depset that it may include"},
+_GpuObjectsInfo = provider(
+    doc = "What a plugin links.",
+    fields = {"objects": "depset of the objects of a target and of those that it depends on"},
 )
 
-# What a plugin links: the objects of a target and of the targets that it depends on.
-_GpuObjects = provider(fields = ["objects"])
+GpuSourcesInfo = provider(
+    doc = "Sources in the vocabulary of gpu_vendor.h, for //hip to compile.",
+    fields = {"units": "depset of structs: `source`, a file, and `headers`, a depset that it may include"},
+)
 
 def _gpu_sources_impl(ctx):
     headers = depset(
@@ -46,8 +45,6 @@ def _gpu_sources_impl(ctx):
             [struct(source = src, headers = headers) for src in ctx.files.srcs],
             transitive = [dep[GpuSourcesInfo].units for dep in ctx.attr.gpu_deps],
         )),
-        # What their objects link with.
-        cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]),
     ]
 
 _gpu_sources = rule(
@@ -62,14 +59,14 @@ _gpu_sources = rule(
 )
 
 def gpu_sources(name, srcs = [], hdrs = [], deps = [], gpu_deps = [], **kwargs):
-    """Sources and what they include, to be compiled by `cuda_objects` and by //hip.
+    """Sources and what they include, for //hip.
 
     Args:
       name: of the target.
       srcs: .cc files.
       hdrs: headers of this tree that they include, except those of //cuda:headers.
       deps: C++ libraries whose headers they include.
-      gpu_deps: further gpu_sources.
+      gpu_deps: further gpu_sources, to be compiled too.
       **kwargs: attributes that every rule has.
     """
     _gpu_sources(
@@ -90,8 +87,8 @@ def _gencodes(architectures):
 def _cuda_objects_impl(ctx):
     objects = []
     resources = []
-    for unit in ctx.attr.sources[GpuSourcesInfo].units.to_list():
-        src = unit.source
+    headers = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps]
+    for src in ctx.files.srcs:
         out = ctx.actions.declare_file("{}_objs/{}.pic.o".format(ctx.label.name, src.basename))
         used = ctx.actions.declare_file("{}_objs/{}.resources".format(ctx.label.name, src.basename))
         ctx.actions.run_shell(
@@ -116,7 +113,7 @@ grep -E 'warning|error' "$used" >&2 || true""",
                 "-o",
                 out.path,
             ],
-            inputs = depset([src], transitive = [unit.headers]),
+            inputs = depset([src] + ctx.files.hdrs, transitive = headers),
             mnemonic = "CudaCompile",
             outputs = [out, used],
             use_default_shell_env = True,
@@ -126,12 +123,12 @@ grep -E 'warning|error' "$used" >&2 || true""",
     return [
         DefaultInfo(files = depset(objects)),
         OutputGroupInfo(resources = depset(resources)),
-        _GpuObjects(objects = depset(
+        _GpuObjectsInfo(objects = depset(
             objects,
-            transitive = [dep[_GpuObjects].objects for dep in ctx.attr.gpu_deps],
+            transitive = [dep[_GpuObjectsInfo].objects for dep in ctx.attr.gpu_deps],
         )),
         cc_common.merge_cc_infos(
-            cc_infos = [dep[CcInfo] for dep in [ctx.attr.sources] + ctx.attr.gpu_deps],
+            cc_infos = [dep[CcInfo] for dep in ctx.attr.deps + ctx.attr.gpu_deps],
         ),
     ]
 
@@ -140,8 +137,11 @@ _cuda_objects = rule(
     attrs = {
         "architectures": attr.string_list(),
         "defines": attr.string_list(),
-        "gpu_deps": attr.label_list(providers = [CcInfo, _GpuObjects]),
-        "sources": attr.label(mandatory = True, providers = [CcInfo, GpuSourcesInfo]),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "gpu_deps": attr.label_list(providers = [CcInfo, _GpuObjectsInfo]),
+        # Any: a library without headers gives none.
+        "hdrs": attr.label_list(allow_files = True),
+        "srcs": attr.label_list(allow_files = [".cc"], mandatory = True),
     },
 )
 
@@ -151,7 +151,7 @@ def _part(label, suffix):
         label += ":" + label.split("/")[-1]
     return label + suffix
 
-def cuda_objects(name, sources, gpu_deps = [], **kwargs):
+def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     """Objects by nvcc; skipped where it is missing.
 
     `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
@@ -159,9 +159,11 @@ def cuda_objects(name, sources, gpu_deps = [], **kwargs):
 
     Args:
       name: of the target.
-      sources: gpu_sources.
+      srcs: .cc files with kernels.
+      hdrs: headers of this tree that they include, except those of //cuda:headers.
+      deps: C++ libraries whose headers they include.
       gpu_deps: gpu_libraries that they are linked with.
-      **kwargs: attributes that every rule has, and `defines` of the preprocessor.
+      **kwargs: attributes that every rule has.
     """
     for suffix, architectures, tags in [
         ("", _TESTED_ARCHITECTURES, []),
@@ -169,17 +171,19 @@ def cuda_objects(name, sources, gpu_deps = [], **kwargs):
     ]:
         _cuda_objects(
             name = name + suffix,
-            sources = sources,
-            gpu_deps = [_part(dep, "_objects" + suffix) for dep in gpu_deps],
+            srcs = srcs,
+            hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps] + ["//cuda:headers"],
             architectures = architectures,
             tags = tags,
             target_compatible_with = requires("nvcc"),
+            deps = [dep for dep in _HEADER_DEPS if dep not in deps] + deps,
+            gpu_deps = [_part(dep, "_objects" + suffix) for dep in gpu_deps],
             **kwargs
         )
 
 def _cuda_plugin_impl(ctx):
     out = ctx.actions.declare_file("lib{}.so".format(ctx.label.name))
-    objects = ctx.attr.objects[_GpuObjects].objects.to_list()
+    objects = ctx.attr.objects[_GpuObjectsInfo].objects.to_list()
     libraries = []
     for linked in ctx.attr.objects[CcInfo].linking_context.linker_inputs.to_list():
         for library in linked.libraries:
@@ -209,7 +213,7 @@ def _cuda_plugin_impl(ctx):
 _cuda_plugin = rule(
     implementation = _cuda_plugin_impl,
     attrs = {
-        "objects": attr.label(providers = [CcInfo, _GpuObjects], mandatory = True),
+        "objects": attr.label(providers = [CcInfo, _GpuObjectsInfo], mandatory = True),
         "script": attr.label(allow_single_file = True, mandatory = True),
     },
 )
@@ -238,7 +242,7 @@ def cuda_plugin(name, objects, script, **kwargs):
 def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
     """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
 
-    `<name>_sources` are its gpu_sources; `<name>_resources` has what its kernels use.
+    `<name>_resources` has what its kernels use; `<name>_sources` is for //hip.
 
     Args:
       name: of the target.
@@ -263,18 +267,20 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
         deps = deps + gpu_deps + ["//cuda:emulated"],
         **kwargs
     )
+    cuda_objects(
+        name = name + "_objects",
+        srcs = srcs,
+        hdrs = hdrs,
+        deps = deps,
+        gpu_deps = gpu_deps,
+        **kwargs
+    )
     gpu_sources(
         name = name + "_sources",
         srcs = srcs,
         hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
         visibility = ["//cuda:__subpackages__"],
         deps = deps,
-    )
-    cuda_objects(
-        name = name + "_objects",
-        sources = name + "_sources",
-        gpu_deps = gpu_deps,
-        **kwargs
     )
     native.filegroup(
         name = name + "_resources",
