@@ -25,9 +25,9 @@ REGISTERS = {
     "SelectPart": 128,
 }
 
-# Bytes that a kernel of wide heads spills today, so that it spills no more: fewer rows of a tile
-# are to be timed on a GPU.
-SPILLED = {"AttendLatents": 640}
+# Bytes that the kernel of latents beyond 512 elements spills today, so that it spills no more:
+# fewer rows of a tile are to be timed on a GPU.
+SPILLED = {"AttendLatents": 336}
 
 
 @dataclass(frozen=True)
