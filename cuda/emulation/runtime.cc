@@ -39,10 +39,14 @@ std::map<void*, device::HostMemory>& HostAllocations() {
   return allocations;
 }
 
-thread_local std::string last_message;
+// Streams that live as long as the program report after its variables are gone: never freed.
+std::string& LastMessage() {
+  static thread_local auto& message = *new std::string;
+  return message;
+}
 
 emulatedError_t Report(emulatedError_t error, std::string message) {
-  last_message = std::move(message);
+  LastMessage() = std::move(message);
   return error;
 }
 
@@ -100,10 +104,10 @@ using pagemill::gpu::emulation::EmulatedGpu;
 using pagemill::gpu::emulation::EmulatedGraph;
 using pagemill::gpu::emulation::EmulatedStream;
 using pagemill::gpu::emulation::HostAllocations;
-using pagemill::gpu::emulation::last_message;
+using pagemill::gpu::emulation::LastMessage;
 using pagemill::gpu::emulation::Report;
 
-const char* emulatedGetErrorString(emulatedError_t) { return last_message.c_str(); }
+const char* emulatedGetErrorString(emulatedError_t) { return LastMessage().c_str(); }
 
 // Launches fail when they execute.
 emulatedError_t emulatedGetLastError() { return emulatedSuccess; }

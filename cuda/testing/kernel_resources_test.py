@@ -22,6 +22,8 @@ REGISTERS = {
     "FewRows": 128,
     "ManyRows": 168,
     "MultiplyGroup": 80,
+    "MultiplyHead": 80,
+    "MultiplyTransposed": 80,
     "ScanChannels": 128,
     "ScanHead": 128,
     "SelectPart": 128,
@@ -30,7 +32,7 @@ REGISTERS = {
 # Bytes that kernels with large tiles spill today, those of latents only beyond 512 elements, so that
 # they spill no more: fewer rows of a tile, or one block at a time on a multiprocessor, are to be
 # timed on a GPU.
-SPILLED = {"AttendLatents": 336, "ManyRows": 24}
+SPILLED = {"AttendLatents": 336, "int8_tensor_cores": 88, "ManyRows": 24}
 
 
 @dataclass(frozen=True)

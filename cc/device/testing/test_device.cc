@@ -20,7 +20,8 @@ extern "C" {
 namespace pagemill::device::testing {
 namespace {
 
-constexpr size_t kReservedBytes = size_t{1} << 32;
+// Of addresses, which are never reused: what a test allocates in all.
+constexpr size_t kReservedBytes = size_t{1} << 35;
 // Each allocation ends near the end of a page of its own, with a page without access behind it.
 constexpr size_t kPage = 4096;
 constexpr size_t kAlignment = 64;

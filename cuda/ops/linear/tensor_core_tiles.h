@@ -210,6 +210,8 @@ struct ManyRows {
     }
     load_next(0);
     Sum totals[kOutputTiles][kRowTiles][4] = {}, sums[kOutputTiles][kRowTiles][4] = {};
+    constexpr bool kHasNoOrder = std::is_integral_v<Sum>;  // so that parts are not kept apart
+    auto& added = kHasNoOrder ? totals : sums;
     const int chunks = NumChunks(p);
     int split = 0;
     int end = EndOfSplit(chunks, split);
@@ -225,9 +227,9 @@ struct ManyRows {
       for (int i = 0; i < kOutputTiles; ++i) {
         const int output = warp_output + 16 * i + group;
         const Columns upper = tile[output][in_group], lower = tile[output + 8][in_group];
-        MultiplyColumns(upper, lower, of_x, sums[i]);
+        MultiplyColumns(upper, lower, of_x, added[i]);
       }
-      if (chunk + 1 < end) continue;
+      if (kHasNoOrder || chunk + 1 < end) continue;
       while (end <= chunk + 1 && split + 1 < kTileSplits) end = EndOfSplit(chunks, ++split);
       PAGEMILL_UNROLL
       for (int e = 0; e < kOutputTiles * kRowTiles * 4; ++e) {
