@@ -1,6 +1,6 @@
-// Runs a program on the CPU and on the emulated GPU (cuda/emulation), with f32 activations: logits
-// of the same steps are close (cc/program/device/testing/device_parity.h), and greedy requests
-// through engine and native runner get the same tokens, with two steps in flight and graphs.
+// Runs a program on the CPU and on the emulated GPU (cuda/emulation), with f32 activations and
+// caches: logits of the same steps are close (cc/program/device/testing/device_parity.h), and greedy
+// requests through engine and native runner get the same tokens, with two steps in flight and graphs.
 //
 //   generate_on_gpu PROGRAM_FILE TOLERANCE
 //
@@ -27,10 +27,13 @@ Status Run(const std::string& text, double tolerance) {
       program::testing::CheckCloseLogits(text, DType::kF32, tolerance, gpu.under_test));
   std::vector<step::Request> requests = GreedyRequests(/*seed=*/5);
   requests.resize(3);
-  PAGEMILL_ASSIGN_OR_RETURN(const Generated cpu, Generate(text, requests, {.steps_in_flight = 0}));
-  PAGEMILL_ASSIGN_OR_RETURN(
-      const Generated got,
-      Generate(text, requests, {.steps_in_flight = 2, .graphs = true, .device = &gpu.under_test}));
+  // In f32, as the logits: random models have tokens that are nearly as likely as others.
+  DeviceRun run = {.kv_cache = DType::kF32, .steps_in_flight = 0};
+  PAGEMILL_ASSIGN_OR_RETURN(const Generated cpu, Generate(text, requests, run));
+  run.steps_in_flight = 2;
+  run.graphs = true;
+  run.device = &gpu.under_test;
+  PAGEMILL_ASSIGN_OR_RETURN(const Generated got, Generate(text, requests, run));
   if (got.outputs != cpu.outputs) return Internal("tokens differ");
   return got.num_replays > 0 ? OkStatus() : Internal("no graph was replayed");
 }

@@ -71,6 +71,7 @@ program::ExecutorOptions Options(const DeviceRun& run) {
   options.block_size = kBlockSize;
   options.num_blocks = run.num_blocks;
   options.activation_type = run.act;
+  options.kv_cache_dtype = run.kv_cache;
   options.max_draft_tokens = run.drafts ? kMaxDrafts : 0;
   return options;
 }

@@ -27,6 +27,7 @@ namespace pagemill::testing {
 
 struct DeviceRun {
   DType act = DType::kF32;
+  DType kv_cache = DType::kBF16;
   int32_t steps_in_flight = 1;  // 0: the CPU, with one step in flight
   bool graphs = false;
   int32_t num_blocks = 48;  // pages of the KV cache
