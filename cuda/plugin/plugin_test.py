@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from pagemill import _native
 
-PLUGIN = Path(os.environ.get("PAGEMILL_TEST_CUDA_PLUGIN", "none"))
-MAX_BYTES = 150 * 2**20
-pytestmark = pytest.mark.skipif(not PLUGIN.is_file(), reason="PAGEMILL_TEST_CUDA_PLUGIN is no file")
+PLUGIN = os.environ.get("PAGEMILL_TEST_CUDA_PLUGIN", "")
+# Of the two architectures that are compiled here. A release has four and PTX, and 150 MiB.
+MAX_BYTES = 60 * 2**20
+pytestmark = pytest.mark.skipif(not PLUGIN, reason="PAGEMILL_TEST_CUDA_PLUGIN names no plugin")
 
 
 def test_it_loads_without_a_driver_and_says_why_there_is_no_gpu() -> None:
-    plugin = _native.DevicePlugin(str(PLUGIN.resolve()))
+    plugin = _native.DevicePlugin(str(Path(PLUGIN).resolve()))
     assert plugin.vendor == "cuda"
     if Path("/dev/nvidiactl").exists():
         pytest.skip("there is a driver")
@@ -22,7 +23,8 @@ def test_it_loads_without_a_driver_and_says_why_there_is_no_gpu() -> None:
 
 
 def test_its_size_has_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    size = PLUGIN.stat().st_size
+    path = Path(PLUGIN)
+    size = path.stat().st_size
     with capsys.disabled():
-        print(f"\n{PLUGIN.name}: {size / 2**20:.1f} MiB")
+        print(f"\n{path.name}: {size / 2**20:.1f} MiB")
     assert size <= MAX_BYTES

@@ -15,6 +15,7 @@
 #include "cc/program/kernel_selection.h"
 #include "cc/program/program.h"
 #include "cc/program/testing/tiny_llama.h"
+#include "cc/program/testing/transposed_weights.h"
 
 namespace pagemill::program {
 namespace {
@@ -74,24 +75,6 @@ TEST(DeviceWeights, GoThroughTwoBuffers) {
   EXPECT_EQ(small.Fetch(), large.Fetch());
 }
 
-// Columns 1 and 2 of rows of 4 floats from 1 to 12, transposed: the second is packed.
-constexpr char kTransposed[] = R"(pagemill-program 3
-file 0 @
-weight t f32 2,3 0 4 4 16
-weight u f32 2,3 0 0 4 16
-stack both f32 2,2,3 t,u
-input token_ids i32 tokens
-value x f32 tokens,3
-value y f32 tokens,3
-value out f32 logits_rows,3
-op first token_ids,t -> x
-op second x,t -> y
-op third y,both -> out
-output logits out
-constants 48
-0000803f0000004000004040000080400000a0400000c0400000e0400000004100001041000020410000304100004041
-)";
-
 int64_t OneLine(const TensorView&) { return 64; }
 Status PackFirst(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
   std::memcpy(packed, weight.data, sizeof(float));
@@ -103,7 +86,7 @@ constexpr ops::Kernel kPlain = {.op = "op", .name = "plain"};
 constexpr ops::Kernel kPacks = {.op = "op", .name = "packs", .packing = &kFirst};
 
 TEST(DeviceWeights, StacksAndPackedMatricesAreMadeOnTheWay) {
-  const Program program = *Program::Parse(kTransposed);
+  const Program program = *Program::Parse(testing::kTransposedWeights);
   KernelSelection kernels;
   kernels.kernels = {&kPlain, &kPacks, &kPlain};
   TestDevice device;
@@ -118,10 +101,12 @@ TEST(DeviceWeights, StacksAndPackedMatricesAreMadeOnTheWay) {
     EXPECT_TRUE(done->Synchronize().ok());
     return values;
   };
-  EXPECT_EQ(fetch(0, 6), (std::vector<float>{2, 6, 10, 3, 7, 11}));
-  EXPECT_EQ(fetch(1, 1), std::vector<float>{2});
+  const std::vector<float> expected(testing::kTransposedValues.begin(),
+                                    testing::kTransposedValues.end());
+  EXPECT_EQ(fetch(0, 6), std::vector<float>(expected.begin(), expected.begin() + 6));
+  EXPECT_EQ(fetch(1, 1), std::vector<float>{expected[0]});
   EXPECT_TRUE(weights->at(1, 1).reordered);
-  EXPECT_EQ(fetch(2, 12), (std::vector<float>{2, 6, 10, 3, 7, 11, 1, 5, 9, 2, 6, 10}));
+  EXPECT_EQ(fetch(2, 12), expected);
   EXPECT_FALSE(weights->at(2, 1).reordered);
 }
 

@@ -13,6 +13,7 @@
 
 #include "cc/device/numa.h"
 #include "cc/ops/quantized/packed_integers.h"
+#include "cc/program/testing/transposed_weights.h"
 
 namespace pagemill::program {
 namespace {
@@ -330,32 +331,14 @@ TEST(PackedWeights, AStackIsPackedPartByPart) {
   }
 }
 
-// Columns 1 and 2 of rows of 4 floats from 1 to 12, transposed.
-constexpr char kTransposed[] = R"(pagemill-program 3
-file 0 @
-weight t f32 2,3 0 4 4 16
-weight u f32 2,3 0 0 4 16
-stack both f32 2,2,3 t,u
-input token_ids i32 tokens
-value x f32 tokens,3
-value y f32 tokens,3
-value out f32 logits_rows,3
-op first token_ids,t -> x
-op second x,t -> y
-op third y,both -> out
-output logits out
-constants 48
-0000803f0000004000004040000080400000a0400000c0400000e0400000004100001041000020410000304100004041
-)";
-
 TEST(PackedWeights, ATransposedMatrixIsCopiedRowByRow) {
-  const StatusOr<Program> program = Program::Parse(kTransposed);
+  const StatusOr<Program> program = Program::Parse(testing::kTransposedWeights);
   ASSERT_TRUE(program.ok()) << program.status().ToString();
   const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksSecond, &kPlain};
   EXPECT_EQ(CountPackedBytes(*program, kernels).packed_bytes, 3 * 64);
   EXPECT_EQ(CountPackedBytes(*program, kernels).stored_bytes, 2 * 24);
   const PackedWeights packed = MustPack(*program, kernels);
-  const float values[] = {2, 6, 10, 3, 7, 11, 1, 5, 9, 2, 6, 10};
+  const auto& values = testing::kTransposedValues;
   for (size_t i = 0; i < 12; ++i) {
     EXPECT_EQ(First(packed.data(2, 1) + 4 * i), values[i]) << "element " << i;
   }
