@@ -7,7 +7,7 @@ import pytest
 from pagemill import _native
 
 PLUGIN = os.environ.get("PAGEMILL_TEST_CUDA_PLUGIN", "")
-# Of the two architectures that are compiled here. A release has four and PTX, and 150 MiB.
+# A bound for the two architectures that are compiled here: a release has four and PTX, and 150 MiB.
 MAX_BYTES = 60 * 2**20
 pytestmark = pytest.mark.skipif(not PLUGIN, reason="PAGEMILL_TEST_CUDA_PLUGIN names no plugin")
 

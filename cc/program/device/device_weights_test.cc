@@ -55,8 +55,8 @@ struct Uploaded {
   }
 
   const Program program = *Program::Parse(testing::TinyLlamaText({.seed = 2}));
-  const KernelSelection kernels = *SelectKernels(
-      program, {.ops = ops::testing::TestDeviceOps()}, ExecutorOptions{.num_threads = 2});
+  const KernelSelection kernels =
+      *SelectKernels(program, {.ops = ops::testing::TestDeviceOps()}, ExecutorOptions());
   int64_t sent = 0;
   TestDevice device;
   DeviceWeights weights;

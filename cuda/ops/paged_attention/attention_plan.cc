@@ -124,11 +124,13 @@ int64_t AttentionCapacity::Bytes() const {
 }
 
 AttentionPlanView ViewOf(const std::byte* plan, const AttentionCapacity& capacity) {
-  AttentionPlanView view = {.data = reinterpret_cast<const AttentionPlanHeader*>(plan)};
-  view.few = reinterpret_cast<const AttentionItem*>(view.data + 1);
-  view.many = view.few + capacity.few;
-  view.merges = reinterpret_cast<const MergeItem*>(view.many + capacity.many);
-  return view;
+  const auto* const header = reinterpret_cast<const AttentionPlanHeader*>(plan);
+  const auto* const few = reinterpret_cast<const AttentionItem*>(header + 1);
+  const AttentionItem* const many = few + capacity.few;
+  return {.data = header,
+          .few = few,
+          .many = many,
+          .merges = reinterpret_cast<const MergeItem*>(many + capacity.many)};
 }
 
 int64_t AttentionPlanBytes(const ops::OpCall& call) {
