@@ -4,6 +4,7 @@ runtime calls and plugin are those of NVIDIA GPUs."""
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_auto_leaves_what_the_device_cannot_do_to_the_cpu(
 
 def test_memory_is_refused_by_numbers(model: Path) -> None:
     with (
-        pytest.raises(ConfigError, match=r"KV cache of 1\.00 MiB does not hold|may be used"),
+        pytest.raises(ConfigError, match="may be used"),
         engine(model, device="emulated", kv_cache_memory_bytes="2GiB"),
     ):
         pass
@@ -135,8 +136,13 @@ def test_an_installed_package_names_its_plugin(
 
 
 def test_doctor_shows_devices_and_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", str(model), "--device", "emulated"]) in (0, 1)
+    assert main(["doctor", str(model), "--device", "emulated"]) == 0
     out = capsys.readouterr().out
     assert "devices      emulated:0, emulated GPU, sm_90" in out
     assert "runs on      emulated:0, emulated GPU" in out
-    assert "  tensor_core" in out or "  gpu" in out
+    # 136 columns are no whole tiles.
+    int8 = "unsuitable: tensor_core_int8"
+    assert re.search(rf" linear +bf16\[\d+,96\] .*  tensor_core \({int8}\)$", out, re.MULTILINE)
+    assert re.search(
+        rf" linear +bf16\[\d+,136\] .*  gpu \({int8}, tensor_core\)$", out, re.MULTILINE
+    )
