@@ -31,6 +31,11 @@ def dev_repositories():
         require_hashes = True,
     )
     python_env(
+        name = "py_release",
+        lock = "//third_party/python:release.lock",
+        require_hashes = True,
+    )
+    python_env(
         name = "py_server",
         lock = "//third_party/python:server.lock",
         require_hashes = True,

@@ -4,35 +4,41 @@
 // virtual machine requests it from its host. Without this, the steps that reach new pages of the KV
 // cache would wait.
 //
-//   PopulateAhead ahead(arena);   // while weights are read, say
+//   PopulateAhead ahead(arena, &activity);   // while weights are read, say
 //
 // The region is populated from its beginning, the order in which the pages of a KV cache are first
 // used. Contents do not change, and the region may be in use meanwhile.
 //
-// The thread has the lowest priority (nice 19): on busy cores it gets one or two percent of a core,
-// and other threads populate pages themselves, as without it. While the kernel or a host provides a
-// page, it may still delay others for a few milliseconds. Pages are touched one by one instead of
-// with madvise(), which would hold the lock of the address space while the thread waits for a core.
-// Regions smaller than kLeastBytes are not populated ahead.
+// The thread rests while `activity` says that something computes, and until nothing has computed for
+// kRest: then steps populate pages themselves, as without it. The lowest priority (nice 19), which it
+// has beside other processes, would not do: nothing interrupts a kernel that provides a page for
+// milliseconds, so a computing thread that slept on the same core waits for it, and after that for the
+// next page. Pages are touched one by one instead of with madvise(), which would hold the lock of the
+// address space while the thread waits for a core. Regions smaller than kLeastBytes are not populated
+// ahead.
 //
-// Thread safety: one owner. The destructor waits until the thread has finished the current page;
-// destroy it before the region.
+// Thread safety: one owner. The destructor waits until the thread has finished the current page or
+// rest; destroy it before the region and the activity.
 #ifndef PAGEMILL_CC_DEVICE_POPULATE_AHEAD_H_
 #define PAGEMILL_CC_DEVICE_POPULATE_AHEAD_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <thread>
+
+#include "cc/device/activity.h"
 
 namespace pagemill::device {
 
 class PopulateAhead {
  public:
   static constexpr size_t kLeastBytes = size_t{4} << 20;
+  static constexpr std::chrono::milliseconds kRest{20};  // longer than between steps of a busy server
 
-  explicit PopulateAhead(std::span<std::byte> region);
+  PopulateAhead(std::span<std::byte> region, const Activity* activity);
   ~PopulateAhead();
   PopulateAhead(const PopulateAhead&) = delete;
   PopulateAhead& operator=(const PopulateAhead&) = delete;
@@ -42,7 +48,11 @@ class PopulateAhead {
 
  private:
   void Run(std::span<std::byte> region) const;
+  // Returns when the state is still `state` and idle, else after a rest in which nothing computed, or
+  // when the owner goes. Returns the state then.
+  uint64_t WaitUntilIdle(uint64_t state) const;
 
+  const Activity* activity_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };

@@ -5,10 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
+#include <thread>
+#include <vector>
 
 namespace pagemill::device {
 namespace {
 
+const Activity idle;
 constexpr size_t kSize = (size_t{5} << 20) + 12'345;  // ends within a piece and within a page
 
 class Mapping {
@@ -37,7 +41,7 @@ class Mapping {
 TEST(PopulateAheadTest, EveryPageIsThereAfterwards) {
   const Mapping mapping;
   ASSERT_EQ(mapping.Resident(), 0);
-  PopulateAhead ahead(mapping.bytes());
+  PopulateAhead ahead(mapping.bytes(), &idle);
   ahead.Wait();
   EXPECT_EQ(mapping.Resident(), Mapping::Pages());
 }
@@ -46,7 +50,7 @@ TEST(PopulateAheadTest, ContentsStay) {
   const Mapping mapping;
   mapping.bytes()[100] = std::byte{7};
   mapping.bytes()[kSize - 1] = std::byte{9};
-  PopulateAhead ahead(mapping.bytes());
+  PopulateAhead ahead(mapping.bytes(), &idle);
   ahead.Wait();
   EXPECT_EQ(mapping.bytes()[100], std::byte{7});
   EXPECT_EQ(mapping.bytes()[kSize - 1], std::byte{9});
@@ -55,7 +59,7 @@ TEST(PopulateAheadTest, ContentsStay) {
 
 TEST(PopulateAheadTest, ARegionMayBeginWithinAPage) {
   const Mapping mapping;
-  PopulateAhead ahead(mapping.bytes().subspan((size_t{1} << 19) + 3));
+  PopulateAhead ahead(mapping.bytes().subspan((size_t{1} << 19) + 3), &idle);
   ahead.Wait();
   EXPECT_GT(mapping.Resident(), 1);
   EXPECT_LT(mapping.Resident(), Mapping::Pages());
@@ -63,24 +67,43 @@ TEST(PopulateAheadTest, ARegionMayBeginWithinAPage) {
 
 TEST(PopulateAheadTest, LittleIsLeftToItsFirstWrites) {
   const Mapping mapping;
-  PopulateAhead ahead(mapping.bytes().first(PopulateAhead::kLeastBytes - 1));
+  PopulateAhead ahead(mapping.bytes().first(PopulateAhead::kLeastBytes - 1), &idle);
   ahead.Wait();
   EXPECT_EQ(mapping.Resident(), 0);
-  PopulateAhead nothing(std::span<std::byte>{});
+  PopulateAhead nothing(std::span<std::byte>{}, &idle);
   nothing.Wait();
 }
 
 TEST(PopulateAheadTest, WhatOthersWriteMeanwhileStays) {
   const Mapping mapping;
-  PopulateAhead ahead(mapping.bytes());
+  PopulateAhead ahead(mapping.bytes(), &idle);
   for (std::byte& byte : mapping.bytes()) byte = std::byte{5};
   ahead.Wait();
   for (std::byte byte : mapping.bytes()) ASSERT_EQ(byte, std::byte{5});
 }
 
+TEST(PopulateAheadTest, RestsWhileSomethingComputes) {
+  const Mapping mapping;
+  Activity activity;
+  std::optional<Activity::Scope> computing(&activity);
+  PopulateAhead ahead(mapping.bytes(), &activity);
+  std::this_thread::sleep_for(2 * PopulateAhead::kRest);
+  EXPECT_EQ(mapping.Resident(), 0);
+  computing.reset();
+  ahead.Wait();
+  EXPECT_EQ(mapping.Resident(), Mapping::Pages());
+}
+
+TEST(PopulateAheadTest, StopsWhileItRests) {
+  const Mapping mapping;
+  Activity activity;
+  const Activity::Scope computing(&activity);
+  PopulateAhead ahead(mapping.bytes(), &activity);
+}
+
 TEST(PopulateAheadTest, StopsWhenItsOwnerGoes) {
   const Mapping mapping;
-  for (int i = 0; i < 20; ++i) PopulateAhead ahead(mapping.bytes());
+  for (int i = 0; i < 20; ++i) PopulateAhead ahead(mapping.bytes(), &idle);
 }
 
 }  // namespace

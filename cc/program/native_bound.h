@@ -12,6 +12,7 @@
 
 #include "cc/base/xxh3.h"
 #include "cc/comm/group.h"
+#include "cc/device/activity.h"
 #include "cc/device/numa.h"
 #include "cc/device/populate_ahead.h"
 #include "cc/device/thread_pool.h"
@@ -41,7 +42,9 @@ struct NativeExecutor::Bound {
   LazyMemory outputs;
   LazyMemory workspace;
   LazyMemory kv;
-  std::optional<device::PopulateAhead> kv_populated;  // destroyed before `kv`
+  device::Activity own_activity;
+  device::Activity* activity = &own_activity;         // steps of all programs that share `pool`
+  std::optional<device::PopulateAhead> kv_populated;  // destroyed before `kv` and `own_activity`
   std::string memory_placement;
   std::unique_ptr<CachePages> pages;             // of `kv`; null without one
   std::unique_ptr<device::ThreadPool> own_pool;  // null: `pool` belongs to the host

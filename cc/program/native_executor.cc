@@ -43,6 +43,7 @@ Status NativeExecutor::Bound::ShareWith(const Bound& host) {
   }
   PAGEMILL_RETURN_IF_ERROR(same("threads", kernels.num_threads, host.kernels.num_threads));
   pool = host.pool;
+  activity = host.activity;
   kv_arena = host.kv_arena;
   return OkStatus();
 }
@@ -78,7 +79,9 @@ Status NativeExecutor::Bound::AllocateMemory(const Bound* host) {
   return OkStatus();
 }
 
-void NativeExecutor::Bound::PopulateKv() { kv_populated.emplace(kv.bytes()); }
+void NativeExecutor::Bound::PopulateKv() {
+  kv_populated.emplace(kv.bytes(), activity);
+}
 
 void NativeExecutor::Bound::BindProgram() {
   const ActivationPlan activations = PlanActivations(program(), target.ops, options.max_sizes());
@@ -210,6 +213,7 @@ Status NativeExecutor::Enqueue(const ops::StepBatch& batch) {
   if (b.finished) return FailedPrecondition("the step before is not collected");
   if (!b.weights->loaded()) return FailedPrecondition("the weights are not in memory");
   PAGEMILL_RETURN_IF_ERROR(CheckBatch(batch, b.program(), b.bound, b.options, b.plan.kv));
+  const device::Activity::Scope computing(b.activity);
   b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch, b.adapters);
   b.calls->Set(batch);
   MakePlans(b.kernels, *b.calls, b.workspace.bytes());

@@ -1,4 +1,4 @@
-"""The rule that makes the Python wheel. It is reproducible: the same inputs give the same bytes."""
+"""Rules that make Python wheels. They are reproducible: the same inputs give the same bytes."""
 
 def _runtime_files(deps):
     return depset(transitive = [
@@ -72,4 +72,27 @@ wheel = rule(
         "_python": _PYTHON,
         "_tool": attr.label(allow_single_file = True, default = "//tools/bazel:make_wheel.py"),
     },
+)
+
+def _portable_wheel_impl(ctx):
+    out = ctx.actions.declare_directory(ctx.label.name)
+    ctx.actions.run(
+        arguments = [ctx.file._tool.path, ctx.file.wheel.path, out.path],
+        executable = ctx.file._python,
+        inputs = [ctx.file._tool, ctx.file._python, ctx.file.wheel],
+        mnemonic = "PagemillPortable",
+        outputs = [out],
+        progress_message = "Naming the platform of " + ctx.file.wheel.short_path,
+    )
+    return [DefaultInfo(files = depset([out]))]
+
+portable_wheel = rule(
+    implementation = _portable_wheel_impl,
+    attrs = {
+        "wheel": attr.label(allow_single_file = [".whl"], mandatory = True),
+        "_python": attr.label(allow_single_file = True, default = "@py_release//:python"),
+        "_tool": attr.label(allow_single_file = True, default = "//tools/bazel:portable_wheel.py"),
+    },
+    doc = """A folder with the wheel under the name that package indexes take ("manylinux_2_35_x86_64"):
+the oldest Linux whose libraries it needs, which only its finished files tell.""",
 )

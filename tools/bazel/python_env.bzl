@@ -5,6 +5,9 @@
     @<name>//:nanobind        cc_library: nanobind's headers and its compiled part
     @<name>//:env.bzl         WHEEL_TAG, for example "cp311-cp311-linux_x86_64"
 
+From CPython 3.12 on, extensions use its stable ABI alone, so that all later versions load them
+("cp312-abi3-linux_x86_64"). nanobind needs more than the stable ABI of 3.11 has.
+
 The interpreter is $PAGEMILL_PYTHON or python3. A change of the lock or of $PAGEMILL_PYTHON makes the
 environment anew. pip reads the user's own configuration (index, proxy, certificates).
 """
@@ -40,6 +43,7 @@ cc_library(
     srcs = ["nanobind/src/nb_combined.cpp"],
     hdrs = glob(["nanobind/include/**/*.h"]),
     copts = ["-fvisibility=hidden", "-fno-strict-aliasing", "-w"],
+    defines = %s,
     includes = ["nanobind/include"],
     textual_hdrs = glob(["nanobind/src/*"], exclude = ["nanobind/src/nb_combined.cpp"]),
     deps = [":python_headers", ":robin_map"],
@@ -49,10 +53,12 @@ cc_library(
 # Prints one fact per line; see _impl.
 _FACTS = """
 import platform, sys, sysconfig
-tag = "cp%d%d" % sys.version_info[:2]
+stable = sys.version_info >= (3, 12) and not sysconfig.get_config_var("Py_GIL_DISABLED")
+tag = "cp312-abi3" if stable else "cp{0}{1}-cp{0}{1}".format(*sys.version_info)
 print(sysconfig.get_path("purelib"))
 print(sysconfig.get_path("include"))
-print("%s-%s-%s_%s" % (tag, tag, sys.platform, platform.machine()))
+print("%s-%s_%s" % (tag, sys.platform, platform.machine()))
+print(["Py_LIMITED_API=0x030C0000"] if stable else [])
 """
 
 def _run(rctx, what, arguments):
@@ -90,7 +96,8 @@ def _impl(rctx):
         install.append("--require-hashes")
     _run(rctx, "pip cannot install the lock.", install + ["-r", str(lock)])
 
-    site, include, tag = _run(rctx, "python is broken.", [venv_python, "-c", _FACTS]).split("\n")[:3]
+    facts = _run(rctx, "python is broken.", [venv_python, "-c", _FACTS])
+    site, include, tag, defines = facts.split("\n")[:4]
     if not rctx.path(include + "/Python.h").exists:
         fail("python_env: {}/Python.h is missing (on Debian: apt-get install python3-dev)".format(
             include,
@@ -99,7 +106,7 @@ def _impl(rctx):
     build = _BUILD
     if rctx.path(site + "/nanobind").exists:
         rctx.symlink(site + "/nanobind", "nanobind")
-        build += _NANOBIND
+        build += _NANOBIND % defines
 
     # The path holds the lock's digest, so that tests rerun when the environment changes.
     rctx.file("python", "#!/bin/sh\nexec '{}' \"$@\"\n".format(venv_python), executable = True)

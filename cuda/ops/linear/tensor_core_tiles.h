@@ -229,13 +229,15 @@ struct ManyRows {
         const Columns upper = tile[output][in_group], lower = tile[output + 8][in_group];
         MultiplyColumns(upper, lower, of_x, added[i]);
       }
-      if (kHasNoOrder || chunk + 1 < end) continue;
-      while (end <= chunk + 1 && split + 1 < kTileSplits) end = EndOfSplit(chunks, ++split);
-      PAGEMILL_UNROLL
-      for (int e = 0; e < kOutputTiles * kRowTiles * 4; ++e) {
-        const int i = e / (kRowTiles * 4), j = e / 4 % kRowTiles;
-        totals[i][j][e % 4] += sums[i][j][e % 4];
-        sums[i][j][e % 4] = 0;
+      if constexpr (!kHasNoOrder) {
+        if (chunk + 1 < end) continue;
+        while (end <= chunk + 1 && split + 1 < kTileSplits) end = EndOfSplit(chunks, ++split);
+        PAGEMILL_UNROLL
+        for (int e = 0; e < kOutputTiles * kRowTiles * 4; ++e) {
+          const int i = e / (kRowTiles * 4), j = e / 4 % kRowTiles;
+          totals[i][j][e % 4] += sums[i][j][e % 4];
+          sums[i][j][e % 4] = 0;
+        }
       }
     }
     PAGEMILL_UNROLL
