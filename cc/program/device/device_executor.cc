@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "cc/device/stream.h"
-#include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
+#include "cc/program/device/device_adapters.h"
 #include "cc/program/device/device_tokens.h"
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_graphs.h"
@@ -60,6 +60,7 @@ struct DeviceExecutor::Bound {
   std::optional<StepCalls> calls;
   std::optional<StepImage> image;
   std::optional<DeviceTokens> tokens;
+  std::optional<DeviceAdapters> adapters;
   int64_t num_found = 0;  // rows of the last enqueued step whose tokens the next step may read
   std::vector<Slot> slots;
   int64_t num_enqueued = 0;  // in total; step i uses slot i % slots.size()
@@ -91,6 +92,8 @@ Status DeviceExecutor::Bound::Allocate(device::Device& device) {
   if (plan.tokens) {
     PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, device));
   }
+  PAGEMILL_ASSIGN_OR_RETURN(adapters,
+                            DeviceAdapters::Create(program, options.max_adapters, device));
   PAGEMILL_ASSIGN_OR_RETURN(stream, device.NewStream());
   return AllocateSlots(device);
 }
@@ -124,7 +127,8 @@ void DeviceExecutor::Bound::BindProgram() {
                 .kv = kv.data(),
                 .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return weights->at(op, input); },
-                .part = [this](ValueId id) { return weights->part(id); }});
+                .part = [this](ValueId id) { return weights->part(id); },
+                .adapter = [this](ValueId id) { return adapters->TableOf(id); }});
   calls.emplace(bound);
   image.emplace(program, plan.kv(), device_options.max_blocks);
   for (size_t i = 0; i < bound.inputs.size(); ++i) {
@@ -227,9 +231,6 @@ void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
 StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
     Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
     const DeviceExecutorOptions& device_options) {
-  if (!AdapterValues(program).empty()) {
-    return Unimplemented("a program with adapters runs on the CPU only");
-  }
   auto bound = std::make_unique<Bound>();
   PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanDevice(program, target, options, device_options));
   PAGEMILL_RETURN_IF_ERROR(CheckFits(bound->plan, device.CountMemory()));
@@ -254,6 +255,10 @@ const KvLayout& DeviceExecutor::kv_layout() const { return bound_->plan.kv(); }
 const DevicePlan& DeviceExecutor::plan() const { return bound_->plan; }
 double DeviceExecutor::upload_seconds() const { return bound_->weights->seconds(); }
 int64_t DeviceExecutor::num_graphs() const { return bound_->graphs->num_graphs(); }
+
+Status DeviceExecutor::SetAdapter(int32_t slot, std::shared_ptr<const AdapterWeights> weights) {
+  return bound_->adapters->Set(slot, std::move(weights), *bound_->stream);
+}
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "cc/program/device/device_adapters.h"
 #include "cc/program/device/step_image.h"
 #include "cc/program/device/weight_arena.h"
 
@@ -38,7 +39,8 @@ std::vector<Part> PartsOf(const DevicePlan& plan) {
           {"outputs", plan.output_bytes},
           {"step", plan.array_bytes + plan.input_bytes},
           {"tokens", plan.tokens ? plan.tokens->token_bytes() : 0},
-          {"masks", plan.mask_bytes()}};
+          {"masks", plan.mask_bytes()},
+          {"adapters", plan.adapter_bytes}};
 }
 
 }  // namespace
@@ -55,7 +57,7 @@ int64_t DevicePlan::allocated_bytes() const {
 
 int64_t DevicePlan::host_bytes() const {
   const int64_t slot = slot_bytes + (tokens ? tokens->host_bytes() : 0);
-  return std::max(upload_bytes, num_slots * slot);
+  return std::max(upload_bytes, num_slots * slot + adapter_bytes);
 }
 
 std::string DevicePlan::ToString() const {
@@ -95,6 +97,7 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
     plan.input_offsets.push_back(plan.input_bytes);
     plan.input_bytes += DevicePlan::Aligned(program.value(id).Bytes(sizes));
   }
+  plan.adapter_bytes = DeviceAdapters::TableBytes(program, options.max_adapters);
   if (device_options.max_graph_tokens > 0) {
     plan.graph_bytes = device_options.max_graphs * kGraphBytesPerOp *
                        static_cast<int64_t>(program.ops().size());
