@@ -69,7 +69,7 @@ class Translator {
   Translator(TestWorker& worker, std::string_view op) : worker_(worker), op_(op) {}
 
   void Operand(TensorView* view, const char* what, size_t index) {
-    if (view->rank == 0 || view->shape[0] == 0) return;
+    if (view->rank == 0 || view->shape[0] == 0 || view->data == nullptr) return;
     const int64_t bytes =
         (view->shape[0] - 1) * view->row_stride_bytes + RowBytes(view->dtype, view->RowElements());
     view->data = Address(view->data, bytes, what + std::to_string(index));

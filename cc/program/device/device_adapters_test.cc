@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cc/device/testing/test_device.h"
@@ -22,7 +24,7 @@ namespace {
 
 using device::testing::TestDevice;
 
-constexpr int32_t kSlots = 3, kTokens = 6, kIn = 4, kOut = 5;
+constexpr int32_t kSlots = 3, kRank = 4, kTokens = 6, kIn = 4, kOut = 5;
 constexpr char kText[] =
     "pagemill-program 3\n"
     "adapter other 5,4\n"
@@ -55,35 +57,44 @@ class DeviceAdaptersTest : public ::testing::Test {
   }
 
   void SetBoth(int32_t slot, const std::shared_ptr<const AdapterWeights>& adapter) {
-    const Status on_device = on_device_->SetAdapter(slot, adapter);
+    const Status on_device = on_device_->SetAdapter(slot, adapter.get());
     EXPECT_TRUE(on_device.ok()) << on_device.ToString();
     EXPECT_TRUE(on_cpu_->SetAdapter(slot, adapter).ok());
   }
 
-  // A step in which token t has adapter `slots[t]`.
-  template <typename AnyExecutor>
-  std::vector<float> Run(AnyExecutor& executor, const std::vector<int32_t>& slots) {
-    const std::vector<int32_t> zeros(kTokens), ones(kTokens, 1), counts = {0, 1, 2, 3, 4, 5, 6};
-    const std::vector<TensorView> inputs = {
-        TensorView::Dense(x_.data(), DType::kF32, {kTokens, kIn}),
-        TensorView::Dense(y_.data(), DType::kF32, {kTokens, kOut})};
-    const ops::StepBatch batch = {{.num_tokens = kTokens,
-                                   .num_requests = kTokens,
-                                   .num_logits_rows = kTokens,
-                                   .token_ids = zeros.data(),
-                                   .positions = zeros.data(),
-                                   .query_start = counts.data(),
-                                   .seq_lens = ones.data(),
-                                   .logits_rows = counts.data(),
-                                   .adapter_slots = slots.data()},
-                                  /*kv=*/{},
-                                  inputs};
-    ExecutorOutput output;
-    const Status status = executor.Execute(batch, &output);
-    EXPECT_TRUE(status.ok()) << status.ToString();
-    if (!status.ok()) return {};
+  // A step in which token t has adapter `slots[t]`. Borrows `slots`.
+  ops::StepBatch BatchOf(const std::vector<int32_t>& slots) const {
+    return {{.num_tokens = kTokens,
+             .num_requests = kTokens,
+             .num_logits_rows = kTokens,
+             .token_ids = zeros_.data(),
+             .positions = zeros_.data(),
+             .query_start = counts_.data(),
+             .seq_lens = ones_.data(),
+             .logits_rows = counts_.data(),
+             .adapter_slots = slots.data()},
+            /*kv=*/{},
+            inputs_};
+  }
+
+  static std::vector<float> ResultOf(const ExecutorOutput& output) {
     const TensorView z = output.Find("z");
     return {z.Data<float>(), z.Data<float>() + z.Elements()};
+  }
+
+  template <typename AnyExecutor>
+  std::vector<float> Run(AnyExecutor& executor, const std::vector<int32_t>& slots) {
+    ExecutorOutput output;
+    const Status status = executor.Execute(BatchOf(slots), &output);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return status.ok() ? ResultOf(output) : std::vector<float>();
+  }
+
+  std::vector<float> Collect() {
+    ExecutorOutput output;
+    const Status status = on_device_->Collect(&output);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return status.ok() ? ResultOf(output) : std::vector<float>();
   }
 
   void ExpectEqual(const std::vector<int32_t>& slots) {
@@ -113,11 +124,18 @@ class DeviceAdaptersTest : public ::testing::Test {
   ops::conformance::Random random_{5};
   std::deque<std::vector<float>> tensors_;
   std::vector<float> x_ = NewNumbers(kTokens * kIn), y_ = NewNumbers(kTokens * kOut);
+  const std::vector<TensorView> inputs_ = {
+      TensorView::Dense(x_.data(), DType::kF32, {kTokens, kIn}),
+      TensorView::Dense(y_.data(), DType::kF32, {kTokens, kOut})};
+  const std::vector<int32_t> zeros_ = std::vector<int32_t>(kTokens);
+  const std::vector<int32_t> ones_ = std::vector<int32_t>(kTokens, 1);
+  const std::vector<int32_t> counts_ = {0, 1, 2, 3, 4, 5, 6};
   TestDevice device_;
   std::unique_ptr<NativeExecutor> on_cpu_ =
       *NativeExecutor::Create(*Program::Parse(kText), {.ops = ops::CpuOps()}, Options());
   std::unique_ptr<DeviceExecutor> on_device_ = *DeviceExecutor::Create(
-      *Program::Parse(kText), {.ops = ops::testing::TestDeviceOps()}, device_, Options(), {});
+      *Program::Parse(kText), {.ops = ops::testing::TestDeviceOps()}, device_, Options(),
+      {.max_adapter_rank = kRank});
 };
 
 TEST_F(DeviceAdaptersTest, StepsHaveTheAdaptersThatWereSetBefore) {
@@ -128,31 +146,80 @@ TEST_F(DeviceAdaptersTest, StepsHaveTheAdaptersThatWereSetBefore) {
   SetBoth(2, NewAdapter(3, 1));
   ExpectEqual(slots);  // replayed, with other entries of the same table
   const std::vector<float> before = Run(*on_device_, slots);
-  SetBoth(0, NewAdapter(7, 2));
+  SetBoth(0, NewAdapter(4, 2));
   ExpectEqual(slots);
   EXPECT_FALSE(ops::conformance::BitEqual(Run(*on_device_, slots), before));
+  ExpectEqual({-1, -1, -1, -1, -1, -1});
   SetBoth(2, nullptr);
   ExpectEqual(slots);
   EXPECT_GT(device_.num_replays(), 3);
   EXPECT_EQ(device_.num_pageable_copies(), 0);
 }
 
-TEST_F(DeviceAdaptersTest, TheMemoryOfAdaptersIsThatOfThoseWithSlots) {
-  const int64_t free = device_.CountMemory().free;
-  SetBoth(1, NewAdapter(4, 4));
-  EXPECT_LT(device_.CountMemory().free, free);
-  SetBoth(1, nullptr);
-  EXPECT_EQ(device_.CountMemory().free, free);
-  EXPECT_EQ(on_device_->SetAdapter(kSlots, nullptr).message(),
-            "adapter slot 3 is not one of 3");
+TEST_F(DeviceAdaptersTest, ASlotIsNotOverwrittenWhileStepsInFlightReadIt) {
+  const std::vector<int32_t> slots = {0, -1, 0, 1, 0, 0};
+  SetBoth(0, NewAdapter(3, 3));
+  const std::vector<float> before = Run(*on_cpu_, slots);
+  const auto next = NewAdapter(4, 4);
+  device_.Hold();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(on_device_->Enqueue(BatchOf(slots)).ok());
+  const int64_t enqueued = device_.num_enqueued();
+  std::thread set([&] { EXPECT_TRUE(on_device_->SetAdapter(0, next.get()).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(device_.num_enqueued(), enqueued) << "it waits for the steps";
+  device_.Release();
+  set.join();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(ops::conformance::BitEqual(Collect(), before));
+  EXPECT_TRUE(on_cpu_->SetAdapter(0, next).ok());
+  ExpectEqual(slots);
 }
 
-TEST_F(DeviceAdaptersTest, AnAdapterThatDoesNotFitLeavesTheSlotEmpty) {
-  SetBoth(1, NewAdapter(4, 4));
-  const device::DeviceMemory rest = *device_.Allocate(device_.CountMemory().free - 64, "the rest");
-  EXPECT_EQ(on_device_->SetAdapter(1, NewAdapter(4, 4)).code(), StatusCode::kResourceExhausted);
-  EXPECT_TRUE(on_cpu_->SetAdapter(1, nullptr).ok());
+TEST_F(DeviceAdaptersTest, EmptyingASlotWaitsForNothing) {
+  const std::vector<int32_t> slots = {0, -1, 0, 1, 0, 0};
+  SetBoth(0, NewAdapter(3, 3));
+  const std::vector<float> before = Run(*on_cpu_, slots);
+  device_.Hold();
+  EXPECT_TRUE(on_device_->Enqueue(BatchOf(slots)).ok());
+  EXPECT_TRUE(on_device_->SetAdapter(0, nullptr).ok());
+  EXPECT_TRUE(on_device_->Enqueue(BatchOf(slots)).ok());
+  device_.Release();
+  EXPECT_TRUE(ops::conformance::BitEqual(Collect(), before));
+  EXPECT_TRUE(on_cpu_->SetAdapter(0, nullptr).ok());
+  EXPECT_TRUE(ops::conformance::BitEqual(Collect(), Run(*on_cpu_, slots)));
+}
+
+TEST_F(DeviceAdaptersTest, WhatDoesNotFitIsRefusedAndChangesNothing) {
+  SetBoth(1, NewAdapter(kRank, kRank));
+  EXPECT_EQ(on_device_->SetAdapter(kSlots, nullptr).message(), "adapter slot 3 is not one of 3");
+  const auto larger = NewAdapter(kRank + 1, kRank + 1);
+  const Status status = on_device_->CheckAdapter(*larger);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("raise --max-lora-rank to 5"), std::string::npos)
+      << status.message();
+  EXPECT_EQ(on_device_->SetAdapter(1, larger.get()).code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(on_device_->CheckAdapter(*NewAdapter(kRank + 1, 0)).ok()) << "of one layer";
   ExpectEqual({1, 1, 1, -1, 0, 1});
+
+  const auto other = AdapterWeights::Make(*Program::Parse("pagemill-program 3\n"
+                                                          "adapter one 5,4\n"
+                                                          "input x act tokens,4\n"
+                                                          "value z act tokens,4\n"
+                                                          "op scale x -> z by=2\n"
+                                                          "output z z\n"),
+                                          {});
+  EXPECT_EQ(on_device_->SetAdapter(1, other->get()).message(),
+            "the adapter was made for another program");
+}
+
+TEST_F(DeviceAdaptersTest, ThePlanHasTheirMemory) {
+  const DevicePlan& plan = on_device_->plan();
+  const device::MemoryBytes memory = device_.CountMemory();
+  EXPECT_EQ(memory.total - memory.free, plan.allocated_bytes());
+  EXPECT_EQ(device_.most_host_bytes(), plan.host_bytes());
+  EXPECT_EQ(plan.adapters.table_bytes,
+            2 * kSlots * static_cast<int64_t>(sizeof(ops::AdapterMatrices)));
+  // f32 [4, 4] and [4, 5], twice [5], each in units of 64 bytes, for two layers.
+  EXPECT_EQ(plan.adapters.slot_bytes, 2 * (64 + 128 + 2 * 64));
 }
 
 }  // namespace

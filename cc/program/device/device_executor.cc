@@ -31,6 +31,12 @@ int64_t MaxPaddingTokens(const KvLayout& layout, int64_t max_blocks) {
   return tokens;
 }
 
+bool UsesAdapters(const ops::StepBatch& batch) {
+  return batch.adapter_slots != nullptr &&
+         std::any_of(batch.adapter_slots, batch.adapter_slots + batch.num_tokens,
+                     [](int32_t slot) { return slot >= 0; });
+}
+
 }  // namespace
 
 struct DeviceExecutor::Bound {
@@ -40,7 +46,8 @@ struct DeviceExecutor::Bound {
     // In `memory`:
     std::span<std::byte> arrays;   // sent to the device:
     std::span<std::byte> plans;    // the batch, the kernels' plans of it,
-    std::span<std::byte> inputs;   // and its inputs
+    std::span<std::byte> inputs;   // its inputs,
+    std::span<std::byte> tables;   // and tables of adapters
     std::span<std::byte> outputs;  // copied back
     StepSizes sizes;               // without padding
     std::unique_ptr<device::Event> done;
@@ -76,7 +83,7 @@ struct DeviceExecutor::Bound {
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
   Status CheckTokens(const ops::StepBatch& batch) const;
   Status CheckDraws(const StepDraws& draws) const;
-  void EnqueueKernels(const StepSizes& sizes);
+  void EnqueueKernels(const StepSizes& sizes, bool with_adapters);
   std::byte* DataOf(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
   void EnqueueOutputs(Slot* slot);
 };
@@ -92,8 +99,10 @@ Status DeviceExecutor::Bound::Allocate(device::Device& device) {
   if (plan.tokens) {
     PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, device));
   }
-  PAGEMILL_ASSIGN_OR_RETURN(adapters,
-                            DeviceAdapters::Create(program, options.max_adapters, device));
+  if (plan.adapters.table_bytes > 0) {
+    PAGEMILL_ASSIGN_OR_RETURN(
+        adapters, DeviceAdapters::Create(program, AdapterOptions(options, device_options), device));
+  }
   PAGEMILL_ASSIGN_OR_RETURN(stream, device.NewStream());
   return AllocateSlots(device);
 }
@@ -107,6 +116,7 @@ Status DeviceExecutor::Bound::AllocateSlots(device::Device& device) {
         {&slot.arrays, plan.array_bytes},
         {&slot.plans, plan.kernels.plan_bytes},
         {&slot.inputs, plan.input_bytes},
+        {&slot.tables, plan.adapters.table_bytes},
         {&slot.outputs, plan.output_bytes}};
     for (const auto& [part, bytes] : parts) {
       *part = {at, static_cast<size_t>(bytes)};
@@ -198,8 +208,10 @@ Status DeviceExecutor::Bound::CheckDraws(const StepDraws& draws) const {
                          " token masks");
 }
 
-void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes) {
+// Without adapters, kernels that apply them do nothing.
+void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes, bool with_adapters) {
   ops::StepBatch view = image->View(sizes, arrays.data());
+  if (!with_adapters) view.adapter_slots = nullptr;
   view.inputs = input_views;
   calls->Set(view);
   if (tokens) tokens->EnqueueTake(view.token_ids, sizes.tokens, *stream);
@@ -256,8 +268,14 @@ const DevicePlan& DeviceExecutor::plan() const { return bound_->plan; }
 double DeviceExecutor::upload_seconds() const { return bound_->weights->seconds(); }
 int64_t DeviceExecutor::num_graphs() const { return bound_->graphs->num_graphs(); }
 
-Status DeviceExecutor::SetAdapter(int32_t slot, std::shared_ptr<const AdapterWeights> weights) {
-  return bound_->adapters->Set(slot, std::move(weights), *bound_->stream);
+Status DeviceExecutor::CheckAdapter(const AdapterWeights& weights) const {
+  if (!bound_->adapters) return InvalidArgument("the program has no adapters");
+  return bound_->adapters->CheckFits(weights);
+}
+
+Status DeviceExecutor::SetAdapter(int32_t slot, const AdapterWeights* weights) {
+  if (!bound_->adapters) return InvalidArgument("the program has no adapters");
+  return bound_->adapters->Set(slot, weights, *bound_->stream);
 }
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
@@ -280,11 +298,14 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   b.num_found = slot.by_maxima ? slot.sizes.logits_rows : 0;
   const std::optional<StepSizes> bucket = b.graphs->BucketOf(slot.sizes);
   b.EnqueueBatch(batch, bucket.value_or(slot.sizes), &slot);
+  const bool with_adapters = UsesAdapters(batch);
+  if (b.adapters) b.adapters->EnqueueTables(slot.tables, *b.stream);
   if (bucket) {
-    PAGEMILL_RETURN_IF_ERROR(b.graphs->Run(*bucket, b.num_enqueued, b.num_collected, *b.stream,
-                                           [&] { b.EnqueueKernels(*bucket); }));
+    PAGEMILL_RETURN_IF_ERROR(b.graphs->Run(*bucket, with_adapters, b.num_enqueued, b.num_collected,
+                                           *b.stream,
+                                           [&] { b.EnqueueKernels(*bucket, with_adapters); }));
   } else {
-    b.EnqueueKernels(slot.sizes);
+    b.EnqueueKernels(slot.sizes, with_adapters);
   }
   b.EnqueueOutputs(&slot);
   b.stream->Record(*slot.done);

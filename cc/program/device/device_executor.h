@@ -55,9 +55,11 @@ class DeviceExecutor final : public Executor {
   // rows of `draws` differs or they refer to masks that `draws` lacks.
   Status Sample(const StepDraws& draws) override;
 
+  // Whether an adapter may have a slot (DeviceAdapters::CheckFits()). Thread-safe.
+  Status CheckAdapter(const AdapterWeights& weights) const;
   // Gives a slot of options.max_adapters another adapter, or none (null), for steps that are
-  // enqueued from here on; waits for those before (DeviceAdapters::Set()).
-  Status SetAdapter(int32_t slot, std::shared_ptr<const AdapterWeights> weights);
+  // enqueued from here on (DeviceAdapters::Set()). Copies the weights.
+  Status SetAdapter(int32_t slot, const AdapterWeights* weights);
 
   const Program& program() const;
   const KvLayout& kv_layout() const;

@@ -58,7 +58,9 @@ Status StagedUpload::Flush() {
 }
 
 Status StagedUpload::Finish() {
-  PAGEMILL_RETURN_IF_ERROR(Flush());
+  const Status flushed = Flush();
+  begin_ = 0;
+  PAGEMILL_RETURN_IF_ERROR(flushed);
   return buffers_[1 - current_].copied->Synchronize();
 }
 

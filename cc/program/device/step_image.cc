@@ -48,6 +48,9 @@ void Pad(ops::Padding padding, int32_t last, int32_t* array, int64_t begin, int6
       case ops::Padding::kCount:
         array[i] = i == 0 ? 0 : std::min(array[i - 1] + 1, last);
         break;
+      case ops::Padding::kMinusOne:
+        array[i] = -1;
+        break;
     }
   }
 }
