@@ -52,7 +52,9 @@ def test_images_of_one_size(tmp_path: Path) -> None:
 def test_images_of_several_sizes(tmp_path: Path) -> None:
     reference = make("qwen2_vl", tmp_path)
 
-    def logits(ids: list[int], images: Sequence[tuple[np.ndarray, tuple[int, int, int]]]) -> torch.Tensor:
+    def logits(
+        ids: list[int], images: Sequence[tuple[np.ndarray, tuple[int, int, int]]]
+    ) -> torch.Tensor:
         row = torch.tensor([ids])
         pixels = torch.tensor(np.concatenate([p for p, _ in images])) if images else None
         grid = torch.tensor([g for _, g in images]) if images else None
