@@ -1,5 +1,5 @@
-"""LoRA adapters on a device: rows with and without them in one batch have the tokens of the CPU, and
-a replaced adapter has those of its new weights."""
+"""LoRA adapters on a device: rows with and without them in one batch have the tokens of the CPU,
+and a replaced adapter has those of its new weights."""
 
 from __future__ import annotations
 
