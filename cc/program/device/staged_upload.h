@@ -25,7 +25,8 @@ namespace pagemill::program {
 
 class StagedUpload {
  public:
-  // `buffer_bytes`: of each of the two buffers. What is not written stays undefined.
+  // `buffer_bytes`: of each of the two buffers. What lies between bytes that are written, within
+  // `buffer_bytes`, becomes undefined.
   static StatusOr<StagedUpload> Begin(device::Device& device, std::span<std::byte> to,
                                       int64_t buffer_bytes);
 
