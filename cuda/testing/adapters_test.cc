@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cc/ops/conformance.h"
-#include "cc/ops/cpu_table.h"
+#include "cc/ops/op.h"
 #include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/device/device_executor.h"
 #include "cc/program/native_executor.h"
