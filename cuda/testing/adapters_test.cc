@@ -1,4 +1,4 @@
-// Adapters of a program on the GPU: the numbers of the CPU, and no launch in steps without adapters.
+// Adapters of a program on the GPU: the numbers of the CPU, and no launch in steps without them.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -46,7 +46,7 @@ std::vector<float> Numbers(uint64_t seed, int64_t size) {
   return numbers;
 }
 
-std::vector<float> Run(program::Executor& executor, const std::vector<int32_t>& slots) {
+std::vector<float> ResultOf(program::Executor& executor, const std::vector<int32_t>& slots) {
   std::vector<float> x = Numbers(1, kTokens * kIn), y = Numbers(2, kTokens * kOut);
   const std::vector<TensorView> inputs = {
       TensorView::Dense(x.data(), DType::kF32, {kTokens, kIn}),
@@ -96,12 +96,12 @@ TEST(Adapters, StepsWithoutThemLaunchNothingForThem) {
 
   const std::vector<int32_t> some = {1, -1, 0}, none = {-1, -1, -1};
   for (const std::vector<int32_t>& slots : {some, none}) {
-    EXPECT_TRUE(ops::conformance::AllClose(Run(*on_gpu, slots), Run(*on_cpu, slots),
+    EXPECT_TRUE(ops::conformance::AllClose(ResultOf(*on_gpu, slots), ResultOf(*on_cpu, slots),
                                            {.abs = 1e-5}));
   }
   const auto enqueued = [&](const std::vector<int32_t>& slots) {
     const int64_t before = emulation::EmulatedGpu::memory().num_enqueued();
-    Run(*on_gpu, slots);
+    ResultOf(*on_gpu, slots);
     return emulation::EmulatedGpu::memory().num_enqueued() - before;
   };
   EXPECT_EQ(enqueued(some) - enqueued(none), 2) << "A x, then B times that";

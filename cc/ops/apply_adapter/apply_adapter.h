@@ -7,7 +7,7 @@
 //
 //   inputs   x        act [N, ...]  rows of K elements: the layer's input; or i32 [N]: row n is the
 //                                   unit vector of x[n], in [0, K)
-//            slots    i32 [T]       a slot of the table, or -1; without data: -1 for all
+//            slots    i32 [T]       a slot of the table, or -1; null: -1 for all
 //            rows     i32 [N]       slot(n) = slots[rows[n]]; or missing (a view of rank 0): slots[n]
 //            experts  i32 [N, J]    experts of row n; or missing
 //            y        act or f32 [N, ...]  rows of M elements: the layer's result, bias included
