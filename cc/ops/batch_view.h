@@ -127,8 +127,7 @@ inline constexpr const DimInfo& InfoOf(Dim dim) { return kDims[static_cast<size_
 enum class Padding : uint8_t {
   kZero,
   kOne,
-  kCount,     // one more than the preceding element
-  kMinusOne,
+  kCount,  // one more than the preceding element
 };
 
 // The table of step arrays. All are int32.
@@ -171,7 +170,6 @@ inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
     {.name = "adapter_slots",
      .data = &StepArrays::adapter_slots,
      .dim = Dim::kTokens,
-     .padding = Padding::kMinusOne,
      .if_declared = true},
     {.name = "token_types",
      .data = &StepArrays::token_types,

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "cc/device/stream.h"
+#include "cc/program/adapters/device_adapters.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
-#include "cc/program/device/device_adapters.h"
 #include "cc/program/device/device_tokens.h"
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_graphs.h"

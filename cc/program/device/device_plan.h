@@ -15,7 +15,7 @@
 
 #include "cc/base/status.h"
 #include "cc/device/device.h"
-#include "cc/program/device/device_adapters.h"
+#include "cc/program/adapters/device_adapters.h"
 #include "cc/program/device/device_options.h"
 #include "cc/program/device/device_tokens.h"
 #include "cc/program/executor_options.h"

@@ -1,4 +1,4 @@
-#include "cc/program/device/device_adapters.h"
+#include "cc/program/adapters/device_adapters.h"
 
 #include <gtest/gtest.h>
 

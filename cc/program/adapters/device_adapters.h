@@ -1,4 +1,4 @@
-// File: cc/program/device/device_adapters.h
+// File: cc/program/adapters/device_adapters.h
 // The adapters that a step may use (program/adapters/adapter_tables.h), in a device's memory:
 // tables at fixed addresses, which graphs may have recorded, and for each slot memory for the
 // matrices of one adapter, all allocated at the start.
@@ -13,8 +13,8 @@
 // order of the stream, and a slot's memory is written when no step reads it.
 //
 // The device must outlive it. Thread safety: none.
-#ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_ADAPTERS_H_
-#define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_ADAPTERS_H_
+#ifndef PAGEMILL_CC_PROGRAM_ADAPTERS_DEVICE_ADAPTERS_H_
+#define PAGEMILL_CC_PROGRAM_ADAPTERS_DEVICE_ADAPTERS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -98,4 +98,4 @@ class DeviceAdapters {
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_ADAPTERS_H_
+#endif  // PAGEMILL_CC_PROGRAM_ADAPTERS_DEVICE_ADAPTERS_H_
