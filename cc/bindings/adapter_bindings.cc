@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cc/bindings/bindings.h"
+#include "cc/bindings/device_executor_holder.h"
 #include "cc/bindings/status_error.h"
 #include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/native_executor.h"
@@ -58,7 +59,7 @@ TensorView ViewOf(const std::optional<Array>& array) {
   return view;
 }
 
-std::shared_ptr<const AdapterWeights> MakeWeights(const program::NativeExecutor& executor,
+std::shared_ptr<const AdapterWeights> MakeWeights(const program::Program& program,
                                                   const std::vector<Layer>& layers) {
   std::vector<AdapterWeights::Layer> converted;
   for (const auto& [name, expert, a, b, scale, gain, offset] : layers) {
@@ -71,7 +72,15 @@ std::shared_ptr<const AdapterWeights> MakeWeights(const program::NativeExecutor&
                                      .offset = ViewOf(offset)}});
   }
   nb::gil_scoped_release release;
-  return ValueOrThrow(AdapterWeights::Make(executor.program(), converted));
+  return ValueOrThrow(AdapterWeights::Make(program, converted));
+}
+
+// Of an executor on a device: weights that fit into a slot of its memory.
+std::shared_ptr<const AdapterWeights> MakeForDevice(const DeviceExecutorHolder& device,
+                                                    const std::vector<Layer>& layers) {
+  std::shared_ptr<const AdapterWeights> weights = MakeWeights(device.executor->program(), layers);
+  ThrowIfError(device.executor->CheckAdapter(*weights));
+  return weights;
 }
 
 }  // namespace
@@ -80,7 +89,13 @@ void BindAdapters(nb::module_& m) {
   nb::class_<AdapterWeights>(m, "AdapterWeights")
       .def_prop_ro("bytes", &AdapterWeights::bytes);
   // `layers` has (name, expert, lora_A, lora_B, scale, gain, offset) for each; arrays may be None.
-  m.def("make_adapter", &MakeWeights, nb::arg("executor"), nb::arg("layers"));
+  m.def(
+      "make_adapter",
+      [](const program::NativeExecutor& executor, const std::vector<Layer>& layers) {
+        return MakeWeights(executor.program(), layers);
+      },
+      nb::arg("executor"), nb::arg("layers"));
+  m.def("make_adapter", &MakeForDevice, nb::arg("executor"), nb::arg("layers"));
   nb::class_<AdapterStore>(m, "AdapterStore")
       .def(nb::init<>())
       .def(

@@ -82,11 +82,13 @@ Program ParseFor(const std::string& text, const program::ExecutorOptions& option
 // has logits, whose first `vocab_size` columns are tokens.
 program::DeviceExecutorOptions DeviceOptions(const Program& program,
                                              const program::ExecutorOptions& options,
-                                             int32_t max_model_len, int32_t vocab_size) {
+                                             int32_t max_model_len, int32_t vocab_size,
+                                             int32_t max_adapter_rank) {
   const bool has_logits = program.FindOutput(program::kLogits).has_value();
   program::DeviceExecutorOptions made = {.max_blocks = 1,
                                          .max_steps_in_flight = kStepsInFlight,
-                                         .token_columns = has_logits ? vocab_size : 0};
+                                         .token_columns = has_logits ? vocab_size : 0,
+                                         .max_adapter_rank = max_adapter_rank};
   engine::RunnerLimits limits;
   limits.max_model_len = max_model_len;
   limits.block_size = options.block_size;
@@ -98,14 +100,16 @@ program::DeviceExecutorOptions DeviceOptions(const Program& program,
   return made;
 }
 
-// What a device needs besides, arrays of steps, chosen tokens and graphs, counts as workspace.
+// What a device needs besides, arrays of steps, chosen tokens, adapters and graphs, counts as
+// workspace.
 program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& text,
                                  const program::ExecutorOptions& options, int32_t max_model_len,
-                                 int32_t vocab_size) {
+                                 int32_t vocab_size, int32_t max_adapter_rank) {
   const Program program = ParseFor(text, options);
   const program::DevicePlan plan = ValueOrThrow(
       program::PlanDevice(program, device.target(), options,
-                          DeviceOptions(program, options, max_model_len, vocab_size)));
+                          DeviceOptions(program, options, max_model_len, vocab_size,
+                                        max_adapter_rank)));
   program::MemoryPlan made = {.weights_bytes = plan.weight_bytes,
                               .activation_bytes = plan.activations.arena_bytes,
                               .output_bytes = plan.output_bytes,
@@ -116,11 +120,11 @@ program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& 
 
 void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const std::string& text,
                   const program::ExecutorOptions& options, int32_t max_model_len,
-                  int32_t vocab_size) {
+                  int32_t vocab_size, int32_t max_adapter_rank) {
   nb::gil_scoped_release release;  // uploads weights
   Program program = ParseFor(text, options);
   const program::DeviceExecutorOptions device_options =
-      DeviceOptions(program, options, max_model_len, vocab_size);
+      DeviceOptions(program, options, max_model_len, vocab_size, max_adapter_rank);
   const int32_t num_threads =
       options.num_threads > 0 ? options.num_threads : device.opened.capabilities.cpu.cores;
   std::unique_ptr<DeviceExecutor> executor = ValueOrThrow(DeviceExecutor::Create(
@@ -160,9 +164,10 @@ void BindDevices(nb::module_& m) {
   nb::class_<DeviceExecutorHolder>(m, "DeviceExecutor")
       .def("__init__", &InitExecutor, nb::arg("device"), nb::arg("text"), nb::arg("options"),
            nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"),
-           nb::keep_alive<1, 2>());
+           nb::arg("max_adapter_rank") = 1, nb::keep_alive<1, 2>());
   m.def("plan_on_device", &PlanOnDevice, nb::arg("device"), nb::arg("text"), nb::arg("options"),
-        nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"));
+        nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"),
+        nb::arg("max_adapter_rank") = 1);
 }
 
 }  // namespace pagemill::bindings

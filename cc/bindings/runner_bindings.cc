@@ -109,6 +109,10 @@ std::unique_ptr<runner::MediaEncoder> MakeEncoder(const nb::object& executor,
     NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
     made.features_type = native.options().activation_type;
     encoder = &native;
+  } else if (nb::isinstance<DeviceExecutorHolder>(executor)) {
+    DeviceExecutorHolder& device = nb::cast<DeviceExecutorHolder&>(executor);
+    made.features_type = device.options.activation_type;
+    encoder = device.executor.get();
   } else {
     encoder = &nb::cast<PythonExecutor&>(executor);
   }
@@ -130,11 +134,7 @@ struct Others {
 };
 
 // `leading` is null unless there are other ranks.
-std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(NativeExecutor& native,
-                                                             runner::LeadingExecutor* leading,
-                                                             const nb::object& adapters,
-                                                             const RunnerLimits& limits) {
-  if (adapters.is_none()) return nullptr;
+runner::AdapterCalls AdapterCallsOf(NativeExecutor& native, runner::LeadingExecutor* leading) {
   runner::AdapterCalls calls;
   calls.set = [&native, leading](int32_t slot, step::AdapterId adapter,
                                  std::shared_ptr<const program::AdapterWeights> weights) {
@@ -144,6 +144,20 @@ std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(NativeExecutor& nat
   if (leading != nullptr) {
     calls.forget = [leading](step::AdapterId adapter) { return leading->ForgetAdapter(adapter); };
   }
+  return calls;
+}
+
+runner::AdapterCalls AdapterCallsOf(program::DeviceExecutor& executor) {
+  return {.set = [&executor](int32_t slot, step::AdapterId,
+                             std::shared_ptr<const program::AdapterWeights> weights) {
+    return executor.SetAdapter(slot, weights.get());
+  }};
+}
+
+std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(runner::AdapterCalls calls,
+                                                             const nb::object& adapters,
+                                                             const RunnerLimits& limits) {
+  if (adapters.is_none()) return nullptr;
   return std::make_unique<runner::RunningAdapters>(
       std::move(calls), &nb::cast<runner::AdapterStore&>(adapters), limits);
 }
@@ -199,7 +213,8 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .draft_model = MakeDraftModel(native, others, clock.get(), limits),
       .media =
           MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type),
-      .adapters = MakeRunningAdapters(native, leading.get(), others.adapters, limits)};
+      .adapters =
+          MakeRunningAdapters(AdapterCallsOf(native, leading.get()), others.adapters, limits)};
   auto runner =
       ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
@@ -218,16 +233,20 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
   DeviceExecutorHolder& device = nb::cast<DeviceExecutorHolder&>(executor);
   RequireFits(device.options, limits);
   RequireTables(device.executor->kv_layout(), nullptr, limits);
-  if (!others.draft_executor.is_none() || !others.encoder.is_none() || !others.adapters.is_none()) {
-    ThrowIfError(Unimplemented("draft models, encoders and adapters need a NativeExecutor"));
+  if (!others.draft_executor.is_none()) {
+    ThrowIfError(Unimplemented("draft models need a NativeExecutor"));
   }
-  auto runner =
-      ValueOrThrow(ModelRunner::Create(device.executor.get(), device.pool.get(), limits,
-                                       {.proposer = std::move(others.proposer)}));
+  runner::ModelRunnerParts parts = {
+      .proposer = std::move(others.proposer),
+      .media =
+          MakeEncoder(others.encoder, others.encoder_options, device.options.activation_type),
+      .adapters = MakeRunningAdapters(AdapterCallsOf(*device.executor), others.adapters, limits)};
+  auto runner = ValueOrThrow(
+      ModelRunner::Create(device.executor.get(), device.pool.get(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
-                          .encoder = nb::none(),
+                          .encoder = std::move(others.encoder),
                           .draft_executor = nb::none(),
-                          .adapters = nb::none(),
+                          .adapters = std::move(others.adapters),
                           .runner = std::move(runner)};
 }
 

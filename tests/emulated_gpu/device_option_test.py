@@ -76,7 +76,6 @@ def test_auto_takes_the_device_and_its_memory(
 def test_what_the_device_cannot_do_is_refused_at_the_start(model: Path) -> None:
     for options, name in [
         ({"tensor_parallel_size": 2}, "--tensor-parallel-size"),
-        ({"enable_lora": True}, "--enable-lora"),
         ({"kv_offloading_bytes": "1MiB"}, "--kv-offloading-bytes"),
         ({"executor": "torch"}, "--executor native"),
     ]:

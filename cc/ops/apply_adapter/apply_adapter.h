@@ -7,7 +7,7 @@
 //
 //   inputs   x        act [N, ...]  rows of K elements: the layer's input; or i32 [N]: row n is the
 //                                   unit vector of x[n], in [0, K)
-//            slots    i32 [T]       a slot of the table, or -1
+//            slots    i32 [T]       a slot of the table, or -1; null: -1 for all
 //            rows     i32 [N]       slot(n) = slots[rows[n]]; or missing (a view of rank 0): slots[n]
 //            experts  i32 [N, J]    experts of row n; or missing
 //            y        act or f32 [N, ...]  rows of M elements: the layer's result, bias included
@@ -67,7 +67,7 @@ struct ApplyAdapterArgs {
   static constexpr int64_t kNone = -1;
 
   TensorView x;
-  const int32_t* slots = nullptr;
+  const int32_t* slots = nullptr;    // null: no row has an adapter
   const int32_t* rows = nullptr;     // null: row n has slots[n]
   const int32_t* experts = nullptr;  // null: none
   int64_t choices = 1;               // J
@@ -79,6 +79,7 @@ struct ApplyAdapterArgs {
 
   // The entry of the tables for a row, kNone if it has no adapter.
   int64_t EntryOf(int64_t row) const {
+    if (slots == nullptr) return kNone;
     const int64_t token = row / choices;
     const int64_t slot = slots[rows == nullptr ? token : rows[token]];
     if (slot < 0 || experts == nullptr) return slot < 0 ? kNone : slot;

@@ -1,7 +1,8 @@
 // What every kernel of `apply_adapter` has to pass: closeness to the reference within the
 // contract's bound for odd sizes, every rank, both types of matrices, with gain and offset and
 // without, for ids, selected rows, experts and several layers; the same bits for any number of
-// threads and for each row alone; in place, rows without an adapter keep their bits.
+// threads and for each row alone; in place, rows without an adapter keep their bits; without slots,
+// all rows do.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -194,6 +195,17 @@ void CheckInPlace(const AdapterCase& c, Operands& operands, const Kernel& kernel
   }
 }
 
+void CheckWithoutSlots(Operands& operands, const Kernel& kernel, device::ThreadPool& pool) {
+  std::vector<float> expected;
+  for (const auto& layer : operands.layers) {
+    const std::vector<float> y = layer->y.ToFloat();
+    expected.insert(expected.end(), y.begin(), y.end());
+  }
+  operands.inputs[apply_adapter::kSlots].data = nullptr;
+  EXPECT_TRUE(conformance::BitEqual(operands.Run(kernel, pool), expected)) << "without slots";
+  operands.inputs[apply_adapter::kSlots] = operands.slots.view();
+}
+
 void CheckAdapter(const OpDefinition& op, const device::Capabilities& caps, const AdapterCase& c) {
   SCOPED_TRACE(::testing::Message() << c.rows << " rows, " << c.in << " to " << c.out << ", rank "
                                     << c.rank << " " << Info(c.dtype).name << ", " << c.experts
@@ -214,6 +226,7 @@ void CheckAdapter(const OpDefinition& op, const device::Capabilities& caps, cons
     EXPECT_TRUE(conformance::BitEqual(operands.Run(*kernel, three), got)) << "with 3 threads";
     CheckRowsAlone(c, operands, *kernel, three, got);
     CheckInPlace(c, operands, *kernel, three, got);
+    CheckWithoutSlots(operands, *kernel, three);
   }
   if (c.ids) return;
   conformance::CheckActTypes({.op = op,

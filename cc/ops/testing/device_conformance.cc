@@ -28,7 +28,7 @@ class DeviceCopies {
 
   // Must be called before Upload().
   void Add(const void* data, int64_t bytes) {
-    if (bytes <= 0) return;
+    if (data == nullptr || bytes <= 0) return;
     const auto begin = reinterpret_cast<uintptr_t>(data);
     ranges_.push_back({begin, begin + static_cast<uintptr_t>(bytes)});
   }

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "cc/device/testing/test_device.h"
+#include "cc/ops/apply_adapter/adapter_matrices.h"
+#include "cc/ops/apply_adapter/apply_adapter.h"
 #include "cc/tensor/quantized.h"
 
 namespace pagemill::ops::testing {
@@ -55,12 +57,19 @@ struct Launch {
   const std::byte* const plan;
 };
 
+// Operands that are pointers to tables, whose views have the shapes of matrices.
+bool IsAdapterTable(const Kernel& kernel, size_t input) {
+  constexpr size_t kFirst = apply_adapter::TableOperand(0);
+  constexpr size_t kStride = apply_adapter::TableOperand(1) - kFirst;
+  return kernel.op == "apply_adapter" && input >= kFirst && (input - kFirst) % kStride == 0;
+}
+
 class Translator {
  public:
   Translator(TestWorker& worker, std::string_view op) : worker_(worker), op_(op) {}
 
   void Operand(TensorView* view, const char* what, size_t index) {
-    if (view->rank == 0 || view->shape[0] == 0) return;
+    if (view->rank == 0 || view->shape[0] == 0 || view->data == nullptr) return;
     const int64_t bytes =
         (view->shape[0] - 1) * view->row_stride_bytes + RowBytes(view->dtype, view->RowElements());
     view->data = Address(view->data, bytes, what + std::to_string(index));
@@ -70,6 +79,11 @@ class Translator {
       if (part->rank > 0) Operand(part, "a part of input ", index);
     }
     view->parts = &parts;
+  }
+
+  // Its first entry; how many there are is not in the view.
+  void AdapterTable(TensorView* view, size_t index) {
+    view->data = Address(view->data, sizeof(AdapterMatrices), "table " + std::to_string(index));
   }
 
   template <typename Arrays>
@@ -101,7 +115,13 @@ class Translator {
 Status Launch::Run(TestWorker& worker) const {
   Translator translator(worker, kernel.op);
   std::vector<TensorView> in = inputs, out = outputs;
-  for (size_t i = 0; i < in.size(); ++i) translator.Operand(&in[i], "input ", i);
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (IsAdapterTable(kernel, i)) {
+      translator.AdapterTable(&in[i], i);
+    } else {
+      translator.Operand(&in[i], "input ", i);
+    }
+  }
   for (size_t i = 0; i < out.size(); ++i) translator.Operand(&out[i], "output ", i);
   std::optional<BatchView> step = batch;
   if (step) {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cc/device/stream.h"
-#include "cc/program/adapters/adapter_weights.h"
+#include "cc/program/adapters/device_adapters.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
 #include "cc/program/device/device_tokens.h"
@@ -31,6 +31,12 @@ int64_t MaxPaddingTokens(const KvLayout& layout, int64_t max_blocks) {
   return tokens;
 }
 
+bool UsesAdapters(const ops::StepBatch& batch) {
+  return batch.adapter_slots != nullptr &&
+         std::any_of(batch.adapter_slots, batch.adapter_slots + batch.num_tokens,
+                     [](int32_t slot) { return slot >= 0; });
+}
+
 }  // namespace
 
 struct DeviceExecutor::Bound {
@@ -40,7 +46,8 @@ struct DeviceExecutor::Bound {
     // In `memory`:
     std::span<std::byte> arrays;   // sent to the device:
     std::span<std::byte> plans;    // the batch, the kernels' plans of it,
-    std::span<std::byte> inputs;   // and its inputs
+    std::span<std::byte> inputs;   // its inputs,
+    std::span<std::byte> tables;   // and tables of adapters
     std::span<std::byte> outputs;  // copied back
     StepSizes sizes;               // without padding
     std::unique_ptr<device::Event> done;
@@ -60,6 +67,7 @@ struct DeviceExecutor::Bound {
   std::optional<StepCalls> calls;
   std::optional<StepImage> image;
   std::optional<DeviceTokens> tokens;
+  std::optional<DeviceAdapters> adapters;
   int64_t num_found = 0;  // rows of the last enqueued step whose tokens the next step may read
   std::vector<Slot> slots;
   int64_t num_enqueued = 0;  // in total; step i uses slot i % slots.size()
@@ -75,7 +83,7 @@ struct DeviceExecutor::Bound {
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
   Status CheckTokens(const ops::StepBatch& batch) const;
   Status CheckDraws(const StepDraws& draws) const;
-  void EnqueueKernels(const StepSizes& sizes);
+  void EnqueueKernels(const StepSizes& sizes, bool with_adapters);
   std::byte* DataOf(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
   void EnqueueOutputs(Slot* slot);
 };
@@ -91,6 +99,10 @@ Status DeviceExecutor::Bound::Allocate(device::Device& device) {
   if (plan.tokens) {
     PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, device));
   }
+  if (plan.adapters.table_bytes > 0) {
+    PAGEMILL_ASSIGN_OR_RETURN(
+        adapters, DeviceAdapters::Create(program, AdapterOptions(options, device_options), device));
+  }
   PAGEMILL_ASSIGN_OR_RETURN(stream, device.NewStream());
   return AllocateSlots(device);
 }
@@ -104,6 +116,7 @@ Status DeviceExecutor::Bound::AllocateSlots(device::Device& device) {
         {&slot.arrays, plan.array_bytes},
         {&slot.plans, plan.kernels.plan_bytes},
         {&slot.inputs, plan.input_bytes},
+        {&slot.tables, plan.adapters.table_bytes},
         {&slot.outputs, plan.output_bytes}};
     for (const auto& [part, bytes] : parts) {
       *part = {at, static_cast<size_t>(bytes)};
@@ -124,7 +137,8 @@ void DeviceExecutor::Bound::BindProgram() {
                 .kv = kv.data(),
                 .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return weights->at(op, input); },
-                .part = [this](ValueId id) { return weights->part(id); }});
+                .part = [this](ValueId id) { return weights->part(id); },
+                .adapter = [this](ValueId id) { return adapters->TableOf(id); }});
   calls.emplace(bound);
   image.emplace(program, plan.kv(), device_options.max_blocks);
   for (size_t i = 0; i < bound.inputs.size(); ++i) {
@@ -194,8 +208,10 @@ Status DeviceExecutor::Bound::CheckDraws(const StepDraws& draws) const {
                          " token masks");
 }
 
-void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes) {
+// Without adapters, kernels that apply them do nothing.
+void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes, bool with_adapters) {
   ops::StepBatch view = image->View(sizes, arrays.data());
+  if (!with_adapters) view.adapter_slots = nullptr;
   view.inputs = input_views;
   calls->Set(view);
   if (tokens) tokens->EnqueueTake(view.token_ids, sizes.tokens, *stream);
@@ -227,9 +243,6 @@ void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
 StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
     Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
     const DeviceExecutorOptions& device_options) {
-  if (!AdapterValues(program).empty()) {
-    return Unimplemented("a program with adapters runs on the CPU only");
-  }
   auto bound = std::make_unique<Bound>();
   PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanDevice(program, target, options, device_options));
   PAGEMILL_RETURN_IF_ERROR(CheckFits(bound->plan, device.CountMemory()));
@@ -255,6 +268,16 @@ const DevicePlan& DeviceExecutor::plan() const { return bound_->plan; }
 double DeviceExecutor::upload_seconds() const { return bound_->weights->seconds(); }
 int64_t DeviceExecutor::num_graphs() const { return bound_->graphs->num_graphs(); }
 
+Status DeviceExecutor::CheckAdapter(const AdapterWeights& weights) const {
+  if (!bound_->adapters) return InvalidArgument("the program has no adapters");
+  return bound_->adapters->CheckFits(weights);
+}
+
+Status DeviceExecutor::SetAdapter(int32_t slot, const AdapterWeights* weights) {
+  if (!bound_->adapters) return InvalidArgument("the program has no adapters");
+  return bound_->adapters->Set(slot, weights, *bound_->stream);
+}
+
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
   PAGEMILL_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.plan.kv()));
@@ -275,11 +298,14 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   b.num_found = slot.by_maxima ? slot.sizes.logits_rows : 0;
   const std::optional<StepSizes> bucket = b.graphs->BucketOf(slot.sizes);
   b.EnqueueBatch(batch, bucket.value_or(slot.sizes), &slot);
+  const bool with_adapters = UsesAdapters(batch);
+  if (b.adapters) b.adapters->EnqueueTables(slot.tables, *b.stream);
   if (bucket) {
-    PAGEMILL_RETURN_IF_ERROR(b.graphs->Run(*bucket, b.num_enqueued, b.num_collected, *b.stream,
-                                           [&] { b.EnqueueKernels(*bucket); }));
+    PAGEMILL_RETURN_IF_ERROR(b.graphs->Run(*bucket, with_adapters, b.num_enqueued, b.num_collected,
+                                           *b.stream,
+                                           [&] { b.EnqueueKernels(*bucket, with_adapters); }));
   } else {
-    b.EnqueueKernels(slot.sizes);
+    b.EnqueueKernels(slot.sizes, with_adapters);
   }
   b.EnqueueOutputs(&slot);
   b.stream->Record(*slot.done);

@@ -28,6 +28,7 @@
 #include "cc/base/status.h"
 #include "cc/device/device.h"
 #include "cc/ops/batch_view.h"
+#include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/device/device_options.h"
 #include "cc/program/device/device_plan.h"
 #include "cc/program/executor.h"
@@ -53,6 +54,12 @@ class DeviceExecutor final : public Executor {
   // kFailedPrecondition if there is no step to draw tokens from, kInvalidArgument if the number of
   // rows of `draws` differs or they refer to masks that `draws` lacks.
   Status Sample(const StepDraws& draws) override;
+
+  // Whether an adapter may have a slot (DeviceAdapters::CheckFits()). Thread-safe.
+  Status CheckAdapter(const AdapterWeights& weights) const;
+  // Gives a slot of options.max_adapters another adapter, or none (null), for steps that are
+  // enqueued from here on (DeviceAdapters::Set()). Copies the weights.
+  Status SetAdapter(int32_t slot, const AdapterWeights* weights);
 
   const Program& program() const;
   const KvLayout& kv_layout() const;

@@ -15,6 +15,7 @@ Status DeviceExecutorOptions::Validate() const {
   PAGEMILL_RETURN_IF_ERROR(check("max_graph_tokens", max_graph_tokens, 0));
   PAGEMILL_RETURN_IF_ERROR(check("max_graphs", max_graphs, 1));
   PAGEMILL_RETURN_IF_ERROR(check("token_columns", token_columns, 0));
+  PAGEMILL_RETURN_IF_ERROR(check("max_adapter_rank", max_adapter_rank, 1));
   return check("upload.buffer_bytes", upload.buffer_bytes, 1);
 }
 

@@ -27,6 +27,8 @@ struct DeviceExecutorOptions {
   // The number of leading logits columns that are tokens; batches that request maxima have it as
   // argmax_columns. 0: no tokens are chosen on the device, so each step supplies all of its own.
   int32_t token_columns = 0;
+  // Each of ExecutorOptions::max_adapters slots has room for an adapter of this rank in all layers.
+  int32_t max_adapter_rank = 16;
   UploadOptions upload = {};
 
   // kInvalidArgument names the field, its value and its range.

@@ -38,7 +38,8 @@ std::vector<Part> PartsOf(const DevicePlan& plan) {
           {"outputs", plan.output_bytes},
           {"step", plan.array_bytes + plan.input_bytes},
           {"tokens", plan.tokens ? plan.tokens->token_bytes() : 0},
-          {"masks", plan.mask_bytes()}};
+          {"masks", plan.mask_bytes()},
+          {"adapters", plan.adapters.table_bytes + plan.adapters.matrix_bytes}};
 }
 
 }  // namespace
@@ -55,7 +56,7 @@ int64_t DevicePlan::allocated_bytes() const {
 
 int64_t DevicePlan::host_bytes() const {
   const int64_t slot = slot_bytes + (tokens ? tokens->host_bytes() : 0);
-  return std::max(upload_bytes, num_slots * slot);
+  return std::max(upload_bytes, num_slots * slot + adapters.upload_bytes);
 }
 
 std::string DevicePlan::ToString() const {
@@ -72,6 +73,11 @@ std::string DevicePlan::ToString() const {
     text += row;
   }
   return text;
+}
+
+DeviceAdapterOptions AdapterOptions(const ExecutorOptions& options,
+                                    const DeviceExecutorOptions& device_options) {
+  return {.num_slots = options.max_adapters, .rank = device_options.max_adapter_rank};
 }
 
 StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
@@ -95,12 +101,14 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
     plan.input_offsets.push_back(plan.input_bytes);
     plan.input_bytes += DevicePlan::Aligned(program.value(id).Bytes(sizes));
   }
+  plan.adapters = DeviceAdapters::Plan(program, AdapterOptions(options, device_options));
   if (device_options.max_graph_tokens > 0) {
     plan.graph_bytes = device_options.max_graphs * kGraphBytesPerOp *
                        static_cast<int64_t>(program.ops().size());
   }
   for (int64_t bytes :
-       {plan.array_bytes, plan.kernels.plan_bytes, plan.input_bytes, plan.output_bytes}) {
+       {plan.array_bytes, plan.kernels.plan_bytes, plan.input_bytes, plan.output_bytes,
+        plan.adapters.table_bytes}) {
     plan.slot_bytes += DevicePlan::Aligned(bytes);
   }
   plan.upload_bytes = 2 * std::min(device_options.upload.buffer_bytes, plan.weight_bytes);
@@ -121,7 +129,9 @@ Status CheckFits(const DevicePlan& plan, const device::MemoryBytes& memory) {
           ? "lower the KV cache to " + std::to_string(left >> 20) +
                 "MiB (--kv-cache-memory-bytes)"
           : "without a KV cache it lacks " + Mib(-left) +
-                ": lower --max-num-batched-tokens, or use a smaller or more quantized model";
+                ": lower --max-num-batched-tokens" +
+                (plan.adapters.matrix_bytes > 0 ? ", --max-loras or --max-lora-rank" : "") +
+                ", or use a smaller or more quantized model";
   return ResourceExhausted("the program takes " + Mib(plan.total_bytes()) +
                            " of the device's memory (" + parts + "), " + Mib(memory.free) +
                            " of its " + Mib(memory.total) + " are free: " + remedy);

@@ -15,6 +15,7 @@
 
 #include "cc/base/status.h"
 #include "cc/device/device.h"
+#include "cc/program/adapters/device_adapters.h"
 #include "cc/program/device/device_options.h"
 #include "cc/program/device/device_tokens.h"
 #include "cc/program/executor_options.h"
@@ -35,10 +36,11 @@ struct DevicePlan {
   int64_t output_bytes = 0;  // of the largest step, as the following two
   int64_t array_bytes = 0;   // arrays of a step
   int64_t input_bytes = 0;   // tensors of a step
+  DeviceAdapterPlan adapters;
   // What the device's driver takes for graphs: an estimate, which nothing has measured yet.
   int64_t graph_bytes = 0;
   // Host memory of a step in flight, without its tokens: its arrays, the kernels' plans of it, its
-  // inputs and outputs.
+  // inputs and outputs, and tables of adapters.
   int64_t slot_bytes = 0;
   int64_t upload_bytes = 0;  // host memory that weights go through, freed when they are there
   int32_t num_slots = 0;
@@ -55,6 +57,9 @@ struct DevicePlan {
   // One line each, in MiB.
   std::string ToString() const;
 };
+
+DeviceAdapterOptions AdapterOptions(const ExecutorOptions& options,
+                                    const DeviceExecutorOptions& device_options);
 
 // Opens no file. Returns the errors of SelectKernels() and PlanTokens(), and those of the options.
 StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,

@@ -27,10 +27,8 @@ Status StagedUpload::Write(int64_t offset, std::span<const std::byte> bytes,
                            device::ThreadPool& pool) {
   while (!bytes.empty()) {
     const auto capacity = static_cast<int64_t>(buffers_[current_].memory.bytes().size());
-    if (offset >= begin_ + capacity) {
-      PAGEMILL_RETURN_IF_ERROR(Flush());
-      begin_ = offset;
-    }
+    if (filled_ > 0 && offset >= begin_ + capacity) PAGEMILL_RETURN_IF_ERROR(Flush());
+    if (filled_ == 0) begin_ = offset;
     const int64_t at = offset - begin_;
     const int64_t count = std::min(static_cast<int64_t>(bytes.size()), capacity - at);
     std::byte* const target = buffers_[current_].memory.data() + at;
@@ -51,7 +49,6 @@ Status StagedUpload::Flush() {
       buffer.memory.bytes().first(static_cast<size_t>(filled_));
   if (!bytes.empty()) stream_->CopyToDevice(to_.data() + begin_, bytes);
   stream_->Record(*buffer.copied);
-  begin_ += filled_;
   filled_ = 0;
   current_ = 1 - current_;
   return buffers_[current_].copied->Synchronize();

@@ -4,7 +4,7 @@
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(StagedUpload upload, StagedUpload::Begin(device, to, 32 << 20));
 //   PAGEMILL_RETURN_IF_ERROR(upload.Write(offset, bytes, pool));   // offsets ascend
-//   PAGEMILL_RETURN_IF_ERROR(upload.Finish());
+//   PAGEMILL_RETURN_IF_ERROR(upload.Finish());                     // then they may begin anew
 //
 // Thread safety: none.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_STAGED_UPLOAD_H_
@@ -25,12 +25,13 @@ namespace pagemill::program {
 
 class StagedUpload {
  public:
-  // `buffer_bytes`: of each of the two buffers. What is not written stays undefined.
+  // `buffer_bytes`: of each of the two buffers. What lies between bytes that are written, within
+  // `buffer_bytes`, becomes undefined.
   static StatusOr<StagedUpload> Begin(device::Device& device, std::span<std::byte> to,
                                       int64_t buffer_bytes);
 
   // Copies `bytes` for the address `to` + `offset`, which must not be below the end of the previous
-  // call. Returns errors of earlier copies.
+  // call since Finish(). Returns errors of earlier copies.
   Status Write(int64_t offset, std::span<const std::byte> bytes, device::ThreadPool& pool);
   // Waits for all copies.
   Status Finish();

@@ -42,10 +42,11 @@ std::optional<ops::StepSizes> StepGraphs::BucketOf(const ops::StepSizes& step) c
   return bucket;
 }
 
-Status StepGraphs::Run(const ops::StepSizes& bucket, int64_t step, int64_t num_done,
-                       device::Stream& stream, const std::function<void()>& enqueue) {
-  const auto [found, is_new] =
-      buckets_.try_emplace({bucket.tokens, bucket.requests, bucket.logits_rows});
+Status StepGraphs::Run(const ops::StepSizes& bucket, bool with_adapters, int64_t step,
+                       int64_t num_done, device::Stream& stream,
+                       const std::function<void()>& enqueue) {
+  const auto [found, is_new] = buckets_.try_emplace(
+      {bucket.tokens, bucket.requests, bucket.logits_rows, with_adapters});
   Bucket& known = found->second;
   if (!is_new && known.graph == nullptr && MakeRoom(num_done)) {
     stream.BeginCapture();

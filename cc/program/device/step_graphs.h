@@ -5,7 +5,8 @@
 //   StepGraphs graphs({.max_sizes = sizes, .max_tokens = 256});
 //   const std::optional<StepSizes> bucket = graphs.BucketOf(ops::SizesOf(batch));
 //   ... enqueue the batch, padded to *bucket ...
-//   PAGEMILL_RETURN_IF_ERROR(graphs.Run(*bucket, step, num_done, *stream, [&] { kernels }));
+//   PAGEMILL_RETURN_IF_ERROR(
+//       graphs.Run(*bucket, /*with_adapters=*/false, step, num_done, *stream, [&] { kernels }));
 //
 // The first step of a bucket enqueues its kernels one by one, so that whatever they load when they
 // first run is loaded outside of a capture. The second records them. If as many graphs exist as may
@@ -14,7 +15,8 @@
 // Sizes are 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: at most a third of a size is padding. A step in
 // which each request has one token and a row of logits is padded to n requests. Others are padded
 // to a number of requests and one of tokens, of which the last padding request takes the rest, with
-// a row of logits for each request or, if those do not suffice, for each token.
+// a row of logits for each request or, if those do not suffice, for each token. Steps with and
+// without adapters (StepArrays::adapter_slots) have buckets of their own.
 //
 // Thread safety: none.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_STEP_GRAPHS_H_
@@ -52,13 +54,14 @@ class StepGraphs {
   // Enqueues step number `step` of a bucket, by a graph or by `enqueue`. Steps before number
   // `num_done` are done. Returns errors of recording, except kResourceExhausted: then no more
   // graphs are kept than there are.
-  Status Run(const ops::StepSizes& bucket, int64_t step, int64_t num_done, device::Stream& stream,
-             const std::function<void()>& enqueue);
+  Status Run(const ops::StepSizes& bucket, bool with_adapters, int64_t step, int64_t num_done,
+             device::Stream& stream, const std::function<void()>& enqueue);
 
   int64_t num_graphs() const { return num_graphs_; }
 
  private:
-  using Key = std::tuple<int64_t, int64_t, int64_t>;  // tokens, requests, rows of logits
+  // Tokens, requests, rows of logits; with adapters.
+  using Key = std::tuple<int64_t, int64_t, int64_t, bool>;
   struct Bucket {
     std::unique_ptr<device::Graph> graph;  // null until it is recorded
     int64_t last_step = 0;                 // that was replayed

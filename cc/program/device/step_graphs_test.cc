@@ -76,13 +76,15 @@ TEST(StepGraphs, OtherStepsHaveAPaddingRequest) {
 
 struct Fixture {
   // Enqueues a step and returns how often its kernels were enqueued, recorded or not.
-  int Run(int64_t size, int64_t num_done) {
+  int Run(int64_t size, int64_t num_done, bool with_adapters = false) {
     int times = 0;
-    const Status status = graphs.Run({size, size, size}, step++, num_done, *stream, [&] {
+    const auto enqueue = [&] {
       ++times;
       static_cast<device::testing::TestStream&>(*stream).Enqueue(
           [](device::testing::TestWorker&) { return OkStatus(); });
-    });
+    };
+    const Status status =
+        graphs.Run({size, size, size}, with_adapters, step++, num_done, *stream, enqueue);
     EXPECT_TRUE(status.ok()) << status.ToString();
     return times;
   }
@@ -115,6 +117,16 @@ TEST(StepGraphs, DropsTheGraphThatWasUsedLongestAgoOnceItIsDone) {
   EXPECT_EQ(f.Run(3, 4), 0);
   EXPECT_EQ(f.Run(1, 4), 0);
   EXPECT_EQ(f.Run(2, 4), 1) << "dropped";
+}
+
+TEST(StepGraphs, StepsWithAndWithoutAdaptersHaveGraphsOfTheirOwn) {
+  Fixture f;
+  for (const bool with_adapters : {false, true}) {
+    EXPECT_EQ(f.Run(4, 0, with_adapters), 1);
+    EXPECT_EQ(f.Run(4, 0, with_adapters), 1);
+    EXPECT_EQ(f.Run(4, 0, with_adapters), 0);
+  }
+  EXPECT_EQ(f.graphs.num_graphs(), 2);
 }
 
 TEST(StepGraphs, KeepsNoMoreGraphsThanTheDeviceHasMemoryFor) {

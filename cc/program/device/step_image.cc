@@ -8,6 +8,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // bytes
 constexpr int64_t kElementBytes = sizeof(int32_t);
+constexpr int32_t kNoSlot = -1;  // of an adapter
 
 ops::StepArrays NumbersOf(const StepSizes& sizes) {
   ops::StepArrays step;
@@ -101,6 +102,8 @@ void StepImage::Write(const ops::StepBatch& batch, const StepSizes& sizes, std::
     // Indices of tokens end at the last one, boundaries of requests behind it.
     const auto last = static_cast<int32_t>(sizes.tokens - 1 + info.extra);
     Pad(info.padding, last, array, rows * columns, padded_rows * columns);
+    // 0 would be a slot, whose adapter would be applied to padding.
+    if (info.name == "adapter_slots") std::fill(array + rows, array + padded_rows, kNoSlot);
   });
   const int64_t first = batch.num_tokens + (sizes.requests - batch.num_requests) - 1;
   if (first < sizes.tokens - 1) GrowLastRequest(sizes, first, to);

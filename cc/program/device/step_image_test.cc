@@ -54,6 +54,27 @@ TEST(StepImageTest, AnArrayThatIsDeclaredIsPaddedLikeTheOthers) {
   }
 }
 
+TEST(StepImageTest, PaddingHasNoAdapter) {
+  StepImage image(Parse("input adapter_slots i32 tokens\n"), KvLayout(), /*max_blocks=*/1);
+  const StepSizes sizes = {.tokens = 3, .requests = 3, .logits_rows = 3};
+  const int32_t zeros[] = {0, 1}, ones[] = {1};
+  const ops::StepBatch batch = {{.num_tokens = 1,
+                                 .num_requests = 1,
+                                 .num_logits_rows = 1,
+                                 .token_ids = zeros,
+                                 .positions = zeros,
+                                 .query_start = zeros,
+                                 .seq_lens = ones,
+                                 .logits_rows = zeros,
+                                 .adapter_slots = ones},
+                                /*kv=*/{},
+                                /*inputs=*/{}};
+  std::vector<std::byte> memory(static_cast<size_t>(image.Bytes(sizes)), std::byte{0xee});
+  image.Write(batch, sizes, memory.data());
+  const int32_t* const slots = image.View(sizes, memory.data()).adapter_slots;
+  EXPECT_EQ(std::vector<int32_t>(slots, slots + 3), (std::vector<int32_t>{1, -1, -1}));
+}
+
 TEST(StepImageTest, TheLastPaddingRequestHasTheTokensThatAreLeft) {
   KvLayout layout;
   layout.tables = {{.group = 0, .block_size = 3}};

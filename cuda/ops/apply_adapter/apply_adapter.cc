@@ -24,13 +24,14 @@ constexpr int64_t kRowsAtATime = 1 << 14;  // bounds the workspace
 // The adapters of rows: choices of tokens.
 struct RowAdapters {
   const AdapterMatrices* data;
-  const int32_t* slots;
+  const int32_t* slots;    // null: no row has an adapter
   const int32_t* rows;     // null: token n has slots[n]
   const int32_t* experts;  // null: none
   int64_t choices, num_experts;
 
   // Null if the row has none.
   PAGEMILL_DEVICE const AdapterMatrices* Of(int64_t row) const {
+    if (slots == nullptr) return nullptr;
     const int64_t token = row / choices;
     const int32_t slot = slots[rows == nullptr ? token : rows[token]];
     if (slot < 0) return nullptr;
@@ -135,12 +136,14 @@ void Apply(const ApplyAdapterArgs& args, const AdaptedLayer& layer, int64_t firs
   const Rows<float> low = {reinterpret_cast<float*>(context.workspace.data()), kMaxAdapterRank};
   const RowAdapters adapters = {layer.table,  args.slots,   args.rows,
                                 args.experts, args.choices, args.num_experts};
-  const bool ids = args.x.dtype == DType::kI32;
-  WithInputType(args.x.dtype, [&]<typename X>(X) {
-    Launch(*context.stream, {.blocks = {static_cast<uint32_t>(count)}, .threads = {kThreads}},
-           LowerRow<X>, adapters, ChoicesOf<const X>(args.x, args, ids ? 1 : args.in), first,
-           args.in, low);
-  });
+  if (args.slots != nullptr) {
+    const bool ids = args.x.dtype == DType::kI32;
+    WithInputType(args.x.dtype, [&]<typename X>(X) {
+      Launch(*context.stream, {.blocks = {static_cast<uint32_t>(count)}, .threads = {kThreads}},
+             LowerRow<X>, adapters, ChoicesOf<const X>(args.x, args, ids ? 1 : args.in), first,
+             args.in, low);
+    });
+  }
   WithActType(layer.y.dtype, [&]<typename Y>(Y) {
     Launch(*context.stream, ShapeOfElements(count, layer.out), RaiseRow<Y>, adapters,
            ChoicesOf<const Y>(layer.y, args, layer.out), Rows<const float>{low.data, low.stride},
@@ -151,6 +154,7 @@ void Apply(const ApplyAdapterArgs& args, const AdaptedLayer& layer, int64_t firs
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ApplyAdapterArgs args = ops::ToApplyAdapterArgs(call);
   for (size_t i = 0; i < args.num_layers; ++i) {
+    if (args.slots == nullptr && args.layers[i].z.data == args.layers[i].y.data) continue;
     for (int64_t first = 0; first < args.num_rows; first += kRowsAtATime) {
       const int64_t count = std::min(kRowsAtATime, args.num_rows - first);
       Apply(args, args.layers[i], first, count, context);

@@ -57,7 +57,9 @@ class TableOnGpu {
 // The largest entry of a table that a call may read, plus 1.
 size_t NumEntries(const ops::ApplyAdapterArgs& args, const TensorView& slots) {
   int32_t slot = -1;
-  for (int64_t i = 0; i < slots.shape[0]; ++i) slot = std::max(slot, args.slots[i]);
+  for (int64_t i = 0; args.slots != nullptr && i < slots.shape[0]; ++i) {
+    slot = std::max(slot, args.slots[i]);
+  }
   return static_cast<size_t>((slot + 1) * args.num_experts);
 }
 

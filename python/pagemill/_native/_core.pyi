@@ -282,10 +282,19 @@ class DeviceExecutor:
         *,
         max_model_len: int,
         vocab_size: int,
-    ) -> None: ...
+        max_adapter_rank: int = 1,
+    ) -> None:
+        """Each of options.max_adapters slots has memory for an adapter of `max_adapter_rank` in
+        all layers."""
 
 def plan_on_device(
-    device: Device, text: str, options: ExecutorOptions, *, max_model_len: int, vocab_size: int
+    device: Device,
+    text: str,
+    options: ExecutorOptions,
+    *,
+    max_model_len: int,
+    vocab_size: int,
+    max_adapter_rank: int = 1,
 ) -> MemoryPlan:
     """What a DeviceExecutor takes of the device's memory. Opens no weight file."""
 
@@ -369,7 +378,7 @@ class AdapterWeights:
     def bytes(self) -> int: ...
 
 def make_adapter(
-    executor: NativeExecutor,
+    executor: NativeExecutor | DeviceExecutor,
     layers: Sequence[
         tuple[
             str,
@@ -479,7 +488,7 @@ class ModelRunner:
         ngram_sizes: tuple[int, int] | None = None,
         draft_executor: NativeExecutor | None = None,
         draft_vocab_size: int = 0,
-        encoder: NativeExecutor | PythonExecutor | None = None,
+        encoder: NativeExecutor | DeviceExecutor | PythonExecutor | None = None,
         encoder_options: MediaEncoderOptions | None = None,
         adapters: AdapterStore | None = None,
     ) -> None:

@@ -35,6 +35,14 @@ class LoraConfig:
         unit="adapters",
         allowed=Range(1, 1024),
     )
+    max_lora_rank: int = option(
+        16,
+        "On a device (--device): each adapter of a step has memory there that is reserved at the"
+        " start, enough for this rank in all layers in float32. Fewer layers or bfloat16 leave room"
+        " for larger ranks. The CPU reserves none.",
+        unit="ranks",
+        allowed=Range(1, 512),
+    )
     max_cpu_loras: int = option(
         64,
         "Adapters in memory at most; see --lora-folder. Without one loading more is refused.",

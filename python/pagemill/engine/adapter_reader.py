@@ -29,7 +29,7 @@ class AdapterReader:
     def __init__(
         self,
         source: ModelSource,
-        executor: _native.NativeExecutor,
+        executor: _native.NativeExecutor | _native.DeviceExecutor,
         ranks: Sequence[BuiltModel],
         workers: RankWorkers | None,
     ) -> None:

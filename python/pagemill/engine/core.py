@@ -182,7 +182,7 @@ class EngineCore:
             ngram_sizes=sizes,
             draft_executor=drafting,
             draft_vocab_size=0 if draft is None else draft.vocab_size,
-            encoder=_encoder_executor(encoder, wanted, executor),
+            encoder=None if encoder is None else _encoder_executor(encoder, wanted, executor),
             encoder_options=None if encoder is None else encoder.media_options(),
             adapters=store,
         )
@@ -191,7 +191,7 @@ class EngineCore:
         grammars = GrammarCompiler(back_end=config.model.structured_outputs_backend)
         adapters: Adapters | None = None
         if store is not None:
-            assert isinstance(executor, _native.NativeExecutor) and source is not None
+            assert not isinstance(executor, _native.PythonExecutor) and source is not None
             cache_dir = cache_folder(config.model.cache_dir)
             reader = AdapterReader(source, executor, (built, *others), workers)
             adapters = Adapters(reader, engine, store, config.lora, cache_dir)
@@ -243,6 +243,7 @@ def _executor(
             options,
             max_model_len=limits.max_model_len,
             vocab_size=limits.vocab_size,
+            max_adapter_rank=config.lora.max_lora_rank,
         )
     if built.module is not None:
         return _module_executor(built.module, sizes, num_blocks, config.cache.block_size)
@@ -270,14 +271,16 @@ def _executor(
 
 
 def _encoder_executor(
-    encoder: EncoderSizes | None,
+    encoder: EncoderSizes,
     sizes: ExecutorSizes,
     host: _native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor,
-) -> _native.NativeExecutor | _native.PythonExecutor | None:
-    """The executor of the encoder of media, on the threads of the model's, `host`."""
-    if encoder is None:
-        return None
+) -> _native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor:
+    """The executor of the encoder of media, on the device or the threads of the model's, `host`."""
     text = encoder.encoder.program_text
+    if sizes.device is not None:
+        return _native.DeviceExecutor(
+            sizes.device, text, encoder.executor_options(), **encoder.device_arguments()
+        )
     if isinstance(host, _native.NativeExecutor):
         return _native.NativeExecutor(text, encoder.executor_options(), host=host)
     return _torch_executor(text, sizes, num_blocks=1, block_size=1)

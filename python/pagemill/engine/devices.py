@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, read_environment
+from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.runner.build import BuiltModel
 
@@ -85,6 +86,9 @@ def choose_device(
             device = found.plugin.open(0)
             sizes = ExecutorSizes.of(built, config, weights_dtype, device)
             sizes.plan(built, config)
+            encoder = EncoderSizes.of(built, sizes, config)
+            if encoder is not None:
+                encoder.memory()
         except _native.StatusError as error:
             reasons.append(f"{found.name}: {error.message}")
             continue
@@ -153,12 +157,8 @@ def _conditions(built: BuiltModel, config: EngineConfig, draft: BuiltModel | Non
         yield "needs --executor native"
     if built.module is not None:
         yield f"needs native support of the model: {built.architecture} has none"
-    if built.encoder is not None:
-        yield "needs a model without an encoder of images or audio"
     if config.executor.tensor_parallel_size > 1:
         yield "needs --tensor-parallel-size 1"
-    if config.lora.enabled:
-        yield "runs no adapters: it needs --enable-lora and --lora-modules to be absent"
     if config.kv_tiers.enabled:
         yield (
             "cannot copy its KV cache: it needs --kv-offloading-bytes, --kv-offloading-disk-path,"

@@ -112,6 +112,7 @@ class ExecutorSizes:
                 options,
                 max_model_len=built.max_model_len,
                 vocab_size=built.vocab_size,
+                max_adapter_rank=config.lora.max_lora_rank,
             )
         rows = self.max_num_logits_rows if built.pooled is None else self.max_num_tokens
         return built.module.memory(
