@@ -132,6 +132,11 @@ void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const 
       .executor = std::move(executor)};
 }
 
+std::string KvFingerprint(const DeviceExecutorHolder& self) {
+  nb::gil_scoped_release release;  // reads files
+  return ToHex(self.executor->kv_fingerprint());
+}
+
 }  // namespace
 
 void BindDevices(nb::module_& m) {
@@ -160,7 +165,8 @@ void BindDevices(nb::module_& m) {
   nb::class_<DeviceExecutorHolder>(m, "DeviceExecutor")
       .def("__init__", &InitExecutor, nb::arg("device"), nb::arg("text"), nb::arg("options"),
            nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"),
-           nb::keep_alive<1, 2>());
+           nb::keep_alive<1, 2>())
+      .def("kv_fingerprint", &KvFingerprint);
   m.def("plan_on_device", &PlanOnDevice, nb::arg("device"), nb::arg("text"), nb::arg("options"),
         nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"));
 }

@@ -221,9 +221,10 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
   if (!others.draft_executor.is_none() || !others.encoder.is_none() || !others.adapters.is_none()) {
     ThrowIfError(Unimplemented("draft models, encoders and adapters need a NativeExecutor"));
   }
-  auto runner =
-      ValueOrThrow(ModelRunner::Create(device.executor.get(), device.pool.get(), limits,
-                                       {.proposer = std::move(others.proposer)}));
+  runner::ModelRunnerParts parts = {.pages = device.executor->pages(),
+                                    .proposer = std::move(others.proposer)};
+  auto runner = ValueOrThrow(ModelRunner::Create(device.executor.get(), device.pool.get(), limits,
+                                                 std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoder = nb::none(),
                           .draft_executor = nb::none(),

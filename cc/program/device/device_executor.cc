@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,11 +14,14 @@
 #include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
+#include "cc/program/device/device_pages.h"
 #include "cc/program/device/device_tokens.h"
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_graphs.h"
 #include "cc/program/device/step_image.h"
+#include "cc/program/kv/kv_fingerprint.h"
 #include "cc/program/operand_views.h"
+#include "cc/program/weights/file_digest.h"
 
 namespace pagemill::program {
 namespace {
@@ -54,6 +58,8 @@ struct DeviceExecutor::Bound {
   DeviceExecutorOptions device_options;
   DevicePlan plan;
   std::optional<DeviceWeights> weights;
+  std::mutex fingerprint_mutex;
+  std::optional<Digest128> fingerprint;
   device::DeviceMemory activations, outputs, workspace, kv, arrays, inputs;
   std::vector<TensorView> input_views;  // of Program::TensorInputs(), on the device
   BoundProgram bound;
@@ -66,6 +72,7 @@ struct DeviceExecutor::Bound {
   int64_t num_collected = 0;
   Slot& SlotOf(int64_t step) { return slots[static_cast<size_t>(step) % slots.size()]; }
   std::optional<StepGraphs> graphs;
+  std::unique_ptr<DevicePages> pages;      // of `kv`; null without one
   std::unique_ptr<device::Stream> stream;  // last: it waits for work that uses the others
 
   Status Allocate(device::Device& device);
@@ -92,6 +99,10 @@ Status DeviceExecutor::Bound::Allocate(device::Device& device) {
     PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, device));
   }
   PAGEMILL_ASSIGN_OR_RETURN(stream, device.NewStream());
+  if (plan.kv().page_bytes > 0) {
+    PAGEMILL_ASSIGN_OR_RETURN(
+        pages, DevicePages::Create(kv.bytes(), plan.kv().page_bytes, device));
+  }
   return AllocateSlots(device);
 }
 
@@ -252,6 +263,19 @@ DeviceExecutor::~DeviceExecutor() = default;
 const Program& DeviceExecutor::program() const { return bound_->program; }
 const KvLayout& DeviceExecutor::kv_layout() const { return bound_->plan.kv(); }
 const DevicePlan& DeviceExecutor::plan() const { return bound_->plan; }
+step::PageStore* DeviceExecutor::pages() { return bound_->pages.get(); }
+
+Digest128 DeviceExecutor::kv_fingerprint() const {
+  Bound& b = *bound_;
+  const std::lock_guard lock(b.fingerprint_mutex);
+  if (!b.fingerprint) {
+    const auto digests =
+        b.weights->FileDigests(b.program, DigestMemory(b.options.pack_cache_folder));
+    b.fingerprint = KvFingerprint(b.program, digests, b.plan.kv());
+  }
+  return *b.fingerprint;
+}
+
 double DeviceExecutor::upload_seconds() const { return bound_->weights->seconds(); }
 int64_t DeviceExecutor::num_graphs() const { return bound_->graphs->num_graphs(); }
 

@@ -26,6 +26,7 @@
 #include <memory>
 
 #include "cc/base/status.h"
+#include "cc/base/xxh3.h"
 #include "cc/device/device.h"
 #include "cc/ops/batch_view.h"
 #include "cc/program/device/device_options.h"
@@ -35,6 +36,7 @@
 #include "cc/program/kernel_selection.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/program.h"
+#include "cc/step/page_store.h"
 
 namespace pagemill::program {
 
@@ -57,6 +59,11 @@ class DeviceExecutor final : public Executor {
   const Program& program() const;
   const KvLayout& kv_layout() const;
   const DevicePlan& plan() const;  // of its memory
+  // The pages of its KV cache, thread-safe; null if the program has none.
+  step::PageStore* pages();
+  // See kv_fingerprint.h. Reads the weight files, unless their digests are known from an earlier
+  // time. Thread-safe.
+  Digest128 kv_fingerprint() const;
   double upload_seconds() const;   // that weights took to the device
   int64_t num_graphs() const;      // that exist now
 

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "cc/program/device/device_pages.h"
 #include "cc/program/device/step_image.h"
 #include "cc/program/device/weight_arena.h"
 
@@ -55,7 +56,7 @@ int64_t DevicePlan::allocated_bytes() const {
 
 int64_t DevicePlan::host_bytes() const {
   const int64_t slot = slot_bytes + (tokens ? tokens->host_bytes() : 0);
-  return std::max(upload_bytes, num_slots * slot);
+  return std::max(upload_bytes, num_slots * slot + copy_bytes);
 }
 
 std::string DevicePlan::ToString() const {
@@ -104,6 +105,7 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
     plan.slot_bytes += DevicePlan::Aligned(bytes);
   }
   plan.upload_bytes = 2 * std::min(device_options.upload.buffer_bytes, plan.weight_bytes);
+  plan.copy_bytes = DevicePages::kNumCopies * plan.kv().page_bytes;
   plan.num_slots = device_options.max_steps_in_flight;
   return plan;
 }

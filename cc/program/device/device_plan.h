@@ -41,6 +41,7 @@ struct DevicePlan {
   // inputs and outputs.
   int64_t slot_bytes = 0;
   int64_t upload_bytes = 0;  // host memory that weights go through, freed when they are there
+  int64_t copy_bytes = 0;    // host memory that copies of KV pages go through
   int32_t num_slots = 0;
 
   // Bytes of a part of a slot, with what lies between it and the next one.

@@ -8,7 +8,7 @@
 #include "cc/program/device/weight_arena.h"
 #include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/packed_weights.h"
-#include "cc/program/weights/weights.h"
+#include "cc/program/weights/weight_digests.h"
 
 namespace pagemill::program {
 namespace {
@@ -55,11 +55,12 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
   const SteadyClock clock;
   const int64_t start = clock.NowNanos();
   const WeightArena arena(program, kernels.kernels);
-  PAGEMILL_ASSIGN_OR_RETURN(const Weights weights, Weights::Load(program));
+  DeviceWeights result;
+  PAGEMILL_ASSIGN_OR_RETURN(result.files_, Weights::Open(program));
+  const Weights weights = Weights::Load(program, result.files_);
   device::ThreadPool pool({.num_threads = kernels.num_threads});
   PAGEMILL_RETURN_IF_ERROR(
       CheckStoredWeights(program, arena.packed().stored_quantized(), weights, pool));
-  DeviceWeights result;
   PAGEMILL_ASSIGN_OR_RETURN(result.memory_, device.Allocate(arena.bytes(), "weights"));
   PAGEMILL_ASSIGN_OR_RETURN(
       StagedUpload upload,
@@ -77,8 +78,17 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
                              .reordered = operand.reordered};
   }
   for (const auto& [part, offset] : arena.parts()) result.parts_[part] = base + offset;
+  weights.DropPages();
   result.seconds_ = SecondsBetween(start, clock.NowNanos());
   return result;
+}
+
+std::vector<Digest128> DeviceWeights::FileDigests(const Program& program,
+                                                  const DigestMemory& memory) const {
+  device::ThreadPool pool({.num_threads = 1});
+  std::vector<Digest128> digests = WeightDigests(program, *files_, memory, pool);
+  for (const MappedFile& file : *files_) file.DropPages();
+  return digests;
 }
 
 }  // namespace pagemill::program

@@ -7,7 +7,7 @@
 //                                                                          device));
 //   WeightOperand w = weights.at(op, input);
 //
-// Immutable after Upload(); thread-safe.
+// The files stay mapped, which costs no memory. Immutable after Upload(); thread-safe.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_WEIGHTS_H_
 #define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_WEIGHTS_H_
 
@@ -15,20 +15,23 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "cc/base/status.h"
+#include "cc/base/xxh3.h"
 #include "cc/device/device.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/device/device_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/program.h"
+#include "cc/program/weights/file_digest.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 
 class DeviceWeights {
  public:
-  // Files are mapped until everything is uploaded. Returns the errors of Weights::Load(), of
-  // packing and of the device.
+  // Returns the errors of Weights::Load(), of packing and of the device.
   static StatusOr<DeviceWeights> Upload(const Program& program, const KernelSelection& kernels,
                                         const UploadOptions& options, device::Device& device);
 
@@ -41,8 +44,11 @@ class DeviceWeights {
   }
   int64_t bytes() const { return static_cast<int64_t>(memory_.bytes().size()); }
   double seconds() const { return seconds_; }  // that the upload took
+  // WeightDigests() of `program`, the one that was uploaded: may read its files.
+  std::vector<Digest128> FileDigests(const Program& program, const DigestMemory& memory) const;
 
  private:
+  Weights::Files files_;
   device::DeviceMemory memory_;
   std::map<std::pair<size_t, size_t>, WeightOperand> operands_;
   std::map<ValueId, const std::byte*> parts_;

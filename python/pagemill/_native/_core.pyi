@@ -283,6 +283,8 @@ class DeviceExecutor:
         max_model_len: int,
         vocab_size: int,
     ) -> None: ...
+    def kv_fingerprint(self) -> str:
+        """As that of a NativeExecutor."""
 
 def plan_on_device(
     device: Device, text: str, options: ExecutorOptions, *, max_model_len: int, vocab_size: int

@@ -117,7 +117,7 @@ class EngineCore:
         fixed = FixedCosts(
             fixed_bytes + (0 if encoder is None else encoder.memory().total_bytes),
             wanted.kv_pages((built, *others), config, plans, draft),
-            config.kv_tiers.host_bytes,
+            wanted.offloading_bytes(config),
             config.kv_tiers.host_bytes_flag,
         )
         budget = plan_kv_cache(
@@ -318,7 +318,7 @@ def _kv_tiers(
     config: KvTierConfig,
     threads: int,
 ) -> _native.KvTierOptions:
-    native = [each for each in executors if isinstance(each, _native.NativeExecutor)]
+    native = [each for each in executors if not isinstance(each, _native.PythonExecutor)]
     if config.enabled and not native:
         raise ConfigError(
             "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"

@@ -159,10 +159,5 @@ def _conditions(built: BuiltModel, config: EngineConfig, draft: BuiltModel | Non
         yield "needs --tensor-parallel-size 1"
     if config.lora.enabled:
         yield "runs no adapters: it needs --enable-lora and --lora-modules to be absent"
-    if config.kv_tiers.enabled:
-        yield (
-            "cannot copy its KV cache: it needs --kv-offloading-bytes, --kv-offloading-disk-path,"
-            " --kv-connector-path and --kv-shared-memory-bytes to be absent"
-        )
     if draft is not None:
         yield "runs no draft model: it needs another --speculative-config"

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig
 from pagemill.config.env import cache_folder
-from pagemill.config.memory import KvPages
+from pagemill.config.memory import KvPages, available_memory_bytes, check_offloading
 from pagemill.runner.build import BuiltModel
 from pagemill.runner.fallback.module import MemoryPlan
 
@@ -95,6 +95,20 @@ class ExecutorSizes:
     def steps_in_flight(self) -> int:
         """At most, enqueued and not collected."""
         return 1 if self.device is None else 2
+
+    def offloading_bytes(self, config: EngineConfig) -> int:
+        """What KV blocks outside the pool take of the memory that has the pool: nothing if that is
+        a device's.
+
+        Raises:
+            ConfigError: they do not fit into the host's memory, beside a device's.
+        """
+        tiers = config.kv_tiers
+        if self.device is None or not tiers.host_bytes:
+            return tiers.host_bytes
+        available = available_memory_bytes()
+        check_offloading(config.cache, tiers.host_bytes, tiers.host_bytes_flag, available)
+        return 0
 
     def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
