@@ -80,13 +80,16 @@ Program ParseFor(const std::string& text, const program::ExecutorOptions& option
 
 // For requests of at most `max_model_len` tokens. Tokens are chosen on the device if the program
 // has logits, whose first `vocab_size` columns are tokens.
+// A draft model's KV lies in pages of its host's cache, and its steps are collected one by one.
 program::DeviceExecutorOptions DeviceOptions(const Program& program,
                                              const program::ExecutorOptions& options,
-                                             int32_t max_model_len, int32_t vocab_size) {
+                                             int32_t max_model_len, int32_t vocab_size,
+                                             bool drafts) {
   const bool has_logits = program.FindOutput(program::kLogits).has_value();
   program::DeviceExecutorOptions made = {.max_blocks = 1,
-                                         .max_steps_in_flight = kStepsInFlight,
-                                         .token_columns = has_logits ? vocab_size : 0};
+                                         .max_steps_in_flight = drafts ? 1 : kStepsInFlight,
+                                         .token_columns = has_logits ? vocab_size : 0,
+                                         .shares_kv = drafts};
   engine::RunnerLimits limits;
   limits.max_model_len = max_model_len;
   limits.block_size = options.block_size;
@@ -101,34 +104,37 @@ program::DeviceExecutorOptions DeviceOptions(const Program& program,
 // What a device needs besides, arrays of steps, chosen tokens and graphs, counts as workspace.
 program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& text,
                                  const program::ExecutorOptions& options, int32_t max_model_len,
-                                 int32_t vocab_size) {
+                                 int32_t vocab_size, bool drafts) {
   const Program program = ParseFor(text, options);
   const program::DevicePlan plan = ValueOrThrow(
       program::PlanDevice(program, device.target(), options,
-                          DeviceOptions(program, options, max_model_len, vocab_size)));
+                          DeviceOptions(program, options, max_model_len, vocab_size, drafts)));
   program::MemoryPlan made = {.weights_bytes = plan.weight_bytes,
                               .activation_bytes = plan.activations.arena_bytes,
                               .output_bytes = plan.output_bytes,
                               .kv = plan.kv()};
-  made.workspace_bytes = plan.total_bytes() - made.total_bytes();
+  const int64_t kv_bytes = made.kv.arena_bytes();  // which the plan of a draft model has not
+  made.workspace_bytes = plan.total_bytes() - plan.kv_bytes - (made.total_bytes() - kv_bytes);
   return made;
 }
 
 void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const std::string& text,
                   const program::ExecutorOptions& options, int32_t max_model_len,
-                  int32_t vocab_size) {
+                  int32_t vocab_size, const DeviceExecutorHolder* host) {
   nb::gil_scoped_release release;  // uploads weights
   Program program = ParseFor(text, options);
   const program::DeviceExecutorOptions device_options =
-      DeviceOptions(program, options, max_model_len, vocab_size);
+      DeviceOptions(program, options, max_model_len, vocab_size, host != nullptr);
   const int32_t num_threads =
       options.num_threads > 0 ? options.num_threads : device.opened.capabilities.cpu.cores;
   std::unique_ptr<DeviceExecutor> executor = ValueOrThrow(DeviceExecutor::Create(
-      std::move(program), device.target(), *device.opened.device, options, device_options));
+      std::move(program), device.target(), *device.opened.device, options, device_options,
+      host == nullptr ? nullptr : host->executor.get()));
   new (self) DeviceExecutorHolder{
       .options = options,
-      .pool = std::make_unique<device::ThreadPool>(
-          device::ThreadPoolOptions{.num_threads = num_threads}),
+      .pool = host != nullptr ? host->pool
+                              : std::make_shared<device::ThreadPool>(
+                                    device::ThreadPoolOptions{.num_threads = num_threads}),
       .executor = std::move(executor)};
 }
 
@@ -165,10 +171,10 @@ void BindDevices(nb::module_& m) {
   nb::class_<DeviceExecutorHolder>(m, "DeviceExecutor")
       .def("__init__", &InitExecutor, nb::arg("device"), nb::arg("text"), nb::arg("options"),
            nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"),
-           nb::keep_alive<1, 2>())
+           nb::arg("host").none() = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 7>())
       .def("kv_fingerprint", &KvFingerprint);
   m.def("plan_on_device", &PlanOnDevice, nb::arg("device"), nb::arg("text"), nb::arg("options"),
-        nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"));
+        nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"), nb::arg("drafts") = false);
 }
 
 }  // namespace pagemill::bindings

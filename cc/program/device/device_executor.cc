@@ -72,9 +72,15 @@ struct DeviceExecutor::Bound {
   int64_t num_collected = 0;
   Slot& SlotOf(int64_t step) { return slots[static_cast<size_t>(step) % slots.size()]; }
   std::optional<StepGraphs> graphs;
-  std::unique_ptr<DevicePages> pages;      // of `kv`; null without one
-  std::unique_ptr<device::Stream> stream;  // last: it waits for work that uses the others
+  std::unique_ptr<DevicePages> pages;  // of `kv`; null without one
+  std::byte* kv_arena = nullptr;       // of `kv`, or the host's
+  device::Stream* stream = nullptr;    // its own, or the host's
+  std::unique_ptr<device::Event> last_done;    // of a stream that is the host's
+  std::unique_ptr<device::Stream> own_stream;  // last: it waits for work that uses the others
 
+  ~Bound();
+  Status ShareWith(const Bound& host, device::Device& device);
+  Status AllocateOwn(device::Device& device);
   Status Allocate(device::Device& device);
   Status AllocateSlots(device::Device& device);
   void BindProgram();
@@ -87,21 +93,46 @@ struct DeviceExecutor::Bound {
   void EnqueueOutputs(Slot* slot);
 };
 
+DeviceExecutor::Bound::~Bound() {
+  if (last_done == nullptr) return;
+  stream->Record(*last_done);
+  (void)last_done->Synchronize();
+}
+
+// Checks that this program can share its host's arena of KV pages.
+Status DeviceExecutor::Bound::ShareWith(const Bound& host, device::Device& device) {
+  const auto same = [](const char* what, int64_t own, int64_t hosts) {
+    if (own == hosts) return OkStatus();
+    return InvalidArgument("the program has " + std::to_string(own) + " " + what + ", its host " +
+                           std::to_string(hosts));
+  };
+  PAGEMILL_RETURN_IF_ERROR(same("bytes a page", plan.kv().page_bytes, host.plan.kv().page_bytes));
+  PAGEMILL_RETURN_IF_ERROR(same("pages", options.num_blocks, host.options.num_blocks));
+  kv_arena = host.kv_arena;
+  stream = host.stream;
+  last_done = device.NewEvent();
+  return OkStatus();
+}
+
+Status DeviceExecutor::Bound::AllocateOwn(device::Device& device) {
+  PAGEMILL_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv_bytes, "the KV cache"));
+  kv_arena = kv.data();
+  PAGEMILL_ASSIGN_OR_RETURN(own_stream, device.NewStream());
+  stream = own_stream.get();
+  if (plan.kv_bytes == 0) return OkStatus();
+  PAGEMILL_ASSIGN_OR_RETURN(pages, DevicePages::Create(kv.bytes(), plan.kv().page_bytes, device));
+  return OkStatus();
+}
+
 Status DeviceExecutor::Bound::Allocate(device::Device& device) {
   PAGEMILL_ASSIGN_OR_RETURN(activations,
                             device.Allocate(plan.activations.arena_bytes, "activations"));
   PAGEMILL_ASSIGN_OR_RETURN(outputs, device.Allocate(plan.output_bytes, "outputs"));
   PAGEMILL_ASSIGN_OR_RETURN(workspace, device.Allocate(plan.kernels.workspace_bytes, "workspace"));
-  PAGEMILL_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv().arena_bytes(), "the KV cache"));
   PAGEMILL_ASSIGN_OR_RETURN(arrays, device.Allocate(plan.array_bytes, "arrays of a step"));
   PAGEMILL_ASSIGN_OR_RETURN(inputs, device.Allocate(plan.input_bytes, "inputs of a step"));
   if (plan.tokens) {
     PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, device));
-  }
-  PAGEMILL_ASSIGN_OR_RETURN(stream, device.NewStream());
-  if (plan.kv().page_bytes > 0) {
-    PAGEMILL_ASSIGN_OR_RETURN(
-        pages, DevicePages::Create(kv.bytes(), plan.kv().page_bytes, device));
   }
   return AllocateSlots(device);
 }
@@ -132,7 +163,7 @@ void DeviceExecutor::Bound::BindProgram() {
   bound = Bind(program, plan.kernels, plan.activations, options,
                {.activations = activations.data(),
                 .outputs = outputs.data(),
-                .kv = kv.data(),
+                .kv = kv_arena,
                 .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return weights->at(op, input); },
                 .part = [this](ValueId id) { return weights->part(id); }});
@@ -210,7 +241,7 @@ void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes) {
   view.inputs = input_views;
   calls->Set(view);
   if (tokens) tokens->EnqueueTake(view.token_ids, sizes.tokens, *stream);
-  ops::KernelContext context = {.workspace = bound.workspace, .stream = stream.get()};
+  ops::KernelContext context = {.workspace = bound.workspace, .stream = stream};
   for (size_t i = 0; i < bound.ops.size(); ++i) {
     context.plan = bound.ops[i].plan;
     bound.ops[i].kernel->run((*calls)[i], context);
@@ -237,7 +268,11 @@ void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
 
 StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
     Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
-    const DeviceExecutorOptions& device_options) {
+    const DeviceExecutorOptions& device_options, const DeviceExecutor* host) {
+  if (device_options.shares_kv != (host != nullptr)) {
+    return InvalidArgument("shares_kv is " + std::to_string(device_options.shares_kv) +
+                           (host == nullptr ? " without a host" : " with a host"));
+  }
   if (!AdapterValues(program).empty()) {
     return Unimplemented("a program with adapters runs on the CPU only");
   }
@@ -250,6 +285,8 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
   bound->program = std::move(program);
   bound->options = options;
   bound->device_options = device_options;
+  PAGEMILL_RETURN_IF_ERROR(host == nullptr ? bound->AllocateOwn(device)
+                                           : bound->ShareWith(*host->bound_, device));
   PAGEMILL_RETURN_IF_ERROR(bound->Allocate(device));
   bound->BindProgram();
   return std::unique_ptr<DeviceExecutor>(new DeviceExecutor(std::move(bound)));

@@ -17,8 +17,12 @@
 // step by row (TokenOfRow()), and a step that requests maxima copies only those. Sample() draws
 // tokens after the step, or after its graph.
 //
+// Several programs: an executor created with a `host` enqueues its steps on the host's stream, among
+// the host's, and keeps its KV in pages of the host's arena, whose blocks the scheduler allocates
+// for both (a draft model).
+//
 // Ownership: owns the program and its memory; the device must outlive it. Thread safety: that of
-// Executor.
+// Executor; executors that share a stream are used by one thread.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_EXECUTOR_H_
 #define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_EXECUTOR_H_
 
@@ -43,9 +47,12 @@ namespace pagemill::program {
 class DeviceExecutor final : public Executor {
  public:
   // kInvalidArgument names the invalid option, kResourceExhausted what does not fit (CheckFits()).
+  // `host`, of the same device, outlives the executor, which must have as many pages, and
+  // options.kv_page_bytes must be the host's: else kInvalidArgument. It is given if and only if
+  // device_options.shares_kv is true.
   static StatusOr<std::unique_ptr<DeviceExecutor>> Create(
       Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
-      const DeviceExecutorOptions& device_options);
+      const DeviceExecutorOptions& device_options, const DeviceExecutor* host = nullptr);
   ~DeviceExecutor() override;  // waits for steps in flight
 
   // kInvalidArgument if the batch exceeds the options or reads tokens that do not exist,
@@ -59,7 +66,7 @@ class DeviceExecutor final : public Executor {
   const Program& program() const;
   const KvLayout& kv_layout() const;
   const DevicePlan& plan() const;  // of its memory
-  // The pages of its KV cache, thread-safe; null if the program has none.
+  // The pages of its KV cache, thread-safe; null if it has none of its own.
   step::PageStore* pages();
   // See kv_fingerprint.h. Reads the weight files, unless their digests are known from an earlier
   // time. Thread-safe.

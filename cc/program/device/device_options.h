@@ -27,6 +27,8 @@ struct DeviceExecutorOptions {
   // The number of leading logits columns that are tokens; batches that request maxima have it as
   // argmax_columns. 0: no tokens are chosen on the device, so each step supplies all of its own.
   int32_t token_columns = 0;
+  // True: the KV cache lies in pages of another executor's arena (DeviceExecutor::Create()).
+  bool shares_kv = false;
   UploadOptions upload = {};
 
   // kInvalidArgument names the field, its value and its range.

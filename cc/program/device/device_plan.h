@@ -32,6 +32,7 @@ struct DevicePlan {
   std::vector<int64_t> input_offsets;  // of Program::TensorInputs(), in the memory of inputs
 
   int64_t weight_bytes = 0;
+  int64_t kv_bytes = 0;      // of the KV cache; 0 if it lies in another executor's
   int64_t output_bytes = 0;  // of the largest step, as the following two
   int64_t array_bytes = 0;   // arrays of a step
   int64_t input_bytes = 0;   // tensors of a step

@@ -272,7 +272,12 @@ class Device:
 
 class DeviceExecutor:
     """Runs a program on a device, with up to two steps in flight, for one ModelRunner with limits
-    of the same `max_model_len` and `vocab_size`. Keeps the device alive."""
+    of the same `max_model_len` and `vocab_size`. Keeps the device alive.
+
+    With a `host`, another executor on the same device, it is one of a draft model: it has one step
+    in flight, among the host's, and its KV in pages of the host's, with `options.kv_page_bytes` and
+    as many pages as that has; `vocab_size` is then the draft model's, at most that of the limits.
+    Keeps the host alive."""
 
     def __init__(
         self,
@@ -282,14 +287,22 @@ class DeviceExecutor:
         *,
         max_model_len: int,
         vocab_size: int,
+        host: DeviceExecutor | None = None,
     ) -> None: ...
     def kv_fingerprint(self) -> str:
         """As that of a NativeExecutor."""
 
 def plan_on_device(
-    device: Device, text: str, options: ExecutorOptions, *, max_model_len: int, vocab_size: int
+    device: Device,
+    text: str,
+    options: ExecutorOptions,
+    *,
+    max_model_len: int,
+    vocab_size: int,
+    drafts: bool = False,
 ) -> MemoryPlan:
-    """What a DeviceExecutor takes of the device's memory. Opens no weight file."""
+    """What a DeviceExecutor takes of the device's memory; with `drafts` one that has a host, whose
+    pages count as its own here. Opens no weight file."""
 
 class PythonExecutor:
     """Runs a step by calling Python, on the engine's thread, with the GIL held.
@@ -479,7 +492,7 @@ class ModelRunner:
         limits: RunnerLimits,
         *,
         ngram_sizes: tuple[int, int] | None = None,
-        draft_executor: NativeExecutor | None = None,
+        draft_executor: NativeExecutor | DeviceExecutor | None = None,
         draft_vocab_size: int = 0,
         encoder: NativeExecutor | PythonExecutor | None = None,
         encoder_options: MediaEncoderOptions | None = None,

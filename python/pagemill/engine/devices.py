@@ -68,7 +68,7 @@ def choose_device(
     wanted = config.executor.device
     if wanted == "cpu":
         return None
-    missing = _missing(built, config, draft)
+    missing = _missing(built, config)
     if wanted != "auto":
         if missing:
             raise ConfigError(f"--device {wanted} {missing}, or --device cpu")
@@ -85,6 +85,8 @@ def choose_device(
             device = found.plugin.open(0)
             sizes = ExecutorSizes.of(built, config, weights_dtype, device)
             sizes.plan(built, config)
+            if draft is not None:
+                sizes.plan_draft(built, draft, config)
         except _native.StatusError as error:
             reasons.append(f"{found.name}: {error.message}")
             continue
@@ -143,12 +145,12 @@ def _open(wanted: str) -> _native.Device:
     )
 
 
-def _missing(built: BuiltModel, config: EngineConfig, draft: BuiltModel | None) -> str:
+def _missing(built: BuiltModel, config: EngineConfig) -> str:
     """What a device cannot do yet, as the condition that is not met; "" if it can do all."""
-    return next(_conditions(built, config, draft), "")
+    return next(_conditions(built, config), "")
 
 
-def _conditions(built: BuiltModel, config: EngineConfig, draft: BuiltModel | None) -> Iterator[str]:
+def _conditions(built: BuiltModel, config: EngineConfig) -> Iterator[str]:
     if config.executor.executor != "native":
         yield "needs --executor native"
     if built.module is not None:
@@ -159,5 +161,3 @@ def _conditions(built: BuiltModel, config: EngineConfig, draft: BuiltModel | Non
         yield "needs --tensor-parallel-size 1"
     if config.lora.enabled:
         yield "runs no adapters: it needs --enable-lora and --lora-modules to be absent"
-    if draft is not None:
-        yield "runs no draft model: it needs another --speculative-config"

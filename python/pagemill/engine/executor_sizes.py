@@ -141,9 +141,7 @@ class ExecutorSizes:
         self, built: BuiltModel, config: EngineConfig, num_blocks: int
     ) -> _native.ExecutorOptions:
         """Those of a draft model, whose KV lies on pages of `built`."""
-        page_bytes = _native.plan_memory(
-            built.program_text, self.executor_options(config, 1)
-        ).kv_page_bytes
+        page_bytes = self.plan(built, config).kv_page_bytes
         arguments = self.option_arguments(config, num_blocks)
         arguments |= {
             "max_num_logits_rows": config.scheduler.max_num_seqs,
@@ -156,7 +154,44 @@ class ExecutorSizes:
         self, built: BuiltModel, draft: BuiltModel, config: EngineConfig
     ) -> _native.MemoryPlan:
         """What a draft model takes besides pages of `built`."""
-        return _native.plan_memory(draft.program_text, self.draft_options(built, config, 1))
+        options = self.draft_options(built, config, 1)
+        if self.device is None:
+            return _native.plan_memory(draft.program_text, options)
+        return _native.plan_on_device(
+            self.device,
+            draft.program_text,
+            options,
+            max_model_len=built.max_model_len,
+            vocab_size=min(built.vocab_size, draft.vocab_size),
+            drafts=True,
+        )
+
+    def draft_executor(
+        self,
+        built: BuiltModel,
+        draft: BuiltModel,
+        options: _native.ExecutorOptions,
+        host: _native.NativeExecutor | _native.DeviceExecutor,
+    ) -> _native.NativeExecutor | _native.DeviceExecutor:
+        """That of a draft model, with `draft_options`, beside the one of `built`."""
+        if isinstance(host, _native.NativeExecutor):
+            return _native.NativeExecutor(draft.program_text, options, host=host)
+        assert self.device is not None
+        return _native.DeviceExecutor(
+            self.device,
+            draft.program_text,
+            options,
+            max_model_len=built.max_model_len,
+            vocab_size=min(built.vocab_size, draft.vocab_size),
+            host=host,
+        )
+
+    def draft_distribution_bytes(self, built: BuiltModel, config: EngineConfig) -> int:
+        """Bytes of the distributions of drafts, float32 `[drafts of a step, vocab_size]`, beside
+        the KV cache: they are in the host's memory."""
+        if self.device is not None:
+            return 0
+        return 4 * _num_draft_rows(config) * built.vocab_size
 
     def kv_groups(
         self, built: BuiltModel, config: EngineConfig, draft: BuiltModel | None = None
@@ -236,11 +271,6 @@ class ExecutorSizes:
 def _num_draft_rows(config: EngineConfig) -> int:
     seqs = min(config.scheduler.max_num_seqs, _MAX_DRAFTING_SEQS)
     return config.speculation.max_tokens * seqs
-
-
-def draft_distribution_bytes(built: BuiltModel, config: EngineConfig) -> int:
-    """Bytes of the distributions of drafts: float32 `[drafts of a step, vocab_size]`."""
-    return 4 * _num_draft_rows(config) * built.vocab_size
 
 
 def _pack_cache_folder(config: EngineConfig) -> str:

@@ -170,7 +170,6 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     """
     from pagemill.engine.devices import describe
     from pagemill.engine.encoder import EncoderSizes
-    from pagemill.engine.executor_sizes import draft_distribution_bytes
     from pagemill.engine.generation_config import choose_defaults
 
     model = built_model(config)
@@ -181,7 +180,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     distributions = 0
     if model.draft is not None:
         memories.append(model.sizes.plan_draft(built, model.draft, config))
-        distributions = draft_distribution_bytes(built, config)
+        distributions = model.sizes.draft_distribution_bytes(built, config)
     device = model.sizes.device
     available = available_memory_bytes() if device is None else device.free_bytes
     most_requests = 1 if device is None else config.scheduler.max_num_seqs
