@@ -25,6 +25,8 @@
 #include "cc/program/native_executor.h"
 #include "cc/runner/adapters/running_adapters.h"
 #include "cc/runner/adapters/adapter_store.h"
+#include "cc/runner/control/device_control.h"
+#include "cc/runner/control/program_control.h"
 #include "cc/runner/draft_model.h"
 #include "cc/runner/media_encoder.h"
 #include "cc/sampling/draft_proposer.h"
@@ -244,7 +246,11 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
     ThrowIfError(Unimplemented("encoders and adapters need a NativeExecutor"));
   }
   auto clock = std::make_unique<SteadyClock>();
+  std::vector<runner::DeviceControl::Named> programs = {{"model", device.executor.get()}};
+  if (draft != nullptr) programs.push_back({"draft", draft->executor.get()});
+  auto control = std::make_unique<runner::DeviceControl>(std::move(programs));
   runner::ModelRunnerParts parts = {.pages = device.executor->pages(),
+                                    .control = control.get(),
                                     .proposer = std::move(others.proposer)};
   if (draft != nullptr) {
     parts.draft_model =
@@ -258,6 +264,7 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
                           .encoder = nb::none(),
                           .draft_executor = std::move(others.draft_executor),
                           .adapters = nb::none(),
+                          .control = std::move(control),
                           .clock = std::move(clock),
                           .runner = std::move(runner)};
 }

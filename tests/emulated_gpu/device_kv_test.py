@@ -1,5 +1,5 @@
-"""KV that leaves a device and comes back, and draft models whose KV lies beside a model's: on the
-emulated GPU, with the tokens of the CPU."""
+"""KV and weights that leave a device and come back, and draft models whose KV lies beside a
+model's: on the emulated GPU, with the tokens of the CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
-from pagemill.engine.loading import load
+from pagemill.engine.loading import load, update_weights
+from pagemill.weights.source import ModelSource
 
 from tests.parity.small_engine import engine, generate, generate_one, random_prompt
 from tests.parity.tiny_models import make
@@ -167,3 +168,26 @@ def test_a_session_has_the_draft_models_kv(model: Path, drafted: Path, tmp_path:
         assert generate_one(core, prompt, GENERATED) == (expected, 48)
     with engine(model, device="emulated", **OPTIONS) as core, pytest.raises(_native.StatusError, match="another"):
         core.bindings.engine.restore_session(file)
+
+
+def test_tokens_after_sleep_and_updates_are_those_of_the_weights(
+    model: Path, drafted: Path
+) -> None:
+    prompt = prompt_of(7)
+    (expected,) = tokens_of_the_cpu(model, [prompt])
+    (of_other,) = tokens_of_the_cpu(drafted, [prompt])
+    assert of_other != expected
+    source = ModelSource.open(model)
+    with engine(model, device="emulated", **OPTIONS) as core:
+        assert generate_one(core, prompt, GENERATED) == (expected, 0)
+        for keep_kv in (True, False):
+            core.engine.sleep(keep_kv=keep_kv)
+            core.engine.wake()
+            cached = 48 if keep_kv else 0
+            assert generate_one(core, prompt, GENERATED) == (expected, cached)
+        update_weights(core, source, str(drafted))
+        assert generate_one(core, prompt, GENERATED) == (of_other, 0)
+        core.engine.sleep()
+        update_weights(core, source, str(model))
+        core.engine.wake()
+        assert generate_one(core, prompt, GENERATED) == (expected, 0)

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cc/device/stream.h"
+#include "cc/device/thread_pool.h"
 #include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
@@ -21,7 +22,11 @@
 #include "cc/program/device/step_image.h"
 #include "cc/program/kv/kv_fingerprint.h"
 #include "cc/program/operand_views.h"
+#include "cc/program/other_weights.h"
 #include "cc/program/weights/file_digest.h"
+#include "cc/program/weights/mapped_file.h"
+#include "cc/program/weights/weight_digests.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 namespace {
@@ -38,6 +43,8 @@ int64_t MaxPaddingTokens(const KvLayout& layout, int64_t max_blocks) {
 }  // namespace
 
 struct DeviceExecutor::Bound {
+  explicit Bound(device::Device& used) : device(used) {}
+
   // A step in flight.
   struct Slot {
     device::HostMemory memory;
@@ -53,11 +60,13 @@ struct DeviceExecutor::Bound {
     FoundTokens found;
   };
 
+  device::Device& device;
   Program program;
   ExecutorOptions options;
   DeviceExecutorOptions device_options;
   DevicePlan plan;
-  std::optional<DeviceWeights> weights;
+  Weights::Files files;  // of weights; they stay mapped, which costs no memory
+  std::optional<DeviceWeights> weights;  // none while they are not in memory
   std::mutex fingerprint_mutex;
   std::optional<Digest128> fingerprint;
   device::DeviceMemory activations, outputs, workspace, kv, arrays, inputs;
@@ -79,10 +88,15 @@ struct DeviceExecutor::Bound {
   std::unique_ptr<device::Stream> own_stream;  // last: it waits for work that uses the others
 
   ~Bound();
-  Status ShareWith(const Bound& host, device::Device& device);
-  Status AllocateOwn(device::Device& device);
-  Status Allocate(device::Device& device);
-  Status AllocateSlots(device::Device& device);
+  Status ShareWith(const Bound& host);
+  Status AllocateKv();
+  Status AllocateOwn();
+  Status AllocateWork();
+  Status Allocate();
+  Status AllocateSlots();
+  Status Upload();
+  Status Reload(const Bound* host);
+  void Unload();
   void BindProgram();
   void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
@@ -100,7 +114,7 @@ DeviceExecutor::Bound::~Bound() {
 }
 
 // Checks that this program can share its host's arena of KV pages.
-Status DeviceExecutor::Bound::ShareWith(const Bound& host, device::Device& device) {
+Status DeviceExecutor::Bound::ShareWith(const Bound& host) {
   const auto same = [](const char* what, int64_t own, int64_t hosts) {
     if (own == hosts) return OkStatus();
     return InvalidArgument("the program has " + std::to_string(own) + " " + what + ", its host " +
@@ -114,9 +128,15 @@ Status DeviceExecutor::Bound::ShareWith(const Bound& host, device::Device& devic
   return OkStatus();
 }
 
-Status DeviceExecutor::Bound::AllocateOwn(device::Device& device) {
+Status DeviceExecutor::Bound::AllocateKv() {
   PAGEMILL_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv_bytes, "the KV cache"));
   kv_arena = kv.data();
+  if (pages != nullptr) pages->Move(kv.bytes());
+  return OkStatus();
+}
+
+Status DeviceExecutor::Bound::AllocateOwn() {
+  PAGEMILL_RETURN_IF_ERROR(AllocateKv());
   PAGEMILL_ASSIGN_OR_RETURN(own_stream, device.NewStream());
   stream = own_stream.get();
   if (plan.kv_bytes == 0) return OkStatus();
@@ -124,20 +144,26 @@ Status DeviceExecutor::Bound::AllocateOwn(device::Device& device) {
   return OkStatus();
 }
 
-Status DeviceExecutor::Bound::Allocate(device::Device& device) {
+// What weights leave memory with.
+Status DeviceExecutor::Bound::AllocateWork() {
   PAGEMILL_ASSIGN_OR_RETURN(activations,
                             device.Allocate(plan.activations.arena_bytes, "activations"));
   PAGEMILL_ASSIGN_OR_RETURN(outputs, device.Allocate(plan.output_bytes, "outputs"));
   PAGEMILL_ASSIGN_OR_RETURN(workspace, device.Allocate(plan.kernels.workspace_bytes, "workspace"));
+  return OkStatus();
+}
+
+Status DeviceExecutor::Bound::Allocate() {
+  PAGEMILL_RETURN_IF_ERROR(AllocateWork());
   PAGEMILL_ASSIGN_OR_RETURN(arrays, device.Allocate(plan.array_bytes, "arrays of a step"));
   PAGEMILL_ASSIGN_OR_RETURN(inputs, device.Allocate(plan.input_bytes, "inputs of a step"));
   if (plan.tokens) {
     PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, device));
   }
-  return AllocateSlots(device);
+  return AllocateSlots();
 }
 
-Status DeviceExecutor::Bound::AllocateSlots(device::Device& device) {
+Status DeviceExecutor::Bound::AllocateSlots() {
   slots.resize(static_cast<size_t>(plan.num_slots));
   for (Slot& slot : slots) {
     PAGEMILL_ASSIGN_OR_RETURN(slot.memory, device.AllocateHost(plan.slot_bytes, "a step"));
@@ -169,6 +195,7 @@ void DeviceExecutor::Bound::BindProgram() {
                 .part = [this](ValueId id) { return weights->part(id); }});
   calls.emplace(bound);
   image.emplace(program, plan.kv(), device_options.max_blocks);
+  input_views.clear();
   for (size_t i = 0; i < bound.inputs.size(); ++i) {
     std::byte* const at = inputs.data() + plan.input_offsets[i];
     input_views.push_back(MakeView(program.value(bound.inputs[i]), options.max_sizes(), at));
@@ -178,6 +205,28 @@ void DeviceExecutor::Bound::BindProgram() {
       .max_tokens = device_options.max_graph_tokens,
       .max_padding_tokens = MaxPaddingTokens(plan.kv(), device_options.max_blocks),
       .max_graphs = device_options.max_graphs});
+}
+
+Status DeviceExecutor::Bound::Upload() {
+  PAGEMILL_ASSIGN_OR_RETURN(
+      weights, DeviceWeights::Upload(program, files, plan.kernels, device_options.upload, device));
+  return OkStatus();
+}
+
+// `host`: that of an executor without KV and stream of its own.
+Status DeviceExecutor::Bound::Reload(const Bound* host) {
+  PAGEMILL_RETURN_IF_ERROR(Upload());
+  PAGEMILL_RETURN_IF_ERROR(AllocateWork());
+  if (host != nullptr) kv_arena = host->kv_arena;
+  if (host == nullptr && kv_arena == nullptr) PAGEMILL_RETURN_IF_ERROR(AllocateKv());
+  BindProgram();
+  return OkStatus();
+}
+
+void DeviceExecutor::Bound::Unload() {
+  graphs.reset();
+  weights.reset();
+  for (device::DeviceMemory* memory : {&activations, &outputs, &workspace}) *memory = {};
 }
 
 // Enqueues the batch, padded to `sizes`, and its plans.
@@ -276,18 +325,17 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
   if (!AdapterValues(program).empty()) {
     return Unimplemented("a program with adapters runs on the CPU only");
   }
-  auto bound = std::make_unique<Bound>();
+  auto bound = std::make_unique<Bound>(device);
   PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanDevice(program, target, options, device_options));
   PAGEMILL_RETURN_IF_ERROR(CheckFits(bound->plan, device.CountMemory()));
-  PAGEMILL_ASSIGN_OR_RETURN(
-      bound->weights,
-      DeviceWeights::Upload(program, bound->plan.kernels, device_options.upload, device));
+  PAGEMILL_ASSIGN_OR_RETURN(bound->files, Weights::Open(program));
   bound->program = std::move(program);
   bound->options = options;
   bound->device_options = device_options;
-  PAGEMILL_RETURN_IF_ERROR(host == nullptr ? bound->AllocateOwn(device)
-                                           : bound->ShareWith(*host->bound_, device));
-  PAGEMILL_RETURN_IF_ERROR(bound->Allocate(device));
+  PAGEMILL_RETURN_IF_ERROR(bound->Upload());
+  PAGEMILL_RETURN_IF_ERROR(host == nullptr ? bound->AllocateOwn()
+                                           : bound->ShareWith(*host->bound_));
+  PAGEMILL_RETURN_IF_ERROR(bound->Allocate());
   bound->BindProgram();
   return std::unique_ptr<DeviceExecutor>(new DeviceExecutor(std::move(bound)));
 }
@@ -306,18 +354,68 @@ Digest128 DeviceExecutor::kv_fingerprint() const {
   Bound& b = *bound_;
   const std::lock_guard lock(b.fingerprint_mutex);
   if (!b.fingerprint) {
-    const auto digests =
-        b.weights->FileDigests(b.program, DigestMemory(b.options.pack_cache_folder));
+    device::ThreadPool pool({.num_threads = 1});
+    const auto digests = WeightDigests(b.program, *b.files,
+                                       DigestMemory(b.options.pack_cache_folder), pool);
+    for (const MappedFile& file : *b.files) file.DropPages();
     b.fingerprint = KvFingerprint(b.program, digests, b.plan.kv());
   }
   return *b.fingerprint;
 }
 
-double DeviceExecutor::upload_seconds() const { return bound_->weights->seconds(); }
-int64_t DeviceExecutor::num_graphs() const { return bound_->graphs->num_graphs(); }
+double DeviceExecutor::upload_seconds() const {
+  return bound_->weights ? bound_->weights->seconds() : 0;
+}
+int64_t DeviceExecutor::num_graphs() const {
+  return bound_->graphs ? bound_->graphs->num_graphs() : 0;
+}
+
+void DeviceExecutor::UnloadWeights() { bound_->Unload(); }
+
+void DeviceExecutor::FreeKv() {
+  if (bound_->pages != nullptr) bound_->pages->Move({});
+  bound_->kv = {};
+  bound_->kv_arena = nullptr;
+}
+
+Status DeviceExecutor::LoadWeights(const DeviceExecutor* host) {
+  if (bound_->weights) return OkStatus();
+  Status status = bound_->Reload(host == nullptr ? nullptr : host->bound_.get());
+  if (!status.ok()) bound_->Unload();
+  return status;
+}
+
+StatusOr<std::unique_ptr<OtherWeights>> DeviceExecutor::OpenWeights(Program program) const {
+  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(bound_->options.activation_type));
+  PAGEMILL_RETURN_IF_ERROR(CheckOtherWeights(bound_->program, program));
+  PAGEMILL_ASSIGN_OR_RETURN(Weights::Files files, Weights::Open(program));
+  return std::make_unique<OtherWeights>(
+      OtherWeights{.program = std::move(program), .files = std::move(files)});
+}
+
+Status DeviceExecutor::UploadBeside(OtherWeights* weights) const {
+  const Bound& b = *bound_;
+  PAGEMILL_ASSIGN_OR_RETURN(
+      weights->weights, DeviceWeights::Upload(weights->program, weights->files, b.plan.kernels,
+                                              b.device_options.upload, b.device));
+  return OkStatus();
+}
+
+void DeviceExecutor::UseWeights(std::unique_ptr<OtherWeights> weights) {
+  Bound& b = *bound_;
+  {
+    const std::lock_guard lock(b.fingerprint_mutex);
+    std::swap(b.program, weights->program);
+    b.files.swap(weights->files);
+    b.fingerprint.reset();
+  }
+  b.weights.swap(weights->weights);
+  if (b.weights) b.BindProgram();
+}
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
+  if (!b.weights) return FailedPrecondition("the weights are not in memory");
   PAGEMILL_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.plan.kv()));
   for (const ops::KvArrays& kv : batch.kv) {
     if (kv.block_table_stride <= b.device_options.max_blocks) continue;

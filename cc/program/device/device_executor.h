@@ -35,6 +35,7 @@
 #include "cc/ops/batch_view.h"
 #include "cc/program/device/device_options.h"
 #include "cc/program/device/device_plan.h"
+#include "cc/program/device/device_weights.h"
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
@@ -73,6 +74,25 @@ class DeviceExecutor final : public Executor {
   Digest128 kv_fingerprint() const;
   double upload_seconds() const;   // that weights took to the device
   int64_t num_graphs() const;      // that exist now
+
+  // All that follow: only while no step is in flight.
+
+  // Frees the device's memory of weights, activations and outputs, and drops the graphs, which have
+  // its addresses. Until LoadWeights() steps are refused.
+  void UnloadWeights();
+  // Frees the KV cache, too, until LoadWeights(); then its content is undefined.
+  void FreeKv();
+  // The same weights again, from the files that are still mapped. `host` is that of Create() and
+  // loaded. Not OK: they are not loaded; kResourceExhausted if others use the memory.
+  Status LoadWeights(const DeviceExecutor* host = nullptr);
+
+  // Other weights for this program, not uploaded: `program` is this one with other locations of
+  // weights. The errors of CheckOtherWeights() and of Weights::Open().
+  StatusOr<std::unique_ptr<OtherWeights>> OpenWeights(Program program) const;
+  // Uploads them beside those in use: DeviceWeights::Upload().
+  Status UploadBeside(OtherWeights* weights) const;
+  // Goes on with these, uploaded if and only if those in use are, and frees those.
+  void UseWeights(std::unique_ptr<OtherWeights> weights);
 
  private:
   struct Bound;

@@ -56,7 +56,7 @@ Status DevicePages::Copier::Finish() {
 }
 
 Status DevicePages::Read(GroupId, BlockId block, std::span<std::byte> to) const {
-  const std::byte* const page = Page(block, to.size());
+  PAGEMILL_ASSIGN_OR_RETURN(const std::byte* const page, Page(block, to.size()));
   const Turn copier(*this);
   const bool own = IsOwn(to);
   copier->stream->CopyToHost(own ? to : copier->buffer.bytes(), page);
@@ -66,7 +66,7 @@ Status DevicePages::Read(GroupId, BlockId block, std::span<std::byte> to) const 
 }
 
 Status DevicePages::Write(GroupId, BlockId block, std::span<const std::byte> from) {
-  std::byte* const page = Page(block, from.size());
+  PAGEMILL_ASSIGN_OR_RETURN(std::byte* const page, Page(block, from.size()));
   const Turn copier(*this);
   const bool own = IsOwn(from);
   if (!own) std::memcpy(copier->buffer.data(), from.data(), from.size());
@@ -83,10 +83,17 @@ StatusOr<std::span<std::byte>> DevicePages::NewHostMemory(size_t bytes) {
   return memory_.back().bytes();
 }
 
-std::byte* DevicePages::Page(BlockId block, size_t size) const {
+void DevicePages::Move(std::span<std::byte> arena) {
+  const std::lock_guard lock(mutex_);
+  arena_ = arena;
+}
+
+StatusOr<std::byte*> DevicePages::Page(BlockId block, size_t size) const {
   PAGEMILL_CHECK(size == page_bytes_);
   PAGEMILL_CHECK(block.value() >= 0);
   const size_t index = static_cast<size_t>(block.value());
+  const std::lock_guard lock(mutex_);
+  if (arena_.empty()) return FailedPrecondition("the KV cache is not in memory");
   PAGEMILL_CHECK(index < arena_.size() / page_bytes_);
   return arena_.data() + index * page_bytes_;
 }

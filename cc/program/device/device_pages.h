@@ -46,6 +46,9 @@ class DevicePages final : public step::PageStore {
   size_t page_bytes(step::GroupId) const override { return page_bytes_; }
   Status Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override;
   Status Write(step::GroupId group, step::BlockId block, std::span<const std::byte> from) override;
+  // The arena is elsewhere now or, if it is empty, nowhere: then pages are not copied. Only while
+  // none is.
+  void Move(std::span<std::byte> arena);
   // kResourceExhausted if the system does not lock as much.
   StatusOr<std::span<std::byte>> NewHostMemory(size_t bytes) override;
 
@@ -60,14 +63,14 @@ class DevicePages final : public step::PageStore {
   class Turn;  // of a thread, with a copier
 
   DevicePages(std::span<std::byte> arena, size_t page_bytes, device::Device& device)
-      : arena_(arena), page_bytes_(page_bytes), device_(device) {}
-  std::byte* Page(step::BlockId block, size_t size) const;
+      : page_bytes_(page_bytes), device_(device), arena_(arena) {}
+  StatusOr<std::byte*> Page(step::BlockId block, size_t size) const;
   bool IsOwn(std::span<const std::byte> host) const;
 
-  const std::span<std::byte> arena_;
   const size_t page_bytes_;
   device::Device& device_;
   mutable std::mutex mutex_;
+  std::span<std::byte> arena_;  // guarded by mutex_
   mutable std::condition_variable returned_;
   mutable std::array<Copier, kNumCopies> copiers_;
   mutable std::vector<Copier*> idle_;       // guarded by mutex_

@@ -8,7 +8,6 @@
 #include "cc/program/device/weight_arena.h"
 #include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/packed_weights.h"
-#include "cc/program/weights/weight_digests.h"
 
 namespace pagemill::program {
 namespace {
@@ -49,18 +48,18 @@ class PieceReader {
 }  // namespace
 
 StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
+                                              const Weights::Files& files,
                                               const KernelSelection& kernels,
                                               const UploadOptions& options,
                                               device::Device& device) {
   const SteadyClock clock;
   const int64_t start = clock.NowNanos();
   const WeightArena arena(program, kernels.kernels);
-  DeviceWeights result;
-  PAGEMILL_ASSIGN_OR_RETURN(result.files_, Weights::Open(program));
-  const Weights weights = Weights::Load(program, result.files_);
+  const Weights weights = Weights::Load(program, files);
   device::ThreadPool pool({.num_threads = kernels.num_threads});
   PAGEMILL_RETURN_IF_ERROR(
       CheckStoredWeights(program, arena.packed().stored_quantized(), weights, pool));
+  DeviceWeights result;
   PAGEMILL_ASSIGN_OR_RETURN(result.memory_, device.Allocate(arena.bytes(), "weights"));
   PAGEMILL_ASSIGN_OR_RETURN(
       StagedUpload upload,
@@ -81,14 +80,6 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
   weights.DropPages();
   result.seconds_ = SecondsBetween(start, clock.NowNanos());
   return result;
-}
-
-std::vector<Digest128> DeviceWeights::FileDigests(const Program& program,
-                                                  const DigestMemory& memory) const {
-  device::ThreadPool pool({.num_threads = 1});
-  std::vector<Digest128> digests = WeightDigests(program, *files_, memory, pool);
-  for (const MappedFile& file : *files_) file.DropPages();
-  return digests;
 }
 
 }  // namespace pagemill::program

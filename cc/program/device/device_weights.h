@@ -3,36 +3,37 @@
 // their mapped files through two buffers: no more of them is in the host's memory at a time than
 // these, and the largest copy in a packed layout, if kernels require any.
 //
-//   PAGEMILL_ASSIGN_OR_RETURN(DeviceWeights weights, DeviceWeights::Upload(program, kernels, {},
-//                                                                          device));
+//   PAGEMILL_ASSIGN_OR_RETURN(Weights::Files files, Weights::Open(program));
+//   PAGEMILL_ASSIGN_OR_RETURN(DeviceWeights weights,
+//                             DeviceWeights::Upload(program, files, kernels, {}, device));
 //   WeightOperand w = weights.at(op, input);
 //
-// The files stay mapped, which costs no memory. Immutable after Upload(); thread-safe.
+// Immutable after Upload(); thread-safe.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_WEIGHTS_H_
 #define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_WEIGHTS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
-#include <vector>
 
 #include "cc/base/status.h"
-#include "cc/base/xxh3.h"
 #include "cc/device/device.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/device/device_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/program.h"
-#include "cc/program/weights/file_digest.h"
 #include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 
 class DeviceWeights {
  public:
-  // Returns the errors of Weights::Load(), of packing and of the device.
-  static StatusOr<DeviceWeights> Upload(const Program& program, const KernelSelection& kernels,
+  // `files`: Weights::Open(), of which no page is in memory afterwards. Returns the errors of
+  // packing and of the device.
+  static StatusOr<DeviceWeights> Upload(const Program& program, const Weights::Files& files,
+                                        const KernelSelection& kernels,
                                         const UploadOptions& options, device::Device& device);
 
   // The weight that is input `input` of op `op`.
@@ -44,15 +45,19 @@ class DeviceWeights {
   }
   int64_t bytes() const { return static_cast<int64_t>(memory_.bytes().size()); }
   double seconds() const { return seconds_; }  // that the upload took
-  // WeightDigests() of `program`, the one that was uploaded: may read its files.
-  std::vector<Digest128> FileDigests(const Program& program, const DigestMemory& memory) const;
 
  private:
-  Weights::Files files_;
   device::DeviceMemory memory_;
   std::map<std::pair<size_t, size_t>, WeightOperand> operands_;
   std::map<ValueId, const std::byte*> parts_;
   double seconds_ = 0;
+};
+
+// Weights beside those that an executor uses.
+struct OtherWeights {
+  Program program;
+  Weights::Files files;
+  std::optional<DeviceWeights> weights = std::nullopt;  // if they are uploaded
 };
 
 }  // namespace pagemill::program
