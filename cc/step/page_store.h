@@ -33,9 +33,9 @@ struct PageRegion {
 // 1. page_bytes() is constant and may be called from any thread. It is what a page holds for the
 //    layers of `group`; spans given to the other two have this size.
 // 2. Read() and Write() are called from any threads, also while a step runs, and touch no byte of
-//    other blocks. They return when the bytes are copied, or with the error of a device that did not
-//    copy them. The caller ensures that nothing else writes the block meanwhile, and that nothing
-//    reads it while it is written; a step does both until it is collected.
+//    other blocks. They return when the bytes are copied, or with the error of a device that did
+//    not copy them. The caller ensures that nothing else writes the block meanwhile, and that
+//    nothing reads it while it is written; a step may read or write until it is collected.
 // 3. Write() of what Read() gave makes the block, for the layers of the group, what it was, bit for
 //    bit.
 // 4. regions() is constant: the host memory in which the pages lie, for connectors that register

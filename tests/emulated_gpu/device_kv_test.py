@@ -166,7 +166,10 @@ def test_a_session_has_the_draft_models_kv(model: Path, drafted: Path, tmp_path:
     with drafting_engine(model, drafted) as core:
         assert core.bindings.engine.restore_session(file)[1] == 48
         assert generate_one(core, prompt, GENERATED) == (expected, 48)
-    with engine(model, device="emulated", **OPTIONS) as core, pytest.raises(_native.StatusError, match="another"):
+    with (
+        engine(model, device="emulated", **OPTIONS) as core,
+        pytest.raises(_native.StatusError, match="another"),
+    ):
         core.bindings.engine.restore_session(file)
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -43,7 +44,7 @@ int64_t MaxPaddingTokens(const KvLayout& layout, int64_t max_blocks) {
 }  // namespace
 
 struct DeviceExecutor::Bound {
-  explicit Bound(device::Device& used) : device(used) {}
+  explicit Bound(device::Device& used) : the_device(used) {}
 
   // A step in flight.
   struct Slot {
@@ -60,12 +61,12 @@ struct DeviceExecutor::Bound {
     FoundTokens found;
   };
 
-  device::Device& device;
+  device::Device& the_device;
   Program program;
   ExecutorOptions options;
   DeviceExecutorOptions device_options;
   DevicePlan plan;
-  Weights::Files files;  // of weights; they stay mapped, which costs no memory
+  Weights::Files files;                  // they stay mapped, which costs no memory
   std::optional<DeviceWeights> weights;  // none while they are not in memory
   std::mutex fingerprint_mutex;
   std::optional<Digest128> fingerprint;
@@ -81,9 +82,9 @@ struct DeviceExecutor::Bound {
   int64_t num_collected = 0;
   Slot& SlotOf(int64_t step) { return slots[static_cast<size_t>(step) % slots.size()]; }
   std::optional<StepGraphs> graphs;
-  std::unique_ptr<DevicePages> pages;  // of `kv`; null without one
-  std::byte* kv_arena = nullptr;       // of `kv`, or the host's
-  device::Stream* stream = nullptr;    // its own, or the host's
+  std::unique_ptr<DevicePages> pages;          // of `kv`; null without one
+  std::byte* kv_arena = nullptr;               // of `kv`, or the host's
+  device::Stream* stream = nullptr;            // its own, or the host's
   std::unique_ptr<device::Event> last_done;    // of a stream that is the host's
   std::unique_ptr<device::Stream> own_stream;  // last: it waits for work that uses the others
 
@@ -124,12 +125,12 @@ Status DeviceExecutor::Bound::ShareWith(const Bound& host) {
   PAGEMILL_RETURN_IF_ERROR(same("pages", options.num_blocks, host.options.num_blocks));
   kv_arena = host.kv_arena;
   stream = host.stream;
-  last_done = device.NewEvent();
+  last_done = the_device.NewEvent();
   return OkStatus();
 }
 
 Status DeviceExecutor::Bound::AllocateKv() {
-  PAGEMILL_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv_bytes, "the KV cache"));
+  PAGEMILL_ASSIGN_OR_RETURN(kv, the_device.Allocate(plan.kv_bytes, "the KV cache"));
   kv_arena = kv.data();
   if (pages != nullptr) pages->Move(kv.bytes());
   return OkStatus();
@@ -137,28 +138,30 @@ Status DeviceExecutor::Bound::AllocateKv() {
 
 Status DeviceExecutor::Bound::AllocateOwn() {
   PAGEMILL_RETURN_IF_ERROR(AllocateKv());
-  PAGEMILL_ASSIGN_OR_RETURN(own_stream, device.NewStream());
+  PAGEMILL_ASSIGN_OR_RETURN(own_stream, the_device.NewStream());
   stream = own_stream.get();
   if (plan.kv_bytes == 0) return OkStatus();
-  PAGEMILL_ASSIGN_OR_RETURN(pages, DevicePages::Create(kv.bytes(), plan.kv().page_bytes, device));
+  PAGEMILL_ASSIGN_OR_RETURN(
+      pages, DevicePages::Create(kv.bytes(), plan.kv().page_bytes, the_device));
   return OkStatus();
 }
 
 // What weights leave memory with.
 Status DeviceExecutor::Bound::AllocateWork() {
   PAGEMILL_ASSIGN_OR_RETURN(activations,
-                            device.Allocate(plan.activations.arena_bytes, "activations"));
-  PAGEMILL_ASSIGN_OR_RETURN(outputs, device.Allocate(plan.output_bytes, "outputs"));
-  PAGEMILL_ASSIGN_OR_RETURN(workspace, device.Allocate(plan.kernels.workspace_bytes, "workspace"));
+                            the_device.Allocate(plan.activations.arena_bytes, "activations"));
+  PAGEMILL_ASSIGN_OR_RETURN(outputs, the_device.Allocate(plan.output_bytes, "outputs"));
+  PAGEMILL_ASSIGN_OR_RETURN(workspace,
+                            the_device.Allocate(plan.kernels.workspace_bytes, "workspace"));
   return OkStatus();
 }
 
 Status DeviceExecutor::Bound::Allocate() {
   PAGEMILL_RETURN_IF_ERROR(AllocateWork());
-  PAGEMILL_ASSIGN_OR_RETURN(arrays, device.Allocate(plan.array_bytes, "arrays of a step"));
-  PAGEMILL_ASSIGN_OR_RETURN(inputs, device.Allocate(plan.input_bytes, "inputs of a step"));
+  PAGEMILL_ASSIGN_OR_RETURN(arrays, the_device.Allocate(plan.array_bytes, "arrays of a step"));
+  PAGEMILL_ASSIGN_OR_RETURN(inputs, the_device.Allocate(plan.input_bytes, "inputs of a step"));
   if (plan.tokens) {
-    PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, device));
+    PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, the_device));
   }
   return AllocateSlots();
 }
@@ -166,7 +169,7 @@ Status DeviceExecutor::Bound::Allocate() {
 Status DeviceExecutor::Bound::AllocateSlots() {
   slots.resize(static_cast<size_t>(plan.num_slots));
   for (Slot& slot : slots) {
-    PAGEMILL_ASSIGN_OR_RETURN(slot.memory, device.AllocateHost(plan.slot_bytes, "a step"));
+    PAGEMILL_ASSIGN_OR_RETURN(slot.memory, the_device.AllocateHost(plan.slot_bytes, "a step"));
     std::byte* at = slot.memory.data();
     const std::pair<std::span<std::byte>*, int64_t> parts[] = {
         {&slot.arrays, plan.array_bytes},
@@ -178,9 +181,9 @@ Status DeviceExecutor::Bound::AllocateSlots() {
       at += DevicePlan::Aligned(bytes);
     }
     if (tokens) {
-      PAGEMILL_ASSIGN_OR_RETURN(slot.found, tokens->NewFound(device));
+      PAGEMILL_ASSIGN_OR_RETURN(slot.found, tokens->NewFound(the_device));
     }
-    slot.done = device.NewEvent();
+    slot.done = the_device.NewEvent();
   }
   return OkStatus();
 }
@@ -209,7 +212,8 @@ void DeviceExecutor::Bound::BindProgram() {
 
 Status DeviceExecutor::Bound::Upload() {
   PAGEMILL_ASSIGN_OR_RETURN(
-      weights, DeviceWeights::Upload(program, files, plan.kernels, device_options.upload, device));
+      weights,
+      DeviceWeights::Upload(program, files, plan.kernels, device_options.upload, the_device));
   return OkStatus();
 }
 
@@ -397,7 +401,7 @@ Status DeviceExecutor::UploadBeside(OtherWeights* weights) const {
   const Bound& b = *bound_;
   PAGEMILL_ASSIGN_OR_RETURN(
       weights->weights, DeviceWeights::Upload(weights->program, weights->files, b.plan.kernels,
-                                              b.device_options.upload, b.device));
+                                              b.device_options.upload, b.the_device));
   return OkStatus();
 }
 

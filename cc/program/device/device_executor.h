@@ -17,9 +17,9 @@
 // step by row (TokenOfRow()), and a step that requests maxima copies only those. Sample() draws
 // tokens after the step, or after its graph.
 //
-// Several programs: an executor created with a `host` enqueues its steps on the host's stream, among
-// the host's, and keeps its KV in pages of the host's arena, whose blocks the scheduler allocates
-// for both (a draft model).
+// Several programs: an executor created with a `host` enqueues its steps on the host's stream,
+// among the host's, and keeps its KV in pages of the host's arena, whose blocks the scheduler
+// allocates for both (a draft model).
 //
 // Ownership: owns the program and its memory; the device must outlive it. Thread safety: that of
 // Executor; executors that share a stream are used by one thread.

@@ -12,8 +12,8 @@
 // uses it, and a step that uses a page that was written is enqueued after Write() has returned.
 //
 // Copies go through a buffer of one page that the device copies by itself, unless the host's bytes
-// are in memory of NewHostMemory(). kNumCopies threads copy at the same time, others wait for one of
-// them.
+// are in memory of NewHostMemory(). kNumCopies threads copy at the same time, others wait for one
+// of them.
 //
 // The device and the arena must outlive it. Thread safety: as PageStore.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_PAGES_H_

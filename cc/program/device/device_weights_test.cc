@@ -30,8 +30,8 @@ struct Uploaded {
       sent = done;
       EXPECT_GE(total, done);
     };
-    StatusOr<DeviceWeights> uploaded = DeviceWeights::Upload(program, *Weights::Open(program), kernels,
-                                                             options, device);
+    StatusOr<DeviceWeights> uploaded =
+        DeviceWeights::Upload(program, *Weights::Open(program), kernels, options, device);
     EXPECT_TRUE(uploaded.ok()) << uploaded.status().ToString();
     weights = *std::move(uploaded);
   }
