@@ -16,6 +16,7 @@
 #include "cc/program/program.h"
 #include "cc/program/testing/tiny_llama.h"
 #include "cc/program/testing/transposed_weights.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 namespace {
