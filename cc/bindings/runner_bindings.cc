@@ -126,7 +126,7 @@ struct Others {
   EncoderOptions encoder_options;
   nb::object adapters;  // an AdapterStore; None: the model as it is for all
 
-  // Of the executor type of the runner's model.
+  // Has the executor type of the runner's model.
   template <typename Executor>
   Executor* draft() const {
     return draft_executor.is_none() ? nullptr : &nb::cast<Executor&>(draft_executor);

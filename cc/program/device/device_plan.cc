@@ -6,9 +6,9 @@
 #include <initializer_list>
 #include <utility>
 
-#include "cc/program/device/device_pages.h"
 #include "cc/program/device/step_image.h"
 #include "cc/program/device/weight_arena.h"
+#include "cc/program/kv/device_pages.h"
 
 namespace pagemill::program {
 namespace {

@@ -1,4 +1,4 @@
-#include "cc/program/device/device_pages.h"
+#include "cc/program/kv/device_pages.h"
 
 #include <gtest/gtest.h>
 

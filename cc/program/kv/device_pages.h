@@ -1,4 +1,4 @@
-// File: cc/program/device/device_pages.h
+// File: cc/program/kv/device_pages.h
 // The pages of a program's KV cache on a device as bytes, for tiers, connectors and saved sessions.
 // Made by DeviceExecutor.
 //
@@ -16,8 +16,8 @@
 // of them.
 //
 // The device and the arena must outlive it. Thread safety: as PageStore.
-#ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_PAGES_H_
-#define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_PAGES_H_
+#ifndef PAGEMILL_CC_PROGRAM_KV_DEVICE_PAGES_H_
+#define PAGEMILL_CC_PROGRAM_KV_DEVICE_PAGES_H_
 
 #include <array>
 #include <condition_variable>
@@ -79,4 +79,4 @@ class DevicePages final : public step::PageStore {
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_PAGES_H_
+#endif  // PAGEMILL_CC_PROGRAM_KV_DEVICE_PAGES_H_
