@@ -100,7 +100,7 @@ def test_the_cpu_reads_blocks_and_sessions_of_the_device(model: Path, tmp_path: 
 def test_offloading_counts_as_host_memory(model: Path) -> None:
     options = {"device": "emulated", "kv_offloading_bytes": "4096TiB", **OPTIONS}
     with (
-        pytest.raises(ConfigError, match="--kv-offloading-bytes takes 4096.0 TiB of host memory"),
+        pytest.raises(ConfigError, match="--kv-offloading-bytes takes .* of host memory"),
         engine(model, **options),
     ):
         pass
