@@ -24,6 +24,7 @@ using program::Program;
 using program::testing::BatchBuilder;
 using program::testing::TinyLlamaText;
 
+constexpr int64_t kMemoryBytes = int64_t{32} << 20;  // of a device that fills up
 const auto kCommit = [] { return OkStatus(); };
 
 std::unique_ptr<DeviceExecutor> MakeExecutor(const std::string& text, TestDevice& device,
@@ -98,7 +99,7 @@ TEST(DeviceControl, MemoryIsFreedDuringSleepAndStepsAreEqualAfterIt) {
 }
 
 TEST(DeviceControl, ItSleepsOnIfOthersUseTheMemory) {
-  TestDevice device;
+  TestDevice device(kMemoryBytes);
   const auto executor = MakeExecutor(TinyLlamaText({}), device);
   DeviceControl control({{"model", executor.get()}});
   const std::vector<float> before = MustRun(*executor);
@@ -134,7 +135,7 @@ TEST(DeviceControl, AnUpdateGivesTheOutputsOfTheOtherWeights) {
 }
 
 TEST(DeviceControl, WhatIsRefusedChangesNothing) {
-  TestDevice device;
+  TestDevice device(kMemoryBytes);
   const auto executor = MakeExecutor(TinyLlamaText({}), device);
   DeviceControl control({{"model", executor.get()}});
   const std::vector<float> before = MustRun(*executor);
