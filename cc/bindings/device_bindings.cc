@@ -80,14 +80,14 @@ Program ParseFor(const std::string& text, const program::ExecutorOptions& option
 
 // For requests of at most `max_model_len` tokens. Tokens are chosen on the device if the program
 // has logits, whose first `vocab_size` columns are tokens.
-// A draft model's KV lies in pages of its host's cache, and its steps are collected one by one.
+// A draft model's KV lies in pages of its host's cache.
 program::DeviceExecutorOptions DeviceOptions(const Program& program,
                                              const program::ExecutorOptions& options,
                                              int32_t max_model_len, int32_t vocab_size,
                                              bool drafts) {
   const bool has_logits = program.FindOutput(program::kLogits).has_value();
   program::DeviceExecutorOptions made = {.max_blocks = 1,
-                                         .max_steps_in_flight = drafts ? 1 : kStepsInFlight,
+                                         .max_steps_in_flight = kStepsInFlight,
                                          .token_columns = has_logits ? vocab_size : 0,
                                          .shares_kv = drafts};
   engine::RunnerLimits limits;

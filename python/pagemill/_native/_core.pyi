@@ -274,10 +274,10 @@ class DeviceExecutor:
     """Runs a program on a device, with up to two steps in flight, for one ModelRunner with limits
     of the same `max_model_len` and `vocab_size`. Keeps the device alive.
 
-    With a `host`, another executor on the same device, it is one of a draft model: it has one step
-    in flight, among the host's, and its KV in pages of the host's, with `options.kv_page_bytes` and
-    as many pages as that has; `vocab_size` is then the draft model's, at most that of the limits.
-    Keeps the host alive."""
+    With a `host`, another executor on the same device, it is one of a draft model: its steps are
+    among the host's, and its KV is in pages of the host's, with `options.kv_page_bytes` and as many
+    pages as that has; `vocab_size` is then the draft model's, at most that of the limits. Keeps the
+    host alive."""
 
     def __init__(
         self,
