@@ -154,7 +154,7 @@ std::vector<float> Logits(const ExecutorOutput& output) {
   return {row, row + output.logits().shape[1]};
 }
 
-std::vector<float> Run(Executor& executor, const BatchBuilder& arrays) {
+std::vector<float> MustRun(Executor& executor, const BatchBuilder& arrays) {
   ExecutorOutput output;
   EXPECT_EQ(executor.Execute(arrays.view(), &output), OkStatus());
   return Logits(output);
@@ -175,7 +175,7 @@ TEST(DevicePages, OthersGoOnFromCopiedPages) {
   const auto cpu = *NativeExecutor::Create(*Program::Parse(Text()), {.ops = ops::CpuOps()},
                                            Options());
   EXPECT_EQ(writer->kv_fingerprint(), cpu->kv_fingerprint());
-  Run(*writer, whole);
+  MustRun(*writer, whole);
   // The step in flight is of the other slot: the pages of this one are as they were.
   BatchBuilder other(16, 4);
   other.Add(1, 0, prompt);
@@ -187,9 +187,9 @@ TEST(DevicePages, OthersGoOnFromCopiedPages) {
   }
   ExecutorOutput output;
   ASSERT_TRUE(writer->Collect(&output).ok());
-  const std::vector<float> expected = Run(*writer, next);
-  EXPECT_EQ(Run(*reader, moved), expected);
-  EXPECT_EQ(Run(*cpu, moved), expected);
+  const std::vector<float> expected = MustRun(*writer, next);
+  EXPECT_EQ(MustRun(*reader, moved), expected);
+  EXPECT_EQ(MustRun(*cpu, moved), expected);
 }
 
 }  // namespace
