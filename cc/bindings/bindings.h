@@ -7,7 +7,14 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+
+#include "cc/base/xxh3.h"
+
 namespace pagemill::bindings {
+
+// 32 hexadecimal digits.
+std::string ToHex(const Digest128& digest);
 
 void BindStatus(nanobind::module_& m);
 void BindProgram(nanobind::module_& m);

@@ -80,15 +80,17 @@ Program ParseFor(const std::string& text, const program::ExecutorOptions& option
 
 // For requests of at most `max_model_len` tokens. Tokens are chosen on the device if the program
 // has logits, whose first `vocab_size` columns are tokens.
+// A draft model's KV lies in pages of its host's cache.
 program::DeviceExecutorOptions DeviceOptions(const Program& program,
                                              const program::ExecutorOptions& options,
                                              int32_t max_model_len, int32_t vocab_size,
-                                             int32_t max_adapter_rank) {
+                                             int32_t max_adapter_rank, bool drafts) {
   const bool has_logits = program.FindOutput(program::kLogits).has_value();
   program::DeviceExecutorOptions made = {.max_blocks = 1,
                                          .max_steps_in_flight = kStepsInFlight,
                                          .token_columns = has_logits ? vocab_size : 0,
-                                         .max_adapter_rank = max_adapter_rank};
+                                         .max_adapter_rank = max_adapter_rank,
+                                         .shares_kv = drafts};
   engine::RunnerLimits limits;
   limits.max_model_len = max_model_len;
   limits.block_size = options.block_size;
@@ -104,36 +106,44 @@ program::DeviceExecutorOptions DeviceOptions(const Program& program,
 // workspace.
 program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& text,
                                  const program::ExecutorOptions& options, int32_t max_model_len,
-                                 int32_t vocab_size, int32_t max_adapter_rank) {
+                                 int32_t vocab_size, int32_t max_adapter_rank, bool drafts) {
   const Program program = ParseFor(text, options);
   const program::DevicePlan plan = ValueOrThrow(
       program::PlanDevice(program, device.target(), options,
                           DeviceOptions(program, options, max_model_len, vocab_size,
-                                        max_adapter_rank)));
+                                        max_adapter_rank, drafts)));
   program::MemoryPlan made = {.weights_bytes = plan.weight_bytes,
                               .activation_bytes = plan.activations.arena_bytes,
                               .output_bytes = plan.output_bytes,
                               .kv = plan.kv()};
-  made.workspace_bytes = plan.total_bytes() - made.total_bytes();
+  const int64_t kv_bytes = made.kv.arena_bytes();  // which the plan of a draft model has not
+  made.workspace_bytes = plan.total_bytes() - plan.kv_bytes - (made.total_bytes() - kv_bytes);
   return made;
 }
 
 void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const std::string& text,
                   const program::ExecutorOptions& options, int32_t max_model_len,
-                  int32_t vocab_size, int32_t max_adapter_rank) {
+                  int32_t vocab_size, int32_t max_adapter_rank, const DeviceExecutorHolder* host) {
   nb::gil_scoped_release release;  // uploads weights
   Program program = ParseFor(text, options);
-  const program::DeviceExecutorOptions device_options =
-      DeviceOptions(program, options, max_model_len, vocab_size, max_adapter_rank);
+  const program::DeviceExecutorOptions device_options = DeviceOptions(
+      program, options, max_model_len, vocab_size, max_adapter_rank, host != nullptr);
   const int32_t num_threads =
       options.num_threads > 0 ? options.num_threads : device.opened.capabilities.cpu.cores;
   std::unique_ptr<DeviceExecutor> executor = ValueOrThrow(DeviceExecutor::Create(
-      std::move(program), device.target(), *device.opened.device, options, device_options));
+      std::move(program), device.target(), *device.opened.device, options, device_options,
+      host == nullptr ? nullptr : host->executor.get()));
   new (self) DeviceExecutorHolder{
       .options = options,
-      .pool = std::make_unique<device::ThreadPool>(
-          device::ThreadPoolOptions{.num_threads = num_threads}),
+      .pool = host != nullptr ? host->pool
+                              : std::make_shared<device::ThreadPool>(
+                                    device::ThreadPoolOptions{.num_threads = num_threads}),
       .executor = std::move(executor)};
+}
+
+std::string KvFingerprint(const DeviceExecutorHolder& self) {
+  nb::gil_scoped_release release;  // reads files
+  return ToHex(self.executor->kv_fingerprint());
 }
 
 }  // namespace
@@ -164,10 +174,12 @@ void BindDevices(nb::module_& m) {
   nb::class_<DeviceExecutorHolder>(m, "DeviceExecutor")
       .def("__init__", &InitExecutor, nb::arg("device"), nb::arg("text"), nb::arg("options"),
            nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"),
-           nb::arg("max_adapter_rank") = 1, nb::keep_alive<1, 2>());
+           nb::arg("max_adapter_rank") = 1, nb::arg("host").none() = nb::none(),
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 8>())
+      .def("kv_fingerprint", &KvFingerprint);
   m.def("plan_on_device", &PlanOnDevice, nb::arg("device"), nb::arg("text"), nb::arg("options"),
         nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"),
-        nb::arg("max_adapter_rank") = 1);
+        nb::arg("max_adapter_rank") = 1, nb::arg("drafts") = false);
 }
 
 }  // namespace pagemill::bindings

@@ -24,11 +24,11 @@ struct DeviceHolder {
   }
 };
 
-// The Python object keeps the device's alive.
+// The Python object keeps the device's alive, and that of the executor which it shares KV with.
 struct DeviceExecutorHolder {
   program::ExecutorOptions options;
-  // For what the host samples.
-  std::unique_ptr<device::ThreadPool> pool;
+  // For what the host samples; executors that share KV have the same.
+  std::shared_ptr<device::ThreadPool> pool;
   std::unique_ptr<program::DeviceExecutor> executor;
 };
 

@@ -100,14 +100,8 @@ nb::dict Execute(NativeExecutor& self, const nb::dict& arrays) {
 }
 
 std::string KvFingerprint(const NativeExecutor& self) {
-  Digest128 digest;
-  {
-    nb::gil_scoped_release release;  // reads files
-    digest = self.kv_fingerprint();
-  }
-  char text[33];
-  std::snprintf(text, sizeof(text), "%016" PRIx64 "%016" PRIx64, digest.high, digest.low);
-  return text;
+  nb::gil_scoped_release release;  // reads files
+  return ToHex(self.kv_fingerprint());
 }
 
 // A rank's compute threads, and what they touch first, stay on its share of the CPUs.
@@ -149,6 +143,12 @@ void BindNativeExecutor(nb::module_& m) {
 }
 
 }  // namespace
+
+std::string ToHex(const Digest128& digest) {
+  char text[33];
+  std::snprintf(text, sizeof(text), "%016" PRIx64 "%016" PRIx64, digest.high, digest.low);
+  return text;
+}
 
 void BindExecutors(nb::module_& m) {
   BindNativeExecutor(m);

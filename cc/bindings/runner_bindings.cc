@@ -25,6 +25,8 @@
 #include "cc/program/native_executor.h"
 #include "cc/runner/adapters/running_adapters.h"
 #include "cc/runner/adapters/adapter_store.h"
+#include "cc/runner/control/device_control.h"
+#include "cc/runner/control/program_control.h"
 #include "cc/runner/draft_model.h"
 #include "cc/runner/media_encoder.h"
 #include "cc/sampling/draft_proposer.h"
@@ -66,7 +68,7 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
 
 // A plan has the block tables that the layout of the executor has, then those of the draft model if
 // there is one. Their kinds may differ: a group that keeps more than its layers read is allowed.
-void RequireTables(const program::KvLayout& layout, const NativeExecutor* draft,
+void RequireTables(const program::KvLayout& layout, const program::KvLayout* draft,
                    const RunnerLimits& limits) {
   std::vector<int32_t> block_sizes;
   for (const KvGroupOptions& group : limits.kv_groups) {
@@ -74,7 +76,7 @@ void RequireTables(const program::KvLayout& layout, const NativeExecutor* draft,
   }
   std::vector<int32_t> wanted = layout.TableBlockSizes();
   if (draft != nullptr) {
-    const std::vector<int32_t> behind = draft->memory_plan().kv.TableBlockSizes();
+    const std::vector<int32_t> behind = draft->TableBlockSizes();
     wanted.insert(wanted.end(), behind.begin(), behind.end());
   }
   if (block_sizes == wanted) return;
@@ -128,8 +130,10 @@ struct Others {
   EncoderOptions encoder_options;
   nb::object adapters;  // an AdapterStore; None: the model as it is for all
 
-  NativeExecutor* draft() const {
-    return draft_executor.is_none() ? nullptr : &nb::cast<NativeExecutor&>(draft_executor);
+  // Has the executor type of the runner's model.
+  template <typename Executor>
+  Executor* draft() const {
+    return draft_executor.is_none() ? nullptr : &nb::cast<Executor&>(draft_executor);
   }
 };
 
@@ -162,19 +166,27 @@ std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(runner::AdapterCall
       std::move(calls), &nb::cast<runner::AdapterStore&>(adapters), limits);
 }
 
-std::unique_ptr<runner::DraftModel> MakeDraftModel(NativeExecutor& native, const Others& others,
-                                                   const Clock* clock, const RunnerLimits& limits) {
-  NativeExecutor* const draft = others.draft();
-  if (draft == nullptr) return nullptr;
-  if (draft->thread_pool() != native.thread_pool()) {
+// An executor of a model or of its draft model, and what the runner needs to know of it.
+struct DraftParts {
+  program::Executor* executor = nullptr;
+  const program::ExecutorOptions* options = nullptr;
+  device::ThreadPool* pool = nullptr;
+};
+
+// `pool` and `first_kv_group` are those of the model that is drafted for.
+std::unique_ptr<runner::DraftModel> MakeDraftModel(const DraftParts& draft,
+                                                   device::ThreadPool* pool, size_t first_kv_group,
+                                                   int32_t vocab_size, const Clock* clock,
+                                                   const RunnerLimits& limits) {
+  if (draft.pool != pool) {
     ThrowIfError(InvalidArgument("the draft model's executor has another host than this runner's"));
   }
   RunnerLimits passes = limits;
   passes.max_num_logits_rows = limits.max_num_seqs;  // one of each request
-  RequireFits(draft->options(), passes);
-  return ValueOrThrow(runner::DraftModel::Create(
-      draft, native.thread_pool(), clock, limits, native.memory_plan().kv.tables.size(),
-      std::min(others.draft_vocab_size, limits.vocab_size)));
+  RequireFits(*draft.options, passes);
+  return ValueOrThrow(runner::DraftModel::Create(draft.executor, pool, clock, limits,
+                                                 first_kv_group,
+                                                 std::min(vocab_size, limits.vocab_size)));
 }
 
 // Sleep, wake and weight updates of the programs of one process; null for a rank of several, whose
@@ -185,7 +197,9 @@ std::unique_ptr<runner::ProgramControl> MakeControl(NativeExecutor& native, cons
   if (nb::isinstance<NativeExecutor>(others.encoder)) {
     programs.push_back({"encoder", &nb::cast<NativeExecutor&>(others.encoder)});
   }
-  if (others.draft() != nullptr) programs.push_back({"draft", others.draft()});
+  if (NativeExecutor* const draft = others.draft<NativeExecutor>()) {
+    programs.push_back({"draft", draft});
+  }
   return std::make_unique<runner::ProgramControl>(std::move(programs));
 }
 
@@ -193,7 +207,9 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
                     Others others) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
-  RequireTables(native.memory_plan().kv, others.draft(), limits);
+  NativeExecutor* const draft = others.draft<NativeExecutor>();
+  RequireTables(native.memory_plan().kv, draft == nullptr ? nullptr : &draft->memory_plan().kv,
+                limits);
   auto clock = std::make_unique<SteadyClock>();
   comm::Group* group = native.groups().at(comm::Axis::kTensor);
   std::unique_ptr<runner::LeadingExecutor> leading;
@@ -206,11 +222,17 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   program::Executor* steps = &native;
   if (leading != nullptr) steps = leading.get();
   auto control = MakeControl(native, others);
+  std::unique_ptr<runner::DraftModel> draft_model;
+  if (draft != nullptr) {
+    draft_model = MakeDraftModel({draft, &draft->options(), draft->thread_pool()},
+                                 native.thread_pool(), native.memory_plan().kv.tables.size(),
+                                 others.draft_vocab_size, clock.get(), limits);
+  }
   runner::ModelRunnerParts parts = {
       .pages = pages,
       .control = control.get(),
       .proposer = std::move(others.proposer),
-      .draft_model = MakeDraftModel(native, others, clock.get(), limits),
+      .draft_model = std::move(draft_model),
       .media =
           MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type),
       .adapters =
@@ -232,21 +254,37 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
                     Others others) {
   DeviceExecutorHolder& device = nb::cast<DeviceExecutorHolder&>(executor);
   RequireFits(device.options, limits);
-  RequireTables(device.executor->kv_layout(), nullptr, limits);
-  if (!others.draft_executor.is_none()) {
-    ThrowIfError(Unimplemented("draft models need a NativeExecutor"));
+  DeviceExecutorHolder* const draft = others.draft<DeviceExecutorHolder>();
+  const program::KvLayout& layout = device.executor->kv_layout();
+  RequireTables(layout, draft == nullptr ? nullptr : &draft->executor->kv_layout(), limits);
+  auto clock = std::make_unique<SteadyClock>();
+  std::vector<runner::DeviceControl::Named> programs = {{"model", device.executor.get()}};
+  if (nb::isinstance<DeviceExecutorHolder>(others.encoder)) {
+    programs.push_back({"encoder", nb::cast<DeviceExecutorHolder&>(others.encoder).executor.get()});
   }
+  if (draft != nullptr) programs.push_back({"draft", draft->executor.get()});
+  auto control = std::make_unique<runner::DeviceControl>(std::move(programs));
   runner::ModelRunnerParts parts = {
+      .pages = device.executor->pages(),
+      .control = control.get(),
       .proposer = std::move(others.proposer),
       .media =
           MakeEncoder(others.encoder, others.encoder_options, device.options.activation_type),
       .adapters = MakeRunningAdapters(AdapterCallsOf(*device.executor), others.adapters, limits)};
+  if (draft != nullptr) {
+    parts.draft_model =
+        MakeDraftModel({draft->executor.get(), &draft->options, draft->pool.get()},
+                       device.pool.get(), layout.tables.size(), others.draft_vocab_size,
+                       clock.get(), limits);
+  }
   auto runner = ValueOrThrow(
       ModelRunner::Create(device.executor.get(), device.pool.get(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoder = std::move(others.encoder),
-                          .draft_executor = nb::none(),
+                          .draft_executor = std::move(others.draft_executor),
                           .adapters = std::move(others.adapters),
+                          .control = std::move(control),
+                          .clock = std::move(clock),
                           .runner = std::move(runner)};
 }
 

@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "cc/base/clock.h"
+#include "cc/engine/runner_control.h"
 #include "cc/program/native_executor.h"
-#include "cc/runner/control/program_control.h"
 #include "cc/runner/model_runner.h"
 #include "cc/runner/rank_steps.h"
 
@@ -23,7 +23,7 @@ struct RunnerHolder {
   program::NativeExecutor* native = nullptr;  // it, if it is one
   std::unique_ptr<runner::LeadingExecutor> leading =
       nullptr;  // around it, if it is rank 0 of a group
-  std::unique_ptr<runner::ProgramControl> control = nullptr;  // of all native programs
+  std::unique_ptr<engine::RunnerControl> control = nullptr;  // of all its programs
   std::unique_ptr<SteadyClock> clock = nullptr;               // of the draft model
   std::unique_ptr<runner::ModelRunner> runner;
 

@@ -49,13 +49,15 @@ class HostPages final : public step::PageStore {
     }
   }
   size_t page_bytes(step::GroupId group) const override { return page_bytes_[group.value()]; }
-  void Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override {
+  Status Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override {
     const CallbackScope scope;
     runner_.read_page(runner_.context, group.value(), block.value(), to.data());
+    return OkStatus();
   }
-  void Write(step::GroupId group, step::BlockId block, std::span<const std::byte> from) override {
+  Status Write(step::GroupId group, step::BlockId block, std::span<const std::byte> from) override {
     const CallbackScope scope;
     runner_.write_page(runner_.context, group.value(), block.value(), from.data());
+    return OkStatus();
   }
 
  private:

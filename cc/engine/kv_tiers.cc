@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <span>
 #include <utility>
 
 #include "cc/kv_cache/connectors/file.h"
@@ -109,7 +110,12 @@ Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOp
     PAGEMILL_ASSIGN_OR_RETURN(
         tiers.host_blocks,
         NumSlots(options.host_bytes, static_cast<int64_t>(page_bytes), "--kv-offloading-bytes"));
-    arena = std::make_shared<kv_transfer::HostArena>(tiers.host_blocks, page_bytes);
+    PAGEMILL_ASSIGN_OR_RETURN(
+        const std::span<std::byte> memory,
+        pages->NewHostMemory(static_cast<size_t>(tiers.host_blocks) * page_bytes));
+    arena = memory.empty()
+                ? std::make_shared<kv_transfer::HostArena>(tiers.host_blocks, page_bytes)
+                : std::make_shared<kv_transfer::HostArena>(memory, page_bytes);
     worker->Add(kv_cache::kHostMedium, std::make_unique<kv_transfer::HostMedium>(arena, pages));
   }
   if (!options.disk_path.empty()) {

@@ -23,8 +23,10 @@ std::optional<kv_cache::BlockHash> SavedSessions::Copy(const kv_transfer::Sessio
   std::vector<std::byte> bytes;
   for (const kv_cache::BlockContent& content : held.contents) {
     bytes.resize(pages_->page_bytes(content.group));
-    if (!reader.Read({content.hash, content.group}, bytes).ok()) return content.hash;
-    pages_->Write(content.group, content.block, bytes);
+    if (!reader.Read({content.hash, content.group}, bytes).ok() ||
+        !pages_->Write(content.group, content.block, bytes).ok()) {
+      return content.hash;
+    }
   }
   return std::nullopt;
 }

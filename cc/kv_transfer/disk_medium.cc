@@ -51,10 +51,9 @@ Status DiskMedium::Copy(const kv_cache::KvTransfer& transfer, size_t i) {
     case Direction::kLoad:
       PAGEMILL_RETURN_IF_ERROR(file_.ReadAt(at, record_));
       PAGEMILL_RETURN_IF_ERROR(CheckRecord(name, header, bytes));
-      pages_->Write(block.group, block.block, bytes);
-      return OkStatus();
+      return pages_->Write(block.group, block.block, bytes);
     case Direction::kStore:
-      pages_->Read(block.group, block.block, bytes);
+      PAGEMILL_RETURN_IF_ERROR(pages_->Read(block.group, block.block, bytes));
       break;
     case Direction::kDemote: {
       if (arena_ == nullptr) return Internal("the disk tier demotes from no host tier");

@@ -45,11 +45,11 @@ class FileTest : public testing::Test {
   void Fill(int block, int seed) {
     std::vector<std::byte> bytes(model_.page_bytes(kGroup));
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i + seed);
-    model_.Write(kGroup, kv_cache::BlockId(block), bytes);
+    EXPECT_EQ(model_.Write(kGroup, kv_cache::BlockId(block), bytes), OkStatus());
   }
   std::vector<std::byte> Read(int block) {
     std::vector<std::byte> bytes(model_.page_bytes(kGroup));
-    model_.Read(kGroup, kv_cache::BlockId(block), bytes);
+    EXPECT_EQ(model_.Read(kGroup, kv_cache::BlockId(block), bytes), OkStatus());
     return bytes;
   }
 

@@ -121,10 +121,7 @@ Status FileMedium::Load(const kv_cache::BlockContent& block) {
     status = CheckRecord({options_.fingerprint, block.hash, block.group},
                          std::span(record_).first(kRecordHeaderBytes), bytes);
   }
-  if (status.ok()) {
-    pages_->Write(block.group, block.block, bytes);
-    return status;
-  }
+  if (status.ok()) return pages_->Write(block.group, block.block, bytes);
   if (status.code() == StatusCode::kDataLoss && RemoveFile(path).ok()) num_bytes_ -= size;
   return status;
 }
@@ -140,7 +137,7 @@ Status FileMedium::Store(const kv_cache::BlockContent& block) {
                              std::to_string(options_.max_bytes));
   }
   const auto bytes = std::span(record_).subspan(kRecordHeaderBytes);
-  pages_->Read(block.group, block.block, bytes);
+  PAGEMILL_RETURN_IF_ERROR(pages_->Read(block.group, block.block, bytes));
   EncodeRecordHeader({options_.fingerprint, block.hash, block.group}, bytes,
                      std::span(record_).first(kRecordHeaderBytes));
   std::error_code error;

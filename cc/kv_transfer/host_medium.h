@@ -4,7 +4,8 @@
 //   auto arena = std::make_shared<HostArena>(num_slots, slot_bytes);
 //   worker.Add(kHostMedium, std::make_unique<HostMedium>(arena, pages));
 //
-// A slot takes memory when it is first written. Thread safety: slots are independent; the index
+// A slot takes memory when it is first written, unless the arena is in memory of
+// PageStore::NewHostMemory(). Thread safety: slots are independent; the index
 // (BlockTier) ensures that no transfer writes a slot that another transfer uses.
 #ifndef PAGEMILL_CC_KV_TRANSFER_HOST_MEDIUM_H_
 #define PAGEMILL_CC_KV_TRANSFER_HOST_MEDIUM_H_
@@ -25,16 +26,21 @@ class HostArena {
  public:
   HostArena(int64_t num_slots, size_t slot_bytes)
       : slot_bytes_(slot_bytes),
-        bytes_(new std::byte[static_cast<size_t>(num_slots) * slot_bytes]) {}  // not touched
+        own_(new std::byte[static_cast<size_t>(num_slots) * slot_bytes]),  // not touched
+        data_(own_.get()) {}
+  // In `memory`, which outlives it.
+  HostArena(std::span<std::byte> memory, size_t slot_bytes)
+      : slot_bytes_(slot_bytes), data_(memory.data()) {}
 
   // The first `size` bytes of a slot.
   std::span<std::byte> slot(int64_t slot, size_t size) const {
-    return {bytes_.get() + static_cast<size_t>(slot) * slot_bytes_, size};
+    return {data_ + static_cast<size_t>(slot) * slot_bytes_, size};
   }
 
  private:
   const size_t slot_bytes_;
-  const std::unique_ptr<std::byte[]> bytes_;
+  const std::unique_ptr<std::byte[]> own_;
+  std::byte* const data_;
 };
 
 class HostMedium final : public TransferMedium {

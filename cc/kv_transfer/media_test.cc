@@ -36,7 +36,7 @@ std::vector<std::byte> Bytes(const step::PageStore& pages, int seed) {
 
 std::vector<std::byte> Read(const step::PageStore& pages, int block) {
   std::vector<std::byte> bytes(pages.page_bytes(kGroup));
-  pages.Read(kGroup, kv_cache::BlockId(block), bytes);
+  EXPECT_EQ(pages.Read(kGroup, kv_cache::BlockId(block), bytes), OkStatus());
   return bytes;
 }
 
@@ -136,7 +136,7 @@ TEST(HostMedium, APageComesBackBitForBit) {
   step::FakeModel model({});
   HostMedium host(std::make_shared<HostArena>(4, model.page_bytes(kGroup)), &model);
   const auto bytes = Bytes(model, 1);
-  model.Write(kGroup, kv_cache::BlockId(3), bytes);
+  ASSERT_EQ(model.Write(kGroup, kv_cache::BlockId(3), bytes), OkStatus());
   EXPECT_EQ(host.Run(Transfer(Direction::kStore, "host", 3, 2)).num_blocks_done, 1);
   EXPECT_EQ(host.Run(Transfer(Direction::kLoad, "host", 5, 2)).num_blocks_done, 1);
   EXPECT_EQ(Read(model, 5), bytes);
@@ -147,7 +147,7 @@ TEST(DiskMedium, APageComesBackBitForBit) {
   auto disk = *DiskMedium::Create(DiskOptions("disk"), &model, nullptr);
   EXPECT_FALSE(std::filesystem::exists(TempPath("disk"))) << "the file has no name";
   const auto bytes = Bytes(model, 2);
-  model.Write(kGroup, kv_cache::BlockId(3), bytes);
+  ASSERT_EQ(model.Write(kGroup, kv_cache::BlockId(3), bytes), OkStatus());
   EXPECT_TRUE(disk->Run(Transfer(Direction::kStore, "disk", 3, 1)).status.ok());
   EXPECT_TRUE(disk->Run(Transfer(Direction::kLoad, "disk", 5, 1)).status.ok());
   EXPECT_EQ(Read(model, 5), bytes);
@@ -174,7 +174,7 @@ TEST(DiskMedium, DemotesFromTheHostTier) {
   HostMedium host(arena, &model);
   auto disk = *DiskMedium::Create(DiskOptions("demote"), &model, arena);
   const auto bytes = Bytes(model, 3);
-  model.Write(kGroup, kv_cache::BlockId(3), bytes);
+  ASSERT_EQ(model.Write(kGroup, kv_cache::BlockId(3), bytes), OkStatus());
   EXPECT_TRUE(host.Run(Transfer(Direction::kStore, "host", 3, 2)).status.ok());
   kv_cache::KvTransfer demotion = Transfer(Direction::kDemote, "disk", 0, 1);
   demotion.source_slots = {2};

@@ -74,7 +74,8 @@ PeerLoads::Outcome PeerLoads::LoadBlock(Job* job, PeerSegment* peer) {
     const bool same = again == slot && peer->entries()[*slot].sequence == entry.sequence;
     return same ? Outcome{Step::kOver, status} : Outcome{Step::kMoved, OkStatus()};
   }
-  pages_->Write(block.group, block.block, buffer_);
+  status = pages_->Write(block.group, block.block, buffer_);
+  if (!status.ok()) return {Step::kOver, status};
   ++job->num_done;
   // A block that another handover brought again stays for that one.
   if (entry.number == job->transfer.handover.number) status = peer->MarkTaken(*slot);

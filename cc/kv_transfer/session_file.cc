@@ -81,7 +81,7 @@ Status WriteAll(PosixFile* file, const SessionLayout& layout, std::span<const in
   std::array<std::byte, kRecordHeaderBytes> header;
   for (const kv_cache::BlockContent& content : contents) {
     bytes.resize(layout.page_bytes[content.group.value()]);
-    pages.Read(content.group, content.block, bytes);
+    PAGEMILL_RETURN_IF_ERROR(pages.Read(content.group, content.block, bytes));
     EncodeRecordHeader({layout.fingerprint, content.hash, content.group}, bytes, header);
     PAGEMILL_RETURN_IF_ERROR(out.Append(header, true));
     PAGEMILL_RETURN_IF_ERROR(out.Append(bytes, false));

@@ -39,7 +39,7 @@ class SessionFileTest : public testing::Test {
     for (int i = 0; i < 3; ++i) {
       contents_.push_back({Hash(static_cast<uint64_t>(i)), kGroup, kv_cache::BlockId(i + 1)});
       std::vector<std::byte> bytes(model_.page_bytes(kGroup), static_cast<std::byte>(i + 40));
-      model_.Write(kGroup, kv_cache::BlockId(i + 1), bytes);
+      EXPECT_EQ(model_.Write(kGroup, kv_cache::BlockId(i + 1), bytes), OkStatus());
     }
   }
   ~SessionFileTest() override { fs::remove(path_); }
@@ -154,11 +154,13 @@ class SavesMeanwhile final : public step::PageStore {
   SavesMeanwhile(const step::PageStore* pages, std::function<void()> save)
       : pages_(pages), save_(std::move(save)) {}
   size_t page_bytes(step::GroupId group) const override { return pages_->page_bytes(group); }
-  void Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override {
+  Status Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override {
     save_();
-    pages_->Read(group, block, to);
+    return pages_->Read(group, block, to);
   }
-  void Write(step::GroupId, step::BlockId, std::span<const std::byte>) override {}
+  Status Write(step::GroupId, step::BlockId, std::span<const std::byte>) override {
+    return OkStatus();
+  }
 
  private:
   const step::PageStore* const pages_;

@@ -172,8 +172,10 @@ SharedMemoryWorker::Outcome SharedMemoryWorker::Send(Job* job) {
                         "(--kv-shared-memory-bytes)")};
   }
   const BlockContent& block = job->transfer.blocks[job->num_done];
+  const StatusOr<std::span<const std::byte>> page = Page(block);
+  if (!page.ok()) return {Step::kOver, page.status()};
   const StatusOr<bool> put =
-      segment_->Put(KeyOf(block), job->transfer.handover.number, Page(block), NowMs());
+      segment_->Put(KeyOf(block), job->transfer.handover.number, *page, NowMs());
   if (!put.ok()) return {Step::kOver, put.status()};
   if (!*put) return {Step::kWaits, OkStatus()};
   ++job->num_done;
@@ -181,15 +183,15 @@ SharedMemoryWorker::Outcome SharedMemoryWorker::Send(Job* job) {
 }
 
 // The page itself if it lies in one piece of host memory, else a copy.
-std::span<const std::byte> SharedMemoryWorker::Page(const BlockContent& block) {
+StatusOr<std::span<const std::byte>> SharedMemoryWorker::Page(const BlockContent& block) {
   const size_t size = pages_->page_bytes(block.group);
   if (regions_.size() == 1) {
     const auto at = static_cast<size_t>(block.block.value()) * regions_[0].page_bytes;
-    return regions_[0].bytes.subspan(at, size);
+    return std::span<const std::byte>(regions_[0].bytes.subspan(at, size));
   }
   buffer_.resize(size);
-  pages_->Read(block.group, block.block, buffer_);
-  return buffer_;
+  PAGEMILL_RETURN_IF_ERROR(pages_->Read(block.group, block.block, buffer_));
+  return std::span<const std::byte>(buffer_);
 }
 
 }  // namespace pagemill::kv_transfer

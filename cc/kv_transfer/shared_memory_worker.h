@@ -76,7 +76,7 @@ class SharedMemoryWorker final : public kv_cache::TransferWorker {
   Outcome Send(Job* job);
   Status Forget();
   Status SetDone();
-  std::span<const std::byte> Page(const kv_cache::BlockContent& block);
+  StatusOr<std::span<const std::byte>> Page(const kv_cache::BlockContent& block);
 
   const Options options_;
   const std::unique_ptr<SharedSegment> segment_;

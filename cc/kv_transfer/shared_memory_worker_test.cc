@@ -31,12 +31,14 @@ class ArenaPages final : public step::PageStore {
  public:
   explicit ArenaPages(bool offers) : offers_(offers), bytes_(64 * kPageBytes) {}
   size_t page_bytes(GroupId) const override { return kPageBytes; }
-  void Read(GroupId, BlockId block, std::span<std::byte> to) const override {
+  Status Read(GroupId, BlockId block, std::span<std::byte> to) const override {
     EXPECT_FALSE(offers_) << "the region needs no copy";
     std::memcpy(to.data(), At(block), to.size());
+    return OkStatus();
   }
-  void Write(GroupId, BlockId block, std::span<const std::byte> from) override {
+  Status Write(GroupId, BlockId block, std::span<const std::byte> from) override {
     std::memcpy(At(block), from.data(), from.size());
+    return OkStatus();
   }
   std::vector<step::PageRegion> regions() const override {
     if (!offers_) return {};

@@ -5,7 +5,7 @@
 
 #include "cc/program/kv/kv_fingerprint.h"
 #include "cc/program/native_bound.h"
-#include "cc/program/other_weights.h"
+#include "cc/program/weights/other_weights.h"
 
 namespace pagemill::program {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/batch_view.h"
@@ -81,10 +82,16 @@ Status DraftModel::Draft(const step::StepPlan& plan) {
   PAGEMILL_RETURN_IF_ERROR(std::move(failure));
   sampler_.Begin(first_draft_.back());
   if (work_.empty()) return OkStatus();
+  Status status = RunPasses();
+  while (!passes_.empty()) (void)CollectPass();  // of a step that fails
+  last_seconds_ = SecondsBetween(begun_ns, clock_->NowNanos());
+  return status;
+}
+
+Status DraftModel::RunPasses() {
   PAGEMILL_RETURN_IF_ERROR(CatchUp());
   PAGEMILL_RETURN_IF_ERROR(DraftFurther());
-  last_seconds_ = SecondsBetween(begun_ns, clock_->NowNanos());
-  return OkStatus();
+  return CollectPasses();
 }
 
 Status DraftModel::ApplyBlocks(const step::ScheduledRequest& entry) {
@@ -150,7 +157,7 @@ Status DraftModel::CatchUp() {
     BeginPass();
     int32_t room = limits_.max_num_tokens;
     for (; w < work_.size() && room > 0; ++w) {
-      const Work& work = work_[w];
+      Work& work = work_[w];
       Slot& slot = *work.slot;
       // The last known token is computed in any case: the draft follows from it.
       if (work.num_drafts > 0) slot.num_computed = std::min(slot.num_computed, work.end - 1);
@@ -164,9 +171,9 @@ Status DraftModel::CatchUp() {
       slot.num_computed += count;
       room -= count;
       if (slot.num_computed < work.end) break;
-      if (work.num_drafts > 0) AddRow(work, 0);
+      if (work.num_drafts > 0) AddRow(&work, 0);
     }
-    PAGEMILL_RETURN_IF_ERROR(RunPass());
+    PAGEMILL_RETURN_IF_ERROR(EnqueuePass());
   }
   for (const Work& work : work_) MarkComplete(work.slot);
   return OkStatus();
@@ -175,17 +182,22 @@ Status DraftModel::CatchUp() {
 Status DraftModel::DraftFurther() {
   for (int32_t draft = 1;; ++draft) {
     BeginPass();
-    for (const Work& work : work_) {
+    for (Work& work : work_) {
       if (draft >= work.num_drafts) continue;
-      const size_t before = work.first_draft + static_cast<size_t>(draft) - 1;
-      PAGEMILL_RETURN_IF_ERROR(
-          AddTokens(work, sampler_.token_ids().subspan(before, 1), work.end + draft - 1));
+      PAGEMILL_ASSIGN_OR_RETURN(const int32_t token, TokenBefore(work, draft));
+      PAGEMILL_RETURN_IF_ERROR(AddTokens(work, std::span(&token, 1), work.end + draft - 1));
       work.slot->num_computed = work.end + draft;
-      AddRow(work, draft);
+      AddRow(&work, draft);
     }
     if (token_ids_.empty()) return OkStatus();
-    PAGEMILL_RETURN_IF_ERROR(RunPass());
+    PAGEMILL_RETURN_IF_ERROR(EnqueuePass());
   }
+}
+
+StatusOr<int32_t> DraftModel::TokenBefore(const Work& work, int32_t draft) {
+  if (!passes_.empty() && work.pass == num_passes_) return program::TokenOfRow(work.row);
+  PAGEMILL_RETURN_IF_ERROR(CollectPasses());
+  return sampler_.token_ids()[work.first_draft + static_cast<size_t>(draft) - 1];
 }
 
 void DraftModel::MarkComplete(Slot* slot) {
@@ -225,17 +237,22 @@ Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_id
   return OkStatus();
 }
 
-void DraftModel::AddRow(const Work& work, int32_t draft) {
-  const step::Request& request = *work.slot->request;
+void DraftModel::AddRow(Work* work, int32_t draft) {
+  const step::Request& request = *work->slot->request;
+  work->pass = num_passes_ + 1;
+  work->row = static_cast<int32_t>(rows_.size());
   logits_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
   rows_.push_back(
-      {.draft = work.first_draft + static_cast<size_t>(draft),
+      {.draft = work->first_draft + static_cast<size_t>(draft),
        .params = &request.sampling,
-       .position = work.end + draft - static_cast<int32_t>(request.prompt_token_ids.size())});
+       .position = work->end + draft - static_cast<int32_t>(request.prompt_token_ids.size())});
 }
 
-Status DraftModel::RunPass() {
+// Collects it unless the next one may be enqueued before its tokens are known.
+Status DraftModel::EnqueuePass() {
   if (token_ids_.empty()) return OkStatus();
+  const auto most = static_cast<size_t>(executor_->max_steps_in_flight());
+  if (passes_.size() == most) PAGEMILL_RETURN_IF_ERROR(CollectPass());
   kv_.clear();
   for (const BlockTables& table : tables_) kv_.push_back(table.View(/*num_common_blocks=*/0));
   const bool greedy = std::all_of(rows_.begin(), rows_.end(),
@@ -252,16 +269,34 @@ Status DraftModel::RunPass() {
                                 kv_,
                                 /*inputs=*/{}};
   const int64_t begun_ns = clock_->NowNanos();
+  PAGEMILL_RETURN_IF_ERROR(executor_->Enqueue(batch));
+  ++num_passes_;
+  passes_.push_back({.rows = rows_, .num_tokens = batch.num_tokens, .begun_ns = begun_ns});
+  return greedy && most > 1 ? OkStatus() : CollectPasses();
+}
+
+Status DraftModel::CollectPass() {
+  const Pass pass = std::move(passes_.front());
+  passes_.pop_front();
   program::ExecutorOutput output;
-  PAGEMILL_RETURN_IF_ERROR(executor_->Execute(batch, &output));
+  PAGEMILL_RETURN_IF_ERROR(executor_->Collect(&output));
   const TensorView logits = output.logits();
-  if (output.maxima.empty() && !rows_.empty() &&
+  if (output.maxima.empty() && !pass.rows.empty() &&
       (logits.rank != 2 || logits.shape[1] < num_tokens_)) {
     return Internal("the draft model has logits of fewer tokens than it may propose");
   }
-  sampler_.Run(output, rows_);
-  const int64_t now_ns = clock_->NowNanos();
-  if (now_ns > begun_ns) costs_.Observe(batch.num_tokens, SecondsBetween(begun_ns, now_ns));
+  sampler_.Run(output, pass.rows);
+  // Passes run one after the other.
+  const int64_t begun_ns = std::max(pass.begun_ns, last_collected_ns_);
+  last_collected_ns_ = clock_->NowNanos();
+  if (last_collected_ns_ > begun_ns) {
+    costs_.Observe(pass.num_tokens, SecondsBetween(begun_ns, last_collected_ns_));
+  }
+  return OkStatus();
+}
+
+Status DraftModel::CollectPasses() {
+  while (!passes_.empty()) PAGEMILL_RETURN_IF_ERROR(CollectPass());
   return OkStatus();
 }
 

@@ -11,7 +11,9 @@
 // saved sessions cover both. Slots for drafts exist only in the plan that verifies them. So
 // Propose() answers with placeholders, which say how many drafts are worth their time, and Draft()
 // replaces them when their plan runs: one pass over the known tokens that it has not computed, of
-// all requests together, then one pass for each further draft.
+// all requests together, then one pass for each further draft. On an executor that takes several
+// steps, a pass of greedy requests reads the drafts of the pass before it there
+// (program::TokenOfRow()), and is enqueued before the host knows them.
 //
 // The draft model may lag behind the target. In a step without drafts it computes nothing: a
 // request's tokens wait until the request has drafts again. Prompts are computed along with the
@@ -27,6 +29,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -102,6 +105,15 @@ class DraftModel final : public sampling::DraftProposer {
     int32_t end = 0;  // of the known tokens
     int32_t num_drafts = 0;
     size_t first_draft = 0;  // of the plan
+    // The pass that gives its last draft, and the row.
+    uint64_t pass = 0;
+    int32_t row = 0;
+  };
+  // A pass that was enqueued and not collected.
+  struct Pass {
+    std::vector<DraftRow> rows;
+    int32_t num_tokens = 0;
+    int64_t begun_ns = 0;
   };
 
   DraftModel(program::Executor* executor, device::ThreadPool* pool, const Clock* clock,
@@ -113,14 +125,19 @@ class DraftModel final : public sampling::DraftProposer {
   Status ApplyBlocks(const step::ScheduledRequest& entry);
   void SkipCachedTokens(Slot* slot, int32_t num_cached) const;
   void AddWork(const step::ScheduledRequest& entry);
+  Status RunPasses();
   Status CatchUp();
   Status DraftFurther();
+  // The token of the draft before `draft`, or the row of the last pass that gives it.
+  StatusOr<int32_t> TokenBefore(const Work& work, int32_t draft);
   void MarkComplete(Slot* slot);
   void BeginPass();
   Status AddTokens(const Work& work, std::span<const int32_t> token_ids, int32_t position);
   // The last token that was added is followed by draft `draft` of its request.
-  void AddRow(const Work& work, int32_t draft);
-  Status RunPass();
+  void AddRow(Work* work, int32_t draft);
+  Status EnqueuePass();
+  Status CollectPass();
+  Status CollectPasses();
 
   program::Executor* const executor_;
   const Clock* const clock_;
@@ -140,6 +157,9 @@ class DraftModel final : public sampling::DraftProposer {
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, logits_rows_;
   std::vector<ops::KvArrays> kv_;
   std::vector<DraftRow> rows_;
+  std::deque<Pass> passes_;      // those before it
+  uint64_t num_passes_ = 0;      // that were enqueued, ever
+  int64_t last_collected_ns_ = 0;
 };
 
 }  // namespace pagemill::runner

@@ -41,7 +41,8 @@ class DraftModelTest : public testing::Test {
 
   void Make(int32_t num_seqs) {
     limits_ = Limits(num_seqs);
-    executor_ = std::make_unique<ContextExecutor>(&model_, limits_.num_blocks * 2 * kBlockSize);
+    executor_ = std::make_unique<ContextExecutor>(&model_, limits_.num_blocks * 2 * kBlockSize,
+                                                  passes_in_flight_);
     drafts_ = *DraftModel::Create(executor_.get(), &pool_, &clock_, limits_, 1, kVocab);
     executor_->on_enqueue = [this](const ops::StepBatch& batch) {
       clock_.AdvanceNanos(
@@ -168,6 +169,7 @@ class DraftModelTest : public testing::Test {
   engine::RunnerLimits limits_;
   std::unique_ptr<ContextExecutor> executor_;
   std::unique_ptr<DraftModel> drafts_;
+  int32_t passes_in_flight_ = 1;
   double draft_pass_s_ = 0.004;
   int64_t num_drafts_ = 0;
   int64_t num_accepted_ = 0;
@@ -193,6 +195,39 @@ TEST_F(DraftModelTest, DraftsOfAllRequestsAreMadeTogether) {
   draft_pass_s_ = 0.002;
   EXPECT_LT(Run(prompt, outputs, seconds), 0.6 * 199 * 0.01);
   EXPECT_EQ(num_accepted_, num_drafts_);
+}
+
+TEST_F(DraftModelTest, APassReadsTheDraftsOfTheOneBeforeWhereTheyAre) {
+  const std::vector<int32_t> prompt = Random(100, 1);  // two passes
+  const std::vector<std::vector<int32_t>> outputs(3, Guessed(prompt, 100));
+  for (const int32_t passes : {2, 3}) {
+    passes_in_flight_ = passes;
+    num_drafts_ = num_accepted_ = 0;
+    Run(prompt, outputs, MemoryBound);
+    EXPECT_EQ(num_accepted_, num_drafts_);
+    EXPECT_GT(num_accepted_, 100);
+    EXPECT_GT(executor_->num_tokens_of_rows, num_drafts_ / 2) << "all but the first of each step";
+    EXPECT_GT(executor_->num_overlapping_steps, 0);
+  }
+}
+
+TEST_F(DraftModelTest, NoPassStaysInFlightAfterAnError) {
+  passes_in_flight_ = 2;
+  Make(1);
+  const std::vector<int32_t> text = Random(10, 7);
+  step::StepPlan plan;
+  plan.scheduled = {Start(0, text)};
+  plan.scheduled[0].draft_token_ids.assign(5, step::kPlaceholderTokenId);
+  int32_t left = 3;
+  executor_->on_enqueue = [&](const ops::StepBatch&) {
+    return left-- > 0 ? OkStatus() : Internal("injected");
+  };
+  drafts_->Start(RequestIndex(0), text);
+  EXPECT_EQ(drafts_->Draft(plan).message(), "injected");
+  left = 100;
+  drafts_->Start(RequestIndex(0), text);
+  ASSERT_TRUE(drafts_->Draft(plan).ok());
+  EXPECT_EQ(drafts_->token_ids(0)[4], Guessed(text, 5)[4]);
 }
 
 TEST_F(DraftModelTest, TextThatCannotBeGuessedCostsAlmostNothing) {

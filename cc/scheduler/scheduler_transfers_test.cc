@@ -98,8 +98,8 @@ class SchedulerTransfersTest : public SchedulerTest {
     std::vector<std::byte> page(other.page_bytes(kv_cache::GroupId(0)));
     for (size_t i = 0; i < load.blocks.size(); ++i) {
       const auto from = static_cast<int32_t>(first_token / 4 + static_cast<int32_t>(i) + 1);
-      other.Read(kv_cache::GroupId(0), step::BlockId(from), page);
-      model_->Write(kv_cache::GroupId(0), load.blocks[i].block, page);
+      ASSERT_TRUE(other.Read(kv_cache::GroupId(0), step::BlockId(from), page).ok());
+      ASSERT_TRUE(model_->Write(kv_cache::GroupId(0), load.blocks[i].block, page).ok());
     }
   }
   int64_t Parked(ParkReason reason) const {

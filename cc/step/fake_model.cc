@@ -38,19 +38,21 @@ size_t FakeModel::page_bytes(GroupId) const {
   return kSlotBytes * static_cast<size_t>(options_.block_size);
 }
 
-void FakeModel::Read(GroupId, BlockId block, std::span<std::byte> to) const {
+Status FakeModel::Read(GroupId, BlockId block, std::span<std::byte> to) const {
   const Entry* entry = &kv_[static_cast<size_t>(block.value()) * options_.block_size];
   for (size_t i = 0; i < to.size(); i += kSlotBytes, ++entry) {
     StoreLittle32(static_cast<uint32_t>(entry->token), &to[i]);
     StoreLittle64(entry->fingerprint, &to[i + 4]);
   }
+  return OkStatus();
 }
 
-void FakeModel::Write(GroupId, BlockId block, std::span<const std::byte> from) {
+Status FakeModel::Write(GroupId, BlockId block, std::span<const std::byte> from) {
   Entry* entry = &kv_[static_cast<size_t>(block.value()) * options_.block_size];
   for (size_t i = 0; i < from.size(); i += kSlotBytes, ++entry) {
     *entry = {static_cast<int32_t>(LoadLittle32(&from[i])), LoadLittle64(&from[i + 4])};
   }
+  return OkStatus();
 }
 
 StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {

@@ -72,8 +72,8 @@ class FakeModel final : public PageStore {
 
   // A page: 12 bytes a slot of the block, the same on every machine; every group has the same ones.
   size_t page_bytes(GroupId group) const override;
-  void Read(GroupId group, BlockId block, std::span<std::byte> to) const override;
-  void Write(GroupId group, BlockId block, std::span<const std::byte> from) override;
+  Status Read(GroupId group, BlockId block, std::span<std::byte> to) const override;
+  Status Write(GroupId group, BlockId block, std::span<const std::byte> from) override;
 
   // The tokens that the model must give after `prompt`.
   static std::vector<int32_t> Continue(std::span<const int32_t> prompt, size_t count,

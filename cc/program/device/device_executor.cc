@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "cc/device/stream.h"
+#include "cc/device/thread_pool.h"
 #include "cc/program/adapters/device_adapters.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
@@ -17,7 +20,14 @@
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_graphs.h"
 #include "cc/program/device/step_image.h"
+#include "cc/program/kv/device_pages.h"
+#include "cc/program/kv/kv_fingerprint.h"
 #include "cc/program/operand_views.h"
+#include "cc/program/weights/file_digest.h"
+#include "cc/program/weights/mapped_file.h"
+#include "cc/program/weights/other_weights.h"
+#include "cc/program/weights/weight_digests.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 namespace {
@@ -40,6 +50,8 @@ bool UsesAdapters(const ops::StepBatch& batch) {
 }  // namespace
 
 struct DeviceExecutor::Bound {
+  explicit Bound(device::Device& used) : the_device(used) {}
+
   // A step in flight.
   struct Slot {
     device::HostMemory memory;
@@ -56,11 +68,15 @@ struct DeviceExecutor::Bound {
     FoundTokens found;
   };
 
+  device::Device& the_device;
   Program program;
   ExecutorOptions options;
   DeviceExecutorOptions device_options;
   DevicePlan plan;
-  std::optional<DeviceWeights> weights;
+  Weights::Files files;                  // they stay mapped, which costs no memory
+  std::optional<DeviceWeights> weights;  // none while they are not in memory
+  std::mutex fingerprint_mutex;
+  std::optional<Digest128> fingerprint;
   device::DeviceMemory activations, outputs, workspace, kv, arrays, inputs;
   std::vector<TensorView> input_views;  // of Program::TensorInputs(), on the device
   BoundProgram bound;
@@ -74,10 +90,22 @@ struct DeviceExecutor::Bound {
   int64_t num_collected = 0;
   Slot& SlotOf(int64_t step) { return slots[static_cast<size_t>(step) % slots.size()]; }
   std::optional<StepGraphs> graphs;
-  std::unique_ptr<device::Stream> stream;  // last: it waits for work that uses the others
+  std::unique_ptr<DevicePages> pages;          // of `kv`; null without one
+  std::byte* kv_arena = nullptr;               // of `kv`, or the host's
+  device::Stream* stream = nullptr;            // its own, or the host's
+  std::unique_ptr<device::Event> last_done;    // of a stream that is the host's
+  std::unique_ptr<device::Stream> own_stream;  // last: it waits for work that uses the others
 
-  Status Allocate(device::Device& device);
-  Status AllocateSlots(device::Device& device);
+  ~Bound();
+  Status ShareWith(const Bound& host);
+  Status AllocateKv();
+  Status AllocateOwn();
+  Status AllocateWork();
+  Status Allocate();
+  Status AllocateSlots();
+  Status Upload();
+  Status Reload(const Bound* host);
+  void Unload();
   void BindProgram();
   void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
@@ -88,29 +116,73 @@ struct DeviceExecutor::Bound {
   void EnqueueOutputs(Slot* slot);
 };
 
-Status DeviceExecutor::Bound::Allocate(device::Device& device) {
+DeviceExecutor::Bound::~Bound() {
+  if (last_done == nullptr) return;
+  stream->Record(*last_done);
+  (void)last_done->Synchronize();
+}
+
+// Checks that this program can share its host's arena of KV pages.
+Status DeviceExecutor::Bound::ShareWith(const Bound& host) {
+  const auto same = [](const char* what, int64_t own, int64_t hosts) {
+    if (own == hosts) return OkStatus();
+    return InvalidArgument("the program has " + std::to_string(own) + " " + what + ", its host " +
+                           std::to_string(hosts));
+  };
+  PAGEMILL_RETURN_IF_ERROR(same("bytes a page", plan.kv().page_bytes, host.plan.kv().page_bytes));
+  PAGEMILL_RETURN_IF_ERROR(same("pages", options.num_blocks, host.options.num_blocks));
+  kv_arena = host.kv_arena;
+  stream = host.stream;
+  last_done = the_device.NewEvent();
+  return OkStatus();
+}
+
+Status DeviceExecutor::Bound::AllocateKv() {
+  PAGEMILL_ASSIGN_OR_RETURN(kv, the_device.Allocate(plan.kv_bytes, "the KV cache"));
+  kv_arena = kv.data();
+  if (pages != nullptr) pages->Move(kv.bytes());
+  return OkStatus();
+}
+
+Status DeviceExecutor::Bound::AllocateOwn() {
+  PAGEMILL_RETURN_IF_ERROR(AllocateKv());
+  PAGEMILL_ASSIGN_OR_RETURN(own_stream, the_device.NewStream());
+  stream = own_stream.get();
+  if (plan.kv_bytes == 0) return OkStatus();
+  PAGEMILL_ASSIGN_OR_RETURN(
+      pages, DevicePages::Create(kv.bytes(), plan.kv().page_bytes, the_device));
+  return OkStatus();
+}
+
+// What weights leave memory with.
+Status DeviceExecutor::Bound::AllocateWork() {
   PAGEMILL_ASSIGN_OR_RETURN(activations,
-                            device.Allocate(plan.activations.arena_bytes, "activations"));
-  PAGEMILL_ASSIGN_OR_RETURN(outputs, device.Allocate(plan.output_bytes, "outputs"));
-  PAGEMILL_ASSIGN_OR_RETURN(workspace, device.Allocate(plan.kernels.workspace_bytes, "workspace"));
-  PAGEMILL_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv().arena_bytes(), "the KV cache"));
-  PAGEMILL_ASSIGN_OR_RETURN(arrays, device.Allocate(plan.array_bytes, "arrays of a step"));
-  PAGEMILL_ASSIGN_OR_RETURN(inputs, device.Allocate(plan.input_bytes, "inputs of a step"));
+                            the_device.Allocate(plan.activations.arena_bytes, "activations"));
+  PAGEMILL_ASSIGN_OR_RETURN(outputs, the_device.Allocate(plan.output_bytes, "outputs"));
+  PAGEMILL_ASSIGN_OR_RETURN(workspace,
+                            the_device.Allocate(plan.kernels.workspace_bytes, "workspace"));
+  return OkStatus();
+}
+
+Status DeviceExecutor::Bound::Allocate() {
+  PAGEMILL_RETURN_IF_ERROR(AllocateWork());
+  PAGEMILL_ASSIGN_OR_RETURN(arrays, the_device.Allocate(plan.array_bytes, "arrays of a step"));
+  PAGEMILL_ASSIGN_OR_RETURN(inputs, the_device.Allocate(plan.input_bytes, "inputs of a step"));
   if (plan.tokens) {
-    PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, device));
+    PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, the_device));
   }
   if (plan.adapters.table_bytes > 0) {
     PAGEMILL_ASSIGN_OR_RETURN(
-        adapters, DeviceAdapters::Create(program, AdapterOptions(options, device_options), device));
+        adapters,
+        DeviceAdapters::Create(program, AdapterOptions(options, device_options), the_device));
   }
-  PAGEMILL_ASSIGN_OR_RETURN(stream, device.NewStream());
-  return AllocateSlots(device);
+  return AllocateSlots();
 }
 
-Status DeviceExecutor::Bound::AllocateSlots(device::Device& device) {
+Status DeviceExecutor::Bound::AllocateSlots() {
   slots.resize(static_cast<size_t>(plan.num_slots));
   for (Slot& slot : slots) {
-    PAGEMILL_ASSIGN_OR_RETURN(slot.memory, device.AllocateHost(plan.slot_bytes, "a step"));
+    PAGEMILL_ASSIGN_OR_RETURN(slot.memory, the_device.AllocateHost(plan.slot_bytes, "a step"));
     std::byte* at = slot.memory.data();
     const std::pair<std::span<std::byte>*, int64_t> parts[] = {
         {&slot.arrays, plan.array_bytes},
@@ -123,9 +195,9 @@ Status DeviceExecutor::Bound::AllocateSlots(device::Device& device) {
       at += DevicePlan::Aligned(bytes);
     }
     if (tokens) {
-      PAGEMILL_ASSIGN_OR_RETURN(slot.found, tokens->NewFound(device));
+      PAGEMILL_ASSIGN_OR_RETURN(slot.found, tokens->NewFound(the_device));
     }
-    slot.done = device.NewEvent();
+    slot.done = the_device.NewEvent();
   }
   return OkStatus();
 }
@@ -134,13 +206,14 @@ void DeviceExecutor::Bound::BindProgram() {
   bound = Bind(program, plan.kernels, plan.activations, options,
                {.activations = activations.data(),
                 .outputs = outputs.data(),
-                .kv = kv.data(),
+                .kv = kv_arena,
                 .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return weights->at(op, input); },
                 .part = [this](ValueId id) { return weights->part(id); },
                 .adapter = [this](ValueId id) { return adapters->TableOf(id); }});
   calls.emplace(bound);
   image.emplace(program, plan.kv(), device_options.max_blocks);
+  input_views.clear();
   for (size_t i = 0; i < bound.inputs.size(); ++i) {
     std::byte* const at = inputs.data() + plan.input_offsets[i];
     input_views.push_back(MakeView(program.value(bound.inputs[i]), options.max_sizes(), at));
@@ -150,6 +223,29 @@ void DeviceExecutor::Bound::BindProgram() {
       .max_tokens = device_options.max_graph_tokens,
       .max_padding_tokens = MaxPaddingTokens(plan.kv(), device_options.max_blocks),
       .max_graphs = device_options.max_graphs});
+}
+
+Status DeviceExecutor::Bound::Upload() {
+  PAGEMILL_ASSIGN_OR_RETURN(
+      weights,
+      DeviceWeights::Upload(program, files, plan.kernels, device_options.upload, the_device));
+  return OkStatus();
+}
+
+// `host`: that of an executor without KV and stream of its own.
+Status DeviceExecutor::Bound::Reload(const Bound* host) {
+  PAGEMILL_RETURN_IF_ERROR(Upload());
+  PAGEMILL_RETURN_IF_ERROR(AllocateWork());
+  if (host != nullptr) kv_arena = host->kv_arena;
+  if (host == nullptr && kv_arena == nullptr) PAGEMILL_RETURN_IF_ERROR(AllocateKv());
+  BindProgram();
+  return OkStatus();
+}
+
+void DeviceExecutor::Bound::Unload() {
+  graphs.reset();
+  weights.reset();
+  for (device::DeviceMemory* memory : {&activations, &outputs, &workspace}) *memory = {};
 }
 
 // Enqueues the batch, padded to `sizes`, and its plans.
@@ -215,7 +311,7 @@ void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes, bool with_ada
   view.inputs = input_views;
   calls->Set(view);
   if (tokens) tokens->EnqueueTake(view.token_ids, sizes.tokens, *stream);
-  ops::KernelContext context = {.workspace = bound.workspace, .stream = stream.get()};
+  ops::KernelContext context = {.workspace = bound.workspace, .stream = stream};
   for (size_t i = 0; i < bound.ops.size(); ++i) {
     context.plan = bound.ops[i].plan;
     bound.ops[i].kernel->run((*calls)[i], context);
@@ -242,17 +338,22 @@ void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
 
 StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
     Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
-    const DeviceExecutorOptions& device_options) {
-  auto bound = std::make_unique<Bound>();
+    const DeviceExecutorOptions& device_options, const DeviceExecutor* host) {
+  if (device_options.shares_kv != (host != nullptr)) {
+    return InvalidArgument("shares_kv is " + std::to_string(device_options.shares_kv) +
+                           (host == nullptr ? " without a host" : " with a host"));
+  }
+  auto bound = std::make_unique<Bound>(device);
   PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanDevice(program, target, options, device_options));
   PAGEMILL_RETURN_IF_ERROR(CheckFits(bound->plan, device.CountMemory()));
-  PAGEMILL_ASSIGN_OR_RETURN(
-      bound->weights,
-      DeviceWeights::Upload(program, bound->plan.kernels, device_options.upload, device));
+  PAGEMILL_ASSIGN_OR_RETURN(bound->files, Weights::Open(program));
   bound->program = std::move(program);
   bound->options = options;
   bound->device_options = device_options;
-  PAGEMILL_RETURN_IF_ERROR(bound->Allocate(device));
+  PAGEMILL_RETURN_IF_ERROR(bound->Upload());
+  PAGEMILL_RETURN_IF_ERROR(host == nullptr ? bound->AllocateOwn()
+                                           : bound->ShareWith(*host->bound_));
+  PAGEMILL_RETURN_IF_ERROR(bound->Allocate());
   bound->BindProgram();
   return std::unique_ptr<DeviceExecutor>(new DeviceExecutor(std::move(bound)));
 }
@@ -265,8 +366,71 @@ DeviceExecutor::~DeviceExecutor() = default;
 const Program& DeviceExecutor::program() const { return bound_->program; }
 const KvLayout& DeviceExecutor::kv_layout() const { return bound_->plan.kv(); }
 const DevicePlan& DeviceExecutor::plan() const { return bound_->plan; }
-double DeviceExecutor::upload_seconds() const { return bound_->weights->seconds(); }
-int64_t DeviceExecutor::num_graphs() const { return bound_->graphs->num_graphs(); }
+step::PageStore* DeviceExecutor::pages() { return bound_->pages.get(); }
+
+Digest128 DeviceExecutor::kv_fingerprint() const {
+  Bound& b = *bound_;
+  const std::lock_guard lock(b.fingerprint_mutex);
+  if (!b.fingerprint) {
+    device::ThreadPool pool({.num_threads = 1});
+    const auto digests = WeightDigests(b.program, *b.files,
+                                       DigestMemory(b.options.pack_cache_folder), pool);
+    for (const MappedFile& file : *b.files) file.DropPages();
+    b.fingerprint = KvFingerprint(b.program, digests, b.plan.kv());
+  }
+  return *b.fingerprint;
+}
+
+double DeviceExecutor::upload_seconds() const {
+  return bound_->weights ? bound_->weights->seconds() : 0;
+}
+int64_t DeviceExecutor::num_graphs() const {
+  return bound_->graphs ? bound_->graphs->num_graphs() : 0;
+}
+
+void DeviceExecutor::UnloadWeights() { bound_->Unload(); }
+
+void DeviceExecutor::FreeKv() {
+  if (bound_->pages != nullptr) bound_->pages->Move({});
+  bound_->kv = {};
+  bound_->kv_arena = nullptr;
+}
+
+Status DeviceExecutor::LoadWeights(const DeviceExecutor* host) {
+  if (bound_->weights) return OkStatus();
+  const bool shares = bound_->device_options.shares_kv;
+  Status status = bound_->Reload(shares ? host->bound_.get() : nullptr);
+  if (!status.ok()) bound_->Unload();
+  return status;
+}
+
+StatusOr<std::unique_ptr<OtherWeights>> DeviceExecutor::OpenWeights(Program program) const {
+  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(bound_->options.activation_type));
+  PAGEMILL_RETURN_IF_ERROR(CheckOtherWeights(bound_->program, program));
+  PAGEMILL_ASSIGN_OR_RETURN(Weights::Files files, Weights::Open(program));
+  return std::make_unique<OtherWeights>(
+      OtherWeights{.program = std::move(program), .files = std::move(files)});
+}
+
+Status DeviceExecutor::UploadBeside(OtherWeights* weights) const {
+  const Bound& b = *bound_;
+  PAGEMILL_ASSIGN_OR_RETURN(
+      weights->weights, DeviceWeights::Upload(weights->program, weights->files, b.plan.kernels,
+                                              b.device_options.upload, b.the_device));
+  return OkStatus();
+}
+
+void DeviceExecutor::UseWeights(std::unique_ptr<OtherWeights> weights) {
+  Bound& b = *bound_;
+  {
+    const std::lock_guard lock(b.fingerprint_mutex);
+    std::swap(b.program, weights->program);
+    b.files.swap(weights->files);
+    b.fingerprint.reset();
+  }
+  b.weights.swap(weights->weights);
+  if (b.weights) b.BindProgram();
+}
 
 Status DeviceExecutor::CheckAdapter(const AdapterWeights& weights) const {
   if (!bound_->adapters) return InvalidArgument("the program has no adapters");
@@ -280,6 +444,7 @@ Status DeviceExecutor::SetAdapter(int32_t slot, const AdapterWeights* weights) {
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
+  if (!b.weights) return FailedPrecondition("the weights are not in memory");
   PAGEMILL_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.plan.kv()));
   for (const ops::KvArrays& kv : batch.kv) {
     if (kv.block_table_stride <= b.device_options.max_blocks) continue;

@@ -17,8 +17,12 @@
 // step by row (TokenOfRow()), and a step that requests maxima copies only those. Sample() draws
 // tokens after the step, or after its graph.
 //
+// Several programs: an executor created with a `host` enqueues its steps on the host's stream,
+// among the host's, and keeps its KV in pages of the host's arena, whose blocks the scheduler
+// allocates for both (a draft model).
+//
 // Ownership: owns the program and its memory; the device must outlive it. Thread safety: that of
-// Executor.
+// Executor; executors that share a stream are used by one thread.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_EXECUTOR_H_
 #define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_EXECUTOR_H_
 
@@ -26,25 +30,31 @@
 #include <memory>
 
 #include "cc/base/status.h"
+#include "cc/base/xxh3.h"
 #include "cc/device/device.h"
 #include "cc/ops/batch_view.h"
 #include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/device/device_options.h"
 #include "cc/program/device/device_plan.h"
+#include "cc/program/device/device_weights.h"
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/program.h"
+#include "cc/step/page_store.h"
 
 namespace pagemill::program {
 
 class DeviceExecutor final : public Executor {
  public:
   // kInvalidArgument names the invalid option, kResourceExhausted what does not fit (CheckFits()).
+  // `host`, of the same device, outlives the executor, which must have as many pages, and
+  // options.kv_page_bytes must be the host's: else kInvalidArgument. It is given if and only if
+  // device_options.shares_kv is true.
   static StatusOr<std::unique_ptr<DeviceExecutor>> Create(
       Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
-      const DeviceExecutorOptions& device_options);
+      const DeviceExecutorOptions& device_options, const DeviceExecutor* host = nullptr);
   ~DeviceExecutor() override;  // waits for steps in flight
 
   // kInvalidArgument if the batch exceeds the options or reads tokens that do not exist,
@@ -64,8 +74,32 @@ class DeviceExecutor final : public Executor {
   const Program& program() const;
   const KvLayout& kv_layout() const;
   const DevicePlan& plan() const;  // of its memory
+  // The pages of its KV cache, thread-safe; null if it has none of its own.
+  step::PageStore* pages();
+  // See kv_fingerprint.h. Reads the weight files, unless their digests are known from an earlier
+  // time. Thread-safe.
+  Digest128 kv_fingerprint() const;
   double upload_seconds() const;   // that weights took to the device
   int64_t num_graphs() const;      // that exist now
+
+  // All that follow: only while no step is in flight.
+
+  // Frees the device's memory of weights, activations and outputs, and drops the graphs, which have
+  // its addresses. Until LoadWeights() steps are refused.
+  void UnloadWeights();
+  // Frees the KV cache, too, until LoadWeights(); then its content is undefined.
+  void FreeKv();
+  // The same weights again, from the files that are still mapped. `host` is that of Create() and
+  // loaded; one that has none ignores it. Not OK: they are not loaded; kResourceExhausted if others use the memory.
+  Status LoadWeights(const DeviceExecutor* host = nullptr);
+
+  // Other weights for this program, not uploaded: `program` is this one with other locations of
+  // weights. The errors of CheckOtherWeights() and of Weights::Open().
+  StatusOr<std::unique_ptr<OtherWeights>> OpenWeights(Program program) const;
+  // Uploads them beside those in use: DeviceWeights::Upload().
+  Status UploadBeside(OtherWeights* weights) const;
+  // Goes on with these, uploaded if and only if those in use are, and frees those.
+  void UseWeights(std::unique_ptr<OtherWeights> weights);
 
  private:
   struct Bound;

@@ -127,6 +127,47 @@ TEST_P(DeviceExecutorTest, KeepsTwoStepsInFlight) {
   }
 }
 
+// Two programs, each with requests of its own on pages of one arena, by turns.
+TEST_P(DeviceExecutorTest, ADraftModelSharesPagesAndStream) {
+  const std::string text = testing::TinyLlamaText({.seed = 4});
+  const std::string small = testing::TinyLlamaText({.seed = 9, .layers = 1});
+  const Target target = {.ops = ops::testing::TestDeviceOps()};
+  const DeviceExecutorOptions device_options = {.max_blocks = kBlocks,
+                                                .max_graph_tokens = GetParam()};
+  DeviceExecutorOptions shares = device_options;
+  shares.shares_kv = true;
+  TestDevice device;
+  const auto host = *OnDevice(text, device, device_options);
+  const auto share = [&](const ExecutorOptions& options) {
+    return DeviceExecutor::Create(*Program::Parse(small), target, device, options, shares,
+                                  host.get());
+  };
+  EXPECT_EQ(share(Options()).status().code(), StatusCode::kInvalidArgument) << "smaller pages";
+  ExecutorOptions options = Options();
+  options.kv_page_bytes = host->kv_layout().page_bytes;
+  const auto draft = *share(options);
+  EXPECT_EQ(draft->pages(), nullptr);
+  const auto reference = OnCpu(text);
+  const auto small_reference =
+      *NativeExecutor::Create(*Program::Parse(small), {.ops = ops::CpuOps()}, options);
+  for (int32_t i = 0; i < 4; ++i) {
+    BatchBuilder step(kBlockSize, kBlocks);
+    BatchBuilder pass(draft->kv_layout().TableBlockSizes(), kBlocks);
+    step.Add(0, i, {3 + i});
+    pass.Add(3, i, {70 - i});
+    device.Hold();
+    ASSERT_TRUE(host->Enqueue(step.view()).ok());
+    ASSERT_TRUE(draft->Enqueue(pass.view()).ok());
+    device.Release();
+    ExecutorOutput output;
+    ASSERT_TRUE(draft->Collect(&output).ok());
+    EXPECT_TRUE(ops::conformance::BitEqual(Logits(output), MustRun(*small_reference, pass.view())));
+    ASSERT_TRUE(host->Collect(&output).ok());
+    EXPECT_TRUE(ops::conformance::BitEqual(Logits(output), MustRun(*reference, step.view())));
+  }
+  EXPECT_EQ(device.num_replays(), GetParam() == 0 ? 0 : 2 * 3);
+}
+
 std::vector<int32_t> Columns(const ExecutorOutput& output) {
   std::vector<int32_t> columns;
   for (const ops::RowMaximum& maximum : output.maxima) columns.push_back(maximum.column);

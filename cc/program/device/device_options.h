@@ -29,6 +29,8 @@ struct DeviceExecutorOptions {
   int32_t token_columns = 0;
   // Each of ExecutorOptions::max_adapters slots has room for an adapter of this rank in all layers.
   int32_t max_adapter_rank = 16;
+  // True: the KV cache lies in pages of another executor's arena (DeviceExecutor::Create()).
+  bool shares_kv = false;
   UploadOptions upload = {};
 
   // kInvalidArgument names the field, its value and its range.

@@ -8,6 +8,7 @@
 
 #include "cc/program/device/step_image.h"
 #include "cc/program/device/weight_arena.h"
+#include "cc/program/kv/device_pages.h"
 
 namespace pagemill::program {
 namespace {
@@ -32,7 +33,7 @@ struct Part {
 // What is allocated on the device.
 std::vector<Part> PartsOf(const DevicePlan& plan) {
   return {{"weights", plan.weight_bytes},
-          {"kv cache", plan.kv().arena_bytes()},
+          {"kv cache", plan.kv_bytes},
           {"activations", plan.activations.arena_bytes},
           {"workspace", plan.kernels.workspace_bytes},
           {"outputs", plan.output_bytes},
@@ -56,7 +57,7 @@ int64_t DevicePlan::allocated_bytes() const {
 
 int64_t DevicePlan::host_bytes() const {
   const int64_t slot = slot_bytes + (tokens ? tokens->host_bytes() : 0);
-  return std::max(upload_bytes, num_slots * slot + adapters.upload_bytes);
+  return std::max(upload_bytes, num_slots * slot + adapters.upload_bytes + copy_bytes);
 }
 
 std::string DevicePlan::ToString() const {
@@ -112,6 +113,10 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
     plan.slot_bytes += DevicePlan::Aligned(bytes);
   }
   plan.upload_bytes = 2 * std::min(device_options.upload.buffer_bytes, plan.weight_bytes);
+  if (!device_options.shares_kv) {
+    plan.kv_bytes = plan.kv().arena_bytes();
+    plan.copy_bytes = DevicePages::kNumCopies * plan.kv().page_bytes;
+  }
   plan.num_slots = device_options.max_steps_in_flight;
   return plan;
 }
@@ -123,9 +128,9 @@ Status CheckFits(const DevicePlan& plan, const device::MemoryBytes& memory) {
     if (part.bytes > 0) parts += std::string(part.name) + " " + Mib(part.bytes) + ", ";
   }
   parts += "graphs " + Mib(plan.graph_bytes);
-  const int64_t left = memory.free - (plan.total_bytes() - plan.kv().arena_bytes());
+  const int64_t left = memory.free - (plan.total_bytes() - plan.kv_bytes);
   const std::string remedy =
-      left >= 2 * plan.kv().page_bytes && plan.kv().page_bytes > 0
+      left >= 2 * plan.kv().page_bytes && plan.kv_bytes > 0
           ? "lower the KV cache to " + std::to_string(left >> 20) +
                 "MiB (--kv-cache-memory-bytes)"
           : "without a KV cache it lacks " + Mib(-left) +

@@ -33,6 +33,7 @@ struct DevicePlan {
   std::vector<int64_t> input_offsets;  // of Program::TensorInputs(), in the memory of inputs
 
   int64_t weight_bytes = 0;
+  int64_t kv_bytes = 0;      // of the KV cache; 0 if it lies in another executor's
   int64_t output_bytes = 0;  // of the largest step, as the following two
   int64_t array_bytes = 0;   // arrays of a step
   int64_t input_bytes = 0;   // tensors of a step
@@ -43,6 +44,7 @@ struct DevicePlan {
   // inputs and outputs, and tables of adapters.
   int64_t slot_bytes = 0;
   int64_t upload_bytes = 0;  // host memory that weights go through, freed when they are there
+  int64_t copy_bytes = 0;    // host memory that copies of KV pages go through
   int32_t num_slots = 0;
 
   // Bytes of a part of a slot, with what lies between it and the next one.

@@ -57,6 +57,19 @@ INSTANTIATE_TEST_SUITE_P(
              {.max_blocks = 4, .token_columns = 83, .upload = {.buffer_bytes = 4096}}},
         Case{testing::TinyLlamaText({.pooled = true}), {.max_graph_tokens = 0}}));
 
+TEST(DevicePlan, HasNoCacheOfAProgramThatSharesOne) {
+  const Program program = *Program::Parse(testing::TinyLlamaText({}));
+  const DevicePlan own = *PlanDevice(program, TheTarget(), Options(8), {.max_blocks = 4});
+  TestDevice device;
+  const auto host =
+      *DeviceExecutor::Create(program, TheTarget(), device, Options(8), {.max_blocks = 4});
+  const int64_t before = device.CountMemory().free;
+  const auto sharing = *DeviceExecutor::Create(program, TheTarget(), device, Options(8),
+                                               {.max_blocks = 4, .shares_kv = true}, host.get());
+  EXPECT_EQ(before - device.CountMemory().free, sharing->plan().allocated_bytes());
+  EXPECT_EQ(sharing->plan().allocated_bytes(), own.allocated_bytes() - own.kv().arena_bytes());
+}
+
 TEST(DevicePlan, SaysWhatMakesTheProgramFit) {
   const std::string text = testing::TinyLlamaText({.hidden = 256, .ffn = 512});
   const DeviceExecutorOptions device_options = {.max_blocks = 4};

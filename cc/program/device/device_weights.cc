@@ -8,7 +8,6 @@
 #include "cc/program/device/weight_arena.h"
 #include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/packed_weights.h"
-#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 namespace {
@@ -49,13 +48,14 @@ class PieceReader {
 }  // namespace
 
 StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
+                                              const Weights::Files& files,
                                               const KernelSelection& kernels,
                                               const UploadOptions& options,
                                               device::Device& device) {
   const SteadyClock clock;
   const int64_t start = clock.NowNanos();
   const WeightArena arena(program, kernels.kernels);
-  PAGEMILL_ASSIGN_OR_RETURN(const Weights weights, Weights::Load(program));
+  const Weights weights = Weights::Load(program, files);
   device::ThreadPool pool({.num_threads = kernels.num_threads});
   PAGEMILL_RETURN_IF_ERROR(
       CheckStoredWeights(program, arena.packed().stored_quantized(), weights, pool));
@@ -77,6 +77,7 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
                              .reordered = operand.reordered};
   }
   for (const auto& [part, offset] : arena.parts()) result.parts_[part] = base + offset;
+  weights.DropPages();
   result.seconds_ = SecondsBetween(start, clock.NowNanos());
   return result;
 }

@@ -3,8 +3,9 @@
 // their mapped files through two buffers: no more of them is in the host's memory at a time than
 // these, and the largest copy in a packed layout, if kernels require any.
 //
-//   PAGEMILL_ASSIGN_OR_RETURN(DeviceWeights weights, DeviceWeights::Upload(program, kernels, {},
-//                                                                          device));
+//   PAGEMILL_ASSIGN_OR_RETURN(Weights::Files files, Weights::Open(program));
+//   PAGEMILL_ASSIGN_OR_RETURN(DeviceWeights weights,
+//                             DeviceWeights::Upload(program, files, kernels, {}, device));
 //   WeightOperand w = weights.at(op, input);
 //
 // Immutable after Upload(); thread-safe.
@@ -14,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "cc/base/status.h"
@@ -22,14 +24,16 @@
 #include "cc/program/device/device_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/program.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 
 class DeviceWeights {
  public:
-  // Files are mapped until everything is uploaded. Returns the errors of Weights::Load(), of
+  // `files`: Weights::Open(), of which no page is in memory afterwards. Returns the errors of
   // packing and of the device.
-  static StatusOr<DeviceWeights> Upload(const Program& program, const KernelSelection& kernels,
+  static StatusOr<DeviceWeights> Upload(const Program& program, const Weights::Files& files,
+                                        const KernelSelection& kernels,
                                         const UploadOptions& options, device::Device& device);
 
   // The weight that is input `input` of op `op`.
@@ -47,6 +51,13 @@ class DeviceWeights {
   std::map<std::pair<size_t, size_t>, WeightOperand> operands_;
   std::map<ValueId, const std::byte*> parts_;
   double seconds_ = 0;
+};
+
+// Weights beside those that an executor uses.
+struct OtherWeights {
+  Program program;
+  Weights::Files files;
+  std::optional<DeviceWeights> weights = std::nullopt;  // if they are uploaded
 };
 
 }  // namespace pagemill::program

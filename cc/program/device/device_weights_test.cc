@@ -16,6 +16,7 @@
 #include "cc/program/program.h"
 #include "cc/program/testing/tiny_llama.h"
 #include "cc/program/testing/transposed_weights.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 namespace {
@@ -30,7 +31,8 @@ struct Uploaded {
       sent = done;
       EXPECT_GE(total, done);
     };
-    StatusOr<DeviceWeights> uploaded = DeviceWeights::Upload(program, kernels, options, device);
+    StatusOr<DeviceWeights> uploaded =
+        DeviceWeights::Upload(program, *Weights::Open(program), kernels, options, device);
     EXPECT_TRUE(uploaded.ok()) << uploaded.status().ToString();
     weights = *std::move(uploaded);
   }
@@ -90,7 +92,8 @@ TEST(DeviceWeights, StacksAndPackedMatricesAreMadeOnTheWay) {
   KernelSelection kernels;
   kernels.kernels = {&kPlain, &kPacks, &kPlain};
   TestDevice device;
-  const auto weights = DeviceWeights::Upload(program, kernels, {.buffer_bytes = 32}, device);
+  const auto weights = DeviceWeights::Upload(program, *Weights::Open(program), kernels,
+                                             {.buffer_bytes = 32}, device);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   const auto fetch = [&](size_t op, size_t count) {
     std::vector<float> values(count);

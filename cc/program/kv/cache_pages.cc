@@ -17,12 +17,14 @@ std::span<std::byte> CachePages::Page(BlockId block, size_t size) const {
   return arena_.subspan(index * page_bytes_, page_bytes_);
 }
 
-void CachePages::Read(GroupId, BlockId block, std::span<std::byte> to) const {
+Status CachePages::Read(GroupId, BlockId block, std::span<std::byte> to) const {
   std::memcpy(to.data(), Page(block, to.size()).data(), to.size());
+  return OkStatus();
 }
 
-void CachePages::Write(GroupId, BlockId block, std::span<const std::byte> from) {
+Status CachePages::Write(GroupId, BlockId block, std::span<const std::byte> from) {
   std::memcpy(Page(block, from.size()).data(), from.data(), from.size());
+  return OkStatus();
 }
 
 }  // namespace pagemill::program

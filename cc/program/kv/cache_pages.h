@@ -4,7 +4,7 @@
 //
 //   CachePages pages(arena, /*page_bytes=*/8192);
 //   std::vector<std::byte> bytes(pages.page_bytes(GroupId(0)));   // 8192
-//   pages.Read(GroupId(0), BlockId(7), bytes);
+//   Status status = pages.Read(GroupId(0), BlockId(7), bytes);
 //
 // Pages have the same size in every group. Thread safety: as PageStore.
 #ifndef PAGEMILL_CC_PROGRAM_KV_CACHE_PAGES_H_
@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "cc/base/status.h"
 #include "cc/step/page_store.h"
 
 namespace pagemill::program {
@@ -26,8 +27,8 @@ class CachePages final : public step::PageStore {
       : arena_(arena), page_bytes_(page_bytes) {}
 
   size_t page_bytes(step::GroupId) const override { return page_bytes_; }
-  void Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override;
-  void Write(step::GroupId group, step::BlockId block, std::span<const std::byte> from) override;
+  Status Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override;
+  Status Write(step::GroupId group, step::BlockId block, std::span<const std::byte> from) override;
   std::vector<step::PageRegion> regions() const override { return {{arena_, page_bytes_}}; }
 
  private:

@@ -22,7 +22,7 @@ constexpr GroupId kGroup{0};
 
 std::vector<std::byte> Read(const step::PageStore& pages, int32_t block) {
   std::vector<std::byte> bytes(pages.page_bytes(kGroup));
-  pages.Read(kGroup, BlockId(block), bytes);
+  EXPECT_EQ(pages.Read(kGroup, BlockId(block), bytes), OkStatus());
   return bytes;
 }
 
@@ -40,7 +40,7 @@ TEST(CachePagesTest, APageIsAPieceOfTheArena) {
   EXPECT_EQ(regions[0].bytes.size(), arena.size());
   EXPECT_EQ(regions[0].page_bytes, 12u);
   const std::vector<std::byte> before = Read(pages, 0);
-  pages.Write(kGroup, BlockId(2), page);
+  ASSERT_EQ(pages.Write(kGroup, BlockId(2), page), OkStatus());
   EXPECT_EQ(Read(pages, 2), page);
   EXPECT_EQ(Read(pages, 1), page) << "other blocks stay";
   EXPECT_EQ(Read(pages, 0), before) << "other blocks stay";
@@ -94,7 +94,7 @@ TEST_P(TinyModelPages, AnotherExecutorGoesOnFromCopiedPagesBitForBit) {
   EXPECT_NE(Logits(reader.get(), moved), expected) << "it depends on the pages";
   for (int32_t i = 0; i < 3; ++i) {
     const std::vector<std::byte> page = Read(*writer->pages(), 4 - i);
-    reader->pages()->Write(kGroup, BlockId(8 - i), page);
+    ASSERT_EQ(reader->pages()->Write(kGroup, BlockId(8 - i), page), OkStatus());
     EXPECT_EQ(Read(*reader->pages(), 8 - i), page);
   }
   EXPECT_EQ(Logits(reader.get(), moved), expected);

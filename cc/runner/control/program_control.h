@@ -8,8 +8,8 @@
 // one order are packed once, so the host loads first.
 //
 // An update names, for each program that gets other weights, its text with their locations
-// (program/other_weights.h says what may differ). Draft models keep theirs unless named: what a
-// draft model proposes is verified anyway.
+// (program/weights/other_weights.h says what may differ). Draft models keep theirs unless named:
+// what a draft model proposes is verified anyway.
 //
 // Ownership: executors outlive this object. Thread safety: that of RunnerControl.
 #ifndef PAGEMILL_CC_RUNNER_CONTROL_PROGRAM_CONTROL_H_

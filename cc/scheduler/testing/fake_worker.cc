@@ -82,16 +82,14 @@ bool FakeWorker::Copy(const KvTransfer& transfer, size_t i) {
   if (transfer.direction == Direction::kStore || transfer.direction == Direction::kSend) {
     if (place == nullptr) place = &files_[file_name];
     place->resize(pages_->page_bytes(block.group));
-    pages_->Read(block.group, block.block, *place);
-    return true;
+    return pages_->Read(block.group, block.block, *place).ok();
   }
   if (place == nullptr) {
     const auto file = files_.find(file_name);
     if (file == files_.end()) return false;
     place = &file->second;
   }
-  pages_->Write(block.group, block.block, *place);
-  return true;
+  return pages_->Write(block.group, block.block, *place).ok();
 }
 
 }  // namespace pagemill::scheduler

@@ -209,7 +209,7 @@ size_t HybridModel::page_bytes(step::GroupId group) const {
   return own + (at == 0 ? model_.page_bytes(group) : 0);
 }
 
-void HybridModel::Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const {
+Status HybridModel::Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const {
   const auto at = static_cast<size_t>(group.value());
   const Page& page = pages_[static_cast<size_t>(block.value())];
   const auto size = static_cast<size_t>(groups_[at].block_size);
@@ -217,17 +217,18 @@ void HybridModel::Read(step::GroupId group, step::BlockId block, std::span<std::
     const bool there = page.group == at && !page.prints.empty();
     StoreLittle64(there ? page.prints[i] : 0, &to[8 * i]);
   }
-  if (at == 0) model_.Read(group, block, to.subspan(8 * size));
+  return at == 0 ? model_.Read(group, block, to.subspan(8 * size)) : OkStatus();
 }
 
-void HybridModel::Write(step::GroupId group, step::BlockId block, std::span<const std::byte> from) {
+Status HybridModel::Write(step::GroupId group, step::BlockId block,
+                          std::span<const std::byte> from) {
   const auto at = static_cast<size_t>(group.value());
   Page* page = &pages_[static_cast<size_t>(block.value())];
   const auto size = static_cast<size_t>(groups_[at].block_size);
   page->group = at;
   page->prints.resize(size);
   for (size_t i = 0; i < size; ++i) page->prints[i] = LoadLittle64(&from[8 * i]);
-  if (at == 0) model_.Write(group, block, from.subspan(8 * size));
+  return at == 0 ? model_.Write(group, block, from.subspan(8 * size)) : OkStatus();
 }
 
 }  // namespace pagemill::scheduler

@@ -38,8 +38,8 @@ class HybridModel final : public step::PageStore {
   void Skip(const step::StepPlan& plan);
 
   size_t page_bytes(step::GroupId group) const override;
-  void Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override;
-  void Write(step::GroupId group, step::BlockId block, std::span<const std::byte> from) override;
+  Status Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override;
+  Status Write(step::GroupId group, step::BlockId block, std::span<const std::byte> from) override;
 
  private:
   struct Slot {

@@ -272,7 +272,12 @@ class Device:
 
 class DeviceExecutor:
     """Runs a program on a device, with up to two steps in flight, for one ModelRunner with limits
-    of the same `max_model_len` and `vocab_size`. Keeps the device alive."""
+    of the same `max_model_len` and `vocab_size`. Keeps the device alive.
+
+    With a `host`, another executor on the same device, it is one of a draft model: its steps are
+    among the host's, and its KV is in pages of the host's, with `options.kv_page_bytes` and as many
+    pages as that has; `vocab_size` is then the draft model's, at most that of the limits. Keeps the
+    host alive."""
 
     def __init__(
         self,
@@ -283,9 +288,12 @@ class DeviceExecutor:
         max_model_len: int,
         vocab_size: int,
         max_adapter_rank: int = 1,
+        host: DeviceExecutor | None = None,
     ) -> None:
         """Each of options.max_adapters slots has memory for an adapter of `max_adapter_rank` in
         all layers."""
+    def kv_fingerprint(self) -> str:
+        """As that of a NativeExecutor."""
 
 def plan_on_device(
     device: Device,
@@ -295,8 +303,10 @@ def plan_on_device(
     max_model_len: int,
     vocab_size: int,
     max_adapter_rank: int = 1,
+    drafts: bool = False,
 ) -> MemoryPlan:
-    """What a DeviceExecutor takes of the device's memory. Opens no weight file."""
+    """What a DeviceExecutor takes of the device's memory; with `drafts` one that has a host, whose
+    pages count as its own here. Opens no weight file."""
 
 class PythonExecutor:
     """Runs a step by calling Python, on the engine's thread, with the GIL held.
@@ -486,7 +496,7 @@ class ModelRunner:
         limits: RunnerLimits,
         *,
         ngram_sizes: tuple[int, int] | None = None,
-        draft_executor: NativeExecutor | None = None,
+        draft_executor: NativeExecutor | DeviceExecutor | None = None,
         draft_vocab_size: int = 0,
         encoder: NativeExecutor | DeviceExecutor | PythonExecutor | None = None,
         encoder_options: MediaEncoderOptions | None = None,

@@ -94,6 +94,29 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
     return least
 
 
+def check_offloading(
+    cache: CacheConfig, offloading_bytes: int, flag: str, available_bytes: int
+) -> None:
+    """Checks that KV blocks in host memory fit there, for a device with memory of its own.
+
+    Args:
+      cache: the options.
+      offloading_bytes: host memory for KV blocks, which `flag` sets.
+      flag: named by the error.
+      available_bytes: of host memory, see `available_memory_bytes`.
+
+    Raises:
+      ConfigError: they do not fit.
+    """
+    limit = int(available_bytes * cache.memory_utilization)
+    if offloading_bytes > limit:
+        raise ConfigError(
+            f"{flag} takes {format_bytes(offloading_bytes)} of host memory, of which"
+            f" {format_bytes(limit)} may be used (--memory-utilization"
+            f" {cache.memory_utilization:g}): lower {flag} to {format_bytes(limit)}"
+        )
+
+
 def plan_kv_cache(
     cache: CacheConfig,
     max_model_len: int,

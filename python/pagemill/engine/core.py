@@ -20,7 +20,7 @@ from pagemill.engine.adapter_reader import AdapterReader
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.devices import choose_device
 from pagemill.engine.encoder import EncoderSizes
-from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_bytes
+from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
@@ -112,12 +112,12 @@ class EngineCore:
         if draft is not None:
             draft_plan = wanted.plan_draft(built, draft, config)
             fixed_bytes += draft_plan.total_bytes - draft_plan.kv_bytes
-            fixed_bytes += draft_distribution_bytes(built, config)
+            fixed_bytes += wanted.draft_distribution_bytes(built, config)
             _LOGGER.info("draft model %s: %s", draft.architecture, _weights(draft_plan))
         fixed = FixedCosts(
             fixed_bytes + (0 if encoder is None else encoder.memory().total_bytes),
             wanted.kv_pages((built, *others), config, plans, draft),
-            config.kv_tiers.host_bytes,
+            wanted.offloading_bytes(config),
             config.kv_tiers.host_bytes_flag,
         )
         budget = plan_kv_cache(
@@ -171,9 +171,9 @@ class EngineCore:
         sizes = None if ngram is None else (ngram.min_match, ngram.max_match)
         executors, drafting = [executor], None
         if draft is not None:
-            assert isinstance(executor, _native.NativeExecutor)  # build_draft() requires it
+            assert not isinstance(executor, _native.PythonExecutor)  # build_draft() requires it
             options = wanted.draft_options(built, config, budget.num_blocks)
-            drafting = _native.NativeExecutor(draft.program_text, options, host=executor)
+            drafting = wanted.draft_executor(built, draft, options, executor)
             executors.append(drafting)
         store = _native.AdapterStore() if config.lora.enabled else None
         runner = _native.ModelRunner(
@@ -321,7 +321,7 @@ def _kv_tiers(
     config: KvTierConfig,
     threads: int,
 ) -> _native.KvTierOptions:
-    native = [each for each in executors if isinstance(each, _native.NativeExecutor)]
+    native = [each for each in executors if not isinstance(each, _native.PythonExecutor)]
     if config.enabled and not native:
         raise ConfigError(
             "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"

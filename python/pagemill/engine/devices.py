@@ -69,7 +69,7 @@ def choose_device(
     wanted = config.executor.device
     if wanted == "cpu":
         return None
-    missing = _missing(built, config, draft)
+    missing = _missing(built, config)
     if wanted != "auto":
         if missing:
             raise ConfigError(f"--device {wanted} {missing}, or --device cpu")
@@ -89,6 +89,8 @@ def choose_device(
             encoder = EncoderSizes.of(built, sizes, config)
             if encoder is not None:
                 encoder.memory()
+            if draft is not None:
+                sizes.plan_draft(built, draft, config)
         except _native.StatusError as error:
             reasons.append(f"{found.name}: {error.message}")
             continue
@@ -147,22 +149,15 @@ def _open(wanted: str) -> _native.Device:
     )
 
 
-def _missing(built: BuiltModel, config: EngineConfig, draft: BuiltModel | None) -> str:
+def _missing(built: BuiltModel, config: EngineConfig) -> str:
     """What a device cannot do yet, as the condition that is not met; "" if it can do all."""
-    return next(_conditions(built, config, draft), "")
+    return next(_conditions(built, config), "")
 
 
-def _conditions(built: BuiltModel, config: EngineConfig, draft: BuiltModel | None) -> Iterator[str]:
+def _conditions(built: BuiltModel, config: EngineConfig) -> Iterator[str]:
     if config.executor.executor != "native":
         yield "needs --executor native"
     if built.module is not None:
         yield f"needs native support of the model: {built.architecture} has none"
     if config.executor.tensor_parallel_size > 1:
         yield "needs --tensor-parallel-size 1"
-    if config.kv_tiers.enabled:
-        yield (
-            "cannot copy its KV cache: it needs --kv-offloading-bytes, --kv-offloading-disk-path,"
-            " --kv-connector-path and --kv-shared-memory-bytes to be absent"
-        )
-    if draft is not None:
-        yield "runs no draft model: it needs another --speculative-config"

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig
 from pagemill.config.env import cache_folder
-from pagemill.config.memory import KvPages
+from pagemill.config.memory import KvPages, available_memory_bytes, check_offloading
 from pagemill.runner.build import BuiltModel
 from pagemill.runner.fallback.module import MemoryPlan
 
@@ -96,6 +96,20 @@ class ExecutorSizes:
         """At most, enqueued and not collected."""
         return 1 if self.device is None else 2
 
+    def offloading_bytes(self, config: EngineConfig) -> int:
+        """What KV blocks outside the pool take of the memory that has the pool: nothing if that is
+        a device's.
+
+        Raises:
+            ConfigError: they do not fit into the host's memory, beside a device's.
+        """
+        tiers = config.kv_tiers
+        if self.device is None or not tiers.host_bytes:
+            return tiers.host_bytes
+        available = available_memory_bytes()
+        check_offloading(config.cache, tiers.host_bytes, tiers.host_bytes_flag, available)
+        return 0
+
     def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
         return _native.ExecutorOptions(**self.option_arguments(config, num_blocks))
@@ -128,9 +142,7 @@ class ExecutorSizes:
         self, built: BuiltModel, config: EngineConfig, num_blocks: int
     ) -> _native.ExecutorOptions:
         """Those of a draft model, whose KV lies on pages of `built`."""
-        page_bytes = _native.plan_memory(
-            built.program_text, self.executor_options(config, 1)
-        ).kv_page_bytes
+        page_bytes = self.plan(built, config).kv_page_bytes
         arguments = self.option_arguments(config, num_blocks)
         arguments |= {
             "max_num_logits_rows": config.scheduler.max_num_seqs,
@@ -143,7 +155,44 @@ class ExecutorSizes:
         self, built: BuiltModel, draft: BuiltModel, config: EngineConfig
     ) -> _native.MemoryPlan:
         """What a draft model takes besides pages of `built`."""
-        return _native.plan_memory(draft.program_text, self.draft_options(built, config, 1))
+        options = self.draft_options(built, config, 1)
+        if self.device is None:
+            return _native.plan_memory(draft.program_text, options)
+        return _native.plan_on_device(
+            self.device,
+            draft.program_text,
+            options,
+            max_model_len=built.max_model_len,
+            vocab_size=min(built.vocab_size, draft.vocab_size),
+            drafts=True,
+        )
+
+    def draft_executor(
+        self,
+        built: BuiltModel,
+        draft: BuiltModel,
+        options: _native.ExecutorOptions,
+        host: _native.NativeExecutor | _native.DeviceExecutor,
+    ) -> _native.NativeExecutor | _native.DeviceExecutor:
+        """That of a draft model, with `draft_options`, beside the one of `built`."""
+        if isinstance(host, _native.NativeExecutor):
+            return _native.NativeExecutor(draft.program_text, options, host=host)
+        assert self.device is not None
+        return _native.DeviceExecutor(
+            self.device,
+            draft.program_text,
+            options,
+            max_model_len=built.max_model_len,
+            vocab_size=min(built.vocab_size, draft.vocab_size),
+            host=host,
+        )
+
+    def draft_distribution_bytes(self, built: BuiltModel, config: EngineConfig) -> int:
+        """Bytes of the distributions of drafts, float32 `[drafts of a step, vocab_size]`, beside
+        the KV cache: they are in the host's memory."""
+        if self.device is not None:
+            return 0
+        return 4 * _num_draft_rows(config) * built.vocab_size
 
     def kv_groups(
         self, built: BuiltModel, config: EngineConfig, draft: BuiltModel | None = None
@@ -223,11 +272,6 @@ class ExecutorSizes:
 def _num_draft_rows(config: EngineConfig) -> int:
     seqs = min(config.scheduler.max_num_seqs, _MAX_DRAFTING_SEQS)
     return config.speculation.max_tokens * seqs
-
-
-def draft_distribution_bytes(built: BuiltModel, config: EngineConfig) -> int:
-    """Bytes of the distributions of drafts: float32 `[drafts of a step, vocab_size]`."""
-    return 4 * _num_draft_rows(config) * built.vocab_size
 
 
 def _pack_cache_folder(config: EngineConfig) -> str:

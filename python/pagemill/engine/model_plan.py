@@ -170,7 +170,6 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     """
     from pagemill.engine.devices import describe
     from pagemill.engine.encoder import EncoderSizes
-    from pagemill.engine.executor_sizes import draft_distribution_bytes
     from pagemill.engine.generation_config import choose_defaults
 
     model = built_model(config)
@@ -181,7 +180,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     distributions = 0
     if model.draft is not None:
         memories.append(model.sizes.plan_draft(built, model.draft, config))
-        distributions = draft_distribution_bytes(built, config)
+        distributions = model.sizes.draft_distribution_bytes(built, config)
     device = model.sizes.device
     available = available_memory_bytes() if device is None else device.free_bytes
     most_requests = 1 if device is None else config.scheduler.max_num_seqs
@@ -189,7 +188,6 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     activations = sum(memory.activation_bytes for memory in memories)
     workspace = sum(memory.workspace_bytes for memory in memories)
     logits = sum(memory.output_bytes for memory in memories) + distributions
-    offloading = config.kv_tiers.host_bytes
     encoder = EncoderSizes.of(built, model.sizes, config)
     if encoder is not None:
         memory = encoder.memory()
@@ -197,6 +195,11 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         workspace += memory.plan.workspace_bytes
         # Activations, as the model sees it: the encoder's input and output.
         activations += memory.plan.activation_bytes + memory.plan.output_bytes + memory.kept_bytes
+    refusal = ""
+    try:
+        offloading = model.sizes.offloading_bytes(config)
+    except ConfigError as error:
+        offloading, refusal = 0, str(error)
     costs = FixedCosts(
         weights + activations + workspace + logits,
         pages,
@@ -205,9 +208,9 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     )
     limit = int(available * config.cache.memory_utilization)
     kv: KvBudget | None = None
-    refusal = ""
     try:
-        kv = plan_kv_cache(config.cache, built.max_model_len, costs, available, most_requests)
+        if not refusal:
+            kv = plan_kv_cache(config.cache, built.max_model_len, costs, available, most_requests)
     except ConfigError as error:
         refusal = str(error)
     room = max(0, limit - costs.fixed_bytes - offloading)

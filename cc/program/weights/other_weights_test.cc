@@ -1,4 +1,4 @@
-#include "cc/program/other_weights.h"
+#include "cc/program/weights/other_weights.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-// File: cc/program/other_weights.h
+// File: cc/program/weights/other_weights.h
 // Is a program another one with other weights? Then what was chosen and planned for one (kernels,
 // memory, KV layout) holds for the other.
-#ifndef PAGEMILL_CC_PROGRAM_OTHER_WEIGHTS_H_
-#define PAGEMILL_CC_PROGRAM_OTHER_WEIGHTS_H_
+#ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_OTHER_WEIGHTS_H_
+#define PAGEMILL_CC_PROGRAM_WEIGHTS_OTHER_WEIGHTS_H_
 
 #include "cc/base/status.h"
 #include "cc/program/program.h"
@@ -16,4 +16,4 @@ Status CheckOtherWeights(const Program& loaded, const Program& other);
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_OTHER_WEIGHTS_H_
+#endif  // PAGEMILL_CC_PROGRAM_WEIGHTS_OTHER_WEIGHTS_H_
