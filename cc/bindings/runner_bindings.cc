@@ -185,7 +185,8 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (group != nullptr) {
     leading = std::make_unique<runner::LeadingExecutor>(
-        &native, group, BoundsOf(native), RankCpus(group->rank(), group->num_ranks()));
+        &native, group, BoundsOf(native.program(), native.options()),
+        RankCpus(group->rank(), group->num_ranks()));
   }
   // Pages of a group are on all its ranks; only this one's could be copied.
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
@@ -221,13 +222,20 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
   if (!others.draft_executor.is_none() || !others.encoder.is_none() || !others.adapters.is_none()) {
     ThrowIfError(Unimplemented("draft models, encoders and adapters need a NativeExecutor"));
   }
-  auto runner =
-      ValueOrThrow(ModelRunner::Create(device.executor.get(), device.pool.get(), limits,
-                                       {.proposer = std::move(others.proposer)}));
+  program::Executor* steps = device.executor.get();
+  std::unique_ptr<runner::LeadingExecutor> leading;
+  if (comm::Group* group = device.executor->groups().at(comm::Axis::kTensor)) {
+    leading = std::make_unique<runner::LeadingExecutor>(
+        steps, group, BoundsOf(device.executor->program(), device.options));
+    steps = leading.get();
+  }
+  auto runner = ValueOrThrow(ModelRunner::Create(steps, device.pool.get(), limits,
+                                                 {.proposer = std::move(others.proposer)}));
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoder = nb::none(),
                           .draft_executor = nb::none(),
                           .adapters = nb::none(),
+                          .leading = std::move(leading),
                           .runner = std::move(runner)};
 }
 

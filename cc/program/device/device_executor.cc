@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "cc/device/stream.h"
+#include "cc/ops/collective.h"
 #include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
+#include "cc/program/check_ops.h"
 #include "cc/program/device/device_tokens.h"
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_graphs.h"
@@ -53,6 +55,7 @@ struct DeviceExecutor::Bound {
   ExecutorOptions options;
   DeviceExecutorOptions device_options;
   DevicePlan plan;
+  comm::Groups groups;  // whose ranks the stream joins
   std::optional<DeviceWeights> weights;
   device::DeviceMemory activations, outputs, workspace, kv, arrays, inputs;
   std::vector<TensorView> input_views;  // of Program::TensorInputs(), on the device
@@ -70,6 +73,7 @@ struct DeviceExecutor::Bound {
 
   Status Allocate(device::Device& device);
   Status AllocateSlots(device::Device& device);
+  Status JoinRanks();
   void BindProgram();
   void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
@@ -92,7 +96,16 @@ Status DeviceExecutor::Bound::Allocate(device::Device& device) {
     PAGEMILL_ASSIGN_OR_RETURN(tokens, DeviceTokens::Create(*plan.tokens, device));
   }
   PAGEMILL_ASSIGN_OR_RETURN(stream, device.NewStream());
+  PAGEMILL_RETURN_IF_ERROR(JoinRanks());
   return AllocateSlots(device);
+}
+
+Status DeviceExecutor::Bound::JoinRanks() {
+  comm::Group* const group = groups.at(comm::Axis::kTensor);
+  if (group == nullptr || plan.exchange_bytes == 0) return OkStatus();
+  device::Ranks ranks = ops::RanksOf(*group);
+  ranks.buffer_bytes = plan.exchange_bytes;
+  return stream->Join(ranks);
 }
 
 Status DeviceExecutor::Bound::AllocateSlots(device::Device& device) {
@@ -230,6 +243,7 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
   if (!AdapterValues(program).empty()) {
     return Unimplemented("a program with adapters runs on the CPU only");
   }
+  PAGEMILL_RETURN_IF_ERROR(CheckGroups(program, target.groups));
   auto bound = std::make_unique<Bound>();
   PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanDevice(program, target, options, device_options));
   PAGEMILL_RETURN_IF_ERROR(CheckFits(bound->plan, device.CountMemory()));
@@ -238,6 +252,7 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
       DeviceWeights::Upload(program, bound->plan.kernels, device_options.upload, device));
   bound->program = std::move(program);
   bound->options = options;
+  bound->groups = target.groups;
   bound->device_options = device_options;
   PAGEMILL_RETURN_IF_ERROR(bound->Allocate(device));
   bound->BindProgram();
@@ -254,6 +269,7 @@ const KvLayout& DeviceExecutor::kv_layout() const { return bound_->plan.kv(); }
 const DevicePlan& DeviceExecutor::plan() const { return bound_->plan; }
 double DeviceExecutor::upload_seconds() const { return bound_->weights->seconds(); }
 int64_t DeviceExecutor::num_graphs() const { return bound_->graphs->num_graphs(); }
+const comm::Groups& DeviceExecutor::groups() const { return bound_->groups; }
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;

@@ -26,6 +26,7 @@
 #include <memory>
 
 #include "cc/base/status.h"
+#include "cc/comm/group.h"
 #include "cc/device/device.h"
 #include "cc/ops/batch_view.h"
 #include "cc/program/device/device_options.h"
@@ -41,6 +42,7 @@ namespace pagemill::program {
 class DeviceExecutor final : public Executor {
  public:
   // kInvalidArgument names the invalid option, kResourceExhausted what does not fit (CheckFits()).
+  // With collectives it is a call of all ranks, whose errors Stream::Join() has.
   static StatusOr<std::unique_ptr<DeviceExecutor>> Create(
       Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
       const DeviceExecutorOptions& device_options);
@@ -59,6 +61,7 @@ class DeviceExecutor final : public Executor {
   const DevicePlan& plan() const;  // of its memory
   double upload_seconds() const;   // that weights took to the device
   int64_t num_graphs() const;      // that exist now
+  const comm::Groups& groups() const;  // those of the target
 
  private:
   struct Bound;

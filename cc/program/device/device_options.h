@@ -27,6 +27,8 @@ struct DeviceExecutorOptions {
   // The number of leading logits columns that are tokens; batches that request maxima have it as
   // argmax_columns. 0: no tokens are chosen on the device, so each step supplies all of its own.
   int32_t token_columns = 0;
+  // Memory that other ranks write to, if the program has collectives; the same on all ranks.
+  int64_t exchange_bytes = int64_t{16} << 20;
   UploadOptions upload = {};
 
   // kInvalidArgument names the field, its value and its range.

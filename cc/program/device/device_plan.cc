@@ -38,7 +38,14 @@ std::vector<Part> PartsOf(const DevicePlan& plan) {
           {"outputs", plan.output_bytes},
           {"step", plan.array_bytes + plan.input_bytes},
           {"tokens", plan.tokens ? plan.tokens->token_bytes() : 0},
-          {"masks", plan.mask_bytes()}};
+          {"masks", plan.mask_bytes()},
+          {"exchange", plan.exchange_bytes}};
+}
+
+bool HasCollectives(const Program& program) {
+  return std::ranges::any_of(program.ops(), [](const Op& op) {
+    return op.attributes.GetInt("ranks", 1) > 1;
+  });
 }
 
 }  // namespace
@@ -95,6 +102,7 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
     plan.input_offsets.push_back(plan.input_bytes);
     plan.input_bytes += DevicePlan::Aligned(program.value(id).Bytes(sizes));
   }
+  if (HasCollectives(program)) plan.exchange_bytes = device_options.exchange_bytes;
   if (device_options.max_graph_tokens > 0) {
     plan.graph_bytes = device_options.max_graphs * kGraphBytesPerOp *
                        static_cast<int64_t>(program.ops().size());

@@ -53,7 +53,8 @@ def choose_device(
     weights_dtype: str,
     draft: BuiltModel | None = None,
 ) -> _native.Device | None:
-    """The device that runs `built`, opened; None: the CPU.
+    """The device that runs `built`, opened; None: the CPU. Ranks of a tensor-parallel group have
+    this device and those behind it.
 
     Args:
         built: the model's program.
@@ -72,7 +73,7 @@ def choose_device(
     if wanted != "auto":
         if missing:
             raise ConfigError(f"--device {wanted} {missing}, or --device cpu")
-        return _open(wanted)
+        return open_device(wanted, config.executor.tensor_parallel_size)
     reasons: list[str] = []
     for found in find_plugins():
         if found.plugin is None or not found.devices:
@@ -80,6 +81,9 @@ def choose_device(
             continue
         if missing:
             reasons.append(f"{found.name} {missing}")
+            continue
+        if len(found.devices) < config.executor.tensor_parallel_size:
+            reasons.append(f"{found.name} has fewer devices than ranks")
             continue
         try:
             device = found.plugin.open(0)
@@ -118,7 +122,12 @@ def _find_installed(entry: importlib.metadata.EntryPoint) -> FoundPlugin:
     return _find(path)
 
 
-def _open(wanted: str) -> _native.Device:
+def open_device(wanted: str, ranks: int = 1) -> _native.Device:
+    """The device that `--device` names, if there are as many from it on as ranks.
+
+    Raises:
+        ConfigError: there is no such device, or not as many.
+    """
     vendor, _, index = wanted.partition(":")
     found = find_plugins()
     for each in found:
@@ -129,6 +138,12 @@ def _open(wanted: str) -> _native.Device:
         if int(index or 0) >= len(each.devices):
             raise ConfigError(
                 f"--device {wanted}: {vendor} has the devices 0 to {len(each.devices) - 1}"
+            )
+        if int(index or 0) + ranks > len(each.devices):
+            raise ConfigError(
+                f"--device {wanted} and what is behind it are too few:"
+                f" --tensor-parallel-size {ranks} needs {ranks} devices, {vendor} has 0 to"
+                f" {len(each.devices) - 1}"
             )
         try:
             return each.plugin.open(int(index or 0))
@@ -155,8 +170,6 @@ def _conditions(built: BuiltModel, config: EngineConfig, draft: BuiltModel | Non
         yield f"needs native support of the model: {built.architecture} has none"
     if built.encoder is not None:
         yield "needs a model without an encoder of images or audio"
-    if config.executor.tensor_parallel_size > 1:
-        yield "needs --tensor-parallel-size 1"
     if config.lora.enabled:
         yield "runs no adapters: it needs --enable-lora and --lora-modules to be absent"
     if config.kv_tiers.enabled:
