@@ -91,6 +91,11 @@ Status GpuStream::Join(const device::Ranks& ranks) {
   return OkStatus();
 }
 
+void GpuStream::Exchange(std::span<const Nccl::Part> sends, std::span<const Nccl::Part> receives) {
+  MakeCurrent();
+  if (status_->ok()) *status_ = peers_->nccl()->Exchange(sends, receives, stream_);
+}
+
 StatusOr<std::unique_ptr<GpuEvent>> GpuEvent::Create() {
   PAGEMILL_GPU(Event_t) event = nullptr;
   PAGEMILL_RETURN_IF_ERROR(

@@ -34,6 +34,8 @@ class GpuStream final : public device::Stream {
   PAGEMILL_GPU(Stream_t) native() const { return stream_; }
   // Null unless it has joined other ranks.
   const PeerGroup* peers() const { return peers_.get(); }
+  // Enqueues Nccl::Exchange() of the ranks that it has joined.
+  void Exchange(std::span<const Nccl::Part> sends, std::span<const Nccl::Part> receives);
   // Makes this stream's GPU the calling thread's current one.
   void MakeCurrent();
   // Remembers the first error, for events.

@@ -2,9 +2,10 @@
 
 #include <unistd.h>
 
-#include <cstring>
+#include <algorithm>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/device/gpu_stream.h"
@@ -33,12 +34,12 @@ Status CheckRanks(const device::Ranks& ranks) {
                          " bytes is too small for " + std::to_string(ranks.num_ranks) + " ranks");
 }
 
-Status Unreachable(int32_t rank) {
-  return FailedPrecondition("the GPU of this rank cannot reach the memory of rank " +
-                            std::to_string(rank) + "'s (" +
-                            PAGEMILL_GPU(GetErrorString)(PAGEMILL_GPU(GetLastError)()) +
-                            "): tensor parallel needs GPUs with peer access, else use"
-                            " --tensor-parallel-size 1");
+// True if `own` is true on all ranks.
+StatusOr<bool> OnAll(const device::Ranks& ranks, bool own) {
+  const std::byte mine{own};
+  std::vector<std::byte> all(static_cast<size_t>(ranks.num_ranks));
+  PAGEMILL_RETURN_IF_ERROR(ranks.exchange(std::span(&mine, 1), all));
+  return std::ranges::find(all, std::byte{0}) == all.end();
 }
 
 // Lets this thread's GPU use memory of another that this process has allocated.
@@ -60,8 +61,10 @@ StatusOr<std::unique_ptr<PeerGroup>> PeerGroup::Join(int32_t device, const devic
   PAGEMILL_RETURN_IF_ERROR(ToStatus(PAGEMILL_GPU(SetDevice)(device), "to be selected"));
   auto group = std::unique_ptr<PeerGroup>(new PeerGroup(device));
   PAGEMILL_RETURN_IF_ERROR(group->Allocate(ranks, stream));
-  PAGEMILL_RETURN_IF_ERROR(group->MapOthers(ranks));
-  return group;
+  PAGEMILL_ASSIGN_OR_RETURN(const bool reaches_others, group->MapOthers(ranks));
+  PAGEMILL_ASSIGN_OR_RETURN(const bool all_reach, OnAll(ranks, reaches_others));
+  if (!all_reach) PAGEMILL_RETURN_IF_ERROR(group->JoinLibrary(ranks));
+  return StatusOr<std::unique_ptr<PeerGroup>>(std::move(group));
 }
 
 Status PeerGroup::Allocate(const device::Ranks& ranks, PAGEMILL_GPU(Stream_t) stream) {
@@ -91,29 +94,42 @@ Status PeerGroup::Allocate(const device::Ranks& ranks, PAGEMILL_GPU(Stream_t) st
   return ToStatus(PAGEMILL_GPU(StreamSynchronize)(stream), "to copy memory");
 }
 
-Status PeerGroup::MapOthers(const device::Ranks& ranks) {
+StatusOr<bool> PeerGroup::MapOthers(const device::Ranks& ranks) {
   Offer own = {.process_id = getpid(), .device = device_, .address = own_, .handle = {}};
   PAGEMILL_RETURN_IF_ERROR(
       ToStatus(PAGEMILL_GPU(IpcGetMemHandle)(&own.handle, own_), "to share memory"));
   std::vector<Offer> all(static_cast<size_t>(ranks.num_ranks));
   PAGEMILL_RETURN_IF_ERROR(ranks.exchange(std::as_bytes(std::span(&own, 1)),
                                           std::as_writable_bytes(std::span(all))));
+  bool reaches_all = true;
   for (int32_t r = 0; r < ranks.num_ranks; ++r) {
     const Offer& offer = all[static_cast<size_t>(r)];
     void* address = offer.address;
     if (offer.process_id == own.process_id) {
-      if (!Reaches(device_, static_cast<int32_t>(offer.device))) return Unreachable(r);
+      reaches_all = reaches_all && Reaches(device_, static_cast<int32_t>(offer.device));
     } else {
-      if (PAGEMILL_GPU(IpcOpenMemHandle)(&address, offer.handle,
-                                         PAGEMILL_GPU(IpcMemLazyEnablePeerAccess)) !=
-          PAGEMILL_GPU(Success)) {
-        return Unreachable(r);
-      }
-      is_mapped_[r] = true;
+      is_mapped_[r] = PAGEMILL_GPU(IpcOpenMemHandle)(&address, offer.handle,
+                                                     PAGEMILL_GPU(IpcMemLazyEnablePeerAccess)) ==
+                      PAGEMILL_GPU(Success);
+      reaches_all = reaches_all && is_mapped_[r];
     }
     memory_.bases[r] = static_cast<std::byte*>(address);
   }
-  return OkStatus();
+  (void)PAGEMILL_GPU(GetLastError)();
+  return reaches_all;
+}
+
+Status PeerGroup::JoinLibrary(const device::Ranks& ranks) {
+  const StatusOr<NcclLibrary> library = NcclLibrary::Open();
+  PAGEMILL_ASSIGN_OR_RETURN(const bool all_have, OnAll(ranks, library.ok()));
+  if (all_have) {
+    PAGEMILL_ASSIGN_OR_RETURN(nccl_, Nccl::Join(*library, ranks));
+    return OkStatus();
+  }
+  return FailedPrecondition(
+      "the GPUs of the ranks cannot reach each other's memory, and there is no NCCL: " +
+      (library.ok() ? "another rank has none" : library.status().message()) +
+      "; install it, or use --tensor-parallel-size 1");
 }
 
 PeerGroup::~PeerGroup() {

@@ -1,6 +1,7 @@
 // File: cuda/device/peer_group.h
 // The memory through which the GPUs of one host exchange data: each rank's, mapped by all others.
-// Kernels use it by cuda/gpu_exchange.h.
+// Kernels use it by cuda/gpu_exchange.h. If a GPU cannot reach another's memory, NCCL moves the
+// data of all ranks instead (nccl.h).
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<PeerGroup> group, PeerGroup::Join(0, ranks, stream));
 //   Launch(stream, shape, Kernel, ..., group->memory());
@@ -16,6 +17,7 @@
 
 #include "cc/base/status.h"
 #include "cc/device/stream.h"
+#include "cuda/device/nccl.h"
 #include "cuda/gpu_runtime.h"
 
 namespace pagemill::gpu {
@@ -41,7 +43,8 @@ struct PeerMemory {
 class PeerGroup {
  public:
   // A call of all ranks. kInvalidArgument: there are more than kMaxPeers, or the buffer has no room
-  // for 16 bytes of each. kFailedPrecondition: a rank's memory cannot be reached.
+  // for 16 bytes of each. kFailedPrecondition: a rank's memory cannot be reached, and a rank has no
+  // NCCL.
   static StatusOr<std::unique_ptr<PeerGroup>> Join(int32_t device, const device::Ranks& ranks,
                                                    PAGEMILL_GPU(Stream_t) stream);
   // No kernel of this rank may run any more. Those of others do not touch its memory once the last
@@ -50,19 +53,25 @@ class PeerGroup {
   PeerGroup(const PeerGroup&) = delete;
   PeerGroup& operator=(const PeerGroup&) = delete;
 
+  // With NCCL, only this rank's inbox may be used.
   const PeerMemory& memory() const { return memory_; }
+  std::byte* inbox(int half) const { return own_ + half * memory_.inbox_bytes; }
+  // Null if every rank reaches all others.
+  const Nccl* nccl() const { return nccl_.get(); }
   // kUnavailable if a kernel has waited for another rank in vain.
   Status status() const;
 
  private:
   explicit PeerGroup(int32_t device) : device_(device) {}
   Status Allocate(const device::Ranks& ranks, PAGEMILL_GPU(Stream_t) stream);
-  Status MapOthers(const device::Ranks& ranks);
+  StatusOr<bool> MapOthers(const device::Ranks& ranks);  // false: one cannot be reached
+  Status JoinLibrary(const device::Ranks& ranks);
 
   const int32_t device_;
   PeerMemory memory_ = {};
   std::byte* own_ = nullptr;
   bool is_mapped_[kMaxPeers] = {};  // by this process, from another
+  std::unique_ptr<Nccl> nccl_;
 };
 
 }  // namespace pagemill::gpu

@@ -32,6 +32,8 @@ namespace {
 
 std::atomic<int> warp_lanes = 32;
 std::atomic<uint64_t> seed = 1;
+std::atomic<bool> has_peer_access = true;
+std::atomic<bool> nccl_is_installed = true;
 
 std::mutex allocating;
 struct Allocation {
@@ -86,13 +88,20 @@ Status CheckPointers(const device::testing::TestWorker& worker,
 void EmulatedGpu::Configure(const EmulatedGpuOptions& options) {
   emulation::warp_lanes = options.warp_lanes;
   seed = options.seed << 20;
+  emulation::has_peer_access = options.has_peer_access;
+  nccl_is_installed = options.has_nccl;
 }
 
 int EmulatedGpu::warp_lanes() { return emulation::warp_lanes; }
+bool EmulatedGpu::has_nccl() { return nccl_is_installed; }
 
 device::testing::TestDevice& EmulatedGpu::memory() {
   static auto& device = *new device::testing::TestDevice(kDevices * kMemoryBytes);
   return device;
+}
+
+void EnqueueWork(EmulatedStream* stream, device::testing::TestWork work) {
+  static_cast<device::testing::TestStream&>(*stream->stream).Enqueue(std::move(work));
 }
 
 void EnqueueLaunch(EmulatedStream* stream, const LaunchOptions& options,
@@ -100,12 +109,11 @@ void EnqueueLaunch(EmulatedStream* stream, const LaunchOptions& options,
   LaunchOptions launch = options;
   launch.warp_lanes = warp_lanes;
   launch.seed = ++seed;
-  static_cast<device::testing::TestStream&>(*stream->stream)
-      .Enqueue([launch, pointers = std::move(pointers),
-                thread = std::move(thread)](device::testing::TestWorker& worker) {
-        PAGEMILL_RETURN_IF_ERROR(CheckPointers(worker, pointers));
-        return Launch(launch, thread);
-      });
+  EnqueueWork(stream, [launch, pointers = std::move(pointers),
+                       thread = std::move(thread)](device::testing::TestWorker& worker) {
+    PAGEMILL_RETURN_IF_ERROR(CheckPointers(worker, pointers));
+    return Launch(launch, thread);
+  });
 }
 
 }  // namespace pagemill::gpu::emulation
@@ -191,7 +199,7 @@ emulatedError_t emulatedFree(void* address) {
 }
 
 emulatedError_t emulatedDeviceCanAccessPeer(int* can, int, int) {
-  *can = 1;
+  *can = pagemill::gpu::emulation::has_peer_access ? 1 : 0;
   return emulatedSuccess;
 }
 

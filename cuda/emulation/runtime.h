@@ -10,8 +10,8 @@
 // Unlike the libraries that it stands for, it knows which memory is the device's: a kernel whose
 // pointers are not, also when a graph is replayed, is an error, as is a kernel that breaks a rule
 // (launch.h). EmulatedGpu::memory() counts copies of host memory that is not from HostAlloc. There
-// are kDevices GPUs of kMemoryBytes, which access each other's memory, also that of other
-// processes. Functions are thread-safe; a stream is used by one thread.
+// are kDevices GPUs of kMemoryBytes, which by default access each other's memory, also that of
+// other processes. Functions are thread-safe; a stream is used by one thread.
 #ifndef PAGEMILL_CUDA_EMULATION_RUNTIME_H_
 #define PAGEMILL_CUDA_EMULATION_RUNTIME_H_
 
@@ -28,6 +28,8 @@ namespace pagemill::gpu::emulation {
 struct EmulatedGpuOptions {
   int warp_lanes = 32;
   uint64_t seed = 1;  // each launch has a seed of its own, which follows from this one
+  bool has_peer_access = true;  // within a process
+  bool has_nccl = true;         // nccl.h
 };
 
 class EmulatedGpu {
@@ -37,6 +39,7 @@ class EmulatedGpu {
 
   static void Configure(const EmulatedGpuOptions& options);
   static int warp_lanes();
+  static bool has_nccl();
   static device::testing::TestDevice& memory();  // of all
 };
 
@@ -48,6 +51,9 @@ struct EmulatedGraph;
 // `options` has no seed and no lanes.
 void EnqueueLaunch(EmulatedStream* stream, const LaunchOptions& options,
                    std::vector<const void*> pointers, std::function<void()> thread);
+
+// Enqueues other work than a launch.
+void EnqueueWork(EmulatedStream* stream, device::testing::TestWork work);
 
 }  // namespace pagemill::gpu::emulation
 

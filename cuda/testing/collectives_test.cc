@@ -20,6 +20,8 @@
 namespace pagemill::gpu {
 namespace {
 
+using emulation::EmulatedGpu;
+
 constexpr int64_t kMostElements = 900;
 constexpr int64_t kBufferBytes = 2048;  // many calls need several launches
 
@@ -46,7 +48,7 @@ class Rank {
  public:
   Rank(std::shared_ptr<comm::SharedSegment> segment, int32_t rank, int32_t limit_ms = 60'000)
       : world_(*comm::SharedMemoryWorld::Join(std::move(segment), rank)),
-        gpu_(*GpuDevice::Open(rank % emulation::EmulatedGpu::kDevices)) {
+        gpu_(*GpuDevice::Open(rank % EmulatedGpu::kDevices)) {
     comm::Groups groups = world_->groups();
     device::Ranks ranks = ops::RanksOf(*groups.at(comm::Axis::kTensor));
     ranks.buffer_bytes = kBufferBytes;
@@ -157,12 +159,37 @@ void CheckCall(Rank& rank, int64_t call) {
 TEST(Collectives, CallsOfAnySizeFollowEachOther) {
   for (int32_t ranks : {2, 4}) {
     for (int lanes : {32, 64}) {
-      emulation::EmulatedGpu::Configure({.warp_lanes = lanes, .seed = 7});
+      EmulatedGpu::Configure({.warp_lanes = lanes, .seed = 7});
       OnRanks(ranks, 60'000, [](Rank& rank) {
         for (int64_t call = 0; call < 16; ++call) CheckCall(rank, call);
       });
     }
   }
+}
+
+TEST(Collectives, NcclServesGpusWithoutAccessToEachOther) {
+  EmulatedGpu::Configure({.has_peer_access = false});
+  for (int32_t ranks : {2, 3}) {
+    OnRanks(ranks, 60'000, [](Rank& rank) {
+      for (int64_t call = 0; call < 16; ++call) CheckCall(rank, call);
+    });
+  }
+  EmulatedGpu::Configure({});
+}
+
+TEST(Collectives, GpusWithoutAccessToEachOtherNeedNccl) {
+  EmulatedGpu::Configure({.has_peer_access = false, .has_nccl = false});
+  const auto segment = NewSegment(2);
+  std::vector<std::thread> threads;
+  for (int32_t r = 0; r < 2; ++r) {
+    threads.emplace_back([&, r] {
+      const Status joined = Rank(segment, r).joined();
+      EXPECT_EQ(joined.code(), StatusCode::kFailedPrecondition);
+      EXPECT_NE(joined.message().find("there is no NCCL"), std::string::npos) << joined.message();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EmulatedGpu::Configure({});
 }
 
 TEST(Collectives, GraphsOfThemAreReplayed) {

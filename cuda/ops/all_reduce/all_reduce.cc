@@ -6,10 +6,14 @@
 //   two_shot     each rank adds a part of the data, and sends the sums to all: two exchanges, twice
 //                the data
 //   peer_memory  one of the two, whichever is faster for a step's rows
+//
+// Without access to each other's memory, NCCL moves what all of them would send.
 #include "cc/ops/all_reduce/all_reduce.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <span>
 
 #include "cuda/device/gpu_stream.h"
 #include "cuda/gpu_exchange.h"
@@ -88,6 +92,12 @@ PAGEMILL_KERNEL SumParts(Items<const Item> x, Items<Item> y, int64_t first, int6
   exchange.Finish();
 }
 
+// sums[i] = the sum of parts[r * part + i] over ranks r
+template <typename Item>
+PAGEMILL_KERNEL AddParts(const Item* parts, int64_t part, int ranks, Item* sums, int64_t count) {
+  ForItems(count, [&](int64_t i) { sums[i] = SumOf(parts + i, part, ranks); });
+}
+
 enum class Way { kOneShot, kTwoShot };
 
 Way FasterWay(const TensorView& x, int32_t ranks) {
@@ -97,7 +107,7 @@ Way FasterWay(const TensorView& x, int32_t ranks) {
 
 // As many launches as the inboxes need.
 template <typename Item>
-void Sum(device::Stream& stream, Items<const Item> x, Items<Item> y, int64_t count, Way way,
+void Sum(GpuStream& stream, Items<const Item> x, Items<Item> y, int64_t count, Way way,
          const PeerMemory& peers) {
   const int64_t inbox_items = peers.inbox_bytes / static_cast<int64_t>(sizeof(Item));
   const int64_t most_of_rank = inbox_items / peers.num_ranks;
@@ -113,23 +123,59 @@ void Sum(device::Stream& stream, Items<const Item> x, Items<Item> y, int64_t cou
   }
 }
 
+// Two shots, of which NCCL moves the bytes.
+template <typename Item>
+void SumByNccl(GpuStream& stream, Items<const Item> x, Items<Item> y, int64_t count) {
+  const Staging<Item> staging(*stream.peers());
+  const int ranks = stream.peers()->memory().num_ranks, rank = stream.peers()->memory().rank;
+  const auto num_ranks = static_cast<size_t>(ranks);
+  const int64_t most = staging.items / ranks * ranks;
+  for (int64_t first = 0; first < count; first += most) {
+    const int64_t piece = std::min(most, count - first), part = (piece + ranks - 1) / ranks;
+    const auto size_of = [&](int64_t r) { return std::clamp<int64_t>(piece - r * part, 0, part); };
+    std::array<Nccl::Part, kMaxPeers> sends, receives;
+    Launch(stream, ShapeOfItems(piece), CopyItems<Item>, x, first,
+           Items<Item>{staging.sent, piece, 0}, 0, piece);
+    for (int r = 0; r < ranks; ++r) {
+      const auto at = static_cast<size_t>(r);
+      sends[at] = staging.PartOf(staging.sent + r * part, size_of(r));
+      receives[at] = staging.PartOf(staging.received + r * part, size_of(rank));
+    }
+    stream.Exchange(std::span(sends).first(num_ranks), std::span(receives).first(num_ranks));
+    Launch(stream, ShapeOfItems(size_of(rank)), AddParts<Item>, staging.received, part, ranks,
+           staging.sent, size_of(rank));
+    for (int r = 0; r < ranks; ++r) {
+      const auto at = static_cast<size_t>(r);
+      sends[at] = staging.PartOf(staging.sent, size_of(rank));
+      receives[at] = staging.PartOf(staging.received + r * part, size_of(r));
+    }
+    stream.Exchange(std::span(sends).first(num_ranks), std::span(receives).first(num_ranks));
+    Launch(stream, ShapeOfItems(piece), CopyItems<Item>,
+           Items<const Item>{staging.received, piece, 0}, 0, y, first, piece);
+  }
+}
+
 template <typename T>
-void Run(const TensorView& x, const TensorView& y, device::Stream& stream, Way way) {
+void Run(const TensorView& x, const TensorView& y, GpuStream& stream, Way way) {
   WithItems<T>(x, y, x.RowElements(), [&]<typename Item>(Item) {
     const int64_t count = x.Elements() / static_cast<int64_t>(sizeof(Item) / sizeof(T));
     const auto from = ItemsOf<const Item>(x);
     const auto to = ItemsOf<Item>(y);
-    if (const PeerGroup* peers = static_cast<GpuStream&>(stream).peers()) {
+    const PeerGroup* const peers = stream.peers();
+    if (peers == nullptr) {
+      if (x.data == y.data) return;
+      Launch(stream, ShapeOfItems(count), CopyItems<Item>, from, 0, to, 0, count);
+    } else if (peers->nccl() != nullptr) {
+      SumByNccl(stream, from, to, count);
+    } else {
       Sum(stream, from, to, count, way, peers->memory());
-    } else if (x.data != y.data) {
-      Launch(stream, ShapeOfItems(count), CopyItems<Item>, from, to, count);
     }
   });
 }
 
 void RunIn(const ops::OpCall& call, ops::KernelContext& context, Way way) {
   WithActType(call.inputs[0].dtype, [&]<typename T>(T) {
-    Run<T>(call.inputs[0], call.outputs[0], *context.stream, way);
+    Run<T>(call.inputs[0], call.outputs[0], static_cast<GpuStream&>(*context.stream), way);
   });
 }
 

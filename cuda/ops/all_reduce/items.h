@@ -67,11 +67,28 @@ PAGEMILL_DEVICE void ForItems(int64_t count, const Body& body) {
   }
 }
 
-// In a group of one.
+// y[to ...] = x[from ...]
 template <typename Item>
-PAGEMILL_KERNEL CopyItems(Items<const Item> x, Items<Item> y, int64_t count) {
-  ForItems(count, [&](int64_t i) { y[i] = x[i]; });
+PAGEMILL_KERNEL CopyItems(Items<const Item> x, int64_t from, Items<Item> y, int64_t to,
+                          int64_t count) {
+  ForItems(count, [&](int64_t i) { y[to + i] = x[from + i]; });
 }
+
+// The halves of a rank's inbox as memory for data that NCCL moves.
+template <typename Item>
+struct Staging {
+  Item* sent;
+  Item* received;
+  int64_t items;  // of each
+
+  explicit Staging(const PeerGroup& group)
+      : sent(reinterpret_cast<Item*>(group.inbox(0))),
+        received(reinterpret_cast<Item*>(group.inbox(1))),
+        items(group.memory().inbox_bytes / static_cast<int64_t>(sizeof(Item))) {}
+  static Nccl::Part PartOf(Item* first, int64_t count) {
+    return {first, std::max<int64_t>(count, 0) * static_cast<int64_t>(sizeof(Item))};
+  }
+};
 
 }  // namespace pagemill::gpu
 
