@@ -7,6 +7,8 @@
 #ifndef PAGEMILL_CUDA_GPU_RUNTIME_H_
 #define PAGEMILL_CUDA_GPU_RUNTIME_H_
 
+#include <cstddef>
+
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
 #define PAGEMILL_GPU(name) cuda##name
@@ -18,5 +20,19 @@ using hipDeviceProp = hipDeviceProp_t;
 #include "cuda/emulation/runtime.h"
 #define PAGEMILL_GPU(name) emulated##name
 #endif
+
+namespace pagemill::gpu {
+
+// Memory in which words of system scope (gpu_vendor.h) work while kernels of several GPUs run:
+// all of NVIDIA's, but none that AMD's caches keep.
+inline PAGEMILL_GPU(Error_t) MallocForPeers(void** address, size_t bytes) {
+#if defined(__HIP__)
+  return hipExtMallocWithFlags(address, bytes, hipDeviceMallocUncached);
+#else
+  return PAGEMILL_GPU(Malloc)(address, bytes);
+#endif
+}
+
+}  // namespace pagemill::gpu
 
 #endif  // PAGEMILL_CUDA_GPU_RUNTIME_H_

@@ -17,6 +17,12 @@
 //   T    ShuffleXor(mask, value, bits)   the value of lane `Lane() ^ bits`
 //   LaneMask Ballot(mask, predicate)     the lanes of `mask` that pass true
 //   void AtomicAdd(uint64_t*, value)     whole numbers only: their sum has no order
+//   uint64_t LoadAcquire(from)           of system scope: see what other GPUs and the host wrote
+//   void StoreRelease(to, value)         before they stored the loaded value, and let them see what
+//                                        was written here before. For a word that others wait for,
+//                                        in the memory of a GPU or of the host; a SyncBlock()
+//                                        extends either to the threads of the block
+//   uint64_t Nanoseconds()               of a clock that all blocks of a GPU share
 //   int  CountBits(mask)                 the lanes of a mask
 //   void CopyAsync16(to, from)           16 bytes from global to shared memory, both aligned
 //   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.

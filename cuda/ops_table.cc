@@ -10,6 +10,8 @@ std::span<const ops::OpKernels> GpuKernels() {
       {"activation", ActivationKernels()},
       {"add", AddKernels()},
       {"add_rms_norm", AddRmsNormKernels()},
+      {"all_gather", AllGatherKernels()},
+      {"all_reduce", AllReduceKernels()},
       {"apply_adapter", ApplyAdapterKernels()},
       {"argmax", ArgmaxKernels()},
       {"attention", AttentionKernels()},

@@ -17,6 +17,7 @@
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/device_executor_holder.h"
 #include "cc/bindings/status_error.h"
+#include "cc/comm/shared_memory_world.h"
 #include "cc/device/capabilities.h"
 #include "cc/engine/runner.h"
 #include "cc/ops/op.h"
@@ -122,16 +123,19 @@ program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& 
 }
 
 void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const std::string& text,
-                  const program::ExecutorOptions& options, int32_t max_model_len,
-                  int32_t vocab_size, int32_t max_adapter_rank, const DeviceExecutorHolder* host) {
-  nb::gil_scoped_release release;  // uploads weights
+                  const program::ExecutorOptions& options, comm::SharedMemoryWorld* world,
+                  int32_t max_model_len, int32_t vocab_size, int32_t max_adapter_rank,
+                  const DeviceExecutorHolder* host) {
+  nb::gil_scoped_release release;  // uploads weights, and waits for other ranks
+  program::Target target = device.target();
+  if (world != nullptr) target.groups = world->groups();
   Program program = ParseFor(text, options);
   const program::DeviceExecutorOptions device_options = DeviceOptions(
       program, options, max_model_len, vocab_size, max_adapter_rank, host != nullptr);
   const int32_t num_threads =
       options.num_threads > 0 ? options.num_threads : device.opened.capabilities.cpu.cores;
   std::unique_ptr<DeviceExecutor> executor = ValueOrThrow(DeviceExecutor::Create(
-      std::move(program), device.target(), *device.opened.device, options, device_options,
+      std::move(program), target, *device.opened.device, options, device_options,
       host == nullptr ? nullptr : host->executor.get()));
   new (self) DeviceExecutorHolder{
       .options = options,
@@ -173,9 +177,9 @@ void BindDevices(nb::module_& m) {
       });
   nb::class_<DeviceExecutorHolder>(m, "DeviceExecutor")
       .def("__init__", &InitExecutor, nb::arg("device"), nb::arg("text"), nb::arg("options"),
-           nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"),
-           nb::arg("max_adapter_rank") = 1, nb::arg("host").none() = nb::none(),
-           nb::keep_alive<1, 2>(), nb::keep_alive<1, 8>())
+           nb::arg("world").none() = nb::none(), nb::kw_only(), nb::arg("max_model_len"),
+           nb::arg("vocab_size"), nb::arg("max_adapter_rank") = 1,
+           nb::arg("host").none() = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 9>())
       .def("kv_fingerprint", &KvFingerprint);
   m.def("plan_on_device", &PlanOnDevice, nb::arg("device"), nb::arg("text"), nb::arg("options"),
         nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"),

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cc/bindings/bindings.h"
+#include "cc/bindings/device_executor_holder.h"
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/status_error.h"
 #include "cc/comm/shared_memory_world.h"
@@ -48,7 +49,21 @@ void FollowSteps(NativeExecutor& executor, SharedMemoryWorld& world,
   {
     nb::gil_scoped_release release;
     device::PinThisThread(RankCpus(world.rank(), world.num_ranks()));
-    status = runner::FollowSteps(&executor, *group, BoundsOf(executor), followed);
+    status = runner::FollowSteps(&executor, *group,
+                                 BoundsOf(executor.program(), executor.options()), followed);
+  }
+  ThrowIfError(std::move(status));
+}
+
+// Kernels do the work: the thread is not pinned.
+void FollowStepsOnDevice(DeviceExecutorHolder& device) {
+  comm::Group* group = device.executor->groups().at(comm::Axis::kTensor);
+  if (group == nullptr) ThrowIfError(InvalidArgument("this rank is alone: no rank leads it"));
+  Status status;
+  {
+    nb::gil_scoped_release release;
+    status = runner::FollowSteps(device.executor.get(), *group,
+                                 BoundsOf(device.executor->program(), device.options));
   }
   ThrowIfError(std::move(status));
 }
@@ -104,6 +119,7 @@ void BindRanks(nb::module_& m) {
       .def("leave", &SharedMemoryWorld::Leave);
   m.def("follow_steps", &FollowSteps, nb::arg("executor"), nb::arg("world"),
         nb::arg("adapters").none() = nb::none());
+  m.def("follow_steps_on_device", &FollowStepsOnDevice, nb::arg("executor"));
 }
 
 }  // namespace pagemill::bindings

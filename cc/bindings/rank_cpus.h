@@ -10,7 +10,7 @@
 #include "cc/device/core_count.h"
 #include "cc/device/cpu_share.h"
 #include "cc/program/executor_options.h"
-#include "cc/program/native_executor.h"
+#include "cc/program/program.h"
 #include "cc/runner/rank_steps.h"
 
 namespace pagemill::bindings {
@@ -20,11 +20,11 @@ inline std::vector<int32_t> RankCpus(int32_t rank, int32_t num_ranks) {
   return device::CpuShare(device::AllowedCpus(), rank, num_ranks);
 }
 
-inline runner::StepBounds BoundsOf(const program::NativeExecutor& executor) {
-  const program::ExecutorOptions& options = executor.options();
+inline runner::StepBounds BoundsOf(const program::Program& program,
+                                   const program::ExecutorOptions& options) {
   int64_t input_bytes = 0;
-  for (program::ValueId id : executor.program().TensorInputs()) {
-    input_bytes += executor.program().value(id).Bytes(options.max_sizes());
+  for (program::ValueId id : program.TensorInputs()) {
+    input_bytes += program.value(id).Bytes(options.max_sizes());
   }
   return {.max_num_tokens = options.max_num_tokens,
           .max_num_seqs = options.max_num_seqs,

@@ -215,7 +215,8 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (group != nullptr) {
     leading = std::make_unique<runner::LeadingExecutor>(
-        &native, group, BoundsOf(native), RankCpus(group->rank(), group->num_ranks()));
+        &native, group, BoundsOf(native.program(), native.options()),
+        RankCpus(group->rank(), group->num_ranks()));
   }
   // Pages of a group are on all its ranks; only this one's could be copied.
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
@@ -263,9 +264,24 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
     programs.push_back({"encoder", nb::cast<DeviceExecutorHolder&>(others.encoder).executor.get()});
   }
   if (draft != nullptr) programs.push_back({"draft", draft->executor.get()});
+  program::Executor* steps = device.executor.get();
+  step::PageStore* pages = device.executor->pages();
   auto control = std::make_unique<runner::DeviceControl>(std::move(programs));
+  std::unique_ptr<runner::LeadingExecutor> leading;
+  if (comm::Group* group = device.executor->groups().at(comm::Axis::kTensor)) {
+    if (draft != nullptr || !others.encoder.is_none() || !others.adapters.is_none()) {
+      ThrowIfError(Unimplemented(
+          "draft models, encoders and adapters of several ranks need a NativeExecutor"));
+    }
+    leading = std::make_unique<runner::LeadingExecutor>(
+        steps, group, BoundsOf(device.executor->program(), device.options));
+    steps = leading.get();
+    // Those of one rank alone.
+    pages = nullptr;
+    control.reset();
+  }
   runner::ModelRunnerParts parts = {
-      .pages = device.executor->pages(),
+      .pages = pages,
       .control = control.get(),
       .proposer = std::move(others.proposer),
       .media =
@@ -277,12 +293,13 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
                        device.pool.get(), layout.tables.size(), others.draft_vocab_size,
                        clock.get(), limits);
   }
-  auto runner = ValueOrThrow(
-      ModelRunner::Create(device.executor.get(), device.pool.get(), limits, std::move(parts)));
+  auto runner =
+      ValueOrThrow(ModelRunner::Create(steps, device.pool.get(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoder = std::move(others.encoder),
                           .draft_executor = std::move(others.draft_executor),
                           .adapters = std::move(others.adapters),
+                          .leading = std::move(leading),
                           .control = std::move(control),
                           .clock = std::move(clock),
                           .runner = std::move(runner)};

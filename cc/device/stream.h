@@ -17,12 +17,19 @@
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Graph> graph, stream->EndCapture());
 //   stream->Replay(*graph);
 //
+// Kernels of collectives exchange data with those of other ranks, whose streams have joined:
+//
+//   PAGEMILL_RETURN_IF_ERROR(stream->Join(ranks));         // on every rank
+//   all_reduce.run(call, context);                   // on every rank, in the same order
+//
 // The next Synchronize() of an event, and all later ones, report errors of enqueued work. Thread
 // safety: a stream and its events are used by one thread.
 #ifndef PAGEMILL_CC_DEVICE_STREAM_H_
 #define PAGEMILL_CC_DEVICE_STREAM_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -44,6 +51,19 @@ class Graph {
   virtual ~Graph() = default;
 };
 
+// A rank of a group whose devices exchange data, and how its host reaches those of the others.
+struct Ranks {
+  int32_t rank = 0;
+  int32_t num_ranks = 1;
+  // A call of all ranks with equally many bytes: `all`, num_ranks times as large, receives what
+  // each rank passed, in rank order.
+  std::function<Status(std::span<const std::byte> own, std::span<std::byte> all)> exchange;
+  // The device's memory that other ranks write to.
+  int64_t buffer_bytes = int64_t{16} << 20;
+  // How long a kernel waits for those of other ranks.
+  int32_t limit_ms = 30'000;
+};
+
 class Stream {
  public:
   // Waits for its work.
@@ -61,6 +81,15 @@ class Stream {
   virtual StatusOr<std::unique_ptr<Graph>> EndCapture() = 0;
   // `graph` must live until its work is done.
   virtual void Replay(const Graph& graph) = 0;
+
+  // A call of all ranks, before any work is enqueued. kUnavailable is the next error of the stream
+  // if another rank does not come to a collective in time. kFailedPrecondition: the ranks' devices
+  // do not reach each other's memory.
+  virtual Status Join(const Ranks& ranks) {
+    (void)ranks;
+    return Unimplemented(
+        "this device exchanges no data with other ranks: use --tensor-parallel-size 1");
+  }
 };
 
 }  // namespace pagemill::device

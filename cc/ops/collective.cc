@@ -1,6 +1,9 @@
 #include "cc/ops/collective.h"
 
+#include <cstddef>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace pagemill::ops {
 namespace {
@@ -36,6 +39,16 @@ Status CheckGroups(const Attributes& attributes, const comm::Groups& groups) {
                          " along axis " + std::to_string(static_cast<int>(axis)) +
                          ", this executor is rank " + std::to_string(rank) + " of " +
                          std::to_string(ranks));
+}
+
+device::Ranks RanksOf(comm::Group& group) {
+  return {.rank = group.rank(),
+          .num_ranks = group.num_ranks(),
+          .exchange = [&group](std::span<const std::byte> own, std::span<std::byte> all) {
+            const std::vector<int64_t> bytes(static_cast<size_t>(group.num_ranks()),
+                                             static_cast<int64_t>(own.size()));
+            return group.AllGather(own.data(), all.data(), /*rows=*/1, bytes);
+          }};
 }
 
 }  // namespace pagemill::ops

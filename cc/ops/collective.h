@@ -1,6 +1,6 @@
 // File: cc/ops/collective.h
 // Attributes of collectives (`all_gather`, `all_reduce`), which name the ranks that take part, and
-// the group that they select.
+// the group that they select; and how that group's devices find each other.
 //
 //   axis   a comm::Axis, by default 0 (tensor)
 //   ranks  size of the group, 1 to 64; the executor checks that it is in such a group
@@ -10,6 +10,7 @@
 
 #include "cc/base/status.h"
 #include "cc/comm/group.h"
+#include "cc/device/stream.h"
 #include "cc/ops/op.h"
 #include "cc/ops/operand_check.h"
 
@@ -24,6 +25,9 @@ comm::Group* GroupOf(const Attributes& attributes, const KernelContext& context)
 // kInvalidArgument if `groups` differ from those that the op was traced for; the message names the
 // difference. OK for ops that are not collectives.
 Status CheckGroups(const Attributes& attributes, const comm::Groups& groups);
+
+// For streams of the group's ranks to join. `group` is used while they do.
+device::Ranks RanksOf(comm::Group& group);
 
 }  // namespace pagemill::ops
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cc/device/core_count.h"
-#include "cc/ops/collective.h"
+#include "cc/program/check_ops.h"
 #include "cc/program/memory/activation_plan.h"
 #include "cc/program/native_bound.h"
 #include "cc/program/operand_views.h"
@@ -16,16 +16,6 @@ namespace {
 
 // All bits set is a NaN in every floating-point type, and -1 in integers.
 void Poison(std::byte* data, int64_t bytes) { std::memset(data, 0xFF, static_cast<size_t>(bytes)); }
-
-// Collectives have the number of ranks that they were traced for.
-Status CheckGroups(const Program& program, const comm::Groups& groups) {
-  for (const Op& op : program.ops()) {
-    const Status status = ops::CheckGroups(op.attributes, groups);
-    if (status.ok()) continue;
-    return InvalidArgument(LinePrefix(op.line) + op.name + " " + status.message());
-  }
-  return OkStatus();
-}
 
 }  // namespace
 

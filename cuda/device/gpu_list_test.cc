@@ -1,4 +1,4 @@
-// The list of GPUs, on the emulated one.
+// The list of GPUs, on the emulated ones.
 #include "cuda/device/gpu_list.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cuda/device/gpu_device.h"
+#include "cuda/emulation/runtime.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 TEST(GpuList, DescribesEachGpu) {
   const StatusOr<std::vector<FoundGpu>> found = FindGpus();
   ASSERT_TRUE(found.ok()) << found.status().ToString();
-  ASSERT_EQ(found->size(), 1u);
+  ASSERT_EQ(found->size(), size_t{emulation::EmulatedGpu::kDevices});
   EXPECT_EQ((*found)[0].name, "emulated GPU");
   EXPECT_EQ((*found)[0].architecture, "sm_90");
   EXPECT_GT((*found)[0].memory_bytes, 0);

@@ -1,6 +1,7 @@
 #include "cuda/device/gpu_stream.h"
 
 #include <string>
+#include <utility>
 
 namespace pagemill::gpu {
 namespace {
@@ -55,6 +56,7 @@ void GpuStream::CopyToHost(std::span<std::byte> to, const std::byte* from) {
 void GpuStream::Record(device::Event& event) {
   GpuEvent& gpu = static_cast<GpuEvent&>(event);
   gpu.status_ = status_;
+  gpu.peers_ = peers_;
   Check(PAGEMILL_GPU(EventRecord)(gpu.event_, stream_));
 }
 
@@ -84,6 +86,16 @@ void GpuStream::Replay(const device::Graph& graph) {
   Check(PAGEMILL_GPU(GraphLaunch)(static_cast<const GpuGraph&>(graph).exec, stream_));
 }
 
+Status GpuStream::Join(const device::Ranks& ranks) {
+  PAGEMILL_ASSIGN_OR_RETURN(peers_, PeerGroup::Join(device_, ranks, stream_));
+  return OkStatus();
+}
+
+void GpuStream::Exchange(std::span<const Nccl::Part> sends, std::span<const Nccl::Part> receives) {
+  MakeCurrent();
+  if (status_->ok()) *status_ = peers_->nccl()->Exchange(sends, receives, stream_);
+}
+
 StatusOr<std::unique_ptr<GpuEvent>> GpuEvent::Create() {
   PAGEMILL_GPU(Event_t) event = nullptr;
   PAGEMILL_RETURN_IF_ERROR(
@@ -97,6 +109,7 @@ GpuEvent::~GpuEvent() { (void)PAGEMILL_GPU(EventDestroy)(event_); }
 Status GpuEvent::Synchronize() {
   if (status_ == nullptr) return OkStatus();
   PAGEMILL_RETURN_IF_ERROR(ToStatus(PAGEMILL_GPU(EventSynchronize)(event_), "in a step"));
+  if (peers_ != nullptr) PAGEMILL_RETURN_IF_ERROR(peers_->status());
   return *status_;
 }
 

@@ -10,6 +10,7 @@
 
 #include "cc/base/status.h"
 #include "cc/device/stream.h"
+#include "cuda/device/peer_group.h"
 #include "cuda/gpu_runtime.h"
 
 namespace pagemill::gpu {
@@ -28,8 +29,13 @@ class GpuStream final : public device::Stream {
   void BeginCapture() override;
   StatusOr<std::unique_ptr<device::Graph>> EndCapture() override;
   void Replay(const device::Graph& graph) override;
+  Status Join(const device::Ranks& ranks) override;
 
   PAGEMILL_GPU(Stream_t) native() const { return stream_; }
+  // Null unless it has joined other ranks.
+  const PeerGroup* peers() const { return peers_.get(); }
+  // Enqueues Nccl::Exchange() of the ranks that it has joined.
+  void Exchange(std::span<const Nccl::Part> sends, std::span<const Nccl::Part> receives);
   // Makes this stream's GPU the calling thread's current one.
   void MakeCurrent();
   // Remembers the first error, for events.
@@ -41,6 +47,7 @@ class GpuStream final : public device::Stream {
   const int32_t device_;
   const PAGEMILL_GPU(Stream_t) stream_;
   const std::shared_ptr<Status> status_ = std::make_shared<Status>();  // events have it, too
+  std::shared_ptr<const PeerGroup> peers_;                               // likewise
 };
 
 class GpuEvent final : public device::Event {
@@ -55,7 +62,9 @@ class GpuEvent final : public device::Event {
   explicit GpuEvent(PAGEMILL_GPU(Event_t) event) : event_(event) {}
 
   const PAGEMILL_GPU(Event_t) event_;
-  std::shared_ptr<const Status> status_;  // of the stream that it was recorded on
+  // Those that the stream has on which it was recorded.
+  std::shared_ptr<const Status> status_;
+  std::shared_ptr<const PeerGroup> peers_;
 };
 
 }  // namespace pagemill::gpu

@@ -1,21 +1,58 @@
 #include "cuda/emulation/block.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 namespace pagemill::gpu::emulation {
 namespace {
 
-std::mutex launching;
-Block* running = nullptr;    // guarded by `launching`
-uint64_t blocks_so_far = 0;  // guarded by `launching`
+// Launches have turns, in the order in which they came or passed theirs.
+class Turns {
+ public:
+  void Take() {
+    std::unique_lock lock(mutex_);
+    const uint64_t ticket = next_++;
+    changed_.wait(lock, [&] { return serving_ == ticket; });
+  }
+  void Give() {
+    {
+      std::lock_guard lock(mutex_);
+      ++serving_;
+    }
+    changed_.notify_all();
+  }
+  // Takes the next turn behind all launches that wait for one; false if none does.
+  bool Pass() {
+    std::unique_lock lock(mutex_);
+    const uint64_t ticket = next_++;
+    if (++serving_ == ticket) return false;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return serving_ == ticket; });
+    return true;
+  }
 
-// The process's threads, which keep their stacks from launch to launch. Guarded by `launching`.
-std::vector<std::unique_ptr<Thread>>& AllThreads() {
-  static std::vector<std::unique_ptr<Thread>> threads;
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t next_ = 0, serving_ = 0;
+};
+
+Turns turns;
+thread_local Block* running = nullptr;
+uint64_t blocks_so_far = 0;  // guarded by `turns`
+
+// How long a launch that waits for others, which are not launched yet, leaves the processor.
+constexpr std::chrono::microseconds kIdle{20};
+
+// Threads that no launch uses, which keep their stacks. Guarded by `turns`.
+std::vector<std::vector<std::unique_ptr<Thread>>>& IdleThreads() {
+  static std::vector<std::vector<std::unique_ptr<Thread>>> threads;
   return threads;
 }
 
@@ -41,17 +78,23 @@ Block::Block(const LaunchOptions& options, const std::function<void()>& thread)
       dynamic_shared_(
           std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(options.shared_bytes))),
       random_(options.seed) {
-  std::vector<std::unique_ptr<Thread>>& all = AllThreads();
+  std::vector<std::vector<std::unique_ptr<Thread>>>& idle = IdleThreads();
+  if (!idle.empty()) {
+    own_ = std::move(idle.back());
+    idle.pop_back();
+  }
   for (uint32_t z = 0; z < options.block.z; ++z) {
     for (uint32_t y = 0; y < options.block.y; ++y) {
       for (uint32_t x = 0; x < options.block.x; ++x) {
-        if (threads_.size() == all.size()) all.push_back(std::make_unique<Thread>());
-        threads_.push_back(all[threads_.size()].get());
+        if (threads_.size() == own_.size()) own_.push_back(std::make_unique<Thread>());
+        threads_.push_back(own_[threads_.size()].get());
         threads_.back()->index = {x, y, z};
       }
     }
   }
 }
+
+Block::~Block() { IdleThreads().push_back(std::move(own_)); }
 
 int Block::warps() const {
   const int threads = static_cast<int>(threads_.size());
@@ -91,7 +134,7 @@ Status Block::Run(Dim index) {
         if (ran) break;
       }
     }
-  } while (error_.empty() && ReleaseBlock());
+  } while (error_.empty() && (ReleasePeers() || ReleaseBlock()));
   return error_.empty() ? OkStatus() : Internal(error_);
 }
 
@@ -105,6 +148,7 @@ bool Block::RunWarp(int warp) {
     if (thread().fiber.finished() || thread().wait != Wait::kNone) continue;
     ran = true;
     thread().fiber.Resume();
+    if (std::exchange(passes_turn_, false)) turns.Pass();
     if (thread().fiber.finished() && !(thread().committed.empty() && thread().issued.empty())) {
       SetError("a thread returned without a wait for its asynchronous copies", thread());
     }
@@ -134,6 +178,17 @@ bool Block::ReleaseWarp(int warp) {
     released = true;
   }
   return released;
+}
+
+bool Block::ReleasePeers() {
+  bool waits = false;
+  for (const Thread* thread : threads_) waits |= thread->wait == Wait::kPeers;
+  if (!waits) return false;
+  if (!turns.Pass()) std::this_thread::sleep_for(kIdle);
+  for (Thread* thread : threads_) {
+    if (thread->wait == Wait::kPeers) thread->wait = Wait::kNone;
+  }
+  return true;
 }
 
 // No thread can run: either all stand at one barrier, or all are finished, or a rule is broken.
@@ -177,6 +232,11 @@ void Block::WaitForWarp(uint64_t mask, Location location) {
   WaitAs(Wait::kWarp, mask, location);
 }
 
+void Block::LetPeersRun(Location location) {
+  passes_turn_ = true;
+  WaitAs(Wait::kNone, 0, location);
+}
+
 void Block::Fail(const char* message, Location location) {
   thread().location = location;
   SetError(message, thread());
@@ -200,7 +260,11 @@ Status Launch(const LaunchOptions& options, const std::function<void()>& thread)
   if (options.block.size() < 1 || options.block.size() > kMaxBlockThreads) {
     return InvalidArgument("a block has 1 to 1024 threads");
   }
-  std::lock_guard lock(launching);
+  struct Turn {
+    Turn() { turns.Take(); }
+    ~Turn() { turns.Give(); }
+  };
+  const Turn turn;
   Block block(options, thread);
   running = &block;
   for (uint32_t z = 0; z < options.grid.z; ++z) {

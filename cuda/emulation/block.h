@@ -30,7 +30,7 @@ struct AsyncCopy {
 };
 
 // Why a thread does not run.
-enum class Wait { kNone, kWarp, kBlock };
+enum class Wait { kNone, kWarp, kBlock, kPeers };
 
 struct Thread {
   Fiber fiber;
@@ -49,6 +49,7 @@ struct Thread {
 class Block {
  public:
   Block(const LaunchOptions& options, const std::function<void()>& thread);
+  ~Block();
 
   Status Run(Dim index);
 
@@ -65,6 +66,10 @@ class Block {
   std::byte* dynamic_shared() { return dynamic_shared_.get(); }
 
   void WaitForBlock(Location location) { WaitAs(Wait::kBlock, 0, location); }
+  // Returns when no other thread of the block can run and other launches had a turn.
+  void WaitForPeers(Location location) { WaitAs(Wait::kPeers, 0, location); }
+  // Other launches have a turn at once.
+  void LetPeersRun(Location location);
   // Waits for the lanes of `mask`, which must include this one.
   void WaitForWarp(uint64_t mask, Location location);
   // Ends the launch with this message. Nothing on the thread's stack is destroyed.
@@ -76,21 +81,24 @@ class Block {
   std::pair<int, int> ThreadsOf(int warp) const;  // [first, last)
   bool RunWarp(int warp);                         // false: no lane could run
   bool ReleaseWarp(int warp);                     // true: lanes that met go on
+  bool ReleasePeers();  // true: threads that waited for other launches go on
   bool ReleaseBlock();
   void SetError(const std::string& message, const Thread& thread);
 
   LaunchOptions options_;
   const std::function<void()>& body_;
-  std::vector<Thread*> threads_;  // of the process, for one block after another
+  std::vector<Thread*> threads_;  // the first of `own_`, for one block after another
   std::unique_ptr<std::byte[]> dynamic_shared_;
   std::mt19937_64 random_;
   Dim index_;
   uint64_t serial_ = 0;
   int current_ = 0;
   std::string error_;
+  bool passes_turn_ = false;
+  std::vector<std::unique_ptr<Thread>> own_;
 };
 
-// The block that runs now; a launch sets it.
+// The block that runs on this host thread; a launch sets it.
 Block& CurrentBlock();
 
 // A variable in static shared memory, which is on the heap: AddressSanitizer guards its ends there.

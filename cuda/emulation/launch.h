@@ -14,7 +14,10 @@
 //     left out by returning, and copies without a wait.
 // Not emulated: the order of memory operations between blocks, wgmma, TMA, clusters.
 //
-// One launch runs at a time in a process; a second caller waits.
+// One launch runs at a time in a process; a second caller waits. At words of system scope
+// (LoadAcquire, StoreRelease) a launch lets those that wait run first, so that kernels of several
+// ranks, launched by a host thread each, may wait for one another. Blocks of a launch run one after
+// another: a block may wait only for blocks of other launches that need no later one of its own.
 #ifndef PAGEMILL_CUDA_EMULATION_LAUNCH_H_
 #define PAGEMILL_CUDA_EMULATION_LAUNCH_H_
 

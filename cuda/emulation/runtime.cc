@@ -1,5 +1,10 @@
 #include "cuda/emulation/runtime.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <map>
@@ -27,13 +32,26 @@ namespace {
 
 std::atomic<int> warp_lanes = 32;
 std::atomic<uint64_t> seed = 1;
+std::atomic<bool> has_peer_access = true;
+std::atomic<bool> nccl_is_installed = true;
 
 std::mutex allocating;
-std::map<void*, device::DeviceMemory>& Allocations() {
-  static auto& allocations = *new std::map<void*, device::DeviceMemory>;
+struct Allocation {
+  device::DeviceMemory memory;
+  size_t device;
+  int fd = -1;  // once it is shared
+};
+std::map<void*, Allocation>& Allocations() {
+  static auto& allocations = *new std::map<void*, Allocation>;
   return allocations;
 }
-size_t allocated_bytes = 0;  // guarded by `allocating`
+std::array<size_t, EmulatedGpu::kDevices> allocated_bytes = {};  // guarded by `allocating`
+// Memory of other processes, with the bytes of each mapping. Guarded by `allocating`.
+std::map<void*, std::pair<void*, size_t>>& Mappings() {
+  static auto& mappings = *new std::map<void*, std::pair<void*, size_t>>;
+  return mappings;
+}
+thread_local size_t current_device = 0;
 std::map<void*, device::HostMemory>& HostAllocations() {
   static auto& allocations = *new std::map<void*, device::HostMemory>;
   return allocations;
@@ -70,13 +88,20 @@ Status CheckPointers(const device::testing::TestWorker& worker,
 void EmulatedGpu::Configure(const EmulatedGpuOptions& options) {
   emulation::warp_lanes = options.warp_lanes;
   seed = options.seed << 20;
+  emulation::has_peer_access = options.has_peer_access;
+  nccl_is_installed = options.has_nccl;
 }
 
 int EmulatedGpu::warp_lanes() { return emulation::warp_lanes; }
+bool EmulatedGpu::has_nccl() { return nccl_is_installed; }
 
 device::testing::TestDevice& EmulatedGpu::memory() {
-  static auto& device = *new device::testing::TestDevice;
+  static auto& device = *new device::testing::TestDevice(kDevices * kMemoryBytes);
   return device;
+}
+
+void EnqueueWork(EmulatedStream* stream, device::testing::TestWork work) {
+  static_cast<device::testing::TestStream&>(*stream->stream).Enqueue(std::move(work));
 }
 
 void EnqueueLaunch(EmulatedStream* stream, const LaunchOptions& options,
@@ -84,27 +109,29 @@ void EnqueueLaunch(EmulatedStream* stream, const LaunchOptions& options,
   LaunchOptions launch = options;
   launch.warp_lanes = warp_lanes;
   launch.seed = ++seed;
-  static_cast<device::testing::TestStream&>(*stream->stream)
-      .Enqueue([launch, pointers = std::move(pointers),
-                thread = std::move(thread)](device::testing::TestWorker& worker) {
-        PAGEMILL_RETURN_IF_ERROR(CheckPointers(worker, pointers));
-        return Launch(launch, thread);
-      });
+  EnqueueWork(stream, [launch, pointers = std::move(pointers),
+                       thread = std::move(thread)](device::testing::TestWorker& worker) {
+    PAGEMILL_RETURN_IF_ERROR(CheckPointers(worker, pointers));
+    return Launch(launch, thread);
+  });
 }
 
 }  // namespace pagemill::gpu::emulation
 
 using pagemill::Status;
 using pagemill::StatusOr;
+using pagemill::gpu::emulation::Allocation;
 using pagemill::gpu::emulation::Allocations;
 using pagemill::gpu::emulation::allocated_bytes;
 using pagemill::gpu::emulation::allocating;
+using pagemill::gpu::emulation::current_device;
 using pagemill::gpu::emulation::EmulatedEvent;
 using pagemill::gpu::emulation::EmulatedGpu;
 using pagemill::gpu::emulation::EmulatedGraph;
 using pagemill::gpu::emulation::EmulatedStream;
 using pagemill::gpu::emulation::HostAllocations;
 using pagemill::gpu::emulation::LastMessage;
+using pagemill::gpu::emulation::Mappings;
 using pagemill::gpu::emulation::Report;
 
 const char* emulatedGetErrorString(emulatedError_t) { return LastMessage().c_str(); }
@@ -113,12 +140,14 @@ const char* emulatedGetErrorString(emulatedError_t) { return LastMessage().c_str
 emulatedError_t emulatedGetLastError() { return emulatedSuccess; }
 
 emulatedError_t emulatedGetDeviceCount(int* count) {
-  *count = 1;
+  *count = EmulatedGpu::kDevices;
   return emulatedSuccess;
 }
 
 emulatedError_t emulatedGetDeviceProperties(emulatedDeviceProp* properties, int device) {
-  if (device != 0) return Report(emulatedErrorInvalidValue, "there is one emulated GPU");
+  if (device < 0 || device >= EmulatedGpu::kDevices) {
+    return Report(emulatedErrorInvalidValue, "there is no such emulated GPU");
+  }
   *properties = {.name = "emulated GPU",
                  .major = 9,
                  .minor = 0,
@@ -130,27 +159,30 @@ emulatedError_t emulatedGetDeviceProperties(emulatedDeviceProp* properties, int 
 }
 
 emulatedError_t emulatedSetDevice(int device) {
-  if (device != 0) return Report(emulatedErrorInvalidValue, "there is one emulated GPU");
+  if (device < 0 || device >= EmulatedGpu::kDevices) {
+    return Report(emulatedErrorInvalidValue, "there is no such emulated GPU");
+  }
+  current_device = static_cast<size_t>(device);
   return emulatedSuccess;
 }
 
 emulatedError_t emulatedMemGetInfo(size_t* free, size_t* total) {
   std::lock_guard lock(allocating);
   *total = EmulatedGpu::kMemoryBytes;
-  *free = *total - allocated_bytes;
+  *free = *total - allocated_bytes[current_device];
   return emulatedSuccess;
 }
 
 emulatedError_t emulatedMalloc(void** address, size_t bytes) {
   std::lock_guard lock(allocating);
-  if (bytes > EmulatedGpu::kMemoryBytes - allocated_bytes) {
+  if (bytes > EmulatedGpu::kMemoryBytes - allocated_bytes[current_device]) {
     return Report(emulatedErrorMemoryAllocation, "out of memory");
   }
   auto memory = EmulatedGpu::memory().Allocate(static_cast<int64_t>(bytes), "the emulated GPU");
   if (!memory.ok()) return Report(emulatedErrorMemoryAllocation, memory.status().ToString());
   *address = memory->data();
-  allocated_bytes += bytes;
-  Allocations().emplace(*address, *std::move(memory));
+  allocated_bytes[current_device] += bytes;
+  Allocations().emplace(*address, Allocation{*std::move(memory), current_device});
   return emulatedSuccess;
 }
 
@@ -160,8 +192,62 @@ emulatedError_t emulatedFree(void* address) {
   if (found == Allocations().end()) {
     return Report(emulatedErrorInvalidValue, "memory is freed that was not allocated");
   }
-  allocated_bytes -= found->second.bytes().size();
+  allocated_bytes[found->second.device] -= found->second.memory.bytes().size();
+  if (found->second.fd >= 0) close(found->second.fd);
   Allocations().erase(found);
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedDeviceCanAccessPeer(int* can, int, int) {
+  *can = pagemill::gpu::emulation::has_peer_access ? 1 : 0;
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedDeviceEnablePeerAccess(int, unsigned) { return emulatedSuccess; }
+
+emulatedError_t emulatedIpcGetMemHandle(emulatedIpcMemHandle_t* handle, void* address) {
+  std::lock_guard lock(allocating);
+  const auto found = Allocations().find(address);
+  if (found == Allocations().end()) {
+    return Report(emulatedErrorInvalidValue, "shared memory was not allocated");
+  }
+  size_t offset = 0;
+  const auto fd = EmulatedGpu::memory().Share(static_cast<std::byte*>(address), &offset);
+  if (!fd.ok()) return Report(fd.status());
+  found->second.fd = *fd;
+  *handle = {.process_id = getpid(),
+             .fd = *fd,
+             .offset = offset,
+             .bytes = found->second.memory.bytes().size()};
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedIpcOpenMemHandle(void** address, emulatedIpcMemHandle_t handle, unsigned) {
+  if (handle.process_id == getpid()) {
+    return Report(emulatedErrorInvalidValue, "memory is opened by the process that shares it");
+  }
+  const std::string path =
+      "/proc/" + std::to_string(handle.process_id) + "/fd/" + std::to_string(handle.fd);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return Report(emulatedErrorInvalidValue, path + " cannot be opened");
+  const size_t bytes = handle.offset + handle.bytes;
+  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (mapped == MAP_FAILED) return Report(emulatedErrorInvalidValue, path + " cannot be mapped");
+  *address = static_cast<std::byte*>(mapped) + handle.offset;
+  std::lock_guard lock(allocating);
+  Mappings().emplace(*address, std::pair(mapped, bytes));
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedIpcCloseMemHandle(void* address) {
+  std::lock_guard lock(allocating);
+  const auto found = Mappings().find(address);
+  if (found == Mappings().end()) {
+    return Report(emulatedErrorInvalidValue, "memory is closed that was not opened");
+  }
+  munmap(found->second.first, found->second.second);
+  Mappings().erase(found);
   return emulatedSuccess;
 }
 

@@ -10,8 +10,8 @@
 // Unlike the libraries that it stands for, it knows which memory is the device's: a kernel whose
 // pointers are not, also when a graph is replayed, is an error, as is a kernel that breaks a rule
 // (launch.h). EmulatedGpu::memory() counts copies of host memory that is not from HostAlloc. There
-// is one GPU, of kMemoryBytes. Functions are thread-safe; a stream is used by one
-// thread.
+// are kDevices GPUs of kMemoryBytes, which by default access each other's memory, also that of
+// other processes. Functions are thread-safe; a stream is used by one thread.
 #ifndef PAGEMILL_CUDA_EMULATION_RUNTIME_H_
 #define PAGEMILL_CUDA_EMULATION_RUNTIME_H_
 
@@ -28,15 +28,19 @@ namespace pagemill::gpu::emulation {
 struct EmulatedGpuOptions {
   int warp_lanes = 32;
   uint64_t seed = 1;  // each launch has a seed of its own, which follows from this one
+  bool has_peer_access = true;  // within a process
+  bool has_nccl = true;         // nccl.h
 };
 
 class EmulatedGpu {
  public:
-  static constexpr int64_t kMemoryBytes = device::testing::TestDevice::kMemoryBytes;
+  static constexpr int kDevices = 2;
+  static constexpr int64_t kMemoryBytes = device::testing::TestDevice::kMemoryBytes;  // of each
 
   static void Configure(const EmulatedGpuOptions& options);
   static int warp_lanes();
-  static device::testing::TestDevice& memory();
+  static bool has_nccl();
+  static device::testing::TestDevice& memory();  // of all
 };
 
 struct EmulatedStream;
@@ -47,6 +51,9 @@ struct EmulatedGraph;
 // `options` has no seed and no lanes.
 void EnqueueLaunch(EmulatedStream* stream, const LaunchOptions& options,
                    std::vector<const void*> pointers, std::function<void()> thread);
+
+// Enqueues other work than a launch.
+void EnqueueWork(EmulatedStream* stream, device::testing::TestWork work);
 
 }  // namespace pagemill::gpu::emulation
 
@@ -59,10 +66,12 @@ using emulatedGraphExec_t = pagemill::gpu::emulation::EmulatedGraph*;
 inline constexpr emulatedError_t emulatedSuccess = 0;
 inline constexpr emulatedError_t emulatedErrorMemoryAllocation = 2;
 inline constexpr emulatedError_t emulatedErrorInvalidValue = 1;
+inline constexpr emulatedError_t emulatedErrorPeerAccessAlreadyEnabled = 704;
 inline constexpr emulatedError_t emulatedErrorLaunchFailure = 719;
 inline constexpr unsigned emulatedStreamNonBlocking = 1;
 inline constexpr unsigned emulatedEventDisableTiming = 2;
 inline constexpr unsigned emulatedHostAllocDefault = 0;
+inline constexpr unsigned emulatedIpcMemLazyEnablePeerAccess = 1;
 enum emulatedMemcpyKind { emulatedMemcpyHostToDevice = 1, emulatedMemcpyDeviceToHost = 2 };
 enum emulatedStreamCaptureMode { emulatedStreamCaptureModeThreadLocal = 1 };
 
@@ -70,6 +79,13 @@ struct emulatedDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount, warpSize;
   size_t totalGlobalMem, sharedMemPerBlockOptin;
+};
+
+// Valid as long as the memory. A process makes one for each allocation.
+struct emulatedIpcMemHandle_t {
+  int process_id;
+  int fd;
+  size_t offset, bytes;
 };
 
 // The text of the error that a function of this thread returned last.
@@ -81,6 +97,13 @@ emulatedError_t emulatedSetDevice(int device);
 emulatedError_t emulatedMemGetInfo(size_t* free, size_t* total);
 emulatedError_t emulatedMalloc(void** address, size_t bytes);
 emulatedError_t emulatedFree(void* address);
+emulatedError_t emulatedDeviceCanAccessPeer(int* can, int device, int peer);
+emulatedError_t emulatedDeviceEnablePeerAccess(int peer, unsigned flags);
+emulatedError_t emulatedIpcGetMemHandle(emulatedIpcMemHandle_t* handle, void* address);
+// kInvalidValue in the process that made the handle, as CUDA does.
+emulatedError_t emulatedIpcOpenMemHandle(void** address, emulatedIpcMemHandle_t handle,
+                                         unsigned flags);
+emulatedError_t emulatedIpcCloseMemHandle(void* address);
 emulatedError_t emulatedHostAlloc(void** address, size_t bytes, unsigned flags);
 emulatedError_t emulatedFreeHost(void* address);
 emulatedError_t emulatedStreamCreateWithFlags(emulatedStream_t* stream, unsigned flags);

@@ -4,6 +4,7 @@
 #define PAGEMILL_CUDA_EMULATION_VOCABULARY_H_
 
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -17,8 +18,9 @@
 #define PAGEMILL_KERNEL_OF(threads, blocks) inline void
 #define PAGEMILL_DEVICE inline
 #define PAGEMILL_UNROLL
-#define PAGEMILL_SHARED(type, name)                                                       \
-  static ::pagemill::gpu::emulation::SharedVariable<std::type_identity_t<type>> name##_of; \
+#define PAGEMILL_SHARED(type, name)                                                          \
+  static thread_local ::pagemill::gpu::emulation::SharedVariable<std::type_identity_t<type>> \
+      name##_of;                                                                             \
   auto& name = name##_of.Get()
 
 namespace pagemill::gpu {
@@ -121,6 +123,21 @@ inline LaneMask Ballot(LaneMask mask, bool predicate, Location where = Location:
 
 // Threads switch at the calls of this vocabulary only.
 inline void AtomicAdd(uint64_t* to, uint64_t value) { *to += value; }
+
+// A store is seen as early as possible, before other threads of the block go on, and a load sees as
+// late as possible, when they have: this finds missing barriers on either side.
+inline uint64_t LoadAcquire(const uint64_t* from, Location where = Location::current()) {
+  emulation::CurrentBlock().WaitForPeers(where);
+  return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+inline void StoreRelease(uint64_t* to, uint64_t value, Location where = Location::current()) {
+  __atomic_store_n(to, value, __ATOMIC_RELEASE);
+  emulation::CurrentBlock().LetPeersRun(where);
+}
+inline uint64_t Nanoseconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
+}
 
 inline int CountBits(LaneMask mask) { return std::popcount(mask); }
 

@@ -12,7 +12,15 @@
 
 namespace pagemill::gpu {
 
-enum class Mutation { kNone, kNoBarrier, kWrongMask, kNoWait, kDivergentBarrier, kEarlyReturn };
+enum class Mutation {
+  kNone,
+  kNoBarrier,
+  kWrongMask,
+  kNoWait,
+  kDivergentBarrier,
+  kEarlyReturn,
+  kNoBarrierBehind,
+};
 
 inline constexpr int kMaxWarps = 8;
 
@@ -69,6 +77,28 @@ PAGEMILL_KERNEL ReverseGroups(const float* x, float* y) {
   SyncBlock();
   reinterpret_cast<Four*>(y)[thread] = staged[threads - 1 - thread];
   if constexpr (kMutation == Mutation::kNoWait) WaitCopies<0>();
+}
+
+// y [threads] = x of the other of two ranks, reversed. Both launch the kernel. A rank's inbox
+// [threads] and arrival are written by the other; it waits for `limit_ns`.
+template <Mutation kMutation>
+PAGEMILL_KERNEL SwapWithPeer(const float* x, float* outbox, uint64_t* arrival_of_peer,
+                             const float* inbox, const uint64_t* arrival, uint64_t limit_ns,
+                             float* y) {
+  const int thread = static_cast<int>(ThreadIndex().x);
+  const int threads = static_cast<int>(BlockSize().x);
+  outbox[thread] = x[thread];
+  if constexpr (kMutation != Mutation::kNoBarrier) SyncBlock();
+  if (thread == 0) {
+    StoreRelease(arrival_of_peer, 1);
+    if constexpr (kMutation != Mutation::kNoWait) {
+      const uint64_t begin = Nanoseconds();
+      while (LoadAcquire(arrival) == 0 && Nanoseconds() - begin < limit_ns) {
+      }
+    }
+  }
+  if constexpr (kMutation != Mutation::kNoBarrierBehind) SyncBlock();
+  y[thread] = inbox[threads - 1 - thread];
 }
 
 // c [16, 8] = a [16, size] times b [8, size], transposed, of BFloat16 and float or of int8_t and

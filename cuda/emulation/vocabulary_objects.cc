@@ -7,6 +7,7 @@ extern const void* const kVocabularyKernels[];
 const void* const kVocabularyKernels[] = {
     reinterpret_cast<const void*>(SumRows<Mutation::kNone>),
     reinterpret_cast<const void*>(ReverseGroups<Mutation::kNone>),
+    reinterpret_cast<const void*>(SwapWithPeer<Mutation::kNone>),
     reinterpret_cast<const void*>(MultiplyTile<false, BFloat16, float>),
     reinterpret_cast<const void*>(MultiplyTile<true, BFloat16, float>),
     reinterpret_cast<const void*>(MultiplyTile<false, int8_t, int32_t>),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda/emulation/launch.h"
@@ -53,6 +54,41 @@ Result RunReverseGroups(uint64_t seed) {
     equal = equal && y[i] == x[(kThreads - 1 - i / 4) * 4 + i % 4];
   }
   return {status, equal};
+}
+
+// Two ranks, each launched by a thread; the second when the first is done if that does not wait.
+template <Mutation kMutation>
+Result RunSwapWithPeer(uint64_t seed, uint64_t limit_ns = 60'000'000'000) {
+  struct Rank {
+    std::vector<float> x = Numbers(kThreads);
+    std::vector<float> inbox = std::vector<float>(kThreads, NAN);
+    std::vector<float> y = std::vector<float>(kThreads, NAN);
+    uint64_t arrival = 0;
+    Status status;
+  };
+  Rank ranks[2];
+  for (float& x : ranks[1].x) x += 1000;
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < 2; ++r) {
+    threads.emplace_back([&, r] {
+      Rank& own = ranks[r];
+      Rank& peer = ranks[1 - r];
+      own.status = Launch({.block = {kThreads}, .seed = 2 * seed + r}, [&] {
+        SwapWithPeer<kMutation>(own.x.data(), peer.inbox.data(), &peer.arrival, own.inbox.data(),
+                                &own.arrival, limit_ns, own.y.data());
+      });
+    });
+    if (kMutation == Mutation::kNoWait || limit_ns == 0) threads.back().join();
+  }
+  for (std::thread& thread : threads) {
+    if (thread.joinable()) thread.join();
+  }
+  bool equal = true;
+  for (size_t r = 0; r < 2; ++r) {
+    const std::vector<float> expected(ranks[1 - r].x.rbegin(), ranks[1 - r].x.rend());
+    equal = equal && ranks[r].y == expected;
+  }
+  return {ranks[0].status.ok() ? ranks[1].status : ranks[0].status, equal};
 }
 
 void ExpectError(const Result& result, const std::string& part) {
@@ -105,6 +141,29 @@ TEST(Vocabulary, AsynchronousCopiesLandAtTheirWait) {
     EXPECT_TRUE(result.equal);
     EXPECT_FALSE(RunReverseGroups<Mutation::kNoWait>(seed).equal);
   }
+}
+
+TEST(Vocabulary, RanksWaitForEachOther) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Result result = RunSwapWithPeer<Mutation::kNone>(seed);
+    EXPECT_TRUE(result.status.ok()) << result.status.message();
+    EXPECT_TRUE(result.equal);
+  }
+}
+
+TEST(Vocabulary, ARankThatDoesNotWaitForAnotherIsWrong) {
+  EXPECT_FALSE(RunSwapWithPeer<Mutation::kNoWait>(1).equal);
+  EXPECT_FALSE(RunSwapWithPeer<Mutation::kNone>(1, /*limit_ns=*/0).equal);
+}
+
+TEST(Vocabulary, ABarrierIsMissingBeforeARankArrivesOrBehindItsWait) {
+  uint64_t before = 0, behind = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    before += RunSwapWithPeer<Mutation::kNoBarrier>(seed).equal ? 0 : 1;
+    behind += RunSwapWithPeer<Mutation::kNoBarrierBehind>(seed).equal ? 0 : 1;
+  }
+  EXPECT_GE(before, kSeeds * 3 / 4);
+  EXPECT_GE(behind, kSeeds * 3 / 4);
 }
 
 TEST(Vocabulary, CopiesWithoutAnyWaitAreAnError) {

@@ -73,6 +73,15 @@ PAGEMILL_DEVICE void AtomicAdd(uint64_t* to, uint64_t value) {
   __hip_atomic_fetch_add(to, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
+PAGEMILL_DEVICE uint64_t LoadAcquire(const uint64_t* from) {
+  return __hip_atomic_load(from, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+PAGEMILL_DEVICE void StoreRelease(uint64_t* to, uint64_t value) {
+  __hip_atomic_store(to, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+// The clock has 100 MHz.
+PAGEMILL_DEVICE uint64_t Nanoseconds() { return static_cast<uint64_t>(wall_clock64()) * 10; }
+
 PAGEMILL_DEVICE int CountBits(LaneMask mask) { return __popcll(mask); }
 
 // Copies are plain: done where they are issued, and seen by others after their SyncBlock().

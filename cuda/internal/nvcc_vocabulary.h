@@ -57,6 +57,20 @@ PAGEMILL_DEVICE void AtomicAdd(uint64_t* to, uint64_t value) {
   atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
 }
 
+PAGEMILL_DEVICE uint64_t LoadAcquire(const uint64_t* from) {
+  uint64_t value;
+  asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+PAGEMILL_DEVICE void StoreRelease(uint64_t* to, uint64_t value) {
+  asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+PAGEMILL_DEVICE uint64_t Nanoseconds() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
 PAGEMILL_DEVICE int CountBits(LaneMask mask) { return __popc(mask); }
 
 PAGEMILL_DEVICE void CopyAsync16(void* to, const void* from) {

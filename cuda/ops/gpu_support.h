@@ -5,6 +5,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
+#include "cuda/device/peer_group.h"
 #include "cuda/gpu_vendor.h"
 
 namespace pagemill::gpu {
@@ -12,6 +13,12 @@ namespace pagemill::gpu {
 // For kernels that take every call that the op's check accepts.
 inline bool OnEveryGpu(const device::Capabilities& caps, const ops::OpCall&) {
   return caps.kind == device::DeviceKind::kGpu;
+}
+
+// For collectives of the tensor axis, whose ranks a stream joins.
+inline bool AmongPeers(const device::Capabilities& caps, const ops::OpCall& call) {
+  return caps.kind == device::DeviceKind::kGpu && call.attributes->GetInt("axis", 0) == 0 &&
+         call.attributes->GetInt("ranks", 1) <= kMaxPeers;
 }
 
 // The GPU has the words for tensor cores as instructions, for bf16 and int8.

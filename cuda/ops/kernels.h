@@ -12,6 +12,8 @@ namespace pagemill::gpu {
 std::span<const ops::Kernel> ActivationKernels();
 std::span<const ops::Kernel> AddKernels();
 std::span<const ops::Kernel> AddRmsNormKernels();
+std::span<const ops::Kernel> AllGatherKernels();
+std::span<const ops::Kernel> AllReduceKernels();
 std::span<const ops::Kernel> ApplyAdapterKernels();
 std::span<const ops::Kernel> ArgmaxKernels();
 std::span<const ops::Kernel> AttentionKernels();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "cc/program/device/testing/device_parity.h"
 #include "cc/program/testing/tiny_llama.h"
@@ -30,6 +31,21 @@ TEST(Programs, ALlamaOfBlocksHasTheTokensOfTheCpu) {
   const Status status = Check(TinyLlamaText({.seed = 4, .weight_dtype = DType::kQ4_1}),
                               DType::kF32, 1e-4);
   EXPECT_TRUE(status.ok()) << status.ToString();
+}
+
+TEST(Programs, RanksOfALlamaHaveTheTokensOfOne) {
+  for (int32_t ranks : {2, 4}) {
+    program::testing::TinyLlamaOptions options = {.seed = 6, .heads = 8, .kv_heads = 4};
+    const std::string whole = TinyLlamaText(options);
+    std::vector<std::string> parts;
+    for (options.ranks = ranks; options.rank < ranks; ++options.rank) {
+      parts.push_back(TinyLlamaText(options));
+    }
+    const GpuUnderTest gpu;
+    const Status status =
+        program::testing::CheckLogitsOfRanks(whole, parts, 1e-4, gpu.under_test);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
 }
 
 // Activations of 8 bits of mantissa in four layers.

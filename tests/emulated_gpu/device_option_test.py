@@ -39,8 +39,12 @@ def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}}],
-    ids=["plain", "drafts"],
+    [
+        {},
+        {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}},
+        {"tensor_parallel_size": 2},
+    ],
+    ids=["plain", "drafts", "ranks"],
 )
 def test_greedy_tokens_are_those_of_the_cpu(model: Path, options: dict[str, Any]) -> None:
     tokens: dict[str, list[list[int]]] = {}
@@ -75,7 +79,8 @@ def test_auto_takes_the_device_and_its_memory(
 
 def test_what_the_device_cannot_do_is_refused_at_the_start(model: Path) -> None:
     for options, name in [
-        ({"tensor_parallel_size": 2}, "--tensor-parallel-size"),
+        ({"tensor_parallel_size": 4}, "--tensor-parallel-size 4 needs 4 devices"),
+        ({"tensor_parallel_size": 2, "enable_lora": True}, "--tensor-parallel-size 1"),
         ({"executor": "torch"}, "--executor native"),
     ]:
         with (
@@ -103,7 +108,7 @@ def test_memory_is_refused_by_numbers(model: Path) -> None:
 
 
 def test_a_device_that_does_not_exist_is_refused(model: Path) -> None:
-    with pytest.raises(ConfigError, match="devices 0 to 0"), engine(model, device="emulated:1"):
+    with pytest.raises(ConfigError, match="devices 0 to 1"), engine(model, device="emulated:2"):
         pass
     with (
         pytest.raises(ConfigError, match="no plugin cuda is installed, only emulated"),
@@ -115,8 +120,8 @@ def test_a_device_that_does_not_exist_is_refused(model: Path) -> None:
 def test_plugins_are_listed() -> None:
     (found,) = find_plugins()
     assert (found.name, found.reason) == ("emulated", "")
-    (device,) = found.devices
-    assert (device.name, device.architecture) == ("emulated GPU", "sm_90")
+    names = [(device.name, device.architecture) for device in found.devices]
+    assert names == [("emulated GPU", "sm_90")] * 2
 
 
 def test_an_installed_package_names_its_plugin(
@@ -130,7 +135,7 @@ def test_an_installed_package_names_its_plugin(
     monkeypatch.delenv("PAGEMILL_DEVICE_PLUGINS")
     monkeypatch.syspath_prepend(str(tmp_path))
     (found,) = find_plugins()
-    assert (found.name, len(found.devices)) == ("emulated", 1)
+    assert (found.name, len(found.devices)) == ("emulated", 2)
 
 
 def test_doctor_shows_devices_and_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

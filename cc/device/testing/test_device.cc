@@ -1,6 +1,7 @@
 #include "cc/device/testing/test_device.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -244,6 +245,24 @@ void TestDevice::Free(std::span<std::byte> bytes) {
   PAGEMILL_CHECK(mmap(pages.data(), pages.size(), PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
                       0) == pages.data());
+}
+
+StatusOr<int> TestDevice::Share(const std::byte* address, size_t* offset) {
+  std::lock_guard lock(mutex_);
+  const auto found = allocations_.find(address);
+  if (found == allocations_.end() || found->second.empty()) {
+    return InvalidArgument("no allocation begins at an address that is to be shared");
+  }
+  const std::span<std::byte> pages = PagesOf(found->second);
+  const int fd = memfd_create("test device", MFD_CLOEXEC);
+  PAGEMILL_CHECK(fd >= 0);
+  PAGEMILL_CHECK(mprotect(pages.data(), pages.size(), PROT_READ | PROT_WRITE) == 0);
+  PAGEMILL_CHECK(write(fd, pages.data(), pages.size()) == static_cast<ssize_t>(pages.size()));
+  const int access = num_executing_ == 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
+  PAGEMILL_CHECK(mmap(pages.data(), pages.size(), access, MAP_SHARED | MAP_FIXED, fd, 0) ==
+                 pages.data());
+  *offset = static_cast<size_t>(address - pages.data());
+  return fd;
 }
 
 StatusOr<HostMemory> TestDevice::AllocateHost(int64_t bytes, const char*) {

@@ -78,6 +78,10 @@ class TestDevice final : public Device {
   // returns.
   void Hold();
   void Release();
+  // Makes the allocation that begins at `address`, once, memory that other processes can map: a
+  // descriptor of its pages, for the caller to close. The allocation begins `*offset` bytes into
+  // them.
+  StatusOr<int> Share(const std::byte* address, size_t* offset);
   // From here on, EndCapture() finds no memory for a graph.
   void RefuseGraphs();
   // Enqueued pieces of work, including those of replayed graphs; and replayed graphs.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/ops/collective.h"
 #include "cc/tensor/quantized.h"
 
 namespace pagemill::ops::conformance {
@@ -159,7 +160,21 @@ TestedDevice::TestedDevice(device::Device& device) : device_(device) {
   stream_ = *std::move(stream);
 }
 
-void TestedDevice::Run(const Kernel& kernel, const OpCall& call, const std::byte* plan) {
+void TestedDevice::Run(const Kernel& kernel, const OpCall& call, const KernelContext& on_host) {
+  comm::Group* const group =
+      on_host.groups == nullptr ? nullptr : GroupOf(*call.attributes, on_host);
+  if (group == nullptr) return RunOn(*stream_, kernel, call, on_host.plan);
+  StatusOr<std::unique_ptr<device::Stream>> stream = device_.NewStream();
+  ASSERT_TRUE(stream.ok());
+  device::Ranks ranks = RanksOf(*group);
+  ranks.buffer_bytes = 4 << 10;  // some calls need several launches
+  const Status joined = (*stream)->Join(ranks);
+  ASSERT_TRUE(joined.ok()) << joined.ToString();
+  RunOn(**stream, kernel, call, on_host.plan);
+}
+
+void TestedDevice::RunOn(device::Stream& stream, const Kernel& kernel, const OpCall& call,
+                         const std::byte* plan) {
   SCOPED_TRACE(std::string(kernel.op) + "/" + std::string(kernel.name) + " on its device");
   const int64_t bytes = kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, 1);
   const int64_t plan_bytes = kernel.plan == nullptr ? 0 : kernel.plan->bytes(call);
@@ -167,7 +182,7 @@ void TestedDevice::Run(const Kernel& kernel, const OpCall& call, const std::byte
   const std::vector<std::byte> workspace(static_cast<size_t>(bytes + kAlignment), std::byte{0xff});
   const auto misalign = reinterpret_cast<uintptr_t>(workspace.data()) % kAlignment;
   const std::byte* const aligned = workspace.data() + (kAlignment - misalign) % kAlignment;
-  DeviceCopies copies(device_, *stream_);
+  DeviceCopies copies(device_, stream);
   AddOperands(kernel, call, copies);
   copies.Add(aligned, bytes);
   copies.Add(plan, plan_bytes);
@@ -193,7 +208,7 @@ void TestedDevice::Run(const Kernel& kernel, const OpCall& call, const std::byte
   KernelContext context = {
       .workspace = {static_cast<std::byte*>(copies.At(aligned)), static_cast<size_t>(bytes)},
       .plan = static_cast<const std::byte*>(copies.At(plan)),
-      .stream = stream_.get()};
+      .stream = &stream};
   kernel.run({.inputs = inputs,
               .outputs = outputs,
               .attributes = call.attributes,
@@ -201,7 +216,7 @@ void TestedDevice::Run(const Kernel& kernel, const OpCall& call, const std::byte
              context);
   copies.EnqueueDownload();
   const std::unique_ptr<device::Event> done = device_.NewEvent();
-  stream_->Record(*done);
+  stream.Record(*done);
   const Status status = done->Synchronize();
   EXPECT_TRUE(status.ok()) << status.ToString();
   copies.TakeDownloaded(kernel);

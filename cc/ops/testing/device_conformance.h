@@ -14,6 +14,9 @@
 //                             conformance::ReferenceKernel(AddOp())};
 //   CheckAddConformance({.op = "add", .check = AddOp().check, .kernels = kernels}, capabilities);
 //
+// Collectives run on a stream of their own, which joins those of the other ranks in the group of
+// the context.
+//
 // Operands keep their misalignment and the gaps between their rows, and overlapping operands
 // overlap on the device. A write outside of operands, in gaps, workspace guards or next to an
 // operand, fails the test, as does an error of the stream.
@@ -33,9 +36,12 @@ class TestedDevice {
   explicit TestedDevice(device::Device& device);
 
   // Runs `kernel`, a kernel of the device, on operands, arrays and a plan in host memory.
-  void Run(const Kernel& kernel, const OpCall& call, const std::byte* plan);
+  void Run(const Kernel& kernel, const OpCall& call, const KernelContext& on_host);
 
  private:
+  void RunOn(device::Stream& stream, const Kernel& kernel, const OpCall& call,
+             const std::byte* plan);
+
   device::Device& device_;
   std::unique_ptr<device::Stream> stream_;
 };
@@ -45,7 +51,7 @@ template <const Kernel& (*kKernel)(), TestedDevice& (*kDevice)()>
 Kernel OnHost() {
   Kernel on_host = kKernel();
   on_host.run = [](const OpCall& call, KernelContext& context) {
-    kDevice().Run(kKernel(), call, context.plan);
+    kDevice().Run(kKernel(), call, context);
   };
   on_host.workspace_bytes = nullptr;  // it is the device's
   on_host.run_row_maxima = nullptr;

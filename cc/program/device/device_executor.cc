@@ -13,9 +13,11 @@
 
 #include "cc/device/stream.h"
 #include "cc/device/thread_pool.h"
+#include "cc/ops/collective.h"
 #include "cc/program/adapters/device_adapters.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
+#include "cc/program/check_ops.h"
 #include "cc/program/device/device_tokens.h"
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_graphs.h"
@@ -73,6 +75,7 @@ struct DeviceExecutor::Bound {
   ExecutorOptions options;
   DeviceExecutorOptions device_options;
   DevicePlan plan;
+  comm::Groups groups;                   // whose ranks the stream joins
   Weights::Files files;                  // they stay mapped, which costs no memory
   std::optional<DeviceWeights> weights;  // none while they are not in memory
   std::mutex fingerprint_mutex;
@@ -103,6 +106,7 @@ struct DeviceExecutor::Bound {
   Status AllocateWork();
   Status Allocate();
   Status AllocateSlots();
+  Status JoinRanks();
   Status Upload();
   Status Reload(const Bound* host);
   void Unload();
@@ -148,6 +152,7 @@ Status DeviceExecutor::Bound::AllocateOwn() {
   PAGEMILL_RETURN_IF_ERROR(AllocateKv());
   PAGEMILL_ASSIGN_OR_RETURN(own_stream, the_device.NewStream());
   stream = own_stream.get();
+  PAGEMILL_RETURN_IF_ERROR(JoinRanks());
   if (plan.kv_bytes == 0) return OkStatus();
   PAGEMILL_ASSIGN_OR_RETURN(
       pages, DevicePages::Create(kv.bytes(), plan.kv().page_bytes, the_device));
@@ -177,6 +182,14 @@ Status DeviceExecutor::Bound::Allocate() {
         DeviceAdapters::Create(program, AdapterOptions(options, device_options), the_device));
   }
   return AllocateSlots();
+}
+
+Status DeviceExecutor::Bound::JoinRanks() {
+  comm::Group* const group = groups.at(comm::Axis::kTensor);
+  if (group == nullptr || plan.exchange_bytes == 0) return OkStatus();
+  device::Ranks ranks = ops::RanksOf(*group);
+  ranks.buffer_bytes = plan.exchange_bytes;
+  return stream->Join(ranks);
 }
 
 Status DeviceExecutor::Bound::AllocateSlots() {
@@ -343,12 +356,14 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
     return InvalidArgument("shares_kv is " + std::to_string(device_options.shares_kv) +
                            (host == nullptr ? " without a host" : " with a host"));
   }
+  PAGEMILL_RETURN_IF_ERROR(CheckGroups(program, target.groups));
   auto bound = std::make_unique<Bound>(device);
   PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanDevice(program, target, options, device_options));
   PAGEMILL_RETURN_IF_ERROR(CheckFits(bound->plan, device.CountMemory()));
   PAGEMILL_ASSIGN_OR_RETURN(bound->files, Weights::Open(program));
   bound->program = std::move(program);
   bound->options = options;
+  bound->groups = target.groups;
   bound->device_options = device_options;
   PAGEMILL_RETURN_IF_ERROR(bound->Upload());
   PAGEMILL_RETURN_IF_ERROR(host == nullptr ? bound->AllocateOwn()
@@ -387,6 +402,7 @@ double DeviceExecutor::upload_seconds() const {
 int64_t DeviceExecutor::num_graphs() const {
   return bound_->graphs ? bound_->graphs->num_graphs() : 0;
 }
+const comm::Groups& DeviceExecutor::groups() const { return bound_->groups; }
 
 void DeviceExecutor::UnloadWeights() { bound_->Unload(); }
 

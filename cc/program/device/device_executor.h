@@ -31,6 +31,7 @@
 
 #include "cc/base/status.h"
 #include "cc/base/xxh3.h"
+#include "cc/comm/group.h"
 #include "cc/device/device.h"
 #include "cc/ops/batch_view.h"
 #include "cc/program/adapters/adapter_weights.h"
@@ -52,6 +53,7 @@ class DeviceExecutor final : public Executor {
   // `host`, of the same device, outlives the executor, which must have as many pages, and
   // options.kv_page_bytes must be the host's: else kInvalidArgument. It is given if and only if
   // device_options.shares_kv is true.
+  // With collectives it is a call of all ranks, whose errors Stream::Join() has.
   static StatusOr<std::unique_ptr<DeviceExecutor>> Create(
       Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
       const DeviceExecutorOptions& device_options, const DeviceExecutor* host = nullptr);
@@ -81,6 +83,7 @@ class DeviceExecutor final : public Executor {
   Digest128 kv_fingerprint() const;
   double upload_seconds() const;   // that weights took to the device
   int64_t num_graphs() const;      // that exist now
+  const comm::Groups& groups() const;  // those of the target
 
   // All that follow: only while no step is in flight.
 
@@ -90,7 +93,8 @@ class DeviceExecutor final : public Executor {
   // Frees the KV cache, too, until LoadWeights(); then its content is undefined.
   void FreeKv();
   // The same weights again, from the files that are still mapped. `host` is that of Create() and
-  // loaded; one that has none ignores it. Not OK: they are not loaded; kResourceExhausted if others use the memory.
+  // loaded; one that has none ignores it. Not OK: they are not loaded; kResourceExhausted if others
+  // use the memory.
   Status LoadWeights(const DeviceExecutor* host = nullptr);
 
   // Other weights for this program, not uploaded: `program` is this one with other locations of

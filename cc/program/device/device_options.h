@@ -31,6 +31,8 @@ struct DeviceExecutorOptions {
   int32_t max_adapter_rank = 16;
   // True: the KV cache lies in pages of another executor's arena (DeviceExecutor::Create()).
   bool shares_kv = false;
+  // Memory that other ranks write to, if the program has collectives; the same on all ranks.
+  int64_t exchange_bytes = int64_t{16} << 20;
   UploadOptions upload = {};
 
   // kInvalidArgument names the field, its value and its range.

@@ -40,7 +40,14 @@ std::vector<Part> PartsOf(const DevicePlan& plan) {
           {"step", plan.array_bytes + plan.input_bytes},
           {"tokens", plan.tokens ? plan.tokens->token_bytes() : 0},
           {"masks", plan.mask_bytes()},
-          {"adapters", plan.adapters.table_bytes + plan.adapters.matrix_bytes}};
+          {"adapters", plan.adapters.table_bytes + plan.adapters.matrix_bytes},
+          {"exchange", plan.exchange_bytes}};
+}
+
+bool HasCollectives(const Program& program) {
+  return std::ranges::any_of(program.ops(), [](const Op& op) {
+    return op.attributes.GetInt("ranks", 1) > 1;
+  });
 }
 
 }  // namespace
@@ -103,6 +110,7 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
     plan.input_bytes += DevicePlan::Aligned(program.value(id).Bytes(sizes));
   }
   plan.adapters = DeviceAdapters::Plan(program, AdapterOptions(options, device_options));
+  if (HasCollectives(program)) plan.exchange_bytes = device_options.exchange_bytes;
   if (device_options.max_graph_tokens > 0) {
     plan.graph_bytes = device_options.max_graphs * kGraphBytesPerOp *
                        static_cast<int64_t>(program.ops().size());

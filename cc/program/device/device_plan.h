@@ -38,6 +38,7 @@ struct DevicePlan {
   int64_t array_bytes = 0;   // arrays of a step
   int64_t input_bytes = 0;   // tensors of a step
   DeviceAdapterPlan adapters;
+  int64_t exchange_bytes = 0;  // that other ranks write to; 0 without collectives
   // What the device's driver takes for graphs: an estimate, which nothing has measured yet.
   int64_t graph_bytes = 0;
   // Host memory of a step in flight, without its tokens: its arrays, the kernels' plans of it, its

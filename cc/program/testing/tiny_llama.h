@@ -27,6 +27,10 @@ struct TinyLlamaOptions {
   // Takes image embeddings [media_rows, hidden] and grid_positions as inputs; the pairs of a head
   // rotate by its dimensions in turn.
   bool media = false;
+  // The part of rank `rank` of a tensor-parallel group. `ranks` divides heads, KV heads and ffn,
+  // the latter into whole blocks of the dtype.
+  int32_t rank = 0;
+  int32_t ranks = 1;
 };
 
 // The canonical text that a tracer would write, before rewrites.

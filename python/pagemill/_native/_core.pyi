@@ -196,6 +196,9 @@ def follow_steps(
     """Runs the steps of rank 0's runner on this rank, until that ends; `adapters` has this rank's
     part of those of rank 0."""
 
+def follow_steps_on_device(executor: DeviceExecutor) -> None:
+    """`follow_steps` of a rank on a device."""
+
 class NativeExecutor:
     """Runs a program with the CPU's kernels."""
 
@@ -284,6 +287,7 @@ class DeviceExecutor:
         device: Device,
         text: str,
         options: ExecutorOptions,
+        world: World | None = None,
         *,
         max_model_len: int,
         vocab_size: int,

@@ -22,7 +22,7 @@ from pagemill.engine.devices import choose_device
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.native import NativeBindings
-from pagemill.engine.ranks import RankWorkers
+from pagemill.engine.ranks import RankDevice, RankWorkers
 from pagemill.runner.build import BuiltModel
 from pagemill.runner.fallback.module import BuiltModule, MemoryPlan
 from pagemill.structured.compiler import GrammarCompiler
@@ -104,7 +104,7 @@ class EngineCore:
             _require_adaptable(built, config, source)
         device = choose_device(built, config, weights_dtype, draft)
         wanted = ExecutorSizes.of(built, config, weights_dtype, device)
-        plans = [wanted.plan(rank, config) for rank in (built, *others)]
+        plans = wanted.plan_ranks((built, *others), config)
         plan = plans[0]
         encoder = EncoderSizes.of(built, wanted, config)
         # The planner's one block is the null block.
@@ -141,7 +141,8 @@ class EngineCore:
         workers: RankWorkers | None = None
         if others:
             arguments = wanted.option_arguments(config, budget.num_blocks)
-            workers = RankWorkers.start([rank.program_text for rank in others], arguments)
+            programs = [rank.program_text for rank in others]
+            workers = RankWorkers.start(programs, arguments, _device_of_ranks(built, device))
         try:
             return cls._start(built, config, wanted, budget, workers, draft, source, others)
         except BaseException:
@@ -164,6 +165,8 @@ class EngineCore:
         world = None if workers is None else workers.world
         encoder = EncoderSizes.of(built, wanted, config)
         limits = _limits(built, config, wanted, budget.num_blocks, draft, encoder)
+        if workers is not None and wanted.device is not None:
+            workers.wait_joined()  # the executor meets those of the other ranks
         executor = _executor(built, config, wanted, limits, world)
         if workers is not None:
             workers.wait_ready()
@@ -220,6 +223,12 @@ def _require_dividable(config: EngineConfig) -> None:
         )
 
 
+def _device_of_ranks(built: BuiltModel, device: _native.Device | None) -> RankDevice | None:
+    if device is None:
+        return None
+    return RankDevice(device.vendor, device.index, built.max_model_len, built.vocab_size)
+
+
 def _require_adaptable(built: BuiltModel, config: EngineConfig, source: ModelSource | None) -> None:
     if config.executor.executor != "native":
         raise ConfigError("--enable-lora and --lora-modules need --executor native")
@@ -241,6 +250,7 @@ def _executor(
             sizes.device,
             built.program_text,
             options,
+            world,
             max_model_len=limits.max_model_len,
             vocab_size=limits.vocab_size,
             max_adapter_rank=config.lora.max_lora_rank,

@@ -54,7 +54,8 @@ def choose_device(
     weights_dtype: str,
     draft: BuiltModel | None = None,
 ) -> _native.Device | None:
-    """The device that runs `built`, opened; None: the CPU.
+    """The device that runs `built`, opened; None: the CPU. Ranks of a tensor-parallel group have
+    this device and those behind it.
 
     Args:
         built: the model's program.
@@ -73,7 +74,7 @@ def choose_device(
     if wanted != "auto":
         if missing:
             raise ConfigError(f"--device {wanted} {missing}, or --device cpu")
-        return _open(wanted)
+        return open_device(wanted, config.executor.tensor_parallel_size)
     reasons: list[str] = []
     for found in find_plugins():
         if found.plugin is None or not found.devices:
@@ -81,6 +82,9 @@ def choose_device(
             continue
         if missing:
             reasons.append(f"{found.name} {missing}")
+            continue
+        if len(found.devices) < config.executor.tensor_parallel_size:
+            reasons.append(f"{found.name} has fewer devices than ranks")
             continue
         try:
             device = found.plugin.open(0)
@@ -124,7 +128,12 @@ def _find_installed(entry: importlib.metadata.EntryPoint) -> FoundPlugin:
     return _find(path)
 
 
-def _open(wanted: str) -> _native.Device:
+def open_device(wanted: str, ranks: int = 1) -> _native.Device:
+    """The device that `--device` names, if there are as many from it on as ranks.
+
+    Raises:
+        ConfigError: there is no such device, or not as many.
+    """
     vendor, _, index = wanted.partition(":")
     found = find_plugins()
     for each in found:
@@ -135,6 +144,12 @@ def _open(wanted: str) -> _native.Device:
         if int(index or 0) >= len(each.devices):
             raise ConfigError(
                 f"--device {wanted}: {vendor} has the devices 0 to {len(each.devices) - 1}"
+            )
+        if int(index or 0) + ranks > len(each.devices):
+            raise ConfigError(
+                f"--device {wanted} and what is behind it are too few:"
+                f" --tensor-parallel-size {ranks} needs {ranks} devices, {vendor} has 0 to"
+                f" {len(each.devices) - 1}"
             )
         try:
             return each.plugin.open(int(index or 0))
@@ -159,5 +174,14 @@ def _conditions(built: BuiltModel, config: EngineConfig) -> Iterator[str]:
         yield "needs --executor native"
     if built.module is not None:
         yield f"needs native support of the model: {built.architecture} has none"
-    if config.executor.tensor_parallel_size > 1:
-        yield "needs --tensor-parallel-size 1"
+    if config.executor.tensor_parallel_size == 1:
+        return
+    # What only the CPU's ranks tell each other.
+    if built.encoder is not None:
+        yield "needs --tensor-parallel-size 1 for a model with an encoder of images or audio"
+    if config.lora.enabled:
+        yield "needs --tensor-parallel-size 1 with adapters"
+    if config.kv_tiers.enabled:
+        yield "needs --tensor-parallel-size 1 to copy its KV cache"
+    if draft is not None:
+        yield "needs --tensor-parallel-size 1 with a draft model"

@@ -91,6 +91,14 @@ class ExecutorSizes:
         rows += _num_draft_rows(config)
         return cls(tokens, rows, activation_type, _KV_CACHE_DTYPES[dtype], device)
 
+    def plan_ranks(self, ranks: Sequence[BuiltModel], config: EngineConfig) -> list[MemoryPlan]:
+        """What the ranks take of one memory, with a KV cache of one page: that of the host, or of
+        the device of the rank that takes most."""
+        plans = [self.plan(rank, config) for rank in ranks]
+        if self.device is None:
+            return plans
+        return [max(plans, key=lambda plan: plan.total_bytes)]
+
     @property
     def steps_in_flight(self) -> int:
         """At most, enqueued and not collected."""

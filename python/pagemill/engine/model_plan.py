@@ -175,7 +175,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     model = built_model(config)
     path, built = model.path, model.built
     sampling = None if built.pooling else choose_defaults(config.model, model.source)
-    memories = [model.sizes.plan(rank, config) for rank in model.ranks]
+    memories = model.sizes.plan_ranks(model.ranks, config)
     pages = model.sizes.kv_pages(model.ranks, config, memories, model.draft)
     distributions = 0
     if model.draft is not None:

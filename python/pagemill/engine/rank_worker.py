@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pagemill import _native
+from pagemill.config import ConfigError
 from pagemill.engine import rank_adapters
 
 
@@ -27,6 +28,8 @@ def run(job: Mapping[str, Any]) -> int:
         os.close(job["fd"])
         world = _native.World(segment, rank)
         options = _native.ExecutorOptions(**job["arguments"])
+        if job["device"] is not None:
+            return _run_on_device(job["device"], job["program"], options, world)
         executor = _native.NativeExecutor(job["program"], options, world)
         store: _native.AdapterStore | None = None
         if job["arguments"].get("max_adapters"):
@@ -42,4 +45,28 @@ def run(job: Mapping[str, Any]) -> int:
             return 0
         print(f"pagemill: rank {rank}: {error}", file=sys.stderr)
         return 1
+    except ConfigError as error:
+        print(f"pagemill: rank {rank}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run_on_device(
+    device: Mapping[str, Any],
+    program: str,
+    options: _native.ExecutorOptions,
+    world: _native.World,
+) -> int:
+    from pagemill.engine.devices import open_device  # imports what other ranks do not need
+
+    executor = _native.DeviceExecutor(
+        open_device(f"{device['vendor']}:{device['index'] + world.rank}"),
+        program,
+        options,
+        world,
+        max_model_len=device["max_model_len"],
+        vocab_size=device["vocab_size"],
+    )
+    world.meet()
+    _native.follow_steps_on_device(executor)
     return 0

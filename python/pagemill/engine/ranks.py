@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,17 @@ _START_LIMIT_S = 600.0  # reading and packing the weights of a large model
 _STOP_LIMIT_S = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class RankDevice:
+    """The device of rank 0; rank r has the one r places behind it. And what a
+    `_native.DeviceExecutor` is for."""
+
+    vendor: str
+    index: int
+    max_model_len: int
+    vocab_size: int
+
+
 class RankWorkers:
     """Ranks 1 to n - 1 as processes, and rank 0's place in the group."""
 
@@ -47,7 +59,12 @@ class RankWorkers:
         self._processes = processes
 
     @classmethod
-    def start(cls, programs: Sequence[str], arguments: Mapping[str, Any]) -> RankWorkers:
+    def start(
+        cls,
+        programs: Sequence[str],
+        arguments: Mapping[str, Any],
+        device: RankDevice | None = None,
+    ) -> RankWorkers:
         """Starts a process for each of `programs`, of ranks 1, 2, ...; `arguments` are those of
         `_native.ExecutorOptions`. Returns before they are ready."""
         segment = _native.SharedSegment(len(programs) + 1)
@@ -70,6 +87,7 @@ class RankWorkers:
                     "rank": rank,
                     "program": program,
                     "arguments": dict(arguments),
+                    "device": None if device is None else asdict(device),
                 }
                 assert process.stdin is not None
                 # One that has ended already is reported by wait_ready().
@@ -86,17 +104,28 @@ class RankWorkers:
         """The processes of ranks 1, 2, ..."""
         return tuple(process.pid for process in self._processes)
 
+    def wait_joined(self) -> None:
+        """Returns when every rank has joined the group, before it binds its program.
+
+        Raises:
+            EngineError: as `wait_ready`.
+        """
+        self._wait(lambda: None)
+
     def wait_ready(self) -> None:
         """Returns when every rank has bound its program.
 
         Raises:
             EngineError: a worker ended, or is not ready after 10 minutes.
         """
+        self._wait(self.world.meet)
+
+    def _wait(self, then: Callable[[], None]) -> None:
         deadline = time.monotonic() + _START_LIMIT_S
         while True:
             try:
                 self.world.wait_for_all(_LOOK_EVERY_S)
-                self.world.meet()
+                then()
                 return
             except _native.StatusError as error:
                 self.check()

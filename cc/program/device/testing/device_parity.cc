@@ -1,11 +1,14 @@
 #include "cc/program/device/testing/device_parity.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "cc/comm/shared_memory_world.h"
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/op.h"
@@ -123,14 +126,20 @@ struct DeviceLogits {
   StepLogits second;  // from graphs
 };
 
+StatusOr<std::unique_ptr<DeviceExecutor>> MakeExecutor(const Program& program,
+                                                       const ExecutorOptions& options,
+                                                       const Target& target,
+                                                       device::Device& device) {
+  return DeviceExecutor::Create(
+      program, target, device, options,
+      {.max_blocks = kBlocks + 1, .max_graph_tokens = options.max_num_tokens});
+}
+
 StatusOr<DeviceLogits> RunDevice(const Program& program, const ExecutorOptions& options,
                                  const std::vector<BatchBuilder>& steps,
                                  const DeviceUnderTest& under_test) {
-  PAGEMILL_ASSIGN_OR_RETURN(
-      std::unique_ptr<DeviceExecutor> executor,
-      DeviceExecutor::Create(
-          program, under_test.target, under_test.device, options,
-          {.max_blocks = kBlocks + 1, .max_graph_tokens = options.max_num_tokens}));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> executor,
+                            MakeExecutor(program, options, under_test.target, under_test.device));
   DeviceLogits logits;
   const int64_t before = under_test.num_replays();
   PAGEMILL_ASSIGN_OR_RETURN(logits.first, OnDevice(*executor, steps));
@@ -140,6 +149,26 @@ StatusOr<DeviceLogits> RunDevice(const Program& program, const ExecutorOptions& 
   if (first == 2 && second == static_cast<int64_t>(steps.size())) return logits;
   return Internal("graphs were replayed " + std::to_string(first) + " and " +
                   std::to_string(second) + " times");
+}
+
+// The same, of a rank's part of a program.
+StatusOr<DeviceLogits> RunRank(const std::string& text, const ExecutorOptions& options,
+                               const std::vector<BatchBuilder>& steps,
+                               const DeviceUnderTest& under_test,
+                               std::shared_ptr<comm::SharedSegment> segment, int32_t rank) {
+  PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(options.activation_type));
+  PAGEMILL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::SharedMemoryWorld> world,
+                            comm::SharedMemoryWorld::Join(std::move(segment), rank));
+  PAGEMILL_RETURN_IF_ERROR(world->WaitForAll(std::chrono::minutes(1)));
+  Target target = under_test.target;
+  target.groups = world->groups();
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> executor,
+                            MakeExecutor(program, options, target, under_test.device));
+  DeviceLogits logits;
+  PAGEMILL_ASSIGN_OR_RETURN(logits.first, OnDevice(*executor, steps));
+  PAGEMILL_ASSIGN_OR_RETURN(logits.second, OnDevice(*executor, steps));
+  return logits;
 }
 
 }  // namespace
@@ -166,6 +195,42 @@ Status CheckEqualLogits(const std::string& text, DType act, const DeviceUnderTes
                             RunDevice(program, options, steps, under_test));
   PAGEMILL_RETURN_IF_ERROR(Compare(expected, got.first, "kernel by kernel"));
   return Compare(expected, got.second, "from graphs");
+}
+
+Status CheckLogitsOfRanks(const std::string& text, const std::vector<std::string>& parts,
+                          double tolerance, const DeviceUnderTest& under_test) {
+  ExecutorOptions options = ParityOptions();
+  options.activations = ops::Precision::kF32;
+  options.kv_cache_dtype = DType::kF32;
+  PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> cpu,
+                            NativeExecutor::Create(program, {.ops = ops::CpuOps()}, options));
+  const auto steps = Steps(cpu->memory_plan().kv.TableBlockSizes());
+  PAGEMILL_ASSIGN_OR_RETURN(const StepLogits expected, OnCpu(*cpu, steps));
+  const auto ranks = static_cast<int32_t>(parts.size());
+  const auto segment = *comm::SharedSegment::Create({.topology = {.tensor = ranks}});
+  const int64_t before = under_test.num_replays();
+  std::vector<StatusOr<DeviceLogits>> logits(parts.size(), Internal("a rank did not run"));
+  std::vector<std::thread> threads;
+  for (int32_t r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      const auto at = static_cast<size_t>(r);
+      logits[at] = RunRank(parts[at], options, steps, under_test, segment, r);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const StatusOr<DeviceLogits>& each : logits) PAGEMILL_RETURN_IF_ERROR(each.status());
+  PAGEMILL_RETURN_IF_ERROR(CompareWithin(expected, logits[0]->first, tolerance));
+  const Value& columns = program.value(*program.FindOutput(kLogits));
+  PAGEMILL_RETURN_IF_ERROR(
+      CompareTokens(expected, logits[0]->first, columns.shape.RowElements()));
+  for (const StatusOr<DeviceLogits>& each : logits) {
+    PAGEMILL_RETURN_IF_ERROR(Compare(logits[0]->first, each->first, "another rank"));
+    PAGEMILL_RETURN_IF_ERROR(Compare(logits[0]->first, each->second, "from graphs"));
+  }
+  const int64_t replays = under_test.num_replays() - before;
+  if (replays == ranks * static_cast<int64_t>(2 + steps.size())) return OkStatus();
+  return Internal("graphs were replayed " + std::to_string(replays) + " times");
 }
 
 Status CheckCloseLogits(const std::string& text, DType act, double tolerance,

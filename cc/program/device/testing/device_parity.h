@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/device/device.h"
@@ -38,6 +39,12 @@ Status CheckEqualLogits(const std::string& text, DType act, const DeviceUnderTes
 // and the largest logit of each row is that of the same token. Replayed from graphs, they have the same bits.
 Status CheckCloseLogits(const std::string& text, DType act, double tolerance,
                         const DeviceUnderTest& under_test);
+
+// `parts` is `text` divided among ranks, each of which is a thread with an executor of its own on
+// the device: all have the same bits, within `tolerance` of the CPU's logits of `text`, and the
+// same tokens. In f32.
+Status CheckLogitsOfRanks(const std::string& text, const std::vector<std::string>& parts,
+                          double tolerance, const DeviceUnderTest& under_test);
 
 }  // namespace pagemill::program::testing
 
