@@ -24,7 +24,7 @@
 //   void Mma16x8x16(c, a, b)             bf16 tensor core product of a warp of 32 lanes, below
 //   void Mma16x8x32(c, a, b)             the same for int8
 //   void LoadTransposed(r, row)          fragments of it from shared memory, below
-//   bool kHasMma                         these are instructions; otherwise they are slow
+//   bool kHasMma                         these are instructions; otherwise they end the kernel
 //   Vector<T, N>                         N values in one aligned load or store
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even

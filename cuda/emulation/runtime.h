@@ -69,7 +69,7 @@ enum emulatedStreamCaptureMode { emulatedStreamCaptureModeThreadLocal = 1 };
 struct emulatedDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount, warpSize;
-  size_t totalGlobalMem, sharedMemPerBlockOptin;
+  size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin;
 };
 
 // The text of the error that a function of this thread returned last.

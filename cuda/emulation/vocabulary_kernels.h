@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "cuda/gpu_vendor.h"
-#include "cuda/internal/shuffled_mma.h"
 
 namespace pagemill::gpu {
 
@@ -73,7 +72,7 @@ PAGEMILL_KERNEL ReverseGroups(const float* x, float* y) {
 
 // c [16, 8] = a [16, size] times b [8, size], transposed, of BFloat16 and float or of int8_t and
 // int32_t; one warp; size % 32 == 0.
-template <bool kShuffled, typename T, typename Sum>
+template <typename T, typename Sum>
 PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
   constexpr int kInRegister = 4 / sizeof(T);
   const int group = Lane() / 4, in_group = Lane() % 4;
@@ -86,9 +85,7 @@ PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
     const uint32_t of_a[4] = {load(a, group, k), load(a, group + 8, k), load(a, group, next),
                               load(a, group + 8, next)};
     const uint32_t of_b[2] = {load(b, group, k), load(b, group, next)};
-    if constexpr (kShuffled) {
-      ShuffledMma(sums, of_a, of_b);
-    } else if constexpr (std::is_same_v<T, BFloat16>) {
+    if constexpr (std::is_same_v<T, BFloat16>) {
       Mma16x8x16(sums, of_a, of_b);
     } else {
       Mma16x8x32(sums, of_a, of_b);
@@ -98,17 +95,12 @@ PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
 }
 
 // y[i] = x transposed, for each of four matrices [8, 8]; one warp.
-template <bool kShuffled>
 PAGEMILL_KERNEL TransposeMatrices(const uint16_t* x, uint32_t* y) {
   uint16_t* const staged = DynamicShared<uint16_t>();
   for (int i = 0; i < 8; ++i) staged[Lane() * 8 + i] = x[Lane() * 8 + i];
   SyncBlock();
   uint32_t pairs[4];
-  if constexpr (kShuffled) {
-    ShuffledLoadTransposed(pairs, staged + Lane() * 8);
-  } else {
-    LoadTransposed(pairs, staged + Lane() * 8);
-  }
+  LoadTransposed(pairs, staged + Lane() * 8);
   const int column = Lane() / 4, row_pair = Lane() % 4;
   for (int i = 0; i < 4; ++i) y[i * 32 + column * 4 + row_pair] = pairs[i];
 }

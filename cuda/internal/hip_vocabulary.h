@@ -109,24 +109,17 @@ PAGEMILL_DEVICE float RoundedProduct(float a, float b) {
 PAGEMILL_DEVICE float Exp(float value) { return expf(value); }
 PAGEMILL_DEVICE float InverseSqrt(float value) { return rsqrtf(value); }
 
-}  // namespace pagemill::gpu
-
-#include "cuda/internal/shuffled_mma.h"  // ShuffledMma, in these words
-
-namespace pagemill::gpu {
-
 // AMD's matrix instructions (MFMA, WMMA) want their operands in other lanes than the vocabulary's,
-// whose places kernels know. So there are none for these, and no kernel that needs them is chosen.
+// whose places kernels know. So there are none for these: kernels that need them end here, and are
+// not chosen.
 inline constexpr bool kHasMma = false;
-PAGEMILL_DEVICE void Mma16x8x16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  ShuffledMma(c, a, b);
+PAGEMILL_DEVICE void Mma16x8x16(float (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) {
+  __builtin_trap();
 }
-PAGEMILL_DEVICE void Mma16x8x32(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  ShuffledMma(c, a, b);
+PAGEMILL_DEVICE void Mma16x8x32(int32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) {
+  __builtin_trap();
 }
-PAGEMILL_DEVICE void LoadTransposed(uint32_t (&r)[4], const void* row) {
-  ShuffledLoadTransposed(r, row);
-}
+PAGEMILL_DEVICE void LoadTransposed(uint32_t (&)[4], const void*) { __builtin_trap(); }
 
 }  // namespace pagemill::gpu
 
