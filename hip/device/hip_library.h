@@ -1,7 +1,7 @@
 // File: hip/device/hip_library.h
 // AMD's HIP runtime, libamdhip64.so, as ROCm has installed it. It belongs to the driver of a machine,
-// so no plugin brings one; it is opened when the plugin is loaded, and its absence is no error before
-// somebody calls a function of it (hip_functions.cc).
+// so no plugin brings one. It is opened when the plugin is loaded; its absence is an error of the
+// functions that are called (hip_functions.cc).
 //
 //   const HipLibrary& hip = LoadedHipLibrary();
 //   if (!hip.missing.empty()) return hip.missing;
