@@ -12,8 +12,6 @@
 namespace pagemill::gpu {
 namespace {
 
-constexpr int kFewRows = 16;  // of x: one tile
-
 // Block (outputs, rows).
 template <typename W, typename Tile>
 PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks) MultiplyMatrices(Bf16ProductRows product, W w) {
@@ -33,11 +31,12 @@ void LaunchTiles(const Bf16ProductRows& product, const W& w, device::Stream& str
 template <typename W>
 void Multiply(const Bf16ProductRows& product, const W& w, device::Stream& stream) {
   // Words of AWQ are of eight outputs: more of them make whole sectors of memory.
-  constexpr int kOutputTilesOfFew = W::kLiesInRows ? 1 : 4;
-  if (product.rows <= kFewRows) {
-    LaunchTiles<MatrixCoreTile<Bf16Product<W>, kOutputTilesOfFew, 1>>(product, w, stream);
+  using FewRowsTile = MatrixCoreTile<Bf16Product<W>, W::kLiesInRows ? 1 : 4, 1>;
+  using ManyRowsTile = MatrixCoreTile<Bf16Product<W>, 2, 4>;
+  if (product.rows <= FewRowsTile::kRows) {
+    LaunchTiles<FewRowsTile>(product, w, stream);
   } else {
-    LaunchTiles<MatrixCoreTile<Bf16Product<W>, 2, 4>>(product, w, stream);
+    LaunchTiles<ManyRowsTile>(product, w, stream);
   }
 }
 
@@ -53,7 +52,7 @@ void MultiplyOnMatrixCores(const TensorView& x, const TensorView& w, const float
                            const TensorView& y, device::Stream& stream) {
   const Bf16ProductRows product = Bf16ProductRows::Of(x, w, bias, y);
   WithWeights(w, [&]<typename W>(const W& weights) {
-    // A compiler of GPUs without the instruction compiles none of these kernels.
+    // Where there is no such instruction, none of these kernels is compiled.
     if constexpr (kHasWideMma) Multiply(product, weights, stream);
   });
 }
