@@ -30,7 +30,7 @@ _GpuObjectsInfo = provider(
 )
 
 GpuSourcesInfo = provider(
-    doc = "Sources in the vocabulary of gpu_vendor.h, for //hip to compile.",
+    doc = "Sources in the vocabulary of gpu_vendor.h, for //hip to compile; CcInfo has what they link.",
     fields = {"units": "depset of structs: `source`, a file, and `headers`, a depset that it may include"},
 )
 
@@ -45,13 +45,16 @@ def _gpu_sources_impl(ctx):
             [struct(source = src, headers = headers) for src in ctx.files.srcs],
             transitive = [dep[GpuSourcesInfo].units for dep in ctx.attr.gpu_deps],
         )),
+        cc_common.merge_cc_infos(
+            cc_infos = [dep[CcInfo] for dep in ctx.attr.deps + ctx.attr.gpu_deps],
+        ),
     ]
 
 _gpu_sources = rule(
     implementation = _gpu_sources_impl,
     attrs = {
         "deps": attr.label_list(providers = [CcInfo]),
-        "gpu_deps": attr.label_list(providers = [GpuSourcesInfo]),
+        "gpu_deps": attr.label_list(providers = [CcInfo, GpuSourcesInfo]),
         # Any: a library without headers gives none.
         "hdrs": attr.label_list(allow_files = True),
         "srcs": attr.label_list(allow_files = [".cc"]),

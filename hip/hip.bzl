@@ -1,6 +1,7 @@
 """Objects of GPU kernels for AMD GPUs: the sources of //cuda, compiled by clang's HIP."""
 
 load("@local_tools//:defs.bzl", "TOOLS")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//cuda:cuda.bzl", "GpuSourcesInfo")
 load("//tools/bazel:requires.bzl", "has_tools")
 
@@ -36,6 +37,8 @@ def _hip_objects_impl(ctx):
     objects = []
     resources = []
     architectures = ["--offload-arch=" + arch for arch in ctx.attr.architectures]
+    compiled_for = ",".join(["\"{}\"".format(arch) for arch in ctx.attr.architectures])
+    defines = ctx.attr.defines + ["PAGEMILL_HIP_ARCHITECTURES=" + compiled_for]
     for unit in ctx.attr.sources[GpuSourcesInfo].units.to_list():
         src = unit.source
         stem = "{}/{}".format(ctx.label.name, src.short_path[:-len(".cc")])
@@ -67,6 +70,7 @@ grep -E 'warning|error' "$used" >&2 || true""",
                 include,
                 "--rocm-device-lib-path=" + libraries,
                 "-D__HIP_PLATFORM_AMD__",
+            ] + ["-D" + define for define in defines] + [
                 "-c",
                 src.path,
                 "-o",
@@ -82,14 +86,16 @@ grep -E 'warning|error' "$used" >&2 || true""",
     return [
         DefaultInfo(files = depset(objects)),
         OutputGroupInfo(resources = depset(resources)),
+        ctx.attr.sources[CcInfo],
     ]
 
 _hip_objects = rule(
     implementation = _hip_objects_impl,
     attrs = {
         "architectures": attr.string_list(),
+        "defines": attr.string_list(),
         "sdk": attr.label_list(allow_files = True),
-        "sources": attr.label(mandatory = True, providers = [GpuSourcesInfo]),
+        "sources": attr.label(mandatory = True, providers = [CcInfo, GpuSourcesInfo]),
     },
 )
 
@@ -101,8 +107,8 @@ def hip_objects(name, sources, **kwargs):
 
     Args:
       name: of the target.
-      sources: gpu_sources of //cuda.
-      **kwargs: attributes that every rule has.
+      sources: gpu_sources.
+      **kwargs: attributes that every rule has, and `defines`.
     """
     for suffix, architectures, tags in [
         ("", _TESTED_ARCHITECTURES, []),
@@ -113,6 +119,64 @@ def hip_objects(name, sources, **kwargs):
             sources = sources,
             architectures = architectures,
             sdk = _if_hip(["@hip_sdk//:files"]),
+            tags = tags,
+            target_compatible_with = WITH_HIP,
+            **kwargs
+        )
+
+def _hip_library_impl(ctx):
+    out = ctx.actions.declare_file("lib{}.so".format(ctx.label.name))
+    libraries = []
+    for target in ctx.attr.objects:
+        for linked in target[CcInfo].linking_context.linker_inputs.to_list():
+            for library in linked.libraries:
+                archive = library.pic_static_library or library.static_library
+                if archive and archive not in libraries:
+                    libraries.append(archive)
+    ctx.actions.run(
+        executable = TOOLS[_COMPILER],
+        arguments = [
+            "-shared",
+            "-Wl,--version-script=" + ctx.file.script.path,
+            "-Wl,-Bsymbolic,--gc-sections,--no-undefined,--start-group",
+        ] + [file.path for file in ctx.files.objects + libraries] + [
+            "-Wl,--end-group",
+            "-ldl",
+            "-o",
+            out.path,
+        ] + ctx.attr.linkopts,
+        inputs = [ctx.file.script] + ctx.files.objects + libraries,
+        mnemonic = "HipLink",
+        outputs = [out],
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([out]))]
+
+_hip_library = rule(
+    implementation = _hip_library_impl,
+    attrs = {
+        "linkopts": attr.string_list(),
+        "objects": attr.label_list(providers = [CcInfo], mandatory = True),
+        "script": attr.label(allow_single_file = True, mandatory = True),
+    },
+)
+
+def hip_library(name, objects, script, **kwargs):
+    """`lib<name>.so` from what hip_objects made, without HIP's runtime.
+
+    `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all.
+
+    Args:
+      name: of the target, and of the file.
+      objects: hip_objects targets.
+      script: a version script that says which symbols others see.
+      **kwargs: attributes that every rule has, and `linkopts`.
+    """
+    for suffix, tags in [("", []), ("_release", ["manual"])]:
+        _hip_library(
+            name = name + suffix,
+            objects = [label + suffix for label in objects],
+            script = script,
             tags = tags,
             target_compatible_with = WITH_HIP,
             **kwargs

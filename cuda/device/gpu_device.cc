@@ -1,5 +1,6 @@
 #include "cuda/device/gpu_device.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -38,7 +39,9 @@ StatusOr<std::unique_ptr<GpuDevice>> GpuDevice::Open(int32_t index) {
       .multiprocessors = properties.multiProcessorCount,
       .warp_lanes = properties.warpSize,
       .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem),
-      .shared_memory_per_block_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin),
+      // ROCm 6 tells all of it as the former, and 0 as the latter.
+      .shared_memory_per_block_bytes = static_cast<int64_t>(
+          std::max(properties.sharedMemPerBlock, properties.sharedMemPerBlockOptin)),
   };
   return std::unique_ptr<GpuDevice>(new GpuDevice(index, std::move(capabilities)));
 }

@@ -1,6 +1,7 @@
 #include "cuda/device/gpu_list.h"
 
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "cc/device/stream.h"
@@ -15,6 +16,24 @@ namespace {
 // Has code wherever the kernels of ops have: all are compiled for the same architectures.
 PAGEMILL_KERNEL Probe() {}
 
+#if defined(__HIP__)
+
+// Of hip.bzl: "gfx942", "gfx1100".
+constexpr std::string_view kArchitectures[] = {PAGEMILL_HIP_ARCHITECTURES};
+
+std::string ArchitectureName(std::string_view name) { return std::string(name); }
+
+// Without the state of features, as in "gfx90a:sramecc+:xnack-": code is compiled for every state.
+std::string ArchitectureOf(const PAGEMILL_GPU(DeviceProp) & properties) {
+  const std::string_view name = properties.gcnArchName;
+  return std::string(name.substr(0, name.find(':')));
+}
+
+// The texts of errors say what to do (hip/device/hip_functions.cc).
+constexpr char kAdvice[] = "";
+
+#else
+
 #if defined(__CUDA_ARCH_LIST__)
 constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
 #else
@@ -23,10 +42,18 @@ constexpr int kArchitectures[] = {900};
 
 std::string ArchitectureName(int version) { return "sm_" + std::to_string(version / 10); }
 
+std::string ArchitectureOf(const PAGEMILL_GPU(DeviceProp) & properties) {
+  return ArchitectureName(properties.major * 100 + properties.minor * 10);
+}
+
+constexpr char kAdvice[] = "; is the vendor's driver installed, and new enough?";
+
+#endif
+
 std::string CompiledFor() {
   std::string names;
-  for (int version : kArchitectures) {
-    names += (names.empty() ? "" : ", ") + ArchitectureName(version);
+  for (const auto architecture : kArchitectures) {
+    names += (names.empty() ? "" : ", ") + ArchitectureName(architecture);
   }
   return names;
 }
@@ -36,7 +63,7 @@ StatusOr<FoundGpu> Describe(int32_t index) {
   PAGEMILL_RETURN_IF_ERROR(ToStatus(PAGEMILL_GPU(GetDeviceProperties)(&properties, index),
                                     "to tell its capabilities"));
   return FoundGpu{.name = properties.name,
-                  .architecture = ArchitectureName(properties.major * 100 + properties.minor * 10),
+                  .architecture = ArchitectureOf(properties),
                   .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
 }
 
@@ -47,8 +74,7 @@ StatusOr<std::vector<FoundGpu>> FindGpus() {
   if (const auto error = PAGEMILL_GPU(GetDeviceCount)(&count); error != PAGEMILL_GPU(Success)) {
     (void)PAGEMILL_GPU(GetLastError)();
     return FailedPrecondition(std::string("no GPU can be used: ") +
-                              PAGEMILL_GPU(GetErrorString)(error) +
-                              "; is the vendor's driver installed, and new enough?");
+                              PAGEMILL_GPU(GetErrorString)(error) + kAdvice);
   }
   if (count == 0) return FailedPrecondition("the driver has found no GPU");
   std::vector<FoundGpu> found;

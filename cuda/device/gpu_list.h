@@ -18,7 +18,7 @@ namespace pagemill::gpu {
 
 struct FoundGpu {
   std::string name;
-  std::string architecture;  // "sm_90"
+  std::string architecture;  // "sm_90", "gfx942"
   int64_t memory_bytes = 0;
 };
 

@@ -154,6 +154,7 @@ emulatedError_t emulatedGetDeviceProperties(emulatedDeviceProp* properties, int 
                  .multiProcessorCount = 4,
                  .warpSize = EmulatedGpu::warp_lanes(),
                  .totalGlobalMem = EmulatedGpu::kMemoryBytes,
+                 .sharedMemPerBlock = size_t{48} << 10,
                  .sharedMemPerBlockOptin = size_t{227} << 10};
   return emulatedSuccess;
 }

@@ -78,7 +78,7 @@ enum emulatedStreamCaptureMode { emulatedStreamCaptureModeThreadLocal = 1 };
 struct emulatedDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount, warpSize;
-  size_t totalGlobalMem, sharedMemPerBlockOptin;
+  size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin;
 };
 
 // Valid as long as the memory. A process makes one for each allocation.

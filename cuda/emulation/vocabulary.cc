@@ -80,6 +80,34 @@ void MultiplyFragments(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (
   MultiplyTile<32>(c, a, b, Int8Of, where);
 }
 
+void MultiplyWideFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[4],
+                           const Location& where) {
+  struct WideFragments {
+    std::array<uint32_t, 4> a, b;
+  };
+  Block& block = CurrentBlock();
+  if (block.options().warp_lanes != 64) {
+    block.Fail("matrix core products are for warps of 64 lanes", where);
+  }
+  const WideFragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1], b[2], b[3]}};
+  const int column = block.lane() % 16, first_row = block.lane() / 16 * 4;
+  const auto products = Exchange(~uint64_t{0}, own, where, [&](const Exchanged& lanes) {
+    std::array<float, 4> sums = {};
+    for (int part = 0; part < 4; ++part) {  // of K
+      const auto of_b = lanes.By<WideFragments>(part * 16 + column).b;
+      for (int i = 0; i < 4; ++i) {
+        const auto of_a = lanes.By<WideFragments>(part * 16 + first_row + i).a;
+        for (size_t k = 0; k < 8; ++k) {
+          const int which = static_cast<int>(k % 2);
+          sums[static_cast<size_t>(i)] += Bf16Of(of_a[k / 2], which) * Bf16Of(of_b[k / 2], which);
+        }
+      }
+    }
+    return sums;
+  });
+  for (size_t i = 0; i < 4; ++i) c[i] += products[i];
+}
+
 void LoadFragments(uint32_t (&r)[4], const void* row, const Location& where) {
   using Row = std::array<uint16_t, 8>;
   Block& block = CurrentBlock();

@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "cuda/gpu_vendor.h"
-#include "cuda/internal/shuffled_mma.h"
 
 namespace pagemill::gpu {
 
@@ -103,7 +102,7 @@ PAGEMILL_KERNEL SwapWithPeer(const float* x, float* outbox, uint64_t* arrival_of
 
 // c [16, 8] = a [16, size] times b [8, size], transposed, of BFloat16 and float or of int8_t and
 // int32_t; one warp; size % 32 == 0.
-template <bool kShuffled, typename T, typename Sum>
+template <typename T, typename Sum>
 PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
   constexpr int kInRegister = 4 / sizeof(T);
   const int group = Lane() / 4, in_group = Lane() % 4;
@@ -116,9 +115,7 @@ PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
     const uint32_t of_a[4] = {load(a, group, k), load(a, group + 8, k), load(a, group, next),
                               load(a, group + 8, next)};
     const uint32_t of_b[2] = {load(b, group, k), load(b, group, next)};
-    if constexpr (kShuffled) {
-      ShuffledMma(sums, of_a, of_b);
-    } else if constexpr (std::is_same_v<T, BFloat16>) {
+    if constexpr (std::is_same_v<T, BFloat16>) {
       Mma16x8x16(sums, of_a, of_b);
     } else {
       Mma16x8x32(sums, of_a, of_b);
@@ -127,18 +124,28 @@ PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
   for (int i = 0; i < 4; ++i) c[(group + 8 * (i / 2)) * 8 + 2 * in_group + i % 2] = sums[i];
 }
 
+// c [16, 16] = a [16, size] times b [16, size], transposed; one warp of 64 lanes; size % 32 == 0.
+PAGEMILL_KERNEL MultiplyWideTile(const BFloat16* a, const BFloat16* b, int size, float* c) {
+  struct Columns {
+    uint32_t pairs[4];
+  };
+  const int place = Lane() % 16, part = Lane() / 16;
+  float sums[4] = {};
+  for (int k = 8 * part; k < size; k += 32) {
+    const auto of_a = *reinterpret_cast<const Columns*>(a + place * size + k);
+    const auto of_b = *reinterpret_cast<const Columns*>(b + place * size + k);
+    Mma16x16x32(sums, of_a.pairs, of_b.pairs);
+  }
+  for (int i = 0; i < 4; ++i) c[(4 * part + i) * 16 + place] = sums[i];
+}
+
 // y[i] = x transposed, for each of four matrices [8, 8]; one warp.
-template <bool kShuffled>
 PAGEMILL_KERNEL TransposeMatrices(const uint16_t* x, uint32_t* y) {
   uint16_t* const staged = DynamicShared<uint16_t>();
   for (int i = 0; i < 8; ++i) staged[Lane() * 8 + i] = x[Lane() * 8 + i];
   SyncBlock();
   uint32_t pairs[4];
-  if constexpr (kShuffled) {
-    ShuffledLoadTransposed(pairs, staged + Lane() * 8);
-  } else {
-    LoadTransposed(pairs, staged + Lane() * 8);
-  }
+  LoadTransposed(pairs, staged + Lane() * 8);
   const int column = Lane() / 4, row_pair = Lane() % 4;
   for (int i = 0; i < 4; ++i) y[i * 32 + column * 4 + row_pair] = pairs[i];
 }

@@ -8,12 +8,10 @@ const void* const kVocabularyKernels[] = {
     reinterpret_cast<const void*>(SumRows<Mutation::kNone>),
     reinterpret_cast<const void*>(ReverseGroups<Mutation::kNone>),
     reinterpret_cast<const void*>(SwapWithPeer<Mutation::kNone>),
-    reinterpret_cast<const void*>(MultiplyTile<false, BFloat16, float>),
-    reinterpret_cast<const void*>(MultiplyTile<true, BFloat16, float>),
-    reinterpret_cast<const void*>(MultiplyTile<false, int8_t, int32_t>),
-    reinterpret_cast<const void*>(MultiplyTile<true, int8_t, int32_t>),
-    reinterpret_cast<const void*>(TransposeMatrices<false>),
-    reinterpret_cast<const void*>(TransposeMatrices<true>),
+    reinterpret_cast<const void*>(MultiplyTile<BFloat16, float>),
+    reinterpret_cast<const void*>(MultiplyTile<int8_t, int32_t>),
+    reinterpret_cast<const void*>(MultiplyWideTile),
+    reinterpret_cast<const void*>(TransposeMatrices),
     reinterpret_cast<const void*>(VoteAndBroadcast),
 };
 

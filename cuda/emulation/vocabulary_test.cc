@@ -234,16 +234,14 @@ TEST(Vocabulary, LanesVoteAndBroadcast) {
   }
 }
 
-template <bool kShuffled>
-void CheckMultiplyTile() {
+TEST(Vocabulary, TensorCoresMultiplyByTheirFragments) {
   constexpr int kDepth = 32;
   std::vector<BFloat16> a, b;
   for (float value : Numbers(16 * kDepth)) a.push_back(FromFloat<BFloat16>(value));
   for (float value : Numbers(8 * kDepth)) b.push_back(FromFloat<BFloat16>(value + 3));
   std::vector<float> c(16 * 8, NAN);
   const Status status =
-      Launch({.block = {32}},
-             [&] { MultiplyTile<kShuffled>(a.data(), b.data(), kDepth, c.data()); });
+      Launch({.block = {32}}, [&] { MultiplyTile(a.data(), b.data(), kDepth, c.data()); });
   ASSERT_TRUE(status.ok()) << status.message();
   for (size_t row = 0; row < 16; ++row) {
     for (size_t column = 0; column < 8; ++column) {
@@ -256,16 +254,14 @@ void CheckMultiplyTile() {
   }
 }
 
-template <bool kShuffled>
-void CheckMultiplyInt8() {
+TEST(Vocabulary, TensorCoresMultiplyInt8) {
   constexpr int kDepth = 64;
   std::vector<int8_t> a, b;
   for (int i = 0; i < 16 * kDepth; ++i) a.push_back(static_cast<int8_t>(i * 37 % 256 - 128));
   for (int i = 0; i < 8 * kDepth; ++i) b.push_back(static_cast<int8_t>(i * 91 % 256 - 128));
   std::vector<int32_t> c(16 * 8, -1);
   const Status status =
-      Launch({.block = {32}},
-             [&] { MultiplyTile<kShuffled>(a.data(), b.data(), kDepth, c.data()); });
+      Launch({.block = {32}}, [&] { MultiplyTile(a.data(), b.data(), kDepth, c.data()); });
   ASSERT_TRUE(status.ok()) << status.message();
   for (size_t row = 0; row < 16; ++row) {
     for (size_t column = 0; column < 8; ++column) {
@@ -276,31 +272,37 @@ void CheckMultiplyInt8() {
   }
 }
 
-TEST(Vocabulary, TensorCoresMultiplyByTheirFragments) {
-  CheckMultiplyTile</*kShuffled=*/false>();
-  CheckMultiplyInt8</*kShuffled=*/false>();
-}
-TEST(Vocabulary, LanesMultiplyThoseFragmentsWithoutAnInstruction) {
-  CheckMultiplyTile</*kShuffled=*/true>();
-  CheckMultiplyInt8</*kShuffled=*/true>();
-}
-
-template <bool kShuffled>
-void CheckLoadTransposed() {
-  std::vector<uint16_t> x(4 * 64), y(4 * 64);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i);
-  const LaunchOptions options = {.block = {32}, .shared_bytes = 512};
-  const Status status = Launch(
-      options, [&] { TransposeMatrices<kShuffled>(x.data(), reinterpret_cast<uint32_t*>(y.data())); });
+TEST(Vocabulary, MatrixCoresMultiplyByTheirFragments) {
+  constexpr int kDepth = 64;
+  std::vector<BFloat16> a, b;
+  for (float value : Numbers(16 * kDepth)) a.push_back(FromFloat<BFloat16>(value));
+  for (float value : Numbers(16 * kDepth)) b.push_back(FromFloat<BFloat16>(value + 3));
+  std::vector<float> c(16 * 16, NAN);
+  const Status status = Launch({.block = {64}, .warp_lanes = 64}, [&] {
+    MultiplyWideTile(a.data(), b.data(), kDepth, c.data());
+  });
   ASSERT_TRUE(status.ok()) << status.message();
-  for (size_t i = 0; i < x.size(); ++i) {
-    EXPECT_EQ(y[i], x[i / 64 * 64 + i % 8 * 8 + i % 64 / 8]);
+  for (size_t row = 0; row < 16; ++row) {
+    for (size_t column = 0; column < 16; ++column) {
+      float sum = 0;  // exact: small integers
+      for (size_t k = 0; k < kDepth; ++k) {
+        sum += ToFloat(a[row * kDepth + k]) * ToFloat(b[column * kDepth + k]);
+      }
+      EXPECT_EQ(c[row * 16 + column], sum);
+    }
   }
 }
 
 TEST(Vocabulary, MatricesAreLoadedTransposed) {
-  CheckLoadTransposed</*kShuffled=*/false>();
-  CheckLoadTransposed</*kShuffled=*/true>();
+  std::vector<uint16_t> x(4 * 64), y(4 * 64);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i);
+  const LaunchOptions options = {.block = {32}, .shared_bytes = 512};
+  const Status status = Launch(
+      options, [&] { TransposeMatrices(x.data(), reinterpret_cast<uint32_t*>(y.data())); });
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(y[i], x[i / 64 * 64 + i % 8 * 8 + i % 64 / 8]);
+  }
 }
 
 TEST(Vocabulary, TensorCoresNeedWarpsOf32Lanes) {
@@ -309,6 +311,14 @@ TEST(Vocabulary, TensorCoresNeedWarpsOf32Lanes) {
     Mma16x8x16(c, {0, 0, 0, 0}, {0, 0});
   });
   EXPECT_NE(status.message().find("32 lanes"), std::string::npos) << status.message();
+}
+
+TEST(Vocabulary, MatrixCoresNeedWarpsOf64Lanes) {
+  const Status status = Launch({.block = {32}}, [] {
+    float c[4] = {};
+    Mma16x16x32(c, {0, 0, 0, 0}, {0, 0, 0, 0});
+  });
+  EXPECT_NE(status.message().find("64 lanes"), std::string::npos) << status.message();
 }
 
 TEST(Vocabulary, LanesOfAMaskAreCounted) {

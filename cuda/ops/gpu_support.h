@@ -26,6 +26,12 @@ inline bool HasTensorCores(const device::Capabilities& caps) {
   return kHasMma && caps.gpu.compute_major >= 8 && caps.gpu.warp_lanes == 32;
 }
 
+// The GPU has the word for matrix cores as an instruction: of those with 64 lanes, all that kernels
+// are compiled for.
+inline bool HasMatrixCores(const device::Capabilities& caps) {
+  return kHasWideMma && caps.gpu.warp_lanes == 64;
+}
+
 }  // namespace pagemill::gpu
 
 #endif  // PAGEMILL_CUDA_OPS_GPU_SUPPORT_H_

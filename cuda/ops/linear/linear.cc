@@ -5,6 +5,7 @@
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/int8_tensor_cores.h"
+#include "cuda/ops/linear/matrix_cores.h"
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/tensor_cores.h"
 #include "cuda/ops/linear/weights.h"
@@ -85,17 +86,22 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && AreReadable(call.inputs[1]);
 }
 
-// Rows that no vector load can read go to the other kernel.
-void RunOnTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
+// Multiplies by kMultiply, and rows that no vector load can read by the other kernel.
+template <auto kMultiply>
+void RunAligned(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& x = call.inputs[0];
   ForMatrices(call, [&](const TensorView& w, const float* bias, const TensorView& y) {
     const bool aligned = HasAlignedRows(x) && (w.dtype != DType::kBF16 || HasAlignedRows(w));
-    (aligned ? MultiplyOnTensorCores : MultiplyPlain)(x, w, bias, y, *context.stream);
+    (aligned ? kMultiply : MultiplyPlain)(x, w, bias, y, *context.stream);
   });
 }
 
 bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && FitsTensorCores(caps, call.inputs[0], call.inputs[1]);
+}
+
+bool SupportsMatrixCores(const device::Capabilities& caps, const ops::OpCall& call) {
+  return OnEveryGpu(caps, call) && FitsMatrixCores(caps, call.inputs[0], call.inputs[1]);
 }
 
 void RunInInt8(const ops::OpCall& call, ops::KernelContext& context) {
@@ -120,7 +126,7 @@ constexpr ops::Kernel kKernels[] = {
      .name = "tensor_core",
      .priority = 20,
      .supports = SupportsTensorCores,
-     .run = RunOnTensorCores,
+     .run = RunAligned<MultiplyOnTensorCores>,
      .activations = ops::Precision::kBf16},
     {.op = "linear",
      .name = "tensor_core_int8",
@@ -129,6 +135,12 @@ constexpr ops::Kernel kKernels[] = {
      .run = RunInInt8,
      .workspace_bytes = Int8WorkspaceBytes,
      .activations = ops::Precision::kInt8Block},
+    {.op = "linear",
+     .name = "matrix_core",
+     .priority = 20,
+     .supports = SupportsMatrixCores,
+     .run = RunAligned<MultiplyOnMatrixCores>,
+     .activations = ops::Precision::kBf16},
     {.op = "linear", .name = "gpu", .priority = 10, .supports = Supports, .run = Run},
 };
 

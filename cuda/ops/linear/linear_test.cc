@@ -1,8 +1,10 @@
 #include "cuda/ops/kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -149,11 +151,26 @@ struct AlignedProduct {
   ops::Attributes attributes;
 };
 
-TEST_P(GpuConformance, LinearOnTensorCores) {
+// The kernel of bf16 products on this GPU: its warps decide which instructions it has.
+const ops::Kernel& Bf16Kernel(const ops::OpDefinition& op) {
+  const std::string_view name =
+      GpuCapabilities().gpu.warp_lanes == 32 ? "tensor_core" : "matrix_core";
+  return *std::ranges::find(op.kernels, name, &ops::Kernel::name);
+}
+
+TEST_P(GpuConformance, LinearHasInstructionsForItsWarps) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
-  const ops::Kernel& kernel = op.kernels[0];
-  ASSERT_EQ(kernel.name, "tensor_core");
-  const bool has_instruction = GpuCapabilities().gpu.warp_lanes == 32;
+  TestTensor w(DType::kBF16, {8, 32});
+  const AlignedProduct product(1, w.view(), DType::kF32);
+  for (const ops::Kernel& kernel : op.kernels) {
+    if (!kernel.name.ends_with("_core")) continue;
+    EXPECT_EQ(product.IsSupported(kernel), &kernel == &Bf16Kernel(op)) << kernel.name;
+  }
+}
+
+TEST_P(GpuConformance, LinearOfBf16) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  const ops::Kernel& kernel = Bf16Kernel(op);
   Random random(1);
   for (const auto& [m, k] : {std::pair<int64_t, int64_t>{8, 32}, {72, 96}, {136, 512}}) {
     const WeightsOfEveryFormat weights(m, k, random);
@@ -161,8 +178,7 @@ TEST_P(GpuConformance, LinearOnTensorCores) {
       SCOPED_TRACE(name + " " + std::to_string(m) + " x " + std::to_string(k));
       const int64_t most = 45;
       AlignedProduct product(most, w, DType::kF32);
-      ASSERT_EQ(product.IsSupported(kernel), has_instruction);
-      if (!has_instruction) continue;
+      ASSERT_TRUE(product.IsSupported(kernel));
       const std::vector<float> all = product.Run(kernel, most);
       product.CheckValues(all);
       for (int64_t rows : {1, 9, 32, 33}) {
@@ -173,16 +189,15 @@ TEST_P(GpuConformance, LinearOnTensorCores) {
   }
 }
 
-TEST_P(GpuConformance, LinearOnTensorCoresRoundsOnce) {
-  if (GpuCapabilities().gpu.warp_lanes != 32) return;
+TEST_P(GpuConformance, LinearOfBf16RoundsOnce) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
   TestTensor w(DType::kBF16, {40, 64});
   Random random(2);
   w.FillUniform(random, -1, 1);
   AlignedProduct narrow(3, w.view(), DType::kBF16), wide(3, w.view(), DType::kF32);
-  const std::vector<float> rounded = narrow.Run(op.kernels[0], 3);
+  const std::vector<float> rounded = narrow.Run(Bf16Kernel(op), 3);
   TestTensor expected(DType::kBF16, {3, 40});
-  expected.Set(wide.Run(op.kernels[0], 3));
+  expected.Set(wide.Run(Bf16Kernel(op), 3));
   EXPECT_TRUE(BitEqual(rounded, expected.ToFloat()));
 }
 

@@ -1,0 +1,78 @@
+// File: cuda/ops/linear/bf16_product.h
+// y = x W^T + bias of bf16 activations, as kernels of tiles (tensor_core_tiles.h,
+// matrix_core_tiles.h) have it: rows of x and of W of any format, and where sums go.
+#ifndef PAGEMILL_CUDA_OPS_LINEAR_BF16_PRODUCT_H_
+#define PAGEMILL_CUDA_OPS_LINEAR_BF16_PRODUCT_H_
+
+#include <cstdint>
+
+#include "cc/tensor/tensor_view.h"
+#include "cuda/gpu_rows.h"
+#include "cuda/gpu_vendor.h"
+#include "cuda/ops/linear/tensor_core_tiles.h"
+
+namespace pagemill::gpu {
+
+// Parameters of a product; the emulation checks `data`, which is x.
+struct Bf16ProductRows {
+  const BFloat16* data;
+  int64_t x_stride;
+  const float* bias;
+  Rows<BFloat16> y;
+  Rows<float> wide_y;
+  int64_t rows, outputs, columns;  // N, M, K
+  bool wide;                       // y is f32
+
+  static Bf16ProductRows Of(const TensorView& x, const TensorView& w, const float* bias,
+                        const TensorView& y) {
+    const Rows<const BFloat16> rows = RowsOf<const BFloat16>(x);
+    return {.data = rows.data,
+            .x_stride = rows.stride,
+            .bias = bias,
+            .y = RowsOf<BFloat16>(y),
+            .wide_y = RowsOf<float>(y),
+            .rows = x.shape[0],
+            .outputs = w.shape[0],
+            .columns = w.shape[1],
+            .wide = y.dtype == DType::kF32};
+  }
+};
+
+// As tensor_core_tiles.h has it.
+template <typename Weights>
+struct Bf16Product : Bf16ProductRows {
+  using W = Weights;
+  using Columns = Bf16Columns;
+  using Sum = float;
+
+  PAGEMILL_DEVICE Bf16Product(const Bf16ProductRows& of, const Weights& weights)
+      : Bf16ProductRows(of), w(weights) {}
+
+  PAGEMILL_DEVICE const Columns* FirstOfX() const {
+    return reinterpret_cast<const Columns*>(data);
+  }
+  PAGEMILL_DEVICE const Columns* RowOfX(int64_t row) const {
+    return reinterpret_cast<const Columns*>(data + row * x_stride);
+  }
+  PAGEMILL_DEVICE typename W::Row RowOfW(int64_t output) const {
+    return w.At(/*matrix=*/0, output);
+  }
+  PAGEMILL_DEVICE Columns LoadW(const typename W::Row& row, int64_t first) const {
+    return LoadInBf16<W>(row, first);
+  }
+  PAGEMILL_DEVICE void Store(int64_t row, int64_t output, Sum sum) const {
+    if constexpr (W::kHasFactors) sum *= RowOfW(output).Factor();
+    if (bias != nullptr) sum += bias[output];
+    if (wide) {
+      wide_y[row][output] = sum;
+    } else {
+      y[row][output] = FromFloat<BFloat16>(sum);
+    }
+  }
+
+  Weights w;
+};
+
+}  // namespace pagemill::gpu
+
+#endif  // PAGEMILL_CUDA_OPS_LINEAR_BF16_PRODUCT_H_

@@ -1,0 +1,60 @@
+#include "cuda/ops/linear/matrix_cores.h"
+
+#include <cstdint>
+
+#include "cuda/gpu_launch.h"
+#include "cuda/gpu_vendor.h"
+#include "cuda/ops/gpu_support.h"
+#include "cuda/ops/linear/bf16_product.h"
+#include "cuda/ops/linear/matrix_core_tiles.h"
+#include "cuda/ops/linear/weights.h"
+
+namespace pagemill::gpu {
+namespace {
+
+// Block (outputs, rows).
+template <typename W, typename Tile>
+PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks) MultiplyMatrices(Bf16ProductRows product, W w) {
+  Tile::Multiply(Bf16Product<W>(product, w), int64_t{BlockIndex().x} * Tile::kOutputs,
+                 int64_t{BlockIndex().y} * Tile::kRows);
+}
+
+template <typename Tile, typename W>
+void LaunchTiles(const Bf16ProductRows& product, const W& w, device::Stream& stream) {
+  Launch(stream,
+         {.blocks = {DivideUp(product.outputs, Tile::kOutputs),
+                     DivideUp(product.rows, Tile::kRows)},
+          .threads = {Tile::kThreads}},
+         MultiplyMatrices<W, Tile>, product, w);
+}
+
+template <typename W>
+void Multiply(const Bf16ProductRows& product, const W& w, device::Stream& stream) {
+  // Words of AWQ are of eight outputs: more of them make whole sectors of memory.
+  using FewRowsTile = MatrixCoreTile<Bf16Product<W>, W::kLiesInRows ? 1 : 4, 1>;
+  using ManyRowsTile = MatrixCoreTile<Bf16Product<W>, 2, 4>;
+  if (product.rows <= FewRowsTile::kRows) {
+    LaunchTiles<FewRowsTile>(product, w, stream);
+  } else {
+    LaunchTiles<ManyRowsTile>(product, w, stream);
+  }
+}
+
+}  // namespace
+
+bool FitsMatrixCores(const device::Capabilities& caps, const TensorView& x, const TensorView& w) {
+  const int64_t columns = w.shape[static_cast<size_t>(w.rank - 1)];
+  return HasMatrixCores(caps) && x.dtype == DType::kBF16 && AreReadable(w) &&
+         columns % kTensorCoreColumns == 0;
+}
+
+void MultiplyOnMatrixCores(const TensorView& x, const TensorView& w, const float* bias,
+                           const TensorView& y, device::Stream& stream) {
+  const Bf16ProductRows product = Bf16ProductRows::Of(x, w, bias, y);
+  WithWeights(w, [&]<typename W>(const W& weights) {
+    // Where there is no such instruction, none of these kernels is compiled.
+    if constexpr (kHasWideMma) Multiply(product, weights, stream);
+  });
+}
+
+}  // namespace pagemill::gpu
