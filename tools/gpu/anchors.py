@@ -120,7 +120,7 @@ class Anchors:
             with profile(activities=[ProfilerActivity.CUDA]) as profiled:
                 self._started.run(prompts, tokens)
             rows = sorted(profiled.key_averages(), key=lambda row: -row.self_device_time_total)
-            times = [[row.key[:160], row.count, row.self_device_time_total] for row in rows[:24]]
+            times = [(row.key[:160], row.count, row.self_device_time_total) for row in rows[:24]]
             say(what="kernels", steps=label, calls_and_us=times)
 
 
@@ -180,7 +180,7 @@ def measure(options: argparse.Namespace) -> bool:
         "max_num_batched_tokens": min(_STEP_TOKENS, max(options.prompts)),
         "memory_utilization": _MEMORY_UTILIZATION,
     }
-    with start(options.folder, options.device, "bf16", **flags) as started:
+    with start(options.folder, options.device, "bf16", flags) as started:
         anchors = Anchors(started, options)
         started.run([[1]], 1)
         say(

@@ -57,7 +57,7 @@ MODELS: Mapping[str, dict[str, Any]] = {
     "llama-8b": _llama(4096, 14336, 32, 32, 8, 128256),
     # Its step takes the device so little that the host's work decides.
     "one-layer": _llama(256, 256, 1, 4, 2, 512),
-    "tiny": _llama(128, 256, 2, 4, 2, 300),
+    "tiny": _llama(64, 160, 1, 2, 1, 300),
 }
 
 

@@ -20,12 +20,12 @@ def main(arguments: list[str]) -> int:
     """Measure; the exit status."""
     folder, device, batches = Path(arguments[0]), arguments[1], numbers(arguments[2])
     tokens = int(arguments[3])
-    options = {
+    flags = {
         "max_model_len": tokens + 2,
         "max_num_seqs": max(batches),
         "max_num_batched_tokens": 256,
     }
-    with start(folder, device, "bf16", **options) as started:
+    with start(folder, device, "bf16", flags) as started:
         runner = started.core.runner
         for batch in batches:
             started.run([[1]] * batch, 4)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tools.gpu.pack import Pack
 
-REFERENCE_TOKENS = 200
+_REFERENCE_TOKENS = 200  # at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ def _anchors(work: Path, device: str, torch_device: str, sizes: Sizes) -> Iterat
     )
     flags = ("--context", str(sizes.context), "--tokens", str(sizes.tokens))
     flags += ("--batches", sizes.batches, "--prompts", sizes.prompts)
+    tokens = min(_REFERENCE_TOKENS, *map(int, sizes.prompts.split(",")))
     for weights in ("bf16", "fp8"):
         folder = str(work / f"{sizes.model}-{weights}")
         made = f"{weights}/checkpoint"
@@ -111,7 +112,7 @@ def _anchors(work: Path, device: str, torch_device: str, sizes: Sizes) -> Iterat
         if weights == "bf16":  # torch would turn fp8 into floats number by number
             yield Item(
                 f"{weights}/reference",
-                _module("large_reference", folder, torch_device, str(REFERENCE_TOKENS)),
+                _module("large_reference", folder, torch_device, str(tokens)),
                 120,
                 alone=True,
                 needs=needs,

@@ -65,7 +65,7 @@ def measure(device: str, size: int) -> None:
 
         def products(x: torch.Tensor = x, matrices: list[torch.Tensor] = matrices) -> None:
             for matrix in matrices:
-                x @ matrix.T
+                torch.mm(x, matrix.T)
 
         bytes_read = 2 * size * size * len(matrices)
         rate = bytes_read / _seconds(products, device)

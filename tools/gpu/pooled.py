@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,14 @@ class PooledReference:
 
     @classmethod
     def of(
-        cls, folder: Path, task: Task, prompts: list[list[int]], flags: dict[str, Any]
+        cls, folder: Path, task: Task, prompts: list[list[int]], flags: Mapping[str, Any]
     ) -> PooledReference:
         """What the CPU computes of the checkpoint in `folder`."""
-        with start(folder, "cpu", "f32", task=task, **flags) as started:
+        with start(folder, "cpu", "f32", flags, task) as started:
             rows = started.pool(prompts).astype(np.float64)
         kept = [[float(f"{number:.{_DIGITS}g}") for number in row] for row in rows.tolist()]
         exact = cls(task.value, prompts, kept)
-        with start(folder, "cpu", "bf16", task=task, **flags) as started:
+        with start(folder, "cpu", "bf16", flags, task) as started:
             return cls(task.value, prompts, kept, exact.error(started))
 
     def error(self, started: Started) -> float:

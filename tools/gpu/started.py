@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,10 +132,10 @@ def exit_status(run: Callable[[], bool]) -> int:
 
 @contextmanager
 def start(
-    path: Path, device: str, dtype: str, *, task: Task | None = None, **options: Any
-) -> Iterator[Started]:
-    """The engine with the model at `path`, with activations and KV cache in `dtype`; `options` as
-    flags of `pagemill serve`. Vectors for `task` keep their length.
+    path: Path, device: str, dtype: str, flags: Mapping[str, Any], task: Task | None = None
+) -> Generator[Started]:
+    """The engine with the model at `path`, with activations and KV cache in `dtype`; `flags` are
+    those of `pagemill serve`. Vectors for `task` keep their length.
 
     Raises:
         ConfigError, StatusError: the device does not run this model.
@@ -150,7 +150,7 @@ def start(
             "activation_dtype": "f32",  # the CPU's kernels round none to int8
             "pack_cache": False,
             "enable_prefix_caching": False,
-            **options,
+            **flags,
         },
     )
     source = ModelSource.open(path)

@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     def run() -> bool:
         pooled = PooledReference.load(Path(folder))
         task = None if pooled is None else Task(pooled.task)
-        with start(Path(folder), device, dtype, task=task, **OPTIONS) as started:
+        with start(Path(folder), device, dtype, OPTIONS, task) as started:
             if pooled is None:
                 found = compare(started, Reference.load(Path(folder)), dtype).record()
             else:

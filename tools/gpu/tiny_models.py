@@ -75,12 +75,12 @@ def _decoder(name: str, folder: Path) -> float:
     """
     model = _scaled(name, folder) if name in SCALED else _family(name, folder)
     reference = _compute(model, _prompts(name, model))
-    with start(folder, "cpu", "f32", **OPTIONS) as started:
+    with start(folder, "cpu", "f32", OPTIONS) as started:
         f32 = compare(started, reference, "f32")
     if not f32.passed:
         _remove(folder)
         raise UnusableReferenceError(f"the CPU differs by {f32.error:.3g} in f32")
-    with start(folder, "cpu", "bf16", **OPTIONS) as started:
+    with start(folder, "cpu", "bf16", OPTIONS) as started:
         bf16 = compare(started, reference, "bf16")
     reference = replace(reference, bf16_error=bf16.error)
     reference.save(folder)
