@@ -79,8 +79,8 @@ def _add_msgspec(python: str, folder: Path) -> None:
     found = re.search(r"^msgspec==\S+", lock, re.MULTILINE)
     assert found is not None, "third_party/python/server.lock has no msgspec"
     platforms = [word for each in _PLATFORMS for word in ("--platform", each)]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-    command += [str(folder), "--only-binary=:all:", "--implementation", "cp"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+    command += ["--target", str(folder), "--only-binary=:all:", "--implementation", "cp"]
     command += ["--python-version", python, *platforms, found[0]]
     subprocess.run(command, check=True)
 

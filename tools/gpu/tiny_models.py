@@ -118,14 +118,14 @@ def _rounded(value: torch.Tensor) -> torch.Tensor:
 
 @torch.inference_mode()
 def _compute(model: PreTrainedModel, prompts: list[list[int]]) -> Reference:
-    """Greedy tokens without caches, which are no independent reference."""
+    """Greedy tokens, each from the whole text: caches are no independent reference."""
     found = Reference("transformers", prompts, [], [], [])
     for prompt in prompts:
         tokens = list(prompt)
         for _ in range(_GENERATED):
-            logits = model(torch.tensor([tokens]), use_cache=False).logits[0]
+            logits = model(torch.tensor([tokens])).logits[0]
             tokens.append(int(logits[-1].argmax()))
-        logits = model(torch.tensor([tokens[:-1]]), use_cache=False).logits[0].double()
+        logits = model(torch.tensor([tokens[:-1]])).logits[0].double()
         of_tokens = logits.log_softmax(-1)[torch.arange(len(tokens) - 1), torch.tensor(tokens[1:])]
         best = logits[len(prompt) - 1 :].topk(2).values
         found.generated.append(tokens[len(prompt) :])
