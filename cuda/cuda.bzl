@@ -303,7 +303,7 @@ def gpu_op(
         asan_filter = "*Lanes32Seed1"):
     """Kernels of an op: a gpu_library, and its conformance in the emulation.
 
-    `<name>_test` runs it with several orders of threads and both sizes of warps, `<name>_asan_test`
+    `<name>_checks` is the conformance for //cuda/testing:plugin_conformance. `<name>_test` runs it with several orders of threads and both sizes of warps, `<name>_asan_test`
     once, with kernels that AddressSanitizer watches.
 
     Args:
@@ -325,17 +325,28 @@ def gpu_op(
         visibility = ["//cuda:__subpackages__"],
         deps = ["//cc/ops/" + name] + deps,
     )
-    conformance = [
+    # For any place to run kernels: linked without those of the emulation, too.
+    checks = depset([
+        "//cc/ops/" + name,
         "//cc/ops/{0}:{0}_conformance".format(name),
         "//cuda/ops/testing:gpu_conformance",
-        "@googletest//:gtest_main",
-    ] + test_deps
+        "//cuda:emulated",
+    ] + test_deps).to_list()
+    cc_library(
+        name = name + "_checks",
+        testonly = True,
+        srcs = [name + "_test.cc"],
+        target_compatible_with = ["@platforms//cpu:x86_64"],
+        visibility = ["//cuda:__pkg__"],
+        deps = checks,
+        alwayslink = True,
+    )
+    emulated = ["//cuda/ops/testing:emulated_gpu", "@googletest//:gtest_main"]
     cc_test(
         name = name + "_test",
         size = size,
-        srcs = [name + "_test.cc"],
         target_compatible_with = ["@platforms//cpu:x86_64"],
-        deps = depset([":" + name] + conformance).to_list(),
+        deps = [":" + name, ":{}_checks".format(name)] + emulated,
     )
     cc_test(
         name = name + "_asan_test",
@@ -348,6 +359,6 @@ def gpu_op(
         linkopts = ["-fsanitize=address"],
         target_compatible_with = ["@platforms//cpu:x86_64"],
         deps = depset(
-            ["//cc/ops/" + name, "//cuda/device:gpu_device"] + deps + gpu_deps + conformance,
+            ["//cuda/device:gpu_device"] + deps + gpu_deps + checks + emulated,
         ).to_list(),
     )

@@ -44,7 +44,16 @@
   X(hipError_t, hipSetDevice, (int device), (device))                                              \
   X(hipError_t, hipMemGetInfo, (size_t * free, size_t * total), (free, total))                     \
   X(hipError_t, hipMalloc, (void** address, size_t bytes), (address, bytes))                       \
+  X(hipError_t, hipExtMallocWithFlags, (void** address, size_t bytes, unsigned flags),             \
+    (address, bytes, flags))                                                                       \
   X(hipError_t, hipFree, (void* address), (address))                                               \
+  X(hipError_t, hipDeviceCanAccessPeer, (int* can, int device, int peer), (can, device, peer))     \
+  X(hipError_t, hipDeviceEnablePeerAccess, (int peer, unsigned flags), (peer, flags))              \
+  X(hipError_t, hipIpcGetMemHandle, (hipIpcMemHandle_t * handle, void* address),                   \
+    (handle, address))                                                                             \
+  X(hipError_t, hipIpcOpenMemHandle, (void** address, hipIpcMemHandle_t handle, unsigned flags),   \
+    (address, handle, flags))                                                                      \
+  X(hipError_t, hipIpcCloseMemHandle, (void* address), (address))                                  \
   X(hipError_t, hipHostAlloc, (void** address, size_t bytes, unsigned flags),                      \
     (address, bytes, flags))                                                                       \
   X(hipError_t, hipFreeHost, (void* address), (address))                                           \

@@ -157,6 +157,20 @@ hipError_t hipFree(void* address) {
   std::free(address);
   return hipSuccess;
 }
+hipError_t hipExtMallocWithFlags(void** address, size_t bytes, unsigned) {
+  return hipMalloc(address, bytes);
+}
+// One process has it to itself: there are no peers.
+hipError_t hipDeviceCanAccessPeer(int* can, int, int) {
+  *can = 0;
+  return hipSuccess;
+}
+hipError_t hipDeviceEnablePeerAccess(int, unsigned) { return Report(hipErrorInvalidDevice); }
+hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t*, void*) { return Report(hipErrorNotSupported); }
+hipError_t hipIpcOpenMemHandle(void**, hipIpcMemHandle_t, unsigned) {
+  return Report(hipErrorNotSupported);
+}
+hipError_t hipIpcCloseMemHandle(void*) { return Report(hipErrorNotSupported); }
 hipError_t hipHostAlloc(void** address, size_t bytes, unsigned) { return hipMalloc(address, bytes); }
 hipError_t hipFreeHost(void* address) { return hipFree(address); }
 hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, hipMemcpyKind, hipStream_t) {

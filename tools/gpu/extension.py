@@ -1,135 +1,92 @@
-"""Builds the compiled extension with plain g++, for machines without Bazel.
+"""Makes the compiled extension for the running interpreter from its prepared parts.
 
-Which sources: every `cc/**/*.cc` but
+    python -m tools.gpu.extension PACK
 
-- files used only by tests: `*_test.cc`, `*_benchmark.cc`, `fake_*.cc`, and files that include,
-  directly or indirectly, a `*conformance.h`;
-- the folders that no binding uses (`capi`, `examples`, `sim`);
-- the kernels of other CPUs: a file named `<op>_<isa>.cc` is compiled with the flags that
-  `tools/bazel/isa.bzl` gives for the instruction set, and only on its CPU.
+All C++ but the bindings is in PACK/libengine.a; these are compiled here, with the Python and the
+g++ that this machine has, and with the nanobind in PACK. Nothing is done if the interpreter finds
+an extension.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
-import platform
-import re
 import shutil
 import subprocess
+import sys
 import sysconfig
+import tempfile
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-_LEFT_OUT_NAMES = ("*_test.cc", "*_benchmark.cc", "fake_*.cc")
-_LEFT_OUT_FOLDERS = ("capi", "examples", "sim")
-_INCLUDE = re.compile(r'^#include "(cc/[^"]+)"', re.MULTILINE)
-_FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing"]
+from tools.gpu.records import say
+from tools.gpu.tree import ROOT, VERSION
+
+OUTPUT = ROOT / "python/pagemill/_native/_core.so"
+# What bindings cost a step is little: a quick build is worth more.
+_FLAGS = ("-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-w")
 
 
 class BuildError(RuntimeError):
-    """A compiler or the linker failed; the message is its output."""
+    """A compiler or the linker failed; the message is the end of its output."""
 
 
-@dataclass(frozen=True, slots=True)
-class IsaTable:
-    """`flags` of each instruction set; `cpu`: the CPU that has it ("" = any)."""
-
-    flags: dict[str, list[str]]
-    cpu: dict[str, str]
-    kernel_flags: list[str]
-
-    @classmethod
-    def read(cls, root: Path) -> IsaTable:
-        """The table of `tools/bazel/isa.bzl`, whose assignments are Python, too."""
-        names: dict[str, Any] = {}
-        exec((root / "tools/bazel/isa.bzl").read_text(), {"__builtins__": {}}, names)
-        isas = names["ISAS"]
-        return cls(
-            {name: flags for name, (_, flags) in isas.items()},
-            {name: cpu for name, (cpu, _) in isas.items()},
-            names["KERNEL_COPTS"],
-        )
-
-    def of_file(self, path: Path) -> str:
-        """The instruction set that a file's name ends in; "portable" if it names none."""
-        found = [name for name in self.flags if path.stem.endswith("_" + name)]
-        return max(found, key=len, default="portable")
+def commands(pack: Path, objects: Path) -> list[list[str]]:
+    """The compilations, whose results lie in `objects`."""
+    nanobind = pack / "nanobind"
+    includes = [f"-I{ROOT}", f"-isystem{sysconfig.get_paths()['include']}"]
+    includes += [f"-isystem{nanobind}/include", f"-isystem{nanobind}/ext/robin_map/include"]
+    defines = ["-DNDEBUG", f'-DPAGEMILL_VERSION="{VERSION}"']
+    sources = [*sorted((ROOT / "cc/bindings").glob("*.cc")), nanobind / "src/nb_combined.cpp"]
+    return [
+        ["g++", *_FLAGS, *defines, *includes, "-c", str(source), "-o", f"{objects}/{source.stem}.o"]
+        for source in sources
+    ]
 
 
-def sources(root: Path, isas: IsaTable, machine: str) -> list[Path]:
-    """The files to compile on `machine`, by this module's rule."""
-    found: list[Path] = []
-    for path in sorted((root / "cc").rglob("*.cc")):
-        if path.relative_to(root / "cc").parts[0] in _LEFT_OUT_FOLDERS:
-            continue
-        if any(path.match(pattern) for pattern in _LEFT_OUT_NAMES):
-            continue
-        if isas.cpu[isas.of_file(path)] not in ("", machine):
-            continue
-        if not any(name.endswith("conformance.h") for name in _included(root, path)):
-            found.append(path)
-    return found
-
-
-def _included(root: Path, path: Path) -> set[str]:
-    """The in-tree headers that `path` includes, directly or indirectly, as paths from the root."""
-    seen: set[str] = set()
-    frontier = [path]
-    while frontier:
-        for name in _INCLUDE.findall(frontier.pop().read_text()):
-            if name not in seen and (root / name).exists():
-                seen.add(name)
-                frontier.append(root / name)
-    return seen
-
-
-def build(root: Path, output: Path, build_folder: Path, *, jobs: int | None = None) -> None:
-    """Compile and link `output` (`_core.so`) for the running interpreter.
+def build(pack: Path, output: Path) -> None:
+    """Compile and link `output`.
 
     Raises:
         BuildError: a command failed.
-        ImportError: nanobind is not installed.
     """
-    import nanobind
-
-    isas = IsaTable.read(root)
-    nanobind_root = Path(nanobind.__file__).parent
-    includes = [f"-isystem{sysconfig.get_paths()['include']}", f"-isystem{nanobind_root}/include"]
-    version = _version(root)
-    commands: list[list[str]] = []
-    objects: list[str] = []
-    for path in sources(root, isas, platform.machine()):
-        object_file = build_folder / (str(path.relative_to(root)).replace("/", ".") + ".o")
-        objects.append(str(object_file))
-        flags = [*_FLAGS, *isas.flags[isas.of_file(path)]]
-        if path.is_relative_to(root / "cc/ops"):
-            flags += isas.kernel_flags
-        flags += [f"-I{root}", *includes, f'-DPAGEMILL_VERSION="{version}"']
-        commands.append(["g++", *flags, "-c", str(path), "-o", str(object_file)])
-    nanobind_object = str(build_folder / "nanobind.o")
-    combined = str(nanobind_root / "src/nb_combined.cpp")
-    robin_map = f"-I{nanobind_root}/ext/robin_map/include"
-    commands.append(
-        ["g++", *_FLAGS, "-DNDEBUG", *includes, robin_map, "-c", combined, "-o", nanobind_object]
-    )
-    build_folder.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        list(pool.map(_run, commands))
-    partial = build_folder / "_core.so"
-    link = ["g++", "-shared", "-o", str(partial), *objects, nanobind_object]
-    _run([*link, "-lpthread", "-Wl,--exclude-libs,ALL"])
-    shutil.move(partial, output)  # the build folder may be on another file system
+    objects = output.parent / "objects"
+    objects.mkdir(parents=True, exist_ok=True)
+    compilations = commands(pack, objects)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(_run, compilations))
+    link = ["g++", "-shared", "-o", str(output), *(command[-1] for command in compilations)]
+    _run([*link, str(pack / "libengine.a"), "-ldl", "-lpthread", "-lrt", "-Wl,--exclude-libs,ALL"])
 
 
-def _version(root: Path) -> str:
-    names: dict[str, Any] = {}
-    exec((root / "version.bzl").read_text(), {"__builtins__": {}}, names)
-    return names["VERSION"]
-
-
-def _run(command: list[str]) -> None:
+def _run(command: Sequence[str]) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise BuildError(f"{' '.join(command)}\n{result.stderr[-4000:]}")
+
+
+def main(arguments: list[str]) -> int:
+    """Build; the exit status."""
+    begun = time.monotonic()
+    made = not _is_there()
+    if made:
+        with tempfile.TemporaryDirectory() as folder:
+            partial = Path(folder) / OUTPUT.name
+            build(Path(arguments[0]), partial)
+            shutil.move(partial, OUTPUT)
+    say(what="extension", made=made, seconds=time.monotonic() - begun)
+    return 0
+
+
+def _is_there() -> bool:
+    try:
+        importlib.import_module("pagemill._native")
+    except ImportError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,114 +1,132 @@
-"""Checks and measures the torch executor on a GPU; implements `tools/gpu/check`."""
+"""Checks a device and measures it; implements `tools/gpu/check`."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import importlib
-import importlib.util
-import json
+import os
 import shutil
 import sys
 import tempfile
 import time
+from fnmatch import fnmatch
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-MODELS = "smollm2-135m,gemma3-270m,qwen2-0.5b,llama-1b,llama-8b"
-# Models whose native executor is compared, too: larger ones take minutes on a CPU.
-NATIVE_MODELS = ("tiny", "smollm2-135m")
+from tools.gpu.items import Item, Sizes, all_items
+from tools.gpu.pack import Pack, PackError, unpack
+from tools.gpu.results import PASSED, Results
+from tools.gpu.running import Runner
+from tools.gpu.table import table
+from tools.gpu.tree import ROOT
 
-
-def missing(device: str) -> str | None:
-    """The reason why nothing can be checked here; None if it can."""
-    for module in ("torch", "numpy", "safetensors", "nanobind"):
-        if importlib.util.find_spec(module) is None:
-            return f"the Python package {module} is not installed"
-    if shutil.which("g++") is None:
-        return "there is no g++"
-    import torch
-
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        return "torch sees no GPU"
-    return None
+_SIZES = Sizes()
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="tools/gpu/check", description=__doc__)
-    parser.add_argument("--models", default=MODELS, help="names from tools/gpu/models.py")
-    parser.add_argument("--device", default="cuda", help="as torch names it")
-    parser.add_argument("--context", type=int, default=2048, help="tokens of prompts when timing")
-    parser.add_argument("--batches", default="1,32", help="requests in a decode step when timing")
-    parser.add_argument("--matrix", type=int, default=8192, help="size for the device's limits")
-    parser.add_argument("--output", type=Path, help="JSON file [bench/results/gpu-<device>.json]")
-    parser.add_argument("--keep-extension", action="store_true", help="use the one that is there")
+    parser.add_argument("--pack", type=Path, default=ROOT / ".gpu_pack/pack.tar.xz")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=ROOT / "bench/results/gpu.json",
+        help="results; those that are there are kept, and their items not run again [%(default)s]",
+    )
+    parser.add_argument("--budget-seconds", type=float, default=480.0, help="[%(default)s]")
+    parser.add_argument("--only", default="*", help="patterns of names of items: tiny/*,limits/*")
+    parser.add_argument("--again", action="store_true", help="run items that have results, too")
+    parser.add_argument("--list", action="store_true", help="show the names of items")
+    parser.add_argument("--device", default="cuda:0", help="as --device of pagemill names it")
+    parser.add_argument("--torch-device", default="cuda", help="[%(default)s]")
+    parser.add_argument("--jobs", type=int, default=8, help="items beside each other [%(default)s]")
+    parser.add_argument("--work", type=Path, help="folder for checkpoints [one in memory]")
+    parser.add_argument("--model", default=_SIZES.model, help="that is measured [%(default)s]")
+    parser.add_argument("--matrix", type=int, default=_SIZES.matrix, help="[%(default)s]")
+    parser.add_argument("--context", type=int, default=_SIZES.context, help="[%(default)s]")
+    parser.add_argument("--tokens", type=int, default=_SIZES.tokens, help="[%(default)s]")
+    parser.add_argument("--batches", default=_SIZES.batches, help="[%(default)s]")
+    parser.add_argument("--prompts", default=_SIZES.prompts, help="[%(default)s]")
     return parser.parse_args(arguments)
 
 
-def _extension_is_there() -> bool:
-    try:
-        importlib.import_module("pagemill._native")
-    except ImportError:
-        return False
-    return True
+def _work_folder() -> str:
+    """Where checkpoints have room: in memory, if there is twice as much as the largest takes."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and shutil.disk_usage(memory).free > 2**35:
+        return str(memory)
+    return tempfile.gettempdir()
 
 
-def check(options: argparse.Namespace) -> int:
-    """Build, compare, measure, write; returns the exit status."""
-    import torch
+def _chosen(options: argparse.Namespace, pack: Pack, work: Path) -> list[Item]:
+    """The items that `--only` names, and those that they need."""
+    sizes = Sizes(
+        model=options.model,
+        matrix=options.matrix,
+        context=options.context,
+        tokens=options.tokens,
+        batches=options.batches,
+        prompts=options.prompts,
+    )
+    items = all_items(pack, work, options.device, options.torch_device, sizes)
+    patterns = options.only.split(",")
+    wanted = {item.name for item in items if any(fnmatch(item.name, each) for each in patterns)}
+    for item in reversed(items):
+        if item.name in wanted:
+            wanted.update(item.needs)
+    return [item for item in items if item.name in wanted]
 
-    from tools.gpu import extension, measure, models, parity
 
-    started = time.perf_counter()
-    if not (options.keep_extension and _extension_is_there()):
-        with tempfile.TemporaryDirectory() as folder:
-            extension.build(ROOT, ROOT / "python/pagemill/_native/_core.so", Path(folder))
-    build_s = time.perf_counter() - started
-    print(f"extension: {build_s:.0f} s", flush=True)
-    limits = measure.device_limits(options.device, size=options.matrix)
-    print(limits, flush=True)
-    batches = [int(batch) for batch in options.batches.split(",")]
-    results: dict[str, object] = {}
-    passed = True
-    for name in options.models.split(","):
-        with tempfile.TemporaryDirectory() as folder:
-            directory = Path(folder)
-            models.write_checkpoint(models.SHAPES[name], directory, options.device)
-            compared = parity.check_parity(directory, options.device, native=name in NATIVE_MODELS)
-            print(f"{name}: {compared}", flush=True)
-            speed = measure.measure_speed(
-                directory, options.device, limits, context=options.context, batches=batches
-            )
-            print(f"{name}: {speed}", flush=True)
-        passed = passed and compared.passed
-        results[name] = {
-            "parity": dataclasses.asdict(compared),
-            "speed": dataclasses.asdict(speed),
-        }
-    report = {
-        "device": dataclasses.asdict(limits),
-        "torch": torch.__version__,
-        "extension_build_s": build_s,
-        "passed": passed,
-        "models": results,
+def _to_repeat(items: list[Item], results: Results, again: bool) -> set[str]:
+    """The names of items that run although they have results: their files are needed."""
+    if again:
+        return {item.name for item in items}
+    left = [item for item in items if not item.leaves_files and not results.is_final(item.name)]
+    stages, needs = {item.stage for item in left}, {name for item in left for name in item.needs}
+    return {
+        item.name
+        for item in items
+        if item.leaves_files and (item.stage in stages or item.name in needs)
     }
-    label = "-".join(limits.name.split()).lower()
-    output: Path = options.output or ROOT / f"bench/results/gpu-{label}.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(report, indent=2) + "\n")
-    print(f"{'passed' if passed else 'FAILED'}; written to {output}")
-    return 0 if passed else 1
+
+
+def check(options: argparse.Namespace, pack: Pack, work: Path, begun: float) -> int:
+    """Run items; the exit status: 0 if all that ran passed."""
+    items = _chosen(options, pack, work)
+    if options.list:
+        print("\n".join(item.name for item in items))
+        return 0
+    results = Results(options.output)
+    results.forget(_to_repeat(items, results, options.again))
+    paths = [str(ROOT / "python"), str(ROOT), str(pack.folder / "site")]
+    runner = Runner(
+        results,
+        {
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PAGEMILL_DEVICE_PLUGINS": str(pack.plugin),
+        },
+        ROOT,
+        begun + options.budget_seconds,
+        options.jobs,
+    )
+    runner.run(items)
+    text = table(results)
+    options.output.with_suffix(".md").write_text(text)
+    print(text)
+    ran = [results.get(item.name) for item in items]
+    return 0 if all(each is not None and each.status in (PASSED, "refused") for each in ran) else 1
 
 
 def main(arguments: list[str]) -> int:
-    """Run; returns the exit status, 0 also if there is nothing to check on."""
+    """Run; the exit status."""
+    begun = time.monotonic()
     options = parse(arguments)
-    reason = missing(options.device)
-    if reason is not None:
-        print(f"skipped: {reason}")
-        return 0
-    return check(options)
+    with tempfile.TemporaryDirectory(dir=options.work or _work_folder()) as name:
+        work = Path(name)
+        try:
+            pack = unpack(options.pack, work / "pack")
+        except PackError as error:
+            print(f"tools/gpu/check: {error}", file=sys.stderr)
+            return 2
+        return check(options, pack, work, begun)
 
 
 if __name__ == "__main__":

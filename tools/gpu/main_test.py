@@ -1,40 +1,89 @@
-"""The check runs from end to end on the CPU, and reports if there is nothing to check."""
+"""The whole check, with the emulated GPU in place of hardware."""
 
 import json
+import os
+import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
-import torch
-from pagemill.runner.build import BuildOptions, build
-from pagemill.weights.source import ModelSource
 
-from tools.gpu import main, models
+from tools.gpu import main, tiny_models
+from tools.gpu.tree import VERSION, headers_digest
 
+PLUGIN = os.environ.get("PAGEMILL_TEST_EMULATED_GPU", "")
+CONFORMANCE = os.environ.get("PAGEMILL_TEST_PLUGIN_CONFORMANCE", "")
+pytestmark = pytest.mark.skipif(
+    not (PLUGIN and CONFORMANCE),
+    reason="PAGEMILL_TEST_EMULATED_GPU and PAGEMILL_TEST_PLUGIN_CONFORMANCE name no programs",
+)
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_skips(capsys: pytest.CaptureFixture[str]):
-    assert main.main([]) == 0
-    assert capsys.readouterr().out == "skipped: torch sees no GPU\n"
-
-
-def test_the_whole_check_on_the_cpu(tmp_path: Path):
-    arguments = ["--device=cpu", "--models=tiny", "--matrix=64", "--context=40", "--batches=1,3"]
-    output = tmp_path / "results" / "out.json"
-    assert main.main([*arguments, "--keep-extension", f"--output={output}"]) == 0
-    report = json.loads(output.read_text())
-    assert report["passed"] and report["device"]["copy_bytes_per_s"] > 0
-    tiny = report["models"]["tiny"]
-    assert tiny["parity"]["f32_error"] < 1e-5 < tiny["parity"]["bf16_error"]
-    assert [step["batch"] for step in tiny["speed"]["decode"]] == [1, 3]
-    assert all(step["tokens_per_s"] > 0 for step in tiny["speed"]["decode"])
+_SIZES = ["--model=tiny", "--matrix=64", "--context=8", "--tokens=10", "--batches=1,2"]
+_DEVICE = ["--device=emulated:0", "--torch-device=cpu", "--prompts=16,24", "--jobs=2"]
+_ONLY = "conformance/Add,tiny/*/bf16,limits/*,host/*,bf16/*"
 
 
-@pytest.mark.parametrize("name", models.SHAPES)
-def test_checkpoints_have_every_tensor_of_their_model(name: str, tmp_path: Path):
-    """With the sizes shrunk, the layers kept: a program can be built of each."""
-    small = {"hidden_size": 64, "intermediate_size": 32, "head_dim": 16, "vocab_size": 50}
-    config = dict(models.SHAPES[name]) | small
-    models.write_checkpoint(config, tmp_path, "cpu")
-    built = build(ModelSource.open(tmp_path), BuildOptions())
-    layers = config["num_hidden_layers"]
-    assert built.program_text.count("op paged_attention") == layers
+@pytest.fixture(name="pack", scope="module")
+def _pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With one model; the extension is there already."""
+    folder = tmp_path_factory.mktemp("pack")
+    shutil.copy(PLUGIN, folder / "plugin.so")
+    shutil.copy(CONFORMANCE, folder / "plugin_conformance")
+    (made,) = tiny_models.make_all(["llama"], folder / "tiny")
+    assert "left out" not in made
+    described = {"version": VERSION, "headers": headers_digest(), "tiny": ["llama"]}
+    (folder / "pack.json").write_text(json.dumps(described))
+    return folder
+
+
+def test_everything_passes(pack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    output = tmp_path / "results" / "gpu.json"
+    command = [f"--pack={pack}", f"--output={output}", f"--work={tmp_path}", f"--only={_ONLY}"]
+    assert main.main([*command, *_SIZES, *_DEVICE]) == 0, capsys.readouterr().out
+    items = json.loads(output.read_text())["items"]
+    assert {name: item["status"] for name, item in items.items()} == dict.fromkeys(
+        (
+            "build/extension",
+            "conformance/Add",
+            "tiny/llama/bf16",
+            "limits/device",
+            "host/checkpoint",
+            "host/steps",
+            "bf16/checkpoint",
+            "bf16/reference",
+            "bf16/anchors",
+        ),
+        "passed",
+    )
+    said = [record["what"] for record in items["bf16/anchors"]["records"]]
+    assert said == ["ready", "graphs", "memory", "parity", "decode", *["prefill"] * 2, "decode"]
+    text = output.with_suffix(".md").read_text()
+    assert "| conformance | 1 of 1 |" in text and "| bf16: memory |" in text
+    assert text.count("%") == 2 + 2 * 2 + 1  # shares, and targets of one request and of prompts
+    capsys.readouterr()
+    # All have results now.
+    assert main.main([*command, *_SIZES, *_DEVICE]) == 0
+    assert " passed, " not in capsys.readouterr().out
+
+
+def test_a_pack_of_another_tree_is_refused(
+    pack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    other = tmp_path / "pack.json"
+    other.write_text(json.dumps({"version": VERSION, "headers": "", "tiny": []}))
+    file = tmp_path / "pack.tar.xz"
+    with tarfile.open(file, "w:xz") as archive:
+        archive.add(other, "pack.json")
+    assert main.main([f"--pack={file}", f"--work={tmp_path}"]) == 2
+    assert "another state of this tree: make it with" in capsys.readouterr().err
+    assert main.main([f"--pack={tmp_path / 'none'}", f"--work={tmp_path}"]) == 2
+    assert "there is no pack" in capsys.readouterr().err
+
+
+def test_items_are_listed(pack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """In the order of their worth; every op of the table has a check."""
+    assert main.main([f"--pack={pack}", f"--work={tmp_path}", "--list"]) == 0
+    names = capsys.readouterr().out.split()
+    stages = list(dict.fromkeys(name.split("/")[0] for name in names))
+    assert stages == ["build", "conformance", "tiny", "limits", "host", "bf16", "fp8"]
+    assert sum(name.startswith("conformance/") for name in names) >= 38

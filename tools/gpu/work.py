@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 
-from pagemill.ops.program import Program, QuantizedEntry, WeightEntry
+from pagemill.ops.dtypes import tensor_bytes
+from pagemill.ops.program import OpEntry, Program, QuantizedEntry, StackEntry, WeightEntry
+
+_KV_BYTES = 2  # of a cached number: bf16
 
 
-def _matrices(program: Program) -> list[WeightEntry | QuantizedEntry]:
-    return [*program.weights, *program.quantized]
+def _matrices(program: Program) -> list[WeightEntry | QuantizedEntry | StackEntry]:
+    return [*program.weights, *program.quantized, *program.stacks]
 
 
 def _windows(program: Program) -> dict[str, int]:
     """The tokens that a query of each cache attends to, 0 = all."""
     groups = {group.name: group.window for group in program.groups}
     return {cache.name: groups[cache.group] for cache in program.caches}
+
+
+def _of_product(op: OpEntry) -> list[str]:
+    """The matrices of a `linear`, each of which is followed by its bias or by none."""
+    return [str(name) for name in op.inputs[1::2]]
 
 
 def prefill_operations(program: Program, tokens: int) -> int:
@@ -26,7 +34,7 @@ def prefill_operations(program: Program, tokens: int) -> int:
     for op in program.ops:
         if op.op == "linear":
             rows = 1 if values[op.outputs[0]][0] == "logits_rows" else tokens
-            total += 2 * rows * weights[str(op.inputs[1])]
+            total += 2 * rows * sum(weights[name] for name in _of_product(op))
         elif op.op == "paged_attention":
             _, heads, head_dim = values[op.outputs[0]]
             window = min(windows[str(op.inputs[1])] or tokens, tokens)
@@ -36,16 +44,19 @@ def prefill_operations(program: Program, tokens: int) -> int:
     return total
 
 
-def decode_bytes(program: Program, batch: int, context: int, value_bytes: int) -> int:
-    """Bytes of weights, keys and values that `batch` requests of `context` tokens have to read.
+def weight_bytes(program: Program) -> int:
+    """Bytes of the matrices that every step reads: not the table of embeddings, and no scales."""
+    sizes = {entry.name: tensor_bytes(entry.dtype, entry.shape) for entry in _matrices(program)}
+    read = {name for op in program.ops if op.op == "linear" for name in _of_product(op)}
+    return sum(sizes[name] for name in read)
 
-    `value_bytes`: of a weight and of a cached number.
-    """
-    weights = {weight.name: math.prod(weight.shape) for weight in _matrices(program)}
+
+def decode_bytes(program: Program, batch: int, context: int) -> int:
+    """Bytes of weights, keys and values, in bf16, that `batch` requests of `context` tokens have to
+    read."""
     windows = _windows(program)
-    read = {str(op.inputs[1]) for op in program.ops if op.op == "linear"}
     cached = sum(
         2 * math.prod(cache.dims) * min(windows[cache.name] or context, context)
         for cache in program.caches
     )
-    return value_bytes * (sum(weights[name] for name in read) + batch * cached)
+    return weight_bytes(program) + _KV_BYTES * batch * cached

@@ -1,5 +1,7 @@
 """Counts of necessary work against counts by hand."""
 
+from dataclasses import replace
+
 from pagemill import ops
 from pagemill.ops.trace import Trace
 
@@ -28,11 +30,22 @@ def test_full_attention():
     # 10 queries see 55 keys; half of 10 x 10 is counted. 2 heads of 4: 4 operations a number.
     assert prefill_operations(program, 10) == linear + 4 * 2 * 4 * 50
     # The square matrix is read once though it is used twice; the embedding is not read through.
-    assert decode_bytes(program, 3, 10, 2) == 2 * (64 + 800 + 3 * 2 * 2 * 4 * 10)
+    assert decode_bytes(program, 3, 10) == 2 * (64 + 800 + 3 * 2 * 2 * 4 * 10)
 
 
 def test_a_window_bounds_both():
     program = _trace(4).program
     linear = 2 * (2 * 10 * 64) + 2 * 800
     assert prefill_operations(program, 10) == linear + 4 * 2 * 4 * (8 + 6 * 4)
-    assert decode_bytes(program, 1, 10, 2) == 2 * (64 + 800 + 2 * 2 * 4 * 4)
+    assert decode_bytes(program, 1, 10) == 2 * (64 + 800 + 2 * 2 * 4 * 4)
+
+
+def test_every_matrix_of_a_fused_product_counts():
+    program = _trace(0).program
+    alone = decode_bytes(program, 1, 10), prefill_operations(program, 10)
+    index = next(i for i, op in enumerate(program.ops) if op.op == "linear")
+    op = program.ops[index]
+    # As the rewriter joins products of one input.
+    program.ops[index] = replace(op, inputs=(*op.inputs[:2], None, "head", None))
+    fused = decode_bytes(program, 1, 10), prefill_operations(program, 10)
+    assert fused == (alone[0], alone[1] + 2 * 10 * 800)

@@ -1,12 +1,13 @@
 // File: cuda/ops/testing/gpu_conformance.h
-// Runs an op's conformance body (cc/ops/conformance_bodies.h) on this tree's kernels: with warps of
-// 32 and 64 lanes and several orders of threads in the emulation, once on a GPU.
+// Runs an op's conformance body (cc/ops/conformance_bodies.h) on this tree's kernels.
 //
 //   TEST_P(GpuConformance, Add) {
 //     CheckAddConformance(OnGpu<AddKernels>(ops::AddOp()), GpuCapabilities());
 //   }
 //
-// One file of a test includes it. Test code only.
+// What a test is linked with says where the kernels run: `:emulated_gpu`, with warps of 32 and 64
+// lanes and several orders of threads, or cuda/testing/plugin_conformance.cc, once, on the first
+// device of a plugin. Test code only.
 #ifndef PAGEMILL_CUDA_OPS_TESTING_GPU_CONFORMANCE_H_
 #define PAGEMILL_CUDA_OPS_TESTING_GPU_CONFORMANCE_H_
 
@@ -18,38 +19,24 @@
 #include <deque>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/device/capabilities.h"
+#include "cc/device/device.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/op.h"
 #include "cc/ops/testing/device_conformance.h"
-#include "cuda/device/gpu_device.h"
-#include "cuda/gpu_runtime.h"
 
 namespace pagemill::gpu {
 
-inline GpuDevice& TheGpu() {
-  static const std::unique_ptr<GpuDevice> gpu = [] {
-    StatusOr<std::unique_ptr<GpuDevice>> opened = GpuDevice::Open(0);
-    PAGEMILL_CHECK(opened.ok());
-    return *std::move(opened);
-  }();
-  return *gpu;
-}
+// Defined by what the test is linked with.
+device::Device& TheGpu();
+device::Capabilities GpuCapabilities();  // as they are now: the emulation's differ among runs
 
 inline ops::conformance::TestedDevice& TestedGpu() {
   static ops::conformance::TestedDevice tested(TheGpu());
   return tested;
-}
-
-// As they are now: the emulation's change with its options.
-inline device::Capabilities GpuCapabilities() {
-  const StatusOr<std::unique_ptr<GpuDevice>> gpu = GpuDevice::Open(0);
-  PAGEMILL_CHECK(gpu.ok());
-  return {.kind = device::DeviceKind::kGpu, .gpu = (*gpu)->capabilities()};
 }
 
 namespace internal {
@@ -86,23 +73,11 @@ ops::OpDefinition OnGpu(const ops::OpDefinition& cpu) {
   return op;
 }
 
-#if defined(__CUDACC__)
-class GpuConformance : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Gpu, GpuConformance, ::testing::Values(0));
-#else
-class GpuConformance : public ::testing::TestWithParam<emulation::EmulatedGpuOptions> {
+// A test runs once for each way to run kernels, by its number.
+class GpuConformance : public ::testing::TestWithParam<int> {
  protected:
-  void SetUp() override { emulation::EmulatedGpu::Configure(GetParam()); }
+  void SetUp() override;
 };
-INSTANTIATE_TEST_SUITE_P(Emulated, GpuConformance,
-                         ::testing::Values(emulation::EmulatedGpuOptions{32, 1},
-                                           emulation::EmulatedGpuOptions{32, 2},
-                                           emulation::EmulatedGpuOptions{64, 3}),
-                         [](const auto& info) {
-                           return "Lanes" + std::to_string(info.param.warp_lanes) + "Seed" +
-                                  std::to_string(info.param.seed);
-                         });
-#endif
 
 }  // namespace pagemill::gpu
 

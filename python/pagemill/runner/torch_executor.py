@@ -184,10 +184,11 @@ class TorchExecutor:
     def _load(self, program: Program, weight: WeightEntry) -> torch.Tensor:
         """The weight on the device: matrices in the activations' type, vectors in f32."""
         data, matrix = _stored_bytes(program, weight), len(weight.shape) > 1
-        if weight.dtype == "bf16" and matrix and self._dtype is torch.bfloat16:
+        if weight.dtype == "bf16":  # converted on the device: half of the bytes to move
             bits = torch.as_tensor(np.array(data).view(np.int16)).view(torch.bfloat16)
-            return bits.reshape(weight.shape).to(self._device)
-        values = torch.as_tensor(np.array(as_f32(weight.dtype, weight.shape, data)))
+            values = bits.reshape(weight.shape)
+        else:
+            values = torch.as_tensor(np.array(as_f32(weight.dtype, weight.shape, data)))
         return values.to(self._device).to(self._dtype if matrix else torch.float32)
 
 

@@ -1,0 +1,50 @@
+// The emulated GPU, for tests of kernels: with warps of 32 and 64 lanes, and several orders of
+// threads.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cc/base/status.h"
+#include "cc/device/capabilities.h"
+#include "cc/device/device.h"
+#include "cuda/device/gpu_device.h"
+#include "cuda/emulation/runtime.h"
+#include "cuda/ops/testing/gpu_conformance.h"
+
+namespace pagemill::gpu {
+namespace {
+
+constexpr emulation::EmulatedGpuOptions kRuns[] = {{32, 1}, {32, 2}, {64, 3}};
+
+}  // namespace
+
+device::Device& TheGpu() {
+  static const std::unique_ptr<GpuDevice> gpu = [] {
+    StatusOr<std::unique_ptr<GpuDevice>> opened = GpuDevice::Open(0);
+    PAGEMILL_CHECK(opened.ok());
+    return *std::move(opened);
+  }();
+  return *gpu;
+}
+
+device::Capabilities GpuCapabilities() {
+  const StatusOr<std::unique_ptr<GpuDevice>> gpu = GpuDevice::Open(0);
+  PAGEMILL_CHECK(gpu.ok());
+  return {.kind = device::DeviceKind::kGpu, .gpu = (*gpu)->capabilities()};
+}
+
+void GpuConformance::SetUp() {
+  emulation::EmulatedGpu::Configure(kRuns[static_cast<size_t>(GetParam())]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Emulated, GpuConformance, ::testing::Values(0, 1, 2),
+                         [](const auto& info) {
+                           const auto& run = kRuns[static_cast<size_t>(info.param)];
+                           return "Lanes" + std::to_string(run.warp_lanes) + "Seed" +
+                                  std::to_string(run.seed);
+                         });
+
+}  // namespace pagemill::gpu

@@ -1,0 +1,216 @@
+"""Measures a checkpoint in the engine: start, memory, graphs, decoding, prompts, and where the
+device's time goes.
+
+    python -m tools.gpu.anchors FOLDER DEVICE --context 1024 --batches 1,64,256 --prompts 1024,16384
+
+Numbers are raw; tools/gpu/table.py relates them to the device's limits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from pagemill.config import ConfigError
+from pagemill.engine.devices import find_plugins
+from pagemill.engine.executor_sizes import ExecutorSizes
+from pagemill.ops.program_text import from_text
+
+from tools.gpu.records import say
+from tools.gpu.reference import Reference, compare
+from tools.gpu.started import Answer, Started, exit_status, start
+from tools.gpu.work import decode_bytes, prefill_operations, weight_bytes
+
+_STEP_TOKENS = 8192  # of prompts in a step, at most
+_SETTLED = 4  # tokens of a request after which its steps are replayed from a graph
+_PROMPT_RUNS = 3
+_MEMORY_UTILIZATION = 0.9
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line; lists become lists of numbers."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("device", help="as --device names it")
+    parser.add_argument("--started", type=float, default=time.monotonic(), help="of the process")
+    parser.add_argument("--context", type=int, default=1024)
+    parser.add_argument("--tokens", type=int, default=256, help="that requests decode")
+    parser.add_argument("--batches", type=numbers, default=[1, 64, 256])
+    parser.add_argument("--prompts", type=numbers, default=[1024, 2048, 4096, 8192, 16384])
+    return parser.parse_args(arguments)
+
+
+def numbers(text: str) -> list[int]:
+    """Those of a list with commas."""
+    return [int(word) for word in text.split(",")]
+
+
+class Anchors:
+    """The measurements of one engine, which goes on after one that fails."""
+
+    def __init__(self, started: Started, options: argparse.Namespace) -> None:
+        self._started = started
+        self._options = options
+        self._program = from_text(started.built.program_text)
+        self._random = np.random.default_rng(0)
+
+    def prompt(self, length: int) -> list[int]:
+        """Random tokens."""
+        return self._random.integers(0, self._started.built.vocab_size, length).tolist()
+
+    def graphs(self) -> None:
+        """Every size of decode steps for the first time, then again from graphs."""
+        sizes = _sizes(max(self._options.batches))
+        seconds: list[float] = []
+        for _ in range(2):
+            begun = time.monotonic()
+            for size in sizes:
+                self._started.run([[1]] * size, _SETTLED)
+            seconds.append(time.monotonic() - begun)
+        recording = seconds[0] - seconds[1]
+        say(what="graphs", graphs=len(sizes), seconds=recording, replayed_s=seconds[1])
+
+    def parity(self) -> None:
+        """Against the reference beside the checkpoint."""
+        reference = Reference.load(self._options.folder)
+        say(**compare(self._started, reference, "bf16").record())
+
+    def decode(self, batch: int) -> None:
+        """Steps of `batch` requests, none of which has the text of another."""
+        # Many requests need fewer steps for the same accuracy.
+        context, tokens = self._options.context, self._options.tokens // (1 if batch < 16 else 2)
+        self._started.run([[1]] * batch, _SETTLED)
+        answers = self._started.run([self.prompt(context) for _ in range(batch)], tokens)
+        rate = _rate(answers)
+        read = decode_bytes(self._program, batch, context + tokens // 2)
+        say(
+            what="decode",
+            batch=batch,
+            context=context,
+            tokens_per_s=rate,
+            step_s=batch / rate,
+            bytes=read,
+        )
+
+    def prefill(self, length: int) -> None:
+        """The time to the first token of one prompt, the best of a few."""
+        seconds: list[float] = []
+        for _ in range(_PROMPT_RUNS):
+            begun = time.monotonic()
+            self._started.run([self.prompt(length)], 1)
+            seconds.append(time.monotonic() - begun)
+        work = prefill_operations(self._program, length)
+        say(what="prefill", tokens=length, seconds=min(seconds), operations=work)
+
+    def kernels(self) -> None:
+        """Where the device's time goes, by torch's profiler, which sees all of the process."""
+        if not self._options.device.startswith("cuda"):
+            return
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+
+        torch.cuda.init()
+        context = self._options.context
+        for label, batch, tokens in (("decode 1", 1, 16), ("decode 64", 64, 16), ("prefill", 1, 1)):
+            prompts = [self.prompt(context if tokens == 1 else 64) for _ in range(batch)]
+            with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+                self._started.run(prompts, tokens)
+            rows = sorted(profiled.key_averages(), key=lambda row: -row.self_device_time_total)
+            times = [(row.key[:160], row.count, row.self_device_time_total) for row in rows[:24]]
+            say(what="kernels", steps=label, calls_and_us=times)
+
+
+def _sizes(largest: int) -> list[int]:
+    """Those of graphs: cc/program/device/step_graphs.h."""
+    powers = [2**i for i in range(12)]
+    return sorted(size for size in {*powers, *(3 * each for each in powers)} if size <= largest)
+
+
+def _rate(answers: Sequence[Answer]) -> float:
+    """Tokens a second while all requests decode."""
+    begin = max(answer.times_s[min(_SETTLED, len(answer.times_s) - 1)] for answer in answers)
+    end = min(answer.times_s[-1] for answer in answers)
+    counted = sum(begin < each <= end for answer in answers for each in answer.times_s)
+    if end <= begin:
+        raise RuntimeError("no time in which all requests decode: too few tokens")
+    return counted / (end - begin)
+
+
+def _attempt(what: str, measure: Callable[[], None]) -> bool:
+    try:
+        measure()
+    except Exception as error:  # the next measurement may still work
+        say(what="error", of=what, error=f"{type(error).__name__}: {error}")
+        return False
+    return True
+
+
+def _planned(started: Started) -> int:
+    """Bytes that were planned of the device's memory."""
+    built, config = started.built, started.config
+    (device,) = [
+        found.plugin.open(0)
+        for found in find_plugins()
+        if found.plugin is not None and config.executor.device.startswith(found.name)
+    ]
+    plan = ExecutorSizes.of(built, config, "bfloat16", device).plan(built, config)
+    return plan.total_bytes - plan.kv_bytes + started.core.budget.kv_bytes
+
+
+def _free_bytes(device: str) -> int:
+    """Of the device's memory, now."""
+    for found in find_plugins():
+        if found.plugin is not None and device.startswith(found.name):
+            return found.plugin.open(0).free_bytes
+    raise ConfigError(f"no plugin has {device}")
+
+
+def measure(options: argparse.Namespace) -> bool:
+    """All measurements; whether none failed."""
+    imported_s = time.monotonic() - options.started
+    free = _free_bytes(options.device)
+    found_s = time.monotonic() - options.started
+    flags = {
+        "max_model_len": max(*options.prompts, options.context) + options.tokens + 1,
+        "max_num_seqs": max(options.batches),
+        "max_num_batched_tokens": min(_STEP_TOKENS, max(options.prompts)),
+        "memory_utilization": _MEMORY_UTILIZATION,
+    }
+    with start(options.folder, options.device, "bf16", flags) as started:
+        anchors = Anchors(started, options)
+        started.run([[1]], 1)
+        say(
+            what="ready",
+            imported_s=imported_s,
+            device_s=found_s,
+            built_s=started.built_s - options.started,
+            engine_s=started.started_s - options.started,
+            first_token_s=time.monotonic() - options.started,
+            weight_bytes=weight_bytes(from_text(started.built.program_text)),
+        )
+        passed = _attempt("graphs", anchors.graphs)
+        used = free - _free_bytes(options.device)
+        say(what="memory", planned=_planned(started), used=used)
+        if (options.folder / "reference.json").exists():
+            passed &= _attempt("parity", anchors.parity)
+        first, *others = options.batches
+        passed &= _attempt(f"decode {first}", lambda: anchors.decode(first))
+        for length in options.prompts:
+            passed &= _attempt(f"prefill {length}", lambda n=length: anchors.prefill(n))
+        for batch in others:
+            passed &= _attempt(f"decode {batch}", lambda n=batch: anchors.decode(n))
+        _attempt("kernels", anchors.kernels)
+    return passed
+
+
+def main(arguments: list[str]) -> int:
+    """Measure; the exit status."""
+    return exit_status(lambda: measure(parse(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

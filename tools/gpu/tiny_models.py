@@ -1,0 +1,142 @@
+"""Tiny checkpoints of every family with references by transformers, for a pack.
+
+Weights are rounded to multiples of 1/16, which bf16 has, too, and which compress to a fifth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
+
+from tests.families import encoders, families
+from tests.parity import scaled_checkpoints, tiny_models
+from tools.gpu.pooled import PooledReference
+from tools.gpu.reference import Reference, compare
+from tools.gpu.started import start
+from tools.gpu.tiny import OPTIONS
+
+_LENGTHS = (61, 23, 5)  # of prompts
+_GENERATED = 16
+_GRID = 16
+_SCALED = ("w8a8", "fp8-channel", "fp8-block")
+
+FAMILIES = sorted(families.FAMILIES)
+SCALED = [f"llama-{scheme}" for scheme in _SCALED]
+ENCODERS = {
+    f"encoder-{name}": (name, row.heads[0]) for name, row in sorted(encoders.ENCODERS.items())
+}
+NAMES = [*FAMILIES, *SCALED, *ENCODERS]
+
+
+class UnusableReferenceError(RuntimeError):
+    """The CPU differs from transformers, so nothing can be compared with either."""
+
+
+def make_all(names: list[str], folder: Path) -> Iterator[str]:
+    """Make the checkpoints `names` in folders of their own; yields what became of each."""
+    for name in names:
+        try:
+            error = (_encoder if name in ENCODERS else _decoder)(name, folder / name)
+        except UnusableReferenceError as error:
+            yield f"{name}: left out, {error}"
+            continue
+        yield f"{name}: bf16 on the CPU differs by {error:.3g}"
+
+
+def _encoder(name: str, folder: Path) -> float:
+    """The checkpoint and its reference; the CPU's error in bf16."""
+    row, task = ENCODERS[name]
+    model = encoders.make(row, task, folder)
+    _round_file(folder / "model.safetensors")
+    reference = PooledReference.of(folder, task, _prompts(name, model), OPTIONS)
+    reference.save(folder)
+    return reference.bf16_error
+
+
+def _prompts(name: str, model: PreTrainedModel) -> list[list[int]]:
+    """Without ids of special tokens."""
+    random = np.random.default_rng(len(name))
+    vocab = int(model.config.vocab_size)
+    return [random.integers(6, vocab, length).tolist() for length in _LENGTHS]
+
+
+def _decoder(name: str, folder: Path) -> float:
+    """The checkpoint and its reference, which the CPU's engine confirms in f32; its error in bf16.
+
+    Raises:
+        UnusableReferenceError: it does not.
+    """
+    model = _scaled(name, folder) if name in SCALED else _family(name, folder)
+    reference = _compute(model, _prompts(name, model))
+    with start(folder, "cpu", "f32", OPTIONS) as started:
+        f32 = compare(started, reference, "f32")
+    if not f32.passed:
+        _remove(folder)
+        raise UnusableReferenceError(f"the CPU differs by {f32.error:.3g} in f32")
+    with start(folder, "cpu", "bf16", OPTIONS) as started:
+        bf16 = compare(started, reference, "bf16")
+    reference = replace(reference, bf16_error=bf16.error)
+    reference.save(folder)
+    return bf16.error
+
+
+def _family(name: str, folder: Path) -> PreTrainedModel:
+    model = families.make(name, folder)
+    _round_file(folder / "model.safetensors")
+    family = families.FAMILIES[name]
+    with torch.no_grad():
+        for key, value in model.state_dict().items():
+            if not key.endswith(tuple(family.unused)):
+                value.copy_(_rounded(value))
+        if family.elsewhere is not None and family.elsewhere.prepare is not None:
+            family.elsewhere.prepare(model)
+    return model
+
+
+def _scaled(name: str, folder: Path) -> PreTrainedModel:
+    scheme = scaled_checkpoints.SCHEMES[name.removeprefix("llama-")]
+    model = tiny_models.tiny_llama(num_hidden_layers=2)
+    return scaled_checkpoints.write_scaled(model, folder, scheme)
+
+
+def _round_file(path: Path) -> None:
+    save_file({key: _rounded(value) for key, value in load_file(path).items()}, path)
+
+
+def _rounded(value: torch.Tensor) -> torch.Tensor:
+    if not value.is_floating_point():
+        return value
+    return ((value.float() * _GRID).round() / _GRID).bfloat16()
+
+
+@torch.inference_mode()
+def _compute(model: PreTrainedModel, prompts: list[list[int]]) -> Reference:
+    """Greedy tokens, each from the whole text: caches are no independent reference."""
+    found = Reference("transformers", prompts, [], [], [])
+    for prompt in prompts:
+        tokens = list(prompt)
+        for _ in range(_GENERATED):
+            logits = model(torch.tensor([tokens])).logits[0]
+            tokens.append(int(logits[-1].argmax()))
+        logits = model(torch.tensor([tokens[:-1]])).logits[0].double()
+        of_tokens = logits.log_softmax(-1)[torch.arange(len(tokens) - 1), torch.tensor(tokens[1:])]
+        best = logits[len(prompt) - 1 :].topk(2).values
+        found.generated.append(tokens[len(prompt) :])
+        found.logprobs.append(of_tokens.tolist())
+        found.margins.append((best[:, 0] - best[:, 1]).tolist())
+    if not all(math.isfinite(each) for row in found.logprobs for each in row):
+        raise UnusableReferenceError("transformers has logits that are not finite")
+    return found
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
