@@ -2,6 +2,7 @@
 // kernel itself runs in cuda/triton/kernels/mix_streams_test.py.
 #include "cc/ops/mix_streams/mix_streams.h"
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 

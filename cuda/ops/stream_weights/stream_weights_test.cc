@@ -2,6 +2,7 @@
 // kernel itself runs in cuda/triton/kernels/stream_weights_test.py.
 #include "cc/ops/stream_weights/stream_weights.h"
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 

@@ -25,10 +25,11 @@ def mix_streams(
     mixes,
     joined,
     BLOCK: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):
     """x [tokens, streams * width], weights f32 [tokens, mixes, streams + joined], and y [tokens,
     width] if `joined` is 1, else it is 0 -> z [tokens, mixes * width]. Strides are in elements, of
-    tokens. Grid: tokens, blocks of columns.
+    tokens. UNROLL streams are loaded before the first is used. Grid: tokens, blocks of columns.
     """
     token = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -39,9 +40,13 @@ def mix_streams(
     branch = tl.load(y + token * y_stride + column, mask=inside & (joined == 1), other=0.0)
     for mix in range(mixes):
         total = tl.zeros([BLOCK], tl.float32)
-        for stream in range(streams):
-            values = tl.load(x + stream * width + column, mask=inside, other=0.0)
-            total += tl.load(weights + stream) * values.to(tl.float32)
+        for first in range(0, streams, UNROLL):
+            for i in tl.static_range(UNROLL):
+                stream = first + i
+                exists = stream < streams
+                weight = tl.load(weights + stream, mask=exists, other=0.0)
+                values = tl.load(x + stream * width + column, mask=inside & exists, other=0.0)
+                total += weight * values.to(tl.float32)
         weight = tl.load(weights + streams, mask=joined == 1, other=0.0)
         total += weight * branch.to(tl.float32)
         tl.store(z + mix * width + column, total.to(z.dtype.element_ty), mask=inside)
@@ -65,7 +70,7 @@ def _specialization(dtype: str, multiple: str) -> Specialization:
             "mixes": "i32",
             "joined": "i32",
         },
-        constants={"BLOCK": 1024},
+        constants={"BLOCK": 1024, "UNROLL": 4},
         warps=4,
     )
 
