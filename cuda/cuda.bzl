@@ -154,7 +154,7 @@ def _part(label, suffix):
         label += ":" + label.split("/")[-1]
     return label + suffix
 
-def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
+def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], release_srcs = None, **kwargs):
     """Objects by nvcc; skipped where it is missing.
 
     `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
@@ -166,15 +166,16 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
       hdrs: headers of this tree that they include, except those of //cuda:headers.
       deps: C++ libraries whose headers they include.
       gpu_deps: gpu_libraries that they are linked with.
+      release_srcs: of `<name>_release`, if others than srcs.
       **kwargs: attributes that every rule has.
     """
-    for suffix, architectures, tags in [
-        ("", _TESTED_ARCHITECTURES, []),
-        ("_release", _ARCHITECTURES, ["manual"]),
+    for suffix, architectures, sources, tags in [
+        ("", _TESTED_ARCHITECTURES, srcs, []),
+        ("_release", _ARCHITECTURES, release_srcs or srcs, ["manual"]),
     ]:
         _cuda_objects(
             name = name + suffix,
-            srcs = srcs,
+            srcs = sources,
             hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps] + ["//cuda:headers"],
             architectures = architectures,
             tags = tags,

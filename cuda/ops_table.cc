@@ -16,6 +16,7 @@ std::span<const ops::OpKernels> GpuKernels() {
       {"argmax", ArgmaxKernels()},
       {"attention", AttentionKernels()},
       {"causal_conv", CausalConvKernels()},
+      {"compress_tokens", CompressTokensKernels()},
       {"concat", ConcatKernels()},
       {"draw_tokens", DrawTokensKernels()},
       {"embedding", EmbeddingKernels()},
@@ -31,6 +32,7 @@ std::span<const ops::OpKernels> GpuKernels() {
       {"linear", LinearKernels()},
       {"mask_tokens", MaskTokensKernels()},
       {"merge_attention", MergeAttentionKernels()},
+      {"mix_streams", MixStreamsKernels()},
       {"moe_combine", MoeCombineKernels()},
       {"moe_route", MoeRouteKernels()},
       {"paged_attention", PagedAttentionKernels()},
@@ -46,7 +48,9 @@ std::span<const ops::OpKernels> GpuKernels() {
       {"sparse_relu", SparseReluKernels()},
       {"split", SplitKernels()},
       {"state_space_scan", StateSpaceScanKernels()},
+      {"stream_weights", StreamWeightsKernels()},
       {"take_tokens", TakeTokensKernels()},
+      {"wkv", WkvKernels()},
   };
   return kRows;
 }

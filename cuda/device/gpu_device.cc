@@ -96,7 +96,8 @@ void GpuDevice::Free(std::span<std::byte> bytes) {
 }
 
 StatusOr<std::unique_ptr<device::Stream>> GpuDevice::NewStream() {
-  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<GpuStream> stream, GpuStream::Create(index_));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<GpuStream> stream,
+                            GpuStream::Create(index_, capabilities_));
   return std::unique_ptr<device::Stream>(std::move(stream));
 }
 

@@ -21,24 +21,42 @@ Status ToStatus(PAGEMILL_GPU(Error_t) error, const char* doing) {
                   PAGEMILL_GPU(GetErrorString)(error));
 }
 
-StatusOr<std::unique_ptr<GpuStream>> GpuStream::Create(int32_t device) {
+StatusOr<std::unique_ptr<GpuStream>> GpuStream::Create(
+    int32_t device, const device::GpuCapabilities& capabilities) {
   PAGEMILL_RETURN_IF_ERROR(ToStatus(PAGEMILL_GPU(SetDevice)(device), "to be selected"));
   PAGEMILL_GPU(Stream_t) stream = nullptr;
   PAGEMILL_RETURN_IF_ERROR(
       ToStatus(PAGEMILL_GPU(StreamCreateWithFlags)(&stream, PAGEMILL_GPU(StreamNonBlocking)),
                "to make a stream"));
-  return std::unique_ptr<GpuStream>(new GpuStream(device, stream));
+  return std::unique_ptr<GpuStream>(new GpuStream(device, capabilities, stream));
 }
 
 GpuStream::~GpuStream() {
   (void)PAGEMILL_GPU(StreamSynchronize)(stream_);
   (void)PAGEMILL_GPU(StreamDestroy)(stream_);
+  for (const auto& [code, loaded] : loaded_) (void)PAGEMILL_GPU(LibraryUnload)(loaded.library);
 }
 
 void GpuStream::MakeCurrent() { Check(PAGEMILL_GPU(SetDevice)(device_)); }
 
 void GpuStream::Check(PAGEMILL_GPU(Error_t) error) {
   if (status_->ok()) *status_ = ToStatus(error, "while work was enqueued");
+}
+
+PAGEMILL_GPU(Kernel_t) GpuStream::LoadKernel(const void* code, const char* name) {
+  const auto found = loaded_.find(code);
+  if (found != loaded_.end()) return found->second.kernel;
+  LoadedCode loaded;
+  auto error = PAGEMILL_GPU(LibraryLoadData)(&loaded.library, code, nullptr, nullptr, 0, nullptr,
+                                             nullptr, 0);
+  if (error == PAGEMILL_GPU(Success)) {
+    error = PAGEMILL_GPU(LibraryGetKernel)(&loaded.kernel, loaded.library, name);
+    if (error != PAGEMILL_GPU(Success)) (void)PAGEMILL_GPU(LibraryUnload)(loaded.library);
+  }
+  Check(error);
+  if (error != PAGEMILL_GPU(Success)) return nullptr;
+  loaded_.emplace(code, loaded);
+  return loaded.kernel;
 }
 
 void GpuStream::CopyToDevice(std::byte* to, std::span<const std::byte> from) {

@@ -5,10 +5,12 @@
 #define PAGEMILL_CUDA_DEVICE_GPU_STREAM_H_
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <span>
 
 #include "cc/base/status.h"
+#include "cc/device/capabilities.h"
 #include "cc/device/stream.h"
 #include "cuda/device/peer_group.h"
 #include "cuda/gpu_runtime.h"
@@ -20,7 +22,8 @@ Status ToStatus(PAGEMILL_GPU(Error_t) error, const char* doing);
 
 class GpuStream final : public device::Stream {
  public:
-  static StatusOr<std::unique_ptr<GpuStream>> Create(int32_t device);
+  static StatusOr<std::unique_ptr<GpuStream>> Create(int32_t device,
+                                                     const device::GpuCapabilities& capabilities);
   ~GpuStream() override;
 
   void CopyToDevice(std::byte* to, std::span<const std::byte> from) override;
@@ -32,6 +35,8 @@ class GpuStream final : public device::Stream {
   Status Join(const device::Ranks& ranks) override;
 
   PAGEMILL_GPU(Stream_t) native() const { return stream_; }
+  // Of its GPU.
+  const device::GpuCapabilities& capabilities() const { return capabilities_; }
   // Null unless it has joined other ranks.
   const PeerGroup* peers() const { return peers_.get(); }
   // Enqueues Nccl::Exchange() of the ranks that it has joined.
@@ -40,12 +45,24 @@ class GpuStream final : public device::Stream {
   void MakeCurrent();
   // Remembers the first error, for events.
   void Check(PAGEMILL_GPU(Error_t) error);
+  // The kernel of this name in `code` for the GPU, which is loaded with the first call. Null after
+  // an error, which is Check()ed.
+  PAGEMILL_GPU(Kernel_t) LoadKernel(const void* code, const char* name);
 
  private:
-  GpuStream(int32_t device, PAGEMILL_GPU(Stream_t) stream) : device_(device), stream_(stream) {}
+  struct LoadedCode {
+    PAGEMILL_GPU(Library_t) library = nullptr;
+    PAGEMILL_GPU(Kernel_t) kernel = nullptr;
+  };
+
+  GpuStream(int32_t device, const device::GpuCapabilities& capabilities,
+            PAGEMILL_GPU(Stream_t) stream)
+      : device_(device), capabilities_(capabilities), stream_(stream) {}
 
   const int32_t device_;
+  const device::GpuCapabilities capabilities_;
   const PAGEMILL_GPU(Stream_t) stream_;
+  std::map<const void*, LoadedCode> loaded_;  // by its code
   const std::shared_ptr<Status> status_ = std::make_shared<Status>();  // events have it, too
   std::shared_ptr<const PeerGroup> peers_;                               // likewise
 };

@@ -124,6 +124,7 @@ using pagemill::gpu::emulation::Allocation;
 using pagemill::gpu::emulation::Allocations;
 using pagemill::gpu::emulation::allocated_bytes;
 using pagemill::gpu::emulation::allocating;
+using pagemill::gpu::emulation::EmulatedCode;
 using pagemill::gpu::emulation::current_device;
 using pagemill::gpu::emulation::EmulatedEvent;
 using pagemill::gpu::emulation::EmulatedGpu;
@@ -344,5 +345,37 @@ emulatedError_t emulatedGraphDestroy(emulatedGraph_t graph) {
 
 emulatedError_t emulatedGraphExecDestroy(emulatedGraphExec_t exec) {
   delete exec;
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedLibraryLoadData(emulatedLibrary_t* library, const void* code, void*, void**,
+                                        unsigned, void*, void**, unsigned) {
+  *library = static_cast<const EmulatedCode*>(code);
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedLibraryGetKernel(emulatedKernel_t* kernel, emulatedLibrary_t library,
+                                         const char* name) {
+  if (library->kernel != name) {
+    return Report(emulatedErrorInvalidValue, std::string("there is no kernel ") + name);
+  }
+  *kernel = library;
+  return emulatedSuccess;
+}
+
+emulatedError_t emulatedLibraryUnload(emulatedLibrary_t) { return emulatedSuccess; }
+
+emulatedError_t emulatedLaunchKernel(const void* kernel, pagemill::gpu::emulation::Dim grid,
+                                     pagemill::gpu::emulation::Dim block, void** arguments,
+                                     size_t shared_bytes, emulatedStream_t stream) {
+  const auto* const code = static_cast<const EmulatedCode*>(kernel);
+  static_cast<pagemill::device::testing::TestStream&>(*stream->stream)
+      .Enqueue([work = code->launch({.grid = grid,
+                                     .block = block,
+                                     .shared_bytes = static_cast<int64_t>(shared_bytes)},
+                                    arguments)](pagemill::device::testing::TestWorker&) {
+        work();
+        return pagemill::OkStatus();
+      });
   return emulatedSuccess;
 }

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "cc/device/testing/test_device.h"
@@ -47,6 +48,15 @@ struct EmulatedStream;
 struct EmulatedEvent;
 struct EmulatedGraph;
 
+// Stands for machine code, which the emulation cannot run: what a test passes to LibraryLoadData in
+// place of a file of a compiler.
+struct EmulatedCode {
+  std::string_view kernel;  // its name
+  // Called by LaunchKernel: reads the arguments, and returns the work of the whole grid, which is
+  // done in the stream's order.
+  std::function<void()> (*launch)(const LaunchOptions& shape, void* const* arguments);
+};
+
 // Launches a kernel whose threads run `thread` and whose pointers to device memory are `pointers`.
 // `options` has no seed and no lanes.
 void EnqueueLaunch(EmulatedStream* stream, const LaunchOptions& options,
@@ -62,6 +72,8 @@ using emulatedStream_t = pagemill::gpu::emulation::EmulatedStream*;
 using emulatedEvent_t = pagemill::gpu::emulation::EmulatedEvent*;
 using emulatedGraph_t = pagemill::gpu::emulation::EmulatedGraph*;
 using emulatedGraphExec_t = pagemill::gpu::emulation::EmulatedGraph*;
+using emulatedLibrary_t = const pagemill::gpu::emulation::EmulatedCode*;
+using emulatedKernel_t = const pagemill::gpu::emulation::EmulatedCode*;
 
 inline constexpr emulatedError_t emulatedSuccess = 0;
 inline constexpr emulatedError_t emulatedErrorMemoryAllocation = 2;
@@ -122,5 +134,14 @@ emulatedError_t emulatedGraphInstantiateWithFlags(emulatedGraphExec_t* exec, emu
 emulatedError_t emulatedGraphLaunch(emulatedGraphExec_t exec, emulatedStream_t stream);
 emulatedError_t emulatedGraphDestroy(emulatedGraph_t graph);
 emulatedError_t emulatedGraphExecDestroy(emulatedGraphExec_t exec);
+// Options of the compiler and of the library are not emulated: null, and 0 of them.
+emulatedError_t emulatedLibraryLoadData(emulatedLibrary_t* library, const void* code, void*, void**,
+                                        unsigned, void*, void**, unsigned);
+emulatedError_t emulatedLibraryGetKernel(emulatedKernel_t* kernel, emulatedLibrary_t library,
+                                         const char* name);
+emulatedError_t emulatedLibraryUnload(emulatedLibrary_t library);
+emulatedError_t emulatedLaunchKernel(const void* kernel, pagemill::gpu::emulation::Dim grid,
+                                     pagemill::gpu::emulation::Dim block, void** arguments,
+                                     size_t shared_bytes, emulatedStream_t stream);
 
 #endif  // PAGEMILL_CUDA_EMULATION_RUNTIME_H_

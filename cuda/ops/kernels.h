@@ -18,6 +18,7 @@ std::span<const ops::Kernel> ApplyAdapterKernels();
 std::span<const ops::Kernel> ArgmaxKernels();
 std::span<const ops::Kernel> AttentionKernels();
 std::span<const ops::Kernel> CausalConvKernels();
+std::span<const ops::Kernel> CompressTokensKernels();
 std::span<const ops::Kernel> ConcatKernels();
 std::span<const ops::Kernel> DrawTokensKernels();
 std::span<const ops::Kernel> EmbeddingKernels();
@@ -33,6 +34,7 @@ std::span<const ops::Kernel> LayerNormKernels();
 std::span<const ops::Kernel> LinearKernels();
 std::span<const ops::Kernel> MaskTokensKernels();
 std::span<const ops::Kernel> MergeAttentionKernels();
+std::span<const ops::Kernel> MixStreamsKernels();
 std::span<const ops::Kernel> MoeCombineKernels();
 std::span<const ops::Kernel> MoeRouteKernels();
 std::span<const ops::Kernel> PagedAttentionKernels();
@@ -48,7 +50,9 @@ std::span<const ops::Kernel> SelectiveScanKernels();
 std::span<const ops::Kernel> SparseReluKernels();
 std::span<const ops::Kernel> SplitKernels();
 std::span<const ops::Kernel> StateSpaceScanKernels();
+std::span<const ops::Kernel> StreamWeightsKernels();
 std::span<const ops::Kernel> TakeTokensKernels();
+std::span<const ops::Kernel> WkvKernels();
 
 }  // namespace pagemill::gpu
 

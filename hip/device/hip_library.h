@@ -35,6 +35,13 @@
     (const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,             \
      hipStream_t stream),                                                                          \
     (kernel, grid, block, arguments, shared_bytes, stream))                                        \
+  X(hipError_t, hipLibraryLoadData,                                                                \
+    (hipLibrary_t * library, const void* code, hipJitOption** jit_options, void** jit_values,      \
+     unsigned num_jit_options, hipLibraryOption** options, void** values, unsigned num_options),   \
+    (library, code, jit_options, jit_values, num_jit_options, options, values, num_options))       \
+  X(hipError_t, hipLibraryGetKernel,                                                               \
+    (hipKernel_t * kernel, hipLibrary_t library, const char* name), (kernel, library, name))       \
+  X(hipError_t, hipLibraryUnload, (hipLibrary_t library), (library))                               \
   X(hipError_t, hipFuncSetAttribute,                                                               \
     (const void* kernel, hipFuncAttribute attribute, int value), (kernel, attribute, value))       \
   X(hipError_t, hipGetLastError, (), ())                                                           \

@@ -114,6 +114,14 @@ hipError_t hipLaunchKernel(const void* kernel, dim3, dim3, void**, size_t, hipSt
   ++Fake().num_launches;
   return hipSuccess;
 }
+hipError_t hipLibraryLoadData(hipLibrary_t*, const void*, hipJitOption**, void**, unsigned,
+                              hipLibraryOption**, void**, unsigned) {
+  return Report(hipErrorNotSupported);
+}
+hipError_t hipLibraryGetKernel(hipKernel_t*, hipLibrary_t, const char*) {
+  return Report(hipErrorNotSupported);
+}
+hipError_t hipLibraryUnload(hipLibrary_t) { return Report(hipErrorNotSupported); }
 hipError_t hipFuncSetAttribute(const void*, hipFuncAttribute, int) { return hipSuccess; }
 
 const char* hipGetErrorString(hipError_t error) {
