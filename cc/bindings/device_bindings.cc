@@ -23,6 +23,7 @@
 #include "cc/program/device/device_plan.h"
 #include "cc/program/device/plugin_loader.h"
 #include "cc/program/kernel_selection.h"
+#include "cc/program/key_layout.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/memory/memory_plan.h"
 #include "cc/program/program.h"
@@ -71,10 +72,12 @@ std::map<std::string, std::vector<std::string>> KernelNames(const DeviceHolder& 
   return names;
 }
 
-// With the options' type of activations.
-Program ParseFor(const std::string& text, const program::ExecutorOptions& options) {
+// With the options' type of activations, and keys as the device's kernels read them.
+Program ParseFor(const std::string& text, const program::ExecutorOptions& options,
+                 const program::Target& target) {
   Program program = ValueOrThrow(Program::Parse(text));
   ThrowIfError(program.SetActivationType(options.activation_type));
+  ThrowIfError(program::ChooseKeyLayout(target, options, &program));
   return program;
 }
 
@@ -102,7 +105,7 @@ program::DeviceExecutorOptions DeviceOptions(const Program& program,
 program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& text,
                                  const program::ExecutorOptions& options, int32_t max_model_len,
                                  int32_t vocab_size) {
-  const Program program = ParseFor(text, options);
+  const Program program = ParseFor(text, options, device.target());
   const program::DevicePlan plan = ValueOrThrow(
       program::PlanDevice(program, device.target(), options,
                           DeviceOptions(program, options, max_model_len, vocab_size)));
@@ -118,7 +121,7 @@ void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const 
                   const program::ExecutorOptions& options, int32_t max_model_len,
                   int32_t vocab_size) {
   nb::gil_scoped_release release;  // uploads weights
-  Program program = ParseFor(text, options);
+  Program program = ParseFor(text, options, device.target());
   const program::DeviceExecutorOptions device_options =
       DeviceOptions(program, options, max_model_len, vocab_size);
   const int32_t num_threads =

@@ -18,6 +18,7 @@ REGISTERS = {
     "AttendItems": 255,
     "AttendLatents": 255,
     "AttendTokens": 255,
+    "BatchPrefillWithPagedKVCacheKernel": 255,
     "DeltaHead": 128,
     "FewRows": 128,
     "ManyRows": 168,
