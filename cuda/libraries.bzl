@@ -5,7 +5,7 @@ of `//...`, which CI compiles; those in `released` are compiled for releases alo
 """
 
 # FlashInfer's attention over pages, for (head_dim, rows of a tile). A head_dim is used if it has
-# tiles of 16, 64 and 128 rows. One takes 10 to 20 s of one core to compile for two architectures.
+# tiles of 16, 64 and 128 rows. One takes 10 s of one core to compile for two architectures.
 FLASHINFER_ATTENTION = struct(
     tested = [(128, 16), (128, 64), (128, 128)],
     released = [(64, 16), (64, 64), (64, 128)],

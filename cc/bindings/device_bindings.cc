@@ -23,7 +23,7 @@
 #include "cc/program/device/device_plan.h"
 #include "cc/program/device/plugin_loader.h"
 #include "cc/program/kernel_selection.h"
-#include "cc/program/key_layout.h"
+#include "cc/program/kv/key_layout.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/memory/memory_plan.h"
 #include "cc/program/program.h"

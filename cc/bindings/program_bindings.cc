@@ -18,7 +18,7 @@
 #include "cc/kv_cache/kv_cache_options.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
-#include "cc/program/key_layout.h"
+#include "cc/program/kv/key_layout.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/memory/memory_plan.h"
 #include "cc/program/program.h"

@@ -2,7 +2,7 @@
 // How keys lie in a block of a paged KV cache: the attribute `keys_in_rows` of the ops that write
 // and read it. 0, the default: [kv_heads, head_dim, block_size], which kernels of vectors of keys
 // read. 1: [kv_heads, block_size, head_dim], as values always do, which kernels of GPU libraries
-// require. All ops of a cache have the same (cc/program/key_layout.h chooses).
+// require. All ops of a cache have the same (cc/program/kv/key_layout.h chooses).
 //
 //   const KeyStrides key = KeyStridesOf(KeysInRows(call), head_dim, block_size);
 //   const float k0 = block[kv_head * head_dim * block_size + offset * key.token];

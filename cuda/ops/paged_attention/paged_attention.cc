@@ -153,7 +153,7 @@ constexpr ops::Kernel kKernels[] = {
      .plan = &kPlan},
 #if defined(__CUDACC__)
     // Until it has been timed on a GPU, it has to be asked for (--kernel-filter flashinfer): while
-    // its priority is below that of tensor_core, keys lie in columns (cc/program/key_layout.h).
+    // its priority is below that of tensor_core, keys lie in columns (cc/program/kv/key_layout.h).
     {.op = "paged_attention",
      .name = "flashinfer",
      .priority = 15,

@@ -121,7 +121,7 @@ void PlanFlashInfer(const FlashInferShape& shape, const int32_t* query_start,
   std::vector<int32_t> pages = PagesBefore(shape, seq_lens);
   std::vector<std::byte> scratch(ScratchBytes(shape, grid));
   flashinfer_planner::PrefillPlanInfo info;
-  // Of the states' memory the planner only computes offsets, for more memory than is needed.
+  // The planner only computes offsets into the memory of states.
   const cudaError_t error = flashinfer_planner::PrefillPlan<int32_t>(
       scratch.data(), SIZE_MAX / 4, scratch.data(), scratch.data(), scratch.size(), info,
       const_cast<int32_t*>(query_start), pages.data(), static_cast<uint32_t>(shape.tokens),

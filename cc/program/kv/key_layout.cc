@@ -1,4 +1,4 @@
-#include "cc/program/key_layout.h"
+#include "cc/program/kv/key_layout.h"
 
 #include <algorithm>
 #include <string_view>

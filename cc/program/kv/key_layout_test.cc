@@ -1,4 +1,4 @@
-#include "cc/program/key_layout.h"
+#include "cc/program/kv/key_layout.h"
 
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ TEST(KeyLayout, KeysLieInRowsForABetterKernel) {
   const StatusOr<KernelSelection> selection = SelectKernels(program, table.target(), {});
   ASSERT_TRUE(selection.ok()) << selection.status().ToString();
   for (const ops::Kernel* kernel : selection->kernels) {
-    if (kernel->op == "paged_attention") EXPECT_EQ(kernel->name, "rows");
+    EXPECT_EQ(kernel->name == "rows", kernel->op == "paged_attention") << kernel->op;
   }
 }
 

@@ -1,10 +1,10 @@
-// File: cc/program/key_layout.h
+// File: cc/program/kv/key_layout.h
 // Chooses how keys lie in the KV cache (cc/ops/kv_write/key_layout.h), which follows from the
 // kernels of attention that read them.
 //
 //   PAGEMILL_RETURN_IF_ERROR(ChooseKeyLayout(target, options, &program));
-#ifndef PAGEMILL_CC_PROGRAM_KEY_LAYOUT_H_
-#define PAGEMILL_CC_PROGRAM_KEY_LAYOUT_H_
+#ifndef PAGEMILL_CC_PROGRAM_KV_KEY_LAYOUT_H_
+#define PAGEMILL_CC_PROGRAM_KV_KEY_LAYOUT_H_
 
 #include "cc/base/status.h"
 #include "cc/program/executor_options.h"
@@ -20,4 +20,4 @@ Status ChooseKeyLayout(const Target& target, const ExecutorOptions& options, Pro
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_KEY_LAYOUT_H_
+#endif  // PAGEMILL_CC_PROGRAM_KV_KEY_LAYOUT_H_
