@@ -87,10 +87,23 @@ def _gencodes(architectures):
         flags.append("-gencode=arch={0},code={0}".format(_PTX))
     return flags
 
+def _include_flags(ctx):
+    """Of folders beside the root: those of foreign headers, and of headers that a rule makes."""
+    flags = []
+    for library in ctx.attr.libraries:
+        # Before the toolkit's own folders, where -isystem would come after them.
+        context = library[CcInfo].compilation_context
+        flags += ["-I" + folder for folder in context.includes.to_list() + context.system_includes.to_list()]
+    if flags:
+        flags.append("--disable-warnings")
+    if [file for file in ctx.files.hdrs if not file.is_source]:
+        flags.append("-I" + ctx.bin_dir.path)
+    return flags
+
 def _cuda_objects_impl(ctx):
     objects = []
     resources = []
-    headers = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps]
+    headers = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps + ctx.attr.libraries]
     for src in ctx.files.srcs:
         out = ctx.actions.declare_file("{}_objs/{}.pic.o".format(ctx.label.name, src.basename))
         used = ctx.actions.declare_file("{}_objs/{}.resources".format(ctx.label.name, src.basename))
@@ -99,7 +112,8 @@ def _cuda_objects_impl(ctx):
             command = """nvcc="$1" used="$2"; shift 2
 "$nvcc" "$@" 2> "$used" || { cat "$used" >&2; exit 1; }
 grep -E 'warning|error' "$used" >&2 || true""",
-            arguments = [TOOLS["nvcc"], used.path] + _gencodes(ctx.attr.architectures) + [
+            arguments = [TOOLS["nvcc"], used.path] + _gencodes(ctx.attr.architectures) +
+                        _include_flags(ctx) + [
                 "-std=c++20",
                 "-O3",
                 "-Xcompiler=-fPIC",
@@ -144,6 +158,7 @@ _cuda_objects = rule(
         "gpu_deps": attr.label_list(providers = [CcInfo, _GpuObjectsInfo]),
         # Any: a library without headers gives none.
         "hdrs": attr.label_list(allow_files = True),
+        "libraries": attr.label_list(providers = [CcInfo]),
         "srcs": attr.label_list(allow_files = [".cc"], mandatory = True),
     },
 )
@@ -154,7 +169,15 @@ def _part(label, suffix):
         label += ":" + label.split("/")[-1]
     return label + suffix
 
-def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], release_srcs = None, **kwargs):
+def cuda_objects(
+        name,
+        srcs,
+        hdrs = [],
+        deps = [],
+        gpu_deps = [],
+        defines = [],
+        release_srcs = None,
+        **kwargs):
     """Objects by nvcc; skipped where it is missing.
 
     `<name>` has code for the architectures that `//...` compiles for, `<name>_release` for all. The
@@ -166,16 +189,18 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], release_srcs =
       hdrs: headers of this tree that they include, except those of //cuda:headers.
       deps: C++ libraries whose headers they include.
       gpu_deps: gpu_libraries that they are linked with.
-      release_srcs: of `<name>_release`, if others than srcs.
-      **kwargs: attributes that every rule has.
+      defines: macros, as `NAME` or `NAME=VALUE`.
+      release_srcs: of `<name>_release`, if others than srcs; it has PAGEMILL_RELEASE defined.
+      **kwargs: `libraries`, cc_libraries of foreign headers; and attributes that every rule has.
     """
-    for suffix, architectures, sources, tags in [
-        ("", _TESTED_ARCHITECTURES, srcs, []),
-        ("_release", _ARCHITECTURES, release_srcs or srcs, ["manual"]),
+    for suffix, architectures, sources, tags, more_defines in [
+        ("", _TESTED_ARCHITECTURES, srcs, [], []),
+        ("_release", _ARCHITECTURES, release_srcs or srcs, ["manual"], ["PAGEMILL_RELEASE"]),
     ]:
         _cuda_objects(
             name = name + suffix,
             srcs = sources,
+            defines = defines + more_defines,
             hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps] + ["//cuda:headers"],
             architectures = architectures,
             tags = tags,
@@ -184,6 +209,35 @@ def cuda_objects(name, srcs, hdrs = [], deps = [], gpu_deps = [], release_srcs =
             gpu_deps = [_part(dep, "_objects" + suffix) for dep in gpu_deps],
             **kwargs
         )
+
+def cuda_library(name, srcs, hdrs = [], **kwargs):
+    """Code for NVIDIA GPUs alone, such as kernels of libraries: `<name>_objects` by nvcc.
+
+    `<name>_resources` has what its kernels use. A gpu_library has it among its `cuda_deps`.
+
+    Args:
+      name: prefix of the targets.
+      srcs: .cc files.
+      hdrs: their headers.
+      **kwargs: of cuda_objects.
+    """
+    native.filegroup(
+        name = name + "_headers",
+        srcs = hdrs,
+        visibility = ["//cuda:__subpackages__"],
+    )
+    cuda_objects(
+        name = name + "_objects",
+        srcs = srcs,
+        hdrs = hdrs,
+        **kwargs
+    )
+    native.filegroup(
+        name = name + "_resources",
+        srcs = [name + "_objects"],
+        output_group = "resources",
+        visibility = ["//cuda:__subpackages__"],
+    )
 
 def _cuda_plugin_impl(ctx):
     out = ctx.actions.declare_file("lib{}.so".format(ctx.label.name))
@@ -243,7 +297,7 @@ def cuda_plugin(name, objects, script, **kwargs):
             **kwargs
         )
 
-def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
+def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], cuda_deps = [], **kwargs):
     """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
 
     `<name>_resources` has what its kernels use; `<name>_sources` is for //hip.
@@ -254,6 +308,7 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
       hdrs: their headers.
       deps: C++ libraries of //cc.
       gpu_deps: gpu_libraries of other packages.
+      cuda_deps: cuda_libraries, which its code uses if nvcc compiles it.
       **kwargs: attributes that every rule has.
     """
     native.filegroup(
@@ -276,7 +331,7 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], **kwargs):
         srcs = srcs,
         hdrs = hdrs,
         deps = deps,
-        gpu_deps = gpu_deps,
+        gpu_deps = gpu_deps + cuda_deps,
         **kwargs
     )
     gpu_sources(
@@ -299,6 +354,7 @@ def gpu_op(
         hdrs = [],
         deps = [],
         gpu_deps = [],
+        cuda_deps = [],
         test_deps = [],
         size = "small",
         asan_filter = "*Lanes32Seed1"):
@@ -313,6 +369,7 @@ def gpu_op(
       hdrs: headers that other ops may use.
       deps: libraries of //cc beside those of the op.
       gpu_deps: gpu_libraries.
+      cuda_deps: cuda_libraries, which its code uses if nvcc compiles it.
       test_deps: of the test, beside the op's conformance body.
       size: of the tests.
       asan_filter: which tests AddressSanitizer watches.
@@ -323,6 +380,7 @@ def gpu_op(
         srcs = srcs,
         hdrs = hdrs,
         gpu_deps = ["//cuda/device:gpu_device"] + gpu_deps,
+        cuda_deps = cuda_deps,
         visibility = ["//cuda:__subpackages__"],
         deps = ["//cc/ops/" + name] + deps,
     )

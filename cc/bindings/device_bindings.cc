@@ -24,6 +24,7 @@
 #include "cc/program/device/device_plan.h"
 #include "cc/program/device/plugin_loader.h"
 #include "cc/program/kernel_selection.h"
+#include "cc/program/kv/key_layout.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/memory/memory_plan.h"
 #include "cc/program/program.h"
@@ -72,10 +73,12 @@ std::map<std::string, std::vector<std::string>> KernelNames(const DeviceHolder& 
   return names;
 }
 
-// With the options' type of activations.
-Program ParseFor(const std::string& text, const program::ExecutorOptions& options) {
+// With the options' type of activations, and keys as the device's kernels read them.
+Program ParseFor(const std::string& text, const program::ExecutorOptions& options,
+                 const program::Target& target) {
   Program program = ValueOrThrow(Program::Parse(text));
   ThrowIfError(program.SetActivationType(options.activation_type));
+  ThrowIfError(program::ChooseKeyLayout(target, options, &program));
   return program;
 }
 
@@ -108,7 +111,7 @@ program::DeviceExecutorOptions DeviceOptions(const Program& program,
 program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& text,
                                  const program::ExecutorOptions& options, int32_t max_model_len,
                                  int32_t vocab_size, int32_t max_adapter_rank, bool drafts) {
-  const Program program = ParseFor(text, options);
+  const Program program = ParseFor(text, options, device.target());
   const program::DevicePlan plan = ValueOrThrow(
       program::PlanDevice(program, device.target(), options,
                           DeviceOptions(program, options, max_model_len, vocab_size,
@@ -129,7 +132,7 @@ void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const 
   nb::gil_scoped_release release;  // uploads weights, and waits for other ranks
   program::Target target = device.target();
   if (world != nullptr) target.groups = world->groups();
-  Program program = ParseFor(text, options);
+  Program program = ParseFor(text, options, target);
   const program::DeviceExecutorOptions device_options = DeviceOptions(
       program, options, max_model_len, vocab_size, max_adapter_rank, host != nullptr);
   const int32_t num_threads =

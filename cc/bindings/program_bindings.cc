@@ -18,6 +18,7 @@
 #include "cc/kv_cache/kv_cache_options.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
+#include "cc/program/kv/key_layout.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/memory/memory_plan.h"
 #include "cc/program/program.h"
@@ -44,10 +45,11 @@ Program ParseFor(std::string_view text, const ExecutorOptions& options) {
 
 std::vector<Choice> KernelChoices(std::string_view text, const ExecutorOptions& options,
                                   const DeviceHolder* device) {
-  const Program program = ParseFor(text, options);
+  Program program = ParseFor(text, options);
+  const program::Target target = device == nullptr ? CpuTarget() : device->target();
+  ThrowIfError(ChooseKeyLayout(target, options, &program));
   const program::KernelSelection selection =
-      ValueOrThrow(SelectKernels(
-          program, device == nullptr ? CpuTarget() : device->target(), options));
+      ValueOrThrow(SelectKernels(program, target, options));
   std::vector<Choice> choices;
   for (program::KernelChoice& c : Summarize(program, selection, options)) {
     choices.emplace_back(c.op, c.operands, c.kernel, c.count);

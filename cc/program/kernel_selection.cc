@@ -13,22 +13,6 @@
 namespace pagemill::program {
 namespace {
 
-StatusOr<const ops::Kernel*> ChooseRow(const ops::OpDefinition& definition,
-                                       const device::Capabilities& capabilities,
-                                       const ops::OpCall& call, const ExecutorOptions& options) {
-  ops::KernelLimits limits = {.name = options.kernel_filter, .activations = options.activations};
-  if (limits.activations == ops::Precision::kMixedBlock &&
-      definition.automatic_activations != nullptr) {
-    limits.activations = definition.automatic_activations(call);
-  }
-  if (!limits.name.empty()) {
-    StatusOr<const ops::Kernel*> row = ops::ChooseKernel(definition, capabilities, call, limits);
-    if (row.ok()) return row;
-    limits.name = {};
-  }
-  return ops::ChooseKernel(definition, capabilities, call, limits);
-}
-
 // Only constants can be packed once.
 Status CheckPackedInputs(const Program& program, const Op& op, const ops::Kernel& kernel) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -99,6 +83,23 @@ class StepPlans {
 
 }  // namespace
 
+StatusOr<const ops::Kernel*> ChooseKernelFor(const ops::OpDefinition& definition,
+                                             const device::Capabilities& capabilities,
+                                             const ops::OpCall& call,
+                                             const ExecutorOptions& options) {
+  ops::KernelLimits limits = {.name = options.kernel_filter, .activations = options.activations};
+  if (limits.activations == ops::Precision::kMixedBlock &&
+      definition.automatic_activations != nullptr) {
+    limits.activations = definition.automatic_activations(call);
+  }
+  if (!limits.name.empty()) {
+    StatusOr<const ops::Kernel*> row = ops::ChooseKernel(definition, capabilities, call, limits);
+    if (row.ok()) return row;
+    limits.name = {};
+  }
+  return ops::ChooseKernel(definition, capabilities, call, limits);
+}
+
 CacheGeometry GeometryOf(const ExecutorOptions& options) {
   const int32_t drafts = options.max_draft_tokens;
   return {.num_blocks = options.num_blocks,
@@ -129,7 +130,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
                               ops::FindOp(target.ops, op.name));
     OperandViews operands(program, op, options.max_sizes(), selection.kv);
     const StatusOr<const ops::Kernel*> row =
-        ChooseRow(*definition, target.capabilities, operands.call(), options);
+        ChooseKernelFor(*definition, target.capabilities, operands.call(), options);
     if (!row.ok()) {
       return Status(row.status().code(),
                     LinePrefix(op.line) + row.status().message() + ": " + operands.ToString());

@@ -44,6 +44,13 @@ struct KernelSelection {
   int64_t plan_bytes = 0;         // total, a multiple of 64
 };
 
+// The kernel that runs `call`, an op's largest, under the limits of `options`: the one named
+// options.kernel_filter if it can, else the best.
+StatusOr<const ops::Kernel*> ChooseKernelFor(const ops::OpDefinition& definition,
+                                             const device::Capabilities& capabilities,
+                                             const ops::OpCall& call,
+                                             const ExecutorOptions& options);
+
 CacheGeometry GeometryOf(const ExecutorOptions& options);
 
 // `program` must have the activation type of `options` (Program::SetActivationType). Checks options

@@ -11,6 +11,7 @@ stand for:
     LDG.E.128             16 bytes of global memory for each lane at once
     LDS.128               16 bytes of shared memory for each lane at once
     LDGSTS                an asynchronous copy from global to shared memory
+    LDSM                  operands of a product of tiles out of shared memory
     MUFU.EX2              a power of two by the unit for it, and not by a series
 """
 
@@ -28,6 +29,15 @@ BARS = {
     ("attention/attention", "AttendTokens"): ("LDS.128", "MUFU.EX2"),
     ("draw_tokens/draw_tokens", "DrawToken"): ("LDS.64", "MUFU.EX2"),
     ("emulation/vocabulary_objects", "ReverseGroups"): ("LDGSTS.E.BYPASS.128", "LDS.128"),
+    **{
+        (f"flashinfer/head128_rows{rows}", "BatchPrefillWithPagedKVCacheKernel"): (
+            "HMMA.16816.F32.BF16",
+            "LDGSTS.E.BYPASS",
+            "LDSM.16.M",
+            "MUFU.EX2",
+        )
+        for rows in (16, 64, 128)
+    },
     ("linear/int8_tensor_cores", "MultiplyTile"): ("IMMA.16832.S8.S8",),
     ("linear/linear", "MultiplyRows"): ("LDG.E.128",),
     ("linear/tensor_cores", "MultiplyTile"): ("HMMA.16816.F32.BF16", "LDG.E.128"),

@@ -1,6 +1,7 @@
 // Programs on the GPU: the same tokens as on the CPU, kernel by kernel and from graphs.
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,29 @@ Status Check(const std::string& text, DType act, double tolerance) {
   return program::testing::CheckCloseLogits(text, act, tolerance, gpu.under_test);
 }
 
+// The program with keys in rows, as libraries' kernels have them.
+std::string WithKeysInRows(const std::string& text) {
+  std::istringstream lines(text);
+  std::string rows;
+  for (std::string line; std::getline(lines, line);) {
+    const bool has_keys = line.starts_with("op kv_write ") || line.starts_with("op paged_attention ");
+    rows += line + (has_keys ? " keys_in_rows=1\n" : "\n");
+  }
+  return rows;
+}
+
 TEST(Programs, ALlamaHasTheTokensOfTheCpu) {
   for (int lanes : {32, 64}) {
     emulation::EmulatedGpu::Configure({.warp_lanes = lanes});
     const Status status = Check(TinyLlamaText({.seed = 3, .window = 8}), DType::kF32, 1e-4);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+}
+
+TEST(Programs, KeysInRowsGiveTheTokensOfTheCpu) {
+  const std::string text = WithKeysInRows(TinyLlamaText({.seed = 3}));
+  for (const DType act : {DType::kF32, DType::kBF16}) {
+    const Status status = Check(text, act, act == DType::kF32 ? 1e-4 : 0.05);
     EXPECT_TRUE(status.ok()) << status.ToString();
   }
 }

@@ -98,6 +98,13 @@ def declared(tree: Tree, path: str) -> set[str]:
     return run.declared
 
 
+def dev_repositories(tree: Tree) -> set[str]:
+    """What tests, the server and packages need, each fetched with its first use."""
+    run = _Run(tree)
+    run.file("third_party/repositories.bzl")["dev_repositories"]()
+    return run.declared
+
+
 def declared_for_hosts(tree: Tree) -> dict[str, set[str]]:
     """File -> the repositories that it declares for workspaces that depend on this one."""
     module, macro = _Run(tree, dev=False), _Run(tree)

@@ -32,6 +32,7 @@ Status CheckKvWrite(const OpCall& call) {
                     std::to_string(call.batch->block_size) + " tokens, got " +
                     std::to_string(check.Dim('E')) + " elements");
   CheckKvScales(call, check);
+  CheckKeyLayout(check);
   return check.Result();
 }
 
@@ -49,10 +50,10 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
-    {"kv_write", "avx512", 30, OnAvx512, Run<&kKvWriteAvx512>},
-    {"kv_write", "avx2", 20, OnAvx2, Run<&kKvWriteAvx2>},
+    {"kv_write", "avx512", 30, WithKeysInColumns<OnAvx512>, Run<&kKvWriteAvx512>},
+    {"kv_write", "avx2", 20, WithKeysInColumns<OnAvx2>, Run<&kKvWriteAvx2>},
 #endif
-    {"kv_write", "portable", 10, OnEveryCpu, Run<&kKvWritePortable>},
+    {"kv_write", "portable", 10, WithKeysInColumns<OnEveryCpu>, Run<&kKvWritePortable>},
     WidenedReference<&kKvWriteReference>("kv_write"),
 };
 
@@ -65,7 +66,8 @@ KvWriteArgs ToKvWriteArgs(const OpCall& call) {
           .v = call.inputs[1],
           .cache = call.inputs[2],
           .batch = call.batch,
-          .scales = KvScalesOf(*call.attributes, call.inputs[2].dtype)};
+          .scales = KvScalesOf(*call.attributes, call.inputs[2].dtype),
+          .key = KeyStridesOf(KeysInRows(call), call.inputs[0].shape[2], call.batch->block_size)};
 }
 
 const OpDefinition& KvWriteOp() { return kDefinition; }

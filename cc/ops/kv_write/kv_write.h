@@ -7,7 +7,8 @@
 //                   scales, i8 [num_blocks, 2 * Hk * (D + 4) * block_size]: written
 //   outputs  none
 //   batch    slot_mapping, block_size (also needed by the check)
-//   attributes  k_scale, v_scale = 1 of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h)
+//   attributes  k_scale, v_scale = 1 of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h);
+//               keys_in_rows = 0 (cc/ops/kv_write/key_layout.h)
 //   aliasing none
 //
 // A bf16 cache stores the nearest value, ties to even; NaN stays NaN. An f8_e4m3 cache does so for
@@ -18,10 +19,11 @@
 // is NaN, and so is the whole row. Tokens with a negative slot are not stored. Two tokens of one
 // step never have the same slot. Every kernel stores the same bits.
 //
-// Kernels: "avx512", "avx2", "portable", "reference".
+// Kernels: "avx512", "avx2", "portable", "reference"; keys in rows: "reference".
 #ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_
 #define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_
 
+#include "cc/ops/kv_write/key_layout.h"
 #include "cc/ops/kv_write/kv_scales.h"
 #include "cc/ops/op.h"
 #include "cc/ops/widened/widened.h"
@@ -32,6 +34,7 @@ struct KvWriteArgs {
   TensorView k, v, cache;
   const BatchView* batch = nullptr;
   KvScales scales;
+  KeyStrides key;
 };
 
 KvWriteArgs ToKvWriteArgs(const OpCall& call);

@@ -6,6 +6,7 @@
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/kv_page.h"
+#include "cc/ops/kv_write/key_layout.h"
 #include "cc/ops/paged_batch.h"
 
 namespace pagemill::ops {
@@ -121,7 +122,8 @@ void CheckKvWriteConformance(const OpDefinition& op, const device::Capabilities&
   const Shape shapes[] = {{3, 64, 16}, {1, 80, 16}, {2, 256, 16}, {2, 72, 32},
                           {1, 5, 16},  {2, 24, 8},  {1, 16, 1},   {2, 33, 48},
                           {2, 24, 16, 16}, {3, 33, 16, 7}};
-  Attributes scaled;
+  Attributes scaled, rows;
+  rows.Set(kKeysInRows, 1);
   scaled.Set("k_scale", 0.37);
   scaled.Set("v_scale", 3.1);
   for (const Shape& shape : shapes) {
@@ -130,6 +132,9 @@ void CheckKvWriteConformance(const OpDefinition& op, const device::Capabilities&
     CheckShape(op, caps, shape, DType::kI8);
     CheckShape(op, caps, shape, DType::kF8E4M3);
     CheckShape(op, caps, shape, DType::kF8E4M3, scaled);
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3}) {
+      CheckShape(op, caps, shape, dtype, rows);
+    }
   }
 }
 

@@ -58,7 +58,8 @@ void StoreQuantizedToken(const KvWriteArgs& args, int64_t token, int64_t block, 
   for (int64_t h = 0; h < heads; ++h) {
     const int64_t v_row = (heads + h) * block_size + offset;
     StoreQuantized(scales, h * block_size + offset, args.k.Row<float>(token) + h * head_dim,
-                   head_dim, elements + h * head_dim * block_size + offset, block_size);
+                   head_dim, elements + h * head_dim * block_size + offset * args.key.token,
+                   args.key.element);
     const int64_t value_dim = args.v.shape[2];
     StoreQuantized(scales, v_row, args.v.Row<float>(token) + h * value_dim, value_dim,
                    elements + v_row * head_dim, 1);
@@ -85,7 +86,8 @@ void KvWriteReference(const OpCall& call, KernelContext&) {
     }
     for (int64_t h = 0; h < heads; ++h) {
       for (int64_t d = 0; d < head_dim; ++d) {
-        const int64_t k_index = (h * head_dim + d) * block_size + offset;
+        const int64_t k_index =
+            h * head_dim * block_size + d * args.key.element + offset * args.key.token;
         const int64_t v_index = ((heads + h) * block_size + offset) * head_dim + d;
         StoreElement(args.cache, block, k_index,
                      args.k.Row<float>(t)[h * head_dim + d] * (1.0f / args.scales.k));

@@ -72,6 +72,7 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   attributes_.Set("grows_from", options.grows_from);
   attributes_.Set("k_scale", options.kv_scales.k);
   attributes_.Set("v_scale", options.kv_scales.v);
+  attributes_.Set(kKeysInRows, options.keys_in_rows ? 1 : 0);
   inputs_[0] = q_.view();
   inputs_[1] = cache_.view();
   for (int64_t head = 0; head < options.q_heads; ++head) {
@@ -121,6 +122,8 @@ void AttentionCase::StoreContext(int64_t request, int32_t id) {
 void AttentionCase::StoreToken(int64_t slot, const float* k, const float* v) {
   const int64_t block = slot / options_.block_size;
   const int64_t offset = slot % options_.block_size;
+  const KeyStrides key =
+      KeyStridesOf(options_.keys_in_rows, options_.head_dim, options_.block_size);
   for (int64_t h = 0; h < options_.kv_heads; ++h) {
     const float k_unit =
         StoreScale(block, h * options_.block_size + offset, k, h) * options_.kv_scales.k;
@@ -128,7 +131,9 @@ void AttentionCase::StoreToken(int64_t slot, const float* k, const float* v) {
     const float v_unit = StoreScale(block, row, v, h) * options_.kv_scales.v;
     for (int64_t d = 0; d < options_.head_dim; ++d) {
       const int64_t source = h * options_.head_dim + d;
-      StoreElement(cache_.view(), block, source * options_.block_size + offset, k[source] / k_unit);
+      const int64_t index =
+          h * options_.head_dim * options_.block_size + d * key.element + offset * key.token;
+      StoreElement(cache_.view(), block, index, k[source] / k_unit);
       StoreElement(cache_.view(), block, row * options_.head_dim + d, v[source] / v_unit);
     }
   }

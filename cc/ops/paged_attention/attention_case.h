@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/kv_write/key_layout.h"
 #include "cc/ops/kv_write/kv_scales.h"
 #include "cc/ops/op.h"
 #include "cc/ops/paged_batch.h"
@@ -33,6 +34,7 @@ struct AttentionOptions {
   bool zero_queries = false;   // all keys weigh the same
   bool round_queries = false;  // to bf16
   KvScales kv_scales = {};     // of f8_e4m3 caches
+  bool keys_in_rows = false;
 };
 
 class AttentionCase {

@@ -40,6 +40,7 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
   check.Require(soft_cap >= 0 && std::isfinite(soft_cap),
                 "attribute soft_cap must be 0 (none) or a number above");
   CheckKvScales(call, check);
+  CheckKeyLayout(check);
 }
 
 Status CheckPagedAttention(const OpCall& call) {
@@ -84,7 +85,8 @@ Status CheckPagedAttention(const OpCall& call) {
 
 // True if the f32 kernels support the call.
 bool Fits(const OpCall& call) {
-  return HasF32Activations(call) && call.batch->block_size % kAttentionKeyGroup == 0;
+  return HasF32Activations(call) && !KeysInRows(call) &&
+         call.batch->block_size % kAttentionKeyGroup == 0;
 }
 
 template <const AttentionKernels* kKernels>
@@ -166,6 +168,7 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   args.soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0));
   args.grows_from = static_cast<int32_t>(call.attributes->GetInt("grows_from", 0));
   args.kv_scales = KvScalesOf(*call.attributes, args.cache.dtype);
+  args.keys_in_rows = KeysInRows(call);
   return args;
 }
 

@@ -15,7 +15,7 @@
 //   attributes  scale > 0; window = 0 (none); chunked = 0, 1 only with a window and causal = 1;
 //               causal = 1; soft_cap = 0 (none); grows_from = 0 (nothing grows), else a position
 //               of at least 2; k_scale, v_scale = 1 of an f8_e4m3 cache
-//               (cc/ops/kv_write/kv_scales.h)
+//               (cc/ops/kv_write/kv_scales.h); keys_in_rows = 0 (cc/ops/kv_write/key_layout.h)
 //   aliasing    none
 //
 // A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 keys
@@ -51,10 +51,12 @@
 //
 // Kernels: "amx_bf16" and "avx512_bf16" (bf16 and f8_e4m3 caches; kBf16), "amx_int8" and
 // "avx512_vnni" (int8 caches; kBf16), "avx512", "avx2", "portable" (block_size a multiple of 16),
-// "reference" (any block size, in double).
+// "reference" (any block size, in double, and keys in
+// rows).
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 
+#include "cc/ops/kv_write/key_layout.h"
 #include "cc/ops/kv_write/kv_scales.h"
 #include "cc/ops/op.h"
 
@@ -77,6 +79,7 @@ struct PagedAttentionArgs {
   float soft_cap = 0;
   int32_t grows_from = 0;  // 0: nothing grows
   KvScales kv_scales = {};
+  bool keys_in_rows = false;
 };
 
 PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call);

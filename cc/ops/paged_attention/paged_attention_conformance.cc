@@ -258,10 +258,29 @@ void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
+// Keys in rows: the reference has the bits that it has with keys in columns, and kernels are close.
+void CheckKeysInRows(const OpDefinition& op, const device::Capabilities& caps) {
+  const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {90, 0}, {600, 1}, {511, 7}, {7, 3}};
+  device::ThreadPool one({.num_threads = 1});
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3}) {
+    for (const int64_t head_dim : {5, 64, 128}) {
+      AttentionOptions options{
+          .q_heads = 6, .kv_heads = 2, .head_dim = head_dim, .dtype = dtype};
+      AttentionCase columns(options, mixed);
+      const std::vector<float> expected = columns.Run(conformance::ReferenceKernel(op), one);
+      options.keys_in_rows = true;
+      AttentionCase rows(options, mixed);
+      EXPECT_TRUE(BitEqual(rows.Run(conformance::ReferenceKernel(op), one), expected));
+      CheckCase(op, caps, options, mixed);
+    }
+  }
+}
+
 }  // namespace
 
 void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
   CheckTypes(op, caps);
+  CheckKeysInRows(op, caps);
   CheckShapes(op, caps, DType::kBF16, {32, 64, 80, 96, 112, 128, 192, 256, 16, 72, 24, 5});
   CheckShapes(op, caps, DType::kF32, {64, 72, 256, 5});
   CheckShapes(op, caps, DType::kI8, {32, 64, 80, 128, 256, 16, 5});

@@ -63,10 +63,11 @@ class Query {
   double Score(int64_t key) const {
     const int64_t block_size = args_.batch->block_size;
     const int64_t block = block_table_[key / block_size];
+    const KeyStrides strides = KeyStridesOf(args_.keys_in_rows, head_dim_, block_size);
+    const int64_t first = kv_head_ * head_dim_ * block_size + key % block_size * strides.token;
     double dot = 0;
     for (int64_t d = 0; d < head_dim_; ++d) {
-      const int64_t index = (kv_head_ * head_dim_ + d) * block_size + key % block_size;
-      dot += q_[d] * CacheElement(args_.cache, block, index);
+      dot += q_[d] * CacheElement(args_.cache, block, first + d * strides.element);
     }
     dot *= args_.scale * args_.kv_scales.k * Scale(block, kv_head_ * block_size + key % block_size);
     if (args_.soft_cap > 0) dot = args_.soft_cap * std::tanh(dot / args_.soft_cap);

@@ -73,10 +73,13 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
-    {"rotary_kv_write", "avx512", 30, OnAvx512, Run<&kRotaryAvx512, &kKvWriteAvx512>},
-    {"rotary_kv_write", "avx2", 20, OnAvx2, Run<&kRotaryAvx2, &kKvWriteAvx2>},
+    {"rotary_kv_write", "avx512", 30, WithKeysInColumns<OnAvx512>,
+     Run<&kRotaryAvx512, &kKvWriteAvx512>},
+    {"rotary_kv_write", "avx2", 20, WithKeysInColumns<OnAvx2>,
+     Run<&kRotaryAvx2, &kKvWriteAvx2>},
 #endif
-    {"rotary_kv_write", "portable", 10, OnEveryCpu, Run<&kRotaryPortable, &kKvWritePortable>},
+    {"rotary_kv_write", "portable", 10, WithKeysInColumns<OnEveryCpu>,
+     Run<&kRotaryPortable, &kKvWritePortable>},
     {"rotary_kv_write", "reference", 0, InEveryType, Reference, ReferenceWorkspaceBytes},
 };
 

@@ -23,6 +23,7 @@
 #include "cc/program/device/step_graphs.h"
 #include "cc/program/device/step_image.h"
 #include "cc/program/kv/device_pages.h"
+#include "cc/program/kv/key_layout.h"
 #include "cc/program/kv/kv_fingerprint.h"
 #include "cc/program/operand_views.h"
 #include "cc/program/weights/file_digest.h"
@@ -422,6 +423,7 @@ Status DeviceExecutor::LoadWeights(const DeviceExecutor* host) {
 
 StatusOr<std::unique_ptr<OtherWeights>> DeviceExecutor::OpenWeights(Program program) const {
   PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(bound_->options.activation_type));
+  CopyKeyLayout(bound_->program, &program);
   PAGEMILL_RETURN_IF_ERROR(CheckOtherWeights(bound_->program, program));
   PAGEMILL_ASSIGN_OR_RETURN(Weights::Files files, Weights::Open(program));
   return std::make_unique<OtherWeights>(

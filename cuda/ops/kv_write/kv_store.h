@@ -21,6 +21,7 @@ struct KvStoreParams {
   int64_t block_stride;  // elements from one block to the next
   int64_t block_size;
   int64_t kv_heads, head_dim;
+  ops::KeyStrides key;
   int64_t value_dim;      // of values, behind which zeros are stored
   int64_t scales_offset;  // bytes from the beginning of a block; for ScaledInt8
   float inverse_k_scale, inverse_v_scale;
@@ -35,6 +36,7 @@ KvStoreParams<C> KvStoreParamsOf(const ops::KvWriteArgs& args) {
           args.batch->block_size,
           kv_heads,
           head_dim,
+          args.key,
           args.v.shape[2],
           ops::KvScalesOffsetBytes({kv_heads, head_dim}, args.batch->block_size),
           1.0f / args.scales.k,
@@ -45,7 +47,7 @@ KvStoreParams<C> KvStoreParamsOf(const ops::KvWriteArgs& args) {
 template <typename C>
 PAGEMILL_DEVICE int64_t KvIndex(const KvStoreParams<C>& p, int which, int64_t head, int64_t d,
                                 int64_t offset) {
-  return which == 0 ? (head * p.head_dim + d) * p.block_size + offset
+  return which == 0 ? head * p.head_dim * p.block_size + d * p.key.element + offset * p.key.token
                     : ((p.kv_heads + head) * p.block_size + offset) * p.head_dim + d;
 }
 

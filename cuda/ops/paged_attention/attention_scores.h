@@ -20,6 +20,7 @@ namespace pagemill::gpu {
 struct AttentionParams {
   int64_t block_size;
   int64_t head_dim, q_heads, kv_heads;
+  ops::KeyStrides key;
   int64_t scales_offset;  // bytes from the beginning of a block; of an int8 cache
   const float* sinks;     // null: none, as below
   const float* slopes;
@@ -38,6 +39,7 @@ inline AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
           .head_dim = head_dim,
           .q_heads = args.q.shape[1],
           .kv_heads = args.kv_heads,
+          .key = ops::KeyStridesOf(args.keys_in_rows, head_dim, args.batch->block_size),
           .scales_offset =
               ops::KvScalesOffsetBytes({args.kv_heads, head_dim}, args.batch->block_size),
           .sinks = args.sinks,

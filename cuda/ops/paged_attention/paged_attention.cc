@@ -10,6 +10,9 @@
 #include "cuda/ops/paged_attention/attention_plan.h"
 #include "cuda/ops/paged_attention/attention_scores.h"
 #include "cuda/ops/paged_attention/tensor_cores.h"
+#if defined(__CUDACC__)
+#include "cuda/ops/paged_attention/flashinfer/flashinfer.h"
+#endif
 
 namespace pagemill::gpu {
 namespace {
@@ -38,13 +41,13 @@ PAGEMILL_DEVICE float RowScale(const AttentionParams& p, const C* block, int64_t
 template <typename C>
 PAGEMILL_DEVICE float Dot(const AttentionParams& p, const float* q, const C* block,
                           int64_t kv_head, int64_t offset) {
-  const C* const key = block + kv_head * p.head_dim * p.block_size + offset;
+  const C* const key = block + kv_head * p.head_dim * p.block_size + offset * p.key.token;
   float sums[4] = {};
   int64_t d = 0;
   for (; d + 4 <= p.head_dim; d += 4) {
-    for (int i = 0; i < 4; ++i) sums[i] += q[d + i] * ToFloat(key[(d + i) * p.block_size]);
+    for (int i = 0; i < 4; ++i) sums[i] += q[d + i] * ToFloat(key[(d + i) * p.key.element]);
   }
-  for (; d < p.head_dim; ++d) sums[0] += q[d] * ToFloat(key[d * p.block_size]);
+  for (; d < p.head_dim; ++d) sums[0] += q[d] * ToFloat(key[d * p.key.element]);
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) *
          RowScale(p, block, kv_head * p.block_size + offset);
 }
@@ -131,6 +134,12 @@ void RunAligned(const ops::OpCall& call, ops::KernelContext& context) {
   (HasAlignedRows(call.inputs[1]) ? AttendOnTensorCores : Run)(call, context);
 }
 
+#if defined(__CUDACC__)
+void RunFlashInferOrGpu(const ops::OpCall& call, ops::KernelContext& context) {
+  (FlashInferReads(call) ? RunFlashInfer : Run)(call, context);
+}
+#endif
+
 constexpr ops::BatchPlan kPlan = {.bytes = AttentionPlanBytes, .make = MakeAttentionPlan};
 
 constexpr ops::Kernel kKernels[] = {
@@ -142,6 +151,18 @@ constexpr ops::Kernel kKernels[] = {
      .workspace_bytes = AttentionStateBytes,
      .activations = ops::Precision::kBf16,
      .plan = &kPlan},
+#if defined(__CUDACC__)
+    // Until it has been timed on a GPU, it has to be asked for (--kernel-filter flashinfer): while
+    // its priority is below that of tensor_core, keys lie in columns (cc/program/kv/key_layout.h).
+    {.op = "paged_attention",
+     .name = "flashinfer",
+     .priority = 15,
+     .supports = SupportsFlashInfer,
+     .run = RunFlashInferOrGpu,
+     .workspace_bytes = FlashInferStateBytes,
+     .activations = ops::Precision::kBf16,
+     .plan = &kFlashInferPlan},
+#endif
     {.op = "paged_attention", .name = "gpu", .priority = 10, .supports = OnEveryGpu, .run = Run},
 };
 

@@ -81,7 +81,7 @@ void WithShape(DType cache, int64_t head_dim, const Body& body) {
 bool SupportsAttentionOnTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
   const DType cache = call.inputs[1].dtype;
   const int64_t head_dim = call.inputs[0].shape[2];
-  if (!OnEveryGpu(caps, call) || !HasTensorCores(caps) ||
+  if (!OnEveryGpu(caps, call) || !HasTensorCores(caps) || ops::KeysInRows(call) ||
       (cache != DType::kBF16 && cache != DType::kF8E4M3) || head_dim % 16 != 0 ||
       head_dim > kMaxHeadDim || call.batch->block_size % kPiece != 0) {
     return false;

@@ -15,7 +15,7 @@
 namespace pagemill::gpu {
 
 // GPUs with the instructions and the shared memory; caches in bf16 and f8_e4m3; head_dim a multiple
-// of 16, up to 128; blocks of a multiple of 8 tokens.
+// of 16, up to 128; blocks of a multiple of 8 tokens, with keys in columns.
 bool SupportsAttentionOnTensorCores(const device::Capabilities& caps, const ops::OpCall& call);
 
 // Blocks of the cache begin at multiples of 16 bytes. The context has a plan of attention_plan.h

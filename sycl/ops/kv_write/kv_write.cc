@@ -28,6 +28,6 @@ void RunKvWrite(const ops::OpCall& call, ops::KernelContext& context) {
                              .v_factor = 1.0f / args.scales.v});
 }
 
-const ops::Kernel kKvWrite = SyclKernel("kv_write", RunKvWrite);
+const ops::Kernel kKvWrite = SyclKernel("kv_write", RunKvWrite, ops::WithKeysInColumns<Always>);
 
 }  // namespace pagemill::sycl

@@ -22,6 +22,6 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
 
 }  // namespace
 
-const ops::Kernel kRotaryKvWrite = SyclKernel("rotary_kv_write", Run);
+const ops::Kernel kRotaryKvWrite = SyclKernel("rotary_kv_write", Run, ops::WithKeysInColumns<Always>);
 
 }  // namespace pagemill::sycl
