@@ -24,7 +24,7 @@ struct TritonImage {
   std::string_view kernel;
   std::string_view specialization;
   std::string_view parameters;
-  // Of the GPUs that run it: 9 and 0 for sm_90.
+  // The GPUs that run it: 9 and 0 for sm_90.
   int32_t compute_major = 0;
   int32_t compute_minor = 0;
   int32_t block = 0;  // elements of a program, by which grids are divided

@@ -2,8 +2,8 @@
 
 load("//tools/bazel:requires.bzl", "has_tools")
 
-# With @triton//:packages as its only element, or empty where no kernels are compiled, so that it is
-# not fetched.
+# @triton//:packages as the only element, or nothing if no kernels are compiled: then it is not
+# fetched.
 PACKAGES_FOR_CUDA = ["@triton//:packages"] if has_tools("nvcc") else []
 PACKAGES_FOR_HIP = select({
     "//tools/bazel/flags:hip": ["@triton//:packages"],

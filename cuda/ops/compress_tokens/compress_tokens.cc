@@ -11,7 +11,7 @@ namespace pagemill::gpu {
 namespace {
 
 constexpr int64_t kThreads = 64;  // a channel of a request each
-constexpr int32_t kTokens = 8;    // whose operands are loaded before the first is used
+constexpr int32_t kTokens = 4;    // whose operands are loaded before the first is used
 
 // The sums of a part: the largest score, and relative to it those of weights and of values. The
 // weights of no tokens are 0.
