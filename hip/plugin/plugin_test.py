@@ -13,7 +13,7 @@ import pytest
 PLUGIN = os.environ.get("PAGEMILL_TEST_HIP_PLUGIN", "")
 FAKE = os.environ.get("PAGEMILL_TEST_FAKE_HIP", "")
 # A bound for the two architectures that are compiled here: a release has five.
-MAX_BYTES = 60 * 2**20
+MAX_BYTES = 32 * 2**20
 pytestmark = pytest.mark.skipif(not PLUGIN, reason="PAGEMILL_TEST_HIP_PLUGIN names no plugin")
 
 # A plugin and its runtime stay in a process, so each case has its own. The fake runtime has the

@@ -16,9 +16,6 @@ LEAST_OCCUPANCY = 2
 # Bytes of shared memory (LDS) that every GPU has for a block.
 MOST_SHARED_BYTES = 64 << 10
 
-# Not chosen on AMD GPUs: they need matrix instructions (kHasMma).
-NOT_CHOSEN = ("AttendItems", "FewRows", "ManyRows")
-
 _REMARK = re.compile(r"remark: +([^:]+): (\S+) \[-Rpass-analysis=kernel-resource-usage\]")
 
 
@@ -51,26 +48,21 @@ def uses() -> Iterator[Use]:
         assert not kernel, f"{path}: another format of clang"
 
 
-def chosen() -> list[Use]:
-    """The kernels that run on AMD GPUs."""
-    return [use for use in uses() if not any(name in use.kernel for name in NOT_CHOSEN)]
-
-
 def test_there_are_kernels() -> None:
     """Every op has kernels, in three types of activations and for two architectures."""
-    assert len(chosen()) > 600
+    assert len(list(uses())) > 600
 
 
 def test_no_kernel_uses_scratch_memory() -> None:
     """Neither stacks nor spilled vector registers."""
-    assert not [use for use in chosen() if use.scratch_bytes or use.has_dynamic_stack]
+    assert not [use for use in uses() if use.scratch_bytes or use.has_dynamic_stack]
 
 
 def test_every_simd_unit_has_several_wavefronts() -> None:
     """Registers leave room for a second one."""
-    assert not [use for use in chosen() if use.occupancy < LEAST_OCCUPANCY]
+    assert not [use for use in uses() if use.occupancy < LEAST_OCCUPANCY]
 
 
 def test_static_shared_memory_fits() -> None:
     """Dynamic shared memory comes on top, when a kernel is launched."""
-    assert not [use for use in chosen() if use.shared_bytes > MOST_SHARED_BYTES]
+    assert not [use for use in uses() if use.shared_bytes > MOST_SHARED_BYTES]
