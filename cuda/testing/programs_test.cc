@@ -25,7 +25,8 @@ std::string WithKeysInRows(const std::string& text) {
   std::istringstream lines(text);
   std::string rows;
   for (std::string line; std::getline(lines, line);) {
-    const bool has_keys = line.starts_with("op kv_write ") || line.starts_with("op paged_attention ");
+    const bool has_keys =
+        line.starts_with("op kv_write ") || line.starts_with("op paged_attention ");
     rows += line + (has_keys ? " keys_in_rows=1\n" : "\n");
   }
   return rows;

@@ -45,7 +45,11 @@ def test_the_list_is_that_of_the_repositories(tree: Tree, text: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("| `xgrammar` |", "| `other` |", "@xgrammar has no row with its MB and when it is fetched"),
+        (
+            "| `xgrammar` |",
+            "| `other` |",
+            "@xgrammar has no row with its MB and when it is fetched",
+        ),
         ("| `xgrammar` |", "| `other` |", "there is no @other"),
         ("CI downloads ", "CI downloads 1", "CI downloads "),
     ],

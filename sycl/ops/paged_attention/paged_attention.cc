@@ -40,6 +40,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
 
 }  // namespace
 
-const ops::Kernel kPagedAttention = SyclKernel("paged_attention", Run, ops::WithKeysInColumns<Always>);
+const ops::Kernel kPagedAttention =
+    SyclKernel("paged_attention", Run, ops::WithKeysInColumns<Always>);
 
 }  // namespace pagemill::sycl

@@ -1,6 +1,7 @@
 // `rotary`, then `kv_write` of the rotated keys.
 #include "cc/ops/rotary_kv_write/rotary_kv_write.h"
 
+#include "cc/ops/kv_write/key_layout.h"
 #include "sycl/ops/kernels.h"
 #include "sycl/ops/kv_write/kv_write.h"
 #include "sycl/ops/launch.h"
@@ -22,6 +23,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
 
 }  // namespace
 
-const ops::Kernel kRotaryKvWrite = SyclKernel("rotary_kv_write", Run, ops::WithKeysInColumns<Always>);
+const ops::Kernel kRotaryKvWrite =
+    SyclKernel("rotary_kv_write", Run, ops::WithKeysInColumns<Always>);
 
 }  // namespace pagemill::sycl

@@ -18,7 +18,8 @@ namespace pagemill::gpu {
 
 template <int kHeadDim, int kTileRows>
 cudaError_t RunPagedAttention(const PagedAttentionCall& call, cudaStream_t stream) {
-  using Params = flashinfer::BatchPrefillPagedParams<nv_bfloat16, nv_bfloat16, nv_bfloat16, int32_t>;
+  using Params =
+      flashinfer::BatchPrefillPagedParams<nv_bfloat16, nv_bfloat16, nv_bfloat16, int32_t>;
   // Causal, without windows, soft caps and ALiBi.
   using Variant = flashinfer::DefaultAttention</*use_custom_mask=*/false,
                                                /*use_sliding_window=*/false,
