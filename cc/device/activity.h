@@ -1,5 +1,5 @@
 // File: cc/device/activity.h
-// Tells background threads whether somebody computes.
+// Tells background threads whether a step computes.
 //
 //   { const Activity::Scope computing(&activity); RunStep(); }   // one thread
 //   if (Activity::IsIdle(activity.state())) ...                  // another one

@@ -70,7 +70,7 @@ def choose_device(
     wanted = config.executor.device
     if wanted == "cpu":
         return None
-    missing = _missing(built, config)
+    missing = _missing(built, config, drafts=draft is not None)
     if wanted != "auto":
         if missing:
             raise ConfigError(f"--device {wanted} {missing}, or --device cpu")
@@ -164,12 +164,12 @@ def open_device(wanted: str, ranks: int = 1) -> _native.Device:
     )
 
 
-def _missing(built: BuiltModel, config: EngineConfig) -> str:
+def _missing(built: BuiltModel, config: EngineConfig, *, drafts: bool) -> str:
     """What a device cannot do yet, as the condition that is not met; "" if it can do all."""
-    return next(_conditions(built, config), "")
+    return next(_conditions(built, config, drafts=drafts), "")
 
 
-def _conditions(built: BuiltModel, config: EngineConfig) -> Iterator[str]:
+def _conditions(built: BuiltModel, config: EngineConfig, *, drafts: bool) -> Iterator[str]:
     if config.executor.executor != "native":
         yield "needs --executor native"
     if built.module is not None:
@@ -183,5 +183,5 @@ def _conditions(built: BuiltModel, config: EngineConfig) -> Iterator[str]:
         yield "needs --tensor-parallel-size 1 with adapters"
     if config.kv_tiers.enabled:
         yield "needs --tensor-parallel-size 1 to copy its KV cache"
-    if draft is not None:
+    if drafts:
         yield "needs --tensor-parallel-size 1 with a draft model"
