@@ -14,7 +14,6 @@
 #include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
-#include "cc/program/check_ops.h"
 #include "cc/program/device/device_tokens.h"
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_graphs.h"
@@ -243,7 +242,7 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
   if (!AdapterValues(program).empty()) {
     return Unimplemented("a program with adapters runs on the CPU only");
   }
-  PAGEMILL_RETURN_IF_ERROR(CheckGroups(program, target.groups));
+  PAGEMILL_RETURN_IF_ERROR(CheckRanks(program, target));
   auto bound = std::make_unique<Bound>();
   PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanDevice(program, target, options, device_options));
   PAGEMILL_RETURN_IF_ERROR(CheckFits(bound->plan, device.CountMemory()));
