@@ -1,6 +1,5 @@
 #include "cc/program/check_ops.h"
 
-#include "cc/ops/collective.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/operand_views.h"
 
@@ -22,15 +21,6 @@ Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, 
       return {status.code(), LinePrefix(op.line) + status.message() +
                                  " (tokens = 61, requests = 7, logits_rows = 11, media_rows = 13)"};
     }
-  }
-  return OkStatus();
-}
-
-Status CheckGroups(const Program& program, const comm::Groups& groups) {
-  for (const Op& op : program.ops()) {
-    const Status status = ops::CheckGroups(op.attributes, groups);
-    if (status.ok()) continue;
-    return InvalidArgument(LinePrefix(op.line) + op.name + " " + status.message());
   }
   return OkStatus();
 }

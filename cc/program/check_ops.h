@@ -1,13 +1,12 @@
 // File: cc/program/check_ops.h
-// Checks that the operands of every op satisfy the op's contract, the part of a program's
-// validation that needs an op table, and that its collectives have the ranks that there are.
+// Checks that the operands of every op satisfy the op's contract: the part of a program's
+// validation that needs an op table.
 #ifndef PAGEMILL_CC_PROGRAM_CHECK_OPS_H_
 #define PAGEMILL_CC_PROGRAM_CHECK_OPS_H_
 
 #include <span>
 
 #include "cc/base/status.h"
-#include "cc/comm/group.h"
 #include "cc/ops/op.h"
 #include "cc/program/program.h"
 
@@ -17,9 +16,6 @@ namespace pagemill::program {
 // message names the program's line. T, R and L get different sizes, so that a mix-up is detected.
 // `kv` is the cache dtype that `kv` stands for: some ops reject some dtypes.
 Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, DType kv);
-
-// kInvalidArgument for a collective that was traced for other ranks than `groups` have.
-Status CheckGroups(const Program& program, const comm::Groups& groups);
 
 }  // namespace pagemill::program
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cc/ops/collective.h"
 #include "cc/program/check_ops.h"
 #include "cc/program/operand_views.h"
 
@@ -168,6 +169,15 @@ std::vector<KernelChoice> Summarize(const Program& program, const KernelSelectio
     }
   }
   return choices;
+}
+
+Status CheckRanks(const Program& program, const Target& target) {
+  for (const Op& op : program.ops()) {
+    const Status status = ops::CheckGroups(op.attributes, target.groups);
+    if (status.ok()) continue;
+    return InvalidArgument(LinePrefix(op.line) + op.name + " " + status.message());
+  }
+  return OkStatus();
 }
 
 }  // namespace pagemill::program

@@ -60,6 +60,9 @@ CacheGeometry GeometryOf(const ExecutorOptions& options);
 StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,
                                         const ExecutorOptions& options);
 
+// kInvalidArgument for a collective that was traced for other ranks than the target has.
+Status CheckRanks(const Program& program, const Target& target);
+
 // The number of times that a kernel runs an op on these operands, in order of first use (`pagemill
 // doctor`).
 struct KernelChoice {

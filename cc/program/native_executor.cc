@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "cc/device/core_count.h"
-#include "cc/program/check_ops.h"
 #include "cc/program/memory/activation_plan.h"
 #include "cc/program/native_bound.h"
 #include "cc/program/operand_views.h"
@@ -183,7 +182,7 @@ StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program
                                                                  const ExecutorOptions& options,
                                                                  NativeExecutor* host) {
   PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(options.activation_type));
-  PAGEMILL_RETURN_IF_ERROR(CheckGroups(program, target.groups));
+  PAGEMILL_RETURN_IF_ERROR(CheckRanks(program, target));
   auto bound = std::make_unique<Bound>();
   PAGEMILL_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
   PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanMemory(program, target, options));

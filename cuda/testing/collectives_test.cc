@@ -224,10 +224,12 @@ TEST(Collectives, ARankThatDoesNotComeIsAnError) {
 TEST(Collectives, RefusesRanksThatHaveNoRoom) {
   const std::unique_ptr<GpuDevice> gpu = *GpuDevice::Open(0);
   const std::unique_ptr<device::Stream> stream = *gpu->NewStream();
-  EXPECT_NE(stream->Join({.num_ranks = 9}).message().find("--tensor-parallel-size 8"),
-            std::string::npos);
-  EXPECT_EQ(stream->Join({.num_ranks = 8, .buffer_bytes = 255}).code(),
-            StatusCode::kInvalidArgument);
+  device::Ranks ranks;
+  ranks.num_ranks = 9;
+  EXPECT_NE(stream->Join(ranks).message().find("--tensor-parallel-size 8"), std::string::npos);
+  ranks.num_ranks = 8;
+  ranks.buffer_bytes = 255;
+  EXPECT_EQ(stream->Join(ranks).code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

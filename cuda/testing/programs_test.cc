@@ -55,18 +55,15 @@ TEST(Programs, ALlamaOfBlocksHasTheTokensOfTheCpu) {
 }
 
 TEST(Programs, RanksOfALlamaHaveTheTokensOfOne) {
-  for (int32_t ranks : {2, 4}) {
-    program::testing::TinyLlamaOptions options = {.seed = 6, .heads = 8, .kv_heads = 4};
-    const std::string whole = TinyLlamaText(options);
-    std::vector<std::string> parts;
-    for (options.ranks = ranks; options.rank < ranks; ++options.rank) {
-      parts.push_back(TinyLlamaText(options));
-    }
-    const GpuUnderTest gpu;
-    const Status status =
-        program::testing::CheckLogitsOfRanks(whole, parts, 1e-4, gpu.under_test);
-    EXPECT_TRUE(status.ok()) << status.ToString();
+  program::testing::TinyLlamaOptions options = {.seed = 6};
+  const std::string whole = TinyLlamaText(options);
+  std::vector<std::string> parts;
+  for (options.ranks = 2; options.rank < options.ranks; ++options.rank) {
+    parts.push_back(TinyLlamaText(options));
   }
+  const GpuUnderTest gpu;
+  const Status status = program::testing::CheckLogitsOfRanks(whole, parts, 1e-4, gpu.under_test);
+  EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
 // Activations of 8 bits of mantissa in four layers.

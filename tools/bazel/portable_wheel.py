@@ -1,7 +1,7 @@
 """Names the platforms of a wheel: portable_wheel.py WHEEL FOLDER.
 
-The rule `portable_wheel` calls it. auditwheel reads which versions of libc and libstdc++ the wheel's
-libraries need.
+The rule `portable_wheel` calls it. auditwheel reads which versions of libc and libstdc++ the
+wheel's libraries need.
 """
 
 import os

@@ -17,7 +17,6 @@
 #include "cc/program/adapters/device_adapters.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
-#include "cc/program/check_ops.h"
 #include "cc/program/device/device_tokens.h"
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_graphs.h"
@@ -357,7 +356,7 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
     return InvalidArgument("shares_kv is " + std::to_string(device_options.shares_kv) +
                            (host == nullptr ? " without a host" : " with a host"));
   }
-  PAGEMILL_RETURN_IF_ERROR(CheckGroups(program, target.groups));
+  PAGEMILL_RETURN_IF_ERROR(CheckRanks(program, target));
   auto bound = std::make_unique<Bound>(device);
   PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanDevice(program, target, options, device_options));
   PAGEMILL_RETURN_IF_ERROR(CheckFits(bound->plan, device.CountMemory()));
