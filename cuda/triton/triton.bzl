@@ -12,6 +12,7 @@ PACKAGES_FOR_HIP = select({
 
 _TABLE = """\
 // Every image of this build.
+#include <array>
 #include <span>
 
 #include "cuda/triton/image.h"
@@ -20,7 +21,7 @@ namespace pagemill::gpu {{
 
 {declarations}
 TritonImages AllTritonImages() {{
-  static const std::span<const TritonImage> kAll[] = {{{names}}};
+  static const std::array<std::span<const TritonImage>, {count}> kAll = {{{names}}};
   return kAll;
 }}
 
@@ -28,14 +29,13 @@ TritonImages AllTritonImages() {{
 """
 
 def _triton_images_impl(ctx):
-    if not ctx.files.packages:
-        return [DefaultInfo(), OutputGroupInfo(reports = depset())]
     sources = []
     reports = []
     names = []
+    architectures = ctx.attr.architectures if ctx.files.packages else []
     for kernel in ctx.files.kernels:
         op = kernel.basename[:-len(".py")]
-        for architecture in ctx.attr.architectures:
+        for architecture in architectures:
             name = "{}_{}".format(op, architecture)
             source = ctx.actions.declare_file("{}/{}.cc".format(ctx.label.name, name))
             report = ctx.actions.declare_file("{}/{}.json".format(ctx.label.name, name))
@@ -61,6 +61,7 @@ def _triton_images_impl(ctx):
     table = ctx.actions.declare_file("{}/images.cc".format(ctx.label.name))
     ctx.actions.write(table, _TABLE.format(
         declarations = "".join(["extern const std::span<const TritonImage> {};\n".format(name) for name in names]),
+        count = len(names),
         names = ", ".join(names),
     ))
     return [
@@ -82,6 +83,8 @@ triton_images = rule(
         "_specialization": attr.label(allow_single_file = True, default = "//cuda/triton:specialization.py"),
     },
     doc = """C++ sources with the machine code of kernels, and the table of all (image.h).
+
+Without packages the table is empty: then no op has a Triton kernel.
 
 The output group `reports` has what tests check of each image.""",
 )
