@@ -183,6 +183,7 @@ std::unique_ptr<runner::DraftModel> MakeDraftModel(const DraftParts& draft,
   }
   RunnerLimits passes = limits;
   passes.max_num_logits_rows = limits.max_num_seqs;  // one of each request
+  passes.max_adapters = 0;
   RequireFits(*draft.options, passes);
   return ValueOrThrow(runner::DraftModel::Create(draft.executor, pool, clock, limits,
                                                  first_kv_group,
