@@ -92,7 +92,7 @@ def write(folder: Path, output: Path) -> int:
         SystemExit: it is too large to be carried.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(output, "w:xz", preset=6) as archive:
+    with tarfile.open(output, "w:xz", preset=3) as archive:
         archive.add(folder, arcname=".")
     size = output.stat().st_size
     if size > LARGEST_BYTES:

@@ -1,6 +1,6 @@
 """Tiny checkpoints of every family with references by transformers, for a pack.
 
-Weights are rounded to multiples of 1/16, which bf16 has, too, and which compress to a fifth.
+Weights are rounded to multiples of 1/8, which bf16 has, too, and which compress to an eighth.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tools.gpu.tiny import OPTIONS
 
 _LENGTHS = (61, 23, 5)  # of prompts
 _GENERATED = 16
-_GRID = 16
+_GRID = 8
 _SCALED = ("w8a8", "fp8-channel", "fp8-block")
 
 FAMILIES = sorted(families.FAMILIES)

@@ -6,7 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+# Not resolved: among the runfiles of Bazel there is what it has built, too.
+ROOT = Path(__file__).absolute().parents[2]
 
 
 def _version() -> str:
