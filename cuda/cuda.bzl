@@ -405,7 +405,8 @@ def gpu_op(
         name = name + "_test",
         size = size,
         target_compatible_with = ["@platforms//cpu:x86_64"],
-        deps = [":" + name, ":{}_checks".format(name)] + emulated,
+        # In this order: a library is searched for what those before it need.
+        deps = [":{}_checks".format(name), ":" + name] + emulated,
     )
     cc_test(
         name = name + "_asan_test",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.gpu import main, tiny_models
+from tools.gpu.pack import PYTHON
 from tools.gpu.tree import VERSION, headers_digest
 
 PLUGIN = os.environ.get("PAGEMILL_TEST_EMULATED_GPU", "")
@@ -23,6 +24,11 @@ _DEVICE = ["--device=emulated:0", "--torch-device=cpu", "--prompts=16,24", "--jo
 _ONLY = "conformance/Add,tiny/*/bf16,limits/*,host/*,bf16/*"
 
 
+def _describe(folder: Path, headers: str, python: str) -> None:
+    described = {"version": VERSION, "headers": headers, "python": python, "tiny": ["llama"]}
+    (folder / "pack.json").write_text(json.dumps(described))
+
+
 @pytest.fixture(name="pack", scope="module")
 def _pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With one model; the extension is there already."""
@@ -31,8 +37,7 @@ def _pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(CONFORMANCE, folder / "plugin_conformance")
     (made,) = tiny_models.make_all(["llama"], folder / "tiny")
     assert "left out" not in made
-    described = {"version": VERSION, "headers": headers_digest(), "tiny": ["llama"]}
-    (folder / "pack.json").write_text(json.dumps(described))
+    _describe(folder, headers_digest(), PYTHON)
     return folder
 
 
@@ -69,11 +74,13 @@ def test_everything_passes(pack: Path, tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_pack_of_another_tree_is_refused(
     pack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    other = tmp_path / "pack.json"
-    other.write_text(json.dumps({"version": VERSION, "headers": "", "tiny": []}))
+    _describe(tmp_path, headers_digest(), "3.1")
+    assert main.main([f"--pack={tmp_path}", f"--work={tmp_path}"]) == 2
+    assert "the pack is for Python 3.1, and this is" in capsys.readouterr().err
+    _describe(tmp_path, "", PYTHON)
     file = tmp_path / "pack.tar.xz"
     with tarfile.open(file, "w:xz") as archive:
-        archive.add(other, "pack.json")
+        archive.add(tmp_path / "pack.json", "pack.json")
     assert main.main([f"--pack={file}", f"--work={tmp_path}"]) == 2
     assert "another state of this tree: make it with" in capsys.readouterr().err
     assert main.main([f"--pack={tmp_path / 'none'}", f"--work={tmp_path}"]) == 2

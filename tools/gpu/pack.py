@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.gpu.tree import VERSION, headers_digest
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class PackError(RuntimeError):
@@ -31,7 +34,7 @@ def unpack(path: Path, folder: Path) -> Pack:
     """The pack in the file or folder `path`; a file is unpacked into `folder`.
 
     Raises:
-        PackError: it is not there, or belongs to another state of this tree.
+        PackError: it is not there, or belongs to another state of this tree or to another Python.
     """
     again = "make it with `./bazelw run //tools/gpu:prepare`"
     if not path.exists():
@@ -43,4 +46,6 @@ def unpack(path: Path, folder: Path) -> Pack:
     described = json.loads((path / "pack.json").read_text())
     if (described["version"], described["headers"]) != (VERSION, headers_digest()):
         raise PackError(f"the pack belongs to another state of this tree: {again}")
+    if described["python"] != PYTHON:
+        raise PackError(f"the pack is for Python {described['python']}, and this is {PYTHON}")
     return Pack(path, tuple(described["tiny"]))

@@ -69,7 +69,12 @@ def collect(options: argparse.Namespace, folder: Path) -> None:
     for line in tiny_models.make_all(names, folder / "tiny"):
         print(line, flush=True)
     made = sorted(path.name for path in (folder / "tiny").iterdir())
-    described = {"version": VERSION, "headers": headers_digest(_sources()), "tiny": made}
+    described = {
+        "version": VERSION,
+        "headers": headers_digest(_sources()),
+        "python": options.python,
+        "tiny": made,
+    }
     (folder / "pack.json").write_text(json.dumps(described, indent=2) + "\n")
 
 
