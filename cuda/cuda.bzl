@@ -356,12 +356,14 @@ def gpu_op(
         gpu_deps = [],
         cuda_deps = [],
         test_deps = [],
+        emulated_deps = [],
         size = "small",
         asan_filter = "*Lanes32Seed1"):
     """Kernels of an op: a gpu_library, and its conformance in the emulation.
 
-    `<name>_checks` is the conformance for //cuda/testing:plugin_conformance. `<name>_test` runs it with several orders of threads and both sizes of warps, `<name>_asan_test`
-    once, with kernels that AddressSanitizer watches.
+    `<name>_checks` is the conformance for //cuda/testing:plugin_conformance. `<name>_test` runs it
+    with several orders of threads and both sizes of warps, `<name>_asan_test` once, with kernels
+    that AddressSanitizer watches.
 
     Args:
       name: of the op, and of the package.
@@ -371,6 +373,7 @@ def gpu_op(
       gpu_deps: gpu_libraries.
       cuda_deps: cuda_libraries, which its code uses if nvcc compiles it.
       test_deps: of the test, beside the op's conformance body.
+      emulated_deps: libraries of the tests in the emulation alone.
       size: of the tests.
       asan_filter: which tests AddressSanitizer watches.
     """
@@ -400,7 +403,7 @@ def gpu_op(
         deps = checks,
         alwayslink = True,
     )
-    emulated = ["//cuda/ops/testing:emulated_gpu", "@googletest//:gtest_main"]
+    emulated = emulated_deps + ["//cuda/ops/testing:emulated_gpu", "@googletest//:gtest_main"]
     cc_test(
         name = name + "_test",
         size = size,

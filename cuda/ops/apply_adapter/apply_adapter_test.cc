@@ -71,7 +71,7 @@ constexpr ops::WeightPacking kOnGpu = {
     .bytes = [](const TensorView&) -> int64_t { return 0; }};
 static_assert(ops::kMaxAdaptedLayers == 4 && ops::apply_adapter::TableOperand(3) == 11);
 
-void RunOnGpu(const ops::OpCall& call, ops::KernelContext&) {
+void RunOnGpu(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::ApplyAdapterArgs args = ops::ToApplyAdapterArgs(call);
   const size_t entries = NumEntries(args, call.inputs[ops::apply_adapter::kSlots]);
   std::deque<TableOnGpu> tables;
@@ -85,7 +85,7 @@ void RunOnGpu(const ops::OpCall& call, ops::KernelContext&) {
   kernel.packing = &kOnGpu;
   ops::OpCall on_gpu = call;
   on_gpu.inputs = inputs;
-  TestedGpu().Run(kernel, on_gpu, /*plan=*/nullptr);
+  TestedGpu().Run(kernel, on_gpu, context);
 }
 
 TEST_P(GpuConformance, ApplyAdapter) {
