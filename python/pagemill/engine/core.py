@@ -289,7 +289,11 @@ def _encoder_executor(
     text = encoder.encoder.program_text
     if sizes.device is not None:
         return _native.DeviceExecutor(
-            sizes.device, text, encoder.executor_options(), **encoder.device_arguments()
+            sizes.device,
+            text,
+            encoder.executor_options(),
+            max_model_len=encoder.encoder_tokens,
+            vocab_size=1,
         )
     if isinstance(host, _native.NativeExecutor):
         return _native.NativeExecutor(text, encoder.executor_options(), host=host)

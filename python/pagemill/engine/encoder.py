@@ -93,17 +93,14 @@ class EncoderSizes:
             grid=traits.grid,
         )
 
-    def device_arguments(self) -> dict[str, int]:
-        """What an executor on a device needs besides: the program has no KV cache, no tokens and
-        no adapters."""
-        return {"max_model_len": self.encoder_tokens, "vocab_size": 1}
-
     def memory(self) -> EncoderMemory:
         """What all of it takes; embeddings that are kept are f32."""
         text, options = self.encoder.program_text, self.executor_options()
         device = self._sizes.device
         if device is not None:
-            plan = _native.plan_on_device(device, text, options, **self.device_arguments())
+            plan = _native.plan_on_device(
+                device, text, options, max_model_len=self.encoder_tokens, vocab_size=1
+            )
             return EncoderMemory(plan, 0)
         kept_bytes = self.step_tokens * self.encoder.traits.width * 4
         return EncoderMemory(_native.plan_memory(text, options), kept_bytes)
