@@ -25,6 +25,7 @@ REGISTERS = {
     "MultiplyGroup": 80,
     "MultiplyHead": 80,
     "MultiplyTransposed": 80,
+    "RotateAndStore": 80,
     "ScanChannels": 128,
     "ScanHead": 128,
     "SelectPart": 128,

@@ -54,13 +54,14 @@ FakeHostRunner::FakeHostRunner() : model_({.vocab_size = kVocab}) {
   runner_.read_page = [](void* self, int32_t group, int32_t block, void* to) {
     const step::GroupId id(static_cast<uint16_t>(group));
     const step::FakeModel& model = Self(self)->model_;
-    model.Read(id, step::BlockId(block), {static_cast<std::byte*>(to), model.page_bytes(id)});
+    const std::span page(static_cast<std::byte*>(to), model.page_bytes(id));
+    PAGEMILL_CHECK(model.Read(id, step::BlockId(block), page).ok());
   };
   runner_.write_page = [](void* self, int32_t group, int32_t block, const void* from) {
     const step::GroupId id(static_cast<uint16_t>(group));
     step::FakeModel& model = Self(self)->model_;
-    model.Write(id, step::BlockId(block),
-                {static_cast<const std::byte*>(from), model.page_bytes(id)});
+    const std::span page(static_cast<const std::byte*>(from), model.page_bytes(id));
+    PAGEMILL_CHECK(model.Write(id, step::BlockId(block), page).ok());
   };
   runner_.sleep = [](void* self, int32_t) {
     Self(self)->asleep = true;
