@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "cc/base/status.h"
 #include "cc/step/step_plan.h"
 #include "cc/step/step_result.h"
 
