@@ -3,8 +3,11 @@
 load("//tools/bazel:requires.bzl", "has_tools")
 
 # @triton//:packages as the only element, or nothing if no kernels are compiled: then it is not
-# fetched.
-PACKAGES_FOR_CUDA = ["@triton//:packages"] if has_tools("nvcc") else []
+# fetched. It has a compiler for x86-64 alone.
+PACKAGES_FOR_CUDA = select({
+    "@platforms//cpu:x86_64": ["@triton//:packages"],
+    "//conditions:default": [],
+}) if has_tools("nvcc") else []
 PACKAGES_FOR_HIP = select({
     "//tools/bazel/flags:hip": ["@triton//:packages"],
     "//conditions:default": [],

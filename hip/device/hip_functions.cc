@@ -48,6 +48,16 @@ std::string WhyNoDevice() {
 PAGEMILL_HIP_FUNCTIONS(PAGEMILL_HIP_FORWARD)
 #undef PAGEMILL_HIP_FORWARD
 
+#define PAGEMILL_HIP_FORWARD(Result, name, parameters, arguments)                          \
+  extern "C" Result name parameters {                                                      \
+    const pagemill::gpu::HipLibrary& hip = pagemill::gpu::LoadedHipLibrary();              \
+    if (!hip.missing.empty()) return pagemill::gpu::WithoutLibrary<Result>();              \
+    if (hip.functions.name == nullptr) return hipErrorNotSupported;                        \
+    return hip.functions.name arguments;                                                   \
+  }
+PAGEMILL_HIP_LIBRARY_FUNCTIONS(PAGEMILL_HIP_FORWARD)
+#undef PAGEMILL_HIP_FORWARD
+
 extern "C" const char* hipGetErrorString(hipError_t error) {
   const pagemill::gpu::HipLibrary& hip = pagemill::gpu::LoadedHipLibrary();
   if (!hip.missing.empty()) return hip.missing.c_str();

@@ -64,6 +64,11 @@ HipLibrary Load() {
   Find(library, #name, hip.functions.name, lacking);
   PAGEMILL_HIP_FUNCTIONS(PAGEMILL_HIP_FIND)
 #undef PAGEMILL_HIP_FIND
+  std::string newer;  // that an older runtime lacks
+#define PAGEMILL_HIP_FIND(Result, name, parameters, arguments) \
+  Find(library, #name, hip.functions.name, newer);
+  PAGEMILL_HIP_LIBRARY_FUNCTIONS(PAGEMILL_HIP_FIND)
+#undef PAGEMILL_HIP_FIND
   Find(library, "hipGetErrorString", hip.functions.hipGetErrorString, lacking);
   if (!lacking.empty()) hip.missing = "ROCm's HIP runtime has no " + lacking + kInstall;
   return hip;

@@ -14,6 +14,16 @@
 #include <cstddef>
 #include <string>
 
+// Those that only Triton kernels need, of ROCm 7.2 and newer: null in older ones.
+#define PAGEMILL_HIP_LIBRARY_FUNCTIONS(X)                                                          \
+  X(hipError_t, hipLibraryLoadData,                                                                \
+    (hipLibrary_t * library, const void* code, hipJitOption** jit_options, void** jit_values,      \
+     unsigned num_jit_options, hipLibraryOption** options, void** values, unsigned num_options),   \
+    (library, code, jit_options, jit_values, num_jit_options, options, values, num_options))       \
+  X(hipError_t, hipLibraryGetKernel,                                                               \
+    (hipKernel_t * kernel, hipLibrary_t library, const char* name), (kernel, library, name))       \
+  X(hipError_t, hipLibraryUnload, (hipLibrary_t library), (library))
+
 // Each function that this tree's objects call: result, name, parameters, arguments. Those with
 // underscores are called by what clang makes of kernels and their launches.
 #define PAGEMILL_HIP_FUNCTIONS(X)                                                                  \
@@ -35,13 +45,6 @@
     (const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,             \
      hipStream_t stream),                                                                          \
     (kernel, grid, block, arguments, shared_bytes, stream))                                        \
-  X(hipError_t, hipLibraryLoadData,                                                                \
-    (hipLibrary_t * library, const void* code, hipJitOption** jit_options, void** jit_values,      \
-     unsigned num_jit_options, hipLibraryOption** options, void** values, unsigned num_options),   \
-    (library, code, jit_options, jit_values, num_jit_options, options, values, num_options))       \
-  X(hipError_t, hipLibraryGetKernel,                                                               \
-    (hipKernel_t * kernel, hipLibrary_t library, const char* name), (kernel, library, name))       \
-  X(hipError_t, hipLibraryUnload, (hipLibrary_t library), (library))                               \
   X(hipError_t, hipFuncSetAttribute,                                                               \
     (const void* kernel, hipFuncAttribute attribute, int value), (kernel, attribute, value))       \
   X(hipError_t, hipGetLastError, (), ())                                                           \
@@ -88,6 +91,7 @@ namespace pagemill::gpu {
 struct HipFunctions {
 #define PAGEMILL_HIP_MEMBER(Result, name, parameters, arguments) Result(*name) parameters = nullptr;
   PAGEMILL_HIP_FUNCTIONS(PAGEMILL_HIP_MEMBER)
+  PAGEMILL_HIP_LIBRARY_FUNCTIONS(PAGEMILL_HIP_MEMBER)
 #undef PAGEMILL_HIP_MEMBER
   const char* (*hipGetErrorString)(hipError_t error) = nullptr;
 };

@@ -22,7 +22,7 @@ def _item(name: str, program: str, limit_s: int = 20, **fields: object) -> Item:
     return Item(name, (sys.executable, "-c", program), limit_s, **fields)  # pyright: ignore[reportArgumentType]
 
 
-def _run(results: Results, items: list[Item], tmp_path: Path, seconds: float = 20) -> None:
+def _run(results: Results, items: list[Item], tmp_path: Path, seconds: float = 50) -> None:
     Runner(results, dict(os.environ), tmp_path, time.monotonic() + seconds, jobs=2).run(items)
 
 
@@ -39,7 +39,7 @@ def test_each_outcome(results: Results, tmp_path: Path):
         _item("a/fails", said + "import sys; print('why'); sys.exit(1)", alone=True),
         _item("a/refused", "import sys; sys.exit(3)"),
         _item("a/breaks", "import os; os.kill(os.getpid(), 11)"),
-        _item("a/hangs", said + "import time; time.sleep(60)", limit_s=1),
+        _item("a/hangs", said + "import time; time.sleep(60)", limit_s=5),
         _item("b/needs", "", needs=("a/passes",)),
         _item("b/needs-more", "", needs=("a/passes", "a/fails"), alone=True),
     ]

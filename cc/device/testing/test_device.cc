@@ -257,7 +257,9 @@ StatusOr<int> TestDevice::Share(const std::byte* address, size_t* offset) {
   const int fd = memfd_create("test device", MFD_CLOEXEC);
   PAGEMILL_CHECK(fd >= 0);
   PAGEMILL_CHECK(mprotect(pages.data(), pages.size(), PROT_READ | PROT_WRITE) == 0);
+  PoisonAround(pages, pages);  // all of them are written
   PAGEMILL_CHECK(write(fd, pages.data(), pages.size()) == static_cast<ssize_t>(pages.size()));
+  PoisonAround(pages, found->second);
   const int access = num_executing_ == 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
   PAGEMILL_CHECK(mmap(pages.data(), pages.size(), access, MAP_SHARED | MAP_FIXED, fd, 0) ==
                  pages.data());
