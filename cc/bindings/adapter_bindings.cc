@@ -59,7 +59,8 @@ TensorView ViewOf(const std::optional<Array>& array) {
   return view;
 }
 
-std::shared_ptr<const AdapterWeights> MakeWeights(const program::Program& program,
+template <typename Executor>
+std::shared_ptr<const AdapterWeights> MakeWeights(const Executor& executor,
                                                   const std::vector<Layer>& layers) {
   std::vector<AdapterWeights::Layer> converted;
   for (const auto& [name, expert, a, b, scale, gain, offset] : layers) {
@@ -72,13 +73,13 @@ std::shared_ptr<const AdapterWeights> MakeWeights(const program::Program& progra
                                      .offset = ViewOf(offset)}});
   }
   nb::gil_scoped_release release;
-  return ValueOrThrow(AdapterWeights::Make(program, converted));
+  return ValueOrThrow(executor.MakeAdapter(converted));
 }
 
 // Of an executor on a device: weights that fit into a slot of its memory.
 std::shared_ptr<const AdapterWeights> MakeForDevice(const DeviceExecutorHolder& device,
                                                     const std::vector<Layer>& layers) {
-  std::shared_ptr<const AdapterWeights> weights = MakeWeights(device.executor->program(), layers);
+  std::shared_ptr<const AdapterWeights> weights = MakeWeights(*device.executor, layers);
   ThrowIfError(device.executor->CheckAdapter(*weights));
   return weights;
 }
@@ -92,7 +93,7 @@ void BindAdapters(nb::module_& m) {
   m.def(
       "make_adapter",
       [](const program::NativeExecutor& executor, const std::vector<Layer>& layers) {
-        return MakeWeights(executor.program(), layers);
+        return MakeWeights(executor, layers);
       },
       nb::arg("executor"), nb::arg("layers"));
   m.def("make_adapter", &MakeForDevice, nb::arg("executor"), nb::arg("layers"));

@@ -100,6 +100,8 @@ program::DeviceExecutorOptions DeviceOptions(const Program& program,
   limits.block_size = options.block_size;
   const program::KvLayout layout =
       ValueOrThrow(program::PlanKvLayout(program, program::GeometryOf(options)));
+  // Steps of an encoder have media rows, and are never replayed (StepGraphs::BucketOf()).
+  if (layout.tables.empty() && !program.TensorInputs().empty()) made.max_graph_tokens = 0;
   for (const step::KvGroupOptions& group : program::KvGroupsOf(program, layout)) {
     made.max_blocks = std::max(made.max_blocks, runner::BlockTables::MaxEntries(group, limits));
   }
@@ -135,8 +137,10 @@ void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const 
   Program program = ParseFor(text, options, target);
   const program::DeviceExecutorOptions device_options = DeviceOptions(
       program, options, max_model_len, vocab_size, max_adapter_rank, host != nullptr);
-  const int32_t num_threads =
-      options.num_threads > 0 ? options.num_threads : device.opened.capabilities.cpu.cores;
+  const bool samples = world == nullptr || world->rank() == 0;
+  const int32_t num_threads = !samples                  ? 1
+                              : options.num_threads > 0 ? options.num_threads
+                                                        : device.opened.capabilities.cpu.cores;
   std::unique_ptr<DeviceExecutor> executor = ValueOrThrow(DeviceExecutor::Create(
       std::move(program), target, *device.opened.device, options, device_options,
       host == nullptr ? nullptr : host->executor.get()));

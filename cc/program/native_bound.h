@@ -34,7 +34,7 @@ struct NativeExecutor::Bound {
   MemoryPlan plan;
   KernelSelection kernels;
   std::unique_ptr<LoadedWeights> weights;
-  std::mutex weights_mutex;  // of what kv_fingerprint() reads of them
+  std::mutex weights_mutex;  // of what other threads read of them and of their program
   std::optional<Digest128> fingerprint;
   std::optional<PackCache> pack_cache;
   device::MemoryPlacement placement;  // of weights

@@ -29,6 +29,7 @@
 #define PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cc/base/status.h"
@@ -101,6 +102,9 @@ class NativeExecutor final : public Executor {
   // Goes on with these, loaded or not, and frees those in use.
   void UseWeights(std::unique_ptr<LoadedWeights> weights);
 
+  // AdapterWeights::Make() for this program. Thread-safe, also beside UseWeights().
+  StatusOr<std::shared_ptr<const AdapterWeights>> MakeAdapter(
+      std::span<const AdapterWeights::Layer> layers) const;
   // Gives the slot of options().max_adapters another adapter, or none (null); only while no step
   // runs. The errors of AdapterTables::Set().
   Status SetAdapter(int32_t slot, std::shared_ptr<const AdapterWeights> weights);

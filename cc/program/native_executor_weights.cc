@@ -50,6 +50,12 @@ Digest128 NativeExecutor::kv_fingerprint() const {
   return *b.fingerprint;
 }
 
+StatusOr<std::shared_ptr<const AdapterWeights>> NativeExecutor::MakeAdapter(
+    std::span<const AdapterWeights::Layer> layers) const {
+  const std::lock_guard lock(bound_->weights_mutex);
+  return AdapterWeights::Make(bound_->program(), layers);
+}
+
 void NativeExecutor::UnloadWeights() {
   Bound& b = *bound_;
   const std::lock_guard lock(b.weights_mutex);

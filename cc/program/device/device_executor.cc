@@ -78,7 +78,7 @@ struct DeviceExecutor::Bound {
   comm::Groups groups;                   // whose ranks the stream joins
   Weights::Files files;                  // they stay mapped, which costs no memory
   std::optional<DeviceWeights> weights;  // none while they are not in memory
-  std::mutex fingerprint_mutex;
+  std::mutex program_mutex;  // of `program`, `files` and `fingerprint`, which other threads read
   std::optional<Digest128> fingerprint;
   device::DeviceMemory activations, outputs, workspace, kv, arrays, inputs;
   std::vector<TensorView> input_views;  // of Program::TensorInputs(), on the device
@@ -135,6 +135,9 @@ Status DeviceExecutor::Bound::ShareWith(const Bound& host) {
   };
   PAGEMILL_RETURN_IF_ERROR(same("bytes a page", plan.kv().page_bytes, host.plan.kv().page_bytes));
   PAGEMILL_RETURN_IF_ERROR(same("pages", options.num_blocks, host.options.num_blocks));
+  if (host.plan.kv_bytes > 0 && host.kv_arena == nullptr) {
+    return FailedPrecondition("the KV cache of the host is not in memory");
+  }
   kv_arena = host.kv_arena;
   stream = host.stream;
   last_done = the_device.NewEvent();
@@ -186,7 +189,10 @@ Status DeviceExecutor::Bound::Allocate() {
 
 Status DeviceExecutor::Bound::JoinRanks() {
   comm::Group* const group = groups.at(comm::Axis::kTensor);
-  if (group == nullptr || plan.exchange_bytes == 0) return OkStatus();
+  if (plan.exchange_bytes == 0) return OkStatus();  // no collectives
+  if (group == nullptr) {
+    return Unimplemented("collectives on devices are those of tensor parallelism");
+  }
   device::Ranks ranks = ops::RanksOf(*group);
   ranks.buffer_bytes = plan.exchange_bytes;
   return stream->Join(ranks);
@@ -385,7 +391,7 @@ step::PageStore* DeviceExecutor::pages() { return bound_->pages.get(); }
 
 Digest128 DeviceExecutor::kv_fingerprint() const {
   Bound& b = *bound_;
-  const std::lock_guard lock(b.fingerprint_mutex);
+  const std::lock_guard lock(b.program_mutex);
   if (!b.fingerprint) {
     device::ThreadPool pool({.num_threads = 1});
     const auto digests = WeightDigests(b.program, *b.files,
@@ -440,13 +446,19 @@ Status DeviceExecutor::UploadBeside(OtherWeights* weights) const {
 void DeviceExecutor::UseWeights(std::unique_ptr<OtherWeights> weights) {
   Bound& b = *bound_;
   {
-    const std::lock_guard lock(b.fingerprint_mutex);
+    const std::lock_guard lock(b.program_mutex);
     std::swap(b.program, weights->program);
     b.files.swap(weights->files);
     b.fingerprint.reset();
   }
   b.weights.swap(weights->weights);
   if (b.weights) b.BindProgram();
+}
+
+StatusOr<std::shared_ptr<const AdapterWeights>> DeviceExecutor::MakeAdapter(
+    std::span<const AdapterWeights::Layer> layers) const {
+  const std::lock_guard lock(bound_->program_mutex);
+  return AdapterWeights::Make(bound_->program, layers);
 }
 
 Status DeviceExecutor::CheckAdapter(const AdapterWeights& weights) const {

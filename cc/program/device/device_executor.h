@@ -28,6 +28,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "cc/base/status.h"
 #include "cc/base/xxh3.h"
@@ -67,6 +68,9 @@ class DeviceExecutor final : public Executor {
   // rows of `draws` differs or they refer to masks that `draws` lacks.
   Status Sample(const StepDraws& draws) override;
 
+  // AdapterWeights::Make() for this program. Thread-safe, also beside UseWeights().
+  StatusOr<std::shared_ptr<const AdapterWeights>> MakeAdapter(
+      std::span<const AdapterWeights::Layer> layers) const;
   // Whether an adapter may have a slot (DeviceAdapters::CheckFits()). Thread-safe.
   Status CheckAdapter(const AdapterWeights& weights) const;
   // Gives a slot of options.max_adapters another adapter, or none (null), for steps that are

@@ -92,6 +92,9 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
                                 const ExecutorOptions& options,
                                 const DeviceExecutorOptions& device_options) {
   PAGEMILL_RETURN_IF_ERROR(device_options.Validate());
+  if (options.max_adapters == 0 && !AdapterValues(program).empty()) {
+    return InvalidArgument("the program has adapters, and max_adapters is 0");
+  }
   DevicePlan plan;
   PAGEMILL_ASSIGN_OR_RETURN(plan.kernels, SelectKernels(program, target, options));
   const StepSizes sizes = options.max_sizes();

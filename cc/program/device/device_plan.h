@@ -55,7 +55,8 @@ struct DevicePlan {
   // Everything that is allocated on the device.
   int64_t allocated_bytes() const;
   int64_t total_bytes() const { return allocated_bytes() + graph_bytes; }
-  // Of AllocateHost(), at most.
+  // Of AllocateHost(), at most, until it is created. Loading weights later takes upload_bytes more,
+  // and a host tier what it asks DevicePages for.
   int64_t host_bytes() const;
   // One line each, in MiB.
   std::string ToString() const;

@@ -13,7 +13,10 @@ using program::Program;
 
 Status DeviceControl::Sleep(KvMemory kv) {
   Unload();
-  if (kv == KvMemory::kFree) host().FreeKv();
+  if (kv == KvMemory::kFree) {
+    host().FreeKv();
+    kv_freed_ = true;
+  }
   asleep_ = true;
   return OkStatus();
 }
@@ -27,9 +30,10 @@ Status DeviceControl::Wake() {
     const Status status = each.executor->LoadWeights(&host());
     if (status.ok()) continue;
     Unload();
+    if (kv_freed_) host().FreeKv();  // which programs before this one may have taken
     return status;
   }
-  asleep_ = false;
+  asleep_ = kv_freed_ = false;
   return OkStatus();
 }
 

@@ -46,6 +46,7 @@ class DeviceControl final : public engine::RunnerControl {
 
   const std::vector<Named> programs_;
   bool asleep_ = false;
+  bool kv_freed_ = false;  // when it fell asleep
 };
 
 }  // namespace pagemill::runner

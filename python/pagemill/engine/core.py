@@ -167,7 +167,12 @@ class EngineCore:
         limits = _limits(built, config, wanted, budget.num_blocks, draft, encoder)
         if workers is not None and wanted.device is not None:
             workers.wait_joined()  # the executor meets those of the other ranks
-        executor = _executor(built, config, wanted, limits, world)
+        try:
+            executor = _executor(built, config, wanted, limits, world)
+        except _native.StatusError:
+            if workers is not None:
+                workers.check()  # says which rank has ended
+            raise
         if workers is not None:
             workers.wait_ready()
         ngram = config.speculation.ngram

@@ -75,6 +75,8 @@ class EncoderSizes:
             "max_num_seqs": self.max_items,
             "max_num_logits_rows": 1,
         }
+        if self._sizes.device is not None:
+            arguments["kernel_filter"] = ""  # an encoder need not have the op of that kernel
         return _native.ExecutorOptions(**arguments)
 
     def media_options(self) -> _native.MediaEncoderOptions:

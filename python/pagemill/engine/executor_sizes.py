@@ -157,6 +157,8 @@ class ExecutorSizes:
             "kv_page_bytes": page_bytes,
             "max_adapters": 0,  # what it guesses is verified
         }
+        if self.device is not None:
+            arguments["kernel_filter"] = ""  # that kernel need not suit both models
         return _native.ExecutorOptions(**arguments)
 
     def plan_draft(
