@@ -22,11 +22,11 @@ std::vector<float> Widen(DType dtype, std::vector<T> stored) {
 TEST(ToFloatTest, ReadsEveryTypeByRows) {
   const std::vector<float> expected = {1, -2, 3, 0.5f};
   EXPECT_EQ(Widen<float>(DType::kF32, {1, -2, 9, 3, 0.5f}), expected);
-  const auto halves = [](uint16_t (*narrow)(float)) {
+  const auto halves = [](auto narrow) {
     return std::vector<uint16_t>{narrow(1), narrow(-2), narrow(9), narrow(3), narrow(0.5f)};
   };
-  EXPECT_EQ(Widen(DType::kBF16, halves(FloatToBf16)), expected);
-  EXPECT_EQ(Widen(DType::kF16, halves(FloatToF16)), expected);
+  EXPECT_EQ(Widen(DType::kBF16, halves([](float x) { return FloatToBf16(x); })), expected);
+  EXPECT_EQ(Widen(DType::kF16, halves([](float x) { return FloatToF16(x); })), expected);
   EXPECT_EQ(Widen<int32_t>(DType::kI32, {1, -2, 9, 3, 4}), (std::vector<float>{1, -2, 3, 4}));
 }
 
