@@ -47,7 +47,7 @@ struct Saved {
       content.block = kv_cache::BlockId(static_cast<int32_t>(i) + 1);
       contents.push_back(content);
       const std::vector<std::byte> page(layout.page_bytes[0], static_cast<std::byte>(i + 40));
-      model.Write(content.group, content.block, page);
+      PAGEMILL_CHECK(model.Write(content.group, content.block, page).ok());
     }
     path = (std::filesystem::temp_directory_path() /
             ("session_file_fuzzer." + std::to_string(::getpid())))
