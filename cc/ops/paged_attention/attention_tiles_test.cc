@@ -24,8 +24,8 @@ constexpr Kernel kEmulatedKernel = {
     50,
     [](const device::Capabilities& caps, const OpCall& call) {
       const DType cache = call.inputs[1].dtype;
-      return HasF32Activations(call) && caps.cpu.avx512_bf16 && caps.cpu.avx512_vbmi &&
-             caps.cpu.avx512_vnni && call.batch->block_size % 16 == 0 &&
+      return HasF32Activations(call) && !KeysInRows(call) && caps.cpu.avx512_bf16 &&
+             caps.cpu.avx512_vbmi && caps.cpu.avx512_vnni && call.batch->block_size % 16 == 0 &&
              (cache == DType::kBF16 || cache == DType::kF8E4M3 || cache == DType::kI8);
     },
     [](const OpCall& call, KernelContext& context) {
