@@ -147,5 +147,7 @@ def test_doctor_shows_devices_and_kernels(model: Path, capsys: pytest.CaptureFix
     int8 = "unsuitable: tensor_core_int8"
     assert re.search(rf" linear +bf16\[\d+,96\] .*  tensor_core \({int8}\)$", out, re.MULTILINE)
     assert re.search(
-        rf" linear +bf16\[\d+,136\] .*  gpu \({int8}, tensor_core\)$", out, re.MULTILINE
+        rf" linear +bf16\[\d+,136\] .*  gpu \({int8}, tensor_core, matrix_core\)$",
+        out,
+        re.MULTILINE,
     )
