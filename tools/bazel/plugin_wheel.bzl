@@ -1,0 +1,59 @@
+"""The macro that makes the wheel of a device plugin."""
+
+load("@py_server//:env.bzl", "WHEEL_TAG")
+load("//:version.bzl", "VERSION")
+load("//tools/bazel:package.bzl", "portable_wheel", "wheel")
+load("//tools/bazel:python.bzl", "py_library")
+
+# A wheel has all kernels for all architectures.
+_TAGS = ["manual"]
+
+def plugin_wheel(vendor, plugin, summary, target_compatible_with):
+    """`:wheel`, the package `pagemill_<vendor>`; `:release` names it for package indexes.
+
+    Args:
+      vendor: of `--device`; the BUILD file is in `<vendor>/wheel`, with `pagemill_<vendor>/__init__.py`.
+      plugin: the shared object of releases.
+      summary: of the package.
+      target_compatible_with: where the plugin can be compiled.
+    """
+    package = "pagemill_" + vendor
+    native.genrule(
+        name = "requires",
+        outs = ["requires.in"],
+        cmd = "echo pagemill=={} > $@".format(VERSION),
+    )
+    native.genrule(
+        name = "plugin",
+        srcs = [plugin],
+        outs = ["{0}/lib{0}.so".format(package)],
+        cmd = "cp $< $@",
+        tags = _TAGS,
+        target_compatible_with = target_compatible_with,
+    )
+    py_library(
+        name = package,
+        srcs = [package + "/__init__.py"],
+        data = [":plugin"],
+        tags = _TAGS,
+        target_compatible_with = target_compatible_with,
+    )
+    wheel(
+        name = "wheel",
+        distribution = package,
+        entry_points = ["pagemill.devices:{}={}:PLUGIN".format(vendor, package)],
+        requires = ":requires",
+        root = vendor + "/wheel/",
+        summary = summary,
+        tag = "py3-none-" + WHEEL_TAG.split("-")[2],
+        tags = _TAGS,
+        target_compatible_with = target_compatible_with,
+        version = VERSION,
+        deps = [":" + package],
+    )
+    portable_wheel(
+        name = "release",
+        tags = _TAGS,
+        target_compatible_with = target_compatible_with,
+        wheel = ":wheel",
+    )
