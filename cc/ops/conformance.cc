@@ -29,6 +29,19 @@ bool IsGuard(const uint8_t* begin, const uint8_t* end) {
   return std::all_of(begin, end, [](uint8_t b) { return b == kGuard; });
 }
 
+// Every NaN becomes that of a positive quiet one: which of them a conversion gives is the
+// processor's choice. Bits above kInfinity, without the sign, are NaN.
+template <typename Bits, Bits kInfinity, Bits kNan>
+void MakeNansEqual(std::vector<uint8_t>& bytes) {
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  for (size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, &bytes[at], sizeof(Bits));
+    if ((bits & kMagnitude) > kInfinity) bits = kNan;
+    std::memcpy(&bytes[at], &bits, sizeof(Bits));
+  }
+}
+
 // Writes one element. Unaligned stores, since tests misalign on purpose.
 void StoreElement(DType dtype, uint8_t* at, float value) {
   switch (dtype) {
@@ -247,6 +260,9 @@ std::vector<uint8_t> TestTensor::Bytes() const {
     const uint8_t* row = view_.Row<uint8_t>(i);
     bytes.insert(bytes.end(), row, row + row_bytes_);
   }
+  if (view_.dtype == DType::kF32) MakeNansEqual<uint32_t, 0x7f800000u, 0x7fc00000u>(bytes);
+  if (view_.dtype == DType::kBF16) MakeNansEqual<uint16_t, 0x7f80, 0x7fc0>(bytes);
+  if (view_.dtype == DType::kF16) MakeNansEqual<uint16_t, 0x7c00, 0x7e00>(bytes);
   return bytes;
 }
 

@@ -76,7 +76,7 @@ class TestTensor {
 
   // Elements in row-major order as float (f32, bf16, f16, f8_e4m3, i32, i8, u8).
   std::vector<float> ToFloat() const;
-  // The bytes of all rows without padding, for bit-exact comparisons.
+  // The bytes of all rows without padding, for bit-exact comparisons; all NaNs are one.
   std::vector<uint8_t> Bytes() const;
   bool GuardsIntact() const;
 

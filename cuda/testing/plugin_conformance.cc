@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -36,6 +37,9 @@ struct TestedPlugin {
 TestedPlugin* tested = nullptr;
 
 Status OpenPlugin(const char* path) {
+  // Ranks of a collective are threads here, and share the device. Kernels that are loaded when they
+  // are first launched wait for those that run, which may wait for them.
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   static TestedPlugin plugin;
   PAGEMILL_ASSIGN_OR_RETURN(plugin.loaded, program::LoadPlugin(path, PAGEMILL_VERSION));
   PAGEMILL_ASSIGN_OR_RETURN(const std::vector<program::FoundDevice> found,

@@ -147,7 +147,9 @@ def start(
             "device": device,
             "dtype": dtype,
             "kv_cache_dtype": dtype,
-            "activation_dtype": "f32",  # the CPU's kernels round none to int8
+            # The CPU's kernels round none to int8, and nothing rounds in f32. Kernels of devices
+            # whose activations are bf16 are those that are served.
+            "activation_dtype": "auto" if dtype == "bf16" and device != "cpu" else "f32",
             "pack_cache": False,
             "enable_prefix_caching": False,
             **flags,

@@ -82,7 +82,7 @@ def _decoder(name: str, folder: Path) -> float:
         raise UnusableReferenceError(f"the CPU differs by {f32.error:.3g} in f32")
     with start(folder, "cpu", "bf16", OPTIONS) as started:
         bf16 = compare(started, reference, "bf16")
-    reference = replace(reference, bf16_error=bf16.error)
+    reference = replace(reference, bf16_error=bf16.error, bf16_lost=bf16.lost)
     reference.save(folder)
     return bf16.error
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -163,18 +164,25 @@ TestedDevice::TestedDevice(device::Device& device) : device_(device) {
 void TestedDevice::Run(const Kernel& kernel, const OpCall& call, const KernelContext& on_host) {
   comm::Group* const group =
       on_host.groups == nullptr ? nullptr : GroupOf(*call.attributes, on_host);
-  if (group == nullptr) return RunOn(*stream_, kernel, call, on_host.plan);
+  if (group == nullptr) return RunOn(*stream_, kernel, call, on_host.plan, [] {});
   StatusOr<std::unique_ptr<device::Stream>> stream = device_.NewStream();
   ASSERT_TRUE(stream.ok());
   device::Ranks ranks = RanksOf(*group);
   ranks.buffer_bytes = 4 << 10;  // some calls need several launches
   const Status joined = (*stream)->Join(ranks);
   ASSERT_TRUE(joined.ok()) << joined.ToString();
-  RunOn(**stream, kernel, call, on_host.plan);
+  // Ranks may share a device, which a rank's kernel that waits must leave to those of the others:
+  // what makes a device wait, such as taking memory, comes before all of them.
+  RunOn(**stream, kernel, call, on_host.plan, [&ranks] {
+    const std::byte own = {};
+    std::vector<std::byte> all(static_cast<size_t>(ranks.num_ranks));
+    const Status met = ranks.exchange(std::span(&own, 1), all);
+    EXPECT_TRUE(met.ok()) << met.ToString();
+  });
 }
 
 void TestedDevice::RunOn(device::Stream& stream, const Kernel& kernel, const OpCall& call,
-                         const std::byte* plan) {
+                         const std::byte* plan, const std::function<void()>& before_run) {
   SCOPED_TRACE(std::string(kernel.op) + "/" + std::string(kernel.name) + " on its device");
   const int64_t bytes = kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, 1);
   const int64_t plan_bytes = kernel.plan == nullptr ? 0 : kernel.plan->bytes(call);
@@ -209,16 +217,22 @@ void TestedDevice::RunOn(device::Stream& stream, const Kernel& kernel, const OpC
       .workspace = {static_cast<std::byte*>(copies.At(aligned)), static_cast<size_t>(bytes)},
       .plan = static_cast<const std::byte*>(copies.At(plan)),
       .stream = &stream};
+  const std::unique_ptr<device::Event> done = device_.NewEvent();
+  const auto wait = [&] {
+    stream.Record(*done);
+    const Status status = done->Synchronize();
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  };
+  wait();
+  before_run();
   kernel.run({.inputs = inputs,
               .outputs = outputs,
               .attributes = call.attributes,
               .batch = call.batch == nullptr ? nullptr : &batch},
              context);
+  wait();
   copies.EnqueueDownload();
-  const std::unique_ptr<device::Event> done = device_.NewEvent();
-  stream.Record(*done);
-  const Status status = done->Synchronize();
-  EXPECT_TRUE(status.ok()) << status.ToString();
+  wait();
   copies.TakeDownloaded(kernel);
 }
 

@@ -23,6 +23,8 @@
 #ifndef PAGEMILL_CC_OPS_TESTING_DEVICE_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_TESTING_DEVICE_CONFORMANCE_H_
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "cc/device/device.h"
@@ -39,8 +41,9 @@ class TestedDevice {
   void Run(const Kernel& kernel, const OpCall& call, const KernelContext& on_host);
 
  private:
+  // `before_run` is called when the operands are on the device.
   void RunOn(device::Stream& stream, const Kernel& kernel, const OpCall& call,
-             const std::byte* plan);
+             const std::byte* plan, const std::function<void()>& before_run);
 
   device::Device& device_;
   std::unique_ptr<device::Stream> stream_;
