@@ -4,8 +4,9 @@
 //   Launch(*context.stream, {.blocks = {rows}, .threads = {256}}, ScaleRow<float>, x, size, 2.0f);
 //
 // Parameters of kernels are numbers, pointers to device memory, and structs of both; the emulation
-// checks pointers, and the member `data` of structs (Rows of gpu_rows.h have one). A launch
-// without blocks does nothing. An error is reported by the stream's next event.
+// checks pointers, and the member `data` of structs (Rows of gpu_rows.h have one), or those that
+// their ForData(visit) visits. A launch without blocks does nothing. An error is reported by the
+// stream's next event.
 #ifndef PAGEMILL_CUDA_GPU_LAUNCH_H_
 #define PAGEMILL_CUDA_GPU_LAUNCH_H_
 
@@ -30,6 +31,9 @@ struct LaunchShape {
   GridSizes blocks = {};
   GridSizes threads = {};
   int64_t shared_bytes = 0;  // dynamic shared memory of a block
+  // Blocks may begin before the kernel in front of this one is done: every thread calls
+  // AwaitInputs(), and before that reads only what no work of the stream writes, such as weights.
+  bool early = false;
 };
 
 #if defined(__CUDACC__) || defined(__HIP__)
@@ -47,8 +51,24 @@ void Launch(device::Stream& stream, const LaunchShape& shape, void (*kernel)(Par
                                              PAGEMILL_GPU(FuncAttributeMaxDynamicSharedMemorySize),
                                              static_cast<int>(shape.shared_bytes)));
   }
-  kernel<<<dim3(x, y, z), dim3(shape.threads.x, shape.threads.y, shape.threads.z),
-           static_cast<size_t>(shape.shared_bytes), gpu.native()>>>(static_cast<Params>(args)...);
+  const dim3 blocks(x, y, z), threads(shape.threads.x, shape.threads.y, shape.threads.z);
+#if defined(__CUDACC__)
+  if (shape.early && gpu.capabilities().compute_major >= 9) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = threads;
+    config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
+    config.stream = gpu.native();
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return gpu.Check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...));
+  }
+#endif
+  kernel<<<blocks, threads, static_cast<size_t>(shape.shared_bytes), gpu.native()>>>(
+      static_cast<Params>(args)...);
   gpu.Check(PAGEMILL_GPU(GetLastError)());
 }
 
@@ -60,6 +80,8 @@ template <typename Param>
 void AddPointer(const Param& param, std::vector<const void*>* pointers) {
   if constexpr (std::is_pointer_v<Param>) {
     pointers->push_back(param);
+  } else if constexpr (requires { param.ForData([](const void*) {}); }) {
+    param.ForData([&](const void* data) { pointers->push_back(data); });
   } else if constexpr (requires { param.data; }) {
     pointers->push_back(param.data);
   }
@@ -78,7 +100,8 @@ void Launch(device::Stream& stream, const LaunchShape& shape, void (*kernel)(Par
   emulation::EnqueueLaunch(static_cast<GpuStream&>(stream).native(),
                            {.grid = {x, y, z},
                             .block = {shape.threads.x, shape.threads.y, shape.threads.z},
-                            .shared_bytes = shape.shared_bytes},
+                            .shared_bytes = shape.shared_bytes,
+                            .early = shape.early},
                            std::move(pointers), [kernel, params] { std::apply(kernel, params); });
 }
 

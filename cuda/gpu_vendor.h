@@ -23,6 +23,11 @@
 //                                        in the memory of a GPU or of the host; a SyncBlock()
 //                                        extends either to the threads of the block
 //   uint64_t Nanoseconds()               of a clock that all blocks of a GPU share
+//   void LetNextBegin()                  a kernel that is launched early (gpu_launch.h) behind this
+//                                        one may begin once every block has called it or is done
+//   void AwaitInputs()                   in such a kernel: returns when all work in front of it is
+//                                        done, of which it must not read anything before
+//   void PrefetchLine(from)              128 bytes of global memory into the GPU's cache
 //   int  CountBits(mask)                 the lanes of a mask
 //   void CopyAsync16(to, from)           16 bytes from global to shared memory, both aligned
 //   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.

@@ -115,6 +115,7 @@ Status Block::Run(Dim index) {
     thread->committed.clear();
     thread->issued.clear();
     thread->num_whole_exchanges = 0;
+    thread->has_inputs = false;
     thread->fiber.Start(body_);
   }
   std::vector<int> order(static_cast<size_t>(warps()));
@@ -151,6 +152,10 @@ bool Block::RunWarp(int warp) {
     if (std::exchange(passes_turn_, false)) turns.Pass();
     if (thread().fiber.finished() && !(thread().committed.empty() && thread().issued.empty())) {
       SetError("a thread returned without a wait for its asynchronous copies", thread());
+    }
+    if (thread().fiber.finished() && options_.early && !thread().has_inputs) {
+      SetError("a thread of a kernel that is launched early returned without AwaitInputs()",
+               thread());
     }
   }
   return ran;

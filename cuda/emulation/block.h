@@ -44,6 +44,7 @@ struct Thread {
   // wait until the others have read; some of its lanes in the third.
   alignas(16) std::byte exchanged[3][kMaxExchangeBytes];
   uint64_t num_whole_exchanges = 0;
+  bool has_inputs = false;  // it called AwaitInputs()
 };
 
 class Block {

@@ -11,7 +11,8 @@
 //   * an asynchronous copy writes 0xff bytes when it is issued, and the data at its wait;
 //   * lanes of a warp, or threads of a block, that wait at different places are an error, and so
 //     are a mask that names a lane that returned or waits elsewhere, a barrier that some threads
-//     left out by returning, and copies without a wait.
+//     left out by returning, copies without a wait, and a kernel that is launched early (which runs
+//     in its turn here) and has a thread that does not wait for its inputs.
 // Not emulated: the order of memory operations between blocks, wgmma, TMA, clusters.
 //
 // One launch runs at a time in a process; a second caller waits. At words of system scope
@@ -41,6 +42,7 @@ struct LaunchOptions {
   int64_t shared_bytes = 0;  // dynamic shared memory of a block
   int warp_lanes = 32;       // 32 or 64
   uint64_t seed = 1;         // of the order of warps and lanes
+  bool early = false;        // gpu_launch.h
 };
 
 // `thread` is the kernel as one thread runs it. InvalidArgument: a block of this shape is

@@ -141,6 +141,10 @@ inline uint64_t Nanoseconds() {
   return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
 }
 
+inline void LetNextBegin() {}
+inline void AwaitInputs() { emulation::CurrentBlock().thread().has_inputs = true; }
+inline void PrefetchLine(const void* from) { (void)*static_cast<const volatile char*>(from); }
+
 inline int CountBits(LaneMask mask) { return std::popcount(mask); }
 
 inline void CopyAsync16(void* to, const void* from, Location where = Location::current()) {

@@ -82,6 +82,11 @@ PAGEMILL_DEVICE void StoreRelease(uint64_t* to, uint64_t value) {
 // The clock has 100 MHz.
 PAGEMILL_DEVICE uint64_t Nanoseconds() { return static_cast<uint64_t>(wall_clock64()) * 10; }
 
+// No kernel begins early.
+PAGEMILL_DEVICE void LetNextBegin() {}
+PAGEMILL_DEVICE void AwaitInputs() {}
+PAGEMILL_DEVICE void PrefetchLine(const void*) {}
+
 PAGEMILL_DEVICE int CountBits(LaneMask mask) { return __popcll(mask); }
 
 // Copies are plain: done where they are issued, and seen by others after their SyncBlock().

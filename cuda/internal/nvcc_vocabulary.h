@@ -71,6 +71,20 @@ PAGEMILL_DEVICE uint64_t Nanoseconds() {
   return now;
 }
 
+PAGEMILL_DEVICE void LetNextBegin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+PAGEMILL_DEVICE void AwaitInputs() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+PAGEMILL_DEVICE void PrefetchLine(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
 PAGEMILL_DEVICE int CountBits(LaneMask mask) { return __popc(mask); }
 
 PAGEMILL_DEVICE void CopyAsync16(void* to, const void* from) {

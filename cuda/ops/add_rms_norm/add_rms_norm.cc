@@ -14,6 +14,8 @@ namespace {
 template <typename T>
 PAGEMILL_KERNEL AddRmsNormGroup(Rows<const T> x, Rows<const T> residual, const float* w, Rows<T> y,
                                 Rows<T> sum, int64_t size, float eps, float offset) {
+  LetNextBegin();
+  AwaitInputs();
   const int64_t row = BlockIndex().x, begin = BlockIndex().y * size;
   T* const to = sum[row] + begin;
   for (int64_t i = ThreadIndex().x; i < size; i += BlockSize().x) {
@@ -27,7 +29,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const int64_t size = args.w.shape[0];
   const LaunchShape shape = {
       .blocks = {static_cast<uint32_t>(args.x.shape[0]), DivideUp(args.x.RowElements(), size)},
-      .threads = {BlockThreads(size, kNormElementsPerThread)}};
+      .threads = {BlockThreads(size, kNormElementsPerThread)},
+      .early = true};
   WithActType(args.x.dtype, [&]<typename T>(T) {
     Launch(*context.stream, shape, AddRmsNormGroup<T>, RowsOf<const T>(args.x),
            RowsOf<const T>(args.residual), args.w.Data<const float>(), RowsOf<T>(args.y),

@@ -134,6 +134,7 @@ PAGEMILL_DEVICE void StoreSum(const P& p, int64_t row, int64_t output, typename 
 // A block for kOutputs outputs of kRows rows of x: kTileSplits warps for 16 outputs.
 template <typename P, int kRowTiles>
 struct FewRows {
+  static constexpr bool kSharesK = true;
   // Words of AWQ are of eight outputs: more of them make whole sectors of memory.
   static constexpr int kOutputTiles = P::W::kLiesInRows ? 1 : 4;
   static constexpr int kOutputs = 16 * kOutputTiles;
@@ -178,6 +179,7 @@ struct FewRows {
 // A block for kOutputs outputs of kRows rows of x, which share tiles of weights.
 template <typename P, int kRowWarps>
 struct ManyRows {
+  static constexpr bool kSharesK = false;
   static constexpr int kOutputTiles = 2, kRowTiles = 4;  // of a warp
   static constexpr int kOutputWarps = 2;
   static constexpr int kOutputs = kOutputWarps * kOutputTiles * 16;

@@ -12,22 +12,101 @@
 namespace pagemill::gpu {
 namespace {
 
-constexpr int kFewRows = 32;  // of x, up to which warps share K
+// Matrices that share a launch: alone, a small one leaves multiprocessors without blocks.
+constexpr int kMaxMatrices = 4;
 
-// Block (outputs, rows).
+template <typename W>
+struct MatrixGroup {
+  Bf16ProductRows products[kMaxMatrices];  // of as many rows and columns
+  W weights[kMaxMatrices];
+  uint32_t first_block[kMaxMatrices];  // of each; those behind the last have none
+  int count = 0;
+
+  template <typename Visit>
+  void ForData(const Visit& visit) const {
+    for (int i = 0; i < count; ++i) {
+      visit(products[i].data);
+      visit(weights[i].data);
+    }
+  }
+
+  // Of a block.
+  PAGEMILL_DEVICE int MatrixAt(uint32_t block) const {
+    int matrix = 0;
+    PAGEMILL_UNROLL
+    for (int i = 1; i < kMaxMatrices; ++i) matrix += i < count && block >= first_block[i] ? 1 : 0;
+    return matrix;
+  }
+};
+
+// Brings the beginning of each part of K of the block's weights into the GPU's cache: the block has
+// nothing else to do while it waits for x.
+template <typename Tile, typename W>
+PAGEMILL_DEVICE void PrefetchWeights(const Bf16Product<W>& product, int64_t first_output) {
+  constexpr int kLineBytes = 128;
+  constexpr int kLines = 4;  // of each part
+  constexpr int kThreadsOfRow = Tile::kThreads / Tile::kOutputs;
+  const int thread = static_cast<int>(ThreadIndex().x);
+  const int64_t output = first_output + thread / kThreadsOfRow;
+  const int64_t bytes = product.w.BytesOfRow(product.columns);
+  if (output >= product.outputs || bytes < kTileSplits * kLines * kLineBytes) return;
+  const uint8_t* const row = product.RowOfW(output).bytes();
+  PAGEMILL_UNROLL
+  for (int i = 0; i < kTileSplits * kLines / kThreadsOfRow; ++i) {
+    const int line = thread % kThreadsOfRow + i * kThreadsOfRow;
+    PrefetchLine(row + bytes * (line % kTileSplits) / kTileSplits + line / kTileSplits * kLineBytes);
+  }
+}
+
+// Block (outputs of all matrices, rows).
 template <typename W, typename Tile>
-PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks) MultiplyTile(Bf16ProductRows product, W w) {
-  Tile::Multiply(Bf16Product<W>(product, w), int64_t{BlockIndex().x} * Tile::kOutputs,
-                 int64_t{BlockIndex().y} * Tile::kRows);
+PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks) MultiplyTile(MatrixGroup<W> group) {
+  LetNextBegin();
+  const int matrix = group.MatrixAt(BlockIndex().x);
+  const Bf16Product<W> product(group.products[matrix], group.weights[matrix]);
+  const int64_t first_output =
+      int64_t{BlockIndex().x - group.first_block[matrix]} * Tile::kOutputs;
+  if constexpr (W::kLiesInRows && Tile::kSharesK) PrefetchWeights<Tile>(product, first_output);
+  AwaitInputs();
+  Tile::Multiply(product, first_output, int64_t{BlockIndex().y} * Tile::kRows);
 }
 
 template <typename Tile, typename W>
-void LaunchTiles(const Bf16ProductRows& product, const W& w, device::Stream& stream) {
+void LaunchTiles(MatrixGroup<W> group, device::Stream& stream) {
+  uint32_t blocks = 0;
+  for (int i = 0; i < group.count; ++i) {
+    group.first_block[i] = blocks;
+    blocks += DivideUp(group.products[i].outputs, Tile::kOutputs);
+  }
   Launch(stream,
-         {.blocks = {DivideUp(product.outputs, Tile::kOutputs),
-                     DivideUp(product.rows, Tile::kRows)},
-          .threads = {Tile::kThreads}},
-         MultiplyTile<W, Tile>, product, w);
+         {.blocks = {blocks, DivideUp(group.products[0].rows, Tile::kRows)},
+          .threads = {Tile::kThreads},
+          .early = true},
+         MultiplyTile<W, Tile>, group);
+}
+
+template <typename W>
+void LaunchGroup(const MatrixGroup<W>& group, device::Stream& stream) {
+  const int64_t rows = group.products[0].rows;
+  // Words of AWQ take four times the shared memory for a tile of as many rows.
+  constexpr int kMostTiles = W::kLiesInRows ? 8 : 4;
+  if (rows <= 8) {
+    LaunchTiles<FewRows<Bf16Product<W>, 1>>(group, stream);
+  } else if (rows <= 16) {
+    LaunchTiles<FewRows<Bf16Product<W>, 2>>(group, stream);
+  } else if (rows <= kFewTensorCoreRows) {
+    LaunchTiles<FewRows<Bf16Product<W>, kMostTiles>>(group, stream);
+  } else {
+    LaunchTiles<ManyRows<Bf16Product<W>, 4>>(group, stream);
+  }
+}
+
+// True if a kernel reads these weights as W.
+template <typename W>
+bool AreReadAs(const TensorView& w) {
+  bool same = false;
+  WithWeights(w, [&]<typename Other>(const Other&) { same = std::is_same_v<W, Other>; });
+  return same;
 }
 
 }  // namespace
@@ -38,18 +117,25 @@ bool FitsTensorCores(const device::Capabilities& caps, const TensorView& x, cons
          columns % kTensorCoreColumns == 0;
 }
 
-void MultiplyOnTensorCores(const TensorView& x, const TensorView& w, const float* bias,
-                           const TensorView& y, device::Stream& stream) {
-  const Bf16ProductRows product = Bf16ProductRows::Of(x, w, bias, y);
-  WithWeights(w, [&]<typename W>(const W& weights) {
-    if (product.rows <= 8) {
-      LaunchTiles<FewRows<Bf16Product<W>, 1>>(product, weights, stream);
-    } else if (product.rows <= kFewRows) {
-      LaunchTiles<FewRows<Bf16Product<W>, 2>>(product, weights, stream);
-    } else {
-      LaunchTiles<ManyRows<Bf16Product<W>, 4>>(product, weights, stream);
-    }
-  });
+void MultiplyOnTensorCores(const TensorView& x, std::span<const Product> products,
+                           device::Stream& stream) {
+  while (!products.empty()) {
+    size_t taken = 0;
+    WithWeights(products[0].w, [&]<typename W>(const W&) {
+      MatrixGroup<W> group;
+      while (taken < products.size() && group.count < kMaxMatrices &&
+             AreReadAs<W>(products[taken].w)) {
+        const auto& [w, bias, y] = products[taken++];
+        group.products[group.count] = Bf16ProductRows::Of(x, w, bias, y);
+        WithWeights(w, [&]<typename Other>(const Other& weights) {
+          if constexpr (std::is_same_v<W, Other>) group.weights[group.count] = weights;
+        });
+        ++group.count;
+      }
+      LaunchGroup(group, stream);
+    });
+    products = products.subspan(taken);
+  }
 }
 
 }  // namespace pagemill::gpu

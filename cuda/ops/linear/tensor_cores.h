@@ -3,19 +3,32 @@
 #ifndef PAGEMILL_CUDA_OPS_LINEAR_TENSOR_CORES_H_
 #define PAGEMILL_CUDA_OPS_LINEAR_TENSOR_CORES_H_
 
+#include <cstdint>
+#include <span>
+
 #include "cc/device/capabilities.h"
 #include "cc/device/stream.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::gpu {
 
+// Of x, up to which warps share K.
+inline constexpr int64_t kFewTensorCoreRows = 64;
+
 // True if MultiplyOnTensorCores() takes these operands: a bf16 x, and rows of whole tiles.
 bool FitsTensorCores(const device::Capabilities& caps, const TensorView& x, const TensorView& w);
 
-// y = x W^T + bias: x bf16 [N, K], W [M, K], with rows of bf16 at multiples of 16 bytes; y bf16 or
-// f32 [N, M]; bias [M] may be null.
-void MultiplyOnTensorCores(const TensorView& x, const TensorView& w, const float* bias,
-                           const TensorView& y, device::Stream& stream);
+// y = x W^T + bias: W [M, K], with rows of bf16 at multiples of 16 bytes; y bf16 or f32 [N, M];
+// bias [M] may be null.
+struct Product {
+  TensorView w;
+  const float* bias;
+  TensorView y;
+};
+
+// Products with the same x, bf16 [N, K].
+void MultiplyOnTensorCores(const TensorView& x, std::span<const Product> products,
+                           device::Stream& stream);
 
 }  // namespace pagemill::gpu
 

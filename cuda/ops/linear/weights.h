@@ -16,7 +16,8 @@
 //
 // `first` is a multiple of 8; `count` is 8, or less at the end of a row: what is beyond it is 0.
 // Values are those of ReadWeightRow() (cc/ops/quantized/quantized.h). A column whose group does not
-// exist is NaN.
+// exist is NaN. Where formats lie in rows, `row.bytes()` is where one begins, and
+// weights.BytesOfRow(columns) is its length.
 #ifndef PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_
 #define PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_
 
@@ -57,11 +58,13 @@ struct StoredWeights {
       LoadWeights<kFormat>(at, first, count, to);
     }
     PAGEMILL_DEVICE float Factor() const { return 1; }
+    PAGEMILL_DEVICE const uint8_t* bytes() const { return at; }
   };
 
   PAGEMILL_DEVICE Row At(int64_t matrix, int64_t row) const {
     return {data + matrix * matrix_bytes + row * row_bytes};
   }
+  PAGEMILL_DEVICE int64_t BytesOfRow(int64_t) const { return row_bytes; }
 };
 
 // Elements of 8 bits, i8 or f8_e4m3, with scales of blocks. Where a block has whole rows, its scale
@@ -133,7 +136,10 @@ struct ScaledWeights {
       }
     }
     PAGEMILL_DEVICE float Factor() const { return block_columns == 0 ? scales[0] : 1; }
+    PAGEMILL_DEVICE const uint8_t* bytes() const { return at; }
   };
+
+  PAGEMILL_DEVICE int64_t BytesOfRow(int64_t) const { return row_bytes; }
 
   PAGEMILL_DEVICE Row At(int64_t matrix, int64_t row) const {
     const int32_t block = static_cast<int32_t>(row) / block_rows;
@@ -245,6 +251,9 @@ struct PackedWeights {
       }
     }
     PAGEMILL_DEVICE float Factor() const { return 1; }
+    PAGEMILL_DEVICE const uint8_t* bytes() const {
+      return reinterpret_cast<const uint8_t*>(values);
+    }
 
    private:
     static constexpr uint32_t kIntegerBits = 0x4b000000;  // of 2^23
@@ -303,6 +312,10 @@ struct PackedWeights {
       }
     }
   };
+
+  PAGEMILL_DEVICE int64_t BytesOfRow(int64_t columns_of_row) const {
+    return columns_of_row / kInWord * static_cast<int64_t>(sizeof(uint32_t));
+  }
 
   PAGEMILL_DEVICE Row At(int64_t matrix, int64_t row) const {
     const int64_t n = first_row + matrix * row_step + row;

@@ -14,6 +14,8 @@ namespace {
 template <typename T>
 PAGEMILL_KERNEL RmsNormGroup(Rows<const T> x, const float* w, Rows<T> y, int64_t size,
                              int64_t weight_step, float eps, float offset) {
+  LetNextBegin();
+  AwaitInputs();
   const int64_t row = BlockIndex().x, group = BlockIndex().y;
   NormalizeRow(x[row] + group * size, w + group * weight_step, y[row] + group * size, size, eps,
                offset);
@@ -24,7 +26,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const int64_t size = args.size();
   const LaunchShape shape = {
       .blocks = {static_cast<uint32_t>(args.x.shape[0]), DivideUp(args.x.RowElements(), size)},
-      .threads = {BlockThreads(size, kNormElementsPerThread)}};
+      .threads = {BlockThreads(size, kNormElementsPerThread)},
+      .early = true};
   WithActType(args.x.dtype, [&]<typename T>(T) {
     Launch(*context.stream, shape, RmsNormGroup<T>, RowsOf<const T>(args.x),
            args.w.Data<const float>(), RowsOf<T>(args.y), size,

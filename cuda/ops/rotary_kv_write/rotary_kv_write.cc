@@ -28,6 +28,8 @@ template <typename T, typename C>
 PAGEMILL_KERNEL RotateAndStore(RotaryAngleParams angles, Rows<const int32_t> positions,
                                RotaryHeadParams heads, TokenRows<T> rows, KvStoreParams<C> store,
                                const int32_t* slots) {
+  LetNextBegin();
+  AwaitInputs();
   const int64_t t = BlockIndex().x;
   RotateToken(angles, positions[t], heads, rows.data + t * rows.q_stride, rows.k[t],
               rows.q_out[t], rows.k_out[t]);
@@ -54,7 +56,10 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                RowsOf<T>(rotary.k_out)};
     WithCacheType(kv.cache.dtype, [&]<typename C>(C) {
       Launch(*context.stream,
-             {.blocks = {static_cast<uint32_t>(rotary.q.shape[0])}, .threads = {BlockThreads(rotary.q.RowElements() + rotary.k.RowElements(), 4, kMaxThreads)}},
+             {.blocks = {static_cast<uint32_t>(rotary.q.shape[0])},
+              .threads = {BlockThreads(rotary.q.RowElements() + rotary.k.RowElements(), 4,
+                                       kMaxThreads)},
+              .early = true},
              RotateAndStore<T, C>, AngleParamsOf(rotary), RowsOf<const int32_t>(rotary.positions),
              RotaryHeadParams{rotary.q.shape[1], rotary.k.shape[1], rotary.q.shape[2]}, rows,
              KvStoreParamsOf<C>(kv), kv.batch->slot_mapping);
