@@ -12,8 +12,6 @@
 namespace pagemill::gpu {
 namespace {
 
-constexpr int kFewRows = 32;  // of x, up to which warps share K
-
 // Block (outputs, rows).
 template <typename W, typename Tile>
 PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks) MultiplyTile(Bf16ProductRows product, W w) {
@@ -44,7 +42,7 @@ void MultiplyOnTensorCores(const TensorView& x, const TensorView& w, const float
   WithWeights(w, [&]<typename W>(const W& weights) {
     if (product.rows <= 8) {
       LaunchTiles<FewRows<Bf16Product<W>, 1>>(product, weights, stream);
-    } else if (product.rows <= kFewRows) {
+    } else if (product.rows <= kFewTensorCoreRows) {
       LaunchTiles<FewRows<Bf16Product<W>, 2>>(product, weights, stream);
     } else {
       LaunchTiles<ManyRows<Bf16Product<W>, 4>>(product, weights, stream);

@@ -3,11 +3,16 @@
 #ifndef PAGEMILL_CUDA_OPS_LINEAR_TENSOR_CORES_H_
 #define PAGEMILL_CUDA_OPS_LINEAR_TENSOR_CORES_H_
 
+#include <cstdint>
+
 #include "cc/device/capabilities.h"
 #include "cc/device/stream.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::gpu {
+
+// Of x, up to which warps share K.
+inline constexpr int64_t kFewTensorCoreRows = 32;
 
 // True if MultiplyOnTensorCores() takes these operands: a bf16 x, and rows of whole tiles.
 bool FitsTensorCores(const device::Capabilities& caps, const TensorView& x, const TensorView& w);
