@@ -25,6 +25,9 @@ using ops::conformance::OnHost;
 using ops::conformance::Random;
 using ops::conformance::TestTensor;
 
+// There are no tests for all ways to run kernels here.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuConformance);
+
 constexpr CublasLtLimits kSmallSlices = {.converted_rows = 40, .slice_bytes = 16 << 10};
 
 // A kernel with these limits, on operands of the host.

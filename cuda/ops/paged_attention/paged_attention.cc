@@ -161,7 +161,8 @@ constexpr ops::Kernel kKernels[] = {
      .run = RunFlashInferOrGpu,
      .workspace_bytes = FlashInferStateBytes,
      .activations = ops::Precision::kBf16,
-     .plan = &kFlashInferPlan},
+     .plan = &kFlashInferPlan,
+     .varies_with_batch = true},
 #endif
     {.op = "paged_attention", .name = "gpu", .priority = 10, .supports = OnEveryGpu, .run = Run},
 };
