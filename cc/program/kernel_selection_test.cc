@@ -90,8 +90,8 @@ TEST(KernelSelection, DeterministicIsWithoutKernelsThatVaryWithTheBatch) {
   EXPECT_TRUE(Select("w", options).ok()) << Select("w", options).ToString();
   options.deterministic = true;
   EXPECT_EQ(Select("w", options).message(),
-            "kernel_filter (--kernel-filter) is 'varies', but no op of the program can use a kernel "
-            "of that name here, with the activations that are allowed; there are packs");
+            "kernel_filter (--kernel-filter) is 'varies', but no op of the program can use a "
+            "kernel of that name here, with the activations that are allowed; there are packs");
   options.kernel_filter = "";
   EXPECT_TRUE(Select("w", options).ok()) << Select("w", options).ToString();
 }

@@ -4,8 +4,8 @@
 //
 // What the library leaves to its caller is checked: sizes and strides that fit each other, memory
 // that is the GPU's, addresses as aligned as the preference says, an algorithm of these sizes, and
-// workspace, which is overwritten. There is no algorithm for a D of one row, so that tests see what a
-// caller does then.
+// workspace, which is overwritten. There is no algorithm for a D of one row, so that tests see what
+// a caller does then.
 #ifndef PAGEMILL_CUDA_EMULATION_CUBLAS_LT_H_
 #define PAGEMILL_CUDA_EMULATION_CUBLAS_LT_H_
 

@@ -22,8 +22,8 @@ struct CublasLtLimits {
   int64_t slice_bytes = int64_t{64} << 20;  // of weights in bf16, and likewise of sums in f32
 };
 
-// True if MultiplyByCublasLt() takes these operands, as FitsTensorCores() has it, and the library is
-// installed.
+// True if MultiplyByCublasLt() takes these operands, as FitsTensorCores() has it, and the library
+// is installed.
 bool FitsCublasLt(const device::Capabilities& caps, const TensorView& x, const TensorView& w);
 
 // Of workspace, for up to x.shape[0] rows; `has_bias` as in the call.

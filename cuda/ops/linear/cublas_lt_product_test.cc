@@ -170,8 +170,8 @@ TEST_F(CublasLtProduct, AnErrorOfTheLibraryIsTheStreams) {
   on.product.y_stride = 63;
   EXPECT_TRUE(on.native.Multiply(on.product));
   EXPECT_EQ(on.Finish().message(),
-            "cuBLASLt failed to choose an algorithm: an invalid value (--deterministic does without "
-            "it)");
+            "cuBLASLt failed to choose an algorithm: an invalid value (--deterministic does "
+            "without it)");
 }
 
 TEST_F(CublasLtProduct, IsSupportedWhereTheLibraryIsInstalled) {

@@ -95,8 +95,8 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && AreReadable(call.inputs[1]);
 }
 
-// Calls multiply(w, bias, y) for each matrix; rows that no vector load can read are multiplied by the
-// other kernel.
+// Calls multiply(w, bias, y) for each matrix; rows that no vector load can read are multiplied by
+// the other kernel.
 template <typename Multiply>
 void ForAlignedMatrices(const ops::OpCall& call, ops::KernelContext& context,
                         const Multiply& multiply) {
