@@ -103,7 +103,7 @@ void BindExecutorOptions(nb::module_& m) {
              int32_t block_size, const std::string& kv_cache_dtype, std::string kernel_filter,
              const std::string& activation_dtype, std::string pack_cache_folder, bool place_memory,
              const std::string& activation_type, int64_t kv_page_bytes, int32_t max_adapters,
-             int32_t max_draft_tokens, bool state_checkpoints) {
+             int32_t max_draft_tokens, bool state_checkpoints, bool deterministic) {
             const ExecutorOptions options = {
                 .num_threads = num_threads,
                 .max_num_tokens = max_num_tokens,
@@ -119,6 +119,7 @@ void BindExecutorOptions(nb::module_& m) {
                 .activation_type = ValueOrThrow(program::ParseActivationType(activation_type)),
                 .kernel_filter = std::move(kernel_filter),
                 .activations = ParseActivationDType(activation_dtype),
+                .deterministic = deterministic,
                 .pack_cache_folder = std::move(pack_cache_folder),
                 .place_memory = place_memory};
             ThrowIfError(options.Validate());
@@ -131,7 +132,7 @@ void BindExecutorOptions(nb::module_& m) {
           nb::arg("pack_cache_folder") = "", nb::arg("place_memory") = true,
           nb::arg("activation_type") = "f32", nb::arg("kv_page_bytes") = 0,
           nb::arg("max_adapters") = 0, nb::arg("max_draft_tokens") = 0,
-          nb::arg("state_checkpoints") = true)
+          nb::arg("state_checkpoints") = true, nb::arg("deterministic") = false)
       .def_ro("num_threads", &ExecutorOptions::num_threads)
       .def_ro("max_num_tokens", &ExecutorOptions::max_num_tokens)
       .def_ro("max_num_seqs", &ExecutorOptions::max_num_seqs)
@@ -146,6 +147,7 @@ void BindExecutorOptions(nb::module_& m) {
           "activation_type",
           [](const ExecutorOptions& o) { return std::string(Info(o.activation_type).name); })
       .def_ro("kernel_filter", &ExecutorOptions::kernel_filter)
+      .def_ro("deterministic", &ExecutorOptions::deterministic)
       .def_prop_ro("activation_dtype",
                    [](const ExecutorOptions& o) { return ActivationDTypeName(o.activations); });
 }

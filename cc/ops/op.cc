@@ -15,6 +15,7 @@ StatusOr<const Kernel*> ChooseKernel(const OpDefinition& op, const device::Capab
   for (const Kernel& kernel : op.kernels) {
     if (!limits.name.empty() && kernel.name != limits.name) continue;
     if (kernel.activations > limits.activations) continue;
+    if (limits.deterministic && kernel.varies_with_batch) continue;
     // `supports` may cost more than comparing priorities.
     if (best != nullptr && kernel.priority < best->priority) continue;
     if (!kernel.supports(caps, call)) continue;

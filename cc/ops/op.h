@@ -141,6 +141,8 @@ struct Kernel {
   void (*run_row_maxima)(const OpCall& call, KernelContext& context, int64_t columns,
                          RowMaximum* maxima) = nullptr;
   const BatchPlan* plan = nullptr;  // null if the kernel needs no plan
+  // A row of the result may have other bits in another batch: the order of sums depends on sizes.
+  bool varies_with_batch = false;
 };
 
 // The kernel's packing of input `input`; null if it is read as stored.
@@ -156,6 +158,7 @@ struct KernelLimits {
   std::string_view name = {};  // if not empty, the kernel of this name ("reference")
   // The coarsest precision to which a kernel may round activations.
   Precision activations = Precision::kInt8Block;
+  bool deterministic = false;  // none that varies with the batch
 };
 
 // Output `output` may share the memory of input `input` when that input is not read later.

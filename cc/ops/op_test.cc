@@ -70,6 +70,19 @@ TEST(ChooseKernel, ExcludesKernelsThatRoundActivationsMoreThanAllowed) {
   EXPECT_FALSE(ChooseKernel(op, {}, {}, unfit).ok());
 }
 
+TEST(ChooseKernel, ExcludesKernelsThatVaryWithTheBatch) {
+  constexpr Kernel kernels[] = {
+      {.op = "twist", .name = "plain", .priority = 1, .supports = OnEveryCpu},
+      {.op = "twist",
+       .name = "library",
+       .priority = 2,
+       .supports = OnEveryCpu,
+       .varies_with_batch = true}};
+  const OpDefinition op = {"twist", nullptr, kernels};
+  EXPECT_EQ((*ChooseKernel(op, {}, {}))->name, "library");
+  EXPECT_EQ((*ChooseKernel(op, {}, {}, {.deterministic = true}))->name, "plain");
+}
+
 TEST(Attributes, FallBackWhenMissing) {
   Attributes attributes;
   attributes.Set("window", 4096);

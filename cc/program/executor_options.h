@@ -34,6 +34,8 @@ struct ExecutorOptions {
   // The lowest precision to which matrix multiplications and attention may round activations on
   // input if that is faster; applies regardless of kernel_filter.
   ops::Precision activations = ops::Precision::kMixedBlock;
+  // Runs no kernel that varies with the batch (ops::Kernel); applies regardless of kernel_filter.
+  bool deterministic = false;
   // Folder that caches packed weights (weights/pack_cache.h); empty = weights are packed at every
   // start.
   std::string pack_cache_folder;

@@ -44,6 +44,7 @@ Status CheckFilter(const Program& program, const Target& target, const ExecutorO
                               ops::FindOp(target.ops, op.name));
     const OperandViews operands(program, op, options.max_sizes(), selection.kv);
     for (const ops::Kernel& kernel : definition->kernels) {
+      if (options.deterministic && kernel.varies_with_batch) continue;
       if (kernel.supports(target.capabilities, operands.call())) names.insert(kernel.name);
     }
   }
@@ -88,7 +89,9 @@ StatusOr<const ops::Kernel*> ChooseKernelFor(const ops::OpDefinition& definition
                                              const device::Capabilities& capabilities,
                                              const ops::OpCall& call,
                                              const ExecutorOptions& options) {
-  ops::KernelLimits limits = {.name = options.kernel_filter, .activations = options.activations};
+  ops::KernelLimits limits = {.name = options.kernel_filter,
+                              .activations = options.activations,
+                              .deterministic = options.deterministic};
   if (limits.activations == ops::Precision::kMixedBlock &&
       definition.automatic_activations != nullptr) {
     limits.activations = definition.automatic_activations(call);

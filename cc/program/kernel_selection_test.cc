@@ -17,7 +17,13 @@ constexpr ops::Kernel kKernels[] = {
      .name = "packs",
      .supports = [](const device::Capabilities&, const ops::OpCall&) { return true; },
      .run = [](const ops::OpCall&, ops::KernelContext&) {},
-     .packing = &kPacking}};
+     .packing = &kPacking},
+    {.op = "mix",
+     .name = "varies",
+     .priority = -1,
+     .supports = [](const device::Capabilities&, const ops::OpCall&) { return true; },
+     .run = [](const ops::OpCall&, ops::KernelContext&) {},
+     .varies_with_batch = true}};
 // Rejects int8 caches.
 Status CheckStore(const ops::OpCall& call) {
   return call.inputs[1].dtype == DType::kI8 ? InvalidArgument("store: not i8") : OkStatus();
@@ -75,7 +81,19 @@ TEST(KernelSelection, RefusesAFilterThatNoKernelHas) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "kernel_filter (--kernel-filter) is 'pack', but no op of the program can use a kernel "
-            "of that name here, with the activations that are allowed; there are packs");
+            "of that name here, with the activations that are allowed; there are packs, varies");
+}
+
+TEST(KernelSelection, DeterministicIsWithoutKernelsThatVaryWithTheBatch) {
+  ExecutorOptions options;
+  options.kernel_filter = "varies";
+  EXPECT_TRUE(Select("w", options).ok()) << Select("w", options).ToString();
+  options.deterministic = true;
+  EXPECT_EQ(Select("w", options).message(),
+            "kernel_filter (--kernel-filter) is 'varies', but no op of the program can use a "
+            "kernel of that name here, with the activations that are allowed; there are packs");
+  options.kernel_filter = "";
+  EXPECT_TRUE(Select("w", options).ok()) << Select("w", options).ToString();
 }
 
 }  // namespace

@@ -114,6 +114,21 @@ void GpuStream::Exchange(std::span<const Nccl::Part> sends, std::span<const Nccl
   if (status_->ok()) *status_ = peers_->nccl()->Exchange(sends, receives, stream_);
 }
 
+bool GpuStream::Multiply(const MatrixProduct& product) {
+  MakeCurrent();
+  const StatusOr<bool> is_enqueued = [&]() -> StatusOr<bool> {
+    PAGEMILL_RETURN_IF_ERROR(*status_);
+    if (cublas_lt_ == nullptr) {
+      PAGEMILL_ASSIGN_OR_RETURN(const CublasLtLibrary library, CublasLtLibrary::Open());
+      PAGEMILL_ASSIGN_OR_RETURN(cublas_lt_, CublasLt::Create(library));
+    }
+    return cublas_lt_->Multiply(product, stream_);
+  }();
+  if (is_enqueued.ok()) return *is_enqueued;
+  *status_ = is_enqueued.status();
+  return true;
+}
+
 StatusOr<std::unique_ptr<GpuEvent>> GpuEvent::Create() {
   PAGEMILL_GPU(Event_t) event = nullptr;
   PAGEMILL_RETURN_IF_ERROR(

@@ -12,6 +12,7 @@
 #include "cc/base/status.h"
 #include "cc/device/capabilities.h"
 #include "cc/device/stream.h"
+#include "cuda/device/cublas_lt.h"
 #include "cuda/device/peer_group.h"
 #include "cuda/gpu_runtime.h"
 
@@ -41,6 +42,8 @@ class GpuStream final : public device::Stream {
   const PeerGroup* peers() const { return peers_.get(); }
   // Enqueues Nccl::Exchange() of the ranks that it has joined.
   void Exchange(std::span<const Nccl::Part> sends, std::span<const Nccl::Part> receives);
+  // Enqueues CublasLt::Multiply(). False if the library has no algorithm for the product.
+  bool Multiply(const MatrixProduct& product);
   // Makes this stream's GPU the calling thread's current one.
   void MakeCurrent();
   // Remembers the first error, for events.
@@ -65,6 +68,7 @@ class GpuStream final : public device::Stream {
   std::map<const void*, LoadedCode> loaded_;  // by its code
   const std::shared_ptr<Status> status_ = std::make_shared<Status>();  // events have it, too
   std::shared_ptr<const PeerGroup> peers_;                               // likewise
+  std::unique_ptr<CublasLt> cublas_lt_;  // once it has multiplied
 };
 
 class GpuEvent final : public device::Event {

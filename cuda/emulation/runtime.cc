@@ -34,6 +34,7 @@ std::atomic<int> warp_lanes = 32;
 std::atomic<uint64_t> seed = 1;
 std::atomic<bool> has_peer_access = true;
 std::atomic<bool> nccl_is_installed = true;
+std::atomic<bool> cublas_lt_is_installed = false;
 
 std::mutex allocating;
 struct Allocation {
@@ -90,10 +91,12 @@ void EmulatedGpu::Configure(const EmulatedGpuOptions& options) {
   seed = options.seed << 20;
   emulation::has_peer_access = options.has_peer_access;
   nccl_is_installed = options.has_nccl;
+  cublas_lt_is_installed = options.has_cublas_lt;
 }
 
 int EmulatedGpu::warp_lanes() { return emulation::warp_lanes; }
 bool EmulatedGpu::has_nccl() { return nccl_is_installed; }
+bool EmulatedGpu::has_cublas_lt() { return cublas_lt_is_installed; }
 
 device::testing::TestDevice& EmulatedGpu::memory() {
   static auto& device = *new device::testing::TestDevice(kDevices * kMemoryBytes);

@@ -31,6 +31,7 @@ struct EmulatedGpuOptions {
   uint64_t seed = 1;  // each launch has a seed of its own, which follows from this one
   bool has_peer_access = true;  // within a process
   bool has_nccl = true;         // nccl.h
+  bool has_cublas_lt = false;   // cublas_lt.h
 };
 
 class EmulatedGpu {
@@ -41,6 +42,7 @@ class EmulatedGpu {
   static void Configure(const EmulatedGpuOptions& options);
   static int warp_lanes();
   static bool has_nccl();
+  static bool has_cublas_lt();
   static device::testing::TestDevice& memory();  // of all
 };
 

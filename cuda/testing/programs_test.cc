@@ -7,6 +7,7 @@
 
 #include "cc/program/device/testing/device_parity.h"
 #include "cc/program/testing/tiny_llama.h"
+#include "cuda/emulation/cublas_lt.h"
 #include "cuda/emulation/runtime.h"
 #include "cuda/testing/gpu_under_test.h"
 
@@ -68,9 +69,14 @@ TEST(Programs, RanksOfALlamaHaveTheTokensOfOne) {
 
 // Activations of 8 bits of mantissa in four layers.
 TEST(Programs, ALlamaInBf16IsClose) {
-  const Status status = Check(TinyLlamaText({.seed = 5, .weight_dtype = DType::kBF16}),
-                              DType::kBF16, 0.05);
-  EXPECT_TRUE(status.ok()) << status.ToString();
+  for (const bool has_cublas_lt : {true, false}) {
+    emulation::EmulatedGpu::Configure({.has_cublas_lt = has_cublas_lt});
+    const int64_t before = emulatedCublasLtNumProducts();
+    const Status status = Check(TinyLlamaText({.seed = 5, .weight_dtype = DType::kBF16}),
+                                DType::kBF16, 0.05);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(emulatedCublasLtNumProducts() > before, has_cublas_lt);
+  }
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "cc/ops/linear/linear.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/linear/cublas_lt_product.h"
 #include "cuda/ops/linear/int8_tensor_cores.h"
 #include "cuda/ops/linear/matrix_cores.h"
 #include "cuda/ops/linear/row_products.h"
@@ -65,14 +69,20 @@ void MultiplyPlain(const TensorView& x, const TensorView& w, const float* bias,
   WithActType(x.dtype, [&]<typename T>(T) { Multiply<T>(x, w, bias, y, stream); });
 }
 
+// The bias of a matrix of a call, by its number; null if it is missing.
+const TensorView* BiasOf(const ops::OpCall& call, size_t matrix) {
+  const size_t input = 2 + 2 * matrix;
+  const bool has_bias = input < call.inputs.size() && call.inputs[input].rank > 0;
+  return has_bias ? &call.inputs[input] : nullptr;
+}
+
 // Calls multiply(w, bias, y) for each matrix of a call; a missing bias is null.
 template <typename Multiply>
 void ForMatrices(const ops::OpCall& call, const Multiply& multiply) {
   for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const size_t bias = 2 + 2 * i;
-    const bool has_bias = bias < call.inputs.size() && call.inputs[bias].rank > 0;
-    multiply(call.inputs[1 + 2 * i],
-             has_bias ? call.inputs[bias].Data<const float>() : nullptr, call.outputs[i]);
+    const TensorView* const bias = BiasOf(call, i);
+    multiply(call.inputs[1 + 2 * i], bias == nullptr ? nullptr : bias->Data<const float>(),
+             call.outputs[i]);
   }
 }
 
@@ -86,14 +96,28 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && AreReadable(call.inputs[1]);
 }
 
-// Multiplies by kMultiply, and rows that no vector load can read by the other kernel.
-template <auto kMultiply>
-void RunAligned(const ops::OpCall& call, ops::KernelContext& context) {
+// The products of a call whose rows vector loads can read. The others are multiplied.
+std::vector<Product> TakeAligned(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& x = call.inputs[0];
+  std::vector<Product> aligned;
   ForMatrices(call, [&](const TensorView& w, const float* bias, const TensorView& y) {
-    const bool aligned = HasAlignedRows(x) && (w.dtype != DType::kBF16 || HasAlignedRows(w));
-    (aligned ? kMultiply : MultiplyPlain)(x, w, bias, y, *context.stream);
+    if (HasAlignedRows(x) && (w.dtype != DType::kBF16 || HasAlignedRows(w))) {
+      aligned.push_back({w, bias, y});
+    } else {
+      MultiplyPlain(x, w, bias, y, *context.stream);
+    }
   });
+  return aligned;
+}
+
+void RunOnTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
+  MultiplyOnTensorCores(call.inputs[0], TakeAligned(call, context), *context.stream);
+}
+
+void RunOnMatrixCores(const ops::OpCall& call, ops::KernelContext& context) {
+  for (const auto& [w, bias, y] : TakeAligned(call, context)) {
+    MultiplyOnMatrixCores(call.inputs[0], w, bias, y, *context.stream);
+  }
 }
 
 bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
@@ -102,6 +126,24 @@ bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& ca
 
 bool SupportsMatrixCores(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && FitsMatrixCores(caps, call.inputs[0], call.inputs[1]);
+}
+
+bool SupportsCublasLt(const device::Capabilities& caps, const ops::OpCall& call) {
+  return OnEveryGpu(caps, call) && FitsCublasLt(caps, call.inputs[0], call.inputs[1]);
+}
+
+void RunByCublasLt(const ops::OpCall& call, ops::KernelContext& context) {
+  MultiplyByCublasLt(call.inputs[0], TakeAligned(call, context), context.workspace.data(),
+                     *context.stream);
+}
+
+int64_t CublasLtBytes(const ops::OpCall& call, int32_t) {
+  int64_t most = 0;
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    most = std::max(most, CublasLtProductBytes(call.inputs[0], call.inputs[1 + 2 * i],
+                                               BiasOf(call, i) != nullptr, call.outputs[i]));
+  }
+  return most;
 }
 
 void RunInInt8(const ops::OpCall& call, ops::KernelContext& context) {
@@ -123,10 +165,18 @@ bool SupportsInt8(const device::Capabilities& caps, const ops::OpCall& call) {
 
 constexpr ops::Kernel kKernels[] = {
     {.op = "linear",
+     .name = "cublaslt",
+     .priority = 25,
+     .supports = SupportsCublasLt,
+     .run = RunByCublasLt,
+     .workspace_bytes = CublasLtBytes,
+     .activations = ops::Precision::kBf16,
+     .varies_with_batch = true},
+    {.op = "linear",
      .name = "tensor_core",
      .priority = 20,
      .supports = SupportsTensorCores,
-     .run = RunAligned<MultiplyOnTensorCores>,
+     .run = RunOnTensorCores,
      .activations = ops::Precision::kBf16},
     {.op = "linear",
      .name = "tensor_core_int8",
@@ -139,7 +189,7 @@ constexpr ops::Kernel kKernels[] = {
      .name = "matrix_core",
      .priority = 20,
      .supports = SupportsMatrixCores,
-     .run = RunAligned<MultiplyOnMatrixCores>,
+     .run = RunOnMatrixCores,
      .activations = ops::Precision::kBf16},
     {.op = "linear", .name = "gpu", .priority = 10, .supports = Supports, .run = Run},
 };

@@ -1,7 +1,6 @@
 #include "cuda/ops/kernels.h"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "cc/ops/quantized/quantized.h"
 #include "cc/ops/quantized/random_packed.h"
 #include "cuda/gpu_rows.h"
+#include "cuda/ops/linear/testing/aligned_product.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
@@ -93,64 +93,6 @@ class WeightsOfEveryFormat {
   std::vector<std::pair<std::string, TensorView>> all_;
 };
 
-// A product of bf16 with rows that vector loads can read: the conformance bodies have none of these.
-struct AlignedProduct {
-  AlignedProduct(int64_t n, const TensorView& weights, DType y_type)
-      : w(weights),
-        x(DType::kBF16, {n, w.shape[1]}),
-        bias(DType::kF32, {w.shape[0]}),
-        y(y_type, {n, w.shape[0]}) {
-    Random random(static_cast<uint64_t>(w.shape[0] + w.shape[1]));
-    bias.FillUniform(random, -1, 1);
-    x.FillUniform(random, -2, 2);
-  }
-
-  bool IsSupported(const ops::Kernel& kernel) const {
-    const TensorView inputs[] = {x.view(), w, bias.view()}, outputs[] = {y.view()};
-    return kernel.supports(GpuCapabilities(),
-                           {.inputs = inputs, .outputs = outputs, .attributes = &attributes});
-  }
-
-  std::vector<float> Run(const ops::Kernel& kernel, int64_t rows) {
-    device::ThreadPool pool({.num_threads = 1});
-    TensorView in = x.view(), out = y.view();
-    in.shape[0] = out.shape[0] = rows;
-    const TensorView inputs[] = {in, w, bias.view()};
-    y.Poison();
-    ops::conformance::RunKernel(kernel,
-                                {.inputs = inputs, .outputs = {&out, 1}, .attributes = &attributes},
-                                pool);
-    EXPECT_TRUE(y.GuardsIntact());
-    std::vector<float> all = y.ToFloat();
-    all.resize(static_cast<size_t>(rows * out.shape[1]));
-    return all;
-  }
-
-  // That `got` is within the contract's bound for kernels of bf16.
-  void CheckValues(const std::vector<float>& got) const {
-    const int64_t outputs = w.shape[0], columns = w.shape[1];
-    const std::vector<float> of_x = x.ToFloat(), of_bias = bias.ToFloat();
-    std::vector<float> row(static_cast<size_t>(columns));
-    for (size_t i = 0; i < got.size(); ++i) {
-      const int64_t n = static_cast<int64_t>(i) / outputs, m = static_cast<int64_t>(i) % outputs;
-      ops::ReadWeightRow(w, /*matrix=*/0, m, row.data());
-      double sum = of_bias[static_cast<size_t>(m)], magnitude = std::abs(sum);
-      for (int64_t k = 0; k < columns; ++k) {
-        const double product =
-            double{row[static_cast<size_t>(k)]} * of_x[static_cast<size_t>(n * columns + k)];
-        sum += product;
-        magnitude += std::abs(product);
-      }
-      ASSERT_TRUE(std::abs(got[i] - sum) <= ops::LinearBf16ErrorBound(columns) * magnitude)
-          << "y[" << n << ", " << m << "] is " << got[i] << ", expected " << sum;
-    }
-  }
-
-  TensorView w;
-  TestTensor x, bias, y;
-  ops::Attributes attributes;
-};
-
 // The kernel of bf16 products on this GPU: its warps decide which instructions it has.
 const ops::Kernel& Bf16Kernel(const ops::OpDefinition& op) {
   const std::string_view name =
@@ -199,6 +141,25 @@ TEST_P(GpuConformance, LinearOfBf16RoundsOnce) {
   TestTensor expected(DType::kBF16, {3, 40});
   expected.Set(wide.Run(Bf16Kernel(op), 3));
   EXPECT_TRUE(BitEqual(rounded, expected.ToFloat()));
+}
+
+TEST_P(GpuConformance, LinearByCublasLt) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  const ops::Kernel& kernel = *std::ranges::find(op.kernels, "cublaslt", &ops::Kernel::name);
+  Random random(3);
+  for (const auto& [m, k] : {std::pair<int64_t, int64_t>{72, 96}, {136, 512}}) {
+    const WeightsOfEveryFormat weights(m, k, random);
+    for (const auto& [name, w] : weights.all()) {
+      SCOPED_TRACE(name + " " + std::to_string(m) + " x " + std::to_string(k));
+      AlignedProduct wide(130, w, DType::kF32), narrow(130, w, DType::kBF16);
+      if (!wide.IsSupported(kernel)) GTEST_SKIP() << "cuBLASLt is not installed";
+      for (int64_t rows : {33, 130}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows");
+        wide.CheckValues(wide.Run(kernel, rows));
+        narrow.CheckValues(narrow.Run(kernel, rows));
+      }
+    }
+  }
 }
 
 }  // namespace

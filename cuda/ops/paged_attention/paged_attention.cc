@@ -152,16 +152,15 @@ constexpr ops::Kernel kKernels[] = {
      .activations = ops::Precision::kBf16,
      .plan = &kPlan},
 #if defined(__CUDACC__)
-    // Until it has been timed on a GPU, it has to be asked for (--kernel-filter flashinfer): while
-    // its priority is below that of tensor_core, keys lie in columns (cc/program/kv/key_layout.h).
     {.op = "paged_attention",
      .name = "flashinfer",
-     .priority = 15,
+     .priority = 30,
      .supports = SupportsFlashInfer,
      .run = RunFlashInferOrGpu,
      .workspace_bytes = FlashInferStateBytes,
      .activations = ops::Precision::kBf16,
-     .plan = &kFlashInferPlan},
+     .plan = &kFlashInferPlan,
+     .varies_with_batch = true},
 #endif
     {.op = "paged_attention", .name = "gpu", .priority = 10, .supports = OnEveryGpu, .run = Run},
 };

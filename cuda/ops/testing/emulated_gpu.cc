@@ -17,7 +17,10 @@
 namespace pagemill::gpu {
 namespace {
 
-constexpr emulation::EmulatedGpuOptions kRuns[] = {{32, 1}, {32, 2}, {64, 3}};
+constexpr emulation::EmulatedGpuOptions kRuns[] = {
+    {.warp_lanes = 32, .seed = 1, .has_cublas_lt = true},
+    {.warp_lanes = 32, .seed = 2},
+    {.warp_lanes = 64, .seed = 3}};
 
 }  // namespace
 

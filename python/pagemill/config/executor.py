@@ -88,6 +88,12 @@ class ExecutorConfig:
         " node.",
         allowed=("auto", "off"),
     )
+    deterministic: bool = option(
+        False,
+        "Run no kernel with which a request's result may depend on what else is in its batch. The"
+        " CPU has none; on NVIDIA's GPUs cuBLASLt, where it is installed, is one, and faster with"
+        " long prompts.",
+    )
     kernel_filter: str = option(
         "",
         "Run every operation that has a kernel of this name, such as portable or reference, with"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, read_environment
+from pagemill.engine.device_libraries import open_libraries
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.runner.build import BuiltModel
@@ -114,6 +115,7 @@ def _find(path: str) -> FoundPlugin:
         plugin = _native.DevicePlugin(path)
     except _native.StatusError as error:
         return FoundPlugin(path, reason=error.message)
+    open_libraries(plugin.vendor)
     try:
         return FoundPlugin(plugin.vendor, plugin, plugin.devices())
     except _native.StatusError as error:

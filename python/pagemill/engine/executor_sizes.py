@@ -270,6 +270,7 @@ class ExecutorSizes:
             "kv_cache_dtype": self.kv_cache_dtype,
             "activation_type": self.activation_type,
             "kernel_filter": config.executor.kernel_filter,
+            "deterministic": config.executor.deterministic,
             "activation_dtype": _ACTIVATION_DTYPES[config.executor.activation_dtype],
             "pack_cache_folder": _pack_cache_folder(config),
             "place_memory": config.executor.numa == "auto",

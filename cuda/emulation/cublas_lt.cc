@@ -1,0 +1,252 @@
+#include "cuda/emulation/cublas_lt.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <iterator>
+
+#include "cc/base/status.h"
+#include "cc/device/testing/test_device.h"
+#include "cc/tensor/float16.h"
+
+namespace pagemill::gpu::emulation {
+namespace {
+
+using device::testing::TestWorker;
+
+constexpr int kInvalidValue = 7, kNotSupported = 15;
+constexpr int kF32 = 0, kBf16 = 14, kComputeInF32 = 68;
+constexpr int kTransposesA = 3;
+constexpr int kMostWorkspace = 1, kReductions = 3, kFirstAlignment = 5;
+constexpr uint32_t kReductionInF32 = 2;
+
+std::atomic<int64_t> num_products = 0;
+std::atomic<int64_t> num_searches = 0;
+
+struct Product {
+  int compute_type, scale_type;
+  int32_t transposes_a = 0;
+};
+
+struct Layout {
+  int type;
+  int64_t rows, columns, stride;
+
+  int64_t ElementBytes() const { return type == kF32 ? 4 : 2; }
+  int64_t Bytes() const { return ((columns - 1) * stride + rows) * ElementBytes(); }
+};
+
+struct Preference {
+  uint64_t workspace_bytes = 0;
+  uint32_t reductions = 7;
+  uint32_t alignments[4] = {256, 256, 256, 256};  // of A, B, C and D
+};
+
+template <typename T>
+int Set(T* member, const void* value, size_t bytes) {
+  if (bytes != sizeof(T)) return kInvalidValue;
+  std::memcpy(member, value, bytes);
+  return 0;
+}
+
+// A product of matrices in columns, D = A^T B: A [k, m], B [k, n], D [m, n].
+struct Sizes {
+  Layout a, b, d;
+
+  bool Fit() const {
+    const auto is_valid = [](const Layout& layout) {
+      return layout.rows > 0 && layout.columns > 0 && layout.stride >= layout.rows;
+    };
+    return is_valid(a) && is_valid(b) && is_valid(d) && a.rows == b.rows && d.rows == a.columns &&
+           d.columns == b.columns;
+  }
+  bool HaveAlgorithm() const {
+    return a.type == kBf16 && b.type == kBf16 && (d.type == kBf16 || d.type == kF32) && d.rows > 1;
+  }
+  // What an algorithm remembers.
+  emulatedCublasLtAlgorithm Algorithm(const uint32_t (&alignments)[4]) const {
+    emulatedCublasLtAlgorithm algorithm = {};
+    const int64_t all[] = {a.rows,   a.columns, b.columns, a.stride,
+                           b.stride, d.stride,  d.type};
+    std::copy(std::begin(all), std::end(all), algorithm.data);
+    algorithm.data[7] = *std::min_element(std::begin(alignments), std::end(alignments));
+    return algorithm;
+  }
+};
+
+float Load(const std::byte* matrix, int64_t index) {
+  uint16_t bits;
+  std::memcpy(&bits, matrix + index * 2, sizeof(bits));
+  return Bf16ToFloat(bits);
+}
+
+Status Multiply(const Sizes& sizes, const void* a, const void* b, void* d, void* workspace,
+                TestWorker& worker) {
+  const auto find = [&](const void* data, int64_t bytes) { return worker.Find(data, bytes); };
+  const std::byte* const of_a = find(a, sizes.a.Bytes());
+  const std::byte* const of_b = find(b, sizes.b.Bytes());
+  std::byte* const of_d = find(d, sizes.d.Bytes());
+  std::byte* const scratch = find(workspace, emulatedCublasLtWorkspaceBytes);
+  if (of_a == nullptr || of_b == nullptr || of_d == nullptr || scratch == nullptr) {
+    return Internal("a matrix of cuBLASLt, or its workspace, is not in the GPU's memory");
+  }
+  std::memset(scratch, 0xff, emulatedCublasLtWorkspaceBytes);
+  for (int64_t column = 0; column < sizes.d.columns; ++column) {
+    for (int64_t row = 0; row < sizes.d.rows; ++row) {
+      float sum = 0;
+      for (int64_t k = 0; k < sizes.a.rows; ++k) {
+        sum += Load(of_a, row * sizes.a.stride + k) * Load(of_b, column * sizes.b.stride + k);
+      }
+      std::byte* const to = of_d + (column * sizes.d.stride + row) * sizes.d.ElementBytes();
+      if (sizes.d.type == kF32) {
+        std::memcpy(to, &sum, sizeof(sum));
+      } else {
+        const uint16_t bits = FloatToBf16(sum);
+        std::memcpy(to, &bits, sizeof(bits));
+      }
+    }
+  }
+  return OkStatus();
+}
+
+Sizes SizesOf(const void* a, const void* b, const void* d) {
+  return {*static_cast<const Layout*>(a), *static_cast<const Layout*>(b),
+          *static_cast<const Layout*>(d)};
+}
+
+bool IsAligned(const void* address, uint64_t alignment) {
+  return reinterpret_cast<uintptr_t>(address) % alignment == 0;
+}
+
+}  // namespace
+}  // namespace pagemill::gpu::emulation
+
+using pagemill::gpu::emulation::IsAligned;
+using pagemill::gpu::emulation::kComputeInF32;
+using pagemill::gpu::emulation::kF32;
+using pagemill::gpu::emulation::kFirstAlignment;
+using pagemill::gpu::emulation::kInvalidValue;
+using pagemill::gpu::emulation::kMostWorkspace;
+using pagemill::gpu::emulation::kNotSupported;
+using pagemill::gpu::emulation::kReductionInF32;
+using pagemill::gpu::emulation::kReductions;
+using pagemill::gpu::emulation::kTransposesA;
+using pagemill::gpu::emulation::Layout;
+using pagemill::gpu::emulation::num_products;
+using pagemill::gpu::emulation::num_searches;
+using pagemill::gpu::emulation::Preference;
+using pagemill::gpu::emulation::Product;
+using pagemill::gpu::emulation::Set;
+using pagemill::gpu::emulation::Sizes;
+using pagemill::gpu::emulation::SizesOf;
+
+int64_t emulatedCublasLtNumProducts() { return num_products; }
+int64_t emulatedCublasLtNumSearches() { return num_searches; }
+
+int emulatedCublasLtCreate(void** handle) {
+  *handle = new int;
+  return 0;
+}
+
+int emulatedCublasLtDestroy(void* handle) {
+  delete static_cast<int*>(handle);
+  return 0;
+}
+
+int emulatedCublasLtMatmulDescCreate(void** product, int compute_type, int scale_type) {
+  *product = new Product{compute_type, scale_type};
+  return 0;
+}
+
+int emulatedCublasLtMatmulDescDestroy(void* product) {
+  delete static_cast<Product*>(product);
+  return 0;
+}
+
+int emulatedCublasLtMatmulDescSetAttribute(void* product, int attribute, const void* value,
+                                           size_t bytes) {
+  if (attribute != kTransposesA) return kInvalidValue;
+  return Set(&static_cast<Product*>(product)->transposes_a, value, bytes);
+}
+
+int emulatedCublasLtMatrixLayoutCreate(void** layout, int type, uint64_t rows, uint64_t columns,
+                                       int64_t stride) {
+  *layout =
+      new Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), stride};
+  return 0;
+}
+
+int emulatedCublasLtMatrixLayoutDestroy(void* layout) {
+  delete static_cast<Layout*>(layout);
+  return 0;
+}
+
+int emulatedCublasLtMatmulPreferenceCreate(void** preference) {
+  *preference = new Preference;
+  return 0;
+}
+
+int emulatedCublasLtMatmulPreferenceDestroy(void* preference) {
+  delete static_cast<Preference*>(preference);
+  return 0;
+}
+
+int emulatedCublasLtMatmulPreferenceSetAttribute(void* preference, int attribute,
+                                                 const void* value, size_t bytes) {
+  auto& of = *static_cast<Preference*>(preference);
+  if (attribute == kMostWorkspace) return Set(&of.workspace_bytes, value, bytes);
+  if (attribute == kReductions) return Set(&of.reductions, value, bytes);
+  const int matrix = attribute - kFirstAlignment;
+  if (matrix < 0 || matrix > 3) return kInvalidValue;
+  return Set(&of.alignments[matrix], value, bytes);
+}
+
+int emulatedCublasLtMatmulAlgoGetHeuristic(void*, void* product, void* a, void* b, void* c,
+                                           void* d, void* preference, int most,
+                                           emulatedCublasLtHeuristic* found, int* num_found) {
+  ++num_searches;
+  *num_found = 0;
+  const auto& of = *static_cast<Product*>(product);
+  const auto& prefers = *static_cast<Preference*>(preference);
+  const Sizes sizes = SizesOf(a, b, d);
+  if (of.transposes_a != 1 || c != d || most < 1 || !sizes.Fit()) return kInvalidValue;
+  if (of.compute_type != kComputeInF32 || of.scale_type != kF32 ||
+      prefers.reductions != kReductionInF32 ||
+      prefers.workspace_bytes < emulatedCublasLtWorkspaceBytes || !sizes.HaveAlgorithm()) {
+    return kNotSupported;
+  }
+  *found = {.algorithm = sizes.Algorithm(prefers.alignments),
+            .workspace_bytes = emulatedCublasLtWorkspaceBytes,
+            .state = 0,
+            .waves = 1,
+            .reserved = {}};
+  *num_found = 1;
+  return 0;
+}
+
+int emulatedCublasLtMatmul(void*, void*, const void* alpha, const void* a, void* a_layout,
+                           const void* b, void* b_layout, const void* beta, const void* c,
+                           void* c_layout, void* d, void* d_layout,
+                           const emulatedCublasLtAlgorithm* algorithm, void* workspace,
+                           size_t workspace_bytes, emulatedStream_t stream) {
+  const Sizes sizes = SizesOf(a_layout, b_layout, d_layout);
+  const uint64_t alignment = algorithm->data[7];
+  const auto expected = sizes.Algorithm({static_cast<uint32_t>(alignment), 256, 256, 256});
+  if (*static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0 || c != d ||
+      c_layout != d_layout || !IsAligned(a, alignment) || !IsAligned(b, alignment) ||
+      !IsAligned(d, alignment) || !IsAligned(workspace, 16) ||
+      workspace_bytes < emulatedCublasLtWorkspaceBytes ||
+      std::memcmp(algorithm, &expected, sizeof(expected)) != 0) {
+    return kInvalidValue;
+  }
+  ++num_products;
+  pagemill::gpu::emulation::EnqueueWork(
+      stream, [=](pagemill::device::testing::TestWorker& worker) {
+        return pagemill::gpu::emulation::Multiply(sizes, a, b, d, workspace, worker);
+      });
+  return 0;
+}
+
+const char* emulatedCublasLtGetStatusString(int error) {
+  return error == kInvalidValue ? "an invalid value" : "not supported";
+}
