@@ -21,6 +21,7 @@ _HEADER_DEPS = [
     "//cc/device:capabilities",
     "//cc/device:stream",
     "//cc/ops:op",
+    "//cc/tensor:float8",
     "//cc/tensor:tensor_view",
 ]
 

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "cc/tensor/float16.h"
+#include "cc/tensor/float8.h"
 #include "cuda/emulation/block.h"
 
 #define PAGEMILL_KERNEL inline void
@@ -186,6 +187,13 @@ inline uint32_t PackBFloat16(float low, float high) {
 }
 inline uint16_t FloatToHalfBits(float value) { return FloatToF16(value); }
 inline float HalfBitsToFloat(uint16_t bits) { return F16ToFloat(bits); }
+
+struct FloatPair {
+  float low, high;
+};
+inline FloatPair Float8PairToFloats(uint16_t bits) {
+  return {F8E4M3ToFloat(static_cast<uint8_t>(bits)), F8E4M3ToFloat(static_cast<uint8_t>(bits >> 8))};
+}
 
 inline float RoundedProduct(float a, float b) { return a * b; }
 inline float Exp(float value) { return std::exp(value); }

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cc/tensor/float8.h"
+
 #define PAGEMILL_KERNEL static __global__ void
 // Wavefronts of a SIMD unit instead of blocks of a multiprocessor, which has four of 64 lanes.
 #define PAGEMILL_KERNEL_OF(threads, blocks)                             \
@@ -114,6 +116,13 @@ PAGEMILL_DEVICE uint16_t FloatToHalfBits(float value) {
 }
 PAGEMILL_DEVICE float HalfBitsToFloat(uint16_t bits) {
   return static_cast<float>(__builtin_bit_cast(_Float16, bits));
+}
+
+struct FloatPair {
+  float low, high;
+};
+PAGEMILL_DEVICE FloatPair Float8PairToFloats(uint16_t bits) {
+  return {F8E4M3ToFloat(static_cast<uint8_t>(bits)), F8E4M3ToFloat(static_cast<uint8_t>(bits >> 8))};
 }
 
 PAGEMILL_DEVICE float RoundedProduct(float a, float b) {

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cc/tensor/float8.h"
+
 #define PAGEMILL_KERNEL static __global__ void
 #define PAGEMILL_KERNEL_OF(threads, blocks) \
   static __global__ void __launch_bounds__(threads, blocks)
@@ -149,6 +151,20 @@ PAGEMILL_DEVICE float HalfBitsToFloat(uint16_t bits) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
   return value;
+}
+
+struct FloatPair {
+  float low, high;
+};
+PAGEMILL_DEVICE FloatPair Float8PairToFloats(uint16_t bits) {
+#if __CUDA_ARCH__ >= 890
+  uint32_t halves;  // f16 has every one of them
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(bits));
+  return {HalfBitsToFloat(static_cast<uint16_t>(halves)),
+          HalfBitsToFloat(static_cast<uint16_t>(halves >> 16))};
+#else
+  return {F8E4M3ToFloat(static_cast<uint8_t>(bits)), F8E4M3ToFloat(static_cast<uint8_t>(bits >> 8))};
+#endif
 }
 
 PAGEMILL_DEVICE float RoundedProduct(float a, float b) { return __fmul_rn(a, b); }

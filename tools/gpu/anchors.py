@@ -181,6 +181,7 @@ def measure(options: argparse.Namespace) -> bool:
         "max_num_batched_tokens": min(_STEP_TOKENS, max(options.prompts)),
         "memory_utilization": _MEMORY_UTILIZATION,
         "kernel_filter": options.kernel_filter,
+        "max_step_ms": 0,  # prompts may make steps longer: all requests are to decode soon
     }
     with start(options.folder, options.device, "bf16", flags) as started:
         anchors = Anchors(started, options)

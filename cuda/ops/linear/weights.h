@@ -28,7 +28,6 @@
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/quantized/quantized.h"
 #include "cc/tensor/dtype.h"
-#include "cc/tensor/float8.h"
 #include "cc/tensor/quantized.h"
 #include "cc/tensor/tensor_view.h"
 #include "cuda/gpu_vendor.h"
@@ -118,9 +117,16 @@ struct ScaledWeights {
     PAGEMILL_DEVICE void Load(int64_t first, int count, float (&to)[kWeightsAtOnce]) const {
       const Bytes values = LoadBytes(first, count);
       PAGEMILL_UNROLL
-      for (int i = 0; i < kWeightsAtOnce; ++i) {
-        to[i] = kFormat == DType::kI8 ? IntegerToFloat(static_cast<int8_t>(values.values[i]))
-                                      : F8E4M3ToFloat(values.values[i]);
+      for (int i = 0; i < kWeightsAtOnce; i += 2) {
+        const uint8_t low = values.values[i], high = values.values[i + 1];
+        if constexpr (kFormat == DType::kI8) {
+          to[i] = IntegerToFloat(static_cast<int8_t>(low));
+          to[i + 1] = IntegerToFloat(static_cast<int8_t>(high));
+        } else {
+          const FloatPair pair = Float8PairToFloats(static_cast<uint16_t>(high << 8 | low));
+          to[i] = pair.low;
+          to[i + 1] = pair.high;
+        }
       }
       if (block_columns == 0) return;
       const auto column = static_cast<int32_t>(first);
