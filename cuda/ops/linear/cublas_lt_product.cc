@@ -105,7 +105,7 @@ struct Division {
 
 // True if the library multiplies this many rows of x.
 bool AreMany(int64_t rows, const TensorView& w, const CublasLtLimits& limits) {
-  return rows > kFewTensorCoreRows && (w.dtype == DType::kBF16 || rows >= limits.converted_rows);
+  return rows >= (w.dtype == DType::kBF16 ? limits.rows : limits.converted_rows);
 }
 
 // A call, in slices.

@@ -18,9 +18,10 @@
 
 namespace pagemill::gpu {
 
-// When weights become bf16, and how much at a time. These are first guesses.
+// When the library multiplies, and how much at a time.
 struct CublasLtLimits {
-  int64_t converted_rows = 128;              // of x, from which on they do
+  int64_t rows = 33;                         // of x, from which on it does with weights in bf16
+  int64_t converted_rows = 128;              // likewise with others, which become bf16
   int64_t slice_bytes = int64_t{64} << 20;  // of weights in bf16, and likewise of sums in f32
 };
 
