@@ -11,6 +11,8 @@ import time
 from fnmatch import fnmatch
 from pathlib import Path
 
+from pagemill.engine.device_libraries import installed_libraries
+
 from tools.gpu.items import Item, Sizes, all_items
 from tools.gpu.pack import Pack, PackError, unpack
 from tools.gpu.results import PASSED, Results
@@ -97,11 +99,14 @@ def check(options: argparse.Namespace, pack: Pack, work: Path, begun: float) -> 
     results = Results(options.output)
     results.forget(_to_repeat(items, results, options.again))
     paths = [str(ROOT / "python"), str(ROOT), str(pack.folder / "site")]
+    libraries = {str(path.parent): None for path in installed_libraries("cuda")}
     runner = Runner(
         results,
         {
             "PYTHONPATH": os.pathsep.join(paths),
             "PAGEMILL_DEVICE_PLUGINS": str(pack.plugin),
+            # For the conformance program, which has no Python to open them.
+            "LD_LIBRARY_PATH": os.pathsep.join(libraries),
         },
         ROOT,
         begun + options.budget_seconds,

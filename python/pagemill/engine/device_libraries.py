@@ -15,22 +15,23 @@ _LIBRARIES = {"cuda": ("nvidia", ("libcublasLt.so.*", "libnccl.so.*"))}
 _LOGGER = logging.getLogger("pagemill.engine")
 
 
-def open_libraries(vendor: str) -> None:
-    """Opens the installed libraries that the plugin of this vendor may use; there may be none."""
+def installed_libraries(vendor: str) -> list[Path]:
+    """Those that the plugin of this vendor may use; there may be none."""
     if vendor not in _LIBRARIES:
-        return
+        return []
     package, names = _LIBRARIES[vendor]
     spec = importlib.util.find_spec(package)
     if spec is None:
-        return
-    for folder in spec.submodule_search_locations or ():
-        for name in names:
-            for path in sorted(Path(folder).glob(f"*/lib/{name}")):
-                _open(path)
+        return []
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    found = (folder.glob(f"*/lib/{name}") for folder in folders for name in names)
+    return [path for paths in found for path in sorted(paths)]
 
 
-def _open(path: Path) -> None:
-    try:
-        ctypes.CDLL(str(path))
-    except OSError as error:
-        _LOGGER.warning("%s is not used: %s", path, error)
+def open_libraries(vendor: str) -> None:
+    """Opens what is installed."""
+    for path in installed_libraries(vendor):
+        try:
+            ctypes.CDLL(str(path))
+        except OSError as error:
+            _LOGGER.warning("%s is not used: %s", path, error)
