@@ -44,6 +44,7 @@ using CublasLtAlgorithm = emulatedCublasLtAlgorithm;
 using CublasLtHeuristic = emulatedCublasLtHeuristic;
 inline constexpr int64_t kCublasLtWorkspaceBytes = emulatedCublasLtWorkspaceBytes;
 #endif
+inline constexpr int64_t kCublasLtWorkspaceAlignment = 256;
 
 // The library's C functions. They return 0 if they succeed; handles and descriptors are opaque.
 struct CublasLtLibrary {
@@ -80,7 +81,7 @@ struct MatrixProduct {
   int64_t rows = 0, outputs = 0, columns = 0;
   int64_t x_stride = 0, w_stride = 0, y_stride = 0;  // elements from one row to the next
   bool wide = false;                                 // y is f32
-  std::byte* workspace = nullptr;                    // kCublasLtWorkspaceBytes
+  std::byte* workspace = nullptr;  // kCublasLtWorkspaceBytes, at their alignment
 };
 
 // Thread safety: used by one thread.

@@ -234,7 +234,7 @@ int emulatedCublasLtMatmul(void*, void*, const void* alpha, const void* a, void*
   const auto expected = sizes.Algorithm({static_cast<uint32_t>(alignment), 256, 256, 256});
   if (*static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0 || c != d ||
       c_layout != d_layout || !IsAligned(a, alignment) || !IsAligned(b, alignment) ||
-      !IsAligned(d, alignment) || !IsAligned(workspace, 16) ||
+      !IsAligned(d, alignment) || !IsAligned(workspace, 256) ||
       workspace_bytes < emulatedCublasLtWorkspaceBytes ||
       std::memcmp(algorithm, &expected, sizeof(expected)) != 0) {
     return kInvalidValue;

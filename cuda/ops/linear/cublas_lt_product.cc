@@ -108,6 +108,12 @@ bool AreMany(int64_t rows, const TensorView& w, const CublasLtLimits& limits) {
   return rows >= (w.dtype == DType::kBF16 ? limits.rows : limits.converted_rows);
 }
 
+// The first address in the workspace at which the library's may begin.
+std::byte* Aligned(std::byte* workspace) {
+  const auto misalign = reinterpret_cast<uintptr_t>(workspace) % kCublasLtWorkspaceAlignment;
+  return misalign == 0 ? workspace : workspace + (kCublasLtWorkspaceAlignment - misalign);
+}
+
 // A call, in slices.
 class SlicedProduct {
  public:
@@ -119,9 +125,9 @@ class SlicedProduct {
         y_(y),
         rows_(x.shape[0]),
         division_(Division::Of(rows_, w, bias != nullptr, y, limits)),
-        workspace_(workspace),
-        weights_(reinterpret_cast<BFloat16*>(workspace + kCublasLtWorkspaceBytes)),
-        sums_{reinterpret_cast<float*>(workspace + kCublasLtWorkspaceBytes +
+        workspace_(Aligned(workspace)),
+        weights_(reinterpret_cast<BFloat16*>(workspace_ + kCublasLtWorkspaceBytes)),
+        sums_{reinterpret_cast<float*>(workspace_ + kCublasLtWorkspaceBytes +
                                        division_.weight_bytes),
               division_.sum_stride},
         stream_(stream) {}
@@ -220,7 +226,8 @@ int64_t CublasLtProductBytes(const TensorView& x, const TensorView& w, bool has_
   const int64_t rows = x.shape[0];
   if (!AreMany(rows, w, limits)) return 0;
   const Division division = Division::Of(rows, w, has_bias, y, limits);
-  return kCublasLtWorkspaceBytes + division.weight_bytes + division.sum_bytes;
+  return kCublasLtWorkspaceAlignment + kCublasLtWorkspaceBytes + division.weight_bytes +
+         division.sum_bytes;
 }
 
 void MultiplyByCublasLt(const TensorView& x, std::span<const Product> products,

@@ -122,7 +122,7 @@ void MultiplyOnTensorCores(const TensorView& x, std::span<const Product> product
   while (!products.empty()) {
     size_t taken = 0;
     WithWeights(products[0].w, [&]<typename W>(const W&) {
-      MatrixGroup<W> group;
+      MatrixGroup<W> group = {};
       while (taken < products.size() && group.count < kMaxMatrices &&
              AreReadAs<W>(products[taken].w)) {
         const auto& [w, bias, y] = products[taken++];
