@@ -37,23 +37,21 @@ void Merge(RequestOutput&& news, RequestOutput* output) {
 
 }  // namespace
 
-void OutputQueue::Push(RequestOutput output) {
-  const auto [found, added] = positions_.emplace(output.request_id, outputs_.size());
-  if (added) {
-    outputs_.push_back(std::move(output));
+void OutputQueue::Push(RequestOutput&& output, UnreadPlace* place) {
+  if (place->batch == batch_) {
+    RequestOutput& unread = outputs_[place->position];
+    PAGEMILL_CHECK(!unread.finished());
+    Merge(std::move(output), &unread);
     return;
   }
-  PAGEMILL_CHECK(!outputs_[found->second].finished());
-  Merge(std::move(output), &outputs_[found->second]);
-}
-
-bool OutputQueue::HasTurnEnd(step::RequestId id) const {
-  const auto found = positions_.find(id);
-  return found != positions_.end() && outputs_[found->second].turn_finished.has_value();
+  if (outputs_.empty()) outputs_.reserve(last_size_);
+  *place = {batch_, outputs_.size()};
+  outputs_.push_back(std::move(output));
 }
 
 std::vector<RequestOutput> OutputQueue::TakeAll() {
-  positions_.clear();
+  ++batch_;
+  last_size_ = outputs_.size();
   return std::exchange(outputs_, {});
 }
 

@@ -2,6 +2,8 @@
 
 #include <poll.h>
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "cc/engine/output_event.h"
@@ -20,8 +22,21 @@ RequestOutput News(uint64_t id, std::vector<int32_t> tokens) {
   return output;
 }
 
+// A queue with the places of requests.
+class Queue : public OutputQueue {
+ public:
+  void Push(RequestOutput output) {
+    UnreadPlace* place = &places_[output.request_id];
+    OutputQueue::Push(std::move(output), place);
+  }
+  bool HasTurnEnd(RequestId id) { return OutputQueue::HasTurnEnd(places_[id]); }
+
+ private:
+  std::map<RequestId, UnreadPlace> places_;
+};
+
 TEST(OutputQueue, MergesPerRequestAndKeepsTheOrder) {
-  OutputQueue queue;
+  Queue queue;
   EXPECT_TRUE(queue.empty());
   RequestOutput first = News(2, {1});
   first.prompt_logprobs.emplace(3);
@@ -63,7 +78,7 @@ TEST(OutputQueue, MergesPerRequestAndKeepsTheOrder) {
 }
 
 TEST(OutputQueue, AnAbortDoesNotTakeTokensAway) {
-  OutputQueue queue;
+  Queue queue;
   queue.Push(News(1, {5}));
   RequestOutput abort = News(1, {});
   abort.finish_reason = FinishReason::kAbort;
@@ -74,7 +89,7 @@ TEST(OutputQueue, AnAbortDoesNotTakeTokensAway) {
 }
 
 TEST(OutputQueue, AnAbortDoesNotTakeTheEndOfATurnAway) {
-  OutputQueue queue;
+  Queue queue;
   RequestOutput end = News(1, {5});
   end.turn_finished = FinishReason::kStop;
   end.stop_token_id = 5;
@@ -89,16 +104,16 @@ TEST(OutputQueue, AnAbortDoesNotTakeTheEndOfATurnAway) {
 }
 
 TEST(OutputQueue, KnowsTheEndOfATurnUntilItIsTaken) {
-  OutputQueue queue;
+  Queue queue;
   queue.Push(News(1, {5}));
-  EXPECT_FALSE(queue.HasTurnEnd(step::RequestId(1)));
+  EXPECT_FALSE(queue.HasTurnEnd(RequestId(1)));
   RequestOutput end = News(1, {6});
   end.turn_finished = FinishReason::kLength;
   queue.Push(std::move(end));
-  EXPECT_TRUE(queue.HasTurnEnd(step::RequestId(1)));
-  EXPECT_FALSE(queue.HasTurnEnd(step::RequestId(2)));
+  EXPECT_TRUE(queue.HasTurnEnd(RequestId(1)));
+  EXPECT_FALSE(queue.HasTurnEnd(RequestId(2)));
   EXPECT_EQ(queue.TakeAll()[0].new_token_ids, (std::vector<int32_t>{5, 6}));
-  EXPECT_FALSE(queue.HasTurnEnd(step::RequestId(1)));
+  EXPECT_FALSE(queue.HasTurnEnd(RequestId(1)));
 }
 
 TEST(OutputEvent, IsReadableWhileSet) {
