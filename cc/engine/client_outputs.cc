@@ -42,6 +42,15 @@ bool ClientOutputs::Push(RequestOutput&& output, bool at_once, UnreadPlace* plac
   return true;
 }
 
+bool ClientOutputs::Push(NewTokens news, UnreadPlace* place) {
+  Client& client = clients_[ClientOf(news.request_id).value()];
+  if (!client.open) return false;
+  if (client.queue.empty()) client.notify_pending = true;
+  news.request_id = OwnId(news.request_id);
+  client.queue.Push(news, place);
+  return true;
+}
+
 void ClientOutputs::Signal(bool all, int64_t now, int64_t interval_ns,
                            std::vector<std::condition_variable*>* to_wake) {
   for (Client& client : clients_) {
@@ -55,7 +64,7 @@ void ClientOutputs::Signal(bool all, int64_t now, int64_t interval_ns,
   }
 }
 
-std::vector<RequestOutput> ClientOutputs::Take(ClientNumber number) {
+UnreadOutputs ClientOutputs::Take(ClientNumber number) {
   Client& client = clients_[number.value()];
   if (client.queue.empty()) return {};
   client.event->Clear();

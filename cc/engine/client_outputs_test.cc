@@ -52,7 +52,14 @@ class Clients : public ClientOutputs {
  public:
   bool Push(RequestOutput output, bool at_once) {
     UnreadPlace* place = &places_[output.request_id];
+    if (!at_once && !output.finished()) {
+      return ClientOutputs::Push({output.request_id, output.new_token_ids}, place);
+    }
     return ClientOutputs::Push(std::move(output), at_once, place);
+  }
+
+  std::vector<RequestOutput> Take(ClientNumber client) {
+    return ClientOutputs::Take(client).Expand();
   }
 
  private:

@@ -29,6 +29,10 @@ class Queue : public OutputQueue {
     UnreadPlace* place = &places_[output.request_id];
     OutputQueue::Push(std::move(output), place);
   }
+  void PushTokens(uint64_t id, std::vector<int32_t> tokens) {
+    OutputQueue::Push({.request_id = RequestId(id), .token_ids = tokens}, &places_[RequestId(id)]);
+  }
+  std::vector<RequestOutput> TakeAll() { return OutputQueue::TakeAll().Expand(); }
   bool HasTurnEnd(RequestId id) { return OutputQueue::HasTurnEnd(places_[id]); }
 
  private:
@@ -75,6 +79,29 @@ TEST(OutputQueue, MergesPerRequestAndKeepsTheOrder) {
   EXPECT_FALSE(outputs[1].logprobs.has_value());
   queue.Push(News(1, {6}));
   EXPECT_EQ(queue.TakeAll()[0].new_token_ids, std::vector<int32_t>{6});
+}
+
+TEST(OutputQueue, TokensAloneAreMergedWithOtherNews) {
+  Queue queue;
+  queue.PushTokens(1, {4});
+  queue.PushTokens(2, {5});
+  queue.PushTokens(1, {6, 7});
+  RequestOutput last = News(1, {8});
+  last.finish_reason = FinishReason::kStop;
+  queue.Push(std::move(last));
+  RequestOutput scored = News(2, {9});
+  scored.logprobs.emplace(1);
+  queue.Push(std::move(scored));
+  queue.PushTokens(2, {10});
+  const std::vector<RequestOutput> outputs = queue.TakeAll();
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[0].request_id, RequestId(1));
+  EXPECT_EQ(outputs[0].new_token_ids, (std::vector<int32_t>{4, 6, 7, 8}));
+  EXPECT_EQ(outputs[0].finish_reason, FinishReason::kStop);
+  EXPECT_EQ(outputs[1].new_token_ids, (std::vector<int32_t>{5, 9, 10}));
+  EXPECT_EQ(outputs[1].logprobs->size(), 1u);
+  queue.PushTokens(2, {11});
+  EXPECT_EQ(queue.TakeAll()[0].new_token_ids, std::vector<int32_t>{11});
 }
 
 TEST(OutputQueue, AnAbortDoesNotTakeTokensAway) {

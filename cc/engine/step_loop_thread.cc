@@ -11,10 +11,15 @@
 namespace pagemill::engine {
 namespace {
 
-// True if the event is anything but the next tokens of a request that has some.
-bool IsMoreThanTokens(const scheduler::RequestEvent& event) {
+// True if clients hear of the event at once: it is anything but the next tokens of a request that
+// has some, or what comes with them.
+bool IsUrgent(const scheduler::RequestEvent& event) {
   return event.first_tokens || event.turn_finished || event.finish_reason ||
          event.new_token_ids.empty();
+}
+
+bool IsOnlyTokens(const scheduler::RequestEvent& event) {
+  return !IsUrgent(event) && event.logprobs.empty() && !event.prompt_logprobs && !event.pooled;
 }
 
 }  // namespace
@@ -241,9 +246,17 @@ void StepLoop::AbortAll() {
 void StepLoop::Push(int64_t now) {
   for (scheduler::RequestEvent& event : events_) {
     const step::RequestId id = event.id;
-    const bool at_once = IsMoreThanTokens(event);
-    const bool finished = event.finish_reason.has_value();
     Tracked& tracked = tracked_[id];
+    tracked.num_output_tokens += static_cast<int64_t>(event.new_token_ids.size());
+    if (IsOnlyTokens(event)) {
+      clients_.Push({.request_id = id,
+                     .token_ids = event.new_token_ids,
+                     .num_cached_tokens = event.num_cached_tokens},
+                    &tracked.unread);
+      continue;
+    }
+    const bool at_once = IsUrgent(event);
+    const bool finished = event.finish_reason.has_value();
     const bool kept =
         clients_.Push(ToOutput(std::move(event), &tracked, now), at_once, &tracked.unread);
     if (finished && !kept) tracked_.erase(id);  // its client is closed
@@ -323,7 +336,6 @@ Status StepLoop::QueueTimeOver() const {
 
 RequestOutput StepLoop::ToOutput(scheduler::RequestEvent&& event, Tracked* tracked, int64_t now) {
   if (event.first_tokens) tracked->first_token = now;
-  tracked->num_output_tokens += static_cast<int64_t>(event.new_token_ids.size());
   RequestOutput output;
   output.request_id = event.id;
   output.new_token_ids = std::move(event.new_token_ids);
