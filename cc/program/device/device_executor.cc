@@ -58,11 +58,11 @@ struct DeviceExecutor::Bound {
   struct Slot {
     device::HostMemory memory;
     // In `memory`:
-    std::span<std::byte> arrays;   // sent to the device:
-    std::span<std::byte> plans;    // the batch, the kernels' plans of it,
+    std::span<std::byte> arrays;   // sent to the device: the kernels' plans and the batch,
     std::span<std::byte> inputs;   // its inputs,
     std::span<std::byte> tables;   // and tables of adapters
     std::span<std::byte> outputs;  // copied back
+    StepImage::Staging image;      // in `arrays`
     StepSizes sizes;               // without padding
     std::unique_ptr<device::Event> done;
     std::vector<OutputView> views;
@@ -205,7 +205,6 @@ Status DeviceExecutor::Bound::AllocateSlots() {
     std::byte* at = slot.memory.data();
     const std::pair<std::span<std::byte>*, int64_t> parts[] = {
         {&slot.arrays, plan.array_bytes},
-        {&slot.plans, plan.kernels.plan_bytes},
         {&slot.inputs, plan.input_bytes},
         {&slot.tables, plan.adapters.table_bytes},
         {&slot.outputs, plan.output_bytes}};
@@ -213,6 +212,7 @@ Status DeviceExecutor::Bound::AllocateSlots() {
       *part = {at, static_cast<size_t>(bytes)};
       at += DevicePlan::Aligned(bytes);
     }
+    slot.image.data = slot.arrays.data() + plan.arrays_offset();
     if (tokens) {
       PAGEMILL_ASSIGN_OR_RETURN(slot.found, tokens->NewFound(the_device));
     }
@@ -226,6 +226,7 @@ void DeviceExecutor::Bound::BindProgram() {
                {.activations = activations.data(),
                 .outputs = outputs.data(),
                 .kv = kv_arena,
+                .plans = arrays.data(),
                 .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return weights->at(op, input); },
                 .part = [this](ValueId id) { return weights->part(id); },
@@ -271,13 +272,13 @@ void DeviceExecutor::Bound::Unload() {
 void DeviceExecutor::Bound::EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes,
                                          Slot* slot) {
   EnqueueInputs(batch.inputs, slot);
-  image->Write(batch, sizes, slot->arrays.data());
-  const size_t array_bytes = static_cast<size_t>(image->Bytes(sizes));
-  stream->CopyToDevice(arrays.data(), slot->arrays.first(array_bytes));
-  if (slot->plans.empty()) return;
-  calls->Set(image->View(sizes, slot->arrays.data()));  // host arrays, without inputs
-  MakePlans(plan.kernels, *calls, slot->plans);
-  stream->CopyToDevice(workspace.data(), slot->plans);
+  image->Write(batch, sizes, &slot->image);
+  if (!plan.kernels.plans.empty()) {
+    calls->Set(image->View(sizes, slot->image.data));  // host arrays, without inputs
+    MakePlans(plan.kernels, *calls, slot->arrays);
+  }
+  const int64_t bytes = plan.arrays_offset() + image->Bytes(sizes);
+  stream->CopyToDevice(arrays.data(), slot->arrays.first(static_cast<size_t>(bytes)));
 }
 
 void DeviceExecutor::Bound::EnqueueInputs(std::span<const TensorView> from, Slot* slot) {
@@ -325,7 +326,7 @@ Status DeviceExecutor::Bound::CheckDraws(const StepDraws& draws) const {
 
 // Without adapters, kernels that apply them do nothing.
 void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes, bool with_adapters) {
-  ops::StepBatch view = image->View(sizes, arrays.data());
+  ops::StepBatch view = image->View(sizes, arrays.data() + plan.arrays_offset());
   if (!with_adapters) view.adapter_slots = nullptr;
   view.inputs = input_views;
   calls->Set(view);
