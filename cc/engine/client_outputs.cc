@@ -42,12 +42,14 @@ bool ClientOutputs::Push(RequestOutput&& output, bool at_once, UnreadPlace* plac
   return true;
 }
 
-bool ClientOutputs::Push(NewTokens news, UnreadPlace* place) {
+bool ClientOutputs::Push(const NewTokens& news, UnreadPlace* place) {
   Client& client = clients_[ClientOf(news.request_id).value()];
   if (!client.open) return false;
   if (client.queue.empty()) client.notify_pending = true;
-  news.request_id = OwnId(news.request_id);
-  client.queue.Push(news, place);
+  client.queue.Push({.request_id = OwnId(news.request_id),
+                     .token_ids = news.token_ids,
+                     .num_cached_tokens = news.num_cached_tokens},
+                    place);
   return true;
 }
 

@@ -64,7 +64,7 @@ class ClientOutputs {
   // Queue news for the client that their id names. `at_once`: the next Signal() does not wait for
   // the interval. `place` is the request's. False if the client is closed: they are dropped.
   bool Push(RequestOutput&& output, bool at_once, UnreadPlace* place);
-  bool Push(NewTokens news, UnreadPlace* place);
+  bool Push(const NewTokens& news, UnreadPlace* place);
   // Signals the descriptor of each client with new outputs if `all`, if one of them is to be
   // signalled at once, or if the interval since its last signal has elapsed. Adds the condition
   // variables of those clients to `to_wake`, to be notified without the mutex, which is what

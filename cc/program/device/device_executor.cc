@@ -88,6 +88,7 @@ struct DeviceExecutor::Bound {
   std::optional<DeviceTokens> tokens;
   std::optional<DeviceAdapters> adapters;
   int64_t num_found = 0;  // rows of the last enqueued step whose tokens the next step may read
+  bool ends_later = false;  // that step has no end on the stream yet: Sample() may add to it
   std::vector<Slot> slots;
   int64_t num_enqueued = 0;  // in total; step i uses slot i % slots.size()
   int64_t num_collected = 0;
@@ -118,6 +119,7 @@ struct DeviceExecutor::Bound {
   void EnqueueKernels(const StepSizes& sizes, bool with_adapters);
   std::byte* DataOf(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
   void EnqueueOutputs(Slot* slot);
+  void EnqueueEnd();
 };
 
 DeviceExecutor::Bound::~Bound() {
@@ -353,7 +355,15 @@ void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
     }
     host += value.Bytes(options.max_sizes());
   }
-  if (slot->by_maxima) tokens->EnqueueCopy(slot->sizes.logits_rows, &slot->found, *stream);
+}
+
+// Ends the step that was enqueued last, unless it has an end: with draws of its tokens, one copy
+// and one event are enough.
+void DeviceExecutor::Bound::EnqueueEnd() {
+  if (!std::exchange(ends_later, false)) return;
+  Slot& slot = SlotOf(num_enqueued - 1);
+  if (slot.by_maxima) tokens->EnqueueCopy(num_found, &slot.found, *stream);
+  stream->Record(*slot.done);
 }
 
 StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
@@ -487,6 +497,7 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
     return FailedPrecondition("max_steps_in_flight = " + std::to_string(b.slots.size()) +
                               " steps are enqueued; collect one first");
   }
+  b.EnqueueEnd();
   Bound::Slot& slot = b.SlotOf(b.num_enqueued);
   slot.sizes = ops::SizesOf(batch);
   slot.by_maxima = b.tokens && batch.argmax_columns > 0;
@@ -503,8 +514,9 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
     b.EnqueueKernels(slot.sizes, with_adapters);
   }
   b.EnqueueOutputs(&slot);
-  b.stream->Record(*slot.done);
   ++b.num_enqueued;
+  b.ends_later = true;
+  if (!slot.by_maxima) b.EnqueueEnd();
   return OkStatus();
 }
 
@@ -516,8 +528,7 @@ Status DeviceExecutor::Sample(const StepDraws& draws) {
   PAGEMILL_RETURN_IF_ERROR(b.CheckDraws(draws));
   Bound::Slot& slot = b.SlotOf(b.num_enqueued - 1);
   b.tokens->EnqueueDraw(b.DataOf(*b.program.FindOutput(kLogits)), draws, &slot.found, *b.stream);
-  b.tokens->EnqueueCopy(b.num_found, &slot.found, *b.stream);
-  b.stream->Record(*slot.done);
+  b.EnqueueEnd();
   return OkStatus();
 }
 
@@ -526,6 +537,7 @@ Status DeviceExecutor::Collect(ExecutorOutput* output) {
   if (b.num_enqueued == b.num_collected) {
     return FailedPrecondition("no step was enqueued that is not collected");
   }
+  b.EnqueueEnd();
   Bound::Slot& slot = b.SlotOf(b.num_collected);
   ++b.num_collected;
   PAGEMILL_RETURN_IF_ERROR(slot.done->Synchronize());
