@@ -30,14 +30,26 @@ void ClientOutputs::Close(ClientNumber number) {
   (void)client.queue.TakeAll();
 }
 
-bool ClientOutputs::Push(RequestOutput output, bool at_once) {
+bool ClientOutputs::Push(RequestOutput&& output, bool at_once, UnreadPlace* place) {
   Client& client = clients_[ClientOf(output.request_id).value()];
   if (output.finished()) --client.num_unfinished;
   if (!client.open) return false;
   if (output.finished()) ++client.num_finished_unread;
   if (client.queue.empty()) client.notify_pending = true;
   client.at_once = client.at_once || at_once;
-  client.queue.Push(std::move(output));
+  output.request_id = OwnId(output.request_id);
+  client.queue.Push(std::move(output), place);
+  return true;
+}
+
+bool ClientOutputs::Push(const NewTokens& news, UnreadPlace* place) {
+  Client& client = clients_[ClientOf(news.request_id).value()];
+  if (!client.open) return false;
+  if (client.queue.empty()) client.notify_pending = true;
+  client.queue.Push({.request_id = OwnId(news.request_id),
+                     .token_ids = news.token_ids,
+                     .num_cached_tokens = news.num_cached_tokens},
+                    place);
   return true;
 }
 
@@ -54,19 +66,13 @@ void ClientOutputs::Signal(bool all, int64_t now, int64_t interval_ns,
   }
 }
 
-std::vector<RequestOutput> ClientOutputs::Take(ClientNumber number) {
+UnreadOutputs ClientOutputs::Take(ClientNumber number) {
   Client& client = clients_[number.value()];
   if (client.queue.empty()) return {};
   client.event->Clear();
   client.notify_pending = false;
   client.num_finished_unread = 0;
-  std::vector<RequestOutput> taken = client.queue.TakeAll();
-  for (RequestOutput& output : taken) output.request_id = OwnId(output.request_id);
-  return taken;
-}
-
-bool ClientOutputs::HasTurnEnd(step::RequestId id) const {
-  return clients_[ClientOf(id).value()].queue.HasTurnEnd(id);
+  return client.queue.TakeAll();
 }
 
 size_t ClientOutputs::num_unread() const {

@@ -7,9 +7,9 @@
 //   PAGEMILL_ASSIGN_OR_RETURN(const ClientNumber client, clients.Open());
 //   const std::optional<step::RequestId> id = ClientOutputs::EngineId(client, own_id);
 //   clients.Enter(client);                           // a request was accepted
-//   clients.Push(std::move(output), /*at_once=*/true);
+//   clients.Push(std::move(output), /*at_once=*/true, &place);  // of the request
 //   clients.Signal(/*all=*/false, now, interval_ns, &to_wake);
-//   std::vector<RequestOutput> outputs = clients.Take(client);
+//   std::vector<RequestOutput> outputs = clients.Take(client).Expand();  // without the mutex
 //
 // Thread safety: none; the engine guards it. References to a client's `filled` stay valid, so that
 // it can be notified without the engine's mutex.
@@ -61,9 +61,10 @@ class ClientOutputs {
 
   // Counts an accepted request; its last output ends it.
   void Enter(ClientNumber client) { ++clients_[client.value()].num_unfinished; }
-  // Queues an output for the client that its id names. `at_once`: the next Signal() does not wait
-  // for the interval. False if the client is closed: the output is dropped.
-  bool Push(RequestOutput output, bool at_once);
+  // Queue news for the client that their id names. `at_once`: the next Signal() does not wait for
+  // the interval. `place` is the request's. False if the client is closed: they are dropped.
+  bool Push(RequestOutput&& output, bool at_once, UnreadPlace* place);
+  bool Push(const NewTokens& news, UnreadPlace* place);
   // Signals the descriptor of each client with new outputs if `all`, if one of them is to be
   // signalled at once, or if the interval since its last signal has elapsed. Adds the condition
   // variables of those clients to `to_wake`, to be notified without the mutex, which is what
@@ -72,9 +73,12 @@ class ClientOutputs {
               std::vector<std::condition_variable*>* to_wake);
 
   // All that waits, with the client's own ids.
-  std::vector<RequestOutput> Take(ClientNumber client);
-  // True if the unread outputs of this request include the end of a turn. Takes an engine id.
-  bool HasTurnEnd(step::RequestId id) const;
+  UnreadOutputs Take(ClientNumber client);
+  // True if the unread outputs of the request with this engine id and place include the end of a
+  // turn.
+  bool HasTurnEnd(step::RequestId id, const UnreadPlace& place) const {
+    return clients_[ClientOf(id).value()].queue.HasTurnEnd(place);
+  }
 
   bool empty(ClientNumber client) const { return clients_[client.value()].queue.empty(); }
   // Requests that ended and whose last output has not been read.

@@ -47,6 +47,25 @@ size_t Signal(ClientOutputs* clients, bool all, int64_t now) {
   return to_wake.size();
 }
 
+// Clients with the places of requests.
+class Clients : public ClientOutputs {
+ public:
+  bool Push(RequestOutput output, bool at_once) {
+    UnreadPlace* place = &places_[output.request_id];
+    if (!at_once && !output.finished()) {
+      return ClientOutputs::Push({output.request_id, output.new_token_ids}, place);
+    }
+    return ClientOutputs::Push(std::move(output), at_once, place);
+  }
+
+  std::vector<RequestOutput> Take(ClientNumber client) {
+    return ClientOutputs::Take(client).Expand();
+  }
+
+ private:
+  std::map<RequestId, UnreadPlace> places_;
+};
+
 TEST(ClientOutputs, IdsCarryTheirClient) {
   const ClientNumber client(513);
   const RequestId id = Id(client, ClientOutputs::kMaxOwnId);
@@ -57,7 +76,7 @@ TEST(ClientOutputs, IdsCarryTheirClient) {
 }
 
 TEST(ClientOutputs, EachClientReadsItsOwn) {
-  ClientOutputs clients;
+  Clients clients;
   const ClientNumber a = *clients.Open(), b = *clients.Open();
   clients.Enter(a);
   clients.Enter(b);
@@ -77,7 +96,7 @@ TEST(ClientOutputs, EachClientReadsItsOwn) {
 }
 
 TEST(ClientOutputs, OneClientsFirstTokenDoesNotSignalAnother) {
-  ClientOutputs clients;
+  Clients clients;
   const ClientNumber a = *clients.Open(), b = *clients.Open();
   clients.Push(Tokens(Id(a, 1), {1}), false);
   EXPECT_EQ(Signal(&clients, false, 10'000), 1u);  // nothing was signalled before
@@ -99,7 +118,7 @@ TEST(ClientOutputs, OneClientsFirstTokenDoesNotSignalAnother) {
 }
 
 TEST(ClientOutputs, ANumberIsReusedAfterTheLastRequestOfAClosedClient) {
-  ClientOutputs clients;
+  Clients clients;
   const ClientNumber a = *clients.Open();
   clients.Enter(a);
   clients.Push(Tokens(Id(a, 1), {1}), true);
@@ -114,7 +133,7 @@ TEST(ClientOutputs, ANumberIsReusedAfterTheLastRequestOfAClosedClient) {
 }
 
 TEST(ClientOutputs, ClientsAreBounded) {
-  ClientOutputs clients;
+  Clients clients;
   std::optional<StatusCode> refused;
   for (size_t i = 0; i <= ClientOutputs::kMaxClients && !refused; ++i) {
     const StatusOr<ClientNumber> opened = clients.Open();
@@ -128,7 +147,7 @@ TEST(ClientOutputs, ClientsAreBounded) {
 // Beside a plain model: of each client, the tokens of each request in order, and whether it ended.
 TEST(ClientOutputs, RandomSequencesLoseNothing) {
   std::mt19937 random(7);
-  ClientOutputs clients;
+  Clients clients;
   struct Expected {
     std::vector<int32_t> tokens;
     bool ended = false;

@@ -2,6 +2,8 @@
 
 #include <poll.h>
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "cc/engine/output_event.h"
@@ -20,8 +22,25 @@ RequestOutput News(uint64_t id, std::vector<int32_t> tokens) {
   return output;
 }
 
+// A queue with the places of requests.
+class Queue : public OutputQueue {
+ public:
+  void Push(RequestOutput output) {
+    UnreadPlace* place = &places_[output.request_id];
+    OutputQueue::Push(std::move(output), place);
+  }
+  void PushTokens(uint64_t id, std::vector<int32_t> tokens) {
+    OutputQueue::Push({.request_id = RequestId(id), .token_ids = tokens}, &places_[RequestId(id)]);
+  }
+  std::vector<RequestOutput> TakeAll() { return OutputQueue::TakeAll().Expand(); }
+  bool HasTurnEnd(RequestId id) { return OutputQueue::HasTurnEnd(places_[id]); }
+
+ private:
+  std::map<RequestId, UnreadPlace> places_;
+};
+
 TEST(OutputQueue, MergesPerRequestAndKeepsTheOrder) {
-  OutputQueue queue;
+  Queue queue;
   EXPECT_TRUE(queue.empty());
   RequestOutput first = News(2, {1});
   first.prompt_logprobs.emplace(3);
@@ -62,8 +81,31 @@ TEST(OutputQueue, MergesPerRequestAndKeepsTheOrder) {
   EXPECT_EQ(queue.TakeAll()[0].new_token_ids, std::vector<int32_t>{6});
 }
 
+TEST(OutputQueue, TokensAloneAreMergedWithOtherNews) {
+  Queue queue;
+  queue.PushTokens(1, {4});
+  queue.PushTokens(2, {5});
+  queue.PushTokens(1, {6, 7});
+  RequestOutput last = News(1, {8});
+  last.finish_reason = FinishReason::kStop;
+  queue.Push(std::move(last));
+  RequestOutput scored = News(2, {9});
+  scored.logprobs.emplace(1);
+  queue.Push(std::move(scored));
+  queue.PushTokens(2, {10});
+  const std::vector<RequestOutput> outputs = queue.TakeAll();
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[0].request_id, RequestId(1));
+  EXPECT_EQ(outputs[0].new_token_ids, (std::vector<int32_t>{4, 6, 7, 8}));
+  EXPECT_EQ(outputs[0].finish_reason, FinishReason::kStop);
+  EXPECT_EQ(outputs[1].new_token_ids, (std::vector<int32_t>{5, 9, 10}));
+  EXPECT_EQ(outputs[1].logprobs->size(), 1u);
+  queue.PushTokens(2, {11});
+  EXPECT_EQ(queue.TakeAll()[0].new_token_ids, std::vector<int32_t>{11});
+}
+
 TEST(OutputQueue, AnAbortDoesNotTakeTokensAway) {
-  OutputQueue queue;
+  Queue queue;
   queue.Push(News(1, {5}));
   RequestOutput abort = News(1, {});
   abort.finish_reason = FinishReason::kAbort;
@@ -74,7 +116,7 @@ TEST(OutputQueue, AnAbortDoesNotTakeTokensAway) {
 }
 
 TEST(OutputQueue, AnAbortDoesNotTakeTheEndOfATurnAway) {
-  OutputQueue queue;
+  Queue queue;
   RequestOutput end = News(1, {5});
   end.turn_finished = FinishReason::kStop;
   end.stop_token_id = 5;
@@ -89,16 +131,16 @@ TEST(OutputQueue, AnAbortDoesNotTakeTheEndOfATurnAway) {
 }
 
 TEST(OutputQueue, KnowsTheEndOfATurnUntilItIsTaken) {
-  OutputQueue queue;
+  Queue queue;
   queue.Push(News(1, {5}));
-  EXPECT_FALSE(queue.HasTurnEnd(step::RequestId(1)));
+  EXPECT_FALSE(queue.HasTurnEnd(RequestId(1)));
   RequestOutput end = News(1, {6});
   end.turn_finished = FinishReason::kLength;
   queue.Push(std::move(end));
-  EXPECT_TRUE(queue.HasTurnEnd(step::RequestId(1)));
-  EXPECT_FALSE(queue.HasTurnEnd(step::RequestId(2)));
+  EXPECT_TRUE(queue.HasTurnEnd(RequestId(1)));
+  EXPECT_FALSE(queue.HasTurnEnd(RequestId(2)));
   EXPECT_EQ(queue.TakeAll()[0].new_token_ids, (std::vector<int32_t>{5, 6}));
-  EXPECT_FALSE(queue.HasTurnEnd(step::RequestId(1)));
+  EXPECT_FALSE(queue.HasTurnEnd(RequestId(1)));
 }
 
 TEST(OutputEvent, IsReadableWhileSet) {

@@ -257,11 +257,10 @@ std::vector<RequestOutput> StepLoop::Take(ClientNumber client, double timeout_s)
     clients_.filled(client).wait_for(lock, WaitTime(timeout_s),
                                      [this, client] { return !clients_.empty(client) || closed_; });
   }
-  std::vector<RequestOutput> taken = clients_.Take(client);
-  for (const RequestOutput& output : taken) {
-    if (output.finished()) tracked_.erase(*ClientOutputs::EngineId(client, output.request_id));
-  }
-  return taken;
+  UnreadOutputs taken = clients_.Take(client);
+  for (step::RequestId id : taken.finished()) tracked_.erase(*ClientOutputs::EngineId(client, id));
+  lock.unlock();
+  return std::move(taken).Expand();
 }
 
 EngineStats StepLoop::stats() const {

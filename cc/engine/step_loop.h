@@ -96,6 +96,7 @@ class StepLoop {
     int64_t first_token = kNever;
     int64_t num_output_tokens = 0;
     scheduler::QueueTicket ticket;
+    UnreadPlace unread;
     bool queue_timed = false;  // its start deadline is that of EngineOptions::max_queue_time_ms
     bool finished = false;
   };
@@ -146,8 +147,10 @@ class StepLoop {
   // Unlocks: threads that wake up take the mutex first.
   void NotifyClients(bool at_once, int64_t now, std::unique_lock<std::mutex> lock);
   void UpdateStats(const scheduler::SchedulerStats& counted, int64_t now);  // with mutex_
-  RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);       // with mutex_
-  Status QueueTimeOver() const;                                             // with mutex_
+  RequestOutput ToOutput(scheduler::RequestEvent&& event, Tracked* tracked, int64_t now);
+  void EndOutput(scheduler::RequestEvent&& event, Tracked* tracked, int64_t now,
+                 RequestOutput* output);  // both with mutex_
+  Status QueueTimeOver() const;           // with mutex_
   // True if nothing is in flight, and nothing can run until a client sends a command.
   bool IsIdle(const scheduler::SchedulerStats& counted) const;
   void CheckIntegrity() const;

@@ -11,10 +11,15 @@
 namespace pagemill::engine {
 namespace {
 
-// True if the event is anything but the next tokens of a request that has some.
-bool IsMoreThanTokens(const scheduler::RequestEvent& event) {
+// True if clients hear of the event at once: it is anything but the next tokens of a request that
+// has some, or what comes with them.
+bool IsUrgent(const scheduler::RequestEvent& event) {
   return event.first_tokens || event.turn_finished || event.finish_reason ||
          event.new_token_ids.empty();
+}
+
+bool IsOnlyTokens(const scheduler::RequestEvent& event) {
+  return !IsUrgent(event) && event.logprobs.empty() && !event.prompt_logprobs && !event.pooled;
 }
 
 }  // namespace
@@ -102,7 +107,8 @@ void StepLoop::Dispatch(Command command) {
 Status StepLoop::ExtendNow(step::RequestId id, scheduler::InputChunk chunk) {
   {
     std::lock_guard lock(mutex_);
-    if (clients_.HasTurnEnd(id)) {
+    const auto tracked = tracked_.find(id);
+    if (tracked != tracked_.end() && clients_.HasTurnEnd(id, tracked->second.unread)) {
       return FailedPrecondition("the end of the last turn of request " +
                                 std::to_string(ClientOutputs::OwnId(id).value()) +
                                 " has not been read");
@@ -240,10 +246,19 @@ void StepLoop::AbortAll() {
 void StepLoop::Push(int64_t now) {
   for (scheduler::RequestEvent& event : events_) {
     const step::RequestId id = event.id;
-    const bool at_once = IsMoreThanTokens(event);
-    RequestOutput output = ToOutput(std::move(event), now);
-    const bool finished = output.finished();
-    const bool kept = clients_.Push(std::move(output), at_once);
+    Tracked& tracked = tracked_[id];
+    tracked.num_output_tokens += static_cast<int64_t>(event.new_token_ids.size());
+    if (IsOnlyTokens(event)) {
+      clients_.Push({.request_id = id,
+                     .token_ids = event.new_token_ids,
+                     .num_cached_tokens = event.num_cached_tokens},
+                    &tracked.unread);
+      continue;
+    }
+    const bool at_once = IsUrgent(event);
+    const bool finished = event.finish_reason.has_value();
+    const bool kept =
+        clients_.Push(ToOutput(std::move(event), &tracked, now), at_once, &tracked.unread);
     if (finished && !kept) tracked_.erase(id);  // its client is closed
   }
   events_.clear();
@@ -319,10 +334,8 @@ Status StepLoop::QueueTimeOver() const {
       .WithRetryAfter(retry_s);
 }
 
-RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
-  Tracked& tracked = tracked_[event.id];
-  if (event.first_tokens) tracked.first_token = now;
-  tracked.num_output_tokens += static_cast<int64_t>(event.new_token_ids.size());
+RequestOutput StepLoop::ToOutput(scheduler::RequestEvent&& event, Tracked* tracked, int64_t now) {
+  if (event.first_tokens) tracked->first_token = now;
   RequestOutput output;
   output.request_id = event.id;
   output.new_token_ids = std::move(event.new_token_ids);
@@ -332,33 +345,36 @@ RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
   output.num_cached_tokens = event.num_cached_tokens;
   output.turn_finished = event.turn_finished;
   output.stop_token_id = event.stop_token_id;
-  if (!event.finish_reason) return output;
+  if (event.finish_reason) EndOutput(std::move(event), tracked, now, &output);
+  return output;
+}
 
-  output.finish_reason = event.finish_reason;
-  output.error = std::move(event.error);
-  output.kv_transfer_params = std::move(event.kv_transfer_params);
-  output.num_evicted_tokens = event.num_evicted_tokens;
-  output.num_draft_tokens = event.num_draft_tokens;
-  output.num_accepted_draft_tokens = event.num_accepted_draft_tokens;
-  if (tracked.queue_timed && tracked.started == kNever &&
-      output.error.code() == StatusCode::kDeadlineExceeded) {
-    output.error = QueueTimeOver();
+void StepLoop::EndOutput(scheduler::RequestEvent&& event, Tracked* tracked, int64_t now,
+                         RequestOutput* output) {
+  output->finish_reason = event.finish_reason;
+  output->error = std::move(event.error);
+  output->kv_transfer_params = std::move(event.kv_transfer_params);
+  output->num_evicted_tokens = event.num_evicted_tokens;
+  output->num_draft_tokens = event.num_draft_tokens;
+  output->num_accepted_draft_tokens = event.num_accepted_draft_tokens;
+  if (tracked->queue_timed && tracked->started == kNever &&
+      output->error.code() == StatusCode::kDeadlineExceeded) {
+    output->error = QueueTimeOver();
   }
-  const int64_t started = tracked.started == kNever ? now : tracked.started;
-  const int64_t first_token = tracked.first_token == kNever ? now : tracked.first_token;
-  output.queued_s = SecondsBetween(tracked.submitted, started);
-  output.prefill_s = SecondsBetween(started, first_token);
-  output.decode_s = SecondsBetween(first_token, now);
-  tracked.finished = true;
+  const int64_t started = tracked->started == kNever ? now : tracked->started;
+  const int64_t first_token = tracked->first_token == kNever ? now : tracked->first_token;
+  output->queued_s = SecondsBetween(tracked->submitted, started);
+  output->prefill_s = SecondsBetween(started, first_token);
+  output->decode_s = SecondsBetween(first_token, now);
+  tracked->finished = true;
   --num_unfinished_;
-  queue_.Leave(tracked.ticket);
-  if (tracked.num_output_tokens > 0) {
-    queue_.estimator().ObserveOutput(tracked.num_output_tokens);
+  queue_.Leave(tracked->ticket);
+  if (tracked->num_output_tokens > 0) {
+    queue_.estimator().ObserveOutput(tracked->num_output_tokens);
   }
   uint64_t* const counters[] = {&stats_.finished_stop, &stats_.finished_length,
                                 &stats_.finished_abort, &stats_.finished_error};
   ++*counters[static_cast<size_t>(*event.finish_reason)];
-  return output;
 }
 
 }  // namespace pagemill::engine

@@ -128,7 +128,6 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
   selection.num_threads =
       options.num_threads > 0 ? options.num_threads : std::max(1, target.capabilities.cpu.cores);
   StepPlans plans(&selection);
-  int64_t workspace_bytes = 0;
   for (const Op& op : program.ops()) {
     PAGEMILL_ASSIGN_OR_RETURN(const ops::OpDefinition* definition,
                               ops::FindOp(target.ops, op.name));
@@ -146,11 +145,11 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
     selection.op_plans.push_back(plans.Add(selection.kernels.size() - 1, **row, operands,
                                            TableOf(program, op, selection.kv)));
     if ((*row)->workspace_bytes != nullptr) {
-      workspace_bytes = std::max(workspace_bytes,
-                                 (*row)->workspace_bytes(operands.call(), selection.num_threads));
+      selection.workspace_bytes =
+          std::max(selection.workspace_bytes,
+                   (*row)->workspace_bytes(operands.call(), selection.num_threads));
     }
   }
-  selection.workspace_bytes = selection.plan_bytes + workspace_bytes;
   PAGEMILL_RETURN_IF_ERROR(CheckFilter(program, target, options, selection));
   return selection;
 }

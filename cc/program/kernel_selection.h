@@ -31,8 +31,7 @@ struct KernelSelection {
   std::vector<const ops::Kernel*> kernels;
   KvLayout kv;
   int32_t num_threads = 1;
-  // Shared by ops that run one after the other: first the plans of a step, then the workspace of
-  // the op that needs most.
+  // Shared by ops that run one after the other: that of the op that needs most.
   int64_t workspace_bytes = 0;
   struct Plan {
     size_t op = 0;  // the first that reads it

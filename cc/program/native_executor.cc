@@ -79,7 +79,8 @@ void NativeExecutor::Bound::BindProgram() {
                {.activations = arena.data(),
                 .outputs = outputs.data(),
                 .kv = kv_arena,
-                .workspace = workspace.data(),
+                .plans = workspace.data(),
+                .workspace = workspace.data() + kernels.plan_bytes,
                 .weight = [this](size_t op, size_t input) { return WeightOf(op, input); },
                 .part = [this](ValueId id) { return PartOf(id); },
                 .adapter = [this](ValueId id) { return adapters.TableOf(id); }});

@@ -121,12 +121,14 @@ class ModelRunner final : public engine::Runner {
   Status CheckOutput(const StepInFlight& step) const;
   // True if the entry's request still holds the slot; otherwise its result is dropped.
   bool Holds(const StepEntry& entry) const;
+  void TakeFoundTokens(const StepInFlight& step, step::StepResult* result);
   void AddRows(const StepInFlight& step);
   void SampleRows(const StepInFlight& step, step::StepResult* result);
+  void ObserveSamples(const StepInFlight& step, const step::StepResult& result);
   void SettleSamples(const StepInFlight& step, const step::StepResult& result);
   void ProposeForced(const StepInFlight& step, step::StepResult* result);
   // Why a request in a slot fails, whatever its step gives: its matcher, its adapter.
-  Status FailureOf(step::RequestIndex index) const;
+  const Status& FailureOf(step::RequestIndex index) const;
   void TakePooled(const StepInFlight& step, step::StepResult* result);
 
   program::Executor* executor_;

@@ -65,7 +65,12 @@ Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
   if (!step->sampled.ok()) return step->sampled;
   PAGEMILL_RETURN_IF_ERROR(CheckOutput(*step));
   stopwatch_.Lap(&StepTimes::model_s, &step->times);
-  SampleRows(*step, result);
+  if (output_.maxima.empty()) {
+    SampleRows(*step, result);
+  } else {
+    TakeFoundTokens(*step, result);
+  }
+  ObserveSamples(*step, *result);
   TakePooled(*step, result);
   if (speculation_) speculation_->EndStep(*step, result);
   if (limits().max_forced_tokens > 0) ProposeForced(*step, result);
@@ -97,9 +102,28 @@ bool ModelRunner::Holds(const StepEntry& entry) const {
   return slots_[entry.index.value()].holder == entry.holder;
 }
 
+// The executor found the token of each row. Those of a request end with the first that is not the
+// draft which follows its row.
+void ModelRunner::TakeFoundTokens(const StepInFlight& step, step::StepResult* result) {
+  int32_t ended = -1;  // the entry that has no more tokens
+  for (size_t i = 0; i < step.rows.size(); ++i) {
+    const BatchRow& row = step.rows[i];
+    if (row.entry == ended || !Holds(step.entries[static_cast<size_t>(row.entry)])) continue;
+    step::RequestResult& target = result->results[static_cast<size_t>(row.entry)];
+    const ops::RowMaximum& found = output_.maxima[i];
+    Status taken = sampler_.TakeFound(target.index, found);
+    const Status& failure = taken.ok() ? FailureOf(target.index) : taken;
+    if (failure.ok()) {
+      target.sampled_token_ids.push_back(found.column);
+    } else {
+      target.failure = failure;
+    }
+    if (!failure.ok() || found.column != row.draft_token_id) ended = row.entry;
+  }
+}
+
 // The step's rows of logits as rows to sample from.
 void ModelRunner::AddRows(const StepInFlight& step) {
-  const bool by_maxima = !output_.maxima.empty();
   const TensorView logits = output_.logits();
   size_t num_masks = 0, num_drafts = 0;
   rows_.clear();
@@ -113,17 +137,13 @@ void ModelRunner::AddRows(const StepInFlight& step) {
     sampled_rows_.push_back(i);
     sampling::LogitsRow& added = rows_.emplace_back();
     added.index = entry.index;
-    if (by_maxima) {
-      added.found = &output_.maxima[i];
-    } else {
-      added.logits = logits.Row<const float>(static_cast<int64_t>(i));
-    }
+    added.logits = logits.Row<const float>(static_cast<int64_t>(i));
     added.prompt_token_id = row.prompt_token_id;
     added.draft_token_id = row.draft_token_id;
     if (row.draft_token_id >= 0 && draft_model_ != nullptr) {
       added.draft_probabilities = draft_model_->probabilities(draft);
     }
-    if (by_maxima || row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
+    if (row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
     if (masks_.status(added.index).ok()) added.mask = masks_.row(num_masks);
     ++num_masks;
   }
@@ -149,10 +169,13 @@ void ModelRunner::SampleRows(const StepInFlight& step, step::StepResult* result)
       (is_prompt ? target.prompt_logprobs : target.logprobs).push_back(std::move(row.logprobs));
     }
   }
+}
+
+void ModelRunner::ObserveSamples(const StepInFlight& step, const step::StepResult& result) {
   for (size_t i = 0; i < step.entries.size(); ++i) {
     const step::RequestIndex index = step.entries[i].index;
-    if (!Holds(step.entries[i]) || !masks_.Holds(index)) continue;
-    masks_.Observe(index, result->results[i].sampled_token_ids);
+    if (!masks_.Holds(index) || !Holds(step.entries[i])) continue;
+    masks_.Observe(index, result.results[i].sampled_token_ids);
   }
 }
 
@@ -188,13 +211,15 @@ void ModelRunner::ProposeForced(const StepInFlight& step, step::StepResult* resu
   }
 }
 
-Status ModelRunner::FailureOf(step::RequestIndex index) const {
+const Status& ModelRunner::FailureOf(step::RequestIndex index) const {
   if (!masks_.status(index).ok() || adapters_ == nullptr) return masks_.status(index);
   return adapters_->status(index);
 }
 
 // A pooling program gives a row for each request or for each of its tokens.
 void ModelRunner::TakePooled(const StepInFlight& step, step::StepResult* result) {
+  const auto pools = [](const StepEntry& entry) { return entry.pools; };
+  if (std::none_of(step.entries.begin(), step.entries.end(), pools)) return;
   const TensorView pooled = output_.pooled();
   int64_t num_tokens = 0;
   for (const StepEntry& entry : step.entries) num_tokens += entry.num_tokens;

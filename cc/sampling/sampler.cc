@@ -14,7 +14,6 @@ namespace pagemill::sampling {
 namespace {
 
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
-constexpr int64_t kFoundRowsPerChunk = 256;  // ~10 ns each: not worth waking a thread
 constexpr float kLowestTemperature =
     0.01f;  // smaller temperatures that are not greedy are raised to this
 
@@ -71,9 +70,11 @@ ops::RowDraw RowDrawOf(const step::SamplingParams& params, int32_t num_outputs) 
 struct Sampler::Slot {
   std::shared_ptr<const step::Request> request;  // null: the slot is free
   int32_t num_outputs = 0;                       // tokens sampled so far
+  int32_t first_found = kNever;                  // NeedsOnlyToken() from so many outputs on
   bool masked = false;                           // rows may have masks
   Penalties penalties;
 
+  static constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
   bool BelowMinTokens() const { return num_outputs < request->sampling.min_tokens; }
   bool ChangesLogits() const {
     return BelowMinTokens() || !request->sampling.logit_bias.empty() || penalties.active();
@@ -111,6 +112,10 @@ void Sampler::Start(step::RequestIndex index, std::shared_ptr<const step::Reques
   slot.masked = masked;
   slot.penalties.Start(*slot.request, options_.vocab_size);
   for (int32_t id : output_token_ids) slot.penalties.AddOutput(id);
+  const step::SamplingParams& params = slot.request->sampling;
+  const bool needs_logits = params.logprobs != step::SamplingParams::kNoLogprobs ||
+                            !params.logit_bias.empty() || slot.penalties.active();
+  slot.first_found = needs_logits ? Slot::kNever : params.min_tokens;
 }
 
 void Sampler::Release(step::RequestIndex index) { slots_[index.value()] = Slot(); }
@@ -118,8 +123,18 @@ void Sampler::Release(step::RequestIndex index) { slots_[index.value()] = Slot()
 bool Sampler::NeedsOnlyToken(step::RequestIndex index) const {
   const Slot& slot = slots_[index.value()];
   PAGEMILL_CHECK(slot.request != nullptr);
-  const step::SamplingParams& params = slot.request->sampling;
-  return params.logprobs == step::SamplingParams::kNoLogprobs && !slot.ChangesLogits();
+  return slot.num_outputs >= slot.first_found;
+}
+
+Status Sampler::TakeFound(step::RequestIndex index, const ops::RowMaximum& found) {
+  PAGEMILL_CHECK(NeedsOnlyToken(index));
+  Slot& slot = slots_[index.value()];
+  if (!found.usable()) {
+    // Invalid logits are +inf.
+    return slot.masked && found.logit == kExcluded ? NoTokenAllowed() : NotFinite();
+  }
+  ++slot.num_outputs;
+  return OkStatus();
 }
 
 void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs) {
@@ -130,9 +145,7 @@ void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs)
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i == 0 || rows[i].index != rows[i - 1].index) starts.push_back(i);
   }
-  const bool found = !rows.empty() && rows[0].logits == nullptr;
-  const int64_t grain = found ? kFoundRowsPerChunk : 1;
-  pool_->ParallelFor(static_cast<int64_t>(starts.size()), grain,
+  pool_->ParallelFor(static_cast<int64_t>(starts.size()), /*grain=*/1,
                      [&](int64_t begin, int64_t end, int worker) {
                        for (int64_t s = begin; s < end; ++s) {
                          const size_t next = static_cast<size_t>(s) + 1;
@@ -144,15 +157,7 @@ void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs)
 }
 
 std::span<const float> Sampler::LogitsOf(const LogitsRow& row) const {
-  if (row.logits == nullptr) return {};
   return {row.logits, static_cast<size_t>(options_.vocab_size)};
-}
-
-ops::MaxEntry Sampler::MaximumOf(const LogitsRow& row) const {
-  if (row.logits != nullptr) return ops::ArgMax(passes_, LogitsOf(row));
-  PAGEMILL_CHECK(row.found != nullptr && row.prompt_token_id < 0 && row.mask.empty() &&
-                 NeedsOnlyToken(row.index));
-  return {.token_id = row.found->column, .logit = row.found->logit};
 }
 
 Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) const {
@@ -197,19 +202,14 @@ int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch&
       {.acceptance = uniform(Purpose::kAcceptance), .residual = uniform(Purpose::kResidual)});
 }
 
-// True if an executor found that the row's mask allows no token. Invalid logits are +inf instead.
-bool Sampler::MaskLeftNone(const LogitsRow& row) const {
-  return row.found != nullptr && slots_[row.index.value()].masked && row.found->logit == kExcluded;
-}
-
 // Returns true if the request's next row continues the sampled token.
 bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
   Slot& slot = slots_[row.index.value()];
   PAGEMILL_CHECK(slot.request != nullptr);
   const step::SamplingParams& params = slot.request->sampling;
-  const ops::MaxEntry raw_max = MaximumOf(row);
+  const ops::MaxEntry raw_max = ops::ArgMax(passes_, LogitsOf(row));
   if (raw_max.token_id < 0) {
-    output.failure = MaskLeftNone(row) ? NoTokenAllowed() : NotFinite();
+    output.failure = NotFinite();
     return false;
   }
   const bool prompt_row = row.prompt_token_id >= 0;
@@ -222,8 +222,7 @@ bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
       output.failure = NoTokenAllowed();
       return false;
     }
-    const bool is_chosen = params.greedy() || row.logits == nullptr;
-    output.token_id = is_chosen ? processed.max.token_id : Draw(row, processed, scratch);
+    output.token_id = params.greedy() ? processed.max.token_id : Draw(row, processed, scratch);
     slot.penalties.AddOutput(output.token_id);
     ++slot.num_outputs;
   }

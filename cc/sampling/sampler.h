@@ -70,10 +70,6 @@ struct SamplerOptions {
 struct LogitsRow {
   step::RequestIndex index;
   const float* logits = nullptr;  // [vocab_size], not modified
-  // The token that an executor found; then logits are null and `mask` is empty. It is the largest
-  // logit or a drawn one (RowDrawOf()), among the tokens that the row's mask allows. Only for slots
-  // with NeedsOnlyToken(); aborts for others.
-  const ops::RowMaximum* found = nullptr;
   int32_t prompt_token_id = -1;  // >= 0: report this token's logprobs, sample nothing
   // >= 0: the draft to verify; the next row of the request continues it.
   int32_t draft_token_id = -1;
@@ -112,6 +108,11 @@ class Sampler {
   // min_tokens are reached.
   bool NeedsOnlyToken(step::RequestIndex index) const;
 
+  // The next output of a slot is found.column, which an executor found: the largest logit or a
+  // drawn one (RowDrawOf()), among the tokens that the row's mask allows. Not OK: there is none, as
+  // RowOutput::failure. Aborts without NeedsOnlyToken(). O(1).
+  Status TakeFound(step::RequestIndex index, const ops::RowMaximum& found);
+
   // Processes every row; rows of one request are consecutive, in position order. Sampled tokens
   // count as outputs at once. `outputs` must be default-constructed; those after a rejected draft
   // or a failed row are not changed.
@@ -125,8 +126,6 @@ class Sampler {
   struct Scratch;
   struct Processed;
   std::span<const float> LogitsOf(const LogitsRow& row) const;
-  ops::MaxEntry MaximumOf(const LogitsRow& row) const;
-  bool MaskLeftNone(const LogitsRow& row) const;
   Processed Process(const LogitsRow& row, Scratch& scratch) const;
   int32_t Draw(const LogitsRow& row, const Processed& processed, Scratch& scratch) const;
   bool RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output);

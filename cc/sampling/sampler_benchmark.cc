@@ -92,15 +92,11 @@ void BM_128Maxima(benchmark::State& state) {
   request->prompt_token_ids = {1};
   request->sampling = Greedy();
   const ops::RowMaximum maximum = {.logit = 1.0f, .column = 17};
-  std::vector<LogitsRow> rows(128);
-  for (int32_t i = 0; i < 128; ++i) {
-    sampler.Start(step::RequestIndex(i), request, {});
-    rows[i] = {.index = step::RequestIndex(i), .found = &maximum};
-  }
-  std::vector<RowOutput> out(rows.size());
+  for (int32_t i = 0; i < 128; ++i) sampler.Start(step::RequestIndex(i), request, {});
   for (auto _ : state) {
-    sampler.Run(rows, out);
-    benchmark::DoNotOptimize(out[0].token_id);
+    for (int32_t i = 0; i < 128; ++i) {
+      benchmark::DoNotOptimize(sampler.TakeFound(step::RequestIndex(i), maximum).ok());
+    }
   }
 }
 

@@ -132,16 +132,13 @@ TEST_F(SamplerMasksTest, AFoundTokenIsEnoughForAMaskedSlot) {
   SamplingParams p;
   sampler_.Start(RequestIndex(0), MakeRequest(p), {}, /*masked=*/true);
   EXPECT_TRUE(sampler_.NeedsOnlyToken(RequestIndex(0)));
-  const auto run = [&](const ops::RowMaximum& found) {
-    const LogitsRow row = {.index = RequestIndex(0), .found = &found};
-    RowOutput out;
-    sampler_.Run({&row, 1}, {&out, 1});
-    return out;
+  const auto take = [&](const ops::RowMaximum& found) {
+    return sampler_.TakeFound(RequestIndex(0), found).code();
   };
-  EXPECT_EQ(run({.logit = 1.0f, .column = 2}).token_id, 2);
-  EXPECT_EQ(run({.logit = -INFINITY, .column = -1}).failure.code(), StatusCode::kInvalidArgument)
+  EXPECT_EQ(take({.logit = 1.0f, .column = 2}), StatusCode::kOk);
+  EXPECT_EQ(take({.logit = -INFINITY, .column = -1}), StatusCode::kInvalidArgument)
       << "the mask allows none";
-  EXPECT_EQ(run({.logit = INFINITY, .column = -1}).failure.code(), StatusCode::kInternal)
+  EXPECT_EQ(take({.logit = INFINITY, .column = -1}), StatusCode::kInternal)
       << "the logits are not numbers";
 }
 
@@ -152,12 +149,10 @@ TEST_F(SamplerMasksDeathTest, MasksAreForLogitsOfMaskedSlots) {
   p.temperature = 0.0f;
   sampler_.Start(RequestIndex(0), MakeRequest(p), {}, /*masked=*/true);
   sampler_.Start(RequestIndex(1), MakeRequest(p), {});
-  const ops::RowMaximum found = {.logit = 1.0f, .column = 2};
   const std::vector<float> logits(kVocab, 1.0f);
   const std::vector<uint32_t> mask(2, ~0u), short_mask(1, ~0u);
   std::vector<RowOutput> out(1);
   const auto run = [&](const LogitsRow& row) { sampler_.Run({&row, 1}, out); };
-  EXPECT_DEATH(run({.index = RequestIndex(0), .found = &found, .mask = mask}), "mask.empty");
   EXPECT_DEATH(run({.index = RequestIndex(1), .logits = logits.data(), .mask = mask}), "masked");
   EXPECT_DEATH(run({.index = RequestIndex(0), .logits = logits.data(), .mask = short_mask}),
                "masked");

@@ -74,14 +74,8 @@ TEST_F(SamplerTest, AFoundTokenIsEnoughForGreedyRows) {
   p.temperature = 0.0f;
   Start(0, p);
   const ops::RowMaximum found = {.logit = 3.0f, .column = 17}, bad = {.logit = INFINITY};
-  const std::vector<LogitsRow> rows = {{.index = RequestIndex(0), .found = &found},
-                                       {.index = RequestIndex(0), .found = &bad}};
-  std::vector<RowOutput> out(2);
-  sampler_.Run(rows, out);
-  EXPECT_EQ(out[0].token_id, 17);
-  EXPECT_TRUE(out[0].failure.ok());
-  EXPECT_FALSE(out[0].has_logprobs);
-  EXPECT_EQ(out[1].failure.code(), StatusCode::kInternal);
+  EXPECT_TRUE(sampler_.TakeFound(RequestIndex(0), found).ok());
+  EXPECT_EQ(sampler_.TakeFound(RequestIndex(0), bad).code(), StatusCode::kInternal);
 }
 
 // An executor's draw by RowDrawOf() equals the sampler's and is counted likewise.
@@ -107,14 +101,14 @@ TEST_F(SamplerTest, AFoundTokenIsEnoughForDrawnRows) {
           .logit = max.logit,
           .column = ops::DrawRow(passes, logits, max, RowDrawOf(limits, position), storage)};
       // An executor finds every other token of slot 1.
-      const std::vector<LogitsRow> rows = {{.index = RequestIndex(0), .logits = logits.data()},
-                                           {.index = RequestIndex(1),
-                                            .logits = position % 2 == 0 ? nullptr : logits.data(),
-                                            .found = position % 2 == 0 ? &found : nullptr}};
-      std::vector<RowOutput> out(2);
-      for (size_t i = 0; i < 2; ++i) sampler_.Run({&rows[i], 1}, {&out[i], 1});
-      EXPECT_EQ(out[0].token_id, found.column) << position;
-      EXPECT_EQ(out[1].token_id, found.column) << position;
+      const bool is_found = position % 2 == 0;
+      if (is_found) EXPECT_TRUE(sampler_.TakeFound(RequestIndex(1), found).ok());
+      for (int32_t slot = 0; slot < (is_found ? 1 : 2); ++slot) {
+        const LogitsRow row = {.index = RequestIndex(slot), .logits = logits.data()};
+        RowOutput out;
+        sampler_.Run({&row, 1}, {&out, 1});
+        EXPECT_EQ(out.token_id, found.column) << position;
+      }
     }
   }
 }

@@ -17,8 +17,7 @@ class Binder {
     bound_.by_input.resize(bound_.inputs.size());
     for (size_t i = 0; i < program_.ops().size(); ++i) BindOp(i);
     bound_.num_tables = kernels_.kv.tables.size();
-    bound_.workspace = {addresses_.workspace + kernels_.plan_bytes,
-                        static_cast<size_t>(kernels_.workspace_bytes - kernels_.plan_bytes)};
+    bound_.workspace = {addresses_.workspace, static_cast<size_t>(kernels_.workspace_bytes)};
     return std::move(bound_);
   }
 
@@ -45,7 +44,7 @@ class Binder {
                           .num_inputs = static_cast<uint32_t>(op.inputs.size()),
                           .num_outputs = static_cast<uint32_t>(op.outputs.size()),
                           .table = static_cast<uint32_t>(TableOf(program_, op, kernels_.kv)),
-                          .plan = plan < 0 ? nullptr : addresses_.workspace + PlanOffset(plan)});
+                          .plan = plan < 0 ? nullptr : addresses_.plans + PlanOffset(plan)});
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       BindOperand(op.inputs[k]);
       if (op.inputs[k] == kNoValue) continue;

@@ -41,6 +41,7 @@ struct Addresses {
   std::byte* activations = nullptr;  // the arena of the ActivationPlan
   std::byte* outputs = nullptr;      // the program's outputs, one after the other
   std::byte* kv = nullptr;           // the arena of the KvLayout
+  std::byte* plans = nullptr;        // KernelSelection::plan_bytes
   std::byte* workspace = nullptr;    // KernelSelection::workspace_bytes
   // The weight that is input `input` of op `op`.
   std::function<WeightOperand(size_t op, size_t input)> weight;
@@ -72,7 +73,7 @@ struct BoundProgram {
   std::vector<std::vector<uint32_t>> by_input;  // operands that read inputs[i]
   std::vector<std::byte*> values;  // per value: activations and outputs; null for others
   size_t num_tables = 0;           // block tables per step
-  std::span<std::byte> workspace;  // for kernels, after the plans
+  std::span<std::byte> workspace;  // for kernels
 };
 
 BoundProgram Bind(const Program& program, const KernelSelection& kernels,

@@ -58,11 +58,11 @@ struct DeviceExecutor::Bound {
   struct Slot {
     device::HostMemory memory;
     // In `memory`:
-    std::span<std::byte> arrays;   // sent to the device:
-    std::span<std::byte> plans;    // the batch, the kernels' plans of it,
+    std::span<std::byte> arrays;   // sent to the device: the kernels' plans and the batch,
     std::span<std::byte> inputs;   // its inputs,
     std::span<std::byte> tables;   // and tables of adapters
     std::span<std::byte> outputs;  // copied back
+    StepImage::Staging image;      // in `arrays`
     StepSizes sizes;               // without padding
     std::unique_ptr<device::Event> done;
     std::vector<OutputView> views;
@@ -88,6 +88,7 @@ struct DeviceExecutor::Bound {
   std::optional<DeviceTokens> tokens;
   std::optional<DeviceAdapters> adapters;
   int64_t num_found = 0;  // rows of the last enqueued step whose tokens the next step may read
+  bool ends_later = false;  // that step has no end on the stream yet: Sample() may add to it
   std::vector<Slot> slots;
   int64_t num_enqueued = 0;  // in total; step i uses slot i % slots.size()
   int64_t num_collected = 0;
@@ -118,6 +119,7 @@ struct DeviceExecutor::Bound {
   void EnqueueKernels(const StepSizes& sizes, bool with_adapters);
   std::byte* DataOf(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
   void EnqueueOutputs(Slot* slot);
+  void EnqueueEnd();
 };
 
 DeviceExecutor::Bound::~Bound() {
@@ -205,7 +207,6 @@ Status DeviceExecutor::Bound::AllocateSlots() {
     std::byte* at = slot.memory.data();
     const std::pair<std::span<std::byte>*, int64_t> parts[] = {
         {&slot.arrays, plan.array_bytes},
-        {&slot.plans, plan.kernels.plan_bytes},
         {&slot.inputs, plan.input_bytes},
         {&slot.tables, plan.adapters.table_bytes},
         {&slot.outputs, plan.output_bytes}};
@@ -213,6 +214,7 @@ Status DeviceExecutor::Bound::AllocateSlots() {
       *part = {at, static_cast<size_t>(bytes)};
       at += DevicePlan::Aligned(bytes);
     }
+    slot.image.data = slot.arrays.data() + plan.arrays_offset();
     if (tokens) {
       PAGEMILL_ASSIGN_OR_RETURN(slot.found, tokens->NewFound(the_device));
     }
@@ -226,6 +228,7 @@ void DeviceExecutor::Bound::BindProgram() {
                {.activations = activations.data(),
                 .outputs = outputs.data(),
                 .kv = kv_arena,
+                .plans = arrays.data(),
                 .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return weights->at(op, input); },
                 .part = [this](ValueId id) { return weights->part(id); },
@@ -271,13 +274,13 @@ void DeviceExecutor::Bound::Unload() {
 void DeviceExecutor::Bound::EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes,
                                          Slot* slot) {
   EnqueueInputs(batch.inputs, slot);
-  image->Write(batch, sizes, slot->arrays.data());
-  const size_t array_bytes = static_cast<size_t>(image->Bytes(sizes));
-  stream->CopyToDevice(arrays.data(), slot->arrays.first(array_bytes));
-  if (slot->plans.empty()) return;
-  calls->Set(image->View(sizes, slot->arrays.data()));  // host arrays, without inputs
-  MakePlans(plan.kernels, *calls, slot->plans);
-  stream->CopyToDevice(workspace.data(), slot->plans);
+  image->Write(batch, sizes, &slot->image);
+  if (!plan.kernels.plans.empty()) {
+    calls->Set(image->View(sizes, slot->image.data));  // host arrays, without inputs
+    MakePlans(plan.kernels, *calls, slot->arrays);
+  }
+  const int64_t bytes = plan.arrays_offset() + image->Bytes(sizes);
+  stream->CopyToDevice(arrays.data(), slot->arrays.first(static_cast<size_t>(bytes)));
 }
 
 void DeviceExecutor::Bound::EnqueueInputs(std::span<const TensorView> from, Slot* slot) {
@@ -325,7 +328,7 @@ Status DeviceExecutor::Bound::CheckDraws(const StepDraws& draws) const {
 
 // Without adapters, kernels that apply them do nothing.
 void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes, bool with_adapters) {
-  ops::StepBatch view = image->View(sizes, arrays.data());
+  ops::StepBatch view = image->View(sizes, arrays.data() + plan.arrays_offset());
   if (!with_adapters) view.adapter_slots = nullptr;
   view.inputs = input_views;
   calls->Set(view);
@@ -352,7 +355,15 @@ void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
     }
     host += value.Bytes(options.max_sizes());
   }
-  if (slot->by_maxima) tokens->EnqueueCopy(slot->sizes.logits_rows, &slot->found, *stream);
+}
+
+// Ends the step that was enqueued last, unless it has an end: with draws of its tokens, one copy
+// and one event are enough.
+void DeviceExecutor::Bound::EnqueueEnd() {
+  if (!std::exchange(ends_later, false)) return;
+  Slot& slot = SlotOf(num_enqueued - 1);
+  if (slot.by_maxima) tokens->EnqueueCopy(num_found, &slot.found, *stream);
+  stream->Record(*slot.done);
 }
 
 StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
@@ -486,6 +497,7 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
     return FailedPrecondition("max_steps_in_flight = " + std::to_string(b.slots.size()) +
                               " steps are enqueued; collect one first");
   }
+  b.EnqueueEnd();
   Bound::Slot& slot = b.SlotOf(b.num_enqueued);
   slot.sizes = ops::SizesOf(batch);
   slot.by_maxima = b.tokens && batch.argmax_columns > 0;
@@ -502,8 +514,9 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
     b.EnqueueKernels(slot.sizes, with_adapters);
   }
   b.EnqueueOutputs(&slot);
-  b.stream->Record(*slot.done);
   ++b.num_enqueued;
+  b.ends_later = true;
+  if (!slot.by_maxima) b.EnqueueEnd();
   return OkStatus();
 }
 
@@ -515,8 +528,7 @@ Status DeviceExecutor::Sample(const StepDraws& draws) {
   PAGEMILL_RETURN_IF_ERROR(b.CheckDraws(draws));
   Bound::Slot& slot = b.SlotOf(b.num_enqueued - 1);
   b.tokens->EnqueueDraw(b.DataOf(*b.program.FindOutput(kLogits)), draws, &slot.found, *b.stream);
-  b.tokens->EnqueueCopy(b.num_found, &slot.found, *b.stream);
-  b.stream->Record(*slot.done);
+  b.EnqueueEnd();
   return OkStatus();
 }
 
@@ -525,6 +537,7 @@ Status DeviceExecutor::Collect(ExecutorOutput* output) {
   if (b.num_enqueued == b.num_collected) {
     return FailedPrecondition("no step was enqueued that is not collected");
   }
+  b.EnqueueEnd();
   Bound::Slot& slot = b.SlotOf(b.num_collected);
   ++b.num_collected;
   PAGEMILL_RETURN_IF_ERROR(slot.done->Synchronize());

@@ -107,7 +107,8 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
   for (const Output& output : program.outputs()) {
     plan.output_bytes += program.value(output.value).Bytes(sizes);
   }
-  plan.array_bytes = StepImage(program, plan.kv(), device_options.max_blocks).Bytes(sizes);
+  plan.array_bytes = plan.arrays_offset() +
+                     StepImage(program, plan.kv(), device_options.max_blocks).Bytes(sizes);
   for (ValueId id : program.TensorInputs()) {
     plan.input_offsets.push_back(plan.input_bytes);
     plan.input_bytes += DevicePlan::Aligned(program.value(id).Bytes(sizes));
@@ -119,8 +120,7 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
                        static_cast<int64_t>(program.ops().size());
   }
   for (int64_t bytes :
-       {plan.array_bytes, plan.kernels.plan_bytes, plan.input_bytes, plan.output_bytes,
-        plan.adapters.table_bytes}) {
+       {plan.array_bytes, plan.input_bytes, plan.output_bytes, plan.adapters.table_bytes}) {
     plan.slot_bytes += DevicePlan::Aligned(bytes);
   }
   plan.upload_bytes = 2 * std::min(device_options.upload.buffer_bytes, plan.weight_bytes);

@@ -35,13 +35,13 @@ struct DevicePlan {
   int64_t weight_bytes = 0;
   int64_t kv_bytes = 0;      // of the KV cache; 0 if it lies in another executor's
   int64_t output_bytes = 0;  // of the largest step, as the following two
-  int64_t array_bytes = 0;   // arrays of a step
+  int64_t array_bytes = 0;   // the kernels' plans of a step, and behind them its arrays
   int64_t input_bytes = 0;   // tensors of a step
   DeviceAdapterPlan adapters;
   int64_t exchange_bytes = 0;  // that other ranks write to; 0 without collectives
   // What the device's driver takes for graphs: an estimate, which nothing has measured yet.
   int64_t graph_bytes = 0;
-  // Host memory of a step in flight, without its tokens: its arrays, the kernels' plans of it, its
+  // Host memory of a step in flight, without its tokens: the kernels' plans of it, its arrays,
   // inputs and outputs, and tables of adapters.
   int64_t slot_bytes = 0;
   int64_t upload_bytes = 0;  // host memory that weights go through, freed when they are there
@@ -50,6 +50,8 @@ struct DevicePlan {
 
   // Bytes of a part of a slot, with what lies between it and the next one.
   static int64_t Aligned(int64_t bytes);
+  // Of the arrays of a step, behind the kernels' plans: both are sent in one copy.
+  int64_t arrays_offset() const { return Aligned(kernels.plan_bytes); }
   const KvLayout& kv() const { return kernels.kv; }
   int64_t mask_bytes() const { return tokens ? tokens->mask_bytes() : 0; }
   // Everything that is allocated on the device.

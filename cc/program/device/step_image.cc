@@ -1,6 +1,9 @@
 #include "cc/program/device/step_image.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <type_traits>
 
 namespace pagemill::program {
@@ -25,15 +28,6 @@ const int32_t* ArrayOf(const ops::StepBatch& batch, const ops::ArrayInfo<ops::St
 const int32_t* ArrayOf(const ops::StepBatch& batch, const ops::ArrayInfo<ops::KvArrays>& info,
                        size_t table) {
   return batch.kv[table].*info.data;
-}
-
-// Copies row by row, since the batch has fewer columns.
-void CopyRows(const int32_t* from, int64_t rows, int64_t from_columns, int64_t columns,
-              int32_t* to) {
-  const int64_t count = std::min(from_columns, columns);
-  for (int64_t r = 0; r < rows; ++r, from += from_columns, to += columns) {
-    std::fill(std::copy_n(from, count, to), to + columns, 0);
-  }
 }
 
 // Fills the elements from `begin` of an array; counts go to `last` at most.
@@ -92,13 +86,21 @@ int64_t StepImage::Bytes(const StepSizes& sizes) const {
   return ForEachArray(sizes, [](const auto&, size_t, int64_t, int64_t, int64_t) {});
 }
 
-void StepImage::Write(const ops::StepBatch& batch, const StepSizes& sizes, std::byte* to) {
+void StepImage::Write(const ops::StepBatch& batch, const StepSizes& sizes, Staging* to) {
+  if (to->sizes != sizes) {
+    to->sizes = sizes;
+    to->used.assign(kv_.size() * static_cast<size_t>(sizes.requests), max_blocks_);
+  }
   ForEachArray(sizes, [&](const auto& info, size_t table, int64_t padded_rows, int64_t columns,
                           int64_t offset) {
+    int32_t* const array = reinterpret_cast<int32_t*>(to->data + offset);
+    if (info.per_block) {
+      const auto num_rows = static_cast<size_t>(padded_rows);
+      WriteTable(batch, table, std::span(to->used).subspan(table * num_rows, num_rows), array);
+      return;
+    }
     const int64_t rows = ops::NumRows(info, batch);
-    const int64_t stride = info.per_block ? batch.kv[table].block_table_stride : 0;
-    int32_t* const array = reinterpret_cast<int32_t*>(to + offset);
-    CopyRows(ArrayOf(batch, info, table), rows, ops::NumColumns(info, stride), columns, array);
+    std::copy_n(ArrayOf(batch, info, table), rows * columns, array);
     // Indices of tokens end at the last one, boundaries of requests behind it.
     const auto last = static_cast<int32_t>(sizes.tokens - 1 + info.extra);
     Pad(info.padding, last, array, rows * columns, padded_rows * columns);
@@ -106,7 +108,25 @@ void StepImage::Write(const ops::StepBatch& batch, const StepSizes& sizes, std::
     if (info.name == "adapter_slots") std::fill(array + rows, array + padded_rows, kNoSlot);
   });
   const int64_t first = batch.num_tokens + (sizes.requests - batch.num_requests) - 1;
-  if (first < sizes.tokens - 1) GrowLastRequest(sizes, first, to);
+  if (first < sizes.tokens - 1) GrowLastRequest(sizes, first, to->data);
+}
+
+// Padding has rows of zeros.
+void StepImage::WriteTable(const ops::StepBatch& batch, size_t table, std::span<int64_t> used,
+                           int32_t* to) const {
+  const ops::KvArrays& kv = batch.kv[table];
+  const int64_t most = std::min(kv.block_table_stride, max_blocks_);
+  const auto num_requests = static_cast<size_t>(batch.num_requests);
+  for (size_t r = 0; r < used.size(); ++r, to += max_blocks_) {
+    int64_t count = 0;
+    if (r < num_requests) {
+      const int64_t blocks = (int64_t{batch.seq_lens[r]} + kv.block_size - 1) / kv.block_size;
+      count = std::min(most, blocks + kv.recent_states);
+      std::copy_n(kv.block_table + static_cast<int64_t>(r) * kv.block_table_stride, count, to);
+    }
+    if (count < used[r]) std::fill(to + count, to + used[r], 0);
+    used[r] = count;
+  }
 }
 
 // Gives the last request the tokens from `first`, at consecutive positions of the null page, so

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -39,7 +42,8 @@ TEST(StepImageTest, AnArrayThatIsDeclaredIsPaddedLikeTheOthers) {
                                 /*inputs=*/{}};
   for (StepImage* image : {&without, &with}) {
     std::vector<std::byte> memory(static_cast<size_t>(image->Bytes(sizes)), std::byte{0xee});
-    image->Write(batch, sizes, memory.data());
+    StepImage::Staging staging{.data = memory.data()};
+    image->Write(batch, sizes, &staging);
     const ops::StepBatch view = image->View(sizes, memory.data());
     EXPECT_EQ(std::vector<int32_t>(view.token_ids, view.token_ids + 5),
               (std::vector<int32_t>{7, 8, 0, 0, 0}));
@@ -70,7 +74,8 @@ TEST(StepImageTest, PaddingHasNoAdapter) {
                                 /*kv=*/{},
                                 /*inputs=*/{}};
   std::vector<std::byte> memory(static_cast<size_t>(image.Bytes(sizes)), std::byte{0xee});
-  image.Write(batch, sizes, memory.data());
+  StepImage::Staging staging{.data = memory.data()};
+  image.Write(batch, sizes, &staging);
   const int32_t* const slots = image.View(sizes, memory.data()).adapter_slots;
   EXPECT_EQ(std::vector<int32_t>(slots, slots + 3), (std::vector<int32_t>{1, -1, -1}));
 }
@@ -94,7 +99,8 @@ TEST(StepImageTest, TheLastPaddingRequestHasTheTokensThatAreLeft) {
                                 /*inputs=*/{}};
   const StepSizes sizes = {.tokens = 8, .requests = 3, .logits_rows = 9};
   std::vector<std::byte> memory(static_cast<size_t>(image.Bytes(sizes)), std::byte{0xee});
-  image.Write(batch, sizes, memory.data());
+  StepImage::Staging staging{.data = memory.data()};
+  image.Write(batch, sizes, &staging);
   const ops::StepBatch view = image.View(sizes, memory.data());
   const auto array = [](const int32_t* begin, int64_t size) {
     return std::vector<int32_t>(begin, begin + size);
@@ -106,6 +112,63 @@ TEST(StepImageTest, TheLastPaddingRequestHasTheTokensThatAreLeft) {
   EXPECT_EQ(array(view.kv[0].slot_mapping, 8), (std::vector<int32_t>{12, 13, 0, 0, 1, 2, 0, 1}))
       << "each token of the last request has a slot of the null page";
   EXPECT_EQ(array(view.kv[0].block_table, 6), (std::vector<int32_t>{4, 0, 0, 0, 0, 0}));
+}
+
+// Steps of random sizes and lengths in one staging memory equal those in memory of their own.
+TEST(StepImageTest, MemoryOfEarlierStepsLeavesNoBlocks) {
+  constexpr int32_t kBlockSize = 4, kMaxBlocks = 9, kMaxRequests = 6;
+  KvLayout layout;
+  layout.tables = {{.group = 0, .block_size = kBlockSize},
+                   {.group = 1, .block_size = 2 * kBlockSize, .recent_states = 2}};
+  StepImage image(Parse(""), layout, kMaxBlocks);
+  const StepSizes largest = {
+      .tokens = kMaxRequests, .requests = kMaxRequests, .logits_rows = kMaxRequests};
+  const auto bytes = static_cast<size_t>(image.Bytes(largest));
+  std::vector<std::byte> reused(bytes, std::byte{0xee});
+  StepImage::Staging staging{.data = reused.data()};
+  std::mt19937 random(5);
+  for (int step = 0; step < 300; ++step) {
+    const auto requests = static_cast<int32_t>(1 + random() % kMaxRequests);
+    std::vector<int32_t> lengths, zeros(kMaxRequests + 1);
+    for (int32_t r = 0; r < requests; ++r) {
+      lengths.push_back(static_cast<int32_t>(1 + random() % (kMaxBlocks * kBlockSize)));
+    }
+    const int64_t stride = kMaxBlocks - random() % 2;
+    std::vector<int32_t> table(kMaxRequests * kMaxBlocks);
+    for (int32_t& block : table) block = static_cast<int32_t>(1 + random() % 99);
+    const ops::KvArrays arrays = {.slot_mapping = zeros.data(),
+                                  .block_table = table.data(),
+                                  .block_table_stride = stride};
+    std::vector<ops::KvArrays> kv(2, arrays);
+    kv[0].block_size = kBlockSize;
+    kv[1].block_size = 2 * kBlockSize;
+    kv[1].recent_states = 2;
+    const ops::StepBatch batch = {{.num_tokens = requests,
+                                   .num_requests = requests,
+                                   .num_logits_rows = requests,
+                                   .token_ids = zeros.data(),
+                                   .positions = zeros.data(),
+                                   .query_start = zeros.data(),
+                                   .seq_lens = lengths.data(),
+                                   .logits_rows = zeros.data()},
+                                  kv,
+                                  /*inputs=*/{}};
+    const int64_t padded = requests <= 3 ? 3 : kMaxRequests;
+    const StepSizes sizes = {.tokens = padded, .requests = padded, .logits_rows = padded};
+    image.Write(batch, sizes, &staging);
+    const ops::StepBatch view = image.View(sizes, reused.data());
+    for (size_t t = 0; t < kv.size(); ++t) {
+      for (int64_t r = 0; r < padded; ++r) {
+        const int64_t blocks =
+            r < requests ? (lengths[r] + kv[t].block_size - 1) / kv[t].block_size : -2;
+        for (int64_t b = 0; b < kMaxBlocks; ++b) {
+          const bool used = b < std::min(stride, blocks + kv[t].recent_states);
+          ASSERT_EQ(view.kv[t].block_table[r * kMaxBlocks + b], used ? table[r * stride + b] : 0)
+              << "step " << step << ", table " << t << ", request " << r << ", block " << b;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

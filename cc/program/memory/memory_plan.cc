@@ -35,7 +35,7 @@ StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
   plan.weights_bytes = weights.total_bytes - packed.stored_bytes + packed.packed_bytes;
   plan.packed_bytes = weights.copied_bytes + packed.packed_bytes;
   plan.activation_bytes = PlanActivations(program, target.ops, options.max_sizes()).arena_bytes;
-  plan.workspace_bytes = selection.workspace_bytes;
+  plan.workspace_bytes = selection.plan_bytes + selection.workspace_bytes;
   for (const Output& output : program.outputs()) {
     plan.output_bytes += program.value(output.value).Bytes(options.max_sizes());
   }
