@@ -56,7 +56,7 @@ class IdleExecutor final : public program::Executor {
     return OkStatus();
   }
 
-  // Of the steps since the last call.
+  // Seconds of one step, on average since the last call.
   double TakeStepSeconds() {
     const double seconds = (last_s_ - first_s_) / (num_steps_ - 1);
     num_steps_ = num_collected_ = 0;
