@@ -11,8 +11,8 @@
 namespace pagemill::engine {
 namespace {
 
-// True if clients are notified of the event at once: it is anything but the next tokens of a request
-// that has some, or what comes with them.
+// True if clients are notified of the event at once: it is anything but the next tokens of a
+// request that has some, or what comes with them.
 bool IsUrgent(const scheduler::RequestEvent& event) {
   return event.first_tokens || event.turn_finished || event.finish_reason ||
          event.new_token_ids.empty();
