@@ -180,7 +180,7 @@ void StepLoop::CloseClient(ClientNumber client) {
     for (auto it = tracked_.begin(); it != tracked_.end();) {
       const auto& [id, tracked] = *it;
       const bool is_of_client = ClientOutputs::ClientOf(id) == client;
-      if (is_of_client && !tracked.finished && !closing_) inbox_.push_back(AbortCommand{id});
+      if (is_of_client && !tracked.finished && !closing_) AddCommand(AbortCommand{id});
       it = is_of_client && tracked.finished ? tracked_.erase(it) : std::next(it);
     }
   }
@@ -227,10 +227,15 @@ Status StepLoop::Submit(ClientNumber client, step::Request request) {
     tracked.queue_timed = queue_timed;
     clients_.Enter(client);
     tracked.ticket = queue_.Enter(request);
-    inbox_.emplace_back(std::move(request));
+    AddCommand(std::move(request));
   }
   inbox_filled_.notify_one();
   return OkStatus();
+}
+
+void StepLoop::AddCommand(Command command) {
+  inbox_.push_back(std::move(command));
+  has_news_ = true;
 }
 
 template <typename RequestCommand>
@@ -241,7 +246,7 @@ void StepLoop::Send(ClientNumber client, step::RequestId own_id) {
     std::lock_guard lock(mutex_);
     const auto found = tracked_.find(*id);
     if (found == tracked_.end() || found->second.finished || closing_) return;
-    inbox_.push_back(RequestCommand{*id});
+    AddCommand(RequestCommand{*id});
   }
   inbox_filled_.notify_one();
 }
@@ -267,6 +272,7 @@ EngineStats StepLoop::stats() const {
   const int64_t now = clock_->NowNanos();
   std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
+  stats.heartbeat = heartbeat_;
   stats.num_waiting = static_cast<int64_t>(num_unfinished_) - stats.num_running;
   stats.num_waiting_tokens = queue_.num_waiting_tokens();
   stats.estimated_wait_s =
@@ -294,6 +300,7 @@ void StepLoop::Shutdown() {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;
+    has_news_ = true;
   }
   inbox_filled_.notify_all();
   std::lock_guard join_lock(join_mutex_);
@@ -306,7 +313,7 @@ Status StepLoop::RunOnThread(std::function<Status()> run) {
   {
     std::lock_guard lock(mutex_);
     if (closing_) return Unavailable("the engine is shut down");
-    inbox_.emplace_back(std::move(task));
+    AddCommand(std::move(task));
   }
   inbox_filled_.notify_one();
   return status.get();
@@ -364,7 +371,7 @@ Status StepLoop::RunAtRest(RestTask::Function run, RestTask::Needs needs, double
   {
     std::lock_guard lock(mutex_);
     if (closing_) return Unavailable("the engine is shut down");
-    inbox_.emplace_back(task);
+    AddCommand(task);
   }
   inbox_filled_.notify_one();
   return task->Wait(timeout_s);

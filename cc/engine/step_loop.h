@@ -8,6 +8,7 @@
 #ifndef PAGEMILL_CC_ENGINE_STEP_LOOP_H_
 #define PAGEMILL_CC_ENGINE_STEP_LOOP_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -118,6 +119,7 @@ class StepLoop {
   Status CheckAdapter(step::AdapterId adapter) const;  // with mutex_
   Status CheckMatcher(const step::Request& request) const;
   Status CheckOpen(ClientNumber client) const;  // with mutex_
+  void AddCommand(Command command);  // with mutex_; then the caller notifies inbox_filled_
   // Runs it on the thread, and waits for its status. kUnavailable after Shutdown().
   Status RunOnThread(std::function<Status()> run);
   // Sends `Command{id}` to the thread; does nothing if the request is over.
@@ -174,6 +176,11 @@ class StepLoop {
   std::deque<std::shared_ptr<RestTask>> rest_tasks_;  // no step starts until they have run
   std::vector<std::condition_variable*> to_wake_;     // of NotifyClients()
   StepTimeline step_timeline_;
+
+  // Between two steps the thread takes the mutex only for news: readers of outputs, which it has
+  // just woken, take it then, and to wait for one of them costs more than the step's own work.
+  std::atomic<bool> has_news_ = false;  // inbox_ is not empty, or closing_; set with mutex_
+  std::atomic<uint64_t> heartbeat_ = 0;  // turns of the loop
 
   mutable std::mutex mutex_;
   std::condition_variable inbox_filled_;

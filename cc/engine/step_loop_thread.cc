@@ -11,8 +11,8 @@
 namespace pagemill::engine {
 namespace {
 
-// True if clients hear of the event at once: it is anything but the next tokens of a request that
-// has some, or what comes with them.
+// True if clients are notified of the event at once: it is anything but the next tokens of a
+// request that has some, or what comes with them.
 bool IsUrgent(const scheduler::RequestEvent& event) {
   return event.first_tokens || event.turn_finished || event.finish_reason ||
          event.new_token_ids.empty();
@@ -41,12 +41,13 @@ void StepLoop::Run() {
 bool StepLoop::TakeInbox(bool wait) {
   std::vector<Command> commands;
   bool closing = false;
-  {
+  ++heartbeat_;
+  if (wait || has_news_) {
     std::unique_lock lock(mutex_);
     if (wait) WaitForNews(&lock);
     commands.swap(inbox_);
     closing = closing_;
-    ++stats_.heartbeat;
+    has_news_ = closing;
   }
   for (Command& command : commands) Dispatch(std::move(command));
   scheduler_->Expire(clock_->NowNanos() / 1000, &events_);
@@ -210,12 +211,18 @@ void StepLoop::CheckIntegrity() const {
 }
 
 void StepLoop::NoteStarts() {
+  // A step with prompts may take long: what there is does not wait for its end.
+  const bool has_prompts = static_cast<size_t>(plan_.total_num_tokens) > plan_.scheduled.size();
+  const bool has_starts =
+      std::any_of(plan_.scheduled.begin(), plan_.scheduled.end(),
+                  [](const step::ScheduledRequest& entry) { return entry.start != nullptr; });
+  // Only this thread changes whether it is idle or held. Steps that only decode change nothing that
+  // the end of a step does not publish.
+  if (!has_prompts && !has_starts && !is_idle_ && !held_) return;
   const int64_t now = started_steps_.back().planned;
   const scheduler::SchedulerStats counted = scheduler_->stats();
   std::unique_lock lock(mutex_);
   UpdateStats(counted, now);
-  const int32_t limit = budget_.prefill_tokens;
-  stats_.step_budget_tokens = limit == scheduler::StepBudget::kNoLimit ? 0 : limit;
   for (const step::ScheduledRequest& entry : plan_.scheduled) {
     if (entry.start == nullptr) continue;
     Tracked& tracked = tracked_[entry.start->id];
@@ -223,8 +230,6 @@ void StepLoop::NoteStarts() {
     tracked.started = now;
     queue_.Start(&tracked.ticket);
   }
-  // A step with prompts may take long: what there is does not wait for its end.
-  const bool has_prompts = static_cast<size_t>(plan_.total_num_tokens) > plan_.scheduled.size();
   if (has_prompts) NotifyClients(/*at_once=*/true, now, std::move(lock));
 }
 
@@ -320,6 +325,8 @@ void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now
   if (was_quiet && !is_idle_ && !held_) last_progress_ = now;
   stats_.paused = scheduler_->pause_mode().has_value();
   static_cast<scheduler::SchedulerStats&>(stats_) = counted;
+  const int32_t limit = budget_.prefill_tokens;
+  stats_.step_budget_tokens = limit == scheduler::StepBudget::kNoLimit ? 0 : limit;
   stats_.num_failed_steps = num_failed_steps_;
 }
 

@@ -50,7 +50,7 @@ struct DevicePlan {
 
   // Bytes of a part of a slot, with what lies between it and the next one.
   static int64_t Aligned(int64_t bytes);
-  // Of the arrays of a step, behind the kernels' plans: both are sent in one copy.
+  // Where the arrays of a step begin, behind the kernels' plans: both are sent in one copy.
   int64_t arrays_offset() const { return Aligned(kernels.plan_bytes); }
   const KvLayout& kv() const { return kernels.kv; }
   int64_t mask_bytes() const { return tokens ? tokens->mask_bytes() : 0; }

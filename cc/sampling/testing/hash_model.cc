@@ -100,26 +100,47 @@ int32_t Generations::Draft(const Generation& generation, std::span<const int32_t
   return token;
 }
 
+std::vector<int32_t> Generations::TextOf(const Generation& generation) const {
+  std::vector<int32_t> text = generation.request->prompt_token_ids.ToVector();
+  text.insert(text.end(), generation.outputs.begin(), generation.outputs.end());
+  return text;
+}
+
+bool Generations::FindsTokens(size_t slot) const {
+  return options_.by_maxima && all_[slot].request->sampling.greedy() &&
+         sampler_->NeedsOnlyToken(step::RequestIndex(static_cast<int32_t>(slot)));
+}
+
+// Accepted drafts and the token behind them.
+void Generations::TakeFound(size_t slot) {
+  Generation& generation = all_[slot];
+  const step::RequestIndex index(static_cast<int32_t>(slot));
+  std::vector<int32_t> text = TextOf(generation);
+  const int32_t num_drafts = NumDrafts(generation);
+  generation.drafts += num_drafts;
+  for (int32_t i = 0;; ++i) {
+    const std::vector<float> logits = model_->Logits(text);
+    const int32_t best = Largest(logits);
+    PAGEMILL_CHECK(sampler_->TakeFound(index, {.logit = logits[best], .column = best}).ok());
+    const auto position = static_cast<int32_t>(generation.outputs.size());
+    generation.outputs.push_back(best);
+    RowData data;
+    if (i == num_drafts || Draft(generation, text, position, &data) != best) return;
+    ++generation.accepted;
+    text.push_back(best);
+  }
+}
+
 void Generations::AddRows(size_t slot, std::vector<LogitsRow>* rows) {
   Generation& generation = all_[slot];
   const step::RequestIndex index(static_cast<int32_t>(slot));
-  std::vector<int32_t> text = generation.request->prompt_token_ids.ToVector();
-  text.insert(text.end(), generation.outputs.begin(), generation.outputs.end());
+  std::vector<int32_t> text = TextOf(generation);
   auto position = static_cast<int32_t>(generation.outputs.size());
   const int32_t num_drafts = NumDrafts(generation);
-  const bool by_maxima = options_.by_maxima && generation.request->sampling.greedy() &&
-                         sampler_->NeedsOnlyToken(index);
   for (int32_t i = 0; i <= num_drafts; ++i, ++position) {
     RowData& data = *data_.emplace_back(std::make_unique<RowData>());
     data.logits = model_->Logits(text);
-    LogitsRow row = {.index = index};
-    if (by_maxima) {
-      const int32_t best = Largest(data.logits);
-      data.maximum = {.logit = data.logits[best], .column = best};
-      row.found = &data.maximum;
-    } else {
-      row.logits = data.logits.data();
-    }
+    LogitsRow row = {.index = index, .logits = data.logits.data()};
     if (options_.masked) row.mask = data.mask = model_->Mask(text);
     if (i < num_drafts) {
       row.draft_token_id = Draft(generation, text, position, &data);
@@ -146,16 +167,24 @@ void Generations::Run() {
   const auto wanted = static_cast<size_t>(options_.num_tokens);
   std::vector<LogitsRow> rows;
   std::vector<RowOutput> outputs;
+  bool any = false;
   do {
     rows.clear();
     data_.clear();
+    any = false;
     for (size_t slot = 0; slot < all_.size(); ++slot) {
-      if (all_[slot].outputs.size() < wanted) AddRows(slot, &rows);
+      if (all_[slot].outputs.size() >= wanted) continue;
+      any = true;
+      if (FindsTokens(slot)) {
+        TakeFound(slot);
+      } else {
+        AddRows(slot, &rows);
+      }
     }
     outputs.assign(rows.size(), {});
     sampler_->Run(rows, outputs);
     Take(rows, outputs);
-  } while (!rows.empty());
+  } while (any);
   for (Generation& generation : all_) {
     generation.outputs.resize(wanted);
     generation.logprobs.resize(std::min(generation.logprobs.size(), wanted));

@@ -59,7 +59,7 @@ struct GenerateOptions {
   bool drawn = false;         // true: drafts are drawn from Softmax(DraftLogits());
                               // false: drafts are the most likely tokens of DraftLogits()
   bool masked = false;
-  bool by_maxima = false;  // rows are maxima if greedy requests need no more
+  bool by_maxima = false;  // greedy requests that need no more get their tokens from TakeFound()
 };
 
 // Request i uses slot i of the sampler; the steps of all requests run together.
@@ -87,9 +87,11 @@ class Generations {
     std::vector<float> logits;
     std::vector<float> draft_probabilities;
     std::vector<uint32_t> mask;
-    ops::RowMaximum maximum;
   };
   int32_t NumDrafts(const Generation& generation) const;
+  std::vector<int32_t> TextOf(const Generation& generation) const;
+  bool FindsTokens(size_t slot) const;
+  void TakeFound(size_t slot);
   void AddRows(size_t slot, std::vector<LogitsRow>* rows);
   int32_t Draft(const Generation& generation, std::span<const int32_t> text, int32_t position,
                 RowData* data) const;

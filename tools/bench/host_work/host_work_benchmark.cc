@@ -10,11 +10,19 @@
 #include <vector>
 
 #include "cc/base/clock.h"
+#include "cc/base/status.h"
 #include "cc/device/thread_pool.h"
 #include "cc/engine/engine.h"
+#include "cc/engine/engine_options.h"
+#include "cc/engine/request_output.h"
+#include "cc/engine/runner.h"
+#include "cc/ops/batch_view.h"
+#include "cc/ops/row_maxima.h"
+#include "cc/program/executor.h"
 #include "cc/runner/model_runner.h"
+#include "cc/step/request.h"
 
-namespace pagemill::runner {
+namespace pagemill {
 namespace {
 
 constexpr int32_t kPromptTokens = 1;
@@ -48,7 +56,7 @@ class IdleExecutor final : public program::Executor {
     return OkStatus();
   }
 
-  // Of the steps since the last call.
+  // Seconds of one step, on average since the last call.
   double TakeStepSeconds() {
     const double seconds = (last_s_ - first_s_) / (num_steps_ - 1);
     num_steps_ = num_collected_ = 0;
@@ -94,15 +102,15 @@ void DecodeSteps(benchmark::State& state) {
   IdleExecutor executor;
   device::ThreadPool pool({.num_threads = 1});
   SteadyClock clock;
-  const auto runner = *ModelRunner::Create(&executor, &pool, limits);
-  const auto engine = *engine::Engine::Create(options, runner.get(), &clock, {});
-  runner->SetProfiling(true);
+  const auto model_runner = *runner::ModelRunner::Create(&executor, &pool, limits);
+  const auto engine = *engine::Engine::Create(options, model_runner.get(), &clock, {});
+  model_runner->SetProfiling(true);
   for (auto _ : state) {
     Generate(*engine, requests);
     PAGEMILL_CHECK(engine->WaitIdle(kWaitSeconds));
     state.SetIterationTime(executor.TakeStepSeconds());
   }
-  const StepTimes times = runner->Profile(program::StepKind::kDecode);
+  const runner::StepTimes times = model_runner->Profile(program::StepKind::kDecode);
   const auto micros = [&](double seconds) { return 1e6 * seconds / double(times.steps); };
   state.counters["batch"] = micros(times.batch_s);
   state.counters["sampling"] = micros(times.sampling_s);
@@ -119,4 +127,4 @@ BENCHMARK(DecodeSteps)
     ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
-}  // namespace pagemill::runner
+}  // namespace pagemill
