@@ -1,6 +1,5 @@
 #include "sycl/ops_table.h"
 
-#include "cc/ops/device_table.h"
 #include "sycl/ops/kernels.h"
 
 namespace pagemill::sycl {
@@ -34,9 +33,6 @@ const ops::OpKernels kRows[] = {
 
 }  // namespace
 
-std::span<const ops::OpDefinition> SyclOps() {
-  static const ops::DeviceTable table(kRows);
-  return table.definitions();
-}
+std::span<const ops::OpKernels> SyclKernels() { return kRows; }
 
 }  // namespace pagemill::sycl

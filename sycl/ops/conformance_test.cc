@@ -14,7 +14,7 @@
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/testing/device_conformance.h"
 #include "sycl/device/testing/cpu_device.h"
-#include "sycl/ops_table.h"
+#include "sycl/testing/sycl_ops.h"
 
 namespace pagemill::sycl {
 namespace {

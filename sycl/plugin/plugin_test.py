@@ -1,0 +1,86 @@
+"""The plugin for Intel GPUs, on a machine without one: its devices, and why there is none."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PLUGIN = os.environ.get("PAGEMILL_TEST_SYCL_PLUGIN", "")
+CPU_RUNTIME = os.environ.get("PAGEMILL_TEST_SYCL_CPU", "")
+MAX_BYTES = 4 * 2**20
+pytestmark = pytest.mark.skipif(not PLUGIN, reason="PAGEMILL_TEST_SYCL_PLUGIN names no plugin")
+
+# The runtime reads its environment once, so each case has a process.
+_PROCESS = """
+import json, sys
+from pagemill import _native
+
+plugin = _native.DevicePlugin(sys.argv[1])
+result = {"vendor": plugin.vendor}
+try:
+    result["devices"] = [[each.architecture, each.memory_bytes > 0] for each in plugin.devices()]
+    result["opened"] = plugin.open(0).name
+    plugin.open(len(result["devices"]))
+except _native.StatusError as error:
+    result["error"] = error.message
+print(json.dumps(result))
+"""
+
+
+def load_plugin(**environment: str) -> dict[str, Any]:
+    """Returns what the plugin said in a process with these variables of the runtime."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("OCL_ICD_FILENAMES", "ONEAPI_DEVICE_SELECTOR")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", _PROCESS, str(Path(PLUGIN).resolve())],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**inherited, **environment},
+    )
+    return json.loads(done.stdout)
+
+
+def cpu_runtime() -> str:
+    return str(Path(CPU_RUNTIME).resolve())
+
+
+def test_without_a_driver_it_loads_and_says_what_to_install() -> None:
+    if Path("/dev/dri").exists():
+        pytest.skip("there may be a GPU")
+    # The CPU is a device of the runtime, and not taken for a GPU.
+    said = load_plugin(OCL_ICD_FILENAMES=cpu_runtime())
+    assert said["vendor"] == "sycl"
+    assert said["error"] == (
+        "the SYCL runtime finds no Intel GPU; install its driver: intel-opencl-icd, or libze1 and"
+        " libze-intel-gpu1"
+    )
+
+
+def test_it_says_that_nothing_is_selected() -> None:
+    said = load_plugin(ONEAPI_DEVICE_SELECTOR="level_zero:fpga")
+    assert said["error"] == (
+        "the SYCL runtime finds no device that ONEAPI_DEVICE_SELECTOR=level_zero:fpga selects"
+    )
+
+
+def test_the_cpu_is_a_device_that_is_selected() -> None:
+    said = load_plugin(OCL_ICD_FILENAMES=cpu_runtime(), ONEAPI_DEVICE_SELECTOR="opencl:cpu")
+    assert said["devices"] == [["OpenCL", True]]
+    assert said["opened"]
+    assert said["error"] == "SYCL has the devices 0 to 0"
+
+
+def test_its_size_has_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(PLUGIN)
+    size = path.stat().st_size
+    with capsys.disabled():
+        print(f"\n{path.name}: {size / 2**20:.1f} MiB")
+    assert size <= MAX_BYTES
