@@ -1,6 +1,7 @@
-"""Macros of this tree: an op, the source text of kernels, and a test that needs the runtime."""
+"""Macros of this tree: an op, the source text of kernels, and tests that need the runtime."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
+load("//tools/bazel:python.bzl", "pytest_test")
 
 # With --config=sycl; the runtime is for this machine's CPU only (third_party/sycl).
 WITH_SYCL = select({
@@ -84,4 +85,36 @@ def sycl_cc_test(name, srcs, deps, size = "medium", data = []):
         data = data,
         target_compatible_with = WITH_SYCL,
         deps = deps + ["@googletest//:gtest_main"],
+    )
+
+_PLUGIN = "//sycl/plugin:libpagemill_sycl.so"
+_CPU_DEVICE = "@sycl_runtime//:libintelocl.so"
+
+def sycl_plugin_test(name, srcs, deps, size = "medium"):
+    """Pytest files that load the plugin; skipped without --config=sycl.
+
+    PAGEMILL_TEST_SYCL_PLUGIN and PAGEMILL_TEST_SYCL_CPU have the paths of the plugin and of the CPU's
+    OpenCL device.
+
+    Args:
+      name: of the test.
+      srcs: its sources.
+      deps: what it imports.
+      size: of the test.
+    """
+    env = {
+        "PAGEMILL_TEST_SYCL_CPU": "$(rootpath {})".format(_CPU_DEVICE),
+        "PAGEMILL_TEST_SYCL_PLUGIN": "$(rootpath {})".format(_PLUGIN),
+    }
+    pytest_test(
+        name = name,
+        size = size,
+        srcs = srcs,
+        data = if_sycl([_CPU_DEVICE, _PLUGIN]),
+        env = select({
+            "//tools/bazel/flags:sycl": env,
+            "//conditions:default": {},
+        }),
+        target_compatible_with = WITH_SYCL,
+        deps = deps,
     )

@@ -1,4 +1,6 @@
 // The device plugin (cc/program/device/device_plugin.h) of Intel GPUs.
+#include <dlfcn.h>
+
 #include <memory>
 #include <span>
 #include <string>
@@ -38,6 +40,15 @@ class SyclPlugin final : public program::DevicePlugin {
   }
 };
 
+// Of Intel's compilers. OpenCL's loader, which the runtime opens, depends on them and, as pip installs
+// it, does not know where they are. This plugin does (DT_RPATH); what is loaded is found by its name.
+constexpr const char* kOpenClNeeds[] = {"libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so"};
+
+// A library that is missing is one that another OpenCL does without.
+void LoadWhatOpenClNeeds() {
+  for (const char* name : kOpenClNeeds) (void)dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
 const char* Enter(std::string_view engine_version, program::DevicePlugin** plugin) {
   static SyclPlugin devices;
   if (engine_version != PAGEMILL_VERSION) {
@@ -46,6 +57,7 @@ const char* Enter(std::string_view engine_version, program::DevicePlugin** plugi
         std::string(engine_version) + "; install the two of one version";
     return refusal.c_str();
   }
+  LoadWhatOpenClNeeds();
   *plugin = &devices;
   return nullptr;
 }
