@@ -87,14 +87,17 @@ def sycl_cc_test(name, srcs, deps, size = "medium", data = []):
         deps = deps + ["@googletest//:gtest_main"],
     )
 
-_PLUGIN = "//sycl/plugin:libpagemill_sycl.so"
-_CPU_DEVICE = "@sycl_runtime//:libintelocl.so"
+# By variable of the environment.
+_PLUGIN_FILES = {
+    "PAGEMILL_TEST_SYCL_CPU_PLUGIN": "//sycl/plugin:libpagemill_sycl_cpu.so",
+    "PAGEMILL_TEST_SYCL_CPU_RUNTIME": "@sycl_runtime//:libintelocl.so",
+    "PAGEMILL_TEST_SYCL_PLUGIN": "//sycl/plugin:libpagemill_sycl.so",
+}
 
 def sycl_plugin_test(name, srcs, deps, size = "medium"):
-    """Pytest files that load the plugin; skipped without --config=sycl.
+    """Pytest files that load the plugins of GPUs and of the CPU; skipped without --config=sycl.
 
-    PAGEMILL_TEST_SYCL_PLUGIN and PAGEMILL_TEST_SYCL_CPU have the paths of the plugin and of the CPU's
-    OpenCL device.
+    The environment has their paths, and that of the CPU's OpenCL device.
 
     Args:
       name: of the test.
@@ -102,17 +105,16 @@ def sycl_plugin_test(name, srcs, deps, size = "medium"):
       deps: what it imports.
       size: of the test.
     """
-    env = {
-        "PAGEMILL_TEST_SYCL_CPU": "$(rootpath {})".format(_CPU_DEVICE),
-        "PAGEMILL_TEST_SYCL_PLUGIN": "$(rootpath {})".format(_PLUGIN),
-    }
     pytest_test(
         name = name,
         size = size,
         srcs = srcs,
-        data = if_sycl([_CPU_DEVICE, _PLUGIN]),
+        data = if_sycl(_PLUGIN_FILES.values()),
         env = select({
-            "//tools/bazel/flags:sycl": env,
+            "//tools/bazel/flags:sycl": {
+                variable: "$(rootpath {})".format(file)
+                for variable, file in _PLUGIN_FILES.items()
+            },
             "//conditions:default": {},
         }),
         target_compatible_with = WITH_SYCL,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <iterator>
 #include <mutex>
 #include <optional>
@@ -165,40 +164,37 @@ StatusOr<std::span<std::byte>> AllocateUsm(int64_t bytes, const char* refusal, c
 }
 
 constexpr uint32_t kIntel = 0x8086;  // as in PCI
-constexpr char kSelector[] = "ONEAPI_DEVICE_SELECTOR";
 
 // A GPU with drivers of both backends is listed once, by the first of them.
-std::vector<::sycl::device> ListDevices() {
-  using ::sycl::info::device_type;
-  const std::vector<::sycl::device> gpus = ::sycl::device::get_devices(device_type::gpu);
-  std::vector<::sycl::device> devices;
+std::vector<::sycl::device> ListGpus() {
+  const auto all = ::sycl::device::get_devices(::sycl::info::device_type::gpu);
+  std::vector<::sycl::device> gpus;
   for (const auto backend : {::sycl::backend::ext_oneapi_level_zero, ::sycl::backend::opencl}) {
-    std::ranges::copy_if(gpus, std::back_inserter(devices), [&](const ::sycl::device& gpu) {
+    std::ranges::copy_if(all, std::back_inserter(gpus), [&](const ::sycl::device& gpu) {
       return gpu.get_backend() == backend &&
              gpu.get_info<::sycl::info::device::vendor_id>() == kIntel;
     });
-    if (!devices.empty()) break;
+    if (!gpus.empty()) break;
   }
-  if (std::getenv(kSelector) != nullptr) {
-    std::ranges::copy(::sycl::device::get_devices(device_type::cpu), std::back_inserter(devices));
-  }
-  return devices;
+  return gpus;
 }
 
 // Not empty.
-StatusOr<std::vector<::sycl::device>> FindDevices() {
+StatusOr<std::vector<::sycl::device>> FindDevices(SyclKind kind) {
   std::vector<::sycl::device> devices;
-  const Status status = Guarded([&] { devices = ListDevices(); });
-  if (!status.ok()) return FailedPrecondition("no Intel GPU can be used: " + status.message());
+  const Status status = Guarded([&] {
+    devices = kind == SyclKind::kGpu
+                  ? ListGpus()
+                  : ::sycl::device::get_devices(::sycl::info::device_type::cpu);
+  });
+  if (!status.ok()) return FailedPrecondition("SYCL cannot be used: " + status.message());
   if (!devices.empty()) return devices;
-  const char* const selector = std::getenv(kSelector);
-  if (selector != nullptr) {
-    return FailedPrecondition("the SYCL runtime finds no device that " + std::string(kSelector) +
-                              "=" + selector + " selects");
-  }
   return FailedPrecondition(
-      "the SYCL runtime finds no Intel GPU; install its driver: intel-opencl-icd, or libze1 and "
-      "libze-intel-gpu1");
+      kind == SyclKind::kGpu
+          ? "the SYCL runtime finds no Intel GPU; install its driver: intel-opencl-icd, or libze1 "
+            "and libze-intel-gpu1"
+          : "the SYCL runtime finds no CPU; set OCL_ICD_FILENAMES to libintelocl.so of "
+            "intel-opencl-rt");
 }
 
 std::string NameOf(::sycl::backend backend) {
@@ -210,11 +206,13 @@ Status CheckAspects(::sycl::device device) {
     return FailedPrecondition("the SYCL runtime cannot compile kernels: libsycl-jit.so is missing");
   }
   if (!device.has(::sycl::aspect::usm_device_allocations)) {
-    return FailedPrecondition("the SYCL device has no memory of its own that is addressed by pointers");
+    return FailedPrecondition(
+        "the SYCL device has no memory of its own that is addressed by pointers");
   }
   const auto sizes = device.get_info<::sycl::info::device::sub_group_sizes>();
   if (std::ranges::find(sizes, static_cast<size_t>(kSubGroupSize)) == sizes.end()) {
-    return FailedPrecondition("the SYCL device has no sub-groups of 16 work-items, which kernels need");
+    return FailedPrecondition(
+        "the SYCL device has no sub-groups of 16 work-items, which kernels need");
   }
   // Recording and replaying; kernels of a recorded graph are not changed.
   if (!device.has(::sycl::aspect::ext_oneapi_limited_graph)) {
@@ -237,8 +235,8 @@ struct SyclDevice::State {
 SyclDevice::SyclDevice(std::unique_ptr<State> state) : state_(std::move(state)) {}
 SyclDevice::~SyclDevice() = default;
 
-StatusOr<std::vector<FoundSyclDevice>> FindSyclDevices() {
-  PAGEMILL_ASSIGN_OR_RETURN(const std::vector<::sycl::device> devices, FindDevices());
+StatusOr<std::vector<FoundSyclDevice>> FindSyclDevices(SyclKind kind) {
+  PAGEMILL_ASSIGN_OR_RETURN(const std::vector<::sycl::device> devices, FindDevices(kind));
   std::vector<FoundSyclDevice> found;
   PAGEMILL_RETURN_IF_ERROR(Guarded([&] {
     namespace info = ::sycl::info::device;
@@ -252,8 +250,8 @@ StatusOr<std::vector<FoundSyclDevice>> FindSyclDevices() {
   return found;
 }
 
-StatusOr<std::unique_ptr<SyclDevice>> SyclDevice::Open(int32_t index) {
-  PAGEMILL_ASSIGN_OR_RETURN(const std::vector<::sycl::device> devices, FindDevices());
+StatusOr<std::unique_ptr<SyclDevice>> SyclDevice::Open(SyclKind kind, int32_t index) {
+  PAGEMILL_ASSIGN_OR_RETURN(const std::vector<::sycl::device> devices, FindDevices(kind));
   if (index < 0 || static_cast<size_t>(index) >= devices.size()) {
     return FailedPrecondition("SYCL has the devices 0 to " + std::to_string(devices.size() - 1));
   }

@@ -1,8 +1,9 @@
 // File: sycl/device/sycl_device.h
-// The devices of the SYCL runtime: Intel GPUs, and the CPU through OpenCL for tests.
+// The devices of the SYCL runtime: Intel GPUs and, for tests, the CPU through OpenCL.
 //
-//   PAGEMILL_ASSIGN_OR_RETURN(std::vector<FoundSyclDevice> found, FindSyclDevices());
-//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<SyclDevice> device, SyclDevice::Open(0));
+//   PAGEMILL_ASSIGN_OR_RETURN(std::vector<FoundSyclDevice> found, FindSyclDevices(SyclKind::kGpu));
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<SyclDevice> device,
+//                             SyclDevice::Open(SyclKind::kGpu, 0));
 //
 // Streams are in-order queues, memory is device USM, and graphs are command graphs recorded from a
 // queue (sycl_ext_oneapi_graph). The runtime's exceptions become a Status here. Thread-safe.
@@ -22,21 +23,22 @@
 
 namespace pagemill::sycl {
 
+enum class SyclKind { kGpu, kCpu };
+
 struct FoundSyclDevice {
   std::string name;
   std::string backend;  // "Level Zero", "OpenCL": what the runtime drives it by
   int64_t memory_bytes = 0;
 };
 
-// By index: Intel's GPUs and, if ONEAPI_DEVICE_SELECTOR is set and selects them, CPUs behind them.
-// kFailedPrecondition says why there are none.
-StatusOr<std::vector<FoundSyclDevice>> FindSyclDevices();
+// Those of a kind by index; GPUs are Intel's. kFailedPrecondition says why there are none.
+StatusOr<std::vector<FoundSyclDevice>> FindSyclDevices(SyclKind kind);
 
 class SyclDevice final : public device::Device {
  public:
   // `index` is that of FindSyclDevices(). kFailedPrecondition if there is no such device, or if it
   // cannot compile kernels or record graphs; the message says what to install.
-  static StatusOr<std::unique_ptr<SyclDevice>> Open(int32_t index);
+  static StatusOr<std::unique_ptr<SyclDevice>> Open(SyclKind kind, int32_t index);
   // All memory and streams must be gone, and main() must not have returned: the runtime may be gone
   // when static objects are destroyed.
   ~SyclDevice() override;

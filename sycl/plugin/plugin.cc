@@ -1,4 +1,5 @@
-// The device plugin (cc/program/device/device_plugin.h) of Intel GPUs.
+// The device plugin (cc/program/device/device_plugin.h) of Intel GPUs. Compiled for those and, under
+// another name of the vendor, for the runtime's CPU device.
 #include <dlfcn.h>
 
 #include <memory>
@@ -15,14 +16,16 @@
 namespace pagemill::sycl {
 namespace {
 
+constexpr SyclKind kKind = SyclKind::PAGEMILL_PLUGIN_KIND;
+
 class SyclPlugin final : public program::DevicePlugin {
  public:
-  std::string_view vendor() const override { return "sycl"; }
+  std::string_view vendor() const override { return PAGEMILL_PLUGIN_VENDOR; }
   std::span<const ops::OpKernels> kernels() const override { return SyclKernels(); }
 
   // Kernels are compiled for the device that is there: its backend stands for the architecture.
   StatusOr<std::vector<program::FoundDevice>> Find() override {
-    PAGEMILL_ASSIGN_OR_RETURN(std::vector<FoundSyclDevice> devices, FindSyclDevices());
+    PAGEMILL_ASSIGN_OR_RETURN(std::vector<FoundSyclDevice> devices, FindSyclDevices(kKind));
     std::vector<program::FoundDevice> found;
     for (FoundSyclDevice& device : devices) {
       found.push_back({.name = std::move(device.name),
@@ -33,15 +36,16 @@ class SyclPlugin final : public program::DevicePlugin {
   }
 
   StatusOr<program::OpenedDevice> Open(int32_t index) override {
-    PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<SyclDevice> device, SyclDevice::Open(index));
+    PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<SyclDevice> device, SyclDevice::Open(kKind, index));
     device::Capabilities capabilities = device->capabilities();
     return program::OpenedDevice{.device = std::move(device),
                                  .capabilities = std::move(capabilities)};
   }
 };
 
-// Of Intel's compilers. OpenCL's loader, which the runtime opens, depends on them and, as pip installs
-// it, does not know where they are. This plugin does (DT_RPATH); what is loaded is found by its name.
+// Libraries of Intel's compilers. OpenCL's loader, which the runtime opens, depends on them and, as
+// pip installs it, does not know where they are. This plugin does (DT_RPATH), and what is loaded is
+// found by its name.
 constexpr const char* kOpenClNeeds[] = {"libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so"};
 
 // A library that is missing is one that another OpenCL does without.

@@ -102,7 +102,7 @@ struct PagedKeys {
   const char* Block(int32_t key) const {
     return p.cache.Row<const char>(blocks[key / p.block_size]);
   }
-  // Of the row of V.
+  // Where the key's row of V is, in rows of the block.
   int64_t ValueRow(int32_t key) const {
     return int64_t{p.kv_heads + kv_head} * p.block_size + key % p.block_size;
   }

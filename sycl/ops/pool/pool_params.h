@@ -10,7 +10,7 @@ enum class PooledTokens : int32_t { kMean, kFirst, kLast, kAll };
 
 struct PoolParams {
   Rows x, y;                             // rows of `width` elements
-  const int32_t* query_start = nullptr;  // [rows of y + 1], but for kAll
+  const int32_t* query_start = nullptr;  // [rows of y + 1]; kAll reads none
   int64_t width = 0;
   PooledTokens tokens = PooledTokens::kMean;
   bool normalize = false;
