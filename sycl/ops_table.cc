@@ -11,6 +11,7 @@ const ops::OpKernels kRows[] = {
     {"add_rms_norm", {&kAddRmsNorm, 1}},
     {"argmax", {&kArgmax, 1}},
     {"attention", {&kAttention, 1}},
+    {"causal_conv", {&kCausalConv, 1}},
     {"concat", {&kConcat, 1}},
     {"draw_tokens", {&kDrawTokens, 1}},
     {"embedding", {&kEmbedding, 1}},

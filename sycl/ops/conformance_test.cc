@@ -76,6 +76,7 @@ constexpr OpBody kBodies[] = {
     {"add_rms_norm", ops::CheckAddRmsNormConformance},
     {"argmax", ops::CheckArgmaxConformance},
     {"attention", ops::CheckAttentionConformance},
+    {"causal_conv", ops::CheckCausalConvConformance},
     {"concat", ops::CheckConcatConformance},
     {"draw_tokens", ops::CheckDrawTokensConformance},
     {"embedding", ops::CheckEmbeddingConformance},

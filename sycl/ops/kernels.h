@@ -13,6 +13,7 @@ extern const ops::Kernel kAdd;
 extern const ops::Kernel kAddRmsNorm;
 extern const ops::Kernel kArgmax;
 extern const ops::Kernel kAttention;
+extern const ops::Kernel kCausalConv;
 extern const ops::Kernel kConcat;
 extern const ops::Kernel kDrawTokens;
 extern const ops::Kernel kEmbedding;
