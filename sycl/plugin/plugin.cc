@@ -1,5 +1,5 @@
-// The device plugin (cc/program/device/device_plugin.h) of Intel GPUs. Compiled for those and, under
-// another name of the vendor, for the runtime's CPU device.
+// The device plugin (cc/program/device/device_plugin.h) of Intel GPUs. Compiled for those and, with
+// another name of the vendor, for the CPU device of the runtime.
 #include <dlfcn.h>
 
 #include <memory>

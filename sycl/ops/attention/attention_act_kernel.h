@@ -34,19 +34,19 @@ PAGEMILL_KERNEL void attention_kernel(AttentionParams p) {
   const auto head = static_cast<int32_t>(GroupId() % p.q_heads);
   if (token >= p.query_start[p.requests]) return;
   const int32_t request = RequestOf(p.query_start, p.requests, token);
-  int32_t low = p.query_start[request], high = p.query_start[request + 1];
+  KeyRange keys{p.query_start[request], p.query_start[request + 1]};
   if (p.window > 0) {
-    low = static_cast<int32_t>(sycl::max(int64_t{low}, int64_t{token} + 1 - p.window));
-    high = static_cast<int32_t>(sycl::min(int64_t{high}, int64_t{token} + p.window));
+    keys.low = sycl::max(keys.low, token + 1 - p.window);
+    keys.high = static_cast<int32_t>(sycl::min(int64_t{keys.high}, int64_t{token} + p.window));
   }
-  if (p.causal) high = token + 1;
+  if (p.causal) keys.high = token + 1;
   const int64_t first = int64_t{head} * p.head_dim;
   for (int32_t d = LocalId(); d < p.head_dim; d += kAttentionGroupSize) {
     q[d] = Load(p.q.Row<const Act>(token) + first + d) * p.scale;
   }
   Act* y = p.y.Row<Act>(token) + first;
-  Attend(StepKeys{p, q, token, head, head / (p.q_heads / p.kv_heads)}, low, high, p.head_dim,
-         Softmax{}, &memory[0], [&](int32_t d, float value) { Store(y + d, value); });
+  Attend(StepKeys{p, q, token, head, head / (p.q_heads / p.kv_heads)}, keys, p.head_dim, Softmax{},
+         &memory[0], [&](int32_t d, float value) { Store(y + d, value); });
 }
 
 #endif  // PAGEMILL_SYCL_OPS_ATTENTION_ATTENTION_ACT_KERNEL_H_

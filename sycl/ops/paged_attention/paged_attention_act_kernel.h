@@ -14,15 +14,21 @@ inline int32_t RequestOf(const int32_t* query_start, int32_t requests, int32_t t
   return low;
 }
 
-// The keys that a query sees: [low, high).
+// [low, high)
+struct KeyRange {
+  int32_t low, high;
+};
+
+// The keys that a query at `position` sees.
 struct VisibleKeys {
-  int32_t position, low, high;
+  int32_t position;
+  KeyRange range;
 };
 
 inline VisibleKeys VisibleTo(const PagedAttentionParams& p, int32_t request, int32_t token) {
   const int32_t length = p.seq_lens[request];
   const int32_t position = length - p.query_start[request + 1] + token;
-  VisibleKeys keys{position, 0, length};
+  KeyRange keys{0, length};
   if (p.causal) {
     keys.high = position + 1;
   } else if (p.window > 0) {
@@ -33,7 +39,7 @@ inline VisibleKeys VisibleTo(const PagedAttentionParams& p, int32_t request, int
   } else if (p.window > 0) {
     keys.low = sycl::max(0, position + 1 - p.window);
   }
-  return keys;
+  return {position, keys};
 }
 
 // The scale of a row of an int8 block: rows of K by head and token, then those of V.
@@ -50,19 +56,19 @@ struct Softmax {
   float largest = -kInfinity, sum = 0;
 };
 
-// Calls store(d, y[d]) for the sum y of the values of the keys [low, high), each times its softmax
+// Calls store(d, y[d]) for the sum y of the values of the keys of a range, each times its softmax
 // weight. Each round scores a key a work-item; then each work-item adds the round's values for its
 // elements of the head. Rounds begin at the first visible key, so that a query has the same bits
 // however a prompt is divided into steps. `weights` is memory of the group, of its size.
 template <typename Keys, typename StoreElement>
-inline void Attend(const Keys& keys, int32_t low, int32_t high, int32_t head_dim, Softmax softmax,
+inline void Attend(const Keys& keys, KeyRange range, int32_t head_dim, Softmax softmax,
                    float* weights, const StoreElement& store) {
   constexpr int kElements = kMaxAttentionHeadDim / kAttentionGroupSize;  // of a work-item, at most
   const int32_t id = LocalId();
   float y[kElements] = {};
   sycl::group_barrier(Group());  // what `keys` reads is written
-  for (int32_t first = low; first < high; first += kAttentionGroupSize) {
-    const int32_t count = sycl::min(kAttentionGroupSize, high - first);
+  for (int32_t first = range.low; first < range.high; first += kAttentionGroupSize) {
+    const int32_t count = sycl::min(kAttentionGroupSize, range.high - first);
     const float score = id < count ? keys.Score(first + id) : -kInfinity;
     const float round = sycl::reduce_over_group(Group(), score, sycl::maximum<float>());
     const float before = softmax.largest;
@@ -157,7 +163,7 @@ PAGEMILL_KERNEL void paged_attention_kernel(PagedAttentionParams p) {
   const Softmax softmax =
       p.sinks == nullptr ? Softmax{} : Softmax{.largest = p.sinks[head], .sum = 1};
   Act* y = p.y.Row<Act>(token) + first;
-  Attend(keys, visible.low, visible.high, p.head_dim, softmax, &memory[0],
+  Attend(keys, visible.range, p.head_dim, softmax, &memory[0],
          [&](int32_t d, float value) { Store(y + d, value * p.v_scale); });
 }
 
