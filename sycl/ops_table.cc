@@ -1,6 +1,5 @@
 #include "sycl/ops_table.h"
 
-#include "cc/ops/device_table.h"
 #include "sycl/ops/kernels.h"
 
 namespace pagemill::sycl {
@@ -11,6 +10,8 @@ const ops::OpKernels kRows[] = {
     {"add", {&kAdd, 1}},
     {"add_rms_norm", {&kAddRmsNorm, 1}},
     {"argmax", {&kArgmax, 1}},
+    {"attention", {&kAttention, 1}},
+    {"causal_conv", {&kCausalConv, 1}},
     {"concat", {&kConcat, 1}},
     {"draw_tokens", {&kDrawTokens, 1}},
     {"embedding", {&kEmbedding, 1}},
@@ -23,20 +24,20 @@ const ops::OpKernels kRows[] = {
     {"moe_combine", {&kMoeCombine, 1}},
     {"moe_route", {&kMoeRoute, 1}},
     {"paged_attention", {&kPagedAttention, 1}},
+    {"pool", {&kPool, 1}},
     {"rms_norm", {&kRmsNorm, 1}},
     {"rotary", {&kRotary, 1}},
     {"rotary_kv_write", {&kRotaryKvWrite, 1}},
+    {"scale", {&kScale, 1}},
     {"scatter_rows", {&kScatterRows, 1}},
     {"select_rows", {&kSelectRows, 1}},
+    {"sparse_relu", {&kSparseRelu, 1}},
     {"split", {&kSplit, 1}},
     {"take_tokens", {&kTakeTokens, 1}},
 };
 
 }  // namespace
 
-std::span<const ops::OpDefinition> SyclOps() {
-  static const ops::DeviceTable table(kRows);
-  return table.definitions();
-}
+std::span<const ops::OpKernels> SyclKernels() { return kRows; }
 
 }  // namespace pagemill::sycl

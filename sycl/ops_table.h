@@ -1,19 +1,19 @@
 // File: sycl/ops_table.h
-// The op table of SYCL devices. Checks, alias rules and traits of an op are those of the CPU's
+// The kernels of SYCL devices. Checks, alias rules and traits of an op are the engine's
 // (cc/ops/<op>/<op>.h is the contract of both).
 //
-//   Target target = {.ops = SyclOps(), .capabilities = device->capabilities()};
+//   static const ops::DeviceTable table(SyclKernels());
 #ifndef PAGEMILL_SYCL_OPS_TABLE_H_
 #define PAGEMILL_SYCL_OPS_TABLE_H_
 
 #include <span>
 
-#include "cc/ops/op.h"
+#include "cc/ops/device_table.h"
 
 namespace pagemill::sycl {
 
-// Sorted by name.
-std::span<const ops::OpDefinition> SyclOps();
+// Sorted by op.
+std::span<const ops::OpKernels> SyclKernels();
 
 }  // namespace pagemill::sycl
 

@@ -1,6 +1,7 @@
-"""Macros of this tree: an op, the source text of kernels, and a test that needs the runtime."""
+"""Macros of this tree: an op, the source text of kernels, and tests that need the runtime."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
+load("//tools/bazel:python.bzl", "pytest_test")
 
 # With --config=sycl; the runtime is for this machine's CPU only (third_party/sycl).
 WITH_SYCL = select({
@@ -84,4 +85,38 @@ def sycl_cc_test(name, srcs, deps, size = "medium", data = []):
         data = data,
         target_compatible_with = WITH_SYCL,
         deps = deps + ["@googletest//:gtest_main"],
+    )
+
+# By variable of the environment.
+_PLUGIN_FILES = {
+    "PAGEMILL_TEST_SYCL_CPU_PLUGIN": "//sycl/plugin:libpagemill_sycl_cpu.so",
+    "PAGEMILL_TEST_SYCL_CPU_RUNTIME": "@sycl_runtime//:libintelocl.so",
+    "PAGEMILL_TEST_SYCL_PLUGIN": "//sycl/plugin:libpagemill_sycl.so",
+}
+
+def sycl_plugin_test(name, srcs, deps, size = "medium"):
+    """Pytest files that load the plugins of GPUs and of the CPU; skipped without --config=sycl.
+
+    The environment has their paths, and that of the CPU's OpenCL device.
+
+    Args:
+      name: of the test.
+      srcs: its sources.
+      deps: what it imports.
+      size: of the test.
+    """
+    pytest_test(
+        name = name,
+        size = size,
+        srcs = srcs,
+        data = if_sycl(_PLUGIN_FILES.values()),
+        env = select({
+            "//tools/bazel/flags:sycl": {
+                variable: "$(rootpath {})".format(file)
+                for variable, file in _PLUGIN_FILES.items()
+            },
+            "//conditions:default": {},
+        }),
+        target_compatible_with = WITH_SYCL,
+        deps = deps,
     )

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <sycl/sycl.hpp>
 #include <utility>
+#include <vector>
 
 #include "sycl/device/internal/kernel_cache.h"
 #include "sycl/device/internal/status.h"
@@ -161,22 +163,60 @@ StatusOr<std::span<std::byte>> AllocateUsm(int64_t bytes, const char* refusal, c
                            (status.ok() ? std::string() : ": " + status.message()));
 }
 
-const char* NameOf(SyclDevice::Kind kind) { return kind == SyclDevice::Kind::kGpu ? "GPU" : "CPU"; }
+constexpr uint32_t kIntel = 0x8086;  // as in PCI
+
+// A GPU with drivers of both backends is listed once, by the first of them.
+std::vector<::sycl::device> ListGpus() {
+  const auto all = ::sycl::device::get_devices(::sycl::info::device_type::gpu);
+  std::vector<::sycl::device> gpus;
+  for (const auto backend : {::sycl::backend::ext_oneapi_level_zero, ::sycl::backend::opencl}) {
+    std::ranges::copy_if(all, std::back_inserter(gpus), [&](const ::sycl::device& gpu) {
+      return gpu.get_backend() == backend &&
+             gpu.get_info<::sycl::info::device::vendor_id>() == kIntel;
+    });
+    if (!gpus.empty()) break;
+  }
+  return gpus;
+}
+
+// Not empty.
+StatusOr<std::vector<::sycl::device>> FindDevices(SyclKind kind) {
+  std::vector<::sycl::device> devices;
+  const Status status = Guarded([&] {
+    devices = kind == SyclKind::kGpu
+                  ? ListGpus()
+                  : ::sycl::device::get_devices(::sycl::info::device_type::cpu);
+  });
+  if (!status.ok()) return FailedPrecondition("SYCL cannot be used: " + status.message());
+  if (!devices.empty()) return devices;
+  return FailedPrecondition(
+      kind == SyclKind::kGpu
+          ? "the SYCL runtime finds no Intel GPU; install its driver: intel-opencl-icd, or libze1 "
+            "and libze-intel-gpu1"
+          : "the SYCL runtime finds no CPU; set OCL_ICD_FILENAMES to libintelocl.so of "
+            "intel-opencl-rt");
+}
+
+std::string NameOf(::sycl::backend backend) {
+  return backend == ::sycl::backend::ext_oneapi_level_zero ? "Level Zero" : "OpenCL";
+}
 
 Status CheckAspects(::sycl::device device) {
   if (!device.ext_oneapi_can_compile(experimental::source_language::sycl)) {
-    return Unavailable("the SYCL runtime cannot compile kernels: libsycl-jit.so is missing");
+    return FailedPrecondition("the SYCL runtime cannot compile kernels: libsycl-jit.so is missing");
   }
   if (!device.has(::sycl::aspect::usm_device_allocations)) {
-    return Unavailable("the SYCL device has no memory of its own that is addressed by pointers");
+    return FailedPrecondition(
+        "the SYCL device has no memory of its own that is addressed by pointers");
   }
   const auto sizes = device.get_info<::sycl::info::device::sub_group_sizes>();
   if (std::ranges::find(sizes, static_cast<size_t>(kSubGroupSize)) == sizes.end()) {
-    return Unavailable("the SYCL device has no sub-groups of 16 work-items, which kernels need");
+    return FailedPrecondition(
+        "the SYCL device has no sub-groups of 16 work-items, which kernels need");
   }
   // Recording and replaying; kernels of a recorded graph are not changed.
   if (!device.has(::sycl::aspect::ext_oneapi_limited_graph)) {
-    return Unavailable("the SYCL device has no command graphs: update its driver");
+    return FailedPrecondition("the SYCL device has no command graphs: update its driver");
   }
   return OkStatus();
 }
@@ -195,20 +235,32 @@ struct SyclDevice::State {
 SyclDevice::SyclDevice(std::unique_ptr<State> state) : state_(std::move(state)) {}
 SyclDevice::~SyclDevice() = default;
 
-StatusOr<std::unique_ptr<SyclDevice>> SyclDevice::Open(Kind kind) {
+StatusOr<std::vector<FoundSyclDevice>> FindSyclDevices(SyclKind kind) {
+  PAGEMILL_ASSIGN_OR_RETURN(const std::vector<::sycl::device> devices, FindDevices(kind));
+  std::vector<FoundSyclDevice> found;
+  PAGEMILL_RETURN_IF_ERROR(Guarded([&] {
+    namespace info = ::sycl::info::device;
+    for (const ::sycl::device& device : devices) {
+      found.push_back(
+          {.name = device.get_info<info::name>(),
+           .backend = NameOf(device.get_backend()),
+           .memory_bytes = static_cast<int64_t>(device.get_info<info::global_mem_size>())});
+    }
+  }));
+  return found;
+}
+
+StatusOr<std::unique_ptr<SyclDevice>> SyclDevice::Open(SyclKind kind, int32_t index) {
+  PAGEMILL_ASSIGN_OR_RETURN(const std::vector<::sycl::device> devices, FindDevices(kind));
+  if (index < 0 || static_cast<size_t>(index) >= devices.size()) {
+    return FailedPrecondition("SYCL has the devices 0 to " + std::to_string(devices.size() - 1));
+  }
   std::unique_ptr<State> state;
   Status status;
   const Status opened = Guarded([&] {
-    const auto devices = ::sycl::device::get_devices(
-        kind == Kind::kGpu ? ::sycl::info::device_type::gpu : ::sycl::info::device_type::cpu);
-    if (devices.empty()) {
-      status = Unavailable(std::string("SYCL finds no ") + NameOf(kind) +
-                           "; for a GPU install its compute runtime, for the CPU set "
-                           "OCL_ICD_FILENAMES to libintelocl.so of intel-opencl-rt");
-      return;
-    }
-    status = CheckAspects(devices.front());
-    state = std::make_unique<State>(devices.front());
+    const ::sycl::device& device = devices[static_cast<size_t>(index)];
+    status = CheckAspects(device);
+    state = std::make_unique<State>(device);
   });
   PAGEMILL_RETURN_IF_ERROR(opened);
   PAGEMILL_RETURN_IF_ERROR(status);

@@ -1,9 +1,9 @@
 // File: sycl/device/sycl_device.h
-// A device of the SYCL runtime: an Intel GPU, or the CPU through OpenCL.
+// The devices of the SYCL runtime: Intel GPUs and, for tests, the CPU through OpenCL.
 //
+//   PAGEMILL_ASSIGN_OR_RETURN(std::vector<FoundSyclDevice> found, FindSyclDevices(SyclKind::kGpu));
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<SyclDevice> device,
-//                       SyclDevice::Open(SyclDevice::Kind::kGpu));
-//   Target target = {.ops = SyclOps(), .capabilities = device->capabilities()};
+//                             SyclDevice::Open(SyclKind::kGpu, 0));
 //
 // Streams are in-order queues, memory is device USM, and graphs are command graphs recorded from a
 // queue (sycl_ext_oneapi_graph). The runtime's exceptions become a Status here. Thread-safe.
@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/device/capabilities.h"
@@ -21,13 +23,22 @@
 
 namespace pagemill::sycl {
 
+enum class SyclKind { kGpu, kCpu };
+
+struct FoundSyclDevice {
+  std::string name;
+  std::string backend;  // "Level Zero", "OpenCL": what the runtime drives it by
+  int64_t memory_bytes = 0;
+};
+
+// Those of a kind by index; GPUs are Intel's. kFailedPrecondition says why there are none.
+StatusOr<std::vector<FoundSyclDevice>> FindSyclDevices(SyclKind kind);
+
 class SyclDevice final : public device::Device {
  public:
-  enum class Kind { kGpu, kCpu };
-
-  // The first device of this kind. kUnavailable if there is none, or if it cannot compile kernels
-  // or record graphs; the message says what to install.
-  static StatusOr<std::unique_ptr<SyclDevice>> Open(Kind kind);
+  // `index` is that of FindSyclDevices(). kFailedPrecondition if there is no such device, or if it
+  // cannot compile kernels or record graphs; the message says what to install.
+  static StatusOr<std::unique_ptr<SyclDevice>> Open(SyclKind kind, int32_t index);
   // All memory and streams must be gone, and main() must not have returned: the runtime may be gone
   // when static objects are destroyed.
   ~SyclDevice() override;

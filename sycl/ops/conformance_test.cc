@@ -14,7 +14,7 @@
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/testing/device_conformance.h"
 #include "sycl/device/testing/cpu_device.h"
-#include "sycl/ops_table.h"
+#include "sycl/testing/sycl_ops.h"
 
 namespace pagemill::sycl {
 namespace {
@@ -75,6 +75,8 @@ constexpr OpBody kBodies[] = {
     {"add", ops::CheckAddConformance},
     {"add_rms_norm", ops::CheckAddRmsNormConformance},
     {"argmax", ops::CheckArgmaxConformance},
+    {"attention", ops::CheckAttentionConformance},
+    {"causal_conv", ops::CheckCausalConvConformance},
     {"concat", ops::CheckConcatConformance},
     {"draw_tokens", ops::CheckDrawTokensConformance},
     {"embedding", ops::CheckEmbeddingConformance},
@@ -86,10 +88,13 @@ constexpr OpBody kBodies[] = {
     {"moe_combine", ops::CheckMoeCombineConformance},
     {"moe_route", ops::CheckMoeRouteConformance},
     {"paged_attention", ops::CheckPagedAttentionConformance},
+    {"pool", ops::CheckPoolConformance},
     {"rms_norm", ops::CheckRmsNormConformance},
     {"rotary", ops::CheckRotaryConformance},
+    {"scale", ops::CheckScaleConformance},
     {"scatter_rows", ops::CheckScatterRowsConformance},
     {"select_rows", ops::CheckSelectRowsConformance},
+    {"sparse_relu", ops::CheckSparseReluConformance},
     {"split", ops::CheckSplitConformance},
     {"take_tokens", ops::CheckTakeTokensConformance},
 };

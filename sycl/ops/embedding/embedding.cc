@@ -19,6 +19,9 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
               EmbeddingParams{.ids = call.inputs[0].Data<const int32_t>(),
                               .table = RowsOf(table),
                               .y = RowsOf(y),
+                              .table_rows = static_cast<int32_t>(table.shape[0]),
+                              .outside =
+                                  static_cast<int32_t>(call.attributes->GetInt("outside", -1)),
                               .type = ElementTypeOf(table.dtype),
                               .rows = rows,
                               .width = width,

@@ -10,7 +10,9 @@ PAGEMILL_KERNEL void embedding_kernel(EmbeddingParams p) {
   const int64_t i = GlobalId();
   if (i >= p.rows * p.width) return;
   const int64_t row = i / p.width, column = i % p.width;
-  const char* source = p.table.Row<const char>(p.ids[row]);
+  const int32_t id = p.ids[row];
+  const bool outside = p.outside >= 0 && (id < 0 || id >= p.table_rows);
+  const char* source = p.table.Row<const char>(outside ? p.outside : id);
   WithWeights(p.type, [&](const auto& weights) {
     Store(p.y.Row<Act>(row) + column, weights.At(source, column) * p.scale);
   });

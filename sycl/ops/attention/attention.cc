@@ -1,0 +1,39 @@
+#include "cc/ops/attention/attention.h"
+
+#include "sycl/ops/attention/attention_params.h"
+#include "sycl/ops/kernels.h"
+#include "sycl/ops/launch.h"
+
+namespace pagemill::sycl {
+namespace {
+
+void Run(const ops::OpCall& call, ops::KernelContext& context) {
+  const TensorView& q = call.inputs[0];
+  const TensorView& k = call.inputs[1];
+  const auto* biases = static_cast<const float*>(DataOf(call, ops::kAttentionBiases));
+  LaunchGroups(
+      context, ActModule(q.dtype), "attention_kernel", q.shape[0] * q.shape[1], kAttentionGroupSize,
+      AttentionParams{
+          .q = RowsOf(q),
+          .y = RowsOf(call.outputs[0]),
+          .k = RowsOf(k),
+          .v = RowsOf(call.inputs[2]),
+          .biases = biases,
+          .bias_reach = biases == nullptr
+                            ? 0
+                            : static_cast<int32_t>(call.inputs[ops::kAttentionBiases].shape[1] / 2),
+          .query_start = call.batch->query_start,
+          .requests = call.batch->num_requests,
+          .q_heads = static_cast<int32_t>(q.shape[1]),
+          .kv_heads = static_cast<int32_t>(k.shape[1]),
+          .head_dim = static_cast<int32_t>(q.shape[2]),
+          .scale = static_cast<float>(call.attributes->Get("scale", 0)),
+          .window = static_cast<int32_t>(call.attributes->GetInt("window", 0)),
+          .causal = call.attributes->GetInt("causal", 1) != 0});
+}
+
+}  // namespace
+
+const ops::Kernel kAttention = SyclKernel("attention", Run);
+
+}  // namespace pagemill::sycl
