@@ -29,7 +29,7 @@ void CheckGather(const OpDefinition& op, const device::Capabilities& caps, DType
   const int64_t hidden = IsBlockFormat(dtype) ? 512 : 33;
   Random random(5);
   TestTensor ids(DType::kI32, {n}, {.misalign_bytes = 4});
-  // Of a file on a CPU, at any element; GPUs load none at an address that is no multiple of its size.
+  // A file has elements at odd places, which GPUs cannot load: there f32 begins at a multiple of 4.
   TestTensor w(dtype, {vocab, hidden}, {.misalign_bytes = dtype == DType::kF32 ? 4 : 2});
   TestTensor y(DType::kF32, {n, hidden}, {.misalign_bytes = 4, .row_padding_bytes = 12});
   const bool all = outside < 0;

@@ -101,7 +101,7 @@ std::vector<Product> TakeAligned(const ops::OpCall& call, ops::KernelContext& co
   const TensorView& x = call.inputs[0];
   std::vector<Product> aligned;
   ForMatrices(call, [&](const TensorView& w, const float* bias, const TensorView& y) {
-    if (HasAlignedRows(x) && (w.dtype != DType::kBF16 || HasAlignedRows(w))) {
+    if (HasAlignedRows(x) && AreReadOnTensorCores(w)) {
       aligned.push_back({w, bias, y});
     } else {
       MultiplyPlain(x, w, bias, y, *context.stream);

@@ -141,6 +141,9 @@ struct FewRows {
   static constexpr int kRows = 8 * kRowTiles;
   static constexpr int kThreads = 32 * kTileSplits * kOutputTiles;
   static constexpr int kBlocks = 1;  // on a multiprocessor at least: registers suffice for more
+  // Whose loads are under way at once. Compilers see to that themselves if weights are not decoded;
+  // most that are take too many registers.
+  static constexpr int kChunksAhead = !P::W::kDecodesSimply ? 1 : kRowTiles <= 2 ? 4 : 2;
 
   PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
     using Columns = typename P::Columns;
@@ -153,12 +156,20 @@ struct FewRows {
     const typename P::W::Row lower = RowOfWeights(p, first_output + tile + group + 8);
     Sum sums[kRowTiles][4] = {};
     const int chunks = NumChunks(p), end = EndOfSplit(chunks, split);
-    for (int chunk = EndOfSplit(chunks, split - 1); chunk < end; ++chunk) {
+    const auto multiply = [&](int chunk) {
       Columns of_x[kRowTiles];
       x.Load(chunk, of_x);
       const int64_t own = int64_t{chunk * 4 + in_group} * kWeightsAtOnce;
       MultiplyColumns(p.LoadW(upper, own), p.LoadW(lower, own), of_x, sums);
+    };
+    int chunk = EndOfSplit(chunks, split - 1);
+    if constexpr (kChunksAhead > 1) {
+      for (; chunk + kChunksAhead <= end; chunk += kChunksAhead) {
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kChunksAhead; ++i) multiply(chunk + i);
+      }
     }
+    for (; chunk < end; ++chunk) multiply(chunk);
     PAGEMILL_UNROLL
     for (int e = 0; e < kRowTiles * 4; ++e) {
       const int j = e / 4, element = e % 4;

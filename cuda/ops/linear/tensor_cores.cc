@@ -30,7 +30,7 @@ struct MatrixGroup {
     }
   }
 
-  // Of a block.
+  // The matrix of which a block multiplies outputs.
   PAGEMILL_DEVICE int MatrixAt(uint32_t block) const {
     int matrix = 0;
     PAGEMILL_UNROLL
@@ -105,7 +105,7 @@ void LaunchGroup(const MatrixGroup<W>& group, device::Stream& stream) {
 template <typename W>
 bool AreReadAs(const TensorView& w) {
   bool same = false;
-  WithWeights(w, [&]<typename Other>(const Other&) { same = std::is_same_v<W, Other>; });
+  WithShapedWeights(w, [&]<typename Other>(const Other&) { same = std::is_same_v<W, Other>; });
   return same;
 }
 
@@ -117,23 +117,29 @@ bool FitsTensorCores(const device::Capabilities& caps, const TensorView& x, cons
          columns % kTensorCoreColumns == 0;
 }
 
+bool AreReadOnTensorCores(const TensorView& w) {
+  if (w.parts == nullptr && w.dtype == DType::kBF16) return HasAlignedRows(w);
+  return WithShapedWeights(w, [](const auto&) {});
+}
+
 void MultiplyOnTensorCores(const TensorView& x, std::span<const Product> products,
                            device::Stream& stream) {
   while (!products.empty()) {
     size_t taken = 0;
-    WithWeights(products[0].w, [&]<typename W>(const W&) {
+    const bool are_shaped = WithShapedWeights(products[0].w, [&]<typename W>(const W&) {
       MatrixGroup<W> group = {};
       while (taken < products.size() && group.count < kMaxMatrices &&
              AreReadAs<W>(products[taken].w)) {
         const auto& [w, bias, y] = products[taken++];
         group.products[group.count] = Bf16ProductRows::Of(x, w, bias, y);
-        WithWeights(w, [&]<typename Other>(const Other& weights) {
+        WithShapedWeights(w, [&]<typename Other>(const Other& weights) {
           if constexpr (std::is_same_v<W, Other>) group.weights[group.count] = weights;
         });
         ++group.count;
       }
       LaunchGroup(group, stream);
     });
+    PAGEMILL_CHECK(are_shaped);
     products = products.subspan(taken);
   }
 }

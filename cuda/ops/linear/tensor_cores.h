@@ -18,8 +18,12 @@ inline constexpr int64_t kFewTensorCoreRows = 64;
 // True if MultiplyOnTensorCores() takes these operands: a bf16 x, and rows of whole tiles.
 bool FitsTensorCores(const device::Capabilities& caps, const TensorView& x, const TensorView& w);
 
-// y = x W^T + bias: W [M, K], with rows of bf16 at multiples of 16 bytes; y bf16 or f32 [N, M];
-// bias [M] may be null.
+// True for weights whose rows vector loads can read: bf16 at multiples of 16 bytes, elements of 8
+// bits at multiples of 8, with scales of whole rows or of blocks of a multiple of 8 columns.
+bool AreReadOnTensorCores(const TensorView& w);
+
+// y = x W^T + bias: W [M, K], which AreReadOnTensorCores(); y bf16 or f32 [N, M]; bias [M] may be
+// null.
 struct Product {
   TensorView w;
   const float* bias;

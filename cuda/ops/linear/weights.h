@@ -40,6 +40,8 @@ template <DType kFormat>
 struct StoredWeights {
   static constexpr bool kLiesInRows = true;  // bytes that follow each other are of one row
   static constexpr bool kHasFactors = false;
+  static constexpr bool kIsScaled = false;
+  static constexpr bool kDecodesSimply = false;
 
   const uint8_t* data;
   int64_t row_bytes, matrix_bytes;
@@ -66,12 +68,31 @@ struct StoredWeights {
   PAGEMILL_DEVICE int64_t BytesOfRow(int64_t) const { return row_bytes; }
 };
 
+// n / divisor for small n: kernels divide for every few columns.
+struct Quotient {
+  uint64_t inverse;  // of the divisor, times 2^32
+
+  // Right where n times the divisor is below 2^32.
+  static Quotient By(int64_t divisor) {
+    return {(uint64_t{1} << 32) / static_cast<uint64_t>(divisor) + 1};
+  }
+  PAGEMILL_DEVICE int64_t Of(uint32_t n) const {
+    return static_cast<int64_t>((n * inverse) >> 32);
+  }
+};
+
+// What is known of scales when a kernel is compiled: they are of whole rows, or of blocks whose
+// columns are a multiple of kWeightsAtOnce. With either, rows are at multiples of 8 bytes.
+enum class ScaleShape { kAny, kRows, kBlocks };
+
 // Elements of 8 bits, i8 or f8_e4m3, with scales of blocks. Where a block has whole rows, its scale
 // is the factor.
-template <DType kFormat>
+template <DType kFormat, ScaleShape kShape = ScaleShape::kAny>
 struct ScaledWeights {
   static constexpr bool kLiesInRows = true;
-  static constexpr bool kHasFactors = true;
+  static constexpr bool kHasFactors = kShape != ScaleShape::kBlocks;
+  static constexpr bool kIsScaled = true;
+  static constexpr bool kDecodesSimply = kShape != ScaleShape::kAny;  // without branches
   using Bytes = Vector<uint8_t, kWeightsAtOnce>;
 
   const uint8_t* data;
@@ -80,6 +101,7 @@ struct ScaledWeights {
   int64_t row_scales, matrix_scales;  // of a row of blocks, of a matrix
   int32_t block_rows;
   int32_t block_columns;  // 0: all
+  Quotient by_block;      // in units of kWeightsAtOnce, if blocks are a multiple of it
 
   static ScaledWeights Of(const TensorView& w) {
     const QuantizedFormat& format = w.parts->format;
@@ -87,6 +109,7 @@ struct ScaledWeights {
     const TensorView scales = ops::PartOf(w, w.parts->scales, 0);
     const bool is_stack = w.rank == 3;
     const int64_t rows = values.shape[0], columns = values.shape[1];
+    const int64_t block_columns = format.block_columns >= columns ? 0 : format.block_columns;
     return {.data = values.Data<const uint8_t>(),
             .row_bytes = values.row_stride_bytes,
             .matrix_bytes = is_stack ? w.parts->values.row_stride_bytes : 0,
@@ -94,18 +117,38 @@ struct ScaledWeights {
             .row_scales = scales.shape[1],
             .matrix_scales = is_stack ? scales.Elements() : 0,
             .block_rows = static_cast<int32_t>(std::clamp<int64_t>(rows, 1, format.block_rows)),
-            .block_columns = static_cast<int32_t>(
-                format.block_columns >= columns ? 0 : format.block_columns)};
+            .block_columns = static_cast<int32_t>(block_columns),
+            .by_block =
+                Quotient::By(std::max<int64_t>(block_columns / kWeightsAtOnce, 1))};
+  }
+
+  // True if the weights are of this shape, where rows have a multiple of kWeightsAtOnce columns.
+  bool Are(ScaleShape shape) const {
+    const bool aligned = (reinterpret_cast<uintptr_t>(data) | static_cast<uint64_t>(row_bytes) |
+                          static_cast<uint64_t>(matrix_bytes)) % sizeof(Bytes) == 0;
+    const bool of_rows = block_columns == 0;
+    return aligned && (shape == ScaleShape::kRows
+                           ? of_rows
+                           : !of_rows && block_columns % kWeightsAtOnce == 0);
+  }
+  template <ScaleShape kOther>
+  ScaledWeights<kFormat, kOther> As() const {
+    return {data,          row_bytes,  matrix_bytes,  scales,   row_scales,
+            matrix_scales, block_rows, block_columns, by_block};
   }
 
   struct Row {
     const uint8_t* at;
     const float* scales;
     int32_t block_columns;
+    Quotient by_block;
 
     // As they are stored; 0 beyond `count`, which may be negative.
     PAGEMILL_DEVICE Bytes LoadBytes(int64_t first, int count) const {
-      if (count == kWeightsAtOnce && reinterpret_cast<uintptr_t>(at + first) % sizeof(Bytes) == 0) {
+      if constexpr (kShape != ScaleShape::kAny) {
+        return *reinterpret_cast<const Bytes*>(at + first);  // there are whole ones alone
+      }
+      if (count == kWeightsAtOnce && reinterpret_cast<uintptr_t>(at) % sizeof(Bytes) == 0) {
         return *reinterpret_cast<const Bytes*>(at + first);
       }
       Bytes bytes;
@@ -128,10 +171,10 @@ struct ScaledWeights {
           to[i + 1] = pair.high;
         }
       }
-      if (block_columns == 0) return;
+      if (kShape == ScaleShape::kRows || (kShape == ScaleShape::kAny && block_columns == 0)) return;
       const auto column = static_cast<int32_t>(first);
-      if (block_columns % kWeightsAtOnce == 0) {
-        const float scale = scales[column / block_columns];
+      if (kShape == ScaleShape::kBlocks || block_columns % kWeightsAtOnce == 0) {
+        const float scale = scales[by_block.Of(static_cast<uint32_t>(column / kWeightsAtOnce))];
         PAGEMILL_UNROLL
         for (int i = 0; i < kWeightsAtOnce; ++i) to[i] *= scale;
       } else {
@@ -150,20 +193,7 @@ struct ScaledWeights {
   PAGEMILL_DEVICE Row At(int64_t matrix, int64_t row) const {
     const int32_t block = static_cast<int32_t>(row) / block_rows;
     return {data + matrix * matrix_bytes + row * row_bytes,
-            scales + matrix * matrix_scales + block * row_scales, block_columns};
-  }
-};
-
-// n / divisor for small n: kernels divide for every few columns.
-struct Quotient {
-  uint64_t inverse;  // of the divisor, times 2^32
-
-  // Right where n times the divisor is below 2^32.
-  static Quotient By(int64_t divisor) {
-    return {(uint64_t{1} << 32) / static_cast<uint64_t>(divisor) + 1};
-  }
-  PAGEMILL_DEVICE int64_t Of(uint32_t n) const {
-    return static_cast<int64_t>((n * inverse) >> 32);
+            scales + matrix * matrix_scales + block * row_scales, block_columns, by_block};
   }
 };
 
@@ -176,6 +206,8 @@ struct PackedWeights {
   static constexpr bool kLiesInRows =
       kLayout == QuantizedLayout::kPackQuantized || kLayout == QuantizedLayout::kMxfp4;
   static constexpr bool kHasFactors = false;
+  static constexpr bool kIsScaled = false;
+  static constexpr bool kDecodesSimply = false;
   static constexpr bool kIsAwq = kLayout == QuantizedLayout::kAwq;
   static constexpr int kInWord = 32 / kBits;
   static constexpr int64_t kGroupUnit = 32;  // columns of a group are a multiple of it
@@ -394,6 +426,30 @@ void WithWeights(const TensorView& w, const Body& body) {
     case QuantizedLayout::kMxfp4:
       return body(PackedWeights<QuantizedLayout::kMxfp4, 4>::Of(w));
   }
+}
+
+// As WithWeights(), with ScaledWeights of shapes that are known. False, and `body` is not called, if
+// they are of none.
+template <typename Body>
+bool WithShapedWeights(const TensorView& w, const Body& body) {
+  const auto with_shape = [&]<DType kFormat>(const ScaledWeights<kFormat>& weights) {
+    if (weights.Are(ScaleShape::kRows)) {
+      body(weights.template As<ScaleShape::kRows>());
+    } else if (weights.Are(ScaleShape::kBlocks)) {
+      body(weights.template As<ScaleShape::kBlocks>());
+    } else {
+      return false;
+    }
+    return true;
+  };
+  if (w.parts != nullptr && ops::IsScaled(w)) {
+    return w.dtype == DType::kI8 ? with_shape(ScaledWeights<DType::kI8>::Of(w))
+                                 : with_shape(ScaledWeights<DType::kF8E4M3>::Of(w));
+  }
+  WithWeights(w, [&]<typename W>(const W& weights) {
+    if constexpr (!W::kIsScaled) body(weights);
+  });
+  return true;
 }
 
 }  // namespace pagemill::gpu
