@@ -48,6 +48,18 @@ void WithActType(DType dtype, const Body& body) {
   }
 }
 
+// Calls body.template operator()<kSize>() with the elements T that kernels load at once: 16 bytes of
+// them if the rows of all views begin at whole ones and `size` is a multiple, else 1.
+template <typename T, typename Body, typename... Views>
+void WithVectorSize(int64_t size, const Body& body, const Views&... views) {
+  constexpr int kWide = 16 / static_cast<int>(sizeof(T));
+  if (size % kWide == 0 && (HasAlignedRows(views) && ...)) {
+    body.template operator()<kWide>();
+  } else {
+    body.template operator()<1>();
+  }
+}
+
 inline uint32_t DivideUp(int64_t count, int64_t by) {
   return static_cast<uint32_t>((count + by - 1) / by);
 }

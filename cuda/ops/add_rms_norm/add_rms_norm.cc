@@ -11,30 +11,45 @@ namespace {
 
 // A block for each of the `groups` runs of `size` elements of a row. The norm is that of the stored
 // sum.
-template <typename T>
+template <typename T, int kSize>
 PAGEMILL_KERNEL AddRmsNormGroup(Rows<const T> x, Rows<const T> residual, const float* w, Rows<T> y,
                                 Rows<T> sum, int64_t size, float eps, float offset) {
   LetNextBegin();
   AwaitInputs();
   const int64_t row = BlockIndex().x, begin = BlockIndex().y * size;
-  T* const to = sum[row] + begin;
-  for (int64_t i = ThreadIndex().x; i < size; i += BlockSize().x) {
-    to[i] = FromFloat<T>(ToFloat(x[row][begin + i]) + ToFloat(residual[row][begin + i]));
-  }
-  NormalizeRow(to, w, y[row] + begin, size, eps, offset);
+  using Elements = Vector<T, kSize>;
+  const auto read = [begin](const T* of_row, int64_t i) {
+    return *reinterpret_cast<const Elements*>(of_row + begin + i);
+  };
+  const auto add = [&](int64_t i) {
+    const Elements a = read(x[row], i), b = read(residual[row], i);
+    Elements both;
+    PAGEMILL_UNROLL
+    for (int j = 0; j < kSize; ++j) {
+      both.values[j] = FromFloat<T>(ToFloat(a.values[j]) + ToFloat(b.values[j]));
+    }
+    *reinterpret_cast<Elements*>(sum[row] + begin + i) = both;
+    return both;
+  };
+  NormalizeRow<T, kSize>(add, [&](int64_t i) { return read(sum[row], i); }, w, y[row] + begin,
+                         size, eps, offset);
 }
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::AddRmsNormArgs args = ops::ToAddRmsNormArgs(call);
   const int64_t size = args.w.shape[0];
-  const LaunchShape shape = {
-      .blocks = {static_cast<uint32_t>(args.x.shape[0]), DivideUp(args.x.RowElements(), size)},
-      .threads = {BlockThreads(size, kNormElementsPerThread)},
-      .early = true};
   WithActType(args.x.dtype, [&]<typename T>(T) {
-    Launch(*context.stream, shape, AddRmsNormGroup<T>, RowsOf<const T>(args.x),
-           RowsOf<const T>(args.residual), args.w.Data<const float>(), RowsOf<T>(args.y),
-           RowsOf<T>(args.sum), size, args.eps, args.weight_offset);
+    const auto launch = [&]<int kSize>() {
+      Launch(*context.stream,
+             {.blocks = {static_cast<uint32_t>(args.x.shape[0]),
+                         DivideUp(args.x.RowElements(), size)},
+              .threads = {NormThreads<kSize>(size)},
+              .early = true},
+             AddRmsNormGroup<T, kSize>, RowsOf<const T>(args.x), RowsOf<const T>(args.residual),
+             args.w.Data<const float>(), RowsOf<T>(args.y), RowsOf<T>(args.sum), size, args.eps,
+             args.weight_offset);
+    };
+    WithVectorSize<T>(size, launch, args.x, args.residual, args.y, args.sum);
   });
 }
 

@@ -12,15 +12,23 @@
 namespace pagemill::gpu {
 namespace {
 
-template <typename T>
+template <typename T, int kSize>
 PAGEMILL_KERNEL ActivateGate(Rows<const T> gate, Rows<const T> up, Rows<T> y, int64_t size,
                              ops::ActivationKind kind, float limit, float up_offset) {
   LetNextBegin();
   AwaitInputs();
-  ForElements(size, [&](int64_t row, int64_t i) {
-    const float x = ToFloat(gate[row][i]);
-    const float factor = Clamp(ToFloat(up[row][i]), -limit, limit) + up_offset;
-    y[row][i] = FromFloat<T>(Activate(kind, x > limit ? limit : x) * factor);
+  using Elements = Vector<T, kSize>;
+  ForElements<kSize>(size, [&](int64_t row, int64_t i) {
+    const Elements gates = *reinterpret_cast<const Elements*>(gate[row] + i);
+    const Elements ups = *reinterpret_cast<const Elements*>(up[row] + i);
+    Elements products;
+    PAGEMILL_UNROLL
+    for (int j = 0; j < kSize; ++j) {
+      const float x = ToFloat(gates.values[j]);
+      const float factor = Clamp(ToFloat(ups.values[j]), -limit, limit) + up_offset;
+      products.values[j] = FromFloat<T>(Activate(kind, x > limit ? limit : x) * factor);
+    }
+    *reinterpret_cast<Elements*>(y[row] + i) = products;
   });
 }
 
@@ -28,13 +36,16 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::GatedActivationArgs args = ops::ToGatedActivationArgs(call);
   const int64_t size = args.gate.RowElements();
   const bool limited = args.limit > 0;
-  LaunchShape shape = ShapeOfElements(args.gate.shape[0], size);
-  shape.early = true;
   WithActType(args.gate.dtype, [&]<typename T>(T) {
-    Launch(*context.stream, shape, ActivateGate<T>,
-           RowsOf<const T>(args.gate), RowsOf<const T>(args.up), RowsOf<T>(args.y), size, args.kind,
-           limited ? args.limit : std::numeric_limits<float>::infinity(),
-           limited ? args.up_offset : 0);
+    const auto launch = [&]<int kSize>() {
+      LaunchShape shape = ShapeOfElements(args.gate.shape[0], size, kSize);
+      shape.early = true;
+      Launch(*context.stream, shape, ActivateGate<T, kSize>, RowsOf<const T>(args.gate),
+             RowsOf<const T>(args.up), RowsOf<T>(args.y), size, args.kind,
+             limited ? args.limit : std::numeric_limits<float>::infinity(),
+             limited ? args.up_offset : 0);
+    };
+    WithVectorSize<T>(size, launch, args.gate, args.up, args.y);
   });
 }
 

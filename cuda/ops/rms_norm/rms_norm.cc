@@ -11,27 +11,35 @@ namespace {
 
 // A block for each group of a row. `weight_step`: 0 if all groups have the same weights, else
 // `size`.
-template <typename T>
+template <typename T, int kSize>
 PAGEMILL_KERNEL RmsNormGroup(Rows<const T> x, const float* w, Rows<T> y, int64_t size,
                              int64_t weight_step, float eps, float offset) {
   LetNextBegin();
   AwaitInputs();
   const int64_t row = BlockIndex().x, group = BlockIndex().y;
-  NormalizeRow(x[row] + group * size, w + group * weight_step, y[row] + group * size, size, eps,
-               offset);
+  const T* const from = x[row] + group * size;
+  const auto read = [&](int64_t i) {
+    return *reinterpret_cast<const Vector<T, kSize>*>(from + i);
+  };
+  NormalizeRow<T, kSize>(read, read, w + group * weight_step, y[row] + group * size, size, eps,
+                         offset);
 }
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::RmsNormArgs args = ops::ToRmsNormArgs(call);
   const int64_t size = args.size();
-  const LaunchShape shape = {
-      .blocks = {static_cast<uint32_t>(args.x.shape[0]), DivideUp(args.x.RowElements(), size)},
-      .threads = {BlockThreads(size, kNormElementsPerThread)},
-      .early = true};
   WithActType(args.x.dtype, [&]<typename T>(T) {
-    Launch(*context.stream, shape, RmsNormGroup<T>, RowsOf<const T>(args.x),
-           args.w.Data<const float>(), RowsOf<T>(args.y), size,
-           args.w.shape[0] == size ? 0 : size, args.eps, args.weight_offset);
+    const auto launch = [&]<int kSize>() {
+      Launch(*context.stream,
+             {.blocks = {static_cast<uint32_t>(args.x.shape[0]),
+                         DivideUp(args.x.RowElements(), size)},
+              .threads = {NormThreads<kSize>(size)},
+              .early = true},
+             RmsNormGroup<T, kSize>, RowsOf<const T>(args.x), args.w.Data<const float>(),
+             RowsOf<T>(args.y), size, args.w.shape[0] == size ? 0 : size, args.eps,
+             args.weight_offset);
+    };
+    WithVectorSize<T>(size, launch, args.x, args.y);
   });
 }
 

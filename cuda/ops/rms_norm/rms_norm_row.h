@@ -1,32 +1,69 @@
 // File: cuda/ops/rms_norm/rms_norm_row.h
 // Root mean square normalization of a row by a block, for kernels that have made the row.
+//
+//   WithVectorSize<T>(size, [&]<int kSize>() {
+//     Launch(stream, {.blocks = {rows}, .threads = {NormThreads<kSize>(size)}}, Kernel<T, kSize>, ...);
+//   }, x, y);
 #ifndef PAGEMILL_CUDA_OPS_RMS_NORM_RMS_NORM_ROW_H_
 #define PAGEMILL_CUDA_OPS_RMS_NORM_RMS_NORM_ROW_H_
 
 #include <cstdint>
 
 #include "cuda/gpu_reduce.h"
+#include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
 
 namespace pagemill::gpu {
 
-// Elements of a row for each thread: with the largest block, chains of sums have 64 elements for
-// rows of 2^16, and an error below 64 * 2^-24 in the sum, half of that in the root.
-inline constexpr int64_t kNormElementsPerThread = 4;
+// Elements of a row that a thread keeps in registers, in vectors: a second pass over a row that is
+// not longer reads no memory. With the largest block, chains of sums have 64 elements for rows of
+// 2^16, and an error below 64 * 2^-24 in the sum, half of that in the root.
+template <int kSize>
+inline constexpr int kNormKept = kSize == 1 ? 4 : kSize;
 
-// y = x * (mean of squares + eps)^-0.5 * (w + offset). Every thread of the block calls it; x, and y
-// if it is x, are read and written by the thread that has the element.
-template <typename T>
-PAGEMILL_DEVICE void NormalizeRow(const T* x, const float* w, T* y, int64_t size, float eps,
-                                  float offset) {
+template <int kSize>
+uint32_t NormThreads(int64_t size) {
+  return BlockThreads(size, kNormKept<kSize>);
+}
+
+// y = x * (mean of squares + eps)^-0.5 * (w + offset) for a row x of `size` elements, a multiple of
+// kSize. Every thread of the block calls it. make(i) gives elements [i, i + kSize) of x as a
+// Vector<T, kSize>, and read(i) the same once more, for what is not kept; the thread that calls
+// either writes these elements of y, behind both.
+template <typename T, int kSize, typename Make, typename Read>
+PAGEMILL_DEVICE void NormalizeRow(const Make& make, const Read& read, const float* w, T* y,
+                                  int64_t size, float eps, float offset) {
+  using Elements = Vector<T, kSize>;
+  constexpr int kVectors = kNormKept<kSize> / kSize;
+  const int64_t first = int64_t{ThreadIndex().x} * kSize, step = int64_t{BlockSize().x} * kSize;
   float squares = 0;
-  for (int64_t i = ThreadIndex().x; i < size; i += BlockSize().x) {
-    squares += ToFloat(x[i]) * ToFloat(x[i]);
+  const auto add_squares = [&](const Elements& x) {
+    PAGEMILL_UNROLL
+    for (int j = 0; j < kSize; ++j) squares += ToFloat(x.values[j]) * ToFloat(x.values[j]);
+  };
+  Elements kept[kVectors];
+  PAGEMILL_UNROLL
+  for (int k = 0; k < kVectors; ++k) {
+    if (first + k * step >= size) break;
+    kept[k] = make(first + k * step);
+    add_squares(kept[k]);
   }
+  for (int64_t i = first + kVectors * step; i < size; i += step) add_squares(make(i));
   const float factor = InverseSqrt(BlockSum(squares) / static_cast<float>(size) + eps);
-  for (int64_t i = ThreadIndex().x; i < size; i += BlockSize().x) {
-    y[i] = FromFloat<T>(ToFloat(x[i]) * factor * (w[i] + offset));
+  const auto store = [&](int64_t i, const Elements& x) {
+    Elements scaled;
+    PAGEMILL_UNROLL
+    for (int j = 0; j < kSize; ++j) {
+      scaled.values[j] = FromFloat<T>(ToFloat(x.values[j]) * factor * (w[i + j] + offset));
+    }
+    *reinterpret_cast<Elements*>(y + i) = scaled;
+  };
+  PAGEMILL_UNROLL
+  for (int k = 0; k < kVectors; ++k) {
+    if (first + k * step >= size) break;
+    store(first + k * step, kept[k]);
   }
+  for (int64_t i = first + kVectors * step; i < size; i += step) store(i, read(i));
 }
 
 }  // namespace pagemill::gpu
