@@ -142,7 +142,8 @@ Expectation Expected(const ActCase& c, const Variant& narrow, DType dtype) {
   }
   OpCall call = c.call;
   call.inputs = inputs;
-  Variant in_f32({.op = c.op, .caps = c.caps, .call = call}, DType::kF32);
+  Variant in_f32({.op = c.op, .caps = c.caps, .call = call, .act_outputs = c.act_outputs},
+                 DType::kF32);
   device::ThreadPool pool({.num_threads = 1});
   Expectation expected = {.exact = in_f32.Run(ReferenceKernel(c.op), pool, c.cache)};
   for (size_t i = 0; i < in_f32.results.size(); ++i) {
