@@ -9,7 +9,8 @@
 //   clients.Enter(client);                           // a request was accepted
 //   clients.Push(std::move(output), /*at_once=*/true, &place);  // of the request
 //   clients.Signal(/*all=*/false, now, interval_ns, &to_wake);
-//   std::vector<RequestOutput> outputs = clients.Take(client).Expand();  // without the mutex
+//   UnreadOutputs unread = clients.Take(client);
+//   std::vector<RequestOutput> outputs = std::move(unread).Expand();  // without the mutex
 //
 // Thread safety: none; the engine guards it. References to a client's `filled` stay valid, so that
 // it can be notified without the engine's mutex.

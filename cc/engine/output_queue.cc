@@ -6,7 +6,7 @@
 namespace pagemill::engine {
 namespace {
 
-// All but the tokens, of which `output` has none.
+// All but what comes with tokens (NewTokens).
 void Merge(RequestOutput&& news, RequestOutput* output) {
   if (news.logprobs) {
     if (!output->logprobs) output->logprobs.emplace();
@@ -60,6 +60,8 @@ void OutputQueue::Push(const NewTokens& news, UnreadPlace* place) {
     unread_.entries_.push_back({.request_id = news.request_id});
   }
   UnreadOutputs::Entry& entry = unread_.entries_[place->position];
+  PAGEMILL_CHECK(entry.others == UnreadOutputs::kTokensOnly ||
+                 !unread_.others_[static_cast<size_t>(entry.others)].finished());
   entry.num_cached_tokens = news.num_cached_tokens;
   entry.num_tokens += static_cast<uint32_t>(news.token_ids.size());
   for (int32_t id : news.token_ids) unread_.tokens_.push_back({place->position, id});
@@ -78,9 +80,7 @@ void OutputQueue::Push(RequestOutput&& output, UnreadPlace* place) {
     unread_.others_.push_back(std::move(output));
     return;
   }
-  RequestOutput& unread = unread_.others_[static_cast<size_t>(entry.others)];
-  PAGEMILL_CHECK(!unread.finished());
-  Merge(std::move(output), &unread);
+  Merge(std::move(output), &unread_.others_[static_cast<size_t>(entry.others)]);
 }
 
 // The next outputs are probably as many: their lists do not grow step by step.

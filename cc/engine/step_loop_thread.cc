@@ -157,6 +157,7 @@ bool StepLoop::StartStep() {
     scheduler_->Schedule(&plan_, budget_);
   } while (MoveKv(start) && plan_.empty());
   if (plan_.empty()) return false;
+  newest_budget_ = budget_;
   step_timeline_.CountStep();
   started_steps_.push_back({start, plan_.total_num_tokens, StepWork::Of(plan_)});
   NoteStarts();
@@ -325,7 +326,7 @@ void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now
   if (was_quiet && !is_idle_ && !held_) last_progress_ = now;
   stats_.paused = scheduler_->pause_mode().has_value();
   static_cast<scheduler::SchedulerStats&>(stats_) = counted;
-  const int32_t limit = budget_.prefill_tokens;
+  const int32_t limit = newest_budget_.prefill_tokens;
   stats_.step_budget_tokens = limit == scheduler::StepBudget::kNoLimit ? 0 : limit;
   stats_.num_failed_steps = num_failed_steps_;
 }

@@ -76,14 +76,15 @@ struct Sampler::Slot {
 
   static constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
   bool BelowMinTokens() const { return num_outputs < request->sampling.min_tokens; }
-  bool ChangesLogits() const {
-    return BelowMinTokens() || !request->sampling.logit_bias.empty() || penalties.active();
+  bool AlwaysChangesLogits() const {
+    return !request->sampling.logit_bias.empty() || penalties.active();
   }
+  bool ChangesLogits() const { return BelowMinTokens() || AlwaysChangesLogits(); }
 };
 
 // A row after the steps that change logits, and its maximum (token -1: no token is allowed).
 struct Sampler::Processed {
-  std::span<const float> logits;  // empty if only the token is known
+  std::span<const float> logits;
   ops::MaxEntry max;
 };
 
@@ -113,8 +114,8 @@ void Sampler::Start(step::RequestIndex index, std::shared_ptr<const step::Reques
   slot.penalties.Start(*slot.request, options_.vocab_size);
   for (int32_t id : output_token_ids) slot.penalties.AddOutput(id);
   const step::SamplingParams& params = slot.request->sampling;
-  const bool needs_logits = params.logprobs != step::SamplingParams::kNoLogprobs ||
-                            !params.logit_bias.empty() || slot.penalties.active();
+  const bool needs_logits =
+      params.logprobs != step::SamplingParams::kNoLogprobs || slot.AlwaysChangesLogits();
   slot.first_found = needs_logits ? Slot::kNever : params.min_tokens;
 }
 

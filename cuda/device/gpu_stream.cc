@@ -116,14 +116,17 @@ void GpuStream::Exchange(std::span<const Nccl::Part> sends, std::span<const Nccl
 
 bool GpuStream::Multiply(const MatrixProduct& product) {
   MakeCurrent();
-  const StatusOr<bool> is_enqueued = [&]() -> StatusOr<bool> {
-    PAGEMILL_RETURN_IF_ERROR(*status_);
-    if (cublas_lt_ == nullptr) {
-      PAGEMILL_ASSIGN_OR_RETURN(const CublasLtLibrary library, CublasLtLibrary::Open());
-      PAGEMILL_ASSIGN_OR_RETURN(cublas_lt_, CublasLt::Create(library));
+  if (!status_->ok()) return true;
+  if (!std::exchange(has_asked_for_cublas_lt_, true)) {
+    const StatusOr<CublasLtLibrary> library = CublasLtLibrary::Open();
+    if (library.ok()) {
+      // Without memory for it other kernels multiply.
+      StatusOr<std::unique_ptr<CublasLt>> created = CublasLt::Create(*library);
+      if (created.ok()) cublas_lt_ = *std::move(created);
     }
-    return cublas_lt_->Multiply(product, stream_);
-  }();
+  }
+  if (cublas_lt_ == nullptr) return false;
+  const StatusOr<bool> is_enqueued = cublas_lt_->Multiply(product, stream_);
   if (is_enqueued.ok()) return *is_enqueued;
   *status_ = is_enqueued.status();
   return true;

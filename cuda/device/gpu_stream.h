@@ -68,6 +68,7 @@ class GpuStream final : public device::Stream {
   std::map<const void*, LoadedCode> loaded_;  // by its code
   const std::shared_ptr<Status> status_ = std::make_shared<Status>();  // events have it, too
   std::shared_ptr<const PeerGroup> peers_;                               // likewise
+  bool has_asked_for_cublas_lt_ = false;
   std::unique_ptr<CublasLt> cublas_lt_;  // once it has multiplied
 };
 

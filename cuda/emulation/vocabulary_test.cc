@@ -173,6 +173,14 @@ TEST(Vocabulary, CopiesWithoutAnyWaitAreAnError) {
   EXPECT_TRUE(std::isnan(to[0]));
 }
 
+TEST(Vocabulary, AKernelThatIsLaunchedEarlyHasToAwaitItsInputs) {
+  EXPECT_TRUE(Launch({.block = {64}, .early = true}, [] { AwaitInputs(); }).ok());
+  const Status status = Launch({.block = {64}, .early = true}, [] {
+    if (ThreadIndex().x != 40) AwaitInputs();
+  });
+  EXPECT_NE(status.message().find("AwaitInputs"), std::string::npos) << status.message();
+}
+
 TEST(Vocabulary, AShuffleFromOutsideItsMaskIsAnError) {
   const Status status = Launch({.block = {32}}, [] {
     if (Lane() < 2) Shuffle(LaneMask{3}, 1.0f, 2);

@@ -301,9 +301,12 @@ StatusOr<device::HostMemory> SyclDevice::AllocateHost(int64_t bytes, const char*
 }
 
 device::MemoryBytes SyclDevice::CountMemory() {
-  const auto total =
-      static_cast<int64_t>(state_->device.get_info<::sycl::info::device::global_mem_size>());
-  device::MemoryBytes memory = {.free = total, .total = total};
+  device::MemoryBytes memory;
+  (void)Guarded([&] {
+    memory.total =
+        static_cast<int64_t>(state_->device.get_info<::sycl::info::device::global_mem_size>());
+  });
+  memory.free = memory.total;
   if (state_->device.has(::sycl::aspect::ext_intel_free_memory)) {
     (void)Guarded([&] {
       memory.free = static_cast<int64_t>(

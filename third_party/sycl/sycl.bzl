@@ -6,7 +6,7 @@
                                           OpenCL device is
     @sycl_runtime//:libintelocl.so        the CPU's OpenCL device
 
-$PAGEMILL_SYCL names a folder with `include/sycl` and `lib/libsycl.so` to use instead. Fetched only
+$PAGEMILL_SYCL names a folder with `include/sycl`, `lib/libsycl.so` and `lib/libintelocl.so` to use instead. Fetched only
 when a target that depends on it is built.
 """
 
@@ -79,7 +79,7 @@ def _impl(rctx):
     if not prefix:
         prefix = str(rctx.path("packages"))
         _install(rctx, prefix)
-    for name in ["include/sycl/sycl.hpp", "lib/libsycl.so"]:
+    for name in ["include/sycl/sycl.hpp", "lib/libsycl.so", "lib/libintelocl.so"]:
         if not rctx.path(prefix + "/" + name).exists:
             fail("{}/{} is missing: is PAGEMILL_SYCL the folder of a SYCL runtime?".format(prefix, name))
     lib = prefix + "/lib"

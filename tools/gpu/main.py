@@ -106,7 +106,9 @@ def check(options: argparse.Namespace, pack: Pack, work: Path, begun: float) -> 
             "PYTHONPATH": os.pathsep.join(paths),
             "PAGEMILL_DEVICE_PLUGINS": str(pack.plugin),
             # For the conformance program, which has no Python to open them.
-            "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+            "LD_LIBRARY_PATH": os.pathsep.join(
+                [*libraries, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+            ),
         },
         ROOT,
         begun + options.budget_seconds,

@@ -60,7 +60,8 @@ def test_what_did_not_pass(tmp_path: Path):
     results.put("bf16/anchors", Result("failed", 9, [error]))
     text = table(results)
     rows = _rows(text)
-    assert rows["tiny"] == ["1 of 2, 1 refused", "", "all", "yes"]
+    assert rows["tiny models in f32"] == ["1 of 2, 1 refused", "", "all", "yes"]
+    assert "tiny models in bf16" not in rows
     assert rows["conformance"] == ["0 of 1", "", "all", "**no**"]
     assert "- conformance, failed: Add\n" in text
     assert "- decode 64: RuntimeError: no token" in text

@@ -88,7 +88,7 @@ struct DeviceExecutor::Bound {
   std::optional<DeviceTokens> tokens;
   std::optional<DeviceAdapters> adapters;
   int64_t num_found = 0;  // rows of the last enqueued step whose tokens the next step may read
-  bool ends_later = false;  // that step has no end on the stream yet: Sample() may add to it
+  bool newest_is_open = false;  // that step has no end on the stream yet: Sample() may add to it
   std::vector<Slot> slots;
   int64_t num_enqueued = 0;  // in total; step i uses slot i % slots.size()
   int64_t num_collected = 0;
@@ -360,7 +360,7 @@ void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
 // Ends the step that was enqueued last, unless it has an end: with draws of its tokens, one copy
 // and one event are enough.
 void DeviceExecutor::Bound::EnqueueEnd() {
-  if (!std::exchange(ends_later, false)) return;
+  if (!std::exchange(newest_is_open, false)) return;
   Slot& slot = SlotOf(num_enqueued - 1);
   if (slot.by_maxima) tokens->EnqueueCopy(num_found, &slot.found, *stream);
   stream->Record(*slot.done);
@@ -515,14 +515,14 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   }
   b.EnqueueOutputs(&slot);
   ++b.num_enqueued;
-  b.ends_later = true;
+  b.newest_is_open = true;
   if (!slot.by_maxima) b.EnqueueEnd();
   return OkStatus();
 }
 
 Status DeviceExecutor::Sample(const StepDraws& draws) {
   Bound& b = *bound_;
-  if (b.num_enqueued == b.num_collected || b.num_found == 0) {
+  if (!b.newest_is_open || b.num_found == 0) {
     return FailedPrecondition("no step was enqueued from whose rows tokens may be drawn");
   }
   PAGEMILL_RETURN_IF_ERROR(b.CheckDraws(draws));
@@ -537,7 +537,8 @@ Status DeviceExecutor::Collect(ExecutorOutput* output) {
   if (b.num_enqueued == b.num_collected) {
     return FailedPrecondition("no step was enqueued that is not collected");
   }
-  b.EnqueueEnd();
+  // The newest step may still be sampled from while an older one is collected.
+  if (b.num_collected + 1 == b.num_enqueued) b.EnqueueEnd();
   Bound::Slot& slot = b.SlotOf(b.num_collected);
   ++b.num_collected;
   PAGEMILL_RETURN_IF_ERROR(slot.done->Synchronize());

@@ -294,20 +294,27 @@ TEST_P(DeviceExecutorDraws, AStepReadsTheTokensThatTheOneBeforeDraws) {
   EXPECT_GT(different, 3);
   device.Hold();
   ExecutorOutput output;
+  const auto collect = [&](size_t step) {
+    device.Release();
+    ASSERT_TRUE((*executor)->Collect(&output).ok());
+    EXPECT_EQ(Columns(output), expected[step]) << "step " << step;
+    EXPECT_EQ(output.logits().rank, 0) << "only tokens come to the host";
+  };
   for (size_t i = 0; i < steps.size() + 2; ++i) {
     if (i < steps.size()) {
       ops::StepBatch batch = steps[i].view();
       batch.argmax_columns = kTokens;
       if (i > 0) batch.token_ids = rows.data();
       ASSERT_TRUE((*executor)->Enqueue(batch).ok());
+    }
+    // An older step is collected before or after the newest is sampled from.
+    const bool collects_first = i % 2 == 1;
+    if (i >= 2 && collects_first) collect(i - 2);
+    if (i < steps.size()) {
       const std::vector<ops::RowDraw> draws = Draws(static_cast<int32_t>(i), masked);
       ASSERT_TRUE((*executor)->Sample({.rows = draws, .masks = masks}).ok());
     }
-    if (i < 2) continue;
-    device.Release();
-    ASSERT_TRUE((*executor)->Collect(&output).ok());
-    EXPECT_EQ(Columns(output), expected[i - 2]) << "step " << i - 2;
-    EXPECT_EQ(output.logits().rank, 0) << "only tokens come to the host";
+    if (i >= 2 && !collects_first) collect(i - 2);
   }
   EXPECT_EQ(device.num_pageable_copies(), 0);
 }

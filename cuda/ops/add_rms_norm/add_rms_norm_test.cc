@@ -2,6 +2,7 @@
 
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cuda/ops/testing/aligned_rows.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
@@ -9,6 +10,11 @@ namespace {
 
 TEST_P(GpuConformance, AddRmsNorm) {
   ops::CheckAddRmsNormConformance(OnGpu<AddRmsNormKernels>(ops::AddRmsNormOp()), GpuCapabilities());
+}
+
+TEST_P(GpuConformance, AddRmsNormOfAlignedRows) {
+  CheckAlignedRows(OnGpu<AddRmsNormKernels>(ops::AddRmsNormOp()),
+                   {.inputs = 2, .weights = true, .outputs = 2});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/gated_activation/gated_activation.h"
+#include "cuda/ops/testing/aligned_rows.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
@@ -10,6 +11,11 @@ namespace {
 TEST_P(GpuConformance, GatedActivation) {
   ops::CheckGatedActivationConformance(OnGpu<GatedActivationKernels>(ops::GatedActivationOp()),
                                        GpuCapabilities());
+}
+
+TEST_P(GpuConformance, GatedActivationOfAlignedRows) {
+  CheckAlignedRows(OnGpu<GatedActivationKernels>(ops::GatedActivationOp()),
+                   {.inputs = 2});
 }
 
 }  // namespace

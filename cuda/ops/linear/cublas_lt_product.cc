@@ -154,7 +154,7 @@ class SlicedProduct {
       const auto all = RowsOf<const BFloat16>(w_);
       return {all.data + first * all.stride, all.stride};
     }
-    WithWeights(w_, [&]<typename W>(const W& weights) {
+    WithShapedWeights(w_, [&]<typename W>(const W& weights) {
       using Block = RoundingBlock<W>;
       Launch(stream_,
              {.blocks = {DivideUp(count, Block::kRows), DivideUp(columns, Block::kColumns)},

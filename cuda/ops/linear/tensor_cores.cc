@@ -1,6 +1,7 @@
 #include "cuda/ops/linear/tensor_cores.h"
 
 #include <cstdint>
+#include <optional>
 
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_vendor.h"
@@ -13,13 +14,13 @@ namespace pagemill::gpu {
 namespace {
 
 // Matrices that share a launch: alone, a small one leaves multiprocessors without blocks.
-constexpr int kMaxMatrices = 4;
+constexpr int kMatricesOfLaunch = 4;
 
 template <typename W>
 struct MatrixGroup {
-  Bf16ProductRows products[kMaxMatrices];  // of as many rows and columns
-  W weights[kMaxMatrices];
-  uint32_t first_block[kMaxMatrices];  // of each; those behind the last have none
+  Bf16ProductRows products[kMatricesOfLaunch];  // all of the same x
+  W weights[kMatricesOfLaunch];
+  uint32_t first_block[kMatricesOfLaunch];  // of each; those behind the last have none
   int count = 0;
 
   template <typename Visit>
@@ -34,7 +35,7 @@ struct MatrixGroup {
   PAGEMILL_DEVICE int MatrixAt(uint32_t block) const {
     int matrix = 0;
     PAGEMILL_UNROLL
-    for (int i = 1; i < kMaxMatrices; ++i) matrix += i < count && block >= first_block[i] ? 1 : 0;
+    for (int i = 1; i < kMatricesOfLaunch; ++i) matrix += i < count && block >= first_block[i] ? 1 : 0;
     return matrix;
   }
 };
@@ -101,12 +102,14 @@ void LaunchGroup(const MatrixGroup<W>& group, device::Stream& stream) {
   }
 }
 
-// True if a kernel reads these weights as W.
+// The weights, if kernels read them as W.
 template <typename W>
-bool AreReadAs(const TensorView& w) {
-  bool same = false;
-  WithShapedWeights(w, [&]<typename Other>(const Other&) { same = std::is_same_v<W, Other>; });
-  return same;
+std::optional<W> ReadAs(const TensorView& w) {
+  std::optional<W> read;
+  WithShapedWeights(w, [&]<typename Other>(const Other& weights) {
+    if constexpr (std::is_same_v<W, Other>) read = weights;
+  });
+  return read;
 }
 
 }  // namespace
@@ -128,14 +131,14 @@ void MultiplyOnTensorCores(const TensorView& x, std::span<const Product> product
     size_t taken = 0;
     const bool are_shaped = WithShapedWeights(products[0].w, [&]<typename W>(const W&) {
       MatrixGroup<W> group = {};
-      while (taken < products.size() && group.count < kMaxMatrices &&
-             AreReadAs<W>(products[taken].w)) {
-        const auto& [w, bias, y] = products[taken++];
+      while (taken < products.size() && group.count < kMatricesOfLaunch) {
+        const auto& [w, bias, y] = products[taken];
+        const std::optional<W> weights = ReadAs<W>(w);
+        if (!weights) break;
         group.products[group.count] = Bf16ProductRows::Of(x, w, bias, y);
-        WithShapedWeights(w, [&]<typename Other>(const Other& weights) {
-          if constexpr (std::is_same_v<W, Other>) group.weights[group.count] = weights;
-        });
+        group.weights[group.count] = *weights;
         ++group.count;
+        ++taken;
       }
       LaunchGroup(group, stream);
     });

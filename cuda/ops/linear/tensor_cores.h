@@ -15,7 +15,8 @@ namespace pagemill::gpu {
 // Of x, up to which warps share K.
 inline constexpr int64_t kFewTensorCoreRows = 64;
 
-// True if MultiplyOnTensorCores() takes these operands: a bf16 x, and rows of whole tiles.
+// True for a bf16 x and rows of whole tiles: MultiplyOnTensorCores() takes these operands if it
+// can also read where the weights lie, AreReadOnTensorCores().
 bool FitsTensorCores(const device::Capabilities& caps, const TensorView& x, const TensorView& w);
 
 // True for weights whose rows vector loads can read: bf16 at multiples of 16 bytes, elements of 8

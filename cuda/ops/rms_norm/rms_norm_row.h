@@ -1,5 +1,5 @@
 // File: cuda/ops/rms_norm/rms_norm_row.h
-// Root mean square normalization of a row by a block, for kernels that have made the row.
+// Root mean square normalization of a row by a block, in kernels that read or make the row.
 //
 //   WithVectorSize<T>(size, [&]<int kSize>() {
 //     Launch(stream, {.blocks = {rows}, .threads = {NormThreads<kSize>(size)}}, Kernel<T, kSize>, ...);
@@ -28,8 +28,8 @@ uint32_t NormThreads(int64_t size) {
 
 // y = x * (mean of squares + eps)^-0.5 * (w + offset) for a row x of `size` elements, a multiple of
 // kSize. Every thread of the block calls it. make(i) gives elements [i, i + kSize) of x as a
-// Vector<T, kSize>, and read(i) the same once more, for what is not kept; the thread that calls
-// either writes these elements of y, behind both.
+// Vector<T, kSize>, and read(i) the same once more, for what is not kept. A thread writes only
+// elements of y whose x it has read, after its last read of them: y may be x.
 template <typename T, int kSize, typename Make, typename Read>
 PAGEMILL_DEVICE void NormalizeRow(const Make& make, const Read& read, const float* w, T* y,
                                   int64_t size, float eps, float offset) {

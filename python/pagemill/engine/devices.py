@@ -110,16 +110,18 @@ def describe(device: _native.Device) -> str:
     return f"{device.vendor}:{device.index}, {device.name}"
 
 
-def _find(path: str) -> FoundPlugin:
+def _find(path: str, name: str | None = None) -> FoundPlugin:
+    """The plugin at `path`, which is called `name` if it cannot be loaded."""
     try:
         plugin = _native.DevicePlugin(path)
     except _native.StatusError as error:
-        return FoundPlugin(path, reason=error.message)
-    open_libraries(plugin.vendor)
+        return FoundPlugin(name or path, reason=error.message)
     try:
-        return FoundPlugin(plugin.vendor, plugin, plugin.devices())
+        devices = plugin.devices()
     except _native.StatusError as error:
         return FoundPlugin(plugin.vendor, plugin, reason=error.message)
+    open_libraries(plugin.vendor)
+    return FoundPlugin(plugin.vendor, plugin, devices)
 
 
 def _find_installed(entry: importlib.metadata.EntryPoint) -> FoundPlugin:
@@ -127,7 +129,7 @@ def _find_installed(entry: importlib.metadata.EntryPoint) -> FoundPlugin:
         path = str(entry.load())
     except Exception as error:  # of the package's own code
         return FoundPlugin(entry.name, reason=f"{entry.value} cannot be imported: {error}")
-    return _find(path)
+    return _find(path, entry.name)
 
 
 def open_device(wanted: str, ranks: int = 1) -> _native.Device:
