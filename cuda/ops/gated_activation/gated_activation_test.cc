@@ -14,8 +14,9 @@ TEST_P(GpuConformance, GatedActivation) {
 }
 
 TEST_P(GpuConformance, GatedActivationOfAlignedRows) {
-  CheckAlignedRows(OnGpu<GatedActivationKernels>(ops::GatedActivationOp()),
-                   {.inputs = 2});
+  RowOperands operands = {.inputs = 2};
+  operands.attributes.Set("kind", static_cast<double>(ops::ActivationKind::kSilu));
+  CheckAlignedRows(OnGpu<GatedActivationKernels>(ops::GatedActivationOp()), operands);
 }
 
 }  // namespace

@@ -28,12 +28,12 @@ struct RowOperands {
   int inputs = 1;
   bool weights = false;
   int outputs = 1;
+  ops::Attributes attributes = {};
 };
 
 // Every kernel against the reference on the same activations, within two roundings to their type.
 inline void CheckAlignedRows(const ops::OpDefinition& op, const RowOperands& operands) {
   using ops::conformance::TestTensor;
-  const ops::Attributes attributes;
   device::ThreadPool pool({.num_threads = 1});
   for (const auto& [dtype, tolerance] :
        {std::pair{DType::kF32, 1e-5}, {DType::kBF16, 0x1p-7}, {DType::kF16, 0x1p-10}}) {
@@ -51,7 +51,7 @@ inline void CheckAlignedRows(const ops::OpDefinition& op, const RowOperands& ope
       if (operands.weights) inputs.push_back(add(DType::kF32, {size}));
       const size_t first_output = tensors.size();
       for (int i = 0; i < operands.outputs; ++i) outputs.push_back(add(dtype, {3, size}));
-      const ops::OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+      const ops::OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &operands.attributes};
       ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
       const auto run = [&](const ops::Kernel& kernel) {
         std::vector<float> all;
