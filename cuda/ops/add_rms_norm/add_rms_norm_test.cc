@@ -13,8 +13,9 @@ TEST_P(GpuConformance, AddRmsNorm) {
 }
 
 TEST_P(GpuConformance, AddRmsNormOfAlignedRows) {
-  CheckAlignedRows(OnGpu<AddRmsNormKernels>(ops::AddRmsNormOp()),
-                   {.inputs = 2, .weights = true, .outputs = 2});
+  RowOperands operands = {.inputs = 2, .weights = true, .outputs = 2};
+  operands.attributes.Set("eps", 1e-5);
+  CheckAlignedRows(OnGpu<AddRmsNormKernels>(ops::AddRmsNormOp()), operands);
 }
 
 }  // namespace

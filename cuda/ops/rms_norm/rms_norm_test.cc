@@ -13,8 +13,9 @@ TEST_P(GpuConformance, RmsNorm) {
 }
 
 TEST_P(GpuConformance, RmsNormOfAlignedRows) {
-  CheckAlignedRows(OnGpu<RmsNormKernels>(ops::RmsNormOp()),
-                   {.inputs = 1, .weights = true});
+  RowOperands operands = {.inputs = 1, .weights = true};
+  operands.attributes.Set("eps", 1e-5);
+  CheckAlignedRows(OnGpu<RmsNormKernels>(ops::RmsNormOp()), operands);
 }
 
 }  // namespace

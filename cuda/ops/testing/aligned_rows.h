@@ -2,7 +2,9 @@
 // Rows that vector loads can read, short and longer than a block, for kernels of row-wise ops: those
 // of the conformance bodies are misaligned. Test code only.
 //
-//   CheckAlignedRows(OnGpu<RmsNormKernels>(ops::RmsNormOp()), {.inputs = 1, .weights = true});
+//   RowOperands operands = {.inputs = 1, .weights = true};
+//   operands.attributes.Set("eps", 1e-5);
+//   CheckAlignedRows(OnGpu<RmsNormKernels>(ops::RmsNormOp()), operands);
 #ifndef PAGEMILL_CUDA_OPS_TESTING_ALIGNED_ROWS_H_
 #define PAGEMILL_CUDA_OPS_TESTING_ALIGNED_ROWS_H_
 
