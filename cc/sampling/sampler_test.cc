@@ -102,7 +102,9 @@ TEST_F(SamplerTest, AFoundTokenIsEnoughForDrawnRows) {
           .column = ops::DrawRow(passes, logits, max, RowDrawOf(limits, position), storage)};
       // An executor finds every other token of slot 1.
       const bool is_found = position % 2 == 0;
-      if (is_found) EXPECT_TRUE(sampler_.TakeFound(RequestIndex(1), found).ok());
+      if (is_found) {
+        EXPECT_TRUE(sampler_.TakeFound(RequestIndex(1), found).ok());
+      }
       for (int32_t slot = 0; slot < (is_found ? 1 : 2); ++slot) {
         const LogitsRow row = {.index = RequestIndex(slot), .logits = logits.data()};
         RowOutput out;
