@@ -12,8 +12,9 @@ from pathlib import Path
 
 MOST_REGISTERS = 64
 
-# Blocks of fewer threads: what they may use.
+# Blocks of fewer threads: what they may use. The first name that fits counts.
 REGISTERS = {
+    "ELi8EEE": 192,  # FewRows of 64 rows
     "AttendHead": 128,
     "AttendItems": 255,
     "AttendLatents": 255,
