@@ -14,7 +14,7 @@ MOST_REGISTERS = 64
 
 # Blocks of fewer threads: what they may use. The first name that fits counts.
 REGISTERS = {
-    "ELi8EEE": 192,  # FewRows of 64 rows
+    "Li8EEEEEvNS1_11MatrixGroup": 192,  # FewRows of 64 rows
     "AttendHead": 128,
     "AttendItems": 255,
     "AttendLatents": 255,
