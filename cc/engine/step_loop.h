@@ -168,8 +168,7 @@ class StepLoop {
   const std::unique_ptr<KvTiers> tiers_;  // outlives the scheduler
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
   StepBudgeter budgeter_;
-  scheduler::StepBudget budget_;         // of plan_
-  scheduler::StepBudget newest_budget_;  // of the newest step
+  scheduler::StepBudget budget_;  // of the newest step
   step::StepPlan plan_;
   std::vector<scheduler::RequestEvent> events_;
   std::deque<StartedStep> started_steps_;  // those in flight

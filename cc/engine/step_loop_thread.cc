@@ -151,13 +151,14 @@ bool StepLoop::StartStep() {
   MoveKv(start);
   // A transfer that ended meanwhile may be what a request waited for: then it is planned at once,
   // since nothing else may ever end the wait for news.
+  scheduler::StepBudget budget;
   do {
     const auto scope = step_timeline_.Measure(StepPart::kPlan);
-    budget_ = budgeter_.Next(scheduler_->num_decoding());
-    scheduler_->Schedule(&plan_, budget_);
+    budget = budgeter_.Next(scheduler_->num_decoding());
+    scheduler_->Schedule(&plan_, budget);
   } while (MoveKv(start) && plan_.empty());
   if (plan_.empty()) return false;
-  newest_budget_ = budget_;
+  budget_ = budget;
   step_timeline_.CountStep();
   started_steps_.push_back({start, plan_.total_num_tokens, StepWork::Of(plan_)});
   NoteStarts();
@@ -326,7 +327,7 @@ void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now
   if (was_quiet && !is_idle_ && !held_) last_progress_ = now;
   stats_.paused = scheduler_->pause_mode().has_value();
   static_cast<scheduler::SchedulerStats&>(stats_) = counted;
-  const int32_t limit = newest_budget_.prefill_tokens;
+  const int32_t limit = budget_.prefill_tokens;
   stats_.step_budget_tokens = limit == scheduler::StepBudget::kNoLimit ? 0 : limit;
   stats_.num_failed_steps = num_failed_steps_;
 }

@@ -42,7 +42,7 @@ class GpuStream final : public device::Stream {
   const PeerGroup* peers() const { return peers_.get(); }
   // Enqueues Nccl::Exchange() of the ranks that it has joined.
   void Exchange(std::span<const Nccl::Part> sends, std::span<const Nccl::Part> receives);
-  // Enqueues CublasLt::Multiply(). False if the library has no algorithm for the product.
+  // Enqueues CublasLt::Multiply(). False if the library cannot multiply it.
   bool Multiply(const MatrixProduct& product);
   // Makes this stream's GPU the calling thread's current one.
   void MakeCurrent();

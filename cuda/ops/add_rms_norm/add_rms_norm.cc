@@ -40,12 +40,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const int64_t size = args.w.shape[0];
   WithActType(args.x.dtype, [&]<typename T>(T) {
     const auto launch = [&]<int kSize>() {
-      Launch(*context.stream,
-             {.blocks = {static_cast<uint32_t>(args.x.shape[0]),
-                         DivideUp(args.x.RowElements(), size)},
-              .threads = {NormThreads<kSize>(size)},
-              .early = true},
-             AddRmsNormGroup<T, kSize>, RowsOf<const T>(args.x), RowsOf<const T>(args.residual),
+      Launch(*context.stream, NormShape<kSize>(args.x, size), AddRmsNormGroup<T, kSize>,
+             RowsOf<const T>(args.x), RowsOf<const T>(args.residual),
              args.w.Data<const float>(), RowsOf<T>(args.y), RowsOf<T>(args.sum), size, args.eps,
              args.weight_offset);
     };

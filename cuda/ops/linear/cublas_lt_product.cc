@@ -154,13 +154,14 @@ class SlicedProduct {
       const auto all = RowsOf<const BFloat16>(w_);
       return {all.data + first * all.stride, all.stride};
     }
-    WithShapedWeights(w_, [&]<typename W>(const W& weights) {
+    const bool are_shaped = WithShapedWeights(w_, [&]<typename W>(const W& weights) {
       using Block = RoundingBlock<W>;
       Launch(stream_,
              {.blocks = {DivideUp(count, Block::kRows), DivideUp(columns, Block::kColumns)},
               .threads = {Block::kThreads}},
              RoundWeights<W>, weights, first, count, columns, weights_);
     });
+    PAGEMILL_CHECK(are_shaped);
     return {weights_, columns};
   }
 

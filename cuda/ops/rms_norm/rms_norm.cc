@@ -30,12 +30,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const int64_t size = args.size();
   WithActType(args.x.dtype, [&]<typename T>(T) {
     const auto launch = [&]<int kSize>() {
-      Launch(*context.stream,
-             {.blocks = {static_cast<uint32_t>(args.x.shape[0]),
-                         DivideUp(args.x.RowElements(), size)},
-              .threads = {NormThreads<kSize>(size)},
-              .early = true},
-             RmsNormGroup<T, kSize>, RowsOf<const T>(args.x), args.w.Data<const float>(),
+      Launch(*context.stream, NormShape<kSize>(args.x, size), RmsNormGroup<T, kSize>,
+             RowsOf<const T>(args.x), args.w.Data<const float>(),
              RowsOf<T>(args.y), size, args.w.shape[0] == size ? 0 : size, args.eps,
              args.weight_offset);
     };

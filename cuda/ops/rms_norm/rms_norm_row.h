@@ -2,13 +2,15 @@
 // Root mean square normalization of a row by a block, in kernels that read or make the row.
 //
 //   WithVectorSize<T>(size, [&]<int kSize>() {
-//     Launch(stream, {.blocks = {rows}, .threads = {NormThreads<kSize>(size)}}, Kernel<T, kSize>, ...);
+//     Launch(stream, NormShape<kSize>(x, size), Kernel<T, kSize>, ...);  // it calls AwaitInputs()
 //   }, x, y);
 #ifndef PAGEMILL_CUDA_OPS_RMS_NORM_RMS_NORM_ROW_H_
 #define PAGEMILL_CUDA_OPS_RMS_NORM_RMS_NORM_ROW_H_
 
 #include <cstdint>
 
+#include "cc/tensor/tensor_view.h"
+#include "cuda/gpu_launch.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
@@ -21,9 +23,12 @@ namespace pagemill::gpu {
 template <int kSize>
 inline constexpr int kNormKept = kSize == 1 ? 4 : kSize;
 
+// Block (row, group): a group of `size` elements of a row of x.
 template <int kSize>
-uint32_t NormThreads(int64_t size) {
-  return BlockThreads(size, kNormKept<kSize>);
+LaunchShape NormShape(const TensorView& x, int64_t size) {
+  return {.blocks = {static_cast<uint32_t>(x.shape[0]), DivideUp(x.RowElements(), size)},
+          .threads = {BlockThreads(size, kNormKept<kSize>)},
+          .early = true};
 }
 
 // y = x * (mean of squares + eps)^-0.5 * (w + offset) for a row x of `size` elements, a multiple of
