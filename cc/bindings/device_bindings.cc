@@ -52,6 +52,11 @@ std::vector<FoundDevice> Find(const LoadedPlugin& self) {
   return ValueOrThrow(self.plugin().Find());
 }
 
+std::vector<std::string> Advice(const LoadedPlugin& self) {
+  nb::gil_scoped_release release;  // opens libraries
+  return self.plugin().Advice();
+}
+
 std::unique_ptr<DeviceHolder> Open(std::shared_ptr<LoadedPlugin> self, int32_t index) {
   nb::gil_scoped_release release;
   program::OpenedDevice opened = ValueOrThrow(self->plugin().Open(index));
@@ -169,6 +174,7 @@ void BindDevices(nb::module_& m) {
       .def_prop_ro("vendor",
                    [](const LoadedPlugin& self) { return std::string(self.plugin().vendor()); })
       .def("devices", &Find)
+      .def("advice", &Advice)
       .def("open", &Open, nb::arg("index"));
   nb::class_<DeviceHolder>(m, "Device")
       .def_prop_ro("vendor",

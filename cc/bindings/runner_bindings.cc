@@ -461,6 +461,7 @@ void BindStepProfile(nb::module_& m) {
       .def_prop_ro("steps", [](const StepProfile& p) { return p.times.steps; })
       .def_prop_ro("batch_s", [](const StepProfile& p) { return p.times.batch_s; })
       .def_prop_ro("model_s", [](const StepProfile& p) { return p.times.model_s; })
+      .def_prop_ro("collect_s", [](const StepProfile& p) { return p.times.collect_s; })
       .def_prop_ro("sampling_s", [](const StepProfile& p) { return p.times.sampling_s; })
       .def_prop_ro("between_s", [](const StepProfile& p) { return p.times.between_s; })
       .def_ro("ops", &StepProfile::ops)

@@ -62,9 +62,9 @@ Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
   stopwatch_.Resume();
   --num_enqueued_;
   PAGEMILL_RETURN_IF_ERROR(executor_->Collect(&output_));
+  stopwatch_.Lap(&StepTimes::collect_s, &step->times);
   if (!step->sampled.ok()) return step->sampled;
   PAGEMILL_RETURN_IF_ERROR(CheckOutput(*step));
-  stopwatch_.Lap(&StepTimes::model_s, &step->times);
   if (output_.maxima.empty()) {
     SampleRows(*step, result);
   } else {

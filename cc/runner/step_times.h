@@ -28,7 +28,8 @@ namespace pagemill::runner {
 struct StepTimes {
   int64_t steps = 0;
   double batch_s = 0;     // the plan becomes flat arrays
-  double model_s = 0;     // the executor
+  double model_s = 0;     // the executor, collect_s included
+  double collect_s = 0;   // its Collect(): on a device, waiting
   double sampling_s = 0;  // logits become tokens
   // Since the end of the previous step, if a request of it goes on in this one: results,
   // scheduling, outputs.
@@ -71,7 +72,8 @@ class StepStopwatch {
     StepTimes& sum = times_[static_cast<size_t>(kind)];
     ++sum.steps;
     sum.batch_s += step.batch_s;
-    sum.model_s += step.model_s;
+    sum.model_s += step.model_s + step.collect_s;
+    sum.collect_s += step.collect_s;
     sum.sampling_s += step.sampling_s;
     sum.between_s += step.between_s;
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cc/device/stream.h"
+#include "cuda/device/cublas_lt.h"
 #include "cuda/device/gpu_stream.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_runtime.h"
@@ -95,6 +96,16 @@ Status CheckRunsKernels(GpuDevice& gpu, const FoundGpu& described) {
   return FailedPrecondition(described.name + " (" + described.architecture +
                             ") does not run kernels that are compiled for " + CompiledFor() + ": " +
                             status.message());
+}
+
+std::vector<std::string> GpuAdvice() {
+#if defined(__HIP__)
+  return {};
+#else
+  const StatusOr<CublasLtLibrary> library = CublasLtLibrary::Open();
+  if (library.ok()) return {};
+  return {"prompts are slower without cuBLASLt: " + library.status().message()};
+#endif
 }
 
 }  // namespace pagemill::gpu

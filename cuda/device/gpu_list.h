@@ -30,6 +30,9 @@ StatusOr<std::vector<FoundGpu>> FindGpus();
 // is compiled for.
 Status CheckRunsKernels(GpuDevice& gpu, const FoundGpu& described);
 
+// What is not installed and would make the GPUs faster, in sentences.
+std::vector<std::string> GpuAdvice();
+
 }  // namespace pagemill::gpu
 
 #endif  // PAGEMILL_CUDA_DEVICE_GPU_LIST_H_

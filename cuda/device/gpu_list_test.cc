@@ -26,5 +26,14 @@ TEST(GpuList, ItsGpuRunsKernels) {
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
+TEST(GpuList, AdvisesALibraryThatIsNotInstalled) {
+  using emulation::EmulatedGpu;
+  EmulatedGpu::Configure({.has_cublas_lt = true});
+  EXPECT_TRUE(GpuAdvice().empty());
+  EmulatedGpu::Configure({.has_cublas_lt = false});
+  ASSERT_EQ(GpuAdvice().size(), 1u);
+  EXPECT_NE(GpuAdvice()[0].find("cuBLASLt is not installed"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace pagemill::gpu

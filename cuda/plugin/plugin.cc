@@ -41,6 +41,8 @@ class GpuPlugin final : public program::DevicePlugin {
     return program::OpenedDevice{.device = std::move(gpu),
                                  .capabilities = std::move(capabilities)};
   }
+
+  std::vector<std::string> Advice() override { return GpuAdvice(); }
 };
 
 const char* Enter(std::string_view engine_version, program::DevicePlugin** plugin) {

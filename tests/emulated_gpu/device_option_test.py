@@ -142,6 +142,7 @@ def test_doctor_shows_devices_and_kernels(model: Path, capsys: pytest.CaptureFix
     assert main(["doctor", str(model), "--device", "emulated"]) == 0
     out = capsys.readouterr().out
     assert "devices      emulated:0, emulated GPU, sm_90" in out
+    assert "emulated: prompts are slower without cuBLASLt: the emulated cuBLASLt is not" in out
     assert "runs on      emulated:0, emulated GPU" in out
     # 136 columns are no whole tiles, and the emulated GPU has no cuBLASLt here.
     better = "unsuitable: tensor_core_int8, cublaslt"

@@ -56,6 +56,8 @@ class DevicePlugin {
   // kFailedPrecondition says in a sentence why the device cannot be used: it does not exist, the
   // kernels are compiled for other architectures.
   virtual StatusOr<OpenedDevice> Open(int32_t index) = 0;
+  // What is not installed and would make the devices faster: sentences for people.
+  virtual std::vector<std::string> Advice() { return {}; }
 
  protected:
   ~DevicePlugin() = default;

@@ -258,6 +258,8 @@ class DevicePlugin:
     def vendor(self) -> str: ...
     def devices(self) -> list[FoundDevice]:
         """By index. Takes no memory of them."""
+    def advice(self) -> list[str]:
+        """What is not installed and would make the devices faster, in sentences."""
     def open(self, index: int) -> Device: ...
 
 class Device:
@@ -466,6 +468,9 @@ class StepProfile:
     def batch_s(self) -> float: ...
     @property
     def model_s(self) -> float: ...
+    @property
+    def collect_s(self) -> float:
+        """Of `model_s`; on a device, the time that the host waits for it."""
     @property
     def sampling_s(self) -> float: ...
     @property

@@ -123,6 +123,7 @@ def _plugins() -> list[dict[str, Any]]:
                 for device in found.devices
             ],
             "reason": found.reason or None,
+            "advice": found.plugin.advice() if found.plugin and found.devices else [],
         }
         for found in find_plugins()
     ]
@@ -180,6 +181,7 @@ def _plugin_lines(plugins: list[dict[str, Any]]) -> list[str]:
         for index, device in enumerate(plugin["devices"])
     ]
     lines += [f"{plugin['name']}: {plugin['reason']}" for plugin in plugins if plugin["reason"]]
+    lines += [f"{plugin['name']}: {advice}" for plugin in plugins for advice in plugin["advice"]]
     shown = lines or ["no plugin is installed"]
     return [f"{'devices' if at == 0 else '':<13}{line}" for at, line in enumerate(shown)]
 
