@@ -183,8 +183,6 @@ def _conditions(built: BuiltModel, config: EngineConfig, *, drafts: bool) -> Ite
     # What only the CPU's ranks tell each other.
     if built.encoder is not None:
         yield "needs --tensor-parallel-size 1 for a model with an encoder of images or audio"
-    if config.lora.enabled:
-        yield "needs --tensor-parallel-size 1 with adapters"
     if config.kv_tiers.enabled:
         yield "needs --tensor-parallel-size 1 to copy its KV cache"
     if drafts:
