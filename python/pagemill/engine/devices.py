@@ -71,7 +71,7 @@ def choose_device(
     wanted = config.executor.device
     if wanted == "cpu":
         return None
-    missing = _missing(built, config, drafts=draft is not None)
+    missing = _missing(built, config)
     if wanted != "auto":
         if missing:
             raise ConfigError(f"--device {wanted} {missing}, or --device cpu")
@@ -168,12 +168,12 @@ def open_device(wanted: str, ranks: int = 1) -> _native.Device:
     )
 
 
-def _missing(built: BuiltModel, config: EngineConfig, *, drafts: bool) -> str:
+def _missing(built: BuiltModel, config: EngineConfig) -> str:
     """What a device cannot do yet, as the condition that is not met; "" if it can do all."""
-    return next(_conditions(built, config, drafts=drafts), "")
+    return next(_conditions(built, config), "")
 
 
-def _conditions(built: BuiltModel, config: EngineConfig, *, drafts: bool) -> Iterator[str]:
+def _conditions(built: BuiltModel, config: EngineConfig) -> Iterator[str]:
     if config.executor.executor != "native":
         yield "needs --executor native"
     if built.module is not None:
@@ -185,5 +185,3 @@ def _conditions(built: BuiltModel, config: EngineConfig, *, drafts: bool) -> Ite
         yield "needs --tensor-parallel-size 1 for a model with an encoder of images or audio"
     if config.kv_tiers.enabled:
         yield "needs --tensor-parallel-size 1 to copy its KV cache"
-    if drafts:
-        yield "needs --tensor-parallel-size 1 with a draft model"
