@@ -268,9 +268,6 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
   auto control = std::make_unique<runner::DeviceControl>(std::move(programs));
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (comm::Group* group = device.executor->groups().at(comm::Axis::kTensor)) {
-    if (!others.encoder.is_none()) {
-      ThrowIfError(Unimplemented("encoders of several ranks need a NativeExecutor"));
-    }
     leading = std::make_unique<runner::LeadingExecutor>(
         steps, group, BoundsOf(device.executor->program(), device.options));
     steps = leading.get();
