@@ -1,6 +1,7 @@
 // The table of GPU ops: one line for each op folder, sorted by name.
 #include "cuda/ops_table.h"
 
+#include "cuda/ops/all_reduce_add_rms_norm/all_reduce_add_rms_norm.h"
 #include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
@@ -12,6 +13,7 @@ std::span<const ops::OpKernels> GpuKernels() {
       {"add_rms_norm", AddRmsNormKernels()},
       {"all_gather", AllGatherKernels()},
       {"all_reduce", AllReduceKernels()},
+      {"all_reduce_add_rms_norm", AllReduceAddRmsNormKernels()},
       {"apply_adapter", ApplyAdapterKernels()},
       {"argmax", ArgmaxKernels()},
       {"attention", AttentionKernels()},

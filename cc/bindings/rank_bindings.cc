@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -12,6 +14,9 @@
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/status_error.h"
 #include "cc/comm/shared_memory_world.h"
+#include "cc/program/adapters/adapter_weights.h"
+#include "cc/program/device/device_executor.h"
+#include "cc/program/executor.h"
 #include "cc/program/native_executor.h"
 #include "cc/runner/adapters/adapter_store.h"
 #include "cc/runner/rank_steps.h"
@@ -25,47 +30,56 @@ using program::NativeExecutor;
 
 namespace {
 
+using SetAdapter =
+    std::function<Status(int32_t slot, std::shared_ptr<const program::AdapterWeights> weights)>;
+
 std::shared_ptr<SharedMemoryWorld> Join(std::shared_ptr<SharedSegment> segment, int32_t rank,
                                         int32_t spin_us) {
   return ValueOrThrow(SharedMemoryWorld::Join(std::move(segment), rank, {.spin_us = spin_us}));
 }
 
 // `adapters` is null if the program has none.
-void FollowSteps(NativeExecutor& executor, SharedMemoryWorld& world,
-                 runner::AdapterStore* adapters) {
-  comm::Group* group = executor.groups().at(comm::Axis::kTensor);
+void FollowSteps(program::Executor& executor, comm::Group* group, const runner::StepBounds& bounds,
+                 runner::AdapterStore* adapters, SetAdapter set) {
   if (group == nullptr) ThrowIfError(InvalidArgument("this rank is alone: no rank leads it"));
   runner::FollowedAdapters followed;
   if (adapters != nullptr) {
-    followed.set = [&executor, adapters](int32_t slot, step::AdapterId id) {
-      if (id == step::kNoAdapter) return executor.SetAdapter(slot, nullptr);
+    followed.set = [set = std::move(set), adapters](int32_t slot, step::AdapterId id) {
+      if (id == step::kNoAdapter) return set(slot, nullptr);
       auto weights = adapters->Find(id);
       if (weights == nullptr) return Internal("an adapter of rank 0 is not on this rank");
-      return executor.SetAdapter(slot, std::move(weights));
+      return set(slot, std::move(weights));
     };
     followed.forget = [adapters](step::AdapterId id) { adapters->Remove(id); };
   }
   Status status;
   {
     nb::gil_scoped_release release;
-    device::PinThisThread(RankCpus(world.rank(), world.num_ranks()));
-    status = runner::FollowSteps(&executor, *group,
-                                 BoundsOf(executor.program(), executor.options()), followed);
+    status = runner::FollowSteps(&executor, *group, bounds, followed);
   }
   ThrowIfError(std::move(status));
 }
 
+void FollowOnCpu(NativeExecutor& executor, const SharedMemoryWorld& world,
+                 runner::AdapterStore* adapters) {
+  device::PinThisThread(RankCpus(world.rank(), world.num_ranks()));
+  FollowSteps(executor, executor.groups().at(comm::Axis::kTensor),
+              BoundsOf(executor.program(), executor.options()), adapters,
+              [&executor](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
+                return executor.SetAdapter(slot, std::move(weights));
+              });
+}
+
 // Kernels do the work: the thread is not pinned.
-void FollowStepsOnDevice(DeviceExecutorHolder& device) {
-  comm::Group* group = device.executor->groups().at(comm::Axis::kTensor);
-  if (group == nullptr) ThrowIfError(InvalidArgument("this rank is alone: no rank leads it"));
-  Status status;
-  {
-    nb::gil_scoped_release release;
-    status = runner::FollowSteps(device.executor.get(), *group,
-                                 BoundsOf(device.executor->program(), device.options));
-  }
-  ThrowIfError(std::move(status));
+void FollowOnDevice(DeviceExecutorHolder& device, const SharedMemoryWorld&,
+                    runner::AdapterStore* adapters) {
+  program::DeviceExecutor& executor = *device.executor;
+  FollowSteps(
+      executor, executor.groups().at(comm::Axis::kTensor),
+      BoundsOf(executor.program(), device.options), adapters,
+      [&executor](int32_t slot, const std::shared_ptr<const program::AdapterWeights>& weights) {
+        return executor.SetAdapter(slot, weights.get());
+      });
 }
 
 // All ranks have come here.
@@ -117,9 +131,10 @@ void BindRanks(nb::module_& m) {
              ThrowIfError(std::move(status));
            })
       .def("leave", &SharedMemoryWorld::Leave);
-  m.def("follow_steps", &FollowSteps, nb::arg("executor"), nb::arg("world"),
+  m.def("follow_steps", &FollowOnCpu, nb::arg("executor"), nb::arg("world"),
         nb::arg("adapters").none() = nb::none());
-  m.def("follow_steps_on_device", &FollowStepsOnDevice, nb::arg("executor"));
+  m.def("follow_steps", &FollowOnDevice, nb::arg("executor"), nb::arg("world"),
+        nb::arg("adapters").none() = nb::none());
 }
 
 }  // namespace pagemill::bindings

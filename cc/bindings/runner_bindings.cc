@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -137,31 +138,25 @@ struct Others {
   }
 };
 
-// `leading` is null unless there are other ranks.
-runner::AdapterCalls AdapterCallsOf(NativeExecutor& native, runner::LeadingExecutor* leading) {
+using SetAdapter =
+    std::function<Status(int32_t slot, std::shared_ptr<const program::AdapterWeights> weights)>;
+
+// `set` is that of this process; `leading` is null unless there are other ranks.
+std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(SetAdapter set,
+                                                             runner::LeadingExecutor* leading,
+                                                             const nb::object& adapters,
+                                                             const RunnerLimits& limits) {
+  if (adapters.is_none()) return nullptr;
   runner::AdapterCalls calls;
-  calls.set = [&native, leading](int32_t slot, step::AdapterId adapter,
-                                 std::shared_ptr<const program::AdapterWeights> weights) {
+  calls.set = [set = std::move(set), leading](
+                  int32_t slot, step::AdapterId adapter,
+                  std::shared_ptr<const program::AdapterWeights> weights) {
     if (leading != nullptr) PAGEMILL_RETURN_IF_ERROR(leading->SetAdapter(slot, adapter));
-    return native.SetAdapter(slot, std::move(weights));
+    return set(slot, std::move(weights));
   };
   if (leading != nullptr) {
     calls.forget = [leading](step::AdapterId adapter) { return leading->ForgetAdapter(adapter); };
   }
-  return calls;
-}
-
-runner::AdapterCalls AdapterCallsOf(program::DeviceExecutor& executor) {
-  return {.set = [&executor](int32_t slot, step::AdapterId,
-                             std::shared_ptr<const program::AdapterWeights> weights) {
-    return executor.SetAdapter(slot, weights.get());
-  }};
-}
-
-std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(runner::AdapterCalls calls,
-                                                             const nb::object& adapters,
-                                                             const RunnerLimits& limits) {
-  if (adapters.is_none()) return nullptr;
   return std::make_unique<runner::RunningAdapters>(
       std::move(calls), &nb::cast<runner::AdapterStore&>(adapters), limits);
 }
@@ -237,8 +232,11 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .draft_model = std::move(draft_model),
       .media =
           MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type),
-      .adapters =
-          MakeRunningAdapters(AdapterCallsOf(native, leading.get()), others.adapters, limits)};
+      .adapters = MakeRunningAdapters(
+          [&native](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
+            return native.SetAdapter(slot, std::move(weights));
+          },
+          leading.get(), others.adapters, limits)};
   auto runner =
       ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
@@ -270,10 +268,6 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
   auto control = std::make_unique<runner::DeviceControl>(std::move(programs));
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (comm::Group* group = device.executor->groups().at(comm::Axis::kTensor)) {
-    if (draft != nullptr || !others.encoder.is_none() || !others.adapters.is_none()) {
-      ThrowIfError(Unimplemented(
-          "draft models, encoders and adapters of several ranks need a NativeExecutor"));
-    }
     leading = std::make_unique<runner::LeadingExecutor>(
         steps, group, BoundsOf(device.executor->program(), device.options));
     steps = leading.get();
@@ -287,7 +281,12 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .proposer = std::move(others.proposer),
       .media =
           MakeEncoder(others.encoder, others.encoder_options, device.options.activation_type),
-      .adapters = MakeRunningAdapters(AdapterCallsOf(*device.executor), others.adapters, limits)};
+      .adapters = MakeRunningAdapters(
+          [&executor = *device.executor](
+              int32_t slot, const std::shared_ptr<const program::AdapterWeights>& weights) {
+            return executor.SetAdapter(slot, weights.get());
+          },
+          leading.get(), others.adapters, limits)};
   if (draft != nullptr) {
     parts.draft_model =
         MakeDraftModel({draft->executor.get(), &draft->options, draft->pool.get()},

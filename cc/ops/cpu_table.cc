@@ -6,6 +6,7 @@
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 #include "cc/ops/all_gather/all_gather.h"
 #include "cc/ops/all_reduce/all_reduce.h"
+#include "cc/ops/all_reduce_add_rms_norm/all_reduce_add_rms_norm.h"
 #include "cc/ops/apply_adapter/apply_adapter.h"
 #include "cc/ops/argmax/argmax.h"
 #include "cc/ops/attention/attention.h"
@@ -57,6 +58,7 @@ std::span<const OpDefinition> CpuOps() {
       AddRmsNormOp(),
       AllGatherOp(),
       AllReduceOp(),
+      AllReduceAddRmsNormOp(),
       ApplyAdapterOp(),
       ArgmaxOp(),
       AttentionOp(),

@@ -1,5 +1,8 @@
 #include "cc/ops/group_conformance.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <memory>
 #include <thread>
 
 #include "cc/comm/group.h"
@@ -9,16 +12,40 @@
 namespace pagemill::ops::conformance {
 namespace {
 
-void RunRank(const Kernel& kernel, const comm::Groups& groups, GroupPart& part) {
-  const TensorView inputs[] = {part.x.view()}, outputs[] = {part.y.view()};
+constexpr size_t kAlignment = 64;
+
+std::vector<TensorView> ViewsOf(const TestTensor& first, const std::vector<TestTensor>& more) {
+  std::vector<TensorView> views = {first.view()};
+  for (const TestTensor& tensor : more) views.push_back(tensor.view());
+  return views;
+}
+
+void RunRank(const Kernel& kernel, const comm::Groups& groups, GroupPart& part,
+             Attributes attributes) {
+  const std::vector<TensorView> inputs = ViewsOf(part.x, part.more_inputs);
+  const std::vector<TensorView> outputs = ViewsOf(part.y, part.more_outputs);
   const comm::Group* group = groups.at(comm::Axis::kData);
-  Attributes attributes;
   attributes.Set("axis", static_cast<double>(comm::Axis::kData));
   attributes.Set("ranks", group == nullptr ? 1 : group->num_ranks());
   attributes.Set("rank", group == nullptr ? 0 : group->rank());
+  const OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &attributes};
   device::ThreadPool pool({.num_threads = 1});
-  KernelContext context = {.pool = &pool, .workspace = {}, .groups = &groups};
-  kernel.run({.inputs = inputs, .outputs = outputs, .attributes = &attributes}, context);
+  const int64_t bytes = kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, 1);
+  std::vector<std::byte> memory(static_cast<size_t>(bytes) + kAlignment);
+  void* workspace = memory.data();
+  size_t space = memory.size();
+  std::align(kAlignment, static_cast<size_t>(bytes), workspace, space);
+  KernelContext context = {
+      .pool = &pool,
+      .workspace = {static_cast<std::byte*>(workspace), static_cast<size_t>(bytes)},
+      .groups = &groups};
+  kernel.run(call, context);
+}
+
+bool GuardsIntact(const GroupPart& part) {
+  const auto intact = [](const TestTensor& tensor) { return tensor.GuardsIntact(); };
+  return intact(part.x) && intact(part.y) && std::ranges::all_of(part.more_inputs, intact) &&
+         std::ranges::all_of(part.more_outputs, intact);
 }
 
 }  // namespace
@@ -29,7 +56,7 @@ TestTensorOptions GroupTensorOptions(bool odd) {
 }
 
 void CheckGroup(const Kernel& kernel, std::vector<GroupPart>& parts,
-                const std::vector<float>& expected) {
+                const std::vector<float>& expected, const Attributes& attributes) {
   const int32_t ranks = static_cast<int32_t>(parts.size());
   const auto segment =
       *comm::SharedSegment::Create({.topology = {.data = ranks}, .slot_bytes = 256});
@@ -37,14 +64,14 @@ void CheckGroup(const Kernel& kernel, std::vector<GroupPart>& parts,
   for (int32_t r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, r))->groups();
-      RunRank(kernel, groups, parts[static_cast<size_t>(r)]);
+      RunRank(kernel, groups, parts[static_cast<size_t>(r)], attributes);
       EXPECT_TRUE(groups.status().ok()) << groups.status().ToString();
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (const GroupPart& part : parts) {
     EXPECT_TRUE(BitEqual(part.y.ToFloat(), expected)) << kernel.name;
-    EXPECT_TRUE(part.x.GuardsIntact() && part.y.GuardsIntact()) << kernel.name;
+    EXPECT_TRUE(GuardsIntact(part)) << kernel.name;
   }
 }
 

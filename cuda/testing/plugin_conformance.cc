@@ -22,6 +22,7 @@
 #include "cc/ops/op.h"
 #include "cc/program/device/device_plugin.h"
 #include "cc/program/device/plugin_loader.h"
+#include "cuda/ops/all_reduce_add_rms_norm/all_reduce_add_rms_norm.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
@@ -90,6 +91,7 @@ PAGEMILL_KERNELS_OF(AddKernels, "add")
 PAGEMILL_KERNELS_OF(AddRmsNormKernels, "add_rms_norm")
 PAGEMILL_KERNELS_OF(AllGatherKernels, "all_gather")
 PAGEMILL_KERNELS_OF(AllReduceKernels, "all_reduce")
+PAGEMILL_KERNELS_OF(AllReduceAddRmsNormKernels, "all_reduce_add_rms_norm")
 PAGEMILL_KERNELS_OF(ApplyAdapterKernels, "apply_adapter")
 PAGEMILL_KERNELS_OF(ArgmaxKernels, "argmax")
 PAGEMILL_KERNELS_OF(AttentionKernels, "attention")

@@ -1,5 +1,5 @@
-"""LoRA adapters on a device: rows with and without them in one batch have the tokens of the CPU,
-and a replaced adapter has those of its new weights."""
+"""LoRA adapters on a device, or divided among two: rows with and without them in one batch have the
+tokens of the CPU, and a replaced adapter has those of its new weights."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,12 +54,12 @@ def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGEMILL_DEVICE_PLUGINS", str(Path(PLUGIN).resolve()))
 
 
-def answers(saved: Saved, device: str) -> list[list[int]]:
+def answers(saved: Saved, **options: Any) -> list[list[int]]:
     """Tokens of requests with and without adapters in the same steps, of which two share one of two
     slots and the last waits for one; then the same after an adapter was replaced, and without."""
     tokens: list[list[int]] = []
-    options = {"dtype": "f32", "max_model_len": 64, "enable_lora": True, "max_loras": 2}
-    with engine(saved.model, device=device, **options) as core:
+    options |= {"dtype": "f32", "max_model_len": 64, "enable_lora": True, "max_loras": 2}
+    with engine(saved.model, **options) as core:
         adapters = adapters_of(core)
         for name in KINDS:
             adapters.load_adapter(name, str(saved.path / name))
@@ -77,8 +78,9 @@ def answers(saved: Saved, device: str) -> list[list[int]]:
 
 
 def test_tokens_are_those_of_the_cpu(saved: Saved) -> None:
-    on_cpu = answers(saved, "cpu")
-    assert answers(saved, "emulated:0") == on_cpu
+    on_cpu = answers(saved, device="cpu")
+    assert answers(saved, device="emulated:0") == on_cpu
+    assert answers(saved, device="emulated:0", tensor_parallel_size=2) == on_cpu
     every, base, dora, again, bias, replaced, *rest = on_cpu
     assert len({tuple(each) for each in (every, base, dora, bias)}) == 4
     assert (again, replaced) == (every, bias)
@@ -100,7 +102,8 @@ def random_adapter(path: Path, shapes: Mapping[str, tuple[int, int]], rank: int)
     write_adapter(path, tensors, r=rank, lora_alpha=8)
 
 
-def test_embeddings_heads_and_experts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_embeddings_heads_and_experts(ranks: int, tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.mkdir()
     reference = make("qwen3_moe", model)
@@ -116,10 +119,11 @@ def test_embeddings_heads_and_experts(tmp_path: Path) -> None:
         }
     random_adapter(tmp_path / "adapter", shapes, rank=3)
     tokens: dict[str, list[list[int]]] = {}
-    for device in ("cpu", "emulated"):
-        options = {"dtype": "f32", "max_model_len": 64, "max_loras": 1}
+    for device, size in (("cpu", 1), ("emulated", ranks)):
+        options = {"device": device, "tensor_parallel_size": size, "dtype": "f32"}
+        options |= {"max_model_len": 64, "max_loras": 1}
         modules = [f"own={tmp_path / 'adapter'}"]
-        with engine(model, device=device, lora_modules=modules, **options) as core:
+        with engine(model, lora_modules=modules, **options) as core:
             own = adapters_of(core).id_of("own")
             got = generate(core, [PROMPT, PROMPT], TOKENS, [own, 0])
             tokens[device] = [answer.tokens for answer in got]

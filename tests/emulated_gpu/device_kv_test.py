@@ -133,6 +133,7 @@ def drafting_engine(model: Path, draft: Path, **options: Any) -> Iterator[Engine
         yield core
     finally:
         core.bindings.engine.shutdown()
+        core.close_ranks()
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +146,10 @@ def drafted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return draft
 
 
-def test_tokens_with_a_draft_model_are_those_of_the_cpu(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_tokens_with_a_draft_model_are_those_of_the_cpu(
+    ranks: int, model: Path, tmp_path: Path
+) -> None:
     """One that is so small that its drafts are worth their time, with larger blocks."""
     shape = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 1}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
@@ -154,7 +158,7 @@ def test_tokens_with_a_draft_model_are_those_of_the_cpu(model: Path, tmp_path: P
         name_tokens(each)
     prompts, num_tokens = [prompt_of(4)[:7], [9]], 20
     expected = tokens_of_the_cpu(model, prompts, num_tokens)
-    with drafting_engine(model, tmp_path) as core:
+    with drafting_engine(model, tmp_path, tensor_parallel_size=ranks) as core:
         answers = generate(core, prompts, num_tokens)
         assert core.bindings.engine.stats().draft_tokens > 0
     assert [answer.tokens for answer in answers] == expected

@@ -80,7 +80,6 @@ def test_auto_takes_the_device_and_its_memory(
 def test_what_the_device_cannot_do_is_refused_at_the_start(model: Path) -> None:
     for options, name in [
         ({"tensor_parallel_size": 4}, "--tensor-parallel-size 4 needs 4 devices"),
-        ({"tensor_parallel_size": 2, "enable_lora": True}, "--tensor-parallel-size 1"),
         ({"executor": "torch"}, "--executor native"),
     ]:
         with (

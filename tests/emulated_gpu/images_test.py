@@ -30,7 +30,8 @@ def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGEMILL_DEVICE_PLUGINS", str(Path(PLUGIN).resolve()))
 
 
-def test_images_of_one_size(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_images_of_one_size(ranks: int, tmp_path: Path) -> None:
     reference = make("llava", tmp_path)
 
     def logits(ids: list[int], images: Sequence[np.ndarray]) -> torch.Tensor:
@@ -43,13 +44,15 @@ def test_images_of_one_size(tmp_path: Path) -> None:
     prompts = [text(1, 3) + image + text(2, 5) + image, text(5, 9), image + text(4, 4)]
     model, images = ImageModel(tmp_path, logits), [[a, b], [], [b]]
     # An image is longer than what is left of a step.
-    with model.llm(device="emulated", dtype="f32", max_num_batched_tokens=17) as llm:
+    options = {"device": "emulated", "dtype": "f32", "tensor_parallel_size": ranks}
+    with model.llm(max_num_batched_tokens=17, **options) as llm:
         for output, own in zip(model.generate(llm, prompts, images), images, strict=True):
             model.check(output, own)
         assert encoded(llm) == 2, "equal images are encoded once"
 
 
-def test_images_of_several_sizes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_images_of_several_sizes(ranks: int, tmp_path: Path) -> None:
     reference = make("qwen2_vl", tmp_path)
 
     def logits(
@@ -75,7 +78,7 @@ def test_images_of_several_sizes(tmp_path: Path) -> None:
     )
     prompts = [text(1, 3) + image + text(2, 5) + image, text(5, 9)]
     model, images = ImageModel(tmp_path, logits), [[square, wide], []]
-    with model.llm(device="emulated", dtype="f32") as llm:
+    with model.llm(device="emulated", dtype="f32", tensor_parallel_size=ranks) as llm:
         for output, own in zip(model.generate(llm, prompts, images), images, strict=True):
             model.check(output, own)
 

@@ -20,31 +20,12 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/all_reduce/items.h"
+#include "cuda/ops/all_reduce/rank_sum.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {
-
-// Of more than two ranks' data. An exchange costs some 3 us, in which 8 ranks send 256 KiB over
-// NVLink to all others: a guess, which nothing has measured yet.
-constexpr int64_t kOneShotBytes = 256 << 10;
-
-template <typename T, int kSize>
-PAGEMILL_DEVICE Vector<T, kSize> SumOf(const Vector<T, kSize>* parts, int64_t stride, int ranks) {
-  Vector<T, kSize> item = parts[0];
-  float sums[kSize];
-  PAGEMILL_UNROLL
-  for (int k = 0; k < kSize; ++k) sums[k] = ToFloat(item.values[k]);
-  for (int r = 1; r < ranks; ++r) {
-    item = parts[r * stride];
-    PAGEMILL_UNROLL
-    for (int k = 0; k < kSize; ++k) sums[k] += ToFloat(item.values[k]);
-  }
-  PAGEMILL_UNROLL
-  for (int k = 0; k < kSize; ++k) item.values[k] = FromFloat<T>(sums[k]);
-  return item;
-}
 
 // Items [first, first + count).
 template <typename Item>
@@ -96,13 +77,6 @@ PAGEMILL_KERNEL SumParts(Items<const Item> x, Items<Item> y, int64_t first, int6
 template <typename Item>
 PAGEMILL_KERNEL AddParts(const Item* parts, int64_t part, int ranks, Item* sums, int64_t count) {
   ForItems(count, [&](int64_t i) { sums[i] = SumOf(parts + i, part, ranks); });
-}
-
-enum class Way { kOneShot, kTwoShot };
-
-Way FasterWay(const TensorView& x, int32_t ranks) {
-  const int64_t bytes = RowBytes(x.dtype, x.Elements());
-  return ranks <= 2 || bytes <= kOneShotBytes ? Way::kOneShot : Way::kTwoShot;
 }
 
 // As many launches as the inboxes need.
@@ -186,8 +160,7 @@ void RunTwoShot(const ops::OpCall& call, ops::KernelContext& context) {
   RunIn(call, context, Way::kTwoShot);
 }
 void RunFaster(const ops::OpCall& call, ops::KernelContext& context) {
-  const auto ranks = static_cast<int32_t>(call.attributes->GetInt("ranks", 1));
-  RunIn(call, context, FasterWay(call.inputs[0], ranks));
+  RunIn(call, context, FasterWay(call.inputs[0], call.attributes->GetInt("ranks", 1)));
 }
 
 constexpr ops::Kernel kKernels[] = {{"all_reduce", "peer_memory", 10, AmongPeers, RunFaster},

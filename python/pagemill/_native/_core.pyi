@@ -194,13 +194,12 @@ class World:
     def leave(self) -> None: ...
 
 def follow_steps(
-    executor: NativeExecutor, world: World, adapters: AdapterStore | None = None
+    executor: NativeExecutor | DeviceExecutor,
+    world: World,
+    adapters: AdapterStore | None = None,
 ) -> None:
     """Runs the steps of rank 0's runner on this rank, until that ends; `adapters` has this rank's
     part of those of rank 0."""
-
-def follow_steps_on_device(executor: DeviceExecutor) -> None:
-    """`follow_steps` of a rank on a device."""
 
 class NativeExecutor:
     """Runs a program with the CPU's kernels."""

@@ -142,7 +142,8 @@ class EngineCore:
         if others:
             arguments = wanted.option_arguments(config, budget.num_blocks)
             programs = [rank.program_text for rank in others]
-            workers = RankWorkers.start(programs, arguments, _device_of_ranks(built, device))
+            on = _device_of_ranks(built, config, device)
+            workers = RankWorkers.start(programs, arguments, on)
         try:
             return cls._start(built, config, wanted, budget, workers, draft, source, others)
         except BaseException:
@@ -228,10 +229,18 @@ def _require_dividable(config: EngineConfig) -> None:
         )
 
 
-def _device_of_ranks(built: BuiltModel, device: _native.Device | None) -> RankDevice | None:
+def _device_of_ranks(
+    built: BuiltModel, config: EngineConfig, device: _native.Device | None
+) -> RankDevice | None:
     if device is None:
         return None
-    return RankDevice(device.vendor, device.index, built.max_model_len, built.vocab_size)
+    return RankDevice(
+        device.vendor,
+        device.index,
+        built.max_model_len,
+        built.vocab_size,
+        config.lora.max_lora_rank,
+    )
 
 
 def _require_adaptable(built: BuiltModel, config: EngineConfig, source: ModelSource | None) -> None:

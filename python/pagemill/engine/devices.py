@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill import _native
@@ -71,7 +71,7 @@ def choose_device(
     wanted = config.executor.device
     if wanted == "cpu":
         return None
-    missing = _missing(built, config, drafts=draft is not None)
+    missing = _missing(built, config)
     if wanted != "auto":
         if missing:
             raise ConfigError(f"--device {wanted} {missing}, or --device cpu")
@@ -168,24 +168,10 @@ def open_device(wanted: str, ranks: int = 1) -> _native.Device:
     )
 
 
-def _missing(built: BuiltModel, config: EngineConfig, *, drafts: bool) -> str:
+def _missing(built: BuiltModel, config: EngineConfig) -> str:
     """What a device cannot do yet, as the condition that is not met; "" if it can do all."""
-    return next(_conditions(built, config, drafts=drafts), "")
-
-
-def _conditions(built: BuiltModel, config: EngineConfig, *, drafts: bool) -> Iterator[str]:
     if config.executor.executor != "native":
-        yield "needs --executor native"
+        return "needs --executor native"
     if built.module is not None:
-        yield f"needs native support of the model: {built.architecture} has none"
-    if config.executor.tensor_parallel_size == 1:
-        return
-    # What only the CPU's ranks tell each other.
-    if built.encoder is not None:
-        yield "needs --tensor-parallel-size 1 for a model with an encoder of images or audio"
-    if config.lora.enabled:
-        yield "needs --tensor-parallel-size 1 with adapters"
-    if config.kv_tiers.enabled:
-        yield "needs --tensor-parallel-size 1 to copy its KV cache"
-    if drafts:
-        yield "needs --tensor-parallel-size 1 with a draft model"
+        return f"needs native support of the model: {built.architecture} has none"
+    return ""

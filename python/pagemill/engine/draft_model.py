@@ -28,8 +28,6 @@ def build_draft(source: ModelSource, built: BuiltModel, config: EngineConfig) ->
     name = f"--speculative-config: the draft model {drafts.model}"
     if config.executor.executor != "native" or built.module is not None:
         raise ConfigError(f"{name} needs a natively supported model and --executor native")
-    if config.executor.tensor_parallel_size > 1:
-        raise ConfigError(f"{name} needs --tensor-parallel-size 1: it is not divided among ranks")
     path = resolve(
         drafts.model,
         cache_dir=cache_folder(config.model.cache_dir),

@@ -64,7 +64,10 @@ def receive_reply(process: subprocess.Popen[bytes]) -> int:
 
 
 def serve(
-    executor: _native.NativeExecutor, store: _native.AdapterStore, jobs: IO[str], replies: IO[str]
+    executor: _native.NativeExecutor | _native.DeviceExecutor,
+    store: _native.AdapterStore,
+    jobs: IO[str],
+    replies: IO[str],
 ) -> None:
     """Adds what `send` sends to the store of this rank, until `jobs` ends."""
     for line in jobs:
@@ -76,7 +79,11 @@ def serve(
         replies.flush()
 
 
-def _add(executor: _native.NativeExecutor, store: _native.AdapterStore, job: dict[str, Any]) -> int:
+def _add(
+    executor: _native.NativeExecutor | _native.DeviceExecutor,
+    store: _native.AdapterStore,
+    job: dict[str, Any],
+) -> int:
     with np.load(job["path"], allow_pickle=False) as arrays:
         layers: list[Layer] = []
         for i, (name, expert, scale) in enumerate(job["layers"]):

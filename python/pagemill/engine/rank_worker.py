@@ -28,9 +28,11 @@ def run(job: Mapping[str, Any]) -> int:
         os.close(job["fd"])
         world = _native.World(segment, rank)
         options = _native.ExecutorOptions(**job["arguments"])
-        if job["device"] is not None:
-            return _run_on_device(job["device"], job["program"], options, world)
-        executor = _native.NativeExecutor(job["program"], options, world)
+        executor = (
+            _native.NativeExecutor(job["program"], options, world)
+            if job["device"] is None
+            else _on_device(job["device"], job["program"], options, world)
+        )
         store: _native.AdapterStore | None = None
         if job["arguments"].get("max_adapters"):
             store = _native.AdapterStore()
@@ -51,22 +53,20 @@ def run(job: Mapping[str, Any]) -> int:
     return 0
 
 
-def _run_on_device(
+def _on_device(
     device: Mapping[str, Any],
     program: str,
     options: _native.ExecutorOptions,
     world: _native.World,
-) -> int:
+) -> _native.DeviceExecutor:
     from pagemill.engine.devices import open_device  # imports what other ranks do not need
 
-    executor = _native.DeviceExecutor(
+    return _native.DeviceExecutor(
         open_device(f"{device['vendor']}:{device['index'] + world.rank}"),
         program,
         options,
         world,
         max_model_len=device["max_model_len"],
         vocab_size=device["vocab_size"],
+        max_adapter_rank=device["max_adapter_rank"],
     )
-    world.meet()
-    _native.follow_steps_on_device(executor)
-    return 0

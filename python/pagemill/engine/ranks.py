@@ -49,6 +49,7 @@ class RankDevice:
     index: int
     max_model_len: int
     vocab_size: int
+    max_adapter_rank: int
 
 
 class RankWorkers:

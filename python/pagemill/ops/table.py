@@ -12,6 +12,7 @@ OPS: dict[str, str] = {
     "add_rms_norm": "pagemill.ops.add_rms_norm",
     "all_gather": "pagemill.ops.all_gather",
     "all_reduce": "pagemill.ops.all_reduce",
+    "all_reduce_add_rms_norm": "pagemill.ops.all_reduce_add_rms_norm",
     "apply_adapter": "pagemill.ops.apply_adapter",
     "argmax": "pagemill.ops.argmax",
     "attention": "pagemill.ops.attention",
