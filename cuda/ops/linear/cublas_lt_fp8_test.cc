@@ -234,7 +234,9 @@ TEST_F(CublasLtFp8, RowsOfZerosAndNaN) {
     const std::vector<float> got = product.Run(kernel_, 36), bias = product.bias.ToFloat();
     for (size_t i = 0; i < got.size(); ++i) {
       EXPECT_EQ(std::isnan(got[i]), i / 40 == 5) << i;
-      if (i / 40 == 3) EXPECT_EQ(got[i], bias[i % 40]);
+      if (i / 40 == 3) {
+        EXPECT_EQ(got[i], bias[i % 40]);
+      }
     }
   }
 }

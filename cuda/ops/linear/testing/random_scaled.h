@@ -11,7 +11,6 @@
 
 #include "cc/ops/conformance.h"
 #include "cc/tensor/quantized.h"
-#include "cuda/gpu_rows.h"
 
 namespace pagemill::gpu {
 
@@ -25,7 +24,8 @@ class RandomScaled {
   RandomScaled(DType dtype, int64_t rows, int64_t columns, ScaleBlock block,
                ops::conformance::Random& random)
       : values_(dtype, {rows, columns}),
-        scales_(DType::kF32, {DivideUp(rows, block.rows), DivideUp(columns, block.columns)}) {
+        scales_(DType::kF32, {(rows + block.rows - 1) / block.rows,
+                              (columns + block.columns - 1) / block.columns}) {
     values_.FillUniform(random, -127, 127);
     scales_.FillUniform(random, -0.01f, 0.01f);
     *parts_ = {.format = {.block_rows = block.rows, .block_columns = block.columns},
