@@ -63,8 +63,8 @@
 //               columns with 13 bits below the largest addend, and 128 columns in float:
 //               |y - exact| <= kScaledF8Error * S + 2^-18 * X * sum_k |w_k|
 //               Errors of elements are independent: the root mean square of many |y - exact|, each
-//               divided by the root of sum_k (x_k w_k)^2, is at most kScaledF8Deviation. An X below
-//               2^-100 counts as 0
+//               divided by the root of sum_k (x_k w_k)^2 + bias^2, is at most kScaledF8Deviation.
+//               An X below 2^-100 counts as 0
 // Kernels of the last two are allowed by default if the weights were made for them
 // (QuantizedFormat::quantized_activations). GPUs alone have kernels of kF8.
 //

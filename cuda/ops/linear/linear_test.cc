@@ -201,7 +201,7 @@ TEST_P(GpuConformance, LinearByCublasLtInFp8) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
   const ops::Kernel& kernel = *std::ranges::find(op.kernels, "cublaslt_fp8", &ops::Kernel::name);
   Random random(5);
-  for (const auto& [m, k] : {std::pair<int64_t, int64_t>{72, 96}, {136, 512}, {200, 1184}}) {
+  for (const auto& [m, k] : {std::pair<int64_t, int64_t>{72, 96}, {136, 512}, {136, 672}}) {
     for (const ScaleBlock& block : {ScaleBlock{1, k}, {m, k}, {128, 128}}) {
       SCOPED_TRACE("blocks of " + std::to_string(block.rows) + " x " +
                    std::to_string(block.columns) + " " + std::to_string(m) + " x " +
@@ -211,7 +211,7 @@ TEST_P(GpuConformance, LinearByCublasLtInFp8) {
       if (!wide.IsSupported(kernel)) {
         GTEST_SKIP() << "cuBLASLt 12.9 is not installed, or has no scales for this GPU";
       }
-      for (int64_t rows : {33, 64, 130}) {
+      for (int64_t rows : {33, 130}) {
         SCOPED_TRACE(std::to_string(rows) + " rows");
         wide.CheckFp8Values(wide.Run(kernel, rows));
         narrow.CheckFp8Values(narrow.Run(kernel, rows));

@@ -83,10 +83,10 @@ struct AlignedProduct {
 
  private:
   // y[n, m] without rounding, and what bounds its error: sums of the magnitudes and of the squares
-  // of products, and of the magnitudes of weights; the largest |x| of the row.
+  // of products and the bias, and of the magnitudes of weights; the largest |x| of the row.
   struct Exact {
     int64_t n, m;
-    double sum, magnitude, squares = 0, weights = 0, largest_x = 0;
+    double sum, magnitude, squares, weights = 0, largest_x = 0;
 
     std::string Place() const {
       return "y[" + std::to_string(n) + ", " + std::to_string(m) + "], expected " +
@@ -105,7 +105,11 @@ struct AlignedProduct {
       ops::ReadWeightRow(w, /*matrix=*/0, m, row.data());
       for (int64_t n = 0; n < rows; ++n) {
         const double added = of_bias[static_cast<size_t>(m)];
-        Exact exact = {.n = n, .m = m, .sum = added, .magnitude = std::abs(added)};
+        Exact exact = {.n = n,
+                       .m = m,
+                       .sum = added,
+                       .magnitude = std::abs(added),
+                       .squares = added * added};
         for (int64_t k = 0; k < columns; ++k) {
           const double weight = row[static_cast<size_t>(k)];
           const double value = of_x[static_cast<size_t>(n * columns + k)];
