@@ -1,6 +1,6 @@
 // File: cuda/device/cublas_lt.h
-// cuBLASLt, if it is installed: NVIDIA's products of matrices in bf16 and, with scales, in e4m3. The
-// library is opened when it is first asked for, and never linked. AMD's is not used.
+// cuBLASLt, if it is installed: NVIDIA's products of matrices in bf16 and, with scales, in e4m3.
+// The library is opened when it is first asked for, and never linked. AMD's is not used.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(const CublasLtLibrary library, CublasLtLibrary::Open());
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<CublasLt> cublas_lt, CublasLt::Create(library));

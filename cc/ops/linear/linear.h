@@ -113,8 +113,8 @@ inline double ScaledBf16ErrorBound(int64_t k) {
 // Half a step of an int8 row plus the rounding of scales and results, relative to X.
 inline constexpr double kScaledInt8Error = 1 / 253.9 + 16 * 0x1p-24;
 
-// Half a step of e4m3, 3 bits behind the point, plus 2^-5 for sums: 4 times 33 addends that lose up to
-// 2^-13.
+// Half a step of e4m3, 3 bits behind the point, plus 2^-5 for sums: 4 times 33 addends that lose up
+// to 2^-13.
 inline constexpr double kScaledF8Error = 0x1p-4 + 0x1p-5;
 
 // Errors are distributed evenly over a step: their root mean square is half a step over the root of

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/quantized/quantized.h"
 #include "cc/ops/testing/device_conformance.h"
 #include "cc/tensor/float8.h"
 #include "cuda/device/gpu_stream.h"
 #include "cuda/emulation/cublas_lt.h"
 #include "cuda/emulation/runtime.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/testing/aligned_product.h"
 #include "cuda/ops/linear/testing/random_scaled.h"
 #include "cuda/ops/testing/gpu_conformance.h"
@@ -268,6 +270,21 @@ TEST_F(CublasLtFp8, IsSupportedWhereTheLibraryHasScales) {
   EXPECT_FALSE(FitsCublasLtFp8(other_gpu, product.x.view(), weights.view()));
   emulatedCublasLtSetVersion(120804);
   EXPECT_FALSE(fits({1, 256}));
+}
+
+TEST_F(CublasLtFp8, IsChosenForWeightsThatWereMadeForIt) {
+  RandomScaled weights = Weights(256, 256, {128, 128});
+  const AlignedProduct product(1, weights.view(), DType::kBF16);
+  const auto choose = [&](bool deterministic = false) {
+    return product.Choose(LinearKernels(), {.activations = ops::AutomaticPrecision(product.w),
+                                            .deterministic = deterministic});
+  };
+  EXPECT_EQ(choose(), "cublaslt");
+  weights.SetQuantizedActivations();
+  EXPECT_EQ(choose(), "cublaslt_fp8");
+  EXPECT_EQ(choose(/*deterministic=*/true), "tensor_core");
+  emulatedCublasLtSetVersion(120804);
+  EXPECT_EQ(choose(), "cublaslt");
 }
 
 }  // namespace

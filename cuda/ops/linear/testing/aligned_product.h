@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cc/device/thread_pool.h"
@@ -40,6 +42,16 @@ struct AlignedProduct {
     const TensorView inputs[] = {x.view(), w, bias.view()}, outputs[] = {y.view()};
     return kernel.supports(GpuCapabilities(),
                            {.inputs = inputs, .outputs = outputs, .attributes = &attributes});
+  }
+
+  // The one that multiplies it.
+  std::string_view Choose(std::span<const ops::Kernel> kernels,
+                          const ops::KernelLimits& limits) const {
+    const TensorView inputs[] = {x.view(), w, bias.view()}, outputs[] = {y.view()};
+    const auto chosen = ops::ChooseKernel(
+        {.op = "linear", .kernels = kernels}, GpuCapabilities(),
+        {.inputs = inputs, .outputs = outputs, .attributes = &attributes}, limits);
+    return chosen.ok() ? (*chosen)->name : "none";
   }
 
   std::vector<float> Run(const ops::Kernel& kernel, int64_t rows) {

@@ -35,6 +35,9 @@ class RandomScaled {
                .groups = {}};
   }
 
+  // The matrix was made for activations of its type.
+  void SetQuantizedActivations() { parts_->format.quantized_activations = true; }
+
   TensorView view() const {
     TensorView view = values_.view();
     view.parts = parts_.get();
