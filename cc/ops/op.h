@@ -78,6 +78,7 @@ enum class Precision : uint8_t {
   kInt16Block,  // 15 bits of the largest value of a block
   kMixedBlock,  // 15 bits of the largest value in blocks with outliers, 7 in the others
   kInt8Block,   // 7 bits of the largest value of a block
+  kF8,          // e4m3, 4 bits of each value, with scales
 };
 
 // The packed weight layout that a kernel requires. Weights are packed once, when a program is
@@ -157,7 +158,7 @@ inline const WeightPacking* PackingOf(const Kernel& kernel, size_t input) {
 struct KernelLimits {
   std::string_view name = {};  // if not empty, the kernel of this name ("reference")
   // The coarsest precision to which a kernel may round activations.
-  Precision activations = Precision::kInt8Block;
+  Precision activations = Precision::kF8;
   bool deterministic = false;  // none that varies with the batch
 };
 

@@ -27,7 +27,7 @@ stack stacked_scales f32 2,24,1 scales,scales
 quantized awq u4 24,128 awq 1,64 av,as,az,-
 quantized part u4 5,32 awq 1,64 av,as,az,- at=19,96
 quantized heads u4 3,8,128 awq 1,64 av,as,-,index row_step=8
-quantized scaled i8 24,128 scaled 1,128 bytes,scales,-,- int8_activations=1
+quantized scaled i8 24,128 scaled 1,128 bytes,scales,-,- quantized_activations=1
 quantized experts i8 2,24,128 scaled 1,128 stacked,stacked_scales,-,-
 input token_ids i32 tokens
 value out f32 logits_rows,1
@@ -50,7 +50,7 @@ TEST(QuantizedTest, EveryFormatRoundTrips) {
   EXPECT_EQ(part.quantized->scales, program->Find("as"));
   EXPECT_EQ(part.quantized->groups, kNoValue);
   EXPECT_EQ(program->value(*program->Find("heads")).quantized->format.row_step, 8);
-  EXPECT_TRUE(program->value(*program->Find("scaled")).quantized->format.int8_activations);
+  EXPECT_TRUE(program->value(*program->Find("scaled")).quantized->format.quantized_activations);
   const Program other = *Program::Parse(Replace(kText, "19,96", "18,96"));
   EXPECT_FALSE(*program == other) << "formats are part of equality";
 }

@@ -280,7 +280,7 @@ Status ProgramParser::ParseQuantized(const Fields& fields) {
   constexpr char kForm[] =
       "quantized <name> <dtype> <shape> <layout> <block rows>,<block columns> "
       "<values>,<scales>,<zeros>,<groups> [at=<row>,<column>] [row_step=<rows>] "
-      "[int8_activations=1]";
+      "[quantized_activations=1]";
   if (fields.size() < 7 || fields.size() > 10)
     PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 7, kForm));
   Value value;
@@ -308,8 +308,8 @@ Status ProgramParser::ParseQuantized(const Fields& fields) {
     const std::string_view text = equals == word.npos ? "" : fields[i].substr(equals + 1);
     if (word == "at" && ParsePair(text, &q.format.first_row, &q.format.first_column)) continue;
     if (word == "row_step" && ParseNumber(text, &q.format.row_step)) continue;
-    if (fields[i] != "int8_activations=1") return Error("expected " + Quote(kForm));
-    q.format.int8_activations = true;
+    if (fields[i] != "quantized_activations=1") return Error("expected " + Quote(kForm));
+    q.format.quantized_activations = true;
   }
   return AddValue(fields[1], std::move(value));
 }

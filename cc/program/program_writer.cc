@@ -35,7 +35,7 @@ std::string QuantizedLine(const Program& program, const Value& v) {
     text += " at=" + std::to_string(f.first_row) + "," + std::to_string(f.first_column);
   }
   if (f.row_step != 0) text += " row_step=" + std::to_string(f.row_step);
-  return text + (f.int8_activations ? " int8_activations=1\n" : "\n");
+  return text + (f.quantized_activations ? " quantized_activations=1\n" : "\n");
 }
 
 std::string GroupLine(const KvGroup& group) {

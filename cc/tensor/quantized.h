@@ -68,8 +68,9 @@ struct QuantizedFormat {
   // Rows and columns that share a scale and a zero point.
   int64_t block_rows = 1;
   int64_t block_columns = 1;
-  // The weights were made for 8-bit activations: rounding activations needs no further permission.
-  bool int8_activations = false;
+  // The weights were made for activations of their own type, i8 or f8_e4m3: rounding activations
+  // to it needs no further permission.
+  bool quantized_activations = false;
   int64_t first_row = 0;
   int64_t first_column = 0;
   int64_t row_step = 0;

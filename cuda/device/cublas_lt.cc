@@ -11,9 +11,17 @@ namespace {
 // Constants of the library.
 constexpr int kF32 = 0;  // types of elements
 constexpr int kBf16 = 14;
+constexpr int kE4M3 = 28;
 constexpr int kComputeInF32 = 68;
 constexpr int kTransposesA = 3;  // attributes of a product
+constexpr int kScalesOfA = 17;
+constexpr int kScalesOfB = 18;
+constexpr int kScaleModeOfA = 31;
+constexpr int kScaleModeOfB = 32;
 constexpr int32_t kTransposed = 1;
+constexpr int32_t kScalesOfRows = 3;  // modes
+constexpr int32_t kScalesOf128Columns = 4;
+constexpr int32_t kScalesOf128RowsAndColumns = 5;
 constexpr int kMostWorkspace = 1;  // attributes of a preference
 constexpr int kReductions = 3;
 constexpr int kLeastAlignments[] = {5, 6, 7, 8};
@@ -61,6 +69,7 @@ StatusOr<CublasLtLibrary> Load() {
   find("cublasLtMatmulAlgoGetHeuristic", &library.find_algorithms);
   find("cublasLtMatmul", &library.multiply);
   find("cublasLtGetStatusString", &library.error_text);
+  find("cublasLtGetVersion", &library.version);
   if (missing == nullptr) return library;
   return FailedPrecondition(std::string(name) + " has no " + missing +
                             ": pip install --upgrade nvidia-cublas");
@@ -99,7 +108,8 @@ StatusOr<CublasLtLibrary> CublasLtLibrary::Open() {
                          .set_of_preference = emulatedCublasLtMatmulPreferenceSetAttribute,
                          .find_algorithms = emulatedCublasLtMatmulAlgoGetHeuristic,
                          .multiply = emulatedCublasLtMatmul,
-                         .error_text = emulatedCublasLtGetStatusString};
+                         .error_text = emulatedCublasLtGetStatusString,
+                         .version = emulatedCublasLtGetVersion};
 }
 
 #endif
@@ -109,10 +119,6 @@ StatusOr<std::unique_ptr<CublasLt>> CublasLt::Create(const CublasLtLibrary& libr
   const auto status = [&](int error) { return ToStatus(library, error, "to be prepared"); };
   PAGEMILL_RETURN_IF_ERROR(status(library.create(&address)));
   Owned handle(address, library.destroy);
-  PAGEMILL_RETURN_IF_ERROR(status(library.create_product(&address, kComputeInF32, kF32)));
-  Owned product(address, library.destroy_product);
-  PAGEMILL_RETURN_IF_ERROR(status(
-      library.set_of_product(product.get(), kTransposesA, &kTransposed, sizeof(kTransposed))));
   PAGEMILL_RETURN_IF_ERROR(status(library.create_preference(&address)));
   Owned preference(address, library.destroy_preference);
   const auto prefer = [&](int attribute, auto value) {
@@ -124,7 +130,46 @@ StatusOr<std::unique_ptr<CublasLt>> CublasLt::Create(const CublasLtLibrary& libr
     PAGEMILL_RETURN_IF_ERROR(prefer(attribute, kAlignment));
   }
   return std::unique_ptr<CublasLt>(
-      new CublasLt(library, std::move(handle), std::move(product), std::move(preference)));
+      new CublasLt(library, std::move(handle), std::move(preference)));
+}
+
+Status CublasLt::Set(void* description, int attribute, const void* value, size_t bytes) const {
+  return ToStatus(library_, library_.set_of_product(description, attribute, value, bytes),
+                  "to describe a product");
+}
+
+// The library's A is W, its B is x.
+StatusOr<CublasLt::Owned> CublasLt::NewDescription(ProductScales scales) const {
+  void* address = nullptr;
+  PAGEMILL_RETURN_IF_ERROR(ToStatus(library_,
+                                    library_.create_product(&address, kComputeInF32, kF32),
+                                    "to describe a product"));
+  Owned description(address, library_.destroy_product);
+  const auto set = [&](int attribute, int32_t value) {
+    return Set(address, attribute, &value, sizeof(value));
+  };
+  PAGEMILL_RETURN_IF_ERROR(set(kTransposesA, kTransposed));
+  if (scales == ProductScales::kNone) return description;
+  const bool of_rows = scales == ProductScales::kRows;
+  PAGEMILL_RETURN_IF_ERROR(
+      set(kScaleModeOfA, of_rows ? kScalesOfRows : kScalesOf128RowsAndColumns));
+  PAGEMILL_RETURN_IF_ERROR(set(kScaleModeOfB, of_rows ? kScalesOfRows : kScalesOf128Columns));
+  return description;
+}
+
+StatusOr<void*> CublasLt::Describe(const MatrixProduct& product) {
+  auto known = descriptions_.find(product.scales);
+  if (known == descriptions_.end()) {
+    PAGEMILL_ASSIGN_OR_RETURN(Owned made, NewDescription(product.scales));
+    known = descriptions_.emplace(product.scales, std::move(made)).first;
+  }
+  void* const description = known->second.get();
+  if (product.scales == ProductScales::kNone) return description;
+  PAGEMILL_RETURN_IF_ERROR(
+      Set(description, kScalesOfA, &product.w_scales, sizeof(product.w_scales)));
+  PAGEMILL_RETURN_IF_ERROR(
+      Set(description, kScalesOfB, &product.x_scales, sizeof(product.x_scales)));
+  return description;
 }
 
 StatusOr<CublasLt::Owned> CublasLt::Layout(int type, int64_t rows, int64_t columns,
@@ -140,18 +185,19 @@ StatusOr<CublasLt::Owned> CublasLt::Layout(int type, int64_t rows, int64_t colum
 
 // The library's matrices lie in columns: to it, rows of W, x and y are columns of A, B and D, and
 // the product is D = A^T B.
-StatusOr<CublasLt::Prepared> CublasLt::Prepare(const MatrixProduct& product) const {
-  PAGEMILL_ASSIGN_OR_RETURN(
-      Owned x, Layout(kBf16, product.columns, product.rows, product.x_stride));
-  PAGEMILL_ASSIGN_OR_RETURN(
-      Owned w, Layout(kBf16, product.columns, product.outputs, product.w_stride));
+StatusOr<CublasLt::Prepared> CublasLt::Prepare(const MatrixProduct& product,
+                                               void* description) const {
+  const int type = product.scales == ProductScales::kNone ? kBf16 : kE4M3;
+  PAGEMILL_ASSIGN_OR_RETURN(Owned x, Layout(type, product.columns, product.rows, product.x_stride));
+  PAGEMILL_ASSIGN_OR_RETURN(Owned w,
+                            Layout(type, product.columns, product.outputs, product.w_stride));
   PAGEMILL_ASSIGN_OR_RETURN(Owned y, Layout(product.wide ? kF32 : kBf16, product.outputs,
                                             product.rows, product.y_stride));
   CublasLtHeuristic found = {};
   int num_found = 0;
   // A library that fails here fails for these sizes alone, and other kernels multiply.
   const int error =
-      library_.find_algorithms(handle_.get(), product_.get(), w.get(), x.get(), y.get(), y.get(),
+      library_.find_algorithms(handle_.get(), description, w.get(), x.get(), y.get(), y.get(),
                                preference_.get(), /*most=*/1, &found, &num_found);
   return Prepared{.x = std::move(x),
                   .w = std::move(w),
@@ -161,11 +207,13 @@ StatusOr<CublasLt::Prepared> CublasLt::Prepare(const MatrixProduct& product) con
 }
 
 StatusOr<bool> CublasLt::Multiply(const MatrixProduct& product, PAGEMILL_GPU(Stream_t) stream) {
+  PAGEMILL_ASSIGN_OR_RETURN(void* const description, Describe(product));
   const Sizes sizes = {product.rows,     product.outputs,  product.columns, product.x_stride,
-                       product.w_stride, product.y_stride, product.wide};
+                       product.w_stride, product.y_stride, product.wide,
+                       static_cast<int64_t>(product.scales)};
   auto known = prepared_.find(sizes);
   if (known == prepared_.end()) {
-    PAGEMILL_ASSIGN_OR_RETURN(Prepared prepared, Prepare(product));
+    PAGEMILL_ASSIGN_OR_RETURN(Prepared prepared, Prepare(product, description));
     if (prepared_.size() >= kMostPrepared) prepared_.clear();
     known = prepared_.emplace(sizes, std::move(prepared)).first;
   }
@@ -173,7 +221,7 @@ StatusOr<bool> CublasLt::Multiply(const MatrixProduct& product, PAGEMILL_GPU(Str
   if (!how.has_algorithm) return false;
   const float alpha = 1, beta = 0;
   const int error = library_.multiply(
-      handle_.get(), product_.get(), &alpha, product.w, how.w.get(), product.x, how.x.get(), &beta,
+      handle_.get(), description, &alpha, product.w, how.w.get(), product.x, how.x.get(), &beta,
       product.y, how.y.get(), product.y, how.y.get(), &how.algorithm, product.workspace,
       static_cast<size_t>(kCublasLtWorkspaceBytes), stream);
   PAGEMILL_RETURN_IF_ERROR(ToStatus(library_, error, "to multiply"));

@@ -1,6 +1,6 @@
 // File: cuda/device/cublas_lt.h
-// cuBLASLt, if it is installed: NVIDIA's products of matrices. The library is opened when it is
-// first asked for, and never linked. AMD's counterpart is not used.
+// cuBLASLt, if it is installed: NVIDIA's products of matrices in bf16 and, with scales, in e4m3.
+// The library is opened when it is first asked for, and never linked. AMD's is not used.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(const CublasLtLibrary library, CublasLtLibrary::Open());
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<CublasLt> cublas_lt, CublasLt::Create(library));
@@ -65,15 +65,33 @@ struct CublasLtLibrary {
                   void* d, void* d_layout, const CublasLtAlgorithm* algorithm, void* workspace,
                   size_t workspace_bytes, PAGEMILL_GPU(Stream_t) stream);
   const char* (*error_text)(int error);
+  size_t (*version)();  // 120901 for 12.9.1
+
+  // True if it multiplies matrices with ProductScales on GPUs of this compute capability.
+  bool HasScales(int32_t major, int32_t minor) const {
+    return version() >= 120900 && major == 9 && minor == 0;
+  }
 
   // Stays open; only the first call takes time. kFailedPrecondition: it is not installed, or older
   // than 12. Thread-safe.
   static StatusOr<CublasLtLibrary> Open();
 };
 
-// y = x W^T of matrices in rows: x bf16 [rows, columns], W bf16 [outputs, columns], y bf16 or f32
-// [rows, outputs], each rounded once from a sum in f32. Addresses, and rows of x and W, are at
-// multiples of 16 bytes. No size is 0.
+// The scales, f32, of the elements of x and W.
+enum class ProductScales : uint8_t {
+  kNone,
+  kRows,  // of a row of x, [rows]; of a row of W, [outputs]
+  // Of 128 columns of a row of x, [columns / 128, rows]; of 128 rows and 128 columns of W,
+  // [outputs / 128, columns / 128], in rows that begin at multiples of 4 elements. The last blocks
+  // may be smaller.
+  kBlocks,
+};
+
+// y = x W^T of matrices in rows: x [rows, columns], W [outputs, columns], bf16, or e4m3 with
+// scales; y bf16 or f32 [rows, outputs], each rounded once from a sum in f32. Addresses, and rows
+// of x and W, are at multiples of 16 bytes. With scales this holds for scales and rows of y, too,
+// rows of all three are a multiple of 16 bytes long, and with kBlocks `rows` is one of 4. No size
+// is 0.
 struct MatrixProduct {
   const void* x = nullptr;
   const void* w = nullptr;
@@ -81,6 +99,9 @@ struct MatrixProduct {
   int64_t rows = 0, outputs = 0, columns = 0;
   int64_t x_stride = 0, w_stride = 0, y_stride = 0;  // elements from one row to the next
   bool wide = false;                                 // y is f32
+  ProductScales scales = ProductScales::kNone;
+  const float* x_scales = nullptr;
+  const float* w_scales = nullptr;
   std::byte* workspace = nullptr;  // kCublasLtWorkspaceBytes, at their alignment
 };
 
@@ -96,7 +117,7 @@ class CublasLt {
 
  private:
   using Owned = std::unique_ptr<void, int (*)(void*)>;
-  using Sizes = std::array<int64_t, 7>;
+  using Sizes = std::array<int64_t, 8>;
   static constexpr size_t kMostPrepared = 4096;
 
   // How the library multiplies matrices of some sizes.
@@ -106,17 +127,19 @@ class CublasLt {
     bool has_algorithm = false;
   };
 
-  CublasLt(const CublasLtLibrary& library, Owned handle, Owned product, Owned preference)
-      : library_(library),
-        handle_(std::move(handle)),
-        product_(std::move(product)),
-        preference_(std::move(preference)) {}
+  CublasLt(const CublasLtLibrary& library, Owned handle, Owned preference)
+      : library_(library), handle_(std::move(handle)), preference_(std::move(preference)) {}
 
-  StatusOr<Prepared> Prepare(const MatrixProduct& product) const;
+  // The library's description of a product, which has its scales until the next call.
+  StatusOr<void*> Describe(const MatrixProduct& product);
+  StatusOr<Owned> NewDescription(ProductScales scales) const;
+  Status Set(void* description, int attribute, const void* value, size_t bytes) const;
+  StatusOr<Prepared> Prepare(const MatrixProduct& product, void* description) const;
   StatusOr<Owned> Layout(int type, int64_t rows, int64_t columns, int64_t stride) const;
 
   const CublasLtLibrary library_;
-  const Owned handle_, product_, preference_;
+  const Owned handle_, preference_;
+  std::map<ProductScales, Owned> descriptions_;
   std::map<Sizes, Prepared> prepared_;
 };
 

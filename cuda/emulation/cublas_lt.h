@@ -1,11 +1,13 @@
 // File: cuda/emulation/cublas_lt.h
 // The functions of cuBLASLt that cuda/device/cublas_lt.h opens, on emulated GPUs: for bf16 matrices
-// with A transposed, and D bf16 or f32. Products are sums in f32 in the order of K.
+// with A transposed, and D bf16 or f32; and for e4m3 matrices with scales of rows (OUTER_VEC_32F of
+// both), or of 128 columns of B (VEC128_32F) and 128 x 128 elements of A (BLK128x128_32F). Products
+// are sums in f32 in the order of K.
 //
-// What the library leaves to its caller is checked: sizes and strides that fit each other, memory
-// that is the GPU's, addresses as aligned as the preference says, an algorithm of these sizes, and
-// workspace, which is overwritten. There is no algorithm for a D of one row, so that tests see what
-// a caller does then.
+// What the library leaves to its caller is checked: sizes and strides that fit each other, scales
+// that fit the types, memory that is the GPU's, addresses as aligned as the preference says, an
+// algorithm of these sizes, and workspace, which is overwritten. There is no algorithm for a D of
+// one row, so that tests see what a caller does then.
 #ifndef PAGEMILL_CUDA_EMULATION_CUBLAS_LT_H_
 #define PAGEMILL_CUDA_EMULATION_CUBLAS_LT_H_
 
@@ -31,7 +33,10 @@ inline constexpr int64_t emulatedCublasLtWorkspaceBytes = int64_t{64} << 10;
 // For tests: products that were enqueued, and algorithms that were looked for, in this process.
 int64_t emulatedCublasLtNumProducts();
 int64_t emulatedCublasLtNumSearches();
+// For tests: from now on, the library of this version.
+void emulatedCublasLtSetVersion(size_t version);
 
+size_t emulatedCublasLtGetVersion();
 int emulatedCublasLtCreate(void** handle);
 int emulatedCublasLtDestroy(void* handle);
 int emulatedCublasLtMatmulDescCreate(void** product, int compute_type, int scale_type);

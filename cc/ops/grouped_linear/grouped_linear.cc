@@ -77,9 +77,7 @@ bool OnConverted(const device::Capabilities& caps, const OpCall& call) {
 constexpr WeightPacking kBlockRows = BlockRows(kStackInputs);
 
 Precision AutomaticActivations(const OpCall& call) {
-  const TensorView& w = call.inputs[grouped_linear::WeightOperand(0)];
-  return IsScaled(w) && w.parts->format.int8_activations ? Precision::kInt8Block
-                                                         : Precision::kMixedBlock;
+  return AutomaticPrecision(call.inputs[grouped_linear::WeightOperand(0)]);
 }
 
 template <class Slices>

@@ -45,9 +45,7 @@ Status CheckLinear(const OpCall& call) {
 }
 
 Precision AutomaticActivations(const OpCall& call) {
-  const TensorView& w = call.inputs[1];
-  return IsScaled(w) && w.parts->format.int8_activations ? Precision::kInt8Block
-                                                         : Precision::kMixedBlock;
+  return AutomaticPrecision(call.inputs[1]);
 }
 
 using linear::SupportsWeights;

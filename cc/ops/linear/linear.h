@@ -56,8 +56,17 @@
 //               an element is off by X / 254; integers are multiplied and added exactly,
 //               K <= kMaxInt8K:
 //               |y - exact| <= kScaledInt8Error * X * sum_k |w_k| + 2^-23 * |bias|
-//               A row whose X is below 2^-100 counts as 0. Kernels of this precision are allowed by
-//               default if the weights were made for it (QuantizedFormat::int8_activations).
+//               A row whose X is below 2^-100 counts as 0
+//   kF8         with f8_e4m3: each row of x, or each 128 columns of it, is rounded to e4m3 times
+//               X / 448, where X is the largest |x|, so an element is off by 2^-4 of itself at most
+//               or, below X / 448 * 2^-6, by X / 448 * 2^-10. Tensor cores add the products of 32
+//               columns with 13 bits below the largest addend, and 128 columns in float:
+//               |y - exact| <= kScaledF8Error * S + 2^-18 * X * sum_k |w_k|
+//               Errors of elements are independent: the root mean square of many |y - exact|, each
+//               divided by the root of sum_k (x_k w_k)^2 + bias^2, is at most kScaledF8Deviation.
+//               An X below 2^-100 counts as 0
+// Kernels of the last two are allowed by default if the weights were made for them
+// (QuantizedFormat::quantized_activations). GPUs alone have kernels of kF8.
 //
 // Kernels: scaled weights, i8 with a scale a row: "amx_int8", "avx512_vnni" and on Arm
 // "asimd_dotprod" (kInt8Block); f8_e4m3: "avx512_bf16" (kBf16). Block formats: "amx_int8",
@@ -104,12 +113,21 @@ inline double ScaledBf16ErrorBound(int64_t k) {
 // Half a step of an int8 row plus the rounding of scales and results, relative to X.
 inline constexpr double kScaledInt8Error = 1 / 253.9 + 16 * 0x1p-24;
 
+// Half a step of e4m3, 3 bits behind the point, plus 2^-5 for sums: 4 times 33 addends that lose up
+// to 2^-13.
+inline constexpr double kScaledF8Error = 0x1p-4 + 0x1p-5;
+
+// Errors are distributed evenly over a step: their root mean square is half a step over the root of
+// 3, 0.0361, plus the rounding of sums and results.
+inline constexpr double kScaledF8Deviation = 0.04;
+
 // Half a step of a quantized block relative to its largest element: 1 / 254 or 1 / 32512, plus the
 // rounding of the scale itself. 0 if activations are not rounded.
 inline double LinearHalfStep(const Kernel& kernel) {
   switch (kernel.activations) {
     case Precision::kF32:
     case Precision::kBf16:
+    case Precision::kF8:  // of no block format
       return 0;
     case Precision::kInt16Block:
       return 1 / 32250.0;

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
+#include "cc/ops/op.h"
 #include "cc/tensor/quantized.h"
 #include "cc/tensor/tensor_view.h"
 
@@ -25,6 +26,12 @@ inline bool HasPackedIntegers(const TensorView& w) { return w.parts != nullptr &
 // True if kernels multiply a copy in another format (packed_integers.h).
 inline bool IsConverted(const TensorView& w) {
   return HasPackedIntegers(w) || IsConvertedFormat(w.dtype);
+}
+
+// The coarsest precision of activations that products with the weight may have by default.
+inline Precision AutomaticPrecision(const TensorView& w) {
+  if (!IsScaled(w) || !w.parts->format.quantized_activations) return Precision::kMixedBlock;
+  return w.dtype == DType::kI8 ? Precision::kInt8Block : Precision::kF8;
 }
 
 // True if a word of values holds columns of one row, and scales lie row by row.

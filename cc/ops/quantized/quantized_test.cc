@@ -175,7 +175,7 @@ TEST(HaveOneFormat, LooksAtAllButThePlace) {
   Weight c = Scaled(), d = Scaled();
   c.Message(), d.Message();
   EXPECT_TRUE(HaveOneFormat(c.view, d.view));
-  d.parts.format.int8_activations = true;
+  d.parts.format.quantized_activations = true;
   EXPECT_FALSE(HaveOneFormat(c.view, d.view));
   EXPECT_FALSE(HaveOneFormat(c.view, View(DType::kI8, {32, 64})));
 }

@@ -18,7 +18,7 @@ weight table2 f32 8,8 0 352
 weight half bf16 8,8 0 608
 weight bytes i8 8,8 0 736
 weight scales f32 8,1 0 800
-quantized scaled8 i8 8,8 scaled 1,8 bytes,scales,-,- int8_activations=1
+quantized scaled8 i8 8,8 scaled 1,8 bytes,scales,-,- quantized_activations=1
 quantized scaled i8 8,8 scaled 1,8 bytes,scales,-,-
 input token_ids i32 tokens
 value x f32 tokens,8

@@ -8,6 +8,7 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/linear/cublas_lt_results.h"
 #include "cuda/ops/linear/tensor_core_tiles.h"
 #include "cuda/ops/linear/weights.h"
 
@@ -55,38 +56,17 @@ PAGEMILL_KERNEL RoundWeights(W w, int64_t first_row, int64_t rows, int64_t colum
   }
 }
 
-// A block for a row.
-template <typename T>
-PAGEMILL_KERNEL AddBias(Rows<const float> sums, const float* bias, Rows<T> y, int64_t outputs) {
-  const int64_t row = BlockIndex().x;
-  for (int64_t m = ThreadIndex().x; m < outputs; m += BlockSize().x) {
-    y[row][m] = FromFloat<T>(sums[row][m] + bias[m]);
-  }
-}
-
-// Outputs and rows of slices are a multiple of it, or all.
-constexpr int64_t kSliceUnit = 128;
-
-int64_t RoundUp(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
-
-// The most that fit, of those that there are.
-int64_t FittingSlice(int64_t total, int64_t slice_bytes, int64_t bytes_of_one) {
-  const int64_t fitting = slice_bytes / bytes_of_one / kSliceUnit * kSliceUnit;
-  return std::min(total, std::max(fitting, kSliceUnit));
-}
-
 // How a product is divided, and its workspace, which grows with `rows`.
 struct Division {
-  int64_t outputs = 0, rows = 0;  // of a slice
-  int64_t weight_bytes = 0;       // 0: weights are read as they are
-  int64_t sum_stride = 0;         // elements; 0: results are written as they are
-  int64_t sum_bytes = 0;
+  int64_t outputs = 0;       // of a slice
+  int64_t weight_bytes = 0;  // 0: weights are read as they are
+  SumsOfSlices sums;
 
   static Division Of(int64_t rows, const TensorView& w, bool has_bias, const TensorView& y,
                      const CublasLtLimits& limits) {
-    constexpr int64_t kBf16Bytes = sizeof(BFloat16), kSumBytes = sizeof(float);
-    const int64_t outputs = w.shape[0], row_bytes = w.shape[1] * kBf16Bytes;
-    Division division = {.outputs = outputs, .rows = rows};
+    const int64_t outputs = w.shape[0];
+    const int64_t row_bytes = w.shape[1] * static_cast<int64_t>(sizeof(BFloat16));
+    Division division = {.outputs = outputs, .sums = {}};
     if (w.dtype != DType::kBF16) {
       const int64_t fitting = FittingSlice(outputs, limits.slice_bytes, row_bytes);
       const int64_t slices = (outputs + fitting - 1) / fitting;
@@ -94,11 +74,8 @@ struct Division {
           std::min(outputs, RoundUp((outputs + slices - 1) / slices, kSliceUnit));
       division.weight_bytes = division.outputs * row_bytes;
     }
-    if (has_bias && y.dtype != DType::kF32) {
-      division.sum_stride = RoundUp(division.outputs, 8);
-      division.rows = FittingSlice(rows, limits.slice_bytes, division.sum_stride * kSumBytes);
-      division.sum_bytes = division.rows * division.sum_stride * kSumBytes;
-    }
+    division.sums =
+        SumsOfSlices::Of(rows, division.outputs, NeedsSums(y, has_bias), limits.slice_bytes);
     return division;
   }
 };
@@ -106,12 +83,6 @@ struct Division {
 // True if the library multiplies this many rows of x.
 bool AreMany(int64_t rows, const TensorView& w, const CublasLtLimits& limits) {
   return rows >= (w.dtype == DType::kBF16 ? limits.rows : limits.converted_rows);
-}
-
-// The first address in the workspace at which the library's may begin.
-std::byte* Aligned(std::byte* workspace) {
-  const auto misalign = reinterpret_cast<uintptr_t>(workspace) % kCublasLtWorkspaceAlignment;
-  return misalign == 0 ? workspace : workspace + (kCublasLtWorkspaceAlignment - misalign);
 }
 
 // A call, in slices.
@@ -125,11 +96,11 @@ class SlicedProduct {
         y_(y),
         rows_(x.shape[0]),
         division_(Division::Of(rows_, w, bias != nullptr, y, limits)),
-        workspace_(Aligned(workspace)),
+        workspace_(AlignedWorkspace(workspace)),
         weights_(reinterpret_cast<BFloat16*>(workspace_ + kCublasLtWorkspaceBytes)),
         sums_{reinterpret_cast<float*>(workspace_ + kCublasLtWorkspaceBytes +
                                        division_.weight_bytes),
-              division_.sum_stride},
+              division_.sums.stride},
         stream_(stream) {}
 
   // False if the library has no algorithm for a slice.
@@ -138,8 +109,22 @@ class SlicedProduct {
     for (int64_t first = 0; first < outputs; first += division_.outputs) {
       const int64_t count = std::min(division_.outputs, outputs - first);
       const Rows<const BFloat16> weights = WeightsOf(first, count);
-      for (int64_t row = 0; row < rows_; row += division_.rows) {
-        if (!Multiply(row, std::min(division_.rows, rows_ - row), weights, first, count)) {
+      for (int64_t row = 0; row < rows_; row += division_.sums.rows) {
+        const int64_t rows = std::min(division_.sums.rows, rows_ - row);
+        if (!MultiplyPart({.y = y_,
+                           .first_row = row,
+                           .first_output = first,
+                           .bias = bias_,
+                           .sums = sums_},
+                          {.x = x_.data + row * x_.stride,
+                           .w = weights.data,
+                           .rows = rows,
+                           .outputs = count,
+                           .columns = w_.shape[1],
+                           .x_stride = x_.stride,
+                           .w_stride = weights.stride,
+                           .workspace = workspace_},
+                          stream_)) {
           return false;
         }
       }
@@ -163,45 +148,6 @@ class SlicedProduct {
     });
     PAGEMILL_CHECK(are_shaped);
     return {weights_, columns};
-  }
-
-  bool Multiply(int64_t first_row, int64_t rows, const Rows<const BFloat16>& weights,
-                int64_t first_output, int64_t outputs) {
-    const bool is_wide = y_.dtype == DType::kF32;
-    const Rows<BFloat16> all = RowsOf<BFloat16>(y_);
-    const Rows<float> all_wide = RowsOf<float>(y_);
-    const Rows<BFloat16> y = {all.data + first_row * all.stride + first_output, all.stride};
-    const Rows<float> wide_y = {all_wide.data + first_row * all_wide.stride + first_output,
-                                all_wide.stride};
-    const bool has_sums = division_.sum_bytes > 0;
-    const Rows<float> sums = has_sums ? sums_ : wide_y;
-    const bool in_f32 = has_sums || is_wide;
-    if (!stream_.Multiply({.x = x_.data + first_row * x_.stride,
-                           .w = weights.data,
-                           .y = in_f32 ? static_cast<void*>(sums.data) : y.data,
-                           .rows = rows,
-                           .outputs = outputs,
-                           .columns = w_.shape[1],
-                           .x_stride = x_.stride,
-                           .w_stride = weights.stride,
-                           .y_stride = in_f32 ? sums.stride : y.stride,
-                           .wide = in_f32,
-                           .workspace = workspace_})) {
-      return false;
-    }
-    if (bias_ == nullptr) return true;
-    const auto add_bias = [&]<typename T>(const Rows<T>& to) {
-      Launch(stream_,
-             {.blocks = {static_cast<uint32_t>(rows)}, .threads = {BlockThreads(outputs, 1, 256)}},
-             AddBias<T>, Rows<const float>{sums.data, sums.stride}, bias_ + first_output, to,
-             outputs);
-    };
-    if (is_wide) {
-      add_bias(wide_y);
-    } else {
-      add_bias(y);
-    }
-    return true;
   }
 
   const Rows<const BFloat16> x_;
@@ -228,7 +174,7 @@ int64_t CublasLtProductBytes(const TensorView& x, const TensorView& w, bool has_
   if (!AreMany(rows, w, limits)) return 0;
   const Division division = Division::Of(rows, w, has_bias, y, limits);
   return kCublasLtWorkspaceAlignment + kCublasLtWorkspaceBytes + division.weight_bytes +
-         division.sum_bytes;
+         division.sums.bytes;
 }
 
 void MultiplyByCublasLt(const TensorView& x, std::span<const Product> products,

@@ -9,26 +9,18 @@
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/linear/rounding_scale.h"
 #include "cuda/ops/linear/tensor_core_tiles.h"
 #include "cuda/ops/linear/weights.h"
 
 namespace pagemill::gpu {
 namespace {
 
-constexpr int kFewRows = 32;            // of x, up to which warps share K
-constexpr float kSmallestRow = 0x1p-100f;  // rows of less count as 0
-constexpr uint32_t kMagnitude = 0x7fffffff;
+constexpr int kFewRows = 32;  // of x, up to which warps share K
 
 int64_t PaddedColumns(int64_t columns) {
   return (columns + kTensorCoreColumns - 1) / kTensorCoreColumns * kTensorCoreColumns;
 }
-
-// As integers, magnitudes have the order of their values, and NaN is the largest.
-struct LargerMagnitude {
-  PAGEMILL_DEVICE float operator()(float a, float b) const {
-    return (FloatToBits(a) & kMagnitude) > (FloatToBits(b) & kMagnitude) ? a : b;
-  }
-};
 
 // A block for each row; `rounded` has zeros up to a multiple of kTensorCoreColumns.
 template <typename T>
@@ -39,13 +31,11 @@ PAGEMILL_KERNEL RoundRow(Rows<const T> x, int64_t columns, Rows<uint8_t> rounded
   for (int64_t k = ThreadIndex().x; k < columns; k += BlockSize().x) {
     largest = larger(largest, ToFloat(from[k]));
   }
-  const float top = BitsToFloat(FloatToBits(BlockReduce(largest, larger)) & kMagnitude);
-  const bool is_zero = top < kSmallestRow;
-  const float inverse = is_zero ? 0 : 127 / top;
-  if (ThreadIndex().x == 0) scales[BlockIndex().x] = is_zero ? 0 : top * (1.0f / 127);
+  const auto scale = RoundingScale::Of(BlockReduce(largest, larger), /*largest_number=*/127);
+  if (ThreadIndex().x == 0) scales[BlockIndex().x] = scale.scale;
   for (int64_t k = ThreadIndex().x; k < rounded.stride; k += BlockSize().x) {
     // In this sum the last bit is 1: it rounds to nearest even.
-    const float value = k < columns ? ToFloat(from[k]) * inverse : 0;
+    const float value = k < columns ? ToFloat(from[k]) * scale.inverse : 0;
     rounded[BlockIndex().x][k] = static_cast<uint8_t>(FloatToBits(value + 0x1.8p23f));
   }
 }

@@ -7,6 +7,7 @@
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/linear/cublas_lt_fp8.h"
 #include "cuda/ops/linear/cublas_lt_product.h"
 #include "cuda/ops/linear/int8_tensor_cores.h"
 #include "cuda/ops/linear/matrix_cores.h"
@@ -146,6 +147,23 @@ int64_t CublasLtBytes(const ops::OpCall& call, int32_t) {
   return most;
 }
 
+bool SupportsCublasLtFp8(const device::Capabilities& caps, const ops::OpCall& call) {
+  return OnEveryGpu(caps, call) && FitsCublasLtFp8(caps, call.inputs[0], call.inputs[1]);
+}
+
+void RunByCublasLtInFp8(const ops::OpCall& call, ops::KernelContext& context) {
+  MultiplyByCublasLtInFp8(call.inputs[0], TakeAligned(call, context), context.workspace.data(),
+                          *context.stream);
+}
+
+int64_t CublasLtFp8Bytes(const ops::OpCall& call, int32_t num_threads) {
+  Fp8Workspace workspace(call.inputs[0], call.inputs[1]);
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    workspace.Add(call.inputs[1 + 2 * i], BiasOf(call, i) != nullptr, call.outputs[i]);
+  }
+  return std::max(workspace.bytes(), CublasLtBytes(call, num_threads));
+}
+
 void RunInInt8(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& x = call.inputs[0];
   std::byte* const rounded = context.workspace.data();
@@ -171,6 +189,14 @@ constexpr ops::Kernel kKernels[] = {
      .run = RunByCublasLt,
      .workspace_bytes = CublasLtBytes,
      .activations = ops::Precision::kBf16,
+     .varies_with_batch = true},
+    {.op = "linear",
+     .name = "cublaslt_fp8",
+     .priority = 30,
+     .supports = SupportsCublasLtFp8,
+     .run = RunByCublasLtInFp8,
+     .workspace_bytes = CublasLtFp8Bytes,
+     .activations = ops::Precision::kF8,
      .varies_with_batch = true},
     {.op = "linear",
      .name = "tensor_core",

@@ -15,6 +15,7 @@
 #include "cc/ops/quantized/random_packed.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/linear/testing/aligned_product.h"
+#include "cuda/ops/linear/testing/random_scaled.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
@@ -49,9 +50,9 @@ class WeightsOfEveryFormat {
       }
     }
     for (const DType dtype : {DType::kI8, DType::kF8E4M3}) {
-      for (const auto& [block_rows, block_columns] :
-           {std::pair<int64_t, int64_t>{1, columns}, {rows, columns}, {16, 64}, {5, 8}}) {
-        AddScaled(dtype, rows, columns, block_rows, block_columns, random);
+      for (const ScaleBlock& block :
+           {ScaleBlock{1, columns}, {rows, columns}, {128, 128}, {16, 64}, {5, 8}}) {
+        AddScaled(dtype, rows, columns, block, random);
       }
     }
     for (const auto& kind : kPackedKinds) {
@@ -71,25 +72,15 @@ class WeightsOfEveryFormat {
     return tensors_.back().view();
   }
 
-  void AddScaled(DType dtype, int64_t rows, int64_t columns, int64_t block_rows,
-                 int64_t block_columns, Random& random) {
-    TensorView view = Values(dtype, rows, columns, 127, random);
-    const TensorView scales =
-        Values(DType::kF32, DivideUp(rows, block_rows), DivideUp(columns, block_columns), 0.01f,
-               random);
-    parts_.push_back({.format = {.block_rows = block_rows, .block_columns = block_columns},
-                      .values = view,
-                      .scales = scales,
-                      .zeros = {},
-                      .groups = {}});
-    view.parts = &parts_.back();
-    Add(std::string(Info(dtype).name) + " in blocks of " + std::to_string(block_rows) + " x " +
-            std::to_string(block_columns),
-        view);
+  void AddScaled(DType dtype, int64_t rows, int64_t columns, ScaleBlock block, Random& random) {
+    scaled_.emplace_back(dtype, rows, columns, block, random);
+    Add(std::string(Info(dtype).name) + " in blocks of " + std::to_string(block.rows) + " x " +
+            std::to_string(block.columns),
+        scaled_.back().view());
   }
 
   std::deque<TestTensor> tensors_;
-  std::deque<QuantizedParts> parts_;
+  std::deque<RandomScaled> scaled_;
   std::deque<RandomPacked> packed_;
   std::vector<std::pair<std::string, TensorView>> all_;
 };
@@ -217,6 +208,29 @@ TEST_P(GpuConformance, LinearByCublasLt) {
         SCOPED_TRACE(std::to_string(rows) + " rows");
         wide.CheckValues(wide.Run(kernel, rows));
         narrow.CheckValues(narrow.Run(kernel, rows));
+      }
+    }
+  }
+}
+
+TEST_P(GpuConformance, LinearByCublasLtInFp8) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  const ops::Kernel& kernel = *std::ranges::find(op.kernels, "cublaslt_fp8", &ops::Kernel::name);
+  Random random(5);
+  for (const auto& [m, k] : {std::pair<int64_t, int64_t>{72, 96}, {136, 512}, {136, 672}}) {
+    for (const ScaleBlock& block : {ScaleBlock{1, k}, {m, k}, {128, 128}}) {
+      SCOPED_TRACE("blocks of " + std::to_string(block.rows) + " x " +
+                   std::to_string(block.columns) + " " + std::to_string(m) + " x " +
+                   std::to_string(k));
+      const RandomScaled w(DType::kF8E4M3, m, k, block, random);
+      AlignedProduct wide(130, w.view(), DType::kF32), narrow(130, w.view(), DType::kBF16);
+      if (!wide.IsSupported(kernel)) {
+        GTEST_SKIP() << "cuBLASLt 12.9 is not installed, or has no scales for this GPU";
+      }
+      for (int64_t rows : {33, 130}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows");
+        wide.CheckFp8Values(wide.Run(kernel, rows));
+        narrow.CheckFp8Values(narrow.Run(kernel, rows));
       }
     }
   }

@@ -66,10 +66,10 @@ class ExecutorConfig:
         " makes this CPU faster. f32: no rounding. auto: with bf16 weights, bf16; with quantized"
         " weights, integers of 8 bits in blocks of 32 with a scale each, and of 15 in blocks with"
         " outliers (SmolLM2's perplexity rises by 0.07 %); with int8 weights that were made for"
-        " int8 activations (W8A8), those; over a bf16 KV cache, attention rounds queries and"
-        " softmax weights to bf16, too. int8: as auto, but with quantized weights 8 bits in all"
-        " blocks: SmolLM2's perplexity rises by 0.34 %, and if two tokens are nearly equally"
-        " likely, greedy decoding may choose the other.",
+        " int8 activations (W8A8), those, and on a GPU with fp8 weights likewise fp8; over a bf16"
+        " KV cache, attention rounds queries and softmax weights to bf16, too. int8: as auto, but"
+        " with quantized weights 8 bits in all blocks: SmolLM2's perplexity rises by 0.34 %, and if"
+        " two tokens are nearly equally likely, greedy decoding may choose the other.",
         allowed=("auto", "f32", "int8"),
     )
     pack_cache: bool = option(

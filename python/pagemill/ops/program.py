@@ -49,15 +49,15 @@ class Format:
 
     `layout` is scaled, awq, gptq, gptq_v2, pack_quantized or mxfp4; `block` is the rows and columns
     that share a scale and a zero point; `at` is the first row and column in the file's matrix, and
-    `row_step` the rows between consecutive matrices of a stack; `int8_activations`: the weights
-    were made for 8-bit activations.
+    `row_step` the rows between consecutive matrices of a stack; `quantized_activations`: the
+    weights were made for activations of their own type, i8 or f8_e4m3.
     """
 
     layout: str
     block: tuple[int, int]
     at: tuple[int, int] = (0, 0)
     row_step: int = 0
-    int8_activations: bool = False
+    quantized_activations: bool = False
 
     def like(self, other: Format) -> bool:
         """True if both are alike, regardless of their position in larger matrices."""

@@ -111,8 +111,8 @@ def _quantized_text(entry: QuantizedEntry) -> str:
         how += f" at={_shape_text(form.at)}"
     if form.row_step:
         how += f" row_step={form.row_step}"
-    if form.int8_activations:
-        how += " int8_activations=1"
+    if form.quantized_activations:
+        how += " quantized_activations=1"
     return f"{what} {how}"
 
 
@@ -207,10 +207,10 @@ def _read_quantized(fields: list[str]) -> QuantizedEntry:
             form = replace(form, at=_pair(value))
         elif word == "row_step":
             form = replace(form, row_step=int(value))
-        elif field == "int8_activations=1":
-            form = replace(form, int8_activations=True)
+        elif field == "quantized_activations=1":
+            form = replace(form, quantized_activations=True)
         else:
-            raise ValueError(f"expected at=, row_step= or int8_activations=1, found {field!r}")
+            raise ValueError(f"expected at=, row_step= or quantized_activations=1, found {field!r}")
     values, scales, zeros, groups = _read_names(names)
     dims = tuple(int(dim) for dim in shape.split(","))
     return QuantizedEntry(name, _dtype(dtype), dims, form, (values, scales, zeros, groups))

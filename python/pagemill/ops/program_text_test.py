@@ -26,7 +26,7 @@ def _trace() -> Trace:
     trace.quantized("h", "u4", (4, 8, 64), Format("awq", (1, 32), row_step=16), parts)
     values = trace.weight("s.values", "i8", (6, 64), file=file, offset=26624)
     scales = trace.weight("s.scales", "f32", (6, 1), file=file, offset=27008)
-    form = Format("scaled", (1, 64), int8_activations=True)
+    form = Format("scaled", (1, 64), quantized_activations=True)
     scaled = trace.quantized("s", "i8", (6, 64), form, (values, scales, None, None))
     stacked = trace.stack("t", [scaled, scaled])
     assert stacked.shape == (2, 6, 64) and stacked.format == form
@@ -74,9 +74,10 @@ def test_text_is_what_the_format_says():
     assert "weight bias f32 2 1 256" in lines  # constants start at multiples of 64 bytes
     assert "quantized p u4 8,64 awq 1,32 p.values,p.scales,-,- at=8,0" in lines
     assert "quantized h u4 4,8,64 awq 1,32 p.values,p.scales,-,- row_step=16" in lines
-    assert "quantized s i8 6,64 scaled 1,64 s.values,s.scales,-,- int8_activations=1" in lines
+    scaled = "scaled 1,64 {0}.values,{0}.scales,-,- quantized_activations=1"
+    assert f"quantized s i8 6,64 {scaled.format('s')}" in lines
     assert "stack t.values i8 2,6,64 s.values,s.values" in lines
-    assert "quantized t i8 2,6,64 scaled 1,64 t.values,t.scales,-,- int8_activations=1" in lines
+    assert f"quantized t i8 2,6,64 {scaled.format('t')}" in lines
     assert "stack e bf16 3,4,64 e0,e1,e2" in lines
     assert "group sliding_7 sliding_window window=7" in lines
     assert "group states state_space" in lines
@@ -113,7 +114,7 @@ def test_comments_and_missing_operands():
         ("cache kv0 sliding_7", "cache kv0 sliding_8", "of group 'sliding_8', undeclared"),
         ("window=7", "width=7", "expected window=<tokens>"),
         ("state_space", "state_space 1 2", "wrong field count"),
-        (",- at=8,0", ",- to=8,0", "expected at=, row_step= or int8_activations=1"),
+        (",- at=8,0", ",- to=8,0", "expected at=, row_step= or quantized_activations=1"),
         ("p.scales,-,-", "p.scales,-", "not enough values"),
         ("p.scales,-,-", "kv0,-,-", "'p' is made of 'kv0', undeclared"),
         ("cache kv0", "cache norm", "'norm' is declared twice"),

@@ -100,8 +100,8 @@ def _scaled(group: Section) -> tuple[Scheme, tuple[str, ...]]:
             raise activations.refuse("type", activations.get("type"), weights.get("type"))
         if activations.get("dynamic", False) is False:
             notes = (STATIC_ACTIVATIONS,)
-    dtype, made_for_int8 = "i8" if integers else "f8_e4m3", integers and bool(activations.entries)
-    return scaled.ScaledScheme(group.method, dtype, block, made_for_int8), notes
+    dtype = "i8" if integers else "f8_e4m3"
+    return scaled.ScaledScheme(group.method, dtype, block, bool(activations.entries)), notes
 
 
 def _check_numbers(entry: Section) -> None:

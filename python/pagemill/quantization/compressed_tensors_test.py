@@ -46,14 +46,15 @@ def parse(section: object) -> Method:
     return method_of({"quantization_config": section})
 
 
-def test_int8() -> None:
-    scheme = ScaledScheme(METHOD, "i8", None, int8_activations=True)
-    assert parse(compressed()).scheme(UP) == scheme
-    assert parse(compressed()).scheme("lm_head") is UNQUANTIZED
-    assert method_of({"compression_config": compressed()}).scheme(UP) == scheme
-    section = compressed()
+@pytest.mark.parametrize(("kind", "dtype"), [("int", "i8"), ("float", "f8_e4m3")])
+def test_8_bits(kind: str, dtype: str) -> None:
+    section = compressed(kind)
+    scheme = ScaledScheme(METHOD, dtype, None, quantized_activations=True)
+    assert parse(section).scheme(UP) == scheme
+    assert parse(section).scheme("lm_head") is UNQUANTIZED
+    assert method_of({"compression_config": section}).scheme(UP) == scheme
     section["config_groups"]["group_0"]["input_activations"] = None
-    assert parse(section).scheme(UP) == ScaledScheme(METHOD, "i8", None)
+    assert parse(section).scheme(UP) == ScaledScheme(METHOD, dtype, None)
 
 
 def test_static_activations_and_scales_of_the_cache_are_noted() -> None:
@@ -68,7 +69,9 @@ def test_static_activations_and_scales_of_the_cache_are_noted() -> None:
 @pytest.mark.parametrize("structure", ["128x64", [128, 64]])
 def test_fp8_blocks(structure: object) -> None:
     method = parse(compressed("float", strategy="block", block_structure=structure))
-    assert method.scheme(UP) == ScaledScheme(METHOD, "f8_e4m3", (128, 64))
+    assert method.scheme(UP) == ScaledScheme(
+        METHOD, "f8_e4m3", (128, 64), quantized_activations=True
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ class Fp8:
         activations = section.get("activation_scheme", "dynamic")
         known = {"dynamic": "dynamic", "static": "static"}
         section.require("activation_scheme", activations, known)
-        scheme = ScaledScheme("fp8", "f8_e4m3", section.block("weight_block_size"))
+        block = section.block("weight_block_size")
+        scheme = ScaledScheme("fp8", "f8_e4m3", block, quantized_activations=True)
         excluded = ("modules_to_not_convert", "ignored_layers")
         names = ModuleNames([entry for name in excluded for entry in section.strings(name)])
         notes = (CACHE_SCALES,) if section.get("kv_cache_scheme") else ()

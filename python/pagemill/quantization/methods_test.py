@@ -34,8 +34,11 @@ def scheme(section: object, module: str = UP) -> object:
             GPTQ | {"bits": 8, "checkpoint_format": "gptq_v2"},
             PackedScheme("gptq", "gptq_v2", 8, 32),
         ),
-        (FP8, ScaledScheme("fp8", "f8_e4m3", None)),
-        (FP8 | {"weight_block_size": [128, 64]}, ScaledScheme("fp8", "f8_e4m3", (128, 64))),
+        (FP8, ScaledScheme("fp8", "f8_e4m3", None, quantized_activations=True)),
+        (
+            FP8 | {"weight_block_size": [128, 64], "activation_scheme": "static"},
+            ScaledScheme("fp8", "f8_e4m3", (128, 64), quantized_activations=True),
+        ),
         (None, UNQUANTIZED),
     ],
 )

@@ -40,12 +40,12 @@ class Scales:
 @dataclass(frozen=True, slots=True)
 class ScaledScheme:
     """`dtype` is "i8" or "f8_e4m3"; `block` is the rows and columns that share a scale, None if a
-    row or the matrix does; `int8_activations`: made for activations that are int8, too."""
+    row or the matrix does; `quantized_activations`: made for activations of that type, too."""
 
     method: str
     dtype: str
     block: tuple[int, int] | None
-    int8_activations: bool = False
+    quantized_activations: bool = False
 
     @property
     def name(self) -> str:
@@ -97,7 +97,7 @@ class ScaledScheme:
         self, tensors: DeclaredTensors, values: Tensor, scales: Tensor, block: tuple[int, int]
     ) -> Tensor:
         """The weight of these parts. Its values have the name that the tensor has in the file."""
-        form = Format("scaled", block, int8_activations=self.int8_activations)
+        form = Format("scaled", block, quantized_activations=self.quantized_activations)
         return tensors.quantized(
             f"{values.name}.scaled",
             lambda: (self.dtype, _dims(values), form, (values, scales, None, None)),

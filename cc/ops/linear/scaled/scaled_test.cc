@@ -17,10 +17,10 @@ TensorView View(DType dtype, std::initializer_list<int64_t> dims) {
 }
 
 // The kernel of a call with weights of `dtype` under the default precision of activations.
-std::string Automatic(DType dtype, int64_t k, bool int8_activations,
+std::string Automatic(DType dtype, int64_t k, bool quantized_activations,
                       const device::Capabilities& caps) {
   const QuantizedParts parts = {
-      .format = {.block_columns = k, .int8_activations = int8_activations},
+      .format = {.block_columns = k, .quantized_activations = quantized_activations},
       .values = View(dtype, {32, k}),
       .scales = View(DType::kF32, {32, 1}),
       .zeros = {},
@@ -46,6 +46,7 @@ TEST(ScaledLinear, ActivationsAreInt8IfWeightsWereMadeForIt) {
   EXPECT_EQ(Automatic(DType::kI8, kMaxInt8K, true, caps), "avx512_vnni");
   EXPECT_EQ(Automatic(DType::kI8, kMaxInt8K + 1, true, caps), "avx512");
   EXPECT_EQ(Automatic(DType::kF8E4M3, 64, false, caps), "avx512_bf16");
+  EXPECT_EQ(Automatic(DType::kF8E4M3, 64, true, caps), "avx512_bf16");
   caps.cpu.amx_int8 = true;
   EXPECT_EQ(Automatic(DType::kI8, 64, true, caps), "amx_int8");
   caps.cpu.avx512_vnni = caps.cpu.avx512_bf16 = false;

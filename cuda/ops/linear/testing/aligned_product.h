@@ -9,8 +9,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cc/device/thread_pool.h"
@@ -40,6 +44,16 @@ struct AlignedProduct {
                            {.inputs = inputs, .outputs = outputs, .attributes = &attributes});
   }
 
+  // The one that multiplies it.
+  std::string_view Choose(std::span<const ops::Kernel> kernels,
+                          const ops::KernelLimits& limits) const {
+    const TensorView inputs[] = {x.view(), w, bias.view()}, outputs[] = {y.view()};
+    const auto chosen = ops::ChooseKernel(
+        {.op = "linear", .kernels = kernels}, GpuCapabilities(),
+        {.inputs = inputs, .outputs = outputs, .attributes = &attributes}, limits);
+    return chosen.ok() ? (*chosen)->name : "none";
+  }
+
   std::vector<float> Run(const ops::Kernel& kernel, int64_t rows) {
     device::ThreadPool pool({.num_threads = 1});
     TensorView in = x.view(), out = y.view();
@@ -57,6 +71,44 @@ struct AlignedProduct {
 
   // That `got`, of some rows, is within the contract's bound for kernels of bf16.
   void CheckValues(const std::vector<float>& got) const {
+    ForResults(got, [&](const Exact& exact, float y) {
+      const double bound = ops::LinearBf16ErrorBound(w.shape[1]) * exact.magnitude;
+      ASSERT_TRUE(std::abs(y - exact.sum) <= bound) << exact.Place() << y;
+    });
+  }
+
+  // The same for kernels of fp8, each result and all together.
+  void CheckFp8Values(const std::vector<float>& got) const {
+    double squares = 0;
+    ForResults(got, [&](const Exact& exact, float y) {
+      const double bound = ops::kScaledF8Error * exact.magnitude +
+                           0x1p-18 * exact.largest_x * exact.weights;
+      ASSERT_TRUE(std::abs(y - exact.sum) <= bound) << exact.Place() << y;
+      squares += (y - exact.sum) * (y - exact.sum) / exact.squares;
+    });
+    EXPECT_LE(std::sqrt(squares / static_cast<double>(got.size())), ops::kScaledF8Deviation);
+  }
+
+  TensorView w;
+  ops::conformance::TestTensor x, bias, y;
+  ops::Attributes attributes;
+
+ private:
+  // y[n, m] without rounding, and what bounds its error: sums of the magnitudes and of the squares
+  // of products and the bias, and of the magnitudes of weights; the largest |x| of the row.
+  struct Exact {
+    int64_t n, m;
+    double sum, magnitude, squares, weights = 0, largest_x = 0;
+
+    std::string Place() const {
+      return "y[" + std::to_string(n) + ", " + std::to_string(m) + "], expected " +
+             std::to_string(sum) + ", is ";
+    }
+  };
+
+  // Calls check(exact, y) for each result, until one fails.
+  template <typename Check>
+  void ForResults(const std::vector<float>& got, const Check& check) const {
     const int64_t outputs = w.shape[0], columns = w.shape[1];
     const int64_t rows = static_cast<int64_t>(got.size()) / outputs;
     const std::vector<float> of_x = x.ToFloat(), of_bias = bias.ToFloat();
@@ -64,23 +116,26 @@ struct AlignedProduct {
     for (int64_t m = 0; m < outputs; ++m) {
       ops::ReadWeightRow(w, /*matrix=*/0, m, row.data());
       for (int64_t n = 0; n < rows; ++n) {
-        double sum = of_bias[static_cast<size_t>(m)], magnitude = std::abs(sum);
+        const double added = of_bias[static_cast<size_t>(m)];
+        Exact exact = {.n = n,
+                       .m = m,
+                       .sum = added,
+                       .magnitude = std::abs(added),
+                       .squares = added * added};
         for (int64_t k = 0; k < columns; ++k) {
-          const double product =
-              double{row[static_cast<size_t>(k)]} * of_x[static_cast<size_t>(n * columns + k)];
-          sum += product;
-          magnitude += std::abs(product);
+          const double weight = row[static_cast<size_t>(k)];
+          const double value = of_x[static_cast<size_t>(n * columns + k)];
+          exact.sum += weight * value;
+          exact.magnitude += std::abs(weight * value);
+          exact.squares += weight * value * weight * value;
+          exact.weights += std::abs(weight);
+          exact.largest_x = std::max(exact.largest_x, std::abs(value));
         }
-        const float y_nm = got[static_cast<size_t>(n * outputs + m)];
-        ASSERT_TRUE(std::abs(y_nm - sum) <= ops::LinearBf16ErrorBound(columns) * magnitude)
-            << "y[" << n << ", " << m << "] is " << y_nm << ", expected " << sum;
+        check(exact, got[static_cast<size_t>(n * outputs + m)]);
+        if (::testing::Test::HasFatalFailure()) return;
       }
     }
   }
-
-  TensorView w;
-  ops::conformance::TestTensor x, bias, y;
-  ops::Attributes attributes;
 };
 
 }  // namespace pagemill::gpu
